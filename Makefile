@@ -1,0 +1,84 @@
+# Everything a fresh clone needs: each target does its own set-up, in .venv, once.
+# Wanted on the machine: Python 3.11 to 3.13 with venv, make, gcc.
+#   make demo      make test      make help
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV  ?= .venv
+BIN   := $(VENV)/bin
+READY := $(VENV)/.ready
+OUT   ?= demo_out
+TESTS ?=
+
+# The first interpreter that really starts, is of a supported version, and can make environments.
+# 3.11 comes first because it is the one constraints.txt was made with.  PYTHON=... overrides.
+CANDIDATES := $(if $(PYTHON),$(PYTHON),python3.11 python3.12 python3.13 python3 python)
+SUITABLE   := import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
+
+.PHONY: help venv demo test test-slow test-browser lint format report bench browser clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
+
+venv: $(READY)  ## the environment in .venv (every other target makes it by itself)
+
+$(BIN)/python:
+	@found=; \
+	for name in $(CANDIDATES); do \
+	  if "$$name" -c '$(SUITABLE)' >/dev/null 2>&1; then found="$$name"; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "make: no Python 3.11 to 3.13 with venv and ensurepip among: $(CANDIDATES)" >&2; \
+	  echo "make: install one (Debian: apt-get install python3 python3-venv)," \
+	    "or name it: make PYTHON=/path/to/python" >&2; \
+	  exit 1; \
+	fi; \
+	echo "make: setting up $(VENV) with $$("$$found" --version); a minute or two, once"; \
+	"$$found" -m venv --clear $(VENV)
+
+$(READY): pyproject.toml constraints.txt | $(BIN)/python
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check \
+	  --editable '.[torch,tui,dev]' --constraint constraints.txt
+	@touch $@
+
+demo: $(READY)  ## a small GPT under tc.compile: checked, traced, reported
+	@$(BIN)/python examples/demo.py --out $(OUT)
+
+test: $(READY)  ## all tests but the slow ones (TESTS=tests/trace narrows)
+	@$(BIN)/pytest -m 'not slow' $(TESTS)
+
+test-slow: $(READY)  ## the slow tests
+	@$(BIN)/pytest -m slow $(TESTS)
+
+test-browser: $(READY)  ## only the tests that drive Chromium
+	@$(BIN)/pytest -m browser $(TESTS)
+
+lint: $(READY)  ## ruff, mypy --strict, and the rules of the house
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/pytest -q tests/test_house.py
+
+format: $(READY)  ## let ruff format and mend what it can
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+report: $(READY)  ## the report of the demo's trace (TRACE=dir for another)
+	@$(BIN)/tc-report $(or $(TRACE),$(OUT)/trace)
+
+bench: $(READY)  ## cold start to the first compiled result, against torch.compile
+	@$(BIN)/python bench/coldstart.py
+
+browser:  ## Chromium and its driver, by apt; the browser tests skip without them
+	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then \
+	  echo "make: Chromium is there"; \
+	else \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	    apt-get install -y -qq --no-install-recommends chromium chromium-driver; \
+	fi
+
+clean:  ## remove what the targets made, the environment included
+	rm -rf $(VENV) $(OUT) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

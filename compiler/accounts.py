@@ -1,0 +1,273 @@
+"""Accounts: what the driver did, told as trace events."""
+
+from __future__ import annotations
+
+import linecache
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+import torch
+from torch import fx
+
+from tc import trace
+from tc.compiler.capture import hook
+from tc.compiler.capture.guards import CheckedGuards, Failure
+from tc.compiler.capture.translate import BreakRecord, Captured
+from tc.compiler.options import Options
+from tc.trace import CompileId, StackFrame
+
+LIBRARY = ("/torch/", "/tc/compiler/", "/site-packages/")
+
+
+def user_place(stack: Sequence[StackFrame]) -> StackFrame:
+    """Return the innermost frame that is not a library's."""
+    for frame in reversed(stack):
+        if not any(part in frame.file for part in LIBRARY):
+            return frame
+    return stack[-1]
+
+
+@dataclass
+class Account:
+    """The running account of one frame compile.
+
+    Attributes:
+        compile_id: which compile it is.
+        code: of the frame.
+        reasons: titles of the breaks met, for the metrics.
+    """
+
+    compile_id: CompileId
+    code: CodeType
+    options: Options
+    cache_size: int = 0
+    started: float = field(default_factory=time.time)
+    clock: float = field(default_factory=time.perf_counter)
+    reasons: list[str] = field(default_factory=list)
+    recompile: str | None = None
+    restarted_after: float = 0.0
+
+    # -- beginning -------------------------------------------------------------------------
+    def begin(self, caller: Sequence[StackFrame]) -> None:
+        """Tell that a frame is being compiled."""
+        place = StackFrame(
+            self.code.co_filename,
+            self.code.co_firstlineno,
+            self.code.co_name,
+            linecache.getline(self.code.co_filename, self.code.co_firstlineno).strip(),
+        )
+        trace.emit(trace.FrameStart((*caller, place)))
+
+    def tell_recompile(self, of: CheckedGuards, failures: Sequence[Failure], dynamic: set[str]) -> None:
+        """Tell why code that exists does not fit this call."""
+        causes = tuple(cause_of(failure, failure.source in dynamic) for failure in failures)
+        self.recompile = "; ".join(cause.guard for cause in causes) or None
+        trace.emit(
+            trace.Recompile(
+                self.code.co_qualname,
+                self.code.co_filename,
+                self.code.co_firstlineno,
+                CompileId.parse(of.compile_id),
+                causes,
+            ),
+            self.compile_id,
+        )
+
+    # -- breaks ----------------------------------------------------------------------------
+    def tell_break(self, record: BreakRecord) -> None:
+        """Tell of a graph break, as part of the attempt that met it."""
+        self.reasons.append(record.cause.title)
+        self.restarted_after = time.perf_counter() - self.clock
+        attempt = CompileId(self.compile_id.frame, self.compile_id.compile, record.attempt)
+        trace.emit(break_event(record, self.code), attempt)
+
+    # -- end -------------------------------------------------------------------------------
+    def tell_capture(self, captured: Captured) -> None:
+        """Tell what was captured: symbols, graph, guards."""
+        for symbol in captured.tracer.shapes.events():
+            line = symbol.user_line
+            stack = (StackFrame(line[0], line[1], ""),) if line else ()
+            trace.emit(
+                trace.CreateSymbol(
+                    symbol.symbol, str(symbol.hint), symbol.range, symbol.source, stack
+                )
+            )
+        if captured.module is not None:
+            code = captured.module.print_readable(print_output=False)
+            trace.emit(trace.OutputGraph(code, node_sizes(captured.module.graph)))
+
+    def tell_guards(self, guards: CheckedGuards) -> None:
+        """Tell what the compiled code rests on."""
+        trace.emit(trace.GuardTree(guards.text))
+        rows = [
+            trace.Guard(
+                g.kind, g.source.pretty, g.text, *(g.user_line if g.user_line else (None, None))
+            )
+            for g in guards.guards
+        ]
+        rows += [
+            trace.Guard("SHAPE", ", ".join(o.pretty for o in g.operands), g.text)
+            for g in guards.shapes.guards
+        ]
+        trace.emit(trace.Guards(tuple(rows)))
+
+    def finish(
+        self,
+        captured: Captured | None,
+        failure: BaseException | None = None,
+        place: StackFrame | None = None,
+    ) -> None:
+        """Tell the figures of the compile."""
+        graph = captured.module.graph if captured is not None and captured.module else None
+        phases = trace.phase_seconds()
+        trace.emit(
+            trace.Metrics(
+                compile_id=str(self.compile_id),
+                co_name=self.code.co_name,
+                co_filename=self.code.co_filename,
+                co_firstlineno=self.code.co_firstlineno,
+                cache_size=self.cache_size,
+                accumulated_cache_size=self.cache_size,
+                guard_count=len(captured.guards.guards) if captured else None,
+                graph_op_count=captured.calls if captured else None,
+                graph_node_count=len(graph.nodes) if graph is not None else 0,
+                graph_input_count=len(captured.examples) if captured else None,
+                start_time=self.started,
+                entire_frame_compile_time_s=time.perf_counter() - self.clock,
+                backend_compile_time_s=phases.get("backend_compile"),
+                inductor_compile_time_s=phases.get("inductor_compile"),
+                code_gen_time_s=phases.get("runtime.build"),
+                fail_type=type(failure).__name__ if failure is not None else None,
+                fail_reason=str(failure) if failure is not None else None,
+                fail_user_frame_filename=place.file if place else None,
+                fail_user_frame_lineno=place.line if place else None,
+                restart_reasons=tuple(self.reasons),
+                dynamo_time_before_restart_s=self.restarted_after,
+                has_guarded_code=captured is not None,
+                num_graph_breaks=len(self.reasons),
+                recompile_reason=self.recompile,
+                config={"backend": self.options.backend_name, "dynamic": self.options.dynamic},
+                phases=phases,
+            )
+        )
+
+    def tell_skip(self, why: str, fix: str = "") -> None:
+        """Tell that a frame runs as it is."""
+        trace.emit(
+            trace.FrameSkipped(
+                self.code.co_qualname, self.code.co_filename, self.code.co_firstlineno, why, fix
+            ),
+            self.compile_id,
+        )
+
+    def tell_limit(self, limit: int, failures: Sequence[Failure]) -> None:
+        """Tell that a function was compiled too often and runs eagerly from now on."""
+        causes = tuple(cause_of(failure, False) for failure in failures)
+        trace.emit(
+            trace.RecompileLimit(
+                self.code.co_qualname,
+                self.code.co_filename,
+                self.code.co_firstlineno,
+                limit,
+                causes,
+            ),
+            self.compile_id,
+        )
+
+
+def break_event(record: BreakRecord, code: CodeType) -> trace.GraphBreak:
+    """Return the event of a graph break."""
+    cause = record.cause
+    place = user_place(record.stack)
+    innermost = place is record.stack[-1]
+    end_line, col, end_col = record.span if innermost else (None, None, None)
+    detail = cause.note or cause.detail
+    return trace.GraphBreak(
+        code=cause.reason.code,
+        title=cause.title,
+        why=cause.reason.why,
+        file=place.file,
+        line=place.line,
+        function=place.name,
+        detail=detail,
+        fix=cause.reason.fix,
+        end_line=end_line,
+        col=col,
+        end_col=end_col,
+        source_line=linecache.getline(place.file, place.line).rstrip("\n"),
+        stack=record.stack,
+        resume=record.resume,
+    )
+
+
+def cause_of(failure: Failure, now_dynamic: bool) -> trace.RecompileCause:
+    """Return one changed input as the trace tells it."""
+    kind = failure.guard.kind if failure.guard is not None else "SHAPE"
+    return trace.RecompileCause(
+        source=failure.source,
+        guard=failure.text,
+        old=failure.old,
+        new=failure.new,
+        kind=kind,
+        fix=fix_of(failure, kind, now_dynamic),
+        now_dynamic=now_dynamic,
+    )
+
+
+def fix_of(failure: Failure, kind: str, now_dynamic: bool) -> str:
+    """Return what to change so that an input no longer forces a recompile."""
+    where = failure.source
+    if now_dynamic:
+        return f"made dynamic now; tc.mark_dynamic on {where} beforehand saves this recompile"
+    if kind == "TENSOR" and ".shape[" in where:
+        name, _, rest = where.partition(".shape[")
+        return f"tc.mark_dynamic({name}, {rest.rstrip(']')})"
+    if kind == "TENSOR" and where.endswith(".requires_grad"):
+        return "call it with the same requires_grad (or under torch.no_grad()) each time"
+    if kind == "TENSOR":
+        return f"keep {where} the same from call to call, or convert the tensor before the call"
+    if kind == "EQUALS" and "." in where and failure.new.lstrip("-").isdigit():
+        owner, _, name = where.rpartition(".")
+        buffer = f'register_buffer("{name}", torch.tensor({failure.old}))'
+        return f"keep {where} as a tensor ({owner}.{buffer}), or move the update out of the function"
+    if kind == "EQUALS":
+        return f"pass {where} as a tensor, or keep it constant"
+    if kind == "ID":
+        return f"keep {where} the same object from call to call"
+    if kind == "GLOBAL_STATE":
+        return "call it in the same grad mode, autocast state and default dtype each time"
+    return ""
+
+
+def node_sizes(graph: fx.Graph) -> dict[str, list[int | str]]:
+    """Return node -> sizes of its tensor."""
+    found = {}
+    for node in graph.nodes:
+        value = node.meta.get("example_value", node.meta.get("val"))
+        if isinstance(value, torch.Tensor):
+            found[node.name] = [s if isinstance(s, int) else str(s) for s in value.shape]
+    return found
+
+
+def changed_names(failures: Iterable[Failure]) -> set[str]:
+    """Return the sources that failures name."""
+    return {failure.source for failure in failures}
+
+
+def callers(frame: Any) -> list[StackFrame]:
+    """Return the user's Python stack above the frame being compiled, outermost first."""
+    found: list[StackFrame] = []
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if not name.startswith("tc.") and name != "tc":
+            file, line = frame.f_code.co_filename, frame.f_lineno
+            text = linecache.getline(file, line).strip()
+            found.append(StackFrame(file, line, frame.f_code.co_name, text))
+        frame = frame.f_back
+    return found[::-1]
+
+
+__all__ = ["Account", "callers", "hook"]

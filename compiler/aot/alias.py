@@ -1,0 +1,201 @@
+"""What a captured graph's outputs are in terms of memory: new, an input, or a view of either.
+
+Found by running the graph once on fake tensors, which share and view memory as real ones do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._prims_common import is_non_overlapping_and_dense_or_false as dense
+
+from tc.compiler.aot.artifact import (
+    Constant,
+    Dim,
+    Fallback,
+    Fresh,
+    Output,
+    SameInput,
+    SameOutput,
+    View,
+)
+from tc.compiler.aot.passes import dim_key
+from tc.compiler.aot.record import Made, storage_key
+from tc.compiler.aot.symbols import SYMBOLIC
+
+
+@dataclass
+class Outputs:
+    """The plan of a graph's outputs.
+
+    Attributes:
+        plan: how each output of the captured graph is made.
+        returned: what the compiled graph must return for it: values of the analysed run.
+    """
+
+    plan: list[Output] = field(default_factory=list)
+    returned: list[Any] = field(default_factory=list)
+
+    def fresh(self, value: Any) -> Fresh:
+        """Have the compiled graph return this value; each value once."""
+        for i, known in enumerate(self.returned):
+            if known is value:
+                return Fresh(i)
+        self.returned.append(value)
+        return Fresh(len(self.returned) - 1)
+
+    def dim(self, value: Any) -> Dim:
+        """Return a size: a number, or a symbolic one that the compiled graph returns."""
+        if isinstance(value, torch.SymInt):
+            if value.node.expr.is_number:
+                return int(value)
+            for i, known in enumerate(self.returned):
+                if isinstance(known, torch.SymInt) and known.node.expr == value.node.expr:
+                    return Fresh(i)
+            return self.fresh(value)
+        return int(value)
+
+
+def analyse_outputs(
+    outputs: Sequence[Any], inputs: Sequence[Any], made: dict[int, Made]
+) -> Outputs:
+    """Say how each output is made.
+
+    Args:
+        outputs: of the captured graph, as its run over ``inputs`` left them.
+        inputs: of the run.
+        made: storage -> first value that the captured graph held in it.
+
+    Raises:
+        Fallback: outputs share memory in a way that cannot be said.
+    """
+    result = Outputs()
+    owners: dict[int, int] = {}
+    for i, value in enumerate(inputs):
+        if isinstance(value, torch.Tensor):
+            owners.setdefault(storage_key(value), i)
+    holders: dict[int, list[torch.Tensor]] = {}
+    for value in outputs:
+        if isinstance(value, torch.Tensor):
+            holders.setdefault(storage_key(value), []).append(value)
+    for position, value in enumerate(outputs):
+        known = _position_of(value, outputs[:position])
+        if not isinstance(value, torch.Tensor):
+            result.plan.append(_scalar(value, result))
+        elif (same := _position_of(value, inputs)) is not None:
+            result.plan.append(SameInput(same))
+        elif known is not None:
+            result.plan.append(SameOutput(known))
+        elif (owner := owners.get(storage_key(value))) is not None:
+            result.plan.append(_view(value, inputs[owner], SameInput(owner), result))
+        else:
+            result.plan.append(_new(value, holders[storage_key(value)], made, result))
+    return result
+
+
+def _scalar(value: Any, result: Outputs) -> Output:
+    if isinstance(value, SYMBOLIC):
+        return result.fresh(value)
+    return Constant(value)
+
+
+def _new(
+    value: torch.Tensor,
+    sharing: list[torch.Tensor],
+    made: dict[int, Made],
+    result: Outputs,
+) -> Output:
+    """Plan an output whose memory the graph made: itself, or a view of what it made first."""
+    distinct = {id(other) for other in sharing}
+    if len(distinct) == 1 and dense(value):
+        return result.fresh(value)
+    first = made.get(storage_key(value))
+    base = value if first is None else first.value
+    if not all(_covers(base, other) for other in sharing):
+        if len(distinct) == 1:
+            return result.fresh(value)
+        raise Fallback("outputs share memory that no value of the graph covers")
+    if value is base:
+        return result.fresh(value)
+    return _view(value, base, result.fresh(base), result)
+
+
+def _covers(base: torch.Tensor, view: torch.Tensor) -> bool:
+    """Whether all memory of a view is memory of a dense base."""
+    if base is view:
+        return True
+    if base.dtype != view.dtype or not dense(base):
+        return False
+    if any(isinstance(size, torch.SymInt) for t in (base, view) for size in t.shape):
+        return bool(base.storage_offset() == 0)  # fresh memory begins at the start of its storage
+    start = view.storage_offset() - base.storage_offset()
+    return start >= 0 and start + extent(view) <= base.numel()
+
+
+def extent(tensor: torch.Tensor) -> int:
+    """Return how many elements of memory lie between a tensor's first and last, inclusive."""
+    if any(size == 0 for size in tensor.shape):
+        return 0
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    return 1 + sum((size - 1) * stride for size, stride in steps)
+
+
+def _view(value: torch.Tensor, base: torch.Tensor, of: SameInput | Fresh, result: Outputs) -> View:
+    if value.dtype != base.dtype or value.is_conj() != base.is_conj():
+        raise Fallback("an output views an input's memory as another type")
+    if value.is_neg() != base.is_neg():
+        raise Fallback("an output is a lazy negation of an input's memory")
+    return View(
+        of,
+        tuple(result.dim(size) for size in value.shape),
+        tuple(result.dim(stride) for stride in value.stride()),
+        result.dim(value.storage_offset() - base.storage_offset()),
+    )
+
+
+def _position_of(value: Any, among: Iterable[Any]) -> int | None:
+    return next((i for i, other in enumerate(among) if other is value), None)
+
+
+def check_inputs(
+    inputs: Sequence[Any], before: Sequence[Any], written: set[int]
+) -> tuple[int, ...]:
+    """Return which inputs were written to.
+
+    Args:
+        inputs: of the run, after it.
+        before: layout of each input before it.
+        written: storages some op wrote to.
+
+    Raises:
+        Fallback: an input's shape changed, or one written to shares its memory with another.
+    """
+    mutated: list[int] = []
+    storages: dict[int, int] = {}
+    for i, value in enumerate(inputs):
+        if not isinstance(value, torch.Tensor):
+            continue
+        if _layout_keys(layout_of(value)) != _layout_keys(before[i]):
+            raise Fallback("the shape, stride or memory of an input is changed in place")
+        key = storage_key(value)
+        if key in storages and key in written:
+            raise Fallback("two inputs share memory and one of them is written to")
+        storages[key] = i
+        if key in written:
+            mutated.append(i)
+    return tuple(mutated)
+
+
+def layout_of(value: Any) -> Any:
+    """Return what may not change about an input: its memory, dtype, shape and stride."""
+    if not isinstance(value, torch.Tensor):
+        return None
+    return storage_key(value), value.dtype, (*value.shape, *value.stride())
+
+
+def _layout_keys(layout: Any) -> Any:
+    # Late, because a symbol may have been found to be a number since the layout was taken.
+    return (*layout[:2], *map(dim_key, layout[2]))

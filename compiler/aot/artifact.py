@@ -1,0 +1,228 @@
+"""The artifact of this stage: a functional ATen graph, and how the user's outputs come from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from tc.compiler.core.artifacts import Artifact
+from tc.compiler.errors import TcError, VerifyError
+
+aten = torch.ops.aten
+
+ORIGIN_KEYS = ("tc_origin", "stack_trace", "nn_module_stack", "source_fn_stack")
+
+
+class Fallback(TcError):
+    """This graph is not compiled but run as it was captured; not an error of the user's.
+
+    Attributes:
+        reason: what could not be proven right, as one clause.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"This graph runs uncompiled, because {reason}.")
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """A new value: output ``index`` of the compiled graph."""
+
+    index: int
+
+    def __str__(self) -> str:
+        return f"out[{self.index}]"
+
+
+@dataclass(frozen=True)
+class SameInput:
+    """The very object that came in as input ``index``."""
+
+    index: int
+
+    def __str__(self) -> str:
+        return f"in[{self.index}]"
+
+
+@dataclass(frozen=True)
+class SameOutput:
+    """The very object that is returned as output ``index`` too."""
+
+    index: int
+
+    def __str__(self) -> str:
+        return f"result[{self.index}]"
+
+
+Dim = int | Fresh
+
+
+@dataclass(frozen=True)
+class View:
+    """A view of an input or of an output of the compiled graph.
+
+    Attributes:
+        of: the viewed tensor.
+        offset: storage offset relative to that of the viewed tensor.
+    """
+
+    of: SameInput | Fresh
+    size: tuple[Dim, ...]
+    stride: tuple[Dim, ...]
+    offset: Dim
+
+    def __str__(self) -> str:
+        size, stride = (", ".join(map(str, dims)) for dims in (self.size, self.stride))
+        return f"{self.of}.as_strided([{size}], [{stride}], +{self.offset})"
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A value known when compiling."""
+
+    value: Any
+
+    def __str__(self) -> str:
+        return repr(self.value)
+
+
+Output = Fresh | SameInput | SameOutput | View | Constant
+
+
+@dataclass(frozen=True)
+class AotGraph(Artifact):
+    """A functional graph of ATen ops with what its callers must know.
+
+    Attributes:
+        kind: ``inference``, ``forward`` or ``backward``.
+        module: the graph. ``node.meta["val"]`` holds a fake value, ``meta["tc_origin"]`` the user
+            lines. Writes to inputs are ``aten.copy_`` nodes after everything else.
+        outputs: how each output of the captured graph is made.
+        mutated: inputs that are written to.
+        eager: the captured graph, for calls that the compiled one is not right for.
+        autocast: device types for which autocast was on and its casts are now in the graph.
+        decomposed: op -> how often it was decomposed.
+    """
+
+    kind: str
+    module: fx.GraphModule
+    outputs: tuple[Output, ...]
+    mutated: tuple[int, ...] = ()
+    eager: Callable[..., Any] | None = field(default=None, repr=False)
+    autocast: tuple[str, ...] = ()
+    decomposed: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the compiled graph's outputs are the user's outputs as they are."""
+        return all(out == Fresh(i) for i, out in enumerate(self.outputs))
+
+    def verify(self) -> None:
+        """Check that the graph is sound, functional but for trailing writes, and has values."""
+        self.module.graph.lint()
+        inputs = self.module.graph.find_nodes(op="placeholder")
+        written = []
+        for node in self.module.graph.nodes:
+            if node.op in ("placeholder", "get_attr", "output"):
+                continue
+            if node.target is aten.copy_.default:
+                written.append(inputs.index(node.args[0]) if node.args[0] in inputs else -1)
+            elif written:
+                raise VerifyError(f"AotGraph: {node} comes after a write to an input")
+            elif is_mutable(node.target):
+                raise VerifyError(f"AotGraph: {node} ({node.target}) writes to its arguments")
+            if "val" not in node.meta:
+                raise VerifyError(f"AotGraph: {node} has no value")
+        if set(written) != set(self.mutated):
+            raise VerifyError(f"AotGraph: writes to inputs {written}, declared {self.mutated}")
+
+    def __str__(self) -> str:
+        lines = [f"{self.kind} graph"]
+        for i, node in enumerate(self.module.graph.find_nodes(op="placeholder")):
+            written = "  (written to)" if i in self.mutated else ""
+            lines.append(f"  in[{i}]  {node.name}: {describe(node.meta.get('val'))}{written}")
+        for node in self.module.graph.nodes:
+            if node.op == "placeholder":
+                continue
+            if node.op == "output":
+                lines.append(f"  return {fx_text(node.args[0])}")
+                continue
+            called = f"{short(node.target)}{fx_arguments(node)}"
+            text = f"  {node.name}: {describe(node.meta.get('val'))} = {called}"
+            lines.append(text + origin_comment(node))
+        if not self.fresh:
+            results = ", ".join(str(out) for out in self.outputs)
+            lines.append(f"results: {results}")
+        return "\n".join(lines)
+
+
+def is_mutable(target: Any) -> bool:
+    """Whether an op writes to one of its arguments."""
+    return isinstance(target, torch._ops.OpOverload) and bool(target._schema.is_mutable)
+
+
+def describe(value: Any) -> str:
+    """Return a value's type in few letters: ``f32[8, s0]``, ``int``."""
+    if isinstance(value, torch.Tensor):
+        sizes = ", ".join(str(size) for size in value.shape)
+        return f"{SHORT_DTYPES.get(value.dtype, str(value.dtype)[6:])}[{sizes}]"
+    if isinstance(value, (list, tuple)):
+        return f"({', '.join(describe(item) for item in value)})"
+    return type(value).__name__
+
+
+SHORT_DTYPES = {
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.int16: "i16",
+    torch.int8: "i8",
+    torch.uint8: "u8",
+    torch.bool: "b8",
+    torch.complex64: "c64",
+    torch.complex128: "c128",
+}
+
+
+def short(target: Any) -> str:
+    """Return an op's name as people write it."""
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target).removesuffix(".default")
+    return str(getattr(target, "__name__", target))
+
+
+def fx_text(value: Any) -> str:
+    """Return an argument of a node as text."""
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(fx_text(item) for item in value)}]"
+    return str(value)
+
+
+def fx_arguments(node: fx.Node) -> str:
+    """Return a node's arguments as text, with parentheses; a constant's name for ``get_attr``."""
+    if node.op == "get_attr":
+        return ""
+    parts = [fx_text(arg) for arg in node.args]
+    parts += [f"{name}={fx_text(value)}" for name, value in node.kwargs.items()]
+    return f"({', '.join(parts)})"
+
+
+def origin_comment(node: fx.Node) -> str:
+    """Return ``  # model.py:7`` where the user's line is known."""
+    origin = node.meta.get("tc_origin")
+    if not origin:
+        return ""
+    frame = origin[-1] if isinstance(origin, (list, tuple)) and origin else origin
+    if isinstance(frame, (list, tuple)) and len(frame) >= 2:
+        return f"  # {frame[0]}:{frame[1]}"
+    if hasattr(frame, "file") and hasattr(frame, "line"):
+        return f"  # {frame.file}:{frame.line}"
+    return f"  # {frame}"

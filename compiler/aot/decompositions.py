@@ -1,0 +1,173 @@
+"""The table of decompositions: ATen op -> a function over simpler ops, asked for op by op.
+
+Ops that the next stage lowers itself, or that a library does better (products, convolutions,
+attention), have no row; nor has any op that draws random numbers, so that eager's stream is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._decomp import get_decompositions
+
+from tc.compiler.core.gate import Gate
+from tc.compiler.core.table import Table
+
+aten = torch.ops.aten
+
+# Rows taken from torch's own table, by family.
+FROM_TORCH = {
+    "arithmetic": """addcdiv addcmul addr baddbmm dot vdot deg2rad rad2deg frac heaviside lerp
+        logaddexp logaddexp2 mvlgamma nan_to_num rsub sgn sinc xlogy special_entr special_xlog1py
+        special_log_ndtr floor_divide trace linalg_cross _euclidean_dist""",
+    "activations": """celu elu elu_backward gelu_backward glu glu_backward hardshrink hardsigmoid
+        hardsigmoid_backward hardswish hardswish_backward hardtanh_backward leaky_relu_backward
+        logit logit_backward log_sigmoid_backward log_sigmoid_forward mish mish_backward
+        _prelu_kernel _prelu_kernel_backward sigmoid_backward silu_backward softplus
+        softplus_backward softshrink tanh_backward threshold threshold_backward
+        _softmax_backward_data _log_softmax_backward_data _safe_softmax""",
+    "normalisation": """_native_batch_norm_legit_functional
+        native_batch_norm_backward native_dropout_backward
+        native_group_norm native_group_norm_backward native_layer_norm_backward
+        _fused_rms_norm _fused_rms_norm_backward _weight_norm_interface""",
+    "losses": """binary_cross_entropy binary_cross_entropy_backward
+        binary_cross_entropy_with_logits huber_loss huber_loss_backward l1_loss mse_loss
+        mse_loss_backward multi_margin_loss multilabel_margin_loss_forward nll_loss_forward
+        nll_loss_backward nll_loss2d_forward nll_loss2d_backward smooth_l1_loss
+        smooth_l1_loss_backward soft_margin_loss soft_margin_loss_backward""",
+    "reductions": """aminmax count_nonzero logsumexp nansum norm std std_mean""",
+    "shapes": """channel_shuffle diag_embed pixel_shuffle pixel_unshuffle roll rot90 stack t
+        expand_as narrow _reshape_alias squeeze.dim squeeze.default split.Tensor unsafe_split
+        unsafe_split_with_sizes unbind block_diag select_backward slice_backward diagonal_backward
+        unfold_backward""",
+    "indexing": """index_add index_copy index_fill masked_fill take isin isneginf isposinf
+        tril triu im2col col2im _unsafe_masked_index _unsafe_masked_index_put_accumulate""",
+    "creation": """eye fill linspace logspace new_empty new_full new_ones new_zeros ones_like
+        zeros_like zeros ones empty_like hann_window""",
+    "resampling": """reflection_pad1d reflection_pad2d reflection_pad3d reflection_pad1d_backward
+        reflection_pad2d_backward reflection_pad3d_backward replication_pad1d replication_pad2d
+        replication_pad3d upsample_linear1d upsample_bilinear2d upsample_trilinear3d
+        affine_grid_generator""",
+}
+
+DECOMPOSITIONS: Table[Any, tuple[str, Callable[..., Any]]] = Table("decompositions")
+
+
+def decomposition_of(op: Any, gate: Gate) -> Callable[..., Any] | None:
+    """Return what an op is replaced by, or None to keep it.
+
+    Composite ops are always taken apart (they have no kernel of their own); rows of the table are
+    optional steps named ``aot.decompose.<op>``.
+    """
+    row = DECOMPOSITIONS.get(op)
+    if row is not None:
+        return row[1] if gate.allow(row[0]) else None
+    if op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
+        decompose: Callable[..., Any] = op.decompose
+        return decompose
+    return None
+
+
+def draws_random_numbers(op: Any) -> bool:
+    """Whether an op advances the state of a random generator."""
+    return torch.Tag.nondeterministic_seeded in op.tags
+
+
+def batch_norm_without_writes(
+    x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    """Take the form of batch normalisation whose signature tells what it writes to."""
+    if not training:
+        return aten._native_batch_norm_legit_no_training(x, weight, bias, mean, var, momentum, eps)
+    if mean is None:
+        return aten._native_batch_norm_legit.no_stats(x, weight, bias, True, momentum, eps)
+    return aten._native_batch_norm_legit(x, weight, bias, mean, var, True, momentum, eps)
+
+
+def batch_norm_inference(
+    x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float
+) -> Any:
+    """Normalise with given statistics: one multiplication and one addition an element."""
+    wide = torch.promote_types(x.dtype, torch.float32)
+    shape = [-1 if dim == 1 else 1 for dim in range(x.dim())]
+    scale = (var.to(wide) + eps).rsqrt()
+    if weight is not None:
+        scale = scale * weight.to(wide)
+    shift = -mean.to(wide) * scale
+    if bias is not None:
+        shift = shift + bias.to(wide)
+    result = x.to(wide) * scale.view(shape) + shift.view(shape)
+    return result.to(x.dtype), x.new_empty((0,)), x.new_empty((0,))
+
+
+def batch_norm(
+    x: Any,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Any:
+    """Stand in for `torch.batch_norm`, above functionalisation, which must see its writes."""
+    return batch_norm_without_writes(x, weight, bias, mean, var, training, momentum, eps)[0]
+
+
+def functional_batch_norm(
+    input: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """Stand in for `torch.nn.functional.batch_norm`."""
+    if training:
+        torch.nn.functional._verify_batch_size(input.size())  # type: ignore[attr-defined]
+    return batch_norm(
+        input, weight, bias, running_mean, running_var, training, momentum, eps, False
+    )
+
+
+OWN: dict[Any, Callable[..., Any]] = {
+    aten.native_batch_norm.default: batch_norm_without_writes,
+    aten._native_batch_norm_legit_no_training.default: batch_norm_inference,
+}
+
+# Torch function -> what is run in its place when a captured graph calls it.
+STAND_INS: Table[Any, Callable[..., Any]] = Table("stand-ins of torch functions")
+STAND_INS.add(torch.batch_norm, batch_norm)
+STAND_INS.add(torch.nn.functional.batch_norm, functional_batch_norm)
+
+
+def _packets(names: str) -> list[Any]:
+    found: list[Any] = []
+    for name in names.split():
+        packet, _, overload = name.partition(".")
+        op = getattr(aten, packet, None)  # an op that this version of torch lacks has no row
+        if op is not None and overload:
+            op = getattr(op, overload, None)
+        if op is not None:
+            found.append(op)
+    return found
+
+
+def _fill() -> None:
+    for names in FROM_TORCH.values():
+        for op, function in get_decompositions(_packets(names)).items():
+            if not isinstance(op, torch._ops.OpOverload) or op in DECOMPOSITIONS:
+                continue
+            if op._schema.is_mutable or draws_random_numbers(op):
+                continue
+            DECOMPOSITIONS.add(op, (f"aot.decompose.{str(op).removesuffix('.default')}", function))
+    for op, function in OWN.items():
+        DECOMPOSITIONS.add(op, (f"aot.decompose.{str(op).removesuffix('.default')}", function))
+
+
+_fill()

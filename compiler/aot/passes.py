@@ -1,0 +1,161 @@
+"""Graph passes of this stage, each from a functional ATen graph to an equal one, in order."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+from torch import fx
+
+from tc.compiler.aot.artifact import is_mutable
+from tc.compiler.aot.decompositions import draws_random_numbers
+from tc.compiler.core.gate import Gate
+
+aten = torch.ops.aten
+
+Pass = Callable[[fx.Graph], None]
+
+# Checks that torch makes for data it has; the shapes they hold for are guarded already.
+CHECKS = (
+    aten._assert_tensor_metadata.default,
+    aten._assert_async.msg,
+    aten._assert_async.default,
+)
+
+
+def run_passes(graph: fx.Graph, gate: Gate) -> None:
+    """Run those of `PASSES` that the gate allows, in place."""
+    for graph_pass in PASSES:
+        if gate.allow(f"aot.{graph_pass.__name__}"):
+            graph_pass(graph)
+    graph.lint()
+
+
+def has_effect(node: fx.Node) -> bool:
+    """Whether a node must stay though nobody uses its value."""
+    if node.op in ("placeholder", "output"):
+        return True
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    if node.target in CHECKS[:1]:
+        return False
+    if is_mutable(node.target) or draws_random_numbers(node.target):
+        return True
+    return not node.target._schema.returns or node.target in CHECKS
+
+
+def drop_dead_code(graph: fx.Graph) -> None:
+    """Remove nodes whose value nobody uses; random draws stay, since they move eager's stream."""
+    for node in reversed(list(graph.nodes)):
+        if not node.users and not has_effect(node):
+            graph.erase_node(node)
+
+
+def drop_no_ops(graph: fx.Graph) -> None:
+    """Replace ops that return their argument as it is by that argument."""
+    for node in list(graph.nodes):
+        if node.op != "call_function" or not node.args or not isinstance(node.args[0], fx.Node):
+            continue
+        source = node.args[0]
+        if node.target in IDENTITIES and same_layout(node, source):
+            node.replace_all_uses_with(source)
+            graph.erase_node(node)
+
+
+IDENTITIES = (
+    aten.alias.default,
+    aten.detach.default,
+    aten.view.default,
+    aten._unsafe_view.default,
+    aten.expand.default,
+    aten.slice.Tensor,
+    aten.lift_fresh.default,
+)
+
+
+def same_layout(node: fx.Node, source: fx.Node) -> bool:
+    """Whether two nodes hold tensors of one dtype, shape and stride, known for certain."""
+    a, b = node.meta.get("val"), source.meta.get("val")
+    if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor) or a.dtype != b.dtype:
+        return False
+    return layout_key(a) == layout_key(b)
+
+
+def layout_key(value: torch.Tensor) -> tuple[Any, ...]:
+    """Return a tensor's layout as a value that compares without guarding on symbolic sizes."""
+    return tuple(map(dim_key, (*value.shape, *value.stride())))
+
+
+def dim_key(dim: Any) -> Hashable:
+    """Return a size as a value that compares without guarding: a number or an expression."""
+    return dim.node.expr if isinstance(dim, torch.SymInt) else int(dim)
+
+
+def share_common_subexpressions(graph: fx.Graph) -> None:
+    """Keep one of the nodes that compute the same from the same."""
+    seen: dict[Hashable, fx.Node] = {}
+    for node in list(graph.nodes):
+        if node.op == "get_attr":
+            key: Hashable = ("get_attr", node.target)
+        elif node.op == "call_function" and may_share(node):
+            key = (node.target, _freeze(node.args), _freeze(node.kwargs))
+        else:
+            continue
+        first = seen.setdefault(key, node)
+        if first is not node:
+            first.meta["tc_also"] = (*first.meta.get("tc_also", ()), node.meta.get("tc_origin"))
+            node.replace_all_uses_with(first)
+            graph.erase_node(node)
+
+
+def may_share(node: fx.Node) -> bool:
+    """Whether two such nodes may become one: no random draw, no write, no fresh memory."""
+    if node.target is operator.getitem:
+        return True
+    if has_effect(node):
+        return False
+    return node.target not in (aten.empty.memory_format, aten.empty_strided.default)
+
+
+def _freeze(value: Any) -> Hashable:
+    """Return a hashable stand-in for a node's arguments; 1, 1.0 and True stay apart."""
+    if isinstance(value, (list, tuple)):
+        return (type(value).__name__[-5:], *map(_freeze, value))
+    if isinstance(value, dict):
+        return tuple((key, _freeze(item)) for key, item in sorted(value.items()))
+    if isinstance(value, slice):
+        return ("slice", _freeze(value.start), _freeze(value.stop), _freeze(value.step))
+    if isinstance(value, (int, float, bool, complex)):
+        return (type(value).__name__, repr(value))
+    return value  # type: ignore[no-any-return]
+
+
+PASSES: tuple[Pass, ...] = (
+    drop_no_ops,
+    share_common_subexpressions,
+    drop_dead_code,
+)
+
+
+def separate_outputs(graph: fx.Graph) -> None:
+    """Give each output memory of its own; needed for rightness, so no pass one may switch off.
+
+    Outputs that share memory in eager are described to the runtime instead and come here once.
+    """
+    output = graph.output_node()
+    seen: set[fx.Node] = set()
+    separate: list[Any] = []
+    for value in output.args[0]:  # type: ignore[union-attr]
+        if isinstance(value, fx.Node) and isinstance(value.meta.get("val"), torch.Tensor):
+            if value in seen or value.op in ("placeholder", "get_attr"):
+                first = next(n for n in graph.nodes if n.op not in ("placeholder", "get_attr"))
+                inside = value.op == "call_function"
+                with graph.inserting_after(value) if inside else graph.inserting_before(first):
+                    copy = graph.call_function(aten.clone.default, (value,))
+                copy.meta.update(value.meta)
+                value = copy
+            seen.add(value)
+        separate.append(value)
+    output.args = (separate,)

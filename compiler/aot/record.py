@@ -1,0 +1,238 @@
+"""Runs a function over fake tensors and records the ATen ops it comes down to, as an FX graph.
+
+A dispatch mode of our own in the place of torch's general-purpose tracer: it records tensors,
+symbolic sizes and constants, which is all a captured graph holds, in a third of the time.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.node import map_aggregate
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tc.compiler.aot.artifact import ORIGIN_KEYS, Fallback
+from tc.compiler.aot.decompositions import STAND_INS, decomposition_of
+from tc.compiler.aot.symbols import SYMBOLIC, SizeNodes
+from tc.compiler.core.gate import Gate
+
+aten = torch.ops.aten
+
+
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Records every op that reaches it, below autograd, functionalisation and composite ops.
+
+    Attributes:
+        graph: what was recorded.
+        origin: metadata put on the nodes being recorded; set by whoever runs the function.
+        written: storages that some op wrote to.
+        mutable_ops: names of ops that write to their arguments.
+        decomposed: op -> how often it was replaced by simpler ones.
+        constants: real tensors met on the way, by the name they have in the graph.
+    """
+
+    def __init__(self, fake_mode: FakeTensorMode, gate: Gate) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.fake_mode = fake_mode
+        self.gate = gate
+        self.graph = fx.Graph()
+        self.sizes = SizeNodes(self.graph)
+        self.origin: dict[str, Any] = {}
+        self.written: set[int] = set()
+        self.mutable_ops: list[str] = []
+        self.decomposed: Counter[str] = Counter()
+        self.constants: dict[str, torch.Tensor] = {}
+        self._nodes: dict[int, fx.Node] = {}
+        self._kept: list[Any] = []  # ids stand for objects: none may die while recording
+
+    def placeholder(self, name: str, value: Any) -> fx.Node:
+        """Add an input of the graph."""
+        node = self.graph.placeholder(name)
+        node.meta["val"] = value
+        if isinstance(value, torch.Tensor):
+            self._remember(value, node)
+        self.sizes.add_input(node, value)
+        return node
+
+    def constant(self, real: torch.Tensor) -> fx.Node:
+        """Return the node of a real tensor that the graph holds."""
+        if id(real) not in self._nodes:
+            name = f"constant{len(self.constants)}"
+            self.constants[name] = real
+            node = self.graph.create_node("get_attr", name, (), {}, name)
+            node.meta["val"] = self.fake_mode.from_tensor(real, static_shapes=True)
+            self._remember(real, node)
+        return self._nodes[id(real)]
+
+    def fake_constant(self, real: torch.Tensor) -> torch.Tensor:
+        """Return the fake tensor that stands for a real one held by the graph."""
+        node = self.constant(real)
+        fake: torch.Tensor = node.meta["val"]
+        self._remember(fake, node)
+        return fake
+
+    def node_of(self, value: Any) -> Any:
+        """Return the node that computes a value, or the value itself if it is a constant.
+
+        Raises:
+            Fallback: the value cannot stand in a graph.
+        """
+        if isinstance(value, torch.Tensor):
+            node = self._nodes.get(id(value))
+            if node is None:
+                if isinstance(value, FakeTensor):
+                    raise Fallback("a tensor appears that no recorded op made")
+                node = self.constant(value)
+            return node
+        if isinstance(value, SYMBOLIC):
+            return self.sizes.node_for(value)
+        if isinstance(value, torch.Generator):
+            raise Fallback("an op draws from a random generator of its own")
+        return value
+
+    def module(self, outputs: Iterable[Any]) -> fx.GraphModule:
+        """End the graph with these outputs (nodes or constants) and return it as a module."""
+        self.graph.output(list(outputs))
+        return fx.GraphModule(dict(self.constants), self.graph)
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Record one op; or run what it decomposes into, and record that."""
+        kwargs = kwargs or {}
+        if not isinstance(func, torch._ops.OpOverload):
+            raise Fallback(f"the operator {func} takes functions as arguments")
+        if func.namespace == "prim":
+            return func(*args, **kwargs)
+        simpler = decomposition_of(func, self.gate)
+        if simpler is not None:
+            with self:
+                result = simpler(*args, **kwargs)
+            if result is not NotImplemented:
+                self.decomposed[str(func)] += 1
+                return result
+        if func is aten.lift_fresh.default:
+            func = aten.lift_fresh_copy.default  # each call of the program makes the tensor anew
+        return self._record(func, args, kwargs)
+
+    def _record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        fx_args = map_aggregate(args, self.node_of)
+        fx_kwargs = map_aggregate(kwargs, self.node_of)
+        result = func(*args, **kwargs)
+        if func._schema.is_mutable:
+            self._note_writes(func, args, kwargs)
+        name = func._schema.name.rpartition("::")[2]
+        node = self.graph.create_node("call_function", func, fx_args, fx_kwargs, name)
+        node.meta.update(self.origin)
+        node.meta["val"] = result
+        if isinstance(result, torch.Tensor):
+            self._remember(result, node)
+        elif isinstance(result, (list, tuple)):
+            self._record_items(node, result)
+        elif isinstance(result, SYMBOLIC):
+            raise Fallback(f"{func} makes a size out of a tensor's values")
+        return result
+
+    def _record_items(self, node: fx.Node, result: Iterable[Any]) -> None:
+        for i, item in enumerate(result):
+            if not isinstance(item, torch.Tensor):
+                continue
+            part = self.graph.create_node(
+                "call_function", operator.getitem, (node, i), {}, f"{node.name}_part{i}"
+            )
+            part.meta.update(self.origin)
+            part.meta["val"] = item
+            self._remember(item, part)
+
+    def _note_writes(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.mutable_ops.append(str(func))
+        for i, argument in enumerate(func._schema.arguments):
+            if argument.alias_info is None or not argument.alias_info.is_write:
+                continue
+            value = args[i] if i < len(args) else kwargs.get(argument.name)
+            for tensor in value if isinstance(value, (list, tuple)) else [value]:
+                if isinstance(tensor, torch.Tensor):
+                    self.written.add(storage_key(tensor))
+
+    def _remember(self, value: Any, node: fx.Node) -> None:
+        self._nodes[id(value)] = node
+        self._kept.append(value)
+
+
+def storage_key(tensor: torch.Tensor) -> int:
+    """Return a number that two tensors share exactly if they share their memory."""
+    return int(tensor.untyped_storage()._cdata)
+
+
+@dataclass(frozen=True)
+class Made:
+    """The first value a captured graph held in some memory, and where to find it in another run."""
+
+    value: torch.Tensor
+    node: fx.Node
+    item: int | None
+
+
+class OriginInterpreter(fx.Interpreter):
+    """Runs a captured graph, telling the recorder whose ops it is recording.
+
+    Attributes:
+        made: storage -> the first value the captured graph held in it.
+    """
+
+    def __init__(self, module: fx.GraphModule, recorder: Recorder) -> None:
+        super().__init__(module, garbage_collect_values=False)
+        self.recorder = recorder
+        self.made: dict[int, Made] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        """Run one node of the captured graph."""
+        meta = {key: n.meta[key] for key in ORIGIN_KEYS if key in n.meta}
+        meta["tc_from"] = n.name
+        self.recorder.origin = meta
+        result = super().run_node(n)
+        if isinstance(result, FakeTensor):
+            self.made.setdefault(storage_key(result), Made(result, n, None))
+        elif isinstance(result, (list, tuple)):
+            for i, item in enumerate(result):
+                if isinstance(item, FakeTensor):
+                    self.made.setdefault(storage_key(item), Made(item, n, i))
+        return result
+
+    def found(self, made: Made) -> Any:
+        """Return what this run has in the place where another run had ``made``."""
+        value = self.env[made.node]
+        return value if made.item is None else value[made.item]
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """Call a torch function, or what stands in for it."""
+        return super().call_function(STAND_INS.get(target) or target, args, kwargs)
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """Return an attribute of the graph; tensors are constants of the recorded one."""
+        value = super().get_attr(target, args, kwargs)
+        if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
+            return self.recorder.fake_constant(value)
+        return value
+
+
+def run_recorded(recorder: Recorder, function: Callable[..., Any], args: Iterable[Any]) -> Any:
+    """Call a function with the recorder on top of its fake mode.
+
+    With torch's Python dispatcher on: some ops have forms for symbolic sizes, or with a true
+    account of what they write to (batch normalisation), only there.
+    """
+    with enable_python_dispatcher(), recorder.fake_mode, recorder:
+        return function(*args)

@@ -1,0 +1,134 @@
+"""Turns symbolic sizes into graph nodes: an expression over sizes of inputs becomes arithmetic."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from tc.compiler.aot.artifact import Fallback
+from tc.compiler.core.table import Table
+
+Symbolic = torch.SymInt | torch.SymFloat | torch.SymBool
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+# Class of a sympy expression -> the function of Python that computes it from its arguments.
+OPERATORS: Table[str, Callable[..., Any]] = Table("operators of symbolic expressions")
+
+
+def _fill() -> None:
+    rows: dict[str, Callable[..., Any]] = {
+        "Add": operator.add,
+        "Mul": operator.mul,
+        "Pow": operator.pow,
+        "PowByNatural": operator.pow,
+        "FloatPow": operator.pow,
+        "FloorDiv": operator.floordiv,
+        "CleanDiv": operator.floordiv,
+        "Mod": operator.mod,
+        "PythonMod": operator.mod,
+        "FloatTrueDiv": operator.truediv,
+        "IntTrueDiv": operator.truediv,
+        "Max": torch.sym_max,
+        "Min": torch.sym_min,
+        "ToFloat": torch.sym_float,
+        "TruncToInt": math.trunc,
+        "FloorToInt": math.floor,
+        "CeilToInt": math.ceil,
+        "Equality": operator.eq,
+        "Unequality": operator.ne,
+        "StrictLessThan": operator.lt,
+        "LessThan": operator.le,
+        "StrictGreaterThan": operator.gt,
+        "GreaterThan": operator.ge,
+        "Not": torch.sym_not,
+        "And": operator.and_,
+        "Or": operator.or_,
+        "OpaqueUnaryFn_sqrt": torch._sym_sqrt,  # type: ignore[attr-defined]
+    }
+    for name, function in rows.items():
+        OPERATORS.add(name, function)
+
+
+_fill()
+
+
+class SizeNodes:
+    """Makes, once each, the nodes that compute symbolic expressions from a graph's inputs."""
+
+    def __init__(self, graph: fx.Graph) -> None:
+        self.graph = graph
+        self.nodes: dict[Any, fx.Node] = {}  # sympy expression -> node
+        self.homes: dict[Any, tuple[fx.Node, int]] = {}  # symbol -> input and dimension
+
+    def add_input(self, node: fx.Node, value: Any) -> None:
+        """Learn which symbols an input brings: itself, or one a dimension."""
+        if isinstance(value, SYMBOLIC):
+            self.nodes.setdefault(value.node.expr, node)
+        elif isinstance(value, torch.Tensor):
+            for dim, size in enumerate(value.shape):
+                if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                    self.homes.setdefault(size.node.expr, (node, dim))
+
+    def node_for(self, value: Symbolic) -> fx.Node | int | float | bool:
+        """Return the node that computes a symbolic number, or the number if it is one after all.
+
+        Raises:
+            Fallback: it holds a symbol that no input tells, or a function without a row above.
+        """
+        result = self._build(value.node.expr)
+        if isinstance(result, fx.Node) and "val" not in result.meta:
+            result.meta["val"] = value
+        return result
+
+    def _build(self, expr: Any) -> fx.Node | int | float | bool:
+        if expr in self.nodes:
+            return self.nodes[expr]
+        constant = _constant(expr)
+        if constant is not None:
+            return constant
+        if expr.is_Symbol:
+            node = self._size_of_input(expr)
+        else:
+            function = OPERATORS.get(type(expr).__name__)
+            if function is None or not expr.args:
+                raise Fallback(f"a size is computed as {expr}, which has no row in aot.symbols")
+            node = self._apply(function, expr)
+        self.nodes[expr] = node
+        return node
+
+    def _size_of_input(self, symbol: Any) -> fx.Node:
+        if symbol not in self.homes:
+            raise Fallback(f"the size {symbol} is not the size of any input")
+        tensor, dim = self.homes[symbol]
+        node = self.graph.call_function(torch.ops.aten.sym_size.int, (tensor, dim))
+        node.meta["val"] = tensor.meta["val"].shape[dim]
+        return node
+
+    def _apply(self, function: Callable[..., Any], expr: Any) -> fx.Node:
+        args = [self._build(arg) for arg in expr.args]
+        # Sums, products and maxima have any number of arguments; Python's operators have two.
+        while len(args) > 2:
+            args[:2] = [self._call(function, args[0], args[1])]
+        return self._call(function, *args)
+
+    def _call(self, function: Callable[..., Any], *args: Any) -> fx.Node:
+        node = self.graph.call_function(function, args)
+        values = [arg.meta["val"] if isinstance(arg, fx.Node) else arg for arg in args]
+        node.meta["val"] = function(*values)
+        return node
+
+
+def _constant(expr: Any) -> int | float | bool | None:
+    """Return the Python number an expression is, if it is one."""
+    if expr.is_Integer:
+        return int(expr)
+    if getattr(expr, "is_Boolean", False) and not expr.args:
+        return bool(expr)
+    if expr.is_Rational or expr.is_Float:
+        return float(expr)
+    return None

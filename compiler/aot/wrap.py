@@ -1,0 +1,145 @@
+"""Makes the function that callers of a compiled graph get: user's inputs in, user's outputs out.
+
+Written as Python source for each graph, so that it costs nothing where there is nothing to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from tc.compiler.aot.alias import extent
+from tc.compiler.aot.artifact import (
+    AotGraph,
+    Constant,
+    Dim,
+    Fresh,
+    Output,
+    SameInput,
+    SameOutput,
+    View,
+)
+
+Compiled = Callable[[list[Any]], tuple[Any, ...]]
+
+
+def wrap(graph: AotGraph, compiled: Compiled) -> Callable[..., list[Any]]:
+    """Return a function over the captured graph's inputs that returns its outputs.
+
+    Args:
+        graph: says how outputs are made, which inputs are written to, and what to run instead
+            where inputs share memory with one that is written to.
+        compiled: runs the graph; takes a list, which it may empty.
+    """
+    names: dict[str, Any] = {"compiled": compiled, "torch": torch}
+    source = wrapper_source(graph, names)
+    exec(compile(source, "<tc runtime wrapper>", "exec"), names)
+    function: Callable[..., list[Any]] = names["wrapper"]
+    function.__doc__ = source
+    return function
+
+
+def wrapper_source(graph: AotGraph, names: dict[str, Any]) -> str:
+    """Return the wrapper's source; puts the values it names into ``names``."""
+    count = len(graph.module.graph.find_nodes(op="placeholder"))
+    args = "".join(f"a{i}, " for i in range(count))
+    lines = [f"def wrapper({args}):"]
+    body = _overlap_check(graph, args, names)
+    call = f"compiled([{args}])"
+    if graph.autocast:
+        body += _without_autocast(graph.autocast, call)
+        call = "out"
+    if graph.fresh:
+        body.append(f"return list({call})")
+    else:
+        if call != "out":
+            body.append(f"out = {call}")
+        body += _results(graph.outputs, names)
+    lines += [f"    {line}" for line in body]
+    return "\n".join(lines) + "\n"
+
+
+def _results(outputs: tuple[Output, ...], names: dict[str, Any]) -> list[str]:
+    lines = [f"r{i} = {_expression(out, i, names)}" for i, out in enumerate(outputs)]
+    return [*lines, f"return [{', '.join(f'r{i}' for i in range(len(outputs)))}]"]
+
+
+def _expression(out: Output, position: int, names: dict[str, Any]) -> str:
+    match out:
+        case Fresh(index):
+            return f"out[{index}]"
+        case SameInput(index):
+            return f"a{index}"
+        case SameOutput(index):
+            return f"r{index}"
+        case Constant(value):
+            if value is None or type(value) in (bool, int):
+                return repr(value)
+            names[f"c{position}"] = value
+            return f"c{position}"
+        case View(of, size, stride, offset):
+            base = f"a{of.index}" if isinstance(of, SameInput) else f"out[{of.index}]"
+            start = f"{base}.storage_offset() + {_dim(offset)}"
+            return f"{base}.as_strided({_dims(size)}, {_dims(stride)}, {start})"
+
+
+def _dim(dim: Dim) -> str:
+    return f"out[{dim.index}]" if isinstance(dim, Fresh) else str(dim)
+
+
+def _dims(dims: tuple[Dim, ...]) -> str:
+    return f"({''.join(f'{_dim(dim)}, ' for dim in dims)})"
+
+
+def _without_autocast(devices: tuple[str, ...], call: str) -> list[str]:
+    """Call with autocast off: its casts are part of the graph already."""
+    lines = [f"torch.set_autocast_enabled({device!r}, False)" for device in devices]
+    lines += ["try:", f"    out = {call}", "finally:"]
+    return lines + [f"    torch.set_autocast_enabled({device!r}, True)" for device in devices]
+
+
+def _overlap_check(graph: AotGraph, args: str, names: dict[str, Any]) -> list[str]:
+    """Run the captured graph where an input that is written to shares memory with another."""
+    inputs = graph.module.graph.find_nodes(op="placeholder")
+    tensors = [i for i, node in enumerate(inputs) if isinstance(node.meta.get("val"), torch.Tensor)]
+    others = [i for i in tensors if i not in graph.mutated]
+    if not graph.mutated or len(tensors) < 2 or graph.eager is None:
+        return []
+    names["eager"] = graph.eager
+    names["overlap"] = overlap
+
+    def pick(indices: list[int] | tuple[int, ...]) -> str:
+        return f"({''.join(f'a{i}, ' for i in indices)})"
+
+    return [
+        f"if overlap({pick(graph.mutated)}, {pick(others)}):",
+        f"    return list(eager({args}))",
+    ]
+
+
+def overlap(written: tuple[torch.Tensor, ...], others: tuple[torch.Tensor, ...]) -> bool:
+    """Whether memory of a tensor that is written to may also be another tensor's.
+
+    Tensors whose memory interleaves without touching count as overlapping.
+    """
+    spans = [(*_span(tensor), True) for tensor in written]
+    spans += [(*_span(tensor), False) for tensor in others]
+    spans.sort()
+    end_written = end_any = 0
+    for start, end, is_written in spans:
+        if start == end:
+            continue
+        if start < (end_any if is_written else end_written):
+            return True
+        end_any = max(end_any, end)
+        if is_written:
+            end_written = max(end_written, end)
+    return False
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    start = tensor.data_ptr()
+    count = tensor.numel() if tensor.is_contiguous() else extent(tensor)
+    return start, start + count * tensor.itemsize

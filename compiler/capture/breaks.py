@@ -1,0 +1,174 @@
+"""Graph breaks: why a frame cannot go on being captured, one row a reason, told in the user's terms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tc.compiler.core.table import Table
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One kind of graph break.
+
+    Attributes:
+        code: stable, documented, greppable.
+        title: what happened, in a few words; ``{}`` takes the detail.
+        why: one sentence a PyTorch user understands.
+        fix: what to change, best first; empty where no fix is known.
+    """
+
+    code: str
+    title: str
+    why: str
+    fix: tuple[str, ...] = ()
+
+
+REASONS: Table[str, Reason] = Table("graph break reasons")
+
+
+def _row(name: str, code: str, title: str, why: str, *fix: str) -> Reason:
+    return REASONS.add(name, Reason(code, title, why, fix))
+
+
+TENSOR_ITEM = _row(
+    "tensor-item",
+    "TC101",
+    "Tensor.{} needs a Python value",
+    "the number exists only after the kernels have run, so the graph has to end here",
+    "keep the value as a tensor (arithmetic, comparisons and torch.where all accept 0-d tensors)",
+    "move the conversion out of the compiled function",
+)
+DYNAMIC_SHAPE = _row(
+    "dynamic-output-shape",
+    "TC102",
+    "{} has a shape that depends on tensor data",
+    "the size of the result is known only after the kernel has run",
+    "use a masked form with a fixed shape (torch.where, a multiplied mask)",
+)
+BUILTIN_CALL = _row(
+    "builtin-call",
+    "TC104",
+    "call of {} while tracing",
+    "it acts on the outside world or on values that the tracer does not follow",
+    "move the call out of the compiled function",
+    "guard it with `if not torch.compiler.is_compiling():`",
+)
+USER_BREAK = _row(
+    "explicit",
+    "TC105",
+    "graph_break() was called",
+    "the program asks for a break at this line",
+    "remove the call of graph_break()",
+)
+DISABLED_CALL = _row(
+    "disabled-call",
+    "TC106",
+    "call of {}, which is marked tc.disable",
+    "a disabled function always runs in eager mode",
+    "remove the disable mark, or call it outside of the compiled function",
+)
+DATA_BRANCH = _row(
+    "data-dependent-branch",
+    "TC110",
+    "branch depends on tensor data",
+    "which way to go is known only after the kernels have run",
+    "write both sides as tensors: torch.where(condition, a, b)",
+    "torch.cond(condition, true_fn, false_fn, operands) where one side is expensive",
+)
+DATA_GUARD = _row(
+    "data-dependent-size",
+    "TC111",
+    "a size that depends on tensor data is needed as a number: {}",
+    "the tracer would have to know the data to go on",
+    "torch._check() what is known of the size",
+)
+UNSUPPORTED_CALL = _row(
+    "unsupported-call",
+    "TC120",
+    "call of {} is not supported",
+    "the tracer cannot look into it: it is not written in Python, or not a torch operation",
+    "move the call out of the compiled function",
+    "mark it with tc.disable so that it is skipped knowingly",
+)
+UNSUPPORTED_ATTR = _row(
+    "unsupported-attribute",
+    "TC121",
+    "attribute {} cannot be followed",
+    "how it is looked up is not Python code that the tracer can read",
+    "read it before the compiled function and pass it in",
+)
+UNSUPPORTED_STORE = _row(
+    "unsupported-store",
+    "TC122",
+    "store to {} cannot be replayed",
+    "a mutation is replayed after the graph has run, and this one has no replay",
+    "return the new value and store it outside of the compiled function",
+)
+UNSUPPORTED_OP = _row(
+    "unsupported-operation",
+    "TC123",
+    "{} is not supported",
+    "the tracer has no rule for this operation on these values",
+)
+UNSUPPORTED_OPCODE = _row(
+    "unsupported-opcode",
+    "TC124",
+    "bytecode {} is not supported",
+    "the tracer does not interpret this Python construct yet",
+)
+OP_FAILED = _row(
+    "operation-failed",
+    "TC130",
+    "{} raised while its shapes were worked out",
+    "eager mode will most likely raise the same error when the line runs",
+    "check shapes and dtypes of this operation",
+)
+RAISES = _row(
+    "raises",
+    "TC131",
+    "the code raises {}",
+    "an exception that leaves the compiled function is raised in eager mode",
+)
+GENERATOR = _row(
+    "generator",
+    "TC132",
+    "{} is a generator or coroutine",
+    "its frame is left and entered again, which compiled code cannot do",
+    "return a list in place of yielding",
+)
+UNSUPPORTED_VALUE = _row(
+    "unsupported-value",
+    "TC133",
+    "{} cannot be rebuilt after the graph",
+    "the value was made while tracing and has no form that the residual code can construct",
+)
+
+
+class GraphBreak(Exception):
+    """Control flow: the frame under capture has to break at the current instruction.
+
+    Attributes:
+        reason: a row of REASONS.
+        detail: fills the ``{}`` of the title.
+        note: more for a reader who wants to know (an error text of torch, say).
+    """
+
+    def __init__(self, reason: Reason, detail: str = "", note: str = "") -> None:
+        self.reason = reason
+        self.detail = detail
+        self.note = note
+        super().__init__(self.title)
+
+    @property
+    def title(self) -> str:
+        """The reason's title with its detail filled in."""
+        return self.reason.title.format(self.detail)
+
+
+class SkipFrame(Exception):
+    """Control flow: this frame runs as it is; the text says why, ``fix`` what would change it."""
+
+    def __init__(self, why: str, fix: str = "") -> None:
+        super().__init__(why)
+        self.fix = fix

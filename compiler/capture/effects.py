@@ -1,0 +1,105 @@
+"""Side effects of traced code on objects that outlive it, kept in order for replay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tc.compiler.capture.values.base import UNBOUND, Value
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.residual import Residual
+
+
+class Effects:
+    """What traced code changed; tracing itself changes nothing but values.
+
+    Contents of lists, dicts, sets and cells are kept by their values; the attributes of objects
+    and globals are kept here, the last store of each name winning.
+    """
+
+    def __init__(self) -> None:
+        self._changed: dict[int, Value] = {}
+        self._attributes: dict[int, dict[str, Value]] = {}
+        self._owners: dict[int, Value] = {}
+        self._globals: dict[tuple[int, str], tuple[dict[str, Any], Value]] = {}
+
+    # -- containers and cells --------------------------------------------------------------
+    def changed(self, value: Value) -> None:
+        """Note that a container's or cell's contents differ from the real object's."""
+        self._changed.setdefault(id(value), value)
+
+    def was_changed(self, value: Value) -> bool:
+        """Say whether the contents of a container or cell were changed."""
+        return id(value) in self._changed
+
+    # -- attributes ------------------------------------------------------------------------
+    def store_attribute(self, owner: Value, name: str, value: Value) -> None:
+        """Note ``owner.name = value``; UNBOUND stands for a deletion."""
+        self._owners.setdefault(id(owner), owner)
+        stores = self._attributes.setdefault(id(owner), {})
+        stores.pop(name, None)
+        stores[name] = value
+
+    def attribute(self, owner: Value, name: str) -> Value | None:
+        """Return what traced code stored, UNBOUND if it deleted it, None if it did neither."""
+        return self._attributes.get(id(owner), {}).get(name)
+
+    def attributes_of(self, owner: Value) -> dict[str, Value]:
+        """Return all stores to an object."""
+        return self._attributes.get(id(owner), {})
+
+    # -- globals ---------------------------------------------------------------------------
+    def store_global(self, module_globals: dict[str, Any], name: str, value: Value) -> None:
+        """Note a store to a global of a module."""
+        key = (id(module_globals), name)
+        self._globals.pop(key, None)
+        self._globals[key] = (module_globals, value)
+
+    def global_value(self, module_globals: dict[str, Any], name: str) -> Value | None:
+        """Return what traced code stored to a global, or None."""
+        entry = self._globals.get((id(module_globals), name))
+        return entry[1] if entry else None
+
+    # -- the way back ----------------------------------------------------------------------
+    def any(self) -> bool:
+        """Say whether there is anything to replay on objects that existed before."""
+        return bool(self._globals) or any(
+            self._outlives(value) for value in [*self._changed.values(), *self._owners.values()]
+        )
+
+    @staticmethod
+    def _outlives(value: Value) -> bool:
+        return value.source is not None or getattr(value, "root_name", None) is not None
+
+    def roots(self) -> list[Value]:
+        """Return the existing objects that have to be changed."""
+        values = [*self._changed.values(), *self._owners.values()]
+        return [value for value in values if self._outlives(value)]
+
+    def contents(self, value: Value) -> list[Value]:
+        """Return the values stored into the attributes of an object."""
+        return [v for v in self.attributes_of(value).values() if v is not UNBOUND]
+
+    def global_stores(self) -> list[tuple[dict[str, Any], str, Value]]:
+        """Return all stores to globals: module globals, name, value."""
+        return [(space, name, value) for (_, name), (space, value) in self._globals.items()]
+
+    def replay(self, r: Residual, made: set[int]) -> None:
+        """Emit all changes, in the order in which each object was first touched.
+
+        Args:
+            r: the residual code.
+            made: ids of new values that the residual code builds, whose attributes are set too.
+        """
+        for value in list(self._changed.values()):
+            cell_made = value.source is None and id(value) in made and hasattr(value, "content")
+            if self._outlives(value) or cell_made:
+                value.replay(r)  # type: ignore[attr-defined]
+        for key, stores in list(self._attributes.items()):
+            owner = self._owners[key]
+            if not self._outlives(owner) and key not in made:
+                continue
+            for name, value in stores.items():
+                r.replay_attribute(owner, name, None if value is UNBOUND else value)
+        for space, name, value in self.global_stores():
+            r.replay_global(space, name, value)

@@ -1,0 +1,200 @@
+"""A frame under interpretation: bytecode in, values and graph nodes out."""
+
+from __future__ import annotations
+
+import functools
+import linecache
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.bytecode import Instruction, disassemble
+from tc.compiler.capture.opcodes import OPCODES
+from tc.compiler.capture.opcodes.table import RUNNING
+from tc.compiler.capture.values.base import NULL, Exhausted, Raised, Value
+from tc.compiler.capture.values.functions import CellValue, MethodValue
+from tc.trace.events import StackFrame
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.tracer import Tracer
+
+
+class Program:
+    """The instructions of a code object and where each of them stands."""
+
+    def __init__(self, code: CodeType) -> None:
+        self.instructions = disassemble(code)
+        self.index = {id(one): n for n, one in enumerate(self.instructions)}
+
+
+@functools.lru_cache(maxsize=2048)
+def program_of(code: CodeType) -> Program:
+    """Return the instructions of a code object."""
+    return Program(code)
+
+
+class Frame:
+    """Interprets one code object.
+
+    Attributes:
+        locals: bound names, cells excluded.
+        cells: own and free variables kept in cells.
+        current: the instruction at work.
+        parent: the frame that called, or None for the frame under capture.
+    """
+
+    def __init__(
+        self,
+        t: Tracer,
+        code: CodeType,
+        locals: dict[str, Value],
+        cells: dict[str, CellValue],
+        module_globals: dict[str, Any],
+        parent: Frame | None,
+    ) -> None:
+        self.t = t
+        self.code = code
+        self.program = program_of(code)
+        self.locals = locals
+        self.cells = cells
+        self.module_globals = module_globals
+        self.parent = parent
+        self.stack: list[Value] = []
+        self.pc = 0
+        self.current: Instruction = self.program.instructions[0]
+        self.kwnames: tuple[str, ...] = ()
+        self.returned: Value | None = None
+        self.yielded: Value | None = None
+        self.started = False
+        self.depth = 0 if parent is None else parent.depth + 1
+
+    # -- stack -----------------------------------------------------------------------------
+    def push(self, value: Value) -> None:
+        """Push a value."""
+        self.stack.append(value)
+
+    def pop(self) -> Value:
+        """Pop a value."""
+        return self.stack.pop()
+
+    def popn(self, count: int) -> list[Value]:
+        """Pop ``count`` values; the deepest comes first."""
+        if not count:
+            return []
+        values = self.stack[-count:]
+        del self.stack[-count:]
+        return values
+
+    def push_callable(self, function: Value) -> None:
+        """Push a callable and its NULL in the order of the running Python."""
+        if RUNNING < (3, 13):
+            self.stack += [NULL, function]
+        else:
+            self.stack += [function, NULL]
+
+    # -- names -----------------------------------------------------------------------------
+    def local(self, name: str) -> Value:
+        """Return a local; an unbound one raises into the traced code."""
+        value = self.locals.get(name)
+        if value is None:
+            if name in self.cells:
+                return self.cells[name].load(self.t)
+            return self.t.raise_(UnboundLocalError, f"local variable {name!r} is not bound")
+        return value
+
+    def global_value(self, name: str) -> Value:
+        """Return a global or builtin of this frame's module."""
+        return self.t.load_global(self.module_globals, name)
+
+    # -- control ---------------------------------------------------------------------------
+    def jump(self, instruction: Instruction) -> None:
+        """Go on at a jump's target."""
+        self.pc = self.program.index[id(instruction.target)]
+
+    def step(self) -> None:
+        """Interpret one instruction; exceptions of traced code go to their handler."""
+        one = self.current = self.program.instructions[self.pc]
+        self.pc += 1
+        handler = OPCODES.get(one.opname)
+        if handler is None:
+            raise breaks.GraphBreak(breaks.UNSUPPORTED_OPCODE, one.opname)
+        self.t.top = self
+        try:
+            handler(self, one)
+        except Raised as raised:
+            self.unwind(one, raised)
+
+    def unwind(self, one: Instruction, raised: Raised) -> None:
+        """Go to the handler that covers an instruction, or raise further."""
+        handler = one.handler
+        if handler is None:
+            raise raised
+        del self.stack[handler.depth :]
+        if handler.lasti:
+            self.push(self.t.known(one.offset))
+        self.push(raised.value)
+        self.pc = self.program.index[id(handler.target)]
+
+    def run(self) -> Value:
+        """Interpret up to the return."""
+        while self.returned is None:
+            self.step()
+        return self.returned
+
+    def run_to_yield(self, sent: Value) -> Value:
+        """Interpret a generator's frame up to its next yield.
+
+        Raises:
+            Exhausted: it returned; the argument is what it returned.
+        """
+        if self.returned is not None:
+            raise Exhausted
+        if self.started:
+            self.push(sent)
+        self.started = True
+        caller = self.t.top
+        self.parent = caller
+        try:
+            while self.returned is None:
+                self.step()
+                if self.yielded is not None:
+                    value, self.yielded = self.yielded, None
+                    return value
+        finally:
+            self.t.top = caller
+        raise Exhausted(self.returned)
+
+    def finish_delegate(self, result: Value) -> None:
+        """Leave a ``yield from``: the result takes the place of the delegate on 3.11."""
+        if RUNNING < (3, 12):
+            self.pop()
+        self.push(result)
+
+    # -- where -----------------------------------------------------------------------------
+    def place(self) -> StackFrame:
+        """Return where this frame is in the user's source."""
+        positions = self.current.positions
+        line = positions.lineno if positions is not None else None
+        return StackFrame(
+            file=self.code.co_filename,
+            line=line or self.code.co_firstlineno,
+            name=self.code.co_name,
+            loc=source_line(self.code.co_filename, line or self.code.co_firstlineno),
+        )
+
+    def places(self) -> list[StackFrame]:
+        """Return the stack of frames, the frame under capture first."""
+        above = self.parent.places() if self.parent is not None else []
+        return [*above, self.place()]
+
+
+def source_line(filename: str, line: int) -> str:
+    """Return a line of source without its indentation, or an empty string."""
+    return linecache.getline(filename, line).strip()
+
+
+def split_method(function: Value) -> tuple[Value, list[Value]]:
+    """Return a method's function and its owner as first argument."""
+    if isinstance(function, MethodValue):
+        return function.function, [function.owner]
+    return function, []

@@ -1,0 +1,294 @@
+"""Offers each Python frame run under it to a callback; takes back guarded code to run instead.
+
+The only file that touches `torch._C._dynamo.eval_frame`, torch's PEP 523 frame hook in C. Facts
+about it that callers rely on:
+
+* The hook is per thread. While the callback runs it is off, so nothing of ours is traced.
+* An exception of the callback goes to the user's call. Should the user catch it inside the frame
+  that was running, frames called later from there are no longer offered: C leaves the hook off.
+* Cached code belongs to the callback (compared by ``==``): two `wrap` of one callback share it,
+  another callback sees none of it. `Skip` and `never_trace` hold for all callbacks, torch's too.
+* C imports nothing of `torch._dynamo` on any path taken here. It reads ``random``'s state before
+  the callback and puts it back after. If `torch._dynamo` is loaded, its hook for errors in guards
+  is set, but guards of ours never raise (see `tc.compiler.capture.guards`).
+* The object given as guard manager gets attributes set by C, up to when the entry dies; one that
+  refuses aborts the process. `_Manager` below is that object.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from torch._C._dynamo import eval_frame as _c
+
+from tc.compiler.errors import StageError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_VARARGS = 0x04 | 0x08  # CO_VARARGS | CO_VARKEYWORDS
+
+
+class Guards(Protocol):
+    """What the hook needs of guards."""
+
+    root: Any
+    """torch's C++ ``RootGuardManager``."""
+    drop: Callable[[], None] | None
+    """Set by the hook: call it to make the cached code unreachable for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A frame about to run. ``locals`` holds arguments and free variables, cells opened."""
+
+    code: CodeType
+    locals: dict[str, Any]
+    globals: dict[str, Any]
+    builtins: dict[str, Any]
+    closure: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheEntry:
+    """Code that runs instead of a frame's own while its guards hold."""
+
+    code: CodeType
+    guards: Any
+    compile_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CacheView:
+    """The entries a callback has for one code object, most recently used first."""
+
+    frame_code: CodeType
+    callback: Any
+
+    def __iter__(self) -> Iterator[CacheEntry]:
+        return iter(cache_entries(self.frame_code, self.callback))
+
+    def __len__(self) -> int:
+        return len(cache_entries(self.frame_code, self.callback))
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """Run ``code`` now, and again whenever ``guards`` hold."""
+
+    code: CodeType
+    guards: Guards
+    compile_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Run the frame as it is and never offer its code again; ``recursive``: nor what it calls."""
+
+    reason: str
+    recursive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunOnce:
+    """Run the frame as it is this time; what it calls is offered, and so is it the next time."""
+
+
+Outcome: TypeAlias = Compiled | Skip | RunOnce
+Callback: TypeAlias = Callable[[Frame, CacheView, dict[Any, Any]], Outcome]
+
+
+class _Manager:
+    """The guard manager as C wants it: four attributes, all of them writable."""
+
+    def __init__(self, guards: Guards) -> None:
+        self.guards = guards
+        self.root = guards.root
+        self.diff_guard_root: None = None
+        self.cache_entry: Any = None
+        self.extra_state: Any = None
+
+    def drop(self) -> None:
+        """Empty the cache entry, if it is still there."""
+        if self.cache_entry is not None and not sys.is_finalizing():
+            self.extra_state.invalidate(self.cache_entry, _Dropped())
+
+
+class _Dropped:
+    """Stands in for the guard manager of an emptied entry (C sets attributes on it too)."""
+
+    guards = None
+    root = None
+    diff_guard_root = None
+
+
+@dataclass(slots=True)
+class _GuardedCode:
+    """What C reads of a `Compiled`."""
+
+    code: CodeType
+    guard_manager: _Manager
+    compile_id: str
+    trace_annotation: str
+
+
+@dataclass(slots=True)
+class _Answer:
+    """What C reads of an `Outcome`."""
+
+    frame_exec_strategy: Any
+    apply_to_code: bool
+    guarded_code: _GuardedCode | None
+
+
+def _strategy(here: int, below: int) -> Any:
+    return _c._FrameExecStrategy(_c._FrameAction(here), _c._FrameAction(below))
+
+
+_DEFAULT, _SKIP = int(_c._FrameAction.DEFAULT), int(_c._FrameAction.SKIP)
+
+
+def _answer(outcome: Outcome, frame_code: CodeType) -> _Answer:
+    """Build the object that C reads; everything it reads is checked here."""
+    match outcome:
+        case Compiled(code, guards, compile_id):
+            _check_fits(frame_code, code)
+            if code is frame_code:  # its cache would hold the code that holds the cache
+                code = code.replace()
+            manager = _Manager(guards)
+            guards.drop = manager.drop
+            label = f"tc {compile_id} {frame_code.co_name}"
+            guarded = _GuardedCode(code, manager, compile_id, label)
+            return _Answer(_strategy(_DEFAULT, _DEFAULT), False, guarded)
+        case Skip(_, recursive):
+            return _Answer(_strategy(_SKIP, _SKIP if recursive else _DEFAULT), True, None)
+        case RunOnce():
+            return _Answer(_strategy(_DEFAULT, _DEFAULT), False, None)
+        case _:
+            raise StageError("capture.hook", f"the frame callback returned {outcome!r}")
+
+
+def _check_fits(old: CodeType, new: CodeType) -> None:
+    """Refuse code whose arguments C could not fill from the frame of ``old``."""
+    for what in ("co_argcount", "co_kwonlyargcount", "co_freevars"):
+        if (a := getattr(old, what)) != (b := getattr(new, what)):
+            raise StageError(
+                "capture.hook", f"code for {old.co_name!r} has {what} {b!r}, the frame has {a!r}"
+            )
+    if (old.co_flags ^ new.co_flags) & _VARARGS:
+        raise StageError("capture.hook", f"code for {old.co_name!r} differs in *args or **kwargs")
+
+
+def _adapt(callback: Callback) -> Any:
+    """Turn a callback of ours into one of C's."""
+
+    def offer(c_frame: Any, _first: Any, state: dict[Any, Any]) -> _Answer:
+        code = c_frame.f_code
+        frame = Frame(
+            code, c_frame.f_locals, c_frame.f_globals, c_frame.f_builtins, c_frame.closure or ()
+        )
+        own = state.setdefault("tc", {})
+        return _answer(callback(frame, CacheView(code, callback), own), code)
+
+    # C takes this attribute, where there is one, as the owner of cached code.
+    offer._torchdynamo_orig_backend = callback  # type: ignore[attr-defined]
+    return offer
+
+
+def wrap(fn: F, callback: Callback) -> F:
+    """Return a function that calls ``fn`` with its frames offered to ``callback``.
+
+    Args:
+        fn: any callable.
+        callback: gets the frame, the entries it has for the frame's code, and a dictionary kept
+            with that code for as long as the code lives.
+    """
+    offer = _adapt(callback)
+    set_hook = _c.set_eval_frame
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        previous = set_hook(offer)
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            set_hook(previous)
+
+    return _dressed(call, fn)
+
+
+def disabled(fn: F) -> F:
+    """Return a function that calls ``fn`` with the hook off."""
+    set_hook = _c.set_eval_frame
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        previous = set_hook(None)
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            set_hook(previous)
+
+    return _dressed(call, fn)
+
+
+def _dressed(call: Callable[..., Any], fn: F) -> F:
+    """Give a wrapper the name of what it wraps, and keep the wrapper's own frame from callbacks."""
+    _c.set_code_exec_strategy(call.__code__, _strategy(_SKIP, _DEFAULT))
+    wrapper: Any = functools.update_wrapper(call, fn)
+    return wrapper  # type: ignore[no-any-return]
+
+
+def never_trace(target: F) -> F:
+    """Run a function, method or code object, and all it calls, as it is; costs nothing at run time.
+
+    Raises:
+        TypeError: ``target`` has no Python code.
+    """
+    _c.set_code_exec_strategy(code_of(target), _strategy(_SKIP, _SKIP))
+    return target
+
+
+def code_of(target: Any) -> CodeType:
+    """Return the code object that a call of ``target`` runs first.
+
+    Raises:
+        TypeError: ``target`` has no Python code.
+    """
+    while isinstance(target, functools.partial):
+        target = target.func
+    if not isinstance(target, CodeType) and not hasattr(target, "__code__"):
+        target = type(target).__call__
+    code = getattr(target, "__code__", target)
+    if not isinstance(code, CodeType):
+        raise TypeError(f"{target!r} has no Python code to keep from tracing")
+    return code
+
+
+def reset(code: CodeType) -> None:
+    """Forget everything about a code object: cached code, state, `Skip` and `never_trace`."""
+    _c.reset_code(code)
+
+
+def cache_entries(code: CodeType, callback: Any = None) -> list[CacheEntry]:
+    """Return the living entries of a code object, most recently used first.
+
+    Args:
+        code: a frame's own code.
+        callback: return only entries of this callback; None returns those of all callbacks of tc.
+    """
+    found: list[CacheEntry] = []
+    for entry in _c._debug_get_cache_entry_list(code):
+        manager = entry.guard_manager
+        if not isinstance(manager, _Manager):  # emptied, or made by torch.compile
+            continue
+        if callback is None or entry.backend == callback:
+            found.append(CacheEntry(entry.code, manager.guards, entry.compile_id))
+    return found
+
+
+def active() -> bool:
+    """Whether frames called from here, in this thread, are offered to a callback."""
+    return _c.get_eval_frame_callback() not in (None, False)

@@ -1,0 +1,92 @@
+"""Opcodes of with, try, except and finally."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.opcodes.table import opcode
+from tc.compiler.capture.values.base import Raised, Value
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.objects import ClassValue, ExceptionValue
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.bytecode import Instruction
+    from tc.compiler.capture.frame import Frame
+
+
+@opcode("BEFORE_WITH")
+def before_with(f: Frame, i: Instruction) -> None:
+    """Enter a context: push its exit method and what entering gave."""
+    context = f.pop()
+    leave = context.attr(f.t, "__exit__")
+    entered = context.attr(f.t, "__enter__").call(f.t, [], {})
+    f.push(leave)
+    f.push(entered)
+
+
+@opcode("WITH_EXCEPT_START")
+def with_except_start(f: Frame, i: Instruction) -> None:
+    """Call the exit method with the exception that left the block."""
+    error, leave = f.stack[-1], f.stack[-4]
+    none = ConstValue(None)
+    f.push(leave.call(f.t, [f.t.known(error.python_type()), error, none], {}))
+
+
+@opcode("PUSH_EXC_INFO")
+def push_exc_info(f: Frame, i: Instruction) -> None:
+    """Make the exception on top the one being handled; keep the one before it below."""
+    error = f.pop()
+    f.push(f.t.handled[-1] if f.t.handled else ConstValue(None))
+    f.push(error)
+    f.t.handled.append(error)
+
+
+@opcode("POP_EXCEPT")
+def pop_except(f: Frame, i: Instruction) -> None:
+    """End the handling of an exception."""
+    f.pop()
+    if f.t.handled:
+        f.t.handled.pop()
+
+
+@opcode("CHECK_EXC_MATCH")
+def check_exc_match(f: Frame, i: Instruction) -> None:
+    """Push whether the exception below is of the class on top."""
+    wanted = f.pop()
+    classes = f.t.classes(wanted)
+    f.push(ConstValue(issubclass(f.stack[-1].python_type(), classes)))
+
+
+@opcode("RERAISE")
+def reraise(f: Frame, i: Instruction) -> None:
+    """Raise the exception on top again."""
+    raise Raised(f.pop())
+
+
+@opcode("RAISE_VARARGS")
+def raise_varargs(f: Frame, i: Instruction) -> None:
+    """Raise, with 0 to 2 arguments."""
+    if not i.arg:
+        if not f.t.handled:
+            f.t.raise_(RuntimeError, "No active exception to reraise")
+        raise Raised(f.t.handled[-1])
+    cause = f.pop() if i.arg == 2 else None
+    error = f.pop()
+    if isinstance(error, ClassValue):
+        error = error.call(f.t, [], {})
+    if cause is not None and isinstance(error, ExceptionValue):
+        error.extra["__cause__"] = cause
+    raise Raised(_exception(error))
+
+
+def _exception(error: Value) -> Value:
+    if not issubclass(error.python_type(), BaseException):
+        raise breaks.GraphBreak(breaks.RAISES, error.describe())
+    return error
+
+
+@opcode("CLEANUP_THROW", since=(3, 12))
+def cleanup_throw(f: Frame, i: Instruction) -> None:
+    """Raise what a delegate raised."""
+    raise Raised(f.pop())

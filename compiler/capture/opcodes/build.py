@@ -1,0 +1,213 @@
+"""Opcodes that build containers, strings, slices and functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tc.compiler.capture.opcodes.table import opcode
+from tc.compiler.capture.values.base import Slot, Value
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.containers import ListValue, SequenceValue, SliceValue, TupleValue
+from tc.compiler.capture.values.dicts import DictValue, SetValue, set_of
+from tc.compiler.capture.values.functions import CellValue, FunctionValue
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.bytecode import Instruction
+    from tc.compiler.capture.frame import Frame
+
+
+@opcode("BUILD_TUPLE")
+def build_tuple(f: Frame, i: Instruction) -> None:
+    """Make a tuple of the top n."""
+    f.push(TupleValue(list(f.popn(i.arg or 0))))
+
+
+@opcode("BUILD_LIST")
+def build_list(f: Frame, i: Instruction) -> None:
+    """Make a list of the top n."""
+    f.push(ListValue(list(f.popn(i.arg or 0))))
+
+
+@opcode("BUILD_SET")
+def build_set(f: Frame, i: Instruction) -> None:
+    """Make a set of the top n."""
+    f.push(set_of(f.t, f.popn(i.arg or 0)))
+
+
+@opcode("BUILD_MAP")
+def build_map(f: Frame, i: Instruction) -> None:
+    """Make a dict of the top n pairs."""
+    flat = f.popn(2 * (i.arg or 0))
+    f.push(f.t.dict_of(zip(flat[::2], flat[1::2], strict=True)))
+
+
+@opcode("BUILD_CONST_KEY_MAP")
+def build_const_key_map(f: Frame, i: Instruction) -> None:
+    """Make a dict of constant keys and the top n values."""
+    keys = f.t.concrete(f.pop())
+    f.push(f.t.dict_of(zip(keys, f.popn(i.arg or 0), strict=True)))
+
+
+@opcode("BUILD_SLICE")
+def build_slice(f: Frame, i: Instruction) -> None:
+    """Make a slice of two or three bounds."""
+    parts = f.popn(i.arg or 2)
+    f.push(SliceValue([*parts, *[ConstValue(None)] * (3 - len(parts))]))
+
+
+@opcode("BUILD_STRING")
+def build_string(f: Frame, i: Instruction) -> None:
+    """Join the top n strings."""
+    f.push(ConstValue("".join(f.t.concrete(part) for part in f.popn(i.arg or 0))))
+
+
+CONVERSIONS = {1: str, 2: repr, 3: ascii}
+
+
+@opcode("FORMAT_VALUE", until=(3, 12))
+def format_value(f: Frame, i: Instruction) -> None:
+    """Format a value of an f-string."""
+    flags = i.arg or 0
+    spec = f.t.concrete(f.pop()) if flags & 4 else ""
+    value = f.pop()
+    if flags & 3:
+        value = f.t.convert_text(CONVERSIONS[flags & 3], value)
+    f.push(f.t.format(value, spec))
+
+
+@opcode("CONVERT_VALUE", since=(3, 13))
+def convert_value(f: Frame, i: Instruction) -> None:
+    """Apply ``!s``, ``!r`` or ``!a``."""
+    f.push(f.t.convert_text(CONVERSIONS[i.arg or 1], f.pop()))
+
+
+@opcode("FORMAT_SIMPLE", since=(3, 13))
+def format_simple(f: Frame, i: Instruction) -> None:
+    """Format without a specification."""
+    f.push(f.t.format(f.pop(), ""))
+
+
+@opcode("FORMAT_WITH_SPEC", since=(3, 13))
+def format_with_spec(f: Frame, i: Instruction) -> None:
+    """Format with a specification."""
+    value, spec = f.popn(2)
+    f.push(f.t.format(value, f.t.concrete(spec)))
+
+
+@opcode("LIST_APPEND")
+def list_append(f: Frame, i: Instruction) -> None:
+    """Append in a comprehension."""
+    value = f.pop()
+    target = f.stack[-(i.arg or 1)]
+    assert isinstance(target, SequenceValue)
+    target.slots.append(value)
+
+
+@opcode("SET_ADD")
+def set_add(f: Frame, i: Instruction) -> None:
+    """Add in a comprehension."""
+    value = f.pop()
+    target = f.stack[-(i.arg or 1)]
+    assert isinstance(target, SetValue)
+    target.items.setdefault(f.t.key(value), value)
+
+
+@opcode("MAP_ADD")
+def map_add(f: Frame, i: Instruction) -> None:
+    """Add a pair in a comprehension."""
+    key, value = f.popn(2)
+    target = f.stack[-(i.arg or 1)]
+    assert isinstance(target, DictValue)
+    target.put(f.t, key, value)
+
+
+@opcode("LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE")
+def extend(f: Frame, i: Instruction) -> None:
+    """Add all items of the top to a container below."""
+    values = f.pop()
+    name = "extend" if i.opname == "LIST_EXTEND" else "update"
+    f.stack[-(i.arg or 1)].method(f.t, name, [values], {})
+
+
+@opcode("DICT_MERGE")
+def dict_merge(f: Frame, i: Instruction) -> None:
+    """Add keyword arguments; one given twice is an error."""
+    values = f.pop()
+    target = f.stack[-(i.arg or 1)]
+    assert isinstance(target, DictValue)
+    for key in values.method(f.t, "keys", [], {}).unpack(f.t):
+        if target.has(f.t, key):
+            f.t.raise_(TypeError, f"got multiple values for keyword argument {key.describe()}")
+        target.put(f.t, key, values.item(f.t, key))
+
+
+@opcode("LIST_TO_TUPLE", until=(3, 11))
+def list_to_tuple(f: Frame, i: Instruction) -> None:
+    """Turn the list on top into a tuple."""
+    f.push(TupleValue(list(f.pop().unpack(f.t))))
+
+
+@opcode("UNPACK_SEQUENCE")
+def unpack_sequence(f: Frame, i: Instruction) -> None:
+    """Push the items of an iterable of exactly n."""
+    values = f.pop().unpack(f.t)
+    wanted = i.arg or 0
+    if len(values) != wanted:
+        few = len(values) < wanted
+        text = f"not enough values to unpack (expected {wanted}, got {len(values)})"
+        f.t.raise_(ValueError, text if few else f"too many values to unpack (expected {wanted})")
+    for value in reversed(values):
+        f.push(value)
+
+
+@opcode("UNPACK_EX")
+def unpack_ex(f: Frame, i: Instruction) -> None:
+    """Push the items before and after a starred target, and the list between them."""
+    before, after = (i.arg or 0) & 255, (i.arg or 0) >> 8
+    values = f.pop().unpack(f.t)
+    if len(values) < before + after:
+        f.t.raise_(ValueError, f"not enough values to unpack (expected at least {before + after})")
+    middle: list[Slot] = list(values[before : len(values) - after])
+    tail = values[len(values) - after :]
+    parts: list[Value] = [*values[:before], ListValue(middle), *tail]
+    for value in reversed(parts):
+        f.push(value)
+
+
+@opcode("MAKE_FUNCTION", until=(3, 12))
+def make_function(f: Frame, i: Instruction) -> None:
+    """Make a function of the code on top and what its flags announce."""
+    code = f.t.concrete(f.pop())
+    function = FunctionValue(code, f.module_globals, code.co_qualname)
+    for flag in (8, 4, 2, 1):
+        if (i.arg or 0) & flag:
+            _set_part(f, function, flag, f.pop())
+    f.push(function)
+
+
+@opcode("MAKE_FUNCTION", since=(3, 13))
+def make_plain_function(f: Frame, i: Instruction) -> None:
+    """Make a function of the code on top."""
+    code = f.t.concrete(f.pop())
+    f.push(FunctionValue(code, f.module_globals, code.co_qualname))
+
+
+@opcode("SET_FUNCTION_ATTRIBUTE", since=(3, 13))
+def set_function_attribute(f: Frame, i: Instruction) -> None:
+    """Give the function on top its defaults, annotations or closure."""
+    part, function = f.popn(2)
+    assert isinstance(function, FunctionValue)
+    _set_part(f, function, i.arg or 0, part)
+    f.push(function)
+
+
+def _set_part(f: Frame, function: FunctionValue, flag: int, part: Value) -> None:
+    if flag == 1:
+        function.defaults = TupleValue(list(part.unpack(f.t)))
+    elif flag == 2:
+        assert isinstance(part, DictValue)
+        names = [f.t.concrete(key) for key in part.keys(f.t)]
+        function.kwdefaults = dict(zip(names, part.values(f.t), strict=True))
+    elif flag == 8:
+        cells = [cell for cell in part.unpack(f.t) if isinstance(cell, CellValue)]
+        function.closure = tuple(cells)

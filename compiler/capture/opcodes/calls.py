@@ -1,0 +1,78 @@
+"""Opcodes that call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.opcodes.table import RUNNING, opcode
+from tc.compiler.capture.values.base import NULL, Args, Kwargs, Value
+from tc.compiler.capture.values.containers import TupleValue
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.bytecode import Instruction
+    from tc.compiler.capture.frame import Frame
+
+NULL_FIRST = RUNNING < (3, 13)
+
+
+@opcode("KW_NAMES", until=(3, 12))
+def kw_names(f: Frame, i: Instruction) -> None:
+    """Remember the keyword names of the call that follows."""
+    f.kwnames = tuple(i.argval)
+
+
+@opcode("CALL")
+def call(f: Frame, i: Instruction) -> None:
+    """Call what is below the arguments."""
+    names, f.kwnames = f.kwnames, ()
+    _call(f, i.arg or 0, names)
+
+
+@opcode("CALL_KW", since=(3, 13))
+def call_kw(f: Frame, i: Instruction) -> None:
+    """Call with the keyword names on top."""
+    _call(f, i.arg or 0, tuple(f.t.concrete(f.pop())))
+
+
+def _call(f: Frame, count: int, names: tuple[str, ...]) -> None:
+    args = f.popn(count)
+    positional = args[: count - len(names)]
+    keywords = dict(zip(names, args[count - len(names) :], strict=True))
+    f.push(_invoke(f, positional, keywords))
+
+
+def _invoke(f: Frame, args: Args, kwargs: Kwargs) -> Value:
+    first, second = f.popn(2)
+    if NULL_FIRST:
+        function, args = (second, args) if first is NULL else (first, [second, *args])
+    else:
+        function, args = (first, args) if second is NULL else (first, [second, *args])
+    return f.t.call(f, function, args, kwargs)
+
+
+@opcode("CALL_FUNCTION_EX")
+def call_function_ex(f: Frame, i: Instruction) -> None:
+    """Call with a tuple of arguments and perhaps a dict of keywords."""
+    kwargs: Kwargs = {}
+    if (i.arg or 0) & 1:
+        named = f.pop()
+        for key in named.method(f.t, "keys", [], {}).unpack(f.t):
+            kwargs[f.t.concrete(key)] = named.item(f.t, key)
+    args = f.pop().unpack(f.t)
+    f.push(_invoke(f, args, kwargs))
+
+
+@opcode("CALL_INTRINSIC_1", since=(3, 12))
+def call_intrinsic_1(f: Frame, i: Instruction) -> None:
+    """Call one of the interpreter's own unary functions."""
+    if i.arg == 3:  # StopIteration that leaves a generator
+        f.push(f.t.known(RuntimeError).call(f.t, [], {}))
+        f.popn(2)
+        f.t.raise_(RuntimeError, "generator raised StopIteration")
+    elif i.arg == 5:
+        f.push(f.t.unary("pos", f.pop()))
+    elif i.arg == 6:
+        f.push(TupleValue(list(f.pop().unpack(f.t))))
+    else:
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_OPCODE, f"CALL_INTRINSIC_1 {i.arg}")

@@ -1,0 +1,142 @@
+"""Opcodes that jump, loop, return and yield."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tc.compiler.capture.opcodes.table import opcode
+from tc.compiler.capture.values.base import Exhausted
+from tc.compiler.capture.values.const import ConstValue
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.bytecode import Instruction
+    from tc.compiler.capture.frame import Frame
+
+
+def _conditional(condition: str) -> tuple[str, ...]:
+    return (
+        f"POP_JUMP_FORWARD_IF_{condition}",
+        f"POP_JUMP_BACKWARD_IF_{condition}",
+        f"POP_JUMP_IF_{condition}",
+    )
+
+
+@opcode("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP")
+def jump(f: Frame, i: Instruction) -> None:
+    """Go elsewhere."""
+    f.jump(i)
+
+
+@opcode(*_conditional("TRUE"))
+def pop_jump_if_true(f: Frame, i: Instruction) -> None:
+    """Jump if the top is true."""
+    if f.pop().truth(f.t):
+        f.jump(i)
+
+
+@opcode(*_conditional("FALSE"))
+def pop_jump_if_false(f: Frame, i: Instruction) -> None:
+    """Jump if the top is false."""
+    if not f.pop().truth(f.t):
+        f.jump(i)
+
+
+@opcode(*_conditional("NONE"))
+def pop_jump_if_none(f: Frame, i: Instruction) -> None:
+    """Jump if the top is None."""
+    if f.t.is_none(f.pop()):
+        f.jump(i)
+
+
+@opcode(*_conditional("NOT_NONE"))
+def pop_jump_if_not_none(f: Frame, i: Instruction) -> None:
+    """Jump if the top is not None."""
+    if not f.t.is_none(f.pop()):
+        f.jump(i)
+
+
+@opcode("JUMP_IF_TRUE_OR_POP", until=(3, 11))
+def jump_if_true_or_pop(f: Frame, i: Instruction) -> None:
+    """Jump and keep the top if it is true, else drop it."""
+    if f.stack[-1].truth(f.t):
+        f.jump(i)
+    else:
+        f.pop()
+
+
+@opcode("JUMP_IF_FALSE_OR_POP", until=(3, 11))
+def jump_if_false_or_pop(f: Frame, i: Instruction) -> None:
+    """Jump and keep the top if it is false, else drop it."""
+    if f.stack[-1].truth(f.t):
+        f.pop()
+    else:
+        f.jump(i)
+
+
+@opcode("GET_ITER")
+def get_iter(f: Frame, i: Instruction) -> None:
+    """Replace the top by an iterator over it."""
+    f.push(f.pop().iterate(f.t))
+
+
+@opcode("FOR_ITER", until=(3, 11))
+def for_iter(f: Frame, i: Instruction) -> None:
+    """Push the next item, or drop the iterator and leave the loop."""
+    try:
+        f.push(f.stack[-1].advance(f.t))
+    except Exhausted:
+        f.pop()
+        f.jump(i)
+
+
+@opcode("FOR_ITER", since=(3, 12))
+def for_iter_kept(f: Frame, i: Instruction) -> None:
+    """Push the next item, or leave the loop for an END_FOR that drops iterator and item."""
+    try:
+        f.push(f.stack[-1].advance(f.t))
+    except Exhausted:
+        f.push(ConstValue(None))
+        f.jump(i)
+
+
+@opcode("RETURN_VALUE")
+def return_value(f: Frame, i: Instruction) -> None:
+    """Return the top."""
+    f.returned = f.pop()
+
+
+@opcode("RETURN_GENERATOR")
+def return_generator(f: Frame, i: Instruction) -> None:
+    """Push what the POP_TOP after it drops; the generator was made by the call."""
+    f.push(ConstValue(None))
+
+
+@opcode("YIELD_VALUE")
+def yield_value(f: Frame, i: Instruction) -> None:
+    """Hand a value to whoever runs the generator."""
+    f.yielded = f.pop()
+
+
+@opcode("GET_YIELD_FROM_ITER")
+def get_yield_from_iter(f: Frame, i: Instruction) -> None:
+    """Replace the top by an iterator to delegate to."""
+    f.push(f.pop().iterate(f.t))
+
+
+@opcode("SEND")
+def send(f: Frame, i: Instruction) -> None:
+    """Push the next value of the delegate; at its end leave the loop with its return value."""
+    f.pop()
+    try:
+        f.push(f.stack[-1].advance(f.t))
+    except Exhausted as end:
+        result = end.args[0] if end.args else ConstValue(None)
+        f.finish_delegate(result)
+        f.jump(i)
+
+
+@opcode("END_SEND", since=(3, 12))
+def end_send(f: Frame, i: Instruction) -> None:
+    """Drop the finished delegate below the result."""
+    _, result = f.popn(2)
+    f.push(result)

@@ -1,0 +1,216 @@
+"""Opcodes that load and store names, attributes and closure cells."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.opcodes.table import opcode
+from tc.compiler.capture.values.base import NULL, UNBOUND, Value
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.objects import SuperValue
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.bytecode import Instruction
+    from tc.compiler.capture.frame import Frame
+
+
+@opcode("LOAD_CONST")
+def load_const(f: Frame, i: Instruction) -> None:
+    """Push a constant of the code object."""
+    f.push(f.t.known(i.argval))
+
+
+@opcode("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW")
+def load_fast(f: Frame, i: Instruction) -> None:
+    """Push a local."""
+    f.push(f.local(i.argval))
+
+
+@opcode("LOAD_FAST_AND_CLEAR", since=(3, 12))
+def load_fast_and_clear(f: Frame, i: Instruction) -> None:
+    """Push a local, or NULL, and unbind it."""
+    f.push(f.local(i.argval) if i.argval in f.locals else NULL)
+    f.locals.pop(i.argval, None)
+
+
+@opcode("LOAD_FAST_LOAD_FAST", since=(3, 13))
+def load_fast_load_fast(f: Frame, i: Instruction) -> None:
+    """Push two locals."""
+    for name in i.argval:
+        f.push(f.local(name))
+
+
+@opcode("STORE_FAST")
+def store_fast(f: Frame, i: Instruction) -> None:
+    """Bind a local; NULL unbinds it."""
+    value = f.pop()
+    if value is NULL:
+        f.locals.pop(i.argval, None)
+    else:
+        f.locals[i.argval] = value
+
+
+@opcode("STORE_FAST_LOAD_FAST", since=(3, 13))
+def store_fast_load_fast(f: Frame, i: Instruction) -> None:
+    """Bind one local and push another."""
+    f.locals[i.argval[0]] = f.pop()
+    f.push(f.local(i.argval[1]))
+
+
+@opcode("STORE_FAST_STORE_FAST", since=(3, 13))
+def store_fast_store_fast(f: Frame, i: Instruction) -> None:
+    """Bind two locals."""
+    for name in i.argval:
+        f.locals[name] = f.pop()
+
+
+@opcode("DELETE_FAST")
+def delete_fast(f: Frame, i: Instruction) -> None:
+    """Unbind a local."""
+    f.local(i.argval)
+    del f.locals[i.argval]
+
+
+@opcode("LOAD_GLOBAL")
+def load_global(f: Frame, i: Instruction) -> None:
+    """Push a global or builtin; the flag bit asks for the NULL of a call."""
+    found = f.global_value(i.argval)
+    f.push_callable(found) if (i.arg or 0) & 1 else f.push(found)
+
+
+@opcode("LOAD_NAME")
+def load_name(f: Frame, i: Instruction) -> None:
+    """Push a name of a class body."""
+    f.push(f.locals[i.argval] if i.argval in f.locals else f.global_value(i.argval))
+
+
+@opcode("STORE_GLOBAL")
+def store_global(f: Frame, i: Instruction) -> None:
+    """Bind a global."""
+    f.t.effects.store_global(f.module_globals, i.argval, f.pop())
+
+
+@opcode("DELETE_GLOBAL")
+def delete_global(f: Frame, i: Instruction) -> None:
+    """Unbind a global."""
+    raise breaks.GraphBreak(breaks.UNSUPPORTED_STORE, f"del {i.argval} (a global)")
+
+
+@opcode("LOAD_ATTR", until=(3, 11))
+def load_attr_plain(f: Frame, i: Instruction) -> None:
+    """Read an attribute."""
+    f.push(f.pop().attr(f.t, i.argval))
+
+
+@opcode("LOAD_ATTR", since=(3, 12))
+def load_attr(f: Frame, i: Instruction) -> None:
+    """Read an attribute; the flag bit asks for a method ready to be called."""
+    found = f.pop().attr(f.t, i.argval)
+    if (i.arg or 0) & 1:
+        f.push_callable(found)
+    else:
+        f.push(found)
+
+
+@opcode("LOAD_METHOD", until=(3, 11))
+def load_method(f: Frame, i: Instruction) -> None:
+    """Read a method, ready to be called."""
+    f.push_callable(f.pop().attr(f.t, i.argval))
+
+
+@opcode("LOAD_SUPER_ATTR", since=(3, 12))
+def load_super_attr(f: Frame, i: Instruction) -> None:
+    """Read ``super(cls, owner).name``."""
+    _, cls, owner = f.popn(3)
+    found = SuperValue(f.t.concrete(cls), owner).attr(f.t, i.argval)
+    f.push_callable(found) if (i.arg or 0) & 1 else f.push(found)
+
+
+@opcode("STORE_ATTR")
+def store_attr(f: Frame, i: Instruction) -> None:
+    """Do ``owner.name = value``."""
+    value, owner = f.popn(2)
+    owner.set_attr(f.t, i.argval, value)
+
+
+@opcode("DELETE_ATTR")
+def delete_attr(f: Frame, i: Instruction) -> None:
+    """Do ``del owner.name``."""
+    f.pop().del_attr(f.t, i.argval)
+
+
+@opcode("MAKE_CELL")
+def make_cell(f: Frame, i: Instruction) -> None:
+    """Turn a local into a cell; done when the frame was set up."""
+
+
+@opcode("COPY_FREE_VARS")
+def copy_free_vars(f: Frame, i: Instruction) -> None:
+    """Take over the cells of the closure; done when the frame was set up."""
+
+
+@opcode("LOAD_CLOSURE")
+def load_closure(f: Frame, i: Instruction) -> None:
+    """Push a cell."""
+    f.push(f.cells[i.argval])
+
+
+@opcode("LOAD_DEREF", "LOAD_CLASSDEREF")
+def load_deref(f: Frame, i: Instruction) -> None:
+    """Push what a cell holds."""
+    found: Value = f.cells[i.argval].load(f.t)
+    if found is UNBOUND:
+        f.t.raise_(NameError, f"free variable {i.argval!r} is not bound")
+    f.push(found)
+
+
+@opcode("STORE_DEREF")
+def store_deref(f: Frame, i: Instruction) -> None:
+    """Store into a cell."""
+    f.cells[i.argval].store(f.t, f.pop())
+
+
+@opcode("DELETE_DEREF")
+def delete_deref(f: Frame, i: Instruction) -> None:
+    """Empty a cell."""
+    f.cells[i.argval].store(f.t, UNBOUND)
+
+
+@opcode("IMPORT_NAME")
+def import_name(f: Frame, i: Instruction) -> None:
+    """Push an imported module."""
+    level, names = (f.t.concrete(v) for v in f.popn(2))
+    name = i.argval
+    if level:
+        package = f.module_globals.get("__package__") or ""
+        name = importlib.util.resolve_name("." * level + name, package)
+    module = f.t.fold(importlib.import_module, name)
+    if not names and "." in name:
+        module = importlib.import_module(name.partition(".")[0])
+    f.push(f.t.known(module))
+
+
+@opcode("IMPORT_FROM")
+def import_from(f: Frame, i: Instruction) -> None:
+    """Push an attribute of the module on top."""
+    f.push(f.stack[-1].attr(f.t, i.argval))
+
+
+@opcode("LOAD_ASSERTION_ERROR")
+def load_assertion_error(f: Frame, i: Instruction) -> None:
+    """Push AssertionError."""
+    f.push(f.t.known(AssertionError))
+
+
+@opcode("LOAD_BUILD_CLASS")
+def load_build_class(f: Frame, i: Instruction) -> None:
+    """Refuse class statements."""
+    raise breaks.GraphBreak(breaks.UNSUPPORTED_OPCODE, "class statement inside a function")
+
+
+@opcode("RETURN_CONST", since=(3, 12))
+def return_const(f: Frame, i: Instruction) -> None:
+    """Return a constant."""
+    f.returned = ConstValue(i.argval)

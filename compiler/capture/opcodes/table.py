@@ -1,0 +1,37 @@
+"""The table of bytecode handlers: name and versions of Python in, handler out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tc.compiler.core.table import Table
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.bytecode import Instruction
+    from tc.compiler.capture.frame import Frame
+
+Handler = Callable[["Frame", "Instruction"], None]
+Version = tuple[int, int]
+RUNNING: Version = (sys.version_info[0], sys.version_info[1])
+
+#: handlers of the running Python
+OPCODES: Table[str, Handler] = Table("opcodes")
+#: (name, first version, last version) of every handler, of whatever Python
+ALL_ROWS: list[tuple[str, Version, Version | None]] = []
+
+
+def opcode(
+    *names: str, since: Version = (3, 11), until: Version | None = None
+) -> Callable[[Handler], Handler]:
+    """Register a handler for opcodes of Python versions ``since`` to ``until`` (both included)."""
+
+    def register(handler: Handler) -> Handler:
+        for name in names:
+            ALL_ROWS.append((name, since, until))
+            if since <= RUNNING and (until is None or RUNNING <= until):
+                OPCODES.add(name, handler)
+        return handler
+
+    return register

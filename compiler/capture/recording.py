@@ -1,0 +1,243 @@
+"""Recording: torch calls of traced code in, nodes of an fx graph with fake results out."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedFakeTensorException,
+)
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
+from tc.compiler.capture.values.const import ConstValue, is_constant_object
+from tc.compiler.capture.values.containers import ListValue, SequenceValue, SliceValue, TupleValue
+from tc.compiler.capture.values.dicts import DictValue
+from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.frame import Frame
+    from tc.compiler.capture.shapes import Shapes
+
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+#: in-place by convention: the name ends in one underscore, or the operator is an in-place one
+_IN_PLACE = re.compile(r"(?<!_)_$|^i(add|sub|mul|truediv|floordiv|mod|pow|and|or|xor|matmul)$")
+
+
+@dataclass
+class GraphInput:
+    """One input of the captured graph: its placeholder and the value it stands for."""
+
+    node: fx.Node
+    value: NodeValue
+
+
+class Recorder:
+    """Records torch calls into a graph; the graph half of a Tracer."""
+
+    top: Frame | None
+
+    def __init__(self, shapes: Shapes) -> None:
+        self.shapes = shapes
+        self.graph = fx.Graph()
+        self.inputs: list[GraphInput] = []
+        self.calls = 0
+        self.aliasing_matters = False
+
+    # -- inputs ----------------------------------------------------------------------------
+    def add_input(self, value: NodeValue) -> fx.Node:
+        """Make the placeholder of a sourced tensor or number, before all calls."""
+        assert value.source is not None
+        name = re.sub(r"\W+", "_", value.source.name).strip("_") + "_"
+        after = self.inputs[-1].node if self.inputs else None
+        if after is not None:
+            with self.graph.inserting_after(after):
+                node = self.graph.placeholder(name)
+        else:
+            with self.graph.inserting_before():
+                node = self.graph.placeholder(name)
+        node.meta["example_value"] = value.example
+        node.meta["tc_source"] = value.source
+        self.inputs.append(GraphInput(node, value))
+        return node
+
+    # -- calls -----------------------------------------------------------------------------
+    def call_torch(
+        self, target: Any, args: Args, kwargs: Kwargs, method: bool = False
+    ) -> Value:
+        """Record a call and return the value of its result.
+
+        Args:
+            target: a function, or the name of a tensor method.
+            method: the target is a method of the first argument.
+        """
+        text = target if isinstance(target, str) else getattr(target, "__name__", str(target))
+        pairs = [self.graphable(a, text) for a in args]
+        named = {k: self.graphable(v, text) for k, v in kwargs.items()}
+        fakes = [fake for _, fake in pairs]
+        fake_named = {k: fake for k, (_, fake) in named.items()}
+        result = self._run_fake(target, text, fakes, fake_named, method)
+        in_place = bool(_IN_PLACE.search(text)) or "out" in kwargs or text == "setitem"
+        self.aliasing_matters |= in_place
+        known = self._plain_result(result)
+        if known is not None and not in_place:
+            return known
+        kind = "call_method" if method else "call_function"
+        node = self.graph.create_node(
+            kind, target, tuple(n for n, _ in pairs), {k: n for k, (n, _) in named.items()}
+        )
+        self.calls += 1
+        self._annotate(node, result)
+        if known is not None:
+            return known
+        return self._result(result, node, [*args, *kwargs.values()])
+
+    def _run_fake(
+        self, target: Any, text: str, fakes: list[Any], named: dict[str, Any], method: bool
+    ) -> Any:
+        try:
+            with self.shapes.mode:
+                if method:
+                    return getattr(fakes[0], target)(*fakes[1:], **named)
+                return target(*fakes, **named)
+        except DataDependentOutputException as error:
+            raise breaks.GraphBreak(breaks.TENSOR_ITEM, f"{text}()", str(error)) from None
+        except DynamicOutputShapeException as error:
+            raise breaks.GraphBreak(breaks.DYNAMIC_SHAPE, text, str(error)) from None
+        except GuardOnDataDependentSymNode as error:
+            raise breaks.GraphBreak(breaks.DATA_GUARD, text, str(error)) from None
+        except UnsupportedFakeTensorException as error:
+            raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, text, str(error)) from None
+        except Exception as error:
+            note = f"{type(error).__name__}: {error}"
+            raise breaks.GraphBreak(breaks.OP_FAILED, text, note) from error
+
+    def _plain_result(self, result: Any) -> Value | None:
+        """Return the value of a result that holds neither tensors nor symbols, else None."""
+        if isinstance(result, (torch.Tensor, *SYMBOLIC)):
+            return None
+        if isinstance(result, tuple | list):
+            flat = [self._plain_result(item) for item in result]
+            if not result or any(item is None for item in flat):
+                return None if result else TupleValue([], kind=type(result))
+            items = [item for item in flat if item is not None]
+            if isinstance(result, list):
+                return ListValue(list(items))
+            return TupleValue(list(items), kind=type(result))
+        if is_constant_object(result):
+            return ConstValue(result)
+        return None
+
+    def _result(self, result: Any, node: fx.Node, args: list[Value]) -> Value:
+        if isinstance(result, torch.Tensor):
+            for arg in args:
+                if isinstance(arg, TensorValue) and arg.example is result:
+                    return arg
+            return TensorValue(node, result)
+        if isinstance(result, SYMBOLIC):
+            return self.number(node, result)
+        if isinstance(result, tuple | list):
+            items = [self._item(item, node, index, args) for index, item in enumerate(result)]
+            if isinstance(result, list):
+                return ListValue(list(items))
+            return TupleValue(list(items), kind=type(result))
+        name = type(result).__name__
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{node.target} (it returns {name})")
+
+    def _item(self, item: Any, node: fx.Node, index: int, args: list[Value]) -> Value:
+        plain = self._plain_result(item)
+        if plain is not None:
+            return plain
+        picked = self.graph.call_function(operator.getitem, (node, index))
+        self._annotate(picked, item)
+        return self._result(item, picked, args)
+
+    def number(self, node: fx.Node, symbol: Any) -> Value:
+        """Return the value of a symbolic number: a constant if it has only one value."""
+        if isinstance(symbol, SYMBOLIC) and symbol.node.expr.is_number:
+            return ConstValue(symbol.node.pytype(symbol.node.expr))
+        return SymValue(node, symbol)
+
+    def number_from(self, tensor: TensorValue, method: str, found: Any, *args: int) -> Value:
+        """Return the value of an integer read off a tensor; a node only if it is symbolic."""
+        if not isinstance(found, SYMBOLIC):
+            return ConstValue(found)
+        if found.node.expr.is_number:
+            return ConstValue(int(found))
+        node = self.graph.call_method(method, (tensor.node(self), *args))  # type: ignore[arg-type]
+        self._annotate(node, found)
+        return SymValue(node, found)
+
+    def tensor_size(self, tensor: TensorValue) -> TupleValue:
+        """Return the value of ``tensor.shape``."""
+        sizes = [
+            self.number_from(tensor, "size", size, dim)
+            for dim, size in enumerate(tensor.example.shape)
+        ]
+        return TupleValue(list(sizes), kind=torch.Size)
+
+    # -- arguments -------------------------------------------------------------------------
+    def graphable(self, value: Value, text: str) -> tuple[Any, Any]:
+        """Return a value as an argument of a node, and as a fake argument."""
+        if isinstance(value, NodeValue):
+            return value.node(self), value.example  # type: ignore[arg-type]
+        if isinstance(value, SequenceValue):
+            pairs = [self.graphable(item, text) for item in value.values(self)]  # type: ignore[arg-type]
+            kind = list if isinstance(value, ListValue) else tuple
+            return kind(n for n, _ in pairs), kind(f for _, f in pairs)
+        if isinstance(value, SliceValue):
+            parts = [self.graphable(part, text) for part in value.parts]
+            return slice(*[n for n, _ in parts]), slice(*[f for _, f in parts])
+        if isinstance(value, DictValue):
+            keys = [key.constant() for key in value.keys(self)]  # type: ignore[arg-type]
+            pairs = [self.graphable(item, text) for item in value.values(self)]  # type: ignore[arg-type]
+            nodes = {k: n for k, (n, _) in zip(keys, pairs, strict=True)}
+            return nodes, {k: f for k, (_, f) in zip(keys, pairs, strict=True)}
+        try:
+            constant = value.constant()
+        except NotConstant:
+            constant = None
+            callable_or_object = True
+        else:
+            callable_or_object = callable(constant) and not isinstance(constant, type)
+        if callable_or_object:
+            what = f"{text} with {value.describe()} as an argument"
+            raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, what)
+        return constant, constant
+
+    # -- notes on nodes --------------------------------------------------------------------
+    def _annotate(self, node: fx.Node, example: Any) -> None:
+        node.meta["example_value"] = example
+        if self.top is None:
+            return
+        places = self.top.places()
+        node.meta["tc_origin"] = tuple(places)
+        node.meta["stack_trace"] = "\n".join(
+            f'  File "{p.file}", line {p.line}, in {p.name}\n    {p.loc or ""}' for p in places
+        )
+
+    def guarded(self, function: Callable[[Any], Any], symbol: Any) -> Any:
+        """Evaluate a symbolic number for good; the shape environment takes the guard."""
+        try:
+            return function(symbol)
+        except GuardOnDataDependentSymNode as error:
+            raise breaks.GraphBreak(breaks.DATA_GUARD, str(symbol), str(error)) from None
+
+    @contextmanager
+    def torch_state(self) -> Iterator[None]:
+        """Undo what traced code does to torch's global modes while it is traced."""
+        grad = torch.is_grad_enabled()
+        try:
+            yield
+        finally:
+            torch._C._set_grad_enabled(grad)

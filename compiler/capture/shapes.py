@@ -1,0 +1,378 @@
+"""Symbolic sizes: real tensors in; fake tensors with symbols, and guards over those, out.
+
+The border to `ShapeEnv` and sympy; beyond it sources are ours and guards are Python text. Making
+the first `Shapes` of a process makes torch load `torch._dynamo` (about a second).
+"""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from torch._guards import GuardSource
+from torch._guards import Source as TorchSource
+
+from tc.compiler.core.sources import GlobalSource, Scope, Source
+
+UserLine = tuple[str, int]
+Dynamic = frozenset[int] | Literal["all", "none"]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A size, stride or number that a shape guard reads, with its value at compile time."""
+
+    text: str
+    pretty: str
+    hint: Any
+
+
+@dataclass(frozen=True)
+class ShapeGuard:
+    """One condition on sizes, as Python over ``L`` and ``G``."""
+
+    text: str
+    operands: tuple[Operand, ...]
+    user_line: UserLine | None = None
+
+    @property
+    def pretty(self) -> str:
+        """The condition as the user would write it."""
+        text = self.text
+        for operand in sorted(self.operands, key=lambda o: -len(o.text)):
+            text = text.replace(operand.text, operand.pretty)
+        return text
+
+    def __str__(self) -> str:
+        place = f"  # {self.user_line[0]}:{self.user_line[1]}" if self.user_line else ""
+        return self.text + place
+
+
+@dataclass(frozen=True)
+class ShapeGuards:
+    """All shape guards of a frame, checked by one Python function."""
+
+    guards: tuple[ShapeGuard, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """All conditions as one expression."""
+        return " and ".join(f"({guard.text})" for guard in self.guards) or "True"
+
+    def bind(self, globals: dict[str, Any]) -> Callable[[dict[str, Any]], bool]:
+        """Compile the conditions to a function of the frame's locals."""
+        names = self._names()
+        body = self.text
+        if "G[" in body:
+            names["G"] = globals
+        lines = ["def check(L):"]
+        for i, call in enumerate(self._calls()):  # read each tensor's sizes once
+            lines.append(f"    v{i} = {call}")
+            body = body.replace(call, f"v{i}")
+        exec("\n".join([*lines, f"    return {body}"]), names)
+        check: Callable[[dict[str, Any]], bool] = names["check"]
+        return check
+
+    def _calls(self) -> list[str]:
+        """Return the calls ``L['x'].size()`` and the like in all guards, longest first."""
+        texts = {operand.text for guard in self.guards for operand in guard.operands}
+        calls = {text[: text.rindex(")") + 1] for text in texts if _READ.search(text)}
+        return sorted(calls, key=lambda call: (-len(call), call))
+
+    def failures(self, scope: Scope) -> Iterator[tuple[str, str, str, str, UserLine | None]]:
+        """Yield (what, guard, old, new, user line) of each condition that fails. Never raises."""
+        names = {**self._names(), "L": scope.locals, "G": scope.globals}
+        for guard in self.guards:
+            try:
+                if eval(guard.text, names):
+                    continue
+                new = ", ".join(str(eval(operand.text, names)) for operand in guard.operands)
+            except Exception as error:
+                new = f"cannot be read: {type(error).__name__}: {error}"
+            what = ", ".join(operand.pretty for operand in guard.operands) or guard.pretty
+            old = ", ".join(str(operand.hint) for operand in guard.operands)
+            yield what, guard.pretty, old, new, guard.user_line
+
+    def _names(self) -> dict[str, Any]:
+        if not self.guards:
+            return {}
+        from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
+
+        return dict(SYMPY_INTERP)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.guards))
+
+
+@dataclass(frozen=True)
+class SymbolEvent:
+    """A symbol made for a size or number of an input."""
+
+    symbol: str
+    hint: int
+    range: str
+    source: str
+    user_line: UserLine | None
+
+
+@dataclass(frozen=True)
+class _Border(TorchSource):
+    """One of our sources, as torch's own classes take them."""
+
+    source: Source
+
+    @cached_property
+    def guard_source(self) -> GuardSource:
+        is_global = isinstance(self.source.root, GlobalSource)
+        return GuardSource.GLOBAL if is_global else GuardSource.LOCAL
+
+    @property
+    def _name_template(self) -> str:
+        return self.source.name.replace("{", "{{").replace("}", "}}")
+
+    if isinstance(TorchSource.__dict__["name"], cached_property | property):
+
+        @cached_property
+        def name(self) -> str:
+            return self.source.name
+
+    else:  # a method before torch 2.11
+
+        def name(self) -> str:
+            return self.source.name
+
+
+class Shapes:
+    """Fake tensors and symbolic integers of one compilation.
+
+    Attributes:
+        mode: the `FakeTensorMode` that all fakes belong to.
+        env: its `ShapeEnv`.
+    """
+
+    def __init__(
+        self,
+        *,
+        user_line: Callable[[], UserLine | None] = lambda: None,
+        data_dependent: bool = False,
+        allow_non_fake_inputs: bool = False,
+    ) -> None:
+        """Start a compilation.
+
+        Args:
+            user_line: asked for the user's place whenever a condition on a size is decided.
+            data_dependent: make symbols for ``.item()``, ``nonzero`` and the like; if not, they
+                raise `DataDependentOutputException` or `DynamicOutputShapeException`.
+            allow_non_fake_inputs: let real tensors mix with fake ones.
+        """
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        self._user_line = user_line
+        self._lines: dict[frozenset[str], UserLine] = {}
+        self._created: dict[str, UserLine | None] = {}
+        self._inputs: dict[str, tuple[Any, _Border, Source]] = {}
+        self.env = _env_class()(
+            weakref.WeakMethod(self._on_guard),
+            allow_scalar_outputs=data_dependent,
+            allow_dynamic_output_shape_ops=data_dependent,
+        )
+        self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=allow_non_fake_inputs)
+
+    def fake(
+        self, tensor: torch.Tensor, source: Source, dynamic: Dynamic = "none", duck: bool = True
+    ) -> Any:
+        """Return the fake of an input, the same one for the same tensor.
+
+        Keeps class, ``requires_grad``, leaf-ness and view relation; ``grad`` is not followed.
+
+        Args:
+            tensor: the live input.
+            source: where it comes from.
+            dynamic: dimensions that get a symbol; sizes 0 and 1 stay numbers all the same.
+            duck: let dimensions of equal size share one symbol, guarded by an equality.
+        """
+        if dynamic == "none" or not dynamic or not tensor.dim():
+            # Without source, lest torch make a symbol for ``.item()`` of a number in a tensor.
+            return _without_grad(self.mode.from_tensor(tensor, static_shapes=True))
+        border = _Border(source)
+        context = _context(tensor, dynamic, duck)
+        fake = self.mode.from_tensor(tensor, source=border, symbolic_context=context)
+        _without_grad(fake)
+        if any(isinstance(n, torch.SymInt) for n in (*fake.shape, *_strides(fake))):
+            self._track(fake, border, source)
+        return fake
+
+    def symint(self, value: int, source: Source) -> Any:
+        """Return a symbol for an integer input; 0 and 1 are not special."""
+        from torch.fx.experimental.symbolic_shapes import DimDynamic
+
+        border = _Border(source)
+        number = self.env.create_unspecified_symint_and_symbol(value, border, DimDynamic.DYNAMIC)
+        self._track(number, border, source)
+        return number
+
+    def specialise(self, number: Any) -> int:
+        """Return a symbolic integer's value, and guard that it stays so."""
+        return int(number)
+
+    def _track(self, value: Any, border: _Border, source: Source) -> None:
+        self._inputs.setdefault(source.name, (value, border, source))
+        for symbol in self.env.var_to_sources:
+            self._created.setdefault(str(symbol), self._user_line())
+
+    def _on_guard(self, condition: Any) -> None:
+        if (line := self._user_line()) is not None:
+            symbols = frozenset(map(str, getattr(condition, "free_symbols", ())))
+            self._lines.setdefault(symbols, line)
+
+    def guards(self) -> ShapeGuards:
+        """Return all conditions that traced code relies on: ranges, equalities, decided tests."""
+        if not self._inputs:
+            return ShapeGuards()
+        values = [value for value, _, _ in self._inputs.values()]
+        borders = [border for _, border, _ in self._inputs.values()]
+        texts = list(self.env.produce_guards(values, borders))
+        texts += [text for text in self._specialised() if text not in texts]
+        operands = self._operands()
+        return ShapeGuards(tuple(self._guard(text, operands) for text in texts))
+
+    def _guard(self, text: str, operands: dict[str, tuple[Operand, frozenset[str]]]) -> ShapeGuard:
+        found = {m for m in _PROPERTY.findall(text) if m in operands}
+        found |= {name for name in operands if name in self._inputs and name in text}
+        whole = {name for name in found if not any(name != o and name in o for o in found)}
+        used = [operands[name] for name in sorted(whole, key=text.index)]
+        symbols: frozenset[str] = frozenset().union(*(names for _, names in used))
+        line = self._lines.get(symbols)
+        return ShapeGuard(text, tuple(operand for operand, _ in used), line)
+
+    def _operands(self) -> dict[str, tuple[Operand, frozenset[str]]]:
+        """Return everything that a guard may read, by the text it is read with."""
+        found: dict[str, tuple[Operand, frozenset[str]]] = {}
+        for value, _, source in self._inputs.values():
+            if isinstance(value, torch.SymInt):
+                found[source.name] = self._operand(source.name, source.pretty, value)
+                continue
+            for i, size in enumerate(value.shape):
+                text, pretty = f"{source.name}.size()[{i}]", f"{source.pretty}.shape[{i}]"
+                found[text] = self._operand(text, pretty, size)
+            for i, stride in enumerate(_strides(value)):
+                text, pretty = f"{source.name}.stride()[{i}]", f"{source.pretty}.stride({i})"
+                found[text] = self._operand(text, pretty, stride)
+            text = f"{source.name}.storage_offset()"
+            offset = value.storage_offset()
+            found[text] = self._operand(text, f"{source.pretty}.storage_offset()", offset)
+        return found
+
+    def _operand(self, text: str, pretty: str, value: Any) -> tuple[Operand, frozenset[str]]:
+        if not isinstance(value, torch.SymInt):
+            return Operand(text, pretty, value), frozenset()
+        symbols = frozenset(map(str, value.node._expr.free_symbols))
+        return Operand(text, pretty, value.node.hint), symbols
+
+    def _specialised(self) -> Iterator[str]:
+        """Yield equalities for symbols that became numbers: tensor guards leave them open."""
+        for value, _, source in self._inputs.values():
+            if isinstance(value, torch.SymInt):
+                if value.node.expr.is_number:
+                    yield f"{source.name} == {int(value.node.expr)}"
+                continue
+            for what, numbers in ("size", value.shape), ("stride", _strides(value)):
+                for i, n in enumerate(numbers):
+                    if isinstance(n, torch.SymInt) and n.node.expr.is_number:
+                        yield f"{source.name}.{what}()[{i}] == {int(n.node.expr)}"
+
+    def bindings(self) -> dict[str, tuple[str, int]]:
+        """Return symbol -> (the text that reads it, its value now), in order of creation."""
+        return {
+            str(symbol): (_name(sources[0]), self._hint(symbol))
+            for symbol, sources in self.env.var_to_sources.items()
+            if sources
+        }
+
+    def events(self) -> list[SymbolEvent]:
+        """Return one event a symbol, in order of creation."""
+        return [
+            SymbolEvent(
+                str(symbol),
+                self._hint(symbol),
+                str(self.env.var_to_range.get(symbol, "")),
+                _name(sources[0]),
+                self._created.get(str(symbol)),
+            )
+            for symbol, sources in self.env.var_to_sources.items()
+            if sources
+        ]
+
+    def _hint(self, symbol: Any) -> int:
+        table = getattr(self.env, "backed_var_to_val", None)  # since torch 2.12
+        return int((self.env.var_to_val if table is None else table)[symbol])
+
+
+_READ = re.compile(r"\.(size|stride|storage_offset)\(\)(\[\d+\])?$")
+_PROPERTY = re.compile(r"[LG]\[.*?(?:\.size\(\)\[\d+\]|\.stride\(\)\[\d+\]|\.storage_offset\(\))")
+
+
+def _name(source: Any) -> str:
+    name = source.name
+    return str(name() if callable(name) else name)
+
+
+def _without_grad(fake: Any) -> Any:
+    """Drop the gradient that torch faked along: capture makes that one from its own source."""
+    if fake.is_leaf and fake.grad is not None:
+        fake.grad = None
+    return fake
+
+
+def _strides(tensor: Any) -> tuple[Any, ...]:
+    return tuple(tensor.stride()) if tensor.layout is torch.strided else ()
+
+
+def free_size(fake: torch.Tensor) -> tuple[int | None, ...]:
+    """Return a fake tensor's sizes with None for symbols, as `TensorSpec` takes them."""
+    return tuple(None if isinstance(n, torch.SymInt) else n for n in fake.shape)
+
+
+def free_stride(fake: torch.Tensor) -> tuple[int | None, ...]:
+    """Return a fake tensor's strides with None for symbols."""
+    return tuple(None if isinstance(n, torch.SymInt) else n for n in _strides(fake))
+
+
+def _context(tensor: torch.Tensor, dynamic: Dynamic, duck: bool) -> Any:
+    """Say to torch which dimensions get symbols; a view's base gets none."""
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
+
+    symbol = DimDynamic.DUCK if duck else DimDynamic.DYNAMIC
+    chosen = {"all": range(tensor.dim()), "none": ()}.get(dynamic, dynamic)  # type: ignore[arg-type]
+    sizes = [symbol if i in chosen else DimDynamic.STATIC for i in range(tensor.dim())]
+    base = tensor._base if tensor._is_view() else None
+    return StatelessSymbolicContext(
+        dynamic_sizes=sizes,
+        constraint_sizes=[None] * tensor.dim(),
+        view_base_context=None if base is None else _context(base, "none", duck),
+    )
+
+
+def _env_class() -> Any:
+    """Return a `ShapeEnv` that reports each condition it guards on.
+
+    Weakly: torch's caches keep an environment for long after its compilation.
+    """
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    class ReportingShapeEnv(ShapeEnv):
+        def __init__(self, on_guard: weakref.WeakMethod[Any], **settings: Any) -> None:
+            super().__init__(should_record_events=False, **settings)
+            self._on_guard = on_guard
+
+        def _log_guard(self, prefix: str, g: Any, forcing_spec: bool) -> None:
+            if (report := self._on_guard()) is not None:
+                report(g)
+            super()._log_guard(prefix, g, forcing_spec)
+
+    return ReportingShapeEnv

@@ -1,0 +1,67 @@
+"""What is not captured: frames left to Python, and functions that are not inlined."""
+
+from __future__ import annotations
+
+import inspect
+import sysconfig
+from typing import TYPE_CHECKING, Any
+
+from tc.compiler.capture import breaks
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.hook import Frame
+    from tc.compiler.capture.values.functions import FunctionValue
+
+#: attribute that marks a function as disabled; its value says whether callees are too
+DISABLED = "_tc_disabled"
+#: packages whose functions act on the outside world or on hidden state
+OUTSIDE = frozenset(
+    "logging warnings threading subprocess multiprocessing os io random time socket select signal "
+    "tempfile shutil pathlib asyncio queue pickle json csv sqlite3 urllib http unittest pdb "
+    "traceback linecache structlog ctypes gc weakref atexit pytest _pytest hypothesis".split()
+)
+#: torch packages whose own frames are the user's model code
+MODEL_CODE = ("torch.nn.modules.", "torch.optim.", "torch.nn.functional", "torch.distributions.")
+NOT_MODEL_CODE = ("torch.nn.modules.module",)
+_STDLIB = tuple(
+    path for name in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(name))
+)
+_GENERATOR = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+def skip_reason(frame: Frame) -> tuple[str, bool] | None:
+    """Say why a frame is left to Python, and whether users should hear of it; None: capture it."""
+    module = str(frame.globals.get("__name__", ""))
+    if module == "tc" or module.startswith("tc."):
+        return "a frame of tc itself", False
+    if module.partition(".")[0] in ("torch", "sympy", "numpy") and not _is_model_code(module):
+        return f"a frame of {module.partition('.')[0]} itself", False
+    if frame.code.co_flags & _GENERATOR:
+        return f"{frame.code.co_qualname} is a generator or coroutine", True
+    filename = frame.code.co_filename
+    if filename.startswith("<") and not filename.startswith(("<eval_with_key>", "<ipython", "<string")):
+        return f"code from {filename}", False
+    if filename.startswith(_STDLIB) and "site-packages" not in filename:
+        return "a frame of Python's own library", False
+    if frame.code.co_name in ("<module>", "__del__", "<lambda>") and not frame.code.co_argcount:
+        if frame.code.co_name != "<lambda>":
+            return f"{frame.code.co_name} is run once", False
+    return None
+
+
+def _is_model_code(module: str) -> bool:
+    return module.startswith(MODEL_CODE) and not module.startswith(NOT_MODEL_CODE)
+
+
+def refuse_inlining(function: FunctionValue) -> None:
+    """Break the graph at functions that must not be traced into."""
+    obj: Any = function.obj
+    if obj is not None and getattr(obj, DISABLED, None) is not None:
+        raise breaks.GraphBreak(breaks.DISABLED_CALL, function.name)
+    module = str(function.module_globals.get("__name__", ""))
+    if module.partition(".")[0] in OUTSIDE:
+        raise breaks.GraphBreak(breaks.BUILTIN_CALL, f"{module}.{function.name}()")
+    if module.startswith(("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx")):
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{module}.{function.name}")
+    if module.startswith("tc.") and not module.startswith("tc.examples"):
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{module}.{function.name}")

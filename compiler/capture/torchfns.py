@@ -1,0 +1,268 @@
+"""torch functions: which are recorded as graph nodes, which are answered at once."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.tensor import TensorMethod, TensorValue
+from tc.compiler.core.sources import Source
+from tc.compiler.core.table import Table
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.residual import Residual
+    from tc.compiler.capture.tracer import Tracer
+
+Handler = Callable[["Tracer", Args, Kwargs], Value]
+#: functions with an answer of their own, by identity
+HANDLERS: Table[int, Handler] = Table("torch functions")
+_KEPT: list[Any] = []
+
+#: modules whose Python functions are recorded whole
+RECORDED = frozenset(("torch.functional", "torch.nn.functional"))
+#: modules of builtins that are recorded
+BUILTIN_HOMES = (
+    "torch._C._nn", "torch._C._linalg", "torch._C._special", "torch._C._fft", "torch._C._sparse",
+    "torch._VF",
+)  # fmt: skip
+REFUSED = frozenset(
+    "manual_seed seed initial_seed set_rng_state get_rng_state from_numpy frombuffer from_file "
+    "set_default_dtype set_default_device set_num_threads save load compile "
+    "set_default_tensor_type use_deterministic_algorithms".split()
+)
+
+
+class TorchValue(Value):
+    """A torch function; a call of it becomes a node of the graph."""
+
+    noun = "a torch function"
+
+    def __init__(self, obj: Any, source: Source | None) -> None:
+        self.obj = obj
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.obj)
+
+    def constant(self) -> Any:
+        return self.obj
+
+    def describe(self) -> str:
+        return f"torch.{getattr(self.obj, '__name__', self.obj)}"
+
+    def truth(self, t: Tracer) -> bool:
+        return True
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        return t.known(t.fold(getattr, self.obj, name))
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        name = getattr(self.obj, "__name__", "")
+        if name in REFUSED:
+            self.cannot(breaks.BUILTIN_CALL, f"torch.{name}()")
+        return t.call_torch(self.obj, args, kwargs)
+
+    def rebuild(self, r: Residual) -> None:
+        r.load_object(self.obj)
+
+
+class HandledValue(TorchValue):
+    """A torch function with a handler of its own."""
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return HANDLERS[id(self.obj)](t, args, kwargs)
+
+
+class TensorDescriptor(TorchValue):
+    """An unbound method of Tensor (``torch.Tensor.add``)."""
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        owner = args[0]
+        if not isinstance(owner, TensorValue):
+            self.cannot(breaks.UNSUPPORTED_CALL, f"Tensor.{self.obj.__name__}")
+        return TensorMethod(owner, self.obj.__name__).call(t, args[1:], kwargs)
+
+
+def is_op(obj: Any) -> bool:
+    """Say whether an object is an operator of the torch.ops namespace."""
+    return isinstance(obj, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
+
+
+def handler_of(obj: Any) -> Handler | None:
+    """Return the handler of a function, if it has one."""
+    return HANDLERS.get(id(obj))
+
+
+def classify(obj: Any) -> Callable[[Any, Source | None], Value] | None:
+    """Return how a torch function is wrapped; None: it is not one, or it is inlined."""
+    if id(obj) in HANDLERS:
+        return HandledValue
+    if is_op(obj):
+        return TorchValue
+    module = getattr(obj, "__module__", None) or ""
+    if isinstance(obj, types.FunctionType):
+        return TorchValue if module in RECORDED and not _takes_callables(obj) else None
+    owner = getattr(obj, "__objclass__", None)
+    if owner is not None and issubclass(owner, torch._C.TensorBase):
+        return TensorDescriptor
+    if isinstance(obj, types.BuiltinFunctionType):
+        home = getattr(obj, "__self__", None)
+        if home is torch._C._VariableFunctions or module in BUILTIN_HOMES:
+            return TorchValue
+        if isinstance(home, types.ModuleType) and home.__name__ in BUILTIN_HOMES:
+            return TorchValue
+        if getattr(torch, obj.__name__, None) is obj and module in ("torch", ""):
+            return TorchValue
+    return None
+
+
+def _takes_callables(obj: types.FunctionType) -> bool:
+    return obj.__name__ in ("triplet_margin_with_distance_loss", "boolean_dispatch", "fn")
+
+
+def handles(*functions: Any) -> Callable[[Handler], Handler]:
+    """Register a handler for torch functions."""
+
+    def register(handler: Handler) -> Handler:
+        for function in functions:
+            if function is not None and id(function) not in HANDLERS:
+                HANDLERS.add(id(function), handler)
+                _KEPT.append(function)
+        return handler
+
+    return register
+
+
+def _always(result: Any) -> Handler:
+    return lambda t, args, kwargs: t.known(result)
+
+
+def _find(path: str) -> Any:
+    found: Any = torch
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+_C = torch._C
+handles(
+    torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, _find("_utils.is_compiling")
+)(_always(True))
+handles(
+    torch.compiler.is_exporting,
+    torch.jit.is_scripting,
+    torch.jit.is_tracing,
+    torch._jit_internal.is_scripting,
+    _C._is_tracing,
+    torch.overrides.has_torch_function,
+    torch.overrides.has_torch_function_unary,
+    torch.overrides.has_torch_function_variadic,
+    torch.overrides.is_tensor_method_or_property,
+    _find("fx._symbolic_trace.is_fx_tracing"),
+    _find("fx._symbolic_trace.is_fx_symbolic_tracing"),
+    torch.cuda.is_current_stream_capturing,
+)(_always(False))
+handles(_C._get_tracing_state, _C._log_api_usage_once)(_always(None))
+
+
+def _fold_of(function: Any) -> Handler:
+    def fold(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        plain = [t.concrete(a) for a in args]
+        named = {k: t.concrete(v) for k, v in kwargs.items()}
+        return t.known(t.fold(function, *plain, **named))
+
+    return fold
+
+
+for _name in (
+    "is_grad_enabled", "is_inference_mode_enabled", "is_autocast_enabled", "get_default_dtype",
+    "get_default_device", "get_autocast_dtype", "is_autocast_cache_enabled", "promote_types",
+    "can_cast", "result_type", "get_num_threads", "are_deterministic_algorithms_enabled",
+    "is_deterministic_algorithms_warn_only_enabled", "finfo", "iinfo",
+    "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "is_autocast_cpu_enabled",
+    "backends.cuda.is_built", "cuda.is_available", "cuda.device_count", "_C._is_torch_function_enabled",
+    "backends.mps.is_available", "xpu.is_available", "broadcast_shapes", "_C._get_cudnn_enabled",
+    "_C._is_any_autocast_enabled", "_C._len_torch_function_stack", "typename",
+    "_C._get_default_device", "cuda.is_bf16_supported", "_C._functorch.maybe_current_level",
+    "backends.mkldnn.is_available", "distributed.is_available", "distributed.is_initialized",
+    "_C._get_privateuse1_backend_name", "_C._get_accelerator", "backends.opt_einsum.is_available",
+):  # fmt: skip
+    if (_function := _find(_name)) is not None and _name != "result_type":
+        handles(_function)(_fold_of(_function))
+
+
+@handles(torch.is_tensor)
+def _is_tensor(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return ConstValue(isinstance(args[0], TensorValue))
+
+
+def _as_method(name: str) -> Handler:
+    return lambda t, args, kwargs: args[0].method(t, name, args[1:], kwargs)
+
+
+for _function in (torch.is_floating_point, torch.is_complex, torch.numel):
+    handles(_function)(_as_method(_function.__name__))
+
+
+@handles(torch.is_nonzero)
+def _is_nonzero(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return ConstValue(args[0].truth(t))
+
+
+@handles(_C._set_grad_enabled)
+def _set_grad_enabled(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    mode = bool(t.concrete(args[0]))
+    t.graph.call_function(_C._set_grad_enabled, (mode,))
+    _C._set_grad_enabled(mode)
+    return t.known(None)
+
+
+@handles(torch.jit.annotate)
+def _annotate(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return args[1]
+
+
+@handles(torch._assert)
+def _assert(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    condition = args[0]
+    if isinstance(condition, TensorValue):
+        return t.call_torch(torch._assert, args, kwargs)
+    if not condition.truth(t):
+        t.raise_(AssertionError, *args[1:])
+    return t.known(None)
+
+
+def _check(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    try:
+        holds = args[0].truth(t)
+    except NotConstant:
+        holds = True
+    if not holds:
+        t.raise_(RuntimeError, "Expected cond to be True, but got False.")
+    return t.known(None)
+
+
+handles(torch._check)(_check)
+
+
+def graph_break(msg: str = "") -> None:
+    """Break the graph here; does nothing outside of compiled code."""
+
+
+def is_compiling() -> bool:
+    """Say whether the code is under capture: True in what is captured, False where it runs."""
+    return False
+
+
+handles(is_compiling)(_always(True))
+
+
+@handles(graph_break)
+def _graph_break(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    raise breaks.GraphBreak(breaks.USER_BREAK)

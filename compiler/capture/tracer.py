@@ -1,0 +1,328 @@
+"""The tracer of one frame: wraps objects, inlines calls, keeps guards, effects and the graph."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tc.compiler.capture import breaks, torchfns
+from tc.compiler.capture.dynamism import DynamicSizes
+from tc.compiler.capture.effects import Effects
+from tc.compiler.capture.frame import Frame
+from tc.compiler.capture.guards import GuardList
+from tc.compiler.capture.instantiate import instantiate
+from tc.compiler.capture.semantics import Semantics
+from tc.compiler.capture.shapes import Shapes
+from tc.compiler.capture.skips import refuse_inlining
+from tc.compiler.capture.values.base import Args, Kwargs, Lazy, Slot, Value
+from tc.compiler.capture.values.builtins import slot_method
+from tc.compiler.capture.values.const import ConstValue, is_constant_object
+from tc.compiler.capture.values.containers import ListValue, TupleValue
+from tc.compiler.capture.values.dicts import DictValue, set_of
+from tc.compiler.capture.values.functions import (
+    CellValue,
+    FunctionValue,
+    GeneratorValue,
+    bind,
+    refuse_coroutine,
+    wrap_function,
+)
+from tc.compiler.capture.values.objects import (
+    ClassValue,
+    NNModuleValue,
+    ObjectValue,
+    bind_class_attr,
+    bind_descriptor,
+)
+from tc.compiler.capture.values.tensor import TensorValue
+from tc.compiler.capture.wrap import wrap_object
+from tc.compiler.core.sources import AttrSource, GlobalSource, ItemSource, LocalSource, Source
+from tc.trace.events import StackFrame
+
+if TYPE_CHECKING:
+    from tc.compiler.capture import hook
+
+MAX_DEPTH = 150
+
+
+class Tracer(Semantics):
+    """State of one translation of one frame.
+
+    Attributes:
+        guards: what the result rests on.
+        effects: what traced code changed.
+        aliases: globals that the residual code needs and the module does not have.
+        tensors: values of the input tensors, in the order they were met.
+        top: the frame at work.
+        handled: exceptions being handled, innermost last.
+    """
+
+    def __init__(self, frame: hook.Frame, sizes: DynamicSizes) -> None:
+        super().__init__(Shapes(user_line=self.user_line, allow_non_fake_inputs=True))
+        self.frame = frame
+        self.sizes = sizes
+        self.guards = GuardList()
+        self.effects = Effects()
+        self.aliases: dict[Source, Any] = {}
+        self.tensors: list[TensorValue] = []
+        self.aliasing_matters = False
+        self.grad_before = torch.is_grad_enabled()
+        self.top: Frame | None = None
+        self.handled: list[Value] = []
+        self._values: dict[int, tuple[Any, Value]] = {}
+        self._cells: dict[int, tuple[types.CellType, CellValue]] = {}
+        self._globals: dict[tuple[int, str], Value] = {}
+
+    # -- guards ----------------------------------------------------------------------------
+    def user_line(self) -> tuple[str, int] | None:
+        """Return file and line of the traced code at work."""
+        if self.top is None:
+            return None
+        place = self.top.place()
+        return place.file, place.line
+
+    def guard(self, kind: str, source: Source, value: Any = None) -> None:
+        """Rest the result on a fact about a source; aliases of our own need no guard."""
+        if source.root in self.aliases and kind not in ("TENSOR", "EQUALS", "NONE", "LENGTH"):
+            return
+        if kind == "EQUALS_SET":
+            kind, value = "EQUALS", frozenset(value)
+            self.guards.add("LENGTH", source, set(value))
+            for item in sorted(value, key=repr):
+                self.guards.add("CONTAINS", source, item, self.user_line())
+            return
+        self.guards.add(kind, source, value, self.user_line())
+
+    def guard_keys(self, value: DictValue) -> None:
+        """Guard on all keys of a dict."""
+        assert value.source is not None
+        self.guard("DICT_KEYS", value.source, value.obj)
+
+    def guard_contains(self, value: DictValue, key: Value, there: bool) -> None:
+        """Guard on a key being in a dict or not."""
+        assert value.source is not None
+        if not is_constant_object(key.constant() if key.is_constant() else object()):
+            value.whole(self)
+            return
+        self.guard("CONTAINS" if there else "NOT_CONTAINS", value.source, key.constant())
+
+    def number_is_dynamic(self, obj: int, source: Source) -> bool:
+        """Say whether an integer gets a symbol; attributes and defaults stay constants."""
+        if not isinstance(source, LocalSource | ItemSource) or isinstance(source.root, GlobalSource):
+            return False
+        if isinstance(source, ItemSource) and any(
+            isinstance(step, AttrSource) for step in _chain(source)
+        ):
+            return False
+        return self.sizes.number(source, obj)
+
+    # -- wrapping --------------------------------------------------------------------------
+    def wrap(self, obj: Any, source: Source) -> Value:
+        """Return the value of a live object; one object, one value."""
+        if is_constant_object(obj):
+            return wrap_object(self, obj, source)
+        known = self._values.get(id(obj))
+        if known is not None:
+            value = known[1]
+            mutable = isinstance(value, TensorValue | ListValue | DictValue | ObjectValue)
+            if mutable and value.source is not None and value.source != source:
+                if value.source.root not in self.aliases:
+                    self.guard("DUPLICATE", source, value.source)
+            return value
+        value = wrap_object(self, obj, source)
+        if not isinstance(obj, types.MethodType):
+            self._values[id(obj)] = (obj, value)
+        return value
+
+    def known(self, obj: Any) -> Value:
+        """Return the value of an object that traced code made or that needs no guard."""
+        if is_constant_object(obj):
+            return ConstValue(obj)
+        if type(obj) is list:
+            return ListValue([self.known(item) for item in obj])
+        if isinstance(obj, tuple):
+            return TupleValue([self.known(item) for item in obj], kind=type(obj))
+        if type(obj) is dict:
+            return self.dict_of((k, self.known(v)) for k, v in obj.items())
+        if type(obj) is set:
+            return set_of(self, [self.known(item) for item in obj])
+        if isinstance(obj, type):
+            known = self._values.get(id(obj))
+            return known[1] if known is not None else ClassValue(obj)
+        return self.wrap(obj, self.object_source(obj))
+
+    def lazy_slots(self, items: Any, source: Source) -> list[Slot]:
+        """Return the items of a sequence, to be wrapped when looked at."""
+        return [Lazy(item, ItemSource(source, index)) for index, item in enumerate(items)]
+
+    def cell(self, cell: types.CellType, source: Source) -> CellValue:
+        """Return the value of a real cell."""
+        known = self._cells.get(id(cell))
+        if known is None:
+            known = self._cells[id(cell)] = (cell, CellValue(obj=cell, source=source))
+        return known[1]
+
+    def own_cell(self, cell: types.CellType, value: CellValue) -> None:
+        """Make known a cell of the frame under capture."""
+        self._cells[id(cell)] = (cell, value)
+
+    # -- sources of what has none ----------------------------------------------------------
+    def alias(self, name: str, obj: Any) -> GlobalSource:
+        """Return a global under a name of our own that the residual code finds an object by."""
+        source = GlobalSource(name)
+        self.aliases[source] = obj
+        return source
+
+    def object_source(self, obj: Any) -> Source:
+        """Return a source for an object that was not reached from the frame."""
+        if isinstance(obj, types.ModuleType):
+            name = "__import_" + obj.__name__.replace(".", "_dot_")
+            if sys.modules.get(obj.__name__) is obj:
+                return self.alias(name, obj)
+        return self.alias(f"__tc_object_{id(obj):x}", obj)
+
+    def source_of(self, value: Any) -> Source:
+        """Return a value's source, making one for classes and modules reached otherwise."""
+        return value.source if value.source is not None else self.object_source(value.obj)
+
+    def load_global(self, module_globals: dict[str, Any], name: str) -> Value:
+        """Return a global of a module, or a builtin."""
+        stored = self.effects.global_value(module_globals, name)
+        if stored is not None:
+            return stored
+        key = (id(module_globals), name)
+        if key not in self._globals:
+            self._globals[key] = self._find_global(module_globals, name)
+        return self._globals[key]
+
+    def _find_global(self, module_globals: dict[str, Any], name: str) -> Value:
+        if name in module_globals:
+            return self.wrap(module_globals[name], self.global_source(module_globals, name))
+        builtins = module_globals.get("__builtins__", __builtins__)
+        table = builtins if isinstance(builtins, dict) else vars(builtins)
+        if name not in table:
+            return self.raise_(NameError, f"name {name!r} is not defined")
+        return self.known(table[name])
+
+    def global_source(self, module_globals: dict[str, Any], name: str) -> Source:
+        """Return the source of a global of any module."""
+        if module_globals is self.frame.globals:
+            return GlobalSource(name)
+        module = sys.modules.get(module_globals.get("__name__", ""))
+        if module is not None and module.__dict__ is module_globals:
+            return AttrSource(self.object_source(module), name)
+        return ItemSource(self.alias(f"__tc_globals_{id(module_globals):x}", module_globals), name)
+
+    # -- calls -----------------------------------------------------------------------------
+    def call(self, f: Frame, function: Value, args: Args, kwargs: Kwargs) -> Value:
+        """Call a value from a frame."""
+        if isinstance(function, ClassValue) and function.obj is super and not args:
+            return self._zero_argument_super(f)
+        return function.call(self, args, kwargs)
+
+    def _zero_argument_super(self, f: Frame) -> Value:
+        cls = f.cells["__class__"].load(self)
+        first = f.code.co_varnames[0]
+        return self.known(super).call(self, [cls, f.local(first)], {})
+
+    def inline(self, function: FunctionValue, args: Args, kwargs: Kwargs) -> Value:
+        """Interpret a call of a Python function as part of this frame."""
+        handler = torchfns.handler_of(function.obj) if function.obj is not None else None
+        if handler is not None:
+            return handler(self, args, kwargs)
+        refuse_inlining(function)
+        refuse_coroutine(function.code)
+        if self.top is not None and self.top.depth > MAX_DEPTH:
+            raise breaks.GraphBreak(
+                breaks.UNSUPPORTED_CALL, f"{function.name} (calls nested {MAX_DEPTH} deep)"
+            )
+        frame = self._callee(function, bind(self, function, args, kwargs))
+        if function.code.co_flags & inspect.CO_GENERATOR:
+            return GeneratorValue(frame)
+        caller = self.top
+        try:
+            return frame.run()
+        finally:
+            self.top = caller
+
+    def _callee(self, function: FunctionValue, locals: dict[str, Value]) -> Frame:
+        code = function.code
+        cells = dict(zip(code.co_freevars, function.closure, strict=True))
+        for name in code.co_cellvars:
+            cells[name] = CellValue()
+            if name in locals:
+                cells[name].content = locals.pop(name)
+            else:
+                cells[name].content = None
+        return Frame(self, code, locals, cells, function.module_globals, self.top)
+
+    def inline_object(self, obj: Any, args: Args, kwargs: Kwargs | None = None) -> Value:
+        """Interpret a call of a real Python function."""
+        return self.known(obj).call(self, args, kwargs or {})
+
+    def function_of_class(
+        self, owner: Value, cls: type, raw: Any, name: str, inherited: bool
+    ) -> Value:
+        """Return the value of a function found in a class."""
+        known = self._values.get(id(raw))
+        if known is not None:
+            return known[1]
+        if not isinstance(raw, types.FunctionType):
+            return self.known(raw)
+        special = torchfns.classify(raw)
+        if special is not None:
+            return special(raw, None)
+        value = wrap_function(self, raw, None)
+        self._values[id(raw)] = (raw, value)
+        return value
+
+    def instantiate(self, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+        """Call a class."""
+        return instantiate(self, cls, args, kwargs)
+
+    def bind_descriptor(
+        self, owner: Value, cls: type, raw: Any, name: str, inherited: bool = False
+    ) -> Value:
+        """Read a class attribute through an instance."""
+        return bind_descriptor(self, owner, cls, raw, name, inherited)
+
+    def bind_class_attr(self, owner: ClassValue, raw: Any, name: str) -> Value:
+        """Read a class attribute through the class."""
+        return bind_class_attr(self, owner, raw, name)
+
+    def class_attr(self, owner: Value, cls: type, name: str) -> Value | None:
+        """Read an attribute of an instance's class, or return None."""
+        for base in cls.__mro__:
+            if name in base.__dict__:
+                return bind_descriptor(self, owner, cls, base.__dict__[name], name)
+        return None
+
+    def slot_method(self, owner: Value, raw: Any) -> Value:
+        """Return a method of a builtin type bound to an object."""
+        return slot_method(self, owner, raw)
+
+    def global_hooks(self) -> bool:
+        """Say whether hooks for all modules are installed."""
+        module = torch.nn.modules.module
+        return bool(module._global_forward_hooks or module._global_forward_pre_hooks)
+
+    # -- where -----------------------------------------------------------------------------
+    def places(self) -> list[StackFrame]:
+        """Return the user's stack at the instruction at work."""
+        return self.top.places() if self.top is not None else []
+
+
+def _chain(source: Source) -> list[Source]:
+    found: list[Source] = []
+    step: Source | None = source
+    while step is not None:
+        found.append(step)
+        step = step.parent
+    return found
+
+
+__all__ = ["NNModuleValue", "Tracer"]

@@ -1,0 +1,310 @@
+"""Translation of one frame: code and live locals in, graph, guards and residual code out.
+
+A graph break restarts the translation: the next attempt stops at the instruction that broke, so
+that what the failed instruction did to the tracer's state never has to be undone.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+import torch
+from torch import fx
+
+from tc.compiler.capture import breaks, hook
+from tc.compiler.capture.breaking import finish_at_break, in_loop
+from tc.compiler.capture.dynamism import DynamicSizes
+from tc.compiler.capture.frame import Frame, program_of
+from tc.compiler.capture.guard_values import PROCESS
+from tc.compiler.capture.guards import CheckedGuards, build
+from tc.compiler.capture.residual import Residual
+from tc.compiler.capture.tracer import Tracer
+from tc.compiler.capture.values.base import Raised, Value
+from tc.compiler.capture.values.functions import CellValue
+from tc.compiler.capture.values.tensor import SymValue
+from tc.compiler.core.sources import LocalSource, Scope
+from tc.trace.events import StackFrame
+
+MAX_ATTEMPTS = 64
+
+
+@dataclass(frozen=True)
+class BreakRecord:
+    """One graph break: why, and the user's stack at that place (frame under capture first).
+
+    Attributes:
+        offset: of the instruction of the captured frame at which it breaks.
+        span: (end line, first column, end column) of the expression, as far as known.
+        attempt: in which attempt it was met.
+    """
+
+    cause: breaks.GraphBreak
+    offset: int
+    stack: tuple[StackFrame, ...]
+    span: tuple[int | None, int | None, int | None]
+    attempt: int
+    resume: str | None = None
+
+
+@dataclass
+class Captured:
+    """What a translation gives: a graph, the guards it rests on, and code to run instead.
+
+    Attributes:
+        module: the graph; None if the frame has no tensor operation before its break.
+        examples: fake inputs of the graph, in order.
+        graph_name: the global by which the residual code calls the compiled graph.
+        aliases: globals that the residual code needs.
+    """
+
+    code: CodeType
+    module: fx.GraphModule | None
+    examples: list[Any]
+    graph_name: str
+    aliases: dict[str, Any]
+    guards: CheckedGuards
+    tracer: Tracer
+    broke: BreakRecord | None
+    attempts: int
+    calls: int = 0
+    sizes: dict[str, Any] = field(default_factory=dict)
+
+    def real_inputs(self, frame: hook.Frame) -> list[Any]:
+        """Return the graph's inputs in a live frame; symbolic numbers stay symbolic."""
+        scope = Scope(frame.locals, frame.globals)
+        found: list[Any] = []
+        for entry in self.tracer.inputs:
+            assert entry.value.source is not None
+            symbolic = isinstance(entry.value, SymValue)
+            found.append(entry.value.example if symbolic else entry.value.source.evaluate(scope))
+        return found
+
+    def verify(self) -> None:
+        """Check the graph's form. Raises RuntimeError if a node is used before it is made."""
+        if self.module is not None:
+            self.module.graph.lint()
+
+    def __str__(self) -> str:
+        return self.module.print_readable(print_output=False) if self.module else "no graph"
+
+
+def translate(
+    frame: hook.Frame,
+    sizes: DynamicSizes,
+    compile_id: str,
+    graph_name: str,
+    on_break: Callable[[BreakRecord], None],
+    fullgraph: bool = False,
+) -> Captured:
+    """Capture a frame.
+
+    Args:
+        on_break: told of each break when it is met; raising from there ends the translation.
+        fullgraph: a break ends the translation (``on_break`` is expected to raise).
+
+    Raises:
+        SkipFrame: the frame is to run as it is.
+    """
+    stop: BreakRecord | None = None
+    for attempt in range(MAX_ATTEMPTS):
+        translation = Translation(frame, sizes, compile_id, graph_name, stop, attempt)
+        try:
+            return translation.run()
+        except breaks.GraphBreak as cause:
+            record = translation.record(cause)
+            on_break(record)
+            if fullgraph:
+                raise breaks.SkipFrame(cause.title) from None
+            again = stop is not None and record.offset == stop.offset
+            if again or in_loop(frame.code, record.offset):
+                where = "before it runs" if again else "inside a loop"
+                raise breaks.SkipFrame(
+                    f"a graph break {where} ({cause.title}); its callees are captured one by one",
+                    "take the call that breaks out of the loop" if not again else "",
+                ) from None
+            stop = record
+    raise breaks.SkipFrame(f"it broke in {MAX_ATTEMPTS} attempts at different places")
+
+
+class Translation:
+    """One attempt at a frame."""
+
+    def __init__(
+        self,
+        frame: hook.Frame,
+        sizes: DynamicSizes,
+        compile_id: str,
+        graph_name: str,
+        stop: BreakRecord | None,
+        attempt: int,
+    ) -> None:
+        self.frame = frame
+        self.compile_id = compile_id
+        self.graph_name = graph_name
+        self.stop = stop
+        self.attempt = attempt
+        self.t = Tracer(frame, sizes)
+        self.root = RootFrame(self.t, frame)
+
+    def run(self) -> Captured:
+        """Interpret the frame to its end or to the instruction to stop at."""
+        t, root = self.t, self.root
+        t.top = root
+        for kind in ("GLOBAL_STATE", "DEFAULT_DEVICE", "TORCH_FUNCTION_MODES"):
+            t.guards.add(kind, PROCESS)
+        with t.torch_state():
+            while root.returned is None:
+                one = root.program.instructions[root.pc]
+                if self.stop is not None and one.offset == self.stop.offset:
+                    root.current = one
+                    return self._finish_at_break()
+                try:
+                    root.step()
+                except Raised as raised:
+                    self._leave(raised)
+            return self._finish_at_return(root.returned)
+
+    @staticmethod
+    def _leave(raised: Raised) -> None:
+        value = raised.value
+        text = getattr(value, "text", lambda: "")()
+        detail = f"{value.describe()}({text!r})" if text else value.describe()
+        raise breaks.GraphBreak(breaks.RAISES, detail) from None
+
+    def record(self, cause: breaks.GraphBreak) -> BreakRecord:
+        """Describe a break that was just met."""
+        top = self.t.top or self.root
+        positions = top.current.positions
+        span = (None, None, None)
+        if positions is not None:
+            span = (positions.end_lineno, positions.col_offset, positions.end_col_offset)  # type: ignore[assignment]
+        offset = self.root.current.offset
+        assert offset is not None
+        return BreakRecord(cause, offset, tuple(top.places()), span, self.attempt)
+
+    # -- ends ------------------------------------------------------------------------------
+    def _finish_at_return(self, value: Value) -> Captured:
+        if self.t.calls == 0:
+            raise breaks.SkipFrame("it does no tensor operation")
+        r = self._begin([value], pinned=self.t.effects.any())
+        r.push(value)
+        r.e.return_value()
+        return self._captured(r, None)
+
+    def _finish_at_break(self) -> Captured:
+        assert self.stop is not None
+        if self.t.handled:
+            raise breaks.SkipFrame("a graph break inside an except block")
+        resume = finish_at_break(self.root, self._begin)
+        record = BreakRecord(
+            self.stop.cause, self.stop.offset, self.stop.stack, self.stop.span,
+            self.stop.attempt, resume.name,
+        )  # fmt: skip
+        return self._captured(resume.residual, record)
+
+    def _begin(self, values: list[Value], pinned: bool) -> Residual:
+        """Start the residual code: graph call, values that must be read early, effects."""
+        t = self.t
+        r = Residual(t, self.frame.code)
+        r.need(values)
+        r.need_effects()
+        r.e.prologue(self.frame.code.co_cellvars, self.frame.code.co_freevars)
+        self._close_graph(r)
+        if self.module is not None:
+            r.call_graph(self.graph_name, [i.value.source for i in t.inputs if i.value.source])
+        if pinned:
+            r.pin(values)
+            r.pin_all()
+            for owner in t.effects.roots():
+                r.pin([*t.effects.contents(owner), *owner.children(t)])
+        r.replay_effects()
+        return r
+
+    def _close_graph(self, r: Residual) -> None:
+        """Give the graph its outputs and drop inputs that nothing uses."""
+        t = self.t
+        outputs = [value.node(t) for value in r.outputs]
+        if t.calls == 0 and not outputs:
+            self.module = None
+            return
+        if torch.is_grad_enabled() != t.grad_before:
+            t.graph.call_function(torch._C._set_grad_enabled, (t.grad_before,))
+        t.graph.output(tuple(outputs))
+        for entry in list(t.inputs):
+            if not entry.node.users:
+                t.graph.erase_node(entry.node)
+                t.inputs.remove(entry)
+        self.module = fx.GraphModule(torch.nn.Module(), t.graph, "GraphModule")
+
+    module: fx.GraphModule | None = None
+
+    def _captured(self, r: Residual, broke: BreakRecord | None) -> Captured:
+        t = self.t
+        if t.aliasing_matters and len(t.tensors) > 1:
+            sources = [v.source for v in t.tensors if v.source is not None]
+            t.guards.add("NO_TENSOR_ALIASING", sources[0], tuple(sources[1:]))
+        code = r.e.assemble(self.frame.code)
+        aliases = {source.pretty: obj for source, obj in t.aliases.items()}
+        self.frame.globals.update(aliases)
+        guards = build(
+            t.guards,
+            t.shapes.guards(),
+            self.frame.code,
+            self.frame.locals,
+            self.frame.globals,
+            self.compile_id,
+        )
+        captured = Captured(
+            code,
+            self.module,
+            [entry.value.example for entry in t.inputs],
+            self.graph_name,
+            aliases,
+            guards,
+            t,
+            broke,
+            self.attempt + 1,
+            t.calls,
+        )
+        captured.verify()
+        return captured
+
+
+class RootFrame(Frame):
+    """The frame under capture: its locals are wrapped when they are first read."""
+
+    def __init__(self, t: Tracer, frame: hook.Frame) -> None:
+        code = frame.code
+        cells = self._cells(t, frame)
+        super().__init__(t, code, {}, cells, frame.globals, None)
+        self.unread = {n: obj for n, obj in frame.locals.items() if n not in cells}
+
+    @staticmethod
+    def _cells(t: Tracer, frame: hook.Frame) -> dict[str, CellValue]:
+        cells: dict[str, CellValue] = {}
+        for name in frame.code.co_cellvars:
+            cells[name] = CellValue(root_name=name)
+            if name in frame.locals:
+                cells[name].content = t.wrap(frame.locals[name], LocalSource(name))
+        for name, cell in zip(frame.code.co_freevars, frame.closure, strict=True):
+            cells[name] = CellValue(obj=cell, source=LocalSource(name, True), root_name=name)
+            t.own_cell(cell, cells[name])
+        return cells
+
+    def local(self, name: str) -> Value:
+        """Return a local, wrapping an argument when it is first read."""
+        if name not in self.locals and name in self.unread:
+            self.locals[name] = self.t.wrap(self.unread.pop(name), LocalSource(name))
+        return super().local(name)
+
+
+@functools.lru_cache(maxsize=4096)
+def is_handler_resumption(code: CodeType) -> bool:
+    """Say whether code resumes at the start of an exception handler."""
+    instructions = program_of(code).instructions
+    resumed = code.co_name.startswith("torch_dynamo_resume_in_")
+    return resumed and any(i.opname == "PUSH_EXC_INFO" for i in instructions[:12])

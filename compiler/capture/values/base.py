@@ -1,0 +1,240 @@
+"""Values: what the tracer knows of one Python object, a class a kind of object.
+
+A value is *sourced* if it was reached from the frame's inputs (and can be loaded again from there)
+and *new* otherwise. The same object always has the same value, so `is` on values is `is` on objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+from tc.compiler.capture import breaks
+from tc.compiler.core.sources import Source
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.residual import Residual
+    from tc.compiler.capture.tracer import Tracer
+
+Args = Sequence["Value"]
+Kwargs = dict[str, "Value"]
+
+
+class NotConstant(Exception):
+    """A value's Python object is not known as a constant."""
+
+
+class Raised(Exception):
+    """Control flow: traced code raised the exception that `value` describes."""
+
+    def __init__(self, value: Value) -> None:
+        super().__init__(value)
+        self.value = value
+
+
+class Exhausted(Exception):
+    """Control flow: an iterator value has no more items."""
+
+
+class Value:
+    """Base of all values. Every operation that a kind does not know breaks the graph."""
+
+    #: What to call such a value in a message.
+    noun: ClassVar[str] = "a value"
+
+    source: Source | None = None
+
+    # -- what is known ---------------------------------------------------------------------
+    def python_type(self) -> type:
+        """Return the type of the Python object."""
+        raise NotImplementedError(type(self).__name__)
+
+    def constant(self) -> Any:
+        """Return the Python object. Raises NotConstant if it is not known."""
+        raise NotConstant(self.describe())
+
+    def is_constant(self) -> bool:
+        """Say whether `constant` has an answer."""
+        try:
+            self.constant()
+        except NotConstant:
+            return False
+        return True
+
+    def describe(self) -> str:
+        """Name the value in a message."""
+        return self.source.pretty if self.source is not None else self.noun
+
+    # -- what can be done ------------------------------------------------------------------
+    def attr(self, t: Tracer, name: str) -> Value:
+        """Return the value of ``self.name``."""
+        self.cannot(breaks.UNSUPPORTED_ATTR, f"{self.describe()}.{name}")
+
+    def set_attr(self, t: Tracer, name: str, value: Value) -> None:
+        """Do ``self.name = value``."""
+        self.cannot(breaks.UNSUPPORTED_STORE, f"{self.describe()}.{name}")
+
+    def del_attr(self, t: Tracer, name: str) -> None:
+        """Do ``del self.name``."""
+        self.cannot(breaks.UNSUPPORTED_STORE, f"{self.describe()}.{name}")
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        """Return the value of ``self(*args, **kwargs)``."""
+        self.cannot(breaks.UNSUPPORTED_CALL, self.describe())
+
+    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        """Return the value of ``self.name(*args, **kwargs)``."""
+        return self.attr(t, name).call(t, args, kwargs)
+
+    def item(self, t: Tracer, key: Value) -> Value:
+        """Return the value of ``self[key]``."""
+        return self.method(t, "__getitem__", [key], {})
+
+    def set_item(self, t: Tracer, key: Value, value: Value) -> None:
+        """Do ``self[key] = value``."""
+        self.method(t, "__setitem__", [key, value], {})
+
+    def del_item(self, t: Tracer, key: Value) -> None:
+        """Do ``del self[key]``."""
+        self.method(t, "__delitem__", [key], {})
+
+    def truth(self, t: Tracer) -> bool:
+        """Return ``bool(self)``."""
+        self.cannot(breaks.UNSUPPORTED_OP, f"bool() of {self.describe()}")
+
+    def length(self, t: Tracer) -> Value:
+        """Return the value of ``len(self)``."""
+        return self.method(t, "__len__", [], {})
+
+    def iterate(self, t: Tracer) -> Value:
+        """Return the value of ``iter(self)``: one whose `advance` yields items."""
+        self.cannot(breaks.UNSUPPORTED_OP, f"iteration over {self.describe()}")
+
+    def advance(self, t: Tracer) -> Value:
+        """Return the next item of an iterator. Raises Exhausted at its end."""
+        self.cannot(breaks.UNSUPPORTED_OP, f"next() of {self.describe()}")
+
+    def unpack(self, t: Tracer) -> list[Value]:
+        """Return all items of an iterable."""
+        iterator = self.iterate(t)
+        items: list[Value] = []
+        while True:
+            try:
+                items.append(iterator.advance(t))
+            except Exhausted:
+                return items
+
+    # -- the way back ----------------------------------------------------------------------
+    def children(self, t: Tracer) -> list[Value]:
+        """Return the values that have to exist before this one can be rebuilt."""
+        return []
+
+    def rebuild(self, r: Residual) -> None:
+        """Emit code that pushes a new object like this one; only called for unsourced values."""
+        self.cannot(breaks.UNSUPPORTED_VALUE, self.describe())
+
+    def cannot(self, reason: breaks.Reason, detail: str) -> NoReturn:
+        """Break the graph."""
+        raise breaks.GraphBreak(reason, detail)
+
+
+class Lazy:
+    """An item of a sourced container that no one has looked at: not guarded, not wrapped yet."""
+
+    __slots__ = ("obj", "source")
+
+    def __init__(self, obj: Any, source: Source) -> None:
+        self.obj = obj
+        self.source = source
+
+
+Slot = Value | Lazy
+
+
+class NullValue(Value):
+    """CPython's NULL on the stack."""
+
+    noun = "NULL"
+
+
+NULL = NullValue()
+
+
+class Unbound(Value):
+    """The contents of a cell or an attribute that was deleted or never set."""
+
+    noun = "an unbound name"
+
+
+UNBOUND = Unbound()
+
+
+class OpaqueValue(Value):
+    """A sourced object that the tracer does not look into: it can be passed on, nothing else."""
+
+    def __init__(self, obj: Any, source: Source | None) -> None:
+        self.obj = obj
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.obj)
+
+    def describe(self) -> str:
+        name = f"{type(self.obj).__module__}.{type(self.obj).__qualname__}".removeprefix("builtins.")
+        return f"{self.source.pretty} ({name})" if self.source else f"a {name}"
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        try:
+            value = getattr(self.obj, name)
+        except AttributeError:
+            return super().attr(t, name)
+        if callable(value) and self.source is not None:
+            return OpaqueMethod(self, name)
+        return super().attr(t, name)
+
+    def rebuild(self, r: Residual) -> None:
+        r.load_object(self.obj)
+
+
+class OpaqueMethod(Value):
+    """A method of an opaque object; calling it breaks the graph and names it."""
+
+    def __init__(self, owner: OpaqueValue, name: str) -> None:
+        self.owner = owner
+        self.name = name
+
+    def describe(self) -> str:
+        return f"{type(self.owner.obj).__qualname__}.{self.name}"
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        self.cannot(breaks.UNSUPPORTED_CALL, self.describe())
+
+    def children(self, t: Tracer) -> list[Value]:
+        return [self.owner]
+
+    def rebuild(self, r: Residual) -> None:
+        r.push(self.owner)
+        r.e.load_attr(self.name)
+
+
+class LambdaValue(Value):
+    """A callable made by the tracer itself, from a Python function over values."""
+
+    def __init__(
+        self, function: Callable[[Tracer, Args, Kwargs], Value], text: str, rebuild: Any = None
+    ) -> None:
+        self.function = function
+        self.text = text
+        self._rebuild = rebuild
+
+    def describe(self) -> str:
+        return self.text
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return self.function(t, args, kwargs)
+
+    def rebuild(self, r: Residual) -> None:
+        if self._rebuild is None:
+            super().rebuild(r)
+        else:
+            self._rebuild(r)

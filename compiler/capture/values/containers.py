@@ -1,0 +1,477 @@
+"""Lists, tuples and slices, and iterators over them."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.values.base import Args, Exhausted, Kwargs, Lazy, NotConstant, Slot, Value
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.core.sources import Source
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.residual import Residual
+    from tc.compiler.capture.tracer import Tracer
+
+
+class SequenceValue(Value):
+    """Base of lists and tuples: slots that are wrapped when first looked at."""
+
+    kind: type
+
+    def __init__(self, slots: list[Slot], source: Source | None = None) -> None:
+        self.slots = slots
+        self.source = source
+
+    def python_type(self) -> type:
+        return self.kind
+
+    def at(self, t: Tracer, index: int) -> Value:
+        """Return the item at a plain index."""
+        slot = self.slots[index]
+        if isinstance(slot, Lazy):
+            slot = self.slots[index] = t.wrap(slot.obj, slot.source)
+        return slot
+
+    def values(self, t: Tracer) -> list[Value]:
+        """Return all items."""
+        return [self.at(t, i) for i in range(len(self.slots))]
+
+    def like(self, slots: list[Slot]) -> Value:
+        """Return a new sequence of the same kind."""
+        return type(self)(slots)
+
+    def truth(self, t: Tracer) -> bool:
+        return bool(self.slots)
+
+    def length(self, t: Tracer) -> Value:
+        return ConstValue(len(self.slots))
+
+    def iterate(self, t: Tracer) -> Value:
+        return SequenceIterator(self)
+
+    def unpack(self, t: Tracer) -> list[Value]:
+        return self.values(t)
+
+    def item(self, t: Tracer, key: Value) -> Value:
+        index = t.concrete(key)
+        if isinstance(index, slice):
+            return self.like(self.slots[index])
+        if not isinstance(index, int):
+            return t.raise_(
+                TypeError,
+                f"{self.kind.__name__} indices must be integers or slices, not {type(index).__name__}",
+            )
+        if not -len(self.slots) <= index < len(self.slots):
+            return t.raise_(IndexError, f"{self.kind.__name__} index out of range")
+        return self.at(t, index)
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        if name == "__class__":
+            return t.known(self.kind)
+        return t.builtin_method(self, name)
+
+    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        handler = SEQUENCE_METHODS.get(name)
+        if handler is None:
+            self.cannot(breaks.UNSUPPORTED_CALL, f"{self.kind.__name__}.{name}")
+        return handler(t, self, *args, **kwargs)
+
+    def children(self, t: Tracer) -> list[Value]:
+        return [slot for slot in self.slots if isinstance(slot, Value)]
+
+
+class TupleValue(SequenceValue):
+    """A tuple, a torch.Size, or a named tuple (`kind` tells which)."""
+
+    noun = "a tuple"
+
+    def __init__(
+        self, slots: list[Slot], source: Source | None = None, kind: type = tuple
+    ) -> None:
+        super().__init__(slots, source)
+        self.kind = kind
+
+    def constant(self) -> Any:
+        items = []
+        for slot in self.slots:
+            if isinstance(slot, Lazy):
+                raise NotConstant(self.describe())
+            items.append(slot.constant())
+        return self.make(items)
+
+    def make(self, items: list[Any]) -> Any:
+        """Return a Python object of this kind with those items."""
+        return self.kind(*items) if hasattr(self.kind, "_fields") else self.kind(items)
+
+    def like(self, slots: list[Slot]) -> Value:
+        kind = self.kind if self.kind is torch.Size else tuple
+        return TupleValue(slots, kind=kind)
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        fields = getattr(self.kind, "_fields", ())
+        if name in fields:
+            return self.at(t, fields.index(name))
+        if self.kind is not tuple and name not in dir(tuple):
+            found = t.class_attr(self, self.kind, name)
+            if found is not None:
+                return found
+        if name == "_fields":
+            return t.known(fields)
+        return super().attr(t, name)
+
+    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name == "_replace" and hasattr(self.kind, "_fields"):
+            fields: Any = self.kind._fields
+            slots: list[Slot] = [
+                kwargs.get(field, slot) for field, slot in zip(fields, self.slots, strict=True)
+            ]
+            return TupleValue(slots, kind=self.kind)
+        if name == "_asdict" and hasattr(self.kind, "_fields"):
+            return t.dict_of(zip(self.kind._fields, self.values(t), strict=True))
+        if name == "numel" and self.kind is torch.Size:
+            return functools.reduce(
+                lambda a, b: t.binary("mul", a, b), self.values(t), ConstValue(1)
+            )
+        if name not in SEQUENCE_METHODS and self.kind is not tuple:
+            return self.attr(t, name).call(t, args, kwargs)
+        return super().method(t, name, args, kwargs)
+
+    def rebuild(self, r: Residual) -> None:
+        if self.kind is tuple:
+            r.push_slots(self.slots)
+            r.e.build_tuple(len(self.slots))
+            return
+        r.load_callable(self.kind)
+        if hasattr(self.kind, "_fields"):
+            r.push_slots(self.slots)
+            r.e.call(len(self.slots))
+        else:
+            r.push_slots(self.slots)
+            r.e.build_tuple(len(self.slots))
+            r.e.call(1)
+
+
+class ListValue(SequenceValue):
+    """A list."""
+
+    noun = "a list"
+    kind = list
+
+    def constant(self) -> Any:
+        if self.source is not None:
+            raise NotConstant(self.describe())
+        items = []
+        for slot in self.slots:
+            if isinstance(slot, Lazy):
+                raise NotConstant(self.describe())
+            items.append(slot.constant())
+        return items
+
+    def set_item(self, t: Tracer, key: Value, value: Value) -> None:
+        index = t.concrete(key)
+        t.effects.changed(self)
+        if isinstance(index, slice):
+            self.slots[index] = list(value.unpack(t))
+        elif not -len(self.slots) <= index < len(self.slots):
+            t.raise_(IndexError, "list assignment index out of range")
+        else:
+            self.slots[index] = value
+
+    def del_item(self, t: Tracer, key: Value) -> None:
+        index = t.concrete(key)
+        t.effects.changed(self)
+        if isinstance(index, int) and not -len(self.slots) <= index < len(self.slots):
+            t.raise_(IndexError, "list assignment index out of range")
+        del self.slots[index]
+
+    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        handler = LIST_METHODS.get(name)
+        if handler is not None:
+            return handler(t, self, *args, **kwargs)
+        return super().method(t, name, args, kwargs)
+
+    def rebuild(self, r: Residual) -> None:
+        r.push_slots(self.slots)
+        r.e.build_list(len(self.slots))
+
+    def replay(self, r: Residual) -> None:
+        """Emit ``original[:] = items``."""
+        r.push_slots(self.slots)
+        r.e.build_list(len(self.slots))
+        r.push(self)
+        r.e.load_const(slice(None))
+        r.e.store_subscr()
+
+
+class DequeValue(ListValue):
+    """A collections.deque without a length limit."""
+
+    noun = "a deque"
+    kind = collections.deque
+
+    def rebuild(self, r: Residual) -> None:
+        r.load_callable(collections.deque)
+        super().rebuild(r)
+        r.e.call(1)
+
+    def replay(self, r: Residual) -> None:
+        """Emit ``original.clear(); original.extend(items)``."""
+        r.call_method(self, "clear")
+        r.call_method(self, "extend", lambda: ListValue.rebuild(self, r))
+
+    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name == "popleft":
+            return _pop(t, self, ConstValue(0))
+        if name == "appendleft":
+            return _insert(t, self, ConstValue(0), args[0])
+        if name in ("sort", "__add__"):
+            self.cannot(breaks.UNSUPPORTED_CALL, f"deque.{name}")
+        return super().method(t, name, args, kwargs)
+
+
+class SliceValue(Value):
+    """A slice whose bounds may be symbolic."""
+
+    noun = "a slice"
+
+    def __init__(self, parts: list[Value]) -> None:
+        self.parts = parts
+
+    def python_type(self) -> type:
+        return slice
+
+    def constant(self) -> Any:
+        return slice(*[part.constant() for part in self.parts])
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        names = ("start", "stop", "step")
+        if name in names:
+            return self.parts[names.index(name)]
+        return t.builtin_method(self, name)
+
+    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        plain = [t.concrete(a) for a in args]
+        return t.known(t.fold(getattr(slice(*[t.concrete(p) for p in self.parts]), name), *plain))
+
+    def children(self, t: Tracer) -> list[Value]:
+        return self.parts
+
+    def rebuild(self, r: Residual) -> None:
+        for part in self.parts:
+            r.push(part)
+        r.e.build_slice(3)
+
+
+class SequenceIterator(Value):
+    """An iterator over a list or tuple; sees later changes of the list, as Python's does."""
+
+    noun = "an iterator"
+
+    def __init__(self, sequence: SequenceValue, index: int = 0) -> None:
+        self.sequence = sequence
+        self.index = index
+
+    def python_type(self) -> type:
+        return type(iter([])) if isinstance(self.sequence, ListValue) else type(iter(()))
+
+    def iterate(self, t: Tracer) -> Value:
+        return self
+
+    def advance(self, t: Tracer) -> Value:
+        if self.index >= len(self.sequence.slots):
+            raise Exhausted
+        self.index += 1
+        return self.sequence.at(t, self.index - 1)
+
+    def children(self, t: Tracer) -> list[Value]:
+        return [self.sequence] if self.index == 0 else self.sequence.children(t)[self.index :]
+
+    def rebuild(self, r: Residual) -> None:
+        if self.index == 0:
+            r.push(self.sequence)
+        else:
+            rest = self.sequence.slots[self.index :]
+            r.push_slots(rest)
+            r.e.build_list(len(rest))
+        r.e.get_iter()
+
+
+class StepIterator(Value):
+    """An iterator made of a Python function that yields values (map, zip, enumerate, count …)."""
+
+    noun = "an iterator"
+
+    def __init__(self, step: Callable[[], Value], kind: type, endless: bool = False) -> None:
+        self.step = step
+        self.kind = kind
+        self.endless = endless
+        self.rest: list[Value] | None = None
+
+    def python_type(self) -> type:
+        return self.kind
+
+    def iterate(self, t: Tracer) -> Value:
+        return self
+
+    def advance(self, t: Tracer) -> Value:
+        if self.rest is not None:
+            if not self.rest:
+                raise Exhausted
+            return self.rest.pop(0)
+        return self.step()
+
+    def children(self, t: Tracer) -> list[Value]:
+        if self.endless:
+            self.cannot(breaks.UNSUPPORTED_VALUE, f"an endless {self.kind.__name__}")
+        if self.rest is None:
+            self.rest = self.unpack(t)
+        return self.rest
+
+    def rebuild(self, r: Residual) -> None:
+        r.push_slots(list(self.rest or ()))
+        r.e.build_list(len(self.rest or ()))
+        r.e.get_iter()
+
+
+# -- methods ---------------------------------------------------------------------------------
+def _append(t: Tracer, x: ListValue, value: Value) -> Value:
+    t.effects.changed(x)
+    x.slots.append(value)
+    return t.known(None)
+
+
+def _extend(t: Tracer, x: ListValue, values: Value) -> Value:
+    items = values.unpack(t)
+    t.effects.changed(x)
+    x.slots.extend(items)
+    return t.known(None)
+
+
+def _iadd(t: Tracer, x: ListValue, values: Value) -> Value:
+    _extend(t, x, values)
+    return x
+
+
+def _insert(t: Tracer, x: ListValue, index: Value, value: Value) -> Value:
+    t.effects.changed(x)
+    x.slots.insert(t.concrete(index), value)
+    return t.known(None)
+
+
+def _pop(t: Tracer, x: ListValue, index: Value | None = None) -> Value:
+    if not x.slots:
+        return t.raise_(IndexError, "pop from empty list")
+    place = -1 if index is None else t.concrete(index)
+    if not -len(x.slots) <= place < len(x.slots):
+        return t.raise_(IndexError, "pop index out of range")
+    value = x.at(t, place)
+    t.effects.changed(x)
+    del x.slots[place]
+    return value
+
+
+def _clear(t: Tracer, x: ListValue) -> Value:
+    t.effects.changed(x)
+    x.slots.clear()
+    return t.known(None)
+
+
+def _reverse(t: Tracer, x: ListValue) -> Value:
+    t.effects.changed(x)
+    x.slots.reverse()
+    return t.known(None)
+
+
+def _remove(t: Tracer, x: ListValue, value: Value) -> Value:
+    for index, item in enumerate(x.values(t)):
+        if t.equal(item, value):
+            t.effects.changed(x)
+            del x.slots[index]
+            return t.known(None)
+    return t.raise_(ValueError, "list.remove(x): x not in list")
+
+
+def sort_values(
+    t: Tracer, values: list[Value], key: Value | None = None, reverse: Value | None = None
+) -> list[Value]:
+    """Sort values by Python's stable order, ``key`` being a traced function."""
+    has_key = key is not None and not (key.is_constant() and key.constant() is None)
+    keys = [key.call(t, [v], {}) for v in values] if has_key and key is not None else values
+
+    def compare(a: int, b: int) -> int:
+        if t.binary("lt", keys[a], keys[b]).truth(t):
+            return -1
+        return 1 if t.binary("lt", keys[b], keys[a]).truth(t) else 0
+
+    backwards = reverse is not None and reverse.truth(t)
+    order = sorted(range(len(values)), key=functools.cmp_to_key(compare), reverse=backwards)
+    return [values[i] for i in order]
+
+
+def _sort(
+    t: Tracer, x: ListValue, *, key: Value | None = None, reverse: Value | None = None
+) -> Value:
+    ordered = sort_values(t, x.values(t), key, reverse)
+    t.effects.changed(x)
+    x.slots[:] = ordered
+    return t.known(None)
+
+
+def _copy(t: Tracer, x: SequenceValue) -> Value:
+    return x.like(list(x.slots))
+
+
+def _index(t: Tracer, x: SequenceValue, value: Value, start: Value | None = None) -> Value:
+    first = 0 if start is None else t.concrete(start)
+    for index, item in enumerate(x.values(t)):
+        if index >= first and t.equal(item, value):
+            return ConstValue(index)
+    return t.raise_(ValueError, f"{value.describe()} is not in {x.kind.__name__}")
+
+
+def _count(t: Tracer, x: SequenceValue, value: Value) -> Value:
+    return ConstValue(sum(t.equal(item, value) for item in x.values(t)))
+
+
+def _contains(t: Tracer, x: SequenceValue, value: Value) -> Value:
+    return ConstValue(any(t.equal(item, value) for item in x.values(t)))
+
+
+def _hash(t: Tracer, x: SequenceValue) -> Value:
+    return t.known(t.fold(hash, t.concrete(x)))
+
+
+SEQUENCE_METHODS: dict[str, Any] = {
+    "index": _index,
+    "count": _count,
+    "__contains__": _contains,
+    "__getitem__": lambda t, x, key: x.item(t, key),
+    "__len__": lambda t, x: x.length(t),
+    "__iter__": lambda t, x: x.iterate(t),
+    "__hash__": _hash,
+    "__add__": lambda t, x, other: t.binary("add", x, other),
+    "__mul__": lambda t, x, other: t.binary("mul", x, other),
+    "__eq__": lambda t, x, other: t.binary("eq", x, other),
+}
+LIST_METHODS: dict[str, Any] = {
+    "append": _append,
+    "extend": _extend,
+    "__iadd__": _iadd,
+    "insert": _insert,
+    "pop": _pop,
+    "clear": _clear,
+    "reverse": _reverse,
+    "remove": _remove,
+    "sort": _sort,
+    "copy": _copy,
+    "__setitem__": lambda t, x, k, v: (x.set_item(t, k, v), t.known(None))[1],
+    "__delitem__": lambda t, x, k: (x.del_item(t, k), t.known(None))[1],
+}
+ITERATOR_TYPES = (type(iter([])), type(iter(())), types.GeneratorType)

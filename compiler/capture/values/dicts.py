@@ -1,0 +1,475 @@
+"""Dictionaries, sets and the views of dictionaries."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.values.base import Args, Kwargs, Lazy, NotConstant, Slot, Value
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.containers import ListValue, TupleValue
+from tc.compiler.core.sources import Source
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.residual import Residual
+    from tc.compiler.capture.tracer import Tracer
+
+Entries = dict[Any, tuple[Slot, Slot]]
+
+
+class DictValue(Value):
+    """A dict, OrderedDict or defaultdict: token of the key -> (key, value).
+
+    Attributes:
+        factory: what a defaultdict calls for a missing key.
+        pending: a sourced dict whose full key list is not guarded yet.
+    """
+
+    noun = "a dict"
+
+    def __init__(
+        self,
+        entries: Entries,
+        source: Source | None = None,
+        kind: type = dict,
+        factory: Value | None = None,
+        obj: Any = None,
+    ) -> None:
+        self.entries = entries
+        self.source = source
+        self.kind = kind
+        self.factory = factory
+        self.obj = obj
+        self.pending = source is not None
+
+    def python_type(self) -> type:
+        return self.kind
+
+    def constant(self) -> Any:
+        if self.source is not None or self.kind is not dict:
+            raise NotConstant(self.describe())
+        plain = {}
+        for key, value in self.entries.values():
+            if isinstance(key, Lazy) or isinstance(value, Lazy):
+                raise NotConstant(self.describe())
+            plain[key.constant()] = value.constant()
+        return plain
+
+    # -- access ----------------------------------------------------------------------------
+    def whole(self, t: Tracer) -> Entries:
+        """Return the entries after guarding on the full list of keys."""
+        if self.pending:
+            self.pending = False
+            t.guard_keys(self)
+        return self.entries
+
+    def keys(self, t: Tracer) -> list[Value]:
+        """Return all keys."""
+        return [self._key_at(t, token) for token in list(self.whole(t))]
+
+    def values(self, t: Tracer) -> list[Value]:
+        """Return all values."""
+        return [self.at(t, token) for token in list(self.whole(t))]
+
+    def pairs(self, t: Tracer) -> list[Value]:
+        """Return all (key, value) tuples."""
+        return [
+            TupleValue([key, value])
+            for key, value in zip(self.keys(t), self.values(t), strict=True)
+        ]
+
+    def _key_at(self, t: Tracer, token: Any) -> Value:
+        key, value = self.entries[token]
+        if isinstance(key, Lazy):
+            key = t.wrap(key.obj, key.source)
+            self.entries[token] = (key, value)
+        return key
+
+    def at(self, t: Tracer, token: Any) -> Value:
+        """Return the value stored under a key's token."""
+        key, value = self.entries[token]
+        if isinstance(value, Lazy):
+            value = t.wrap(value.obj, value.source)
+            self.entries[token] = (key, value)
+        return value
+
+    def has(self, t: Tracer, key: Value) -> bool:
+        """Say whether a key is there, guarding only on that where possible."""
+        token = t.key(key)
+        there = token in self.entries
+        if self.pending:
+            t.guard_contains(self, key, there)
+        return there
+
+    def put(self, t: Tracer, key: Value, value: Value) -> None:
+        """Store under a key."""
+        self.whole(t)
+        token = t.key(key)
+        t.effects.changed(self)
+        known = self.entries.get(token)
+        self.entries[token] = (known[0] if known else key, value)
+
+    def drop(self, t: Tracer, key: Value) -> Value:
+        """Remove a key and return its value."""
+        value = self.at(t, t.key(key))
+        self.whole(t)
+        t.effects.changed(self)
+        del self.entries[t.key(key)]
+        return value
+
+    # -- Python's view ---------------------------------------------------------------------
+    def truth(self, t: Tracer) -> bool:
+        return bool(self.whole(t))
+
+    def length(self, t: Tracer) -> Value:
+        return ConstValue(len(self.whole(t)))
+
+    def iterate(self, t: Tracer) -> Value:
+        return ListValue(list(self.keys(t))).iterate(t)
+
+    def item(self, t: Tracer, key: Value) -> Value:
+        if self.has(t, key):
+            return self.at(t, t.key(key))
+        if self.factory is not None:
+            value = self.factory.call(t, [], {})
+            self.put(t, key, value)
+            return value
+        return t.raise_(KeyError, key)
+
+    def set_item(self, t: Tracer, key: Value, value: Value) -> None:
+        self.put(t, key, value)
+
+    def del_item(self, t: Tracer, key: Value) -> None:
+        if not self.has(t, key):
+            t.raise_(KeyError, key)
+        self.drop(t, key)
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        if name == "__class__":
+            return t.known(self.kind)
+        if name == "default_factory" and self.factory is not None:
+            return self.factory
+        return t.builtin_method(self, name)
+
+    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        handler = DICT_METHODS.get(name)
+        if handler is None:
+            self.cannot(breaks.UNSUPPORTED_CALL, f"{self.kind.__name__}.{name}")
+        return handler(t, self, *args, **kwargs)
+
+    # -- the way back ----------------------------------------------------------------------
+    def children(self, t: Tracer) -> list[Value]:
+        return [slot for entry in self.entries.values() for slot in entry if isinstance(slot, Value)]
+
+    def rebuild(self, r: Residual) -> None:
+        if self.kind is not dict:
+            r.load_callable(self.kind)
+            if self.factory is not None:
+                r.push(self.factory)
+        self._build_map(r)
+        if self.kind is not dict:
+            r.e.call(1 if self.factory is None else 2)
+
+    def _build_map(self, r: Residual) -> None:
+        for entry in self.entries.values():
+            r.push_slots(list(entry))
+        r.e.build_map(len(self.entries))
+
+    def replay(self, r: Residual) -> None:
+        """Emit ``original.clear(); original.update(entries)``, with the new entries made first."""
+        self._build_map(r)
+        temporary = r.store_new()
+        r.call_method(self, "clear")
+        r.call_method(self, "update", lambda: r.e.load_fast(temporary))
+
+
+class SetValue(Value):
+    """A set: token of the item -> item."""
+
+    noun = "a set"
+    kind = set
+
+    def __init__(self, items: dict[Any, Slot], source: Source | None = None) -> None:
+        self.items = items
+        self.source = source
+
+    def python_type(self) -> type:
+        return set
+
+    def values(self, t: Tracer) -> list[Value]:
+        """Return all items."""
+        for token, slot in list(self.items.items()):
+            if isinstance(slot, Lazy):
+                self.items[token] = t.wrap(slot.obj, slot.source)
+        return [slot for slot in self.items.values() if isinstance(slot, Value)]
+
+    def truth(self, t: Tracer) -> bool:
+        return bool(self.items)
+
+    def length(self, t: Tracer) -> Value:
+        return ConstValue(len(self.items))
+
+    def iterate(self, t: Tracer) -> Value:
+        return ListValue(list(self.values(t))).iterate(t)
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        return t.builtin_method(self, name)
+
+    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        handler = SET_METHODS.get(name)
+        if handler is None:
+            self.cannot(breaks.UNSUPPORTED_CALL, f"set.{name}")
+        return handler(t, self, *args, **kwargs)
+
+    def children(self, t: Tracer) -> list[Value]:
+        return [slot for slot in self.items.values() if isinstance(slot, Value)]
+
+    def rebuild(self, r: Residual) -> None:
+        r.push_slots(list(self.items.values()))
+        r.e.build_set(len(self.items))
+
+    def replay(self, r: Residual) -> None:
+        """Emit ``original.clear(); original.update(items)``."""
+        self.rebuild(r)
+        temporary = r.store_new()
+        r.call_method(self, "clear")
+        r.call_method(self, "update", lambda: r.e.load_fast(temporary))
+
+
+class DictView(Value):
+    """``d.keys()``, ``d.values()`` or ``d.items()``."""
+
+    noun = "a dict view"
+
+    def __init__(self, owner: DictValue, name: str) -> None:
+        self.owner = owner
+        self.name = name
+
+    def python_type(self) -> type:
+        return type(getattr({}, self.name)())
+
+    def contents(self, t: Tracer) -> list[Value]:
+        """Return the items that the view has now."""
+        parts = {"keys": self.owner.keys, "values": self.owner.values, "items": self.owner.pairs}
+        return parts[self.name](t)
+
+    def truth(self, t: Tracer) -> bool:
+        return self.owner.truth(t)
+
+    def length(self, t: Tracer) -> Value:
+        return self.owner.length(t)
+
+    def iterate(self, t: Tracer) -> Value:
+        return ListValue(list(self.contents(t))).iterate(t)
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        return t.builtin_method(self, name)
+
+    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name == "__contains__":
+            if self.name == "keys":
+                return ConstValue(self.owner.has(t, args[0]))
+            return ListValue(list(self.contents(t))).method(t, name, args, kwargs)
+        if self.name == "keys":
+            return set_of(t, self.contents(t)).method(t, name, args, kwargs)
+        return super().method(t, name, args, kwargs)
+
+    def children(self, t: Tracer) -> list[Value]:
+        return [self.owner]
+
+    def rebuild(self, r: Residual) -> None:
+        r.call_method(self.owner, self.name, keep=True)
+
+
+def set_of(t: Tracer, values: Iterable[Value]) -> SetValue:
+    """Return a new set of values."""
+    items: dict[Any, Slot] = {}
+    for value in values:
+        items.setdefault(t.key(value), value)
+    return SetValue(items)
+
+
+# -- dict methods ----------------------------------------------------------------------------
+def _get(t: Tracer, d: DictValue, key: Value, default: Value | None = None) -> Value:
+    if d.has(t, key):
+        return d.at(t, t.key(key))
+    return default if default is not None else t.known(None)
+
+
+def _setdefault(t: Tracer, d: DictValue, key: Value, default: Value | None = None) -> Value:
+    if not d.has(t, key):
+        d.put(t, key, default if default is not None else t.known(None))
+    return d.at(t, t.key(key))
+
+
+def _pop(t: Tracer, d: DictValue, key: Value, default: Value | None = None) -> Value:
+    if d.has(t, key):
+        return d.drop(t, key)
+    return default if default is not None else t.raise_(KeyError, key)
+
+
+def _popitem(t: Tracer, d: DictValue, last: Value | None = None) -> Value:
+    keys = d.keys(t)
+    if not keys:
+        return t.raise_(KeyError, "popitem(): dictionary is empty")
+    key = keys[-1 if last is None or last.truth(t) else 0]
+    return TupleValue([key, d.drop(t, key)])
+
+
+def _update(t: Tracer, d: DictValue, other: Value | None = None, **named: Value) -> Value:
+    if isinstance(other, DictValue):
+        for key, value in zip(other.keys(t), other.values(t), strict=True):
+            d.put(t, key, value)
+    elif other is not None:
+        for pair in other.unpack(t):
+            key, value = pair.unpack(t)
+            d.put(t, key, value)
+    for name, value in named.items():
+        d.put(t, ConstValue(name), value)
+    return t.known(None)
+
+
+def _ior(t: Tracer, d: DictValue, other: Value) -> Value:
+    _update(t, d, other)
+    return d
+
+
+def _or(t: Tracer, d: DictValue, other: Value) -> Value:
+    copy = _copy(t, d)
+    _update(t, copy, other)
+    return copy
+
+
+def _clear(t: Tracer, d: DictValue) -> Value:
+    d.whole(t)
+    t.effects.changed(d)
+    d.entries.clear()
+    return t.known(None)
+
+
+def _copy(t: Tracer, d: DictValue) -> DictValue:
+    copied = DictValue(dict(d.whole(t)), kind=d.kind, factory=d.factory)
+    return copied
+
+
+def _move_to_end(t: Tracer, d: DictValue, key: Value, last: Value | None = None) -> Value:
+    value = d.drop(t, key)
+    d.put(t, key, value)
+    if last is not None and not last.truth(t):
+        token = t.key(key)
+        d.entries = {token: d.entries[token], **d.entries}
+    return t.known(None)
+
+
+DICT_METHODS: dict[str, Any] = {
+    "get": _get,
+    "setdefault": _setdefault,
+    "pop": _pop,
+    "popitem": _popitem,
+    "update": _update,
+    "clear": _clear,
+    "copy": _copy,
+    "move_to_end": _move_to_end,
+    "__ior__": _ior,
+    "__or__": _or,
+    "keys": lambda t, d: DictView(d, "keys"),
+    "values": lambda t, d: DictView(d, "values"),
+    "items": lambda t, d: DictView(d, "items"),
+    "__contains__": lambda t, d, key: ConstValue(d.has(t, key)),
+    "__getitem__": lambda t, d, key: d.item(t, key),
+    "__setitem__": lambda t, d, k, v: (d.put(t, k, v), t.known(None))[1],
+    "__delitem__": lambda t, d, k: (d.del_item(t, k), t.known(None))[1],
+    "__len__": lambda t, d: d.length(t),
+    "__iter__": lambda t, d: d.iterate(t),
+    "__eq__": lambda t, d, other: t.binary("eq", d, other),
+}
+DICT_KINDS = (dict, collections.OrderedDict, collections.defaultdict)
+
+
+# -- set methods -----------------------------------------------------------------------------
+def _add(t: Tracer, s: SetValue, value: Value) -> Value:
+    t.effects.changed(s)
+    s.items.setdefault(t.key(value), value)
+    return t.known(None)
+
+
+def _discard(t: Tracer, s: SetValue, value: Value) -> Value:
+    t.effects.changed(s)
+    s.items.pop(t.key(value), None)
+    return t.known(None)
+
+
+def _remove(t: Tracer, s: SetValue, value: Value) -> Value:
+    if t.key(value) not in s.items:
+        return t.raise_(KeyError, value)
+    return _discard(t, s, value)
+
+
+def _set_pop(t: Tracer, s: SetValue) -> Value:
+    if not s.items:
+        return t.raise_(KeyError, "pop from an empty set")
+    value = s.values(t)[0]
+    _discard(t, s, value)
+    return value
+
+
+def _set_update(t: Tracer, s: SetValue, *others: Value) -> Value:
+    for other in others:
+        for value in other.unpack(t):
+            _add(t, s, value)
+    return t.known(None)
+
+
+def _set_clear(t: Tracer, s: SetValue) -> Value:
+    t.effects.changed(s)
+    s.items.clear()
+    return t.known(None)
+
+
+def _algebra(name: str) -> Any:
+    def operate(t: Tracer, s: SetValue, *others: Value) -> Value:
+        values = {t.key(v): v for v in s.values(t)}
+        for other in others:
+            right = {t.key(v): v for v in other.unpack(t)}
+            kept = getattr(dict.fromkeys(values).keys(), name)(dict.fromkeys(right).keys())
+            values = {k: v for k, v in {**values, **right}.items() if k in kept}
+        return SetValue(dict(values))
+
+    return operate
+
+
+def _relation(name: str) -> Any:
+    def compare(t: Tracer, s: SetValue, other: Value) -> Value:
+        right = {t.key(v) for v in other.unpack(t)}
+        return ConstValue(getattr(set(s.items), name)(right))
+
+    return compare
+
+
+SET_METHODS: dict[str, Any] = {
+    "add": _add,
+    "discard": _discard,
+    "remove": _remove,
+    "pop": _set_pop,
+    "update": _set_update,
+    "clear": _set_clear,
+    "copy": lambda t, s: SetValue(dict(s.items)),
+    "union": _algebra("__or__"),
+    "intersection": _algebra("__and__"),
+    "difference": _algebra("__sub__"),
+    "symmetric_difference": _algebra("__xor__"),
+    "__or__": _algebra("__or__"),
+    "__and__": _algebra("__and__"),
+    "__sub__": _algebra("__sub__"),
+    "__xor__": _algebra("__xor__"),
+    **{
+        name: _relation(name)
+        for name in ("issubset", "issuperset", "isdisjoint", "__le__", "__lt__", "__ge__", "__gt__")
+    },
+    "__eq__": _relation("__eq__"),
+    "__contains__": lambda t, s, value: ConstValue(t.key(value) in s.items),
+    "__len__": lambda t, s: s.length(t),
+    "__iter__": lambda t, s: s.iterate(t),
+}

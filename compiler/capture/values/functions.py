@@ -1,0 +1,400 @@
+"""Functions, methods, cells, generators and partial functions: everything that is inlined."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from typing import TYPE_CHECKING, Any
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.values.base import UNBOUND, Args, Exhausted, Kwargs, Slot, Value
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.containers import TupleValue
+from tc.compiler.core.sources import AttrSource, ItemSource, Source
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.frame import Frame
+    from tc.compiler.capture.residual import Residual
+    from tc.compiler.capture.tracer import Tracer
+
+
+class CellValue(Value):
+    """A closure cell.
+
+    Attributes:
+        content: what it holds now; None means: look at the real cell on first use.
+        obj: the real cell of a sourced value.
+        root_name: the name of the cell in the frame under capture, if it is one of its own.
+    """
+
+    noun = "a closure cell"
+
+    def __init__(
+        self,
+        content: Value | None = None,
+        obj: types.CellType | None = None,
+        source: Source | None = None,
+        root_name: str | None = None,
+    ) -> None:
+        self.content = content
+        self.obj = obj
+        self.source = source
+        self.root_name = root_name
+
+    def python_type(self) -> type:
+        return types.CellType
+
+    def load(self, t: Tracer) -> Value:
+        """Return what the cell holds, or UNBOUND."""
+        if self.content is None:
+            self.content = UNBOUND
+            if self.obj is not None and self.source is not None:
+                try:
+                    contents = self.obj.cell_contents
+                except ValueError:
+                    return UNBOUND
+                source: Source = self.source
+                if self.root_name is None:
+                    source = AttrSource(source, "cell_contents")
+                self.content = t.wrap(contents, source)
+        return self.content
+
+    def store(self, t: Tracer, value: Value) -> None:
+        """Put a value into the cell."""
+        t.effects.changed(self)
+        self.content = value
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        if name == "cell_contents":
+            return self.load(t)
+        return super().attr(t, name)
+
+    def children(self, t: Tracer) -> list[Value]:
+        return [] if self.content in (None, UNBOUND) else [self.content]  # type: ignore[list-item]
+
+    def rebuild(self, r: Residual) -> None:
+        if self.root_name is not None:
+            r.e.load_closure(self.root_name)
+            return
+        r.load_callable(types.CellType)
+        r.e.call(0)
+
+    def replay(self, r: Residual) -> None:
+        """Emit the store of the contents."""
+        if self.content is UNBOUND:
+            if self.root_name is not None:
+                r.e.delete_deref(self.root_name)
+            return
+        assert self.content is not None
+        r.push(self.content)
+        if self.root_name is not None:
+            r.e.store_deref(self.root_name)
+        else:
+            r.push(self)
+            r.e.store_attr("cell_contents")
+
+
+class FunctionValue(Value):
+    """A Python function: a real one, or one made by traced code."""
+
+    noun = "a function"
+
+    def __init__(
+        self,
+        code: types.CodeType,
+        module_globals: dict[str, Any],
+        name: str,
+        defaults: list[Slot] | None = None,
+        kwdefaults: dict[str, Value] | None = None,
+        closure: tuple[CellValue, ...] = (),
+        obj: types.FunctionType | None = None,
+        source: Source | None = None,
+    ) -> None:
+        self.code = code
+        self.module_globals = module_globals
+        self.name = name
+        self.defaults = TupleValue(defaults or [])
+        self.kwdefaults = kwdefaults or {}
+        self.closure = closure
+        self.obj = obj
+        self.source = source
+        self.extra: dict[str, Value] = {}
+
+    def python_type(self) -> type:
+        return types.FunctionType
+
+    def constant(self) -> Any:
+        if self.obj is None:
+            return super().constant()
+        return self.obj
+
+    def describe(self) -> str:
+        return self.name
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return t.inline(self, args, kwargs)
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        if name in self.extra:
+            return self.extra[name]
+        if name in ("__name__", "__qualname__") and self.obj is None:
+            return t.known(self.name.rpartition(".")[2] if name == "__name__" else self.name)
+        if name == "__get__":
+            return super().attr(t, name)
+        if self.obj is not None:
+            if not hasattr(self.obj, name):
+                return t.raise_(AttributeError, f"'function' object has no attribute '{name}'")
+            found = getattr(self.obj, name)
+            if self.source is not None:
+                return t.wrap(found, AttrSource(self.source, name))
+            return t.known(found)
+        if name == "__code__":
+            return t.known(self.code)
+        if name in ("__doc__", "__module__", "__dict__", "__wrapped__", "__annotations__"):
+            if name == "__module__":
+                return t.known(self.module_globals.get("__name__"))
+            if name == "__doc__":
+                return t.known(self.code.co_consts[0] if self.code.co_consts else None)
+        return super().attr(t, name)
+
+    def set_attr(self, t: Tracer, name: str, value: Value) -> None:
+        if self.source is not None:
+            super().set_attr(t, name, value)
+        self.extra[name] = value
+
+    def children(self, t: Tracer) -> list[Value]:
+        return [*self.closure, *self.defaults.values(t), *self.kwdefaults.values()]
+
+    def rebuild(self, r: Residual) -> None:
+        if self.obj is not None:
+            r.load_object(self.obj)
+            return
+        names = self.code.co_freevars
+        if len(self.closure) != len(names) or self.module_globals is not r.globals:
+            self._rebuild_elsewhere(r)
+        else:
+            r.make_function(self)
+        for name, value in self.extra.items():
+            r.e.copy(1)
+            r.push(value)
+            r.e.swap(2)
+            r.e.store_attr(name)
+
+    def _rebuild_elsewhere(self, r: Residual) -> None:
+        r.load_callable(types.FunctionType)
+        r.e.load_const(self.code)
+        r.load_object(self.module_globals)
+        r.e.load_const(self.name)
+        r.push_slots(self.defaults.slots)
+        r.e.build_tuple(len(self.defaults.slots))
+        r.push_slots(list(self.closure))
+        r.e.build_tuple(len(self.closure))
+        r.e.call(5)
+
+
+class MethodValue(Value):
+    """A function bound to its first argument."""
+
+    noun = "a method"
+
+    def __init__(self, owner: Value, function: Value, source: Source | None = None) -> None:
+        self.owner = owner
+        self.function = function
+        self.source = source
+
+    def python_type(self) -> type:
+        return types.MethodType
+
+    def describe(self) -> str:
+        return self.function.describe()
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return self.function.call(t, [self.owner, *args], kwargs)
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        if name == "__self__":
+            return self.owner
+        if name == "__func__":
+            return self.function
+        return self.function.attr(t, name)
+
+    def children(self, t: Tracer) -> list[Value]:
+        return [self.owner, self.function]
+
+    def rebuild(self, r: Residual) -> None:
+        r.load_callable(types.MethodType)
+        r.push(self.function)
+        r.push(self.owner)
+        r.e.call(2)
+
+
+class PartialValue(Value):
+    """A functools.partial."""
+
+    noun = "a partial function"
+
+    def __init__(
+        self,
+        function: Value,
+        args: list[Value],
+        kwargs: dict[str, Value],
+        source: Source | None = None,
+    ) -> None:
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs
+        self.source = source
+
+    def python_type(self) -> type:
+        return functools.partial
+
+    def describe(self) -> str:
+        return f"partial({self.function.describe()})"
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return self.function.call(t, [*self.args, *args], {**self.kwargs, **kwargs})
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        if name == "func":
+            return self.function
+        if name == "args":
+            return TupleValue(list(self.args))
+        if name == "keywords":
+            return t.dict_of(self.kwargs.items())
+        return super().attr(t, name)
+
+    def children(self, t: Tracer) -> list[Value]:
+        return [self.function, *self.args, *self.kwargs.values()]
+
+    def rebuild(self, r: Residual) -> None:
+        r.load_callable(functools.partial)
+        r.push(self.function)
+        r.push_slots([*self.args, *self.kwargs.values()])
+        r.e.call(1 + len(self.args) + len(self.kwargs), tuple(self.kwargs))
+
+
+class GeneratorValue(Value):
+    """A generator made by traced code: a frame that is run from yield to yield."""
+
+    noun = "a generator"
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self.rest: list[Value] | None = None
+
+    def python_type(self) -> type:
+        return types.GeneratorType
+
+    def describe(self) -> str:
+        return f"generator {self.frame.code.co_name}"
+
+    def iterate(self, t: Tracer) -> Value:
+        return self
+
+    def advance(self, t: Tracer) -> Value:
+        return self.send(t, ConstValue(None))
+
+    def send(self, t: Tracer, value: Value) -> Value:
+        """Run to the next yield. Raises Exhausted at the end, with the return value as argument."""
+        if self.rest is not None:
+            if not self.rest:
+                raise Exhausted
+            return self.rest.pop(0)
+        return self.frame.run_to_yield(value)
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        return t.builtin_method(self, name)
+
+    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name in ("__next__", "send"):
+            try:
+                return self.send(t, args[0] if args else ConstValue(None))
+            except Exhausted:
+                return t.raise_(StopIteration)
+        if name == "__iter__":
+            return self
+        if name == "close":
+            self.rest = []
+            return t.known(None)
+        return super().method(t, name, args, kwargs)
+
+    def children(self, t: Tracer) -> list[Value]:
+        if self.rest is None:
+            self.rest = self.unpack(t)
+        return self.rest
+
+    def rebuild(self, r: Residual) -> None:
+        r.push_slots(list(self.rest or ()))
+        r.e.build_list(len(self.rest or ()))
+        r.e.get_iter()
+
+
+def wrap_function(t: Tracer, obj: types.FunctionType, source: Source | None) -> FunctionValue:
+    """Return the value of a real function; its defaults and cells are wrapped on first use."""
+    from_source = source if source is not None else t.object_source(obj)
+    cells = [
+        t.cell(cell, ItemSource(AttrSource(from_source, "__closure__"), i))
+        for i, cell in enumerate(obj.__closure__ or ())
+    ]
+    value = FunctionValue(
+        obj.__code__,
+        obj.__globals__,
+        obj.__qualname__,
+        closure=tuple(cells),
+        obj=obj,
+        source=source,
+    )
+    value.defaults = TupleValue(
+        t.lazy_slots(obj.__defaults__ or (), AttrSource(from_source, "__defaults__"))
+    )
+    for name, default in (obj.__kwdefaults__ or {}).items():
+        value.kwdefaults[name] = t.wrap(
+            default, ItemSource(AttrSource(from_source, "__kwdefaults__"), name)
+        )
+    return value
+
+
+def bind(t: Tracer, function: FunctionValue, args: Args, kwargs: Kwargs) -> dict[str, Value]:
+    """Match arguments with parameters, as a call does; raises TypeError into the traced code."""
+    code = function.code
+    count, kwonly = code.co_argcount, code.co_kwonlyargcount
+    names = code.co_varnames
+    positional, keyword_only = names[:count], names[count : count + kwonly]
+    has_rest = bool(code.co_flags & inspect.CO_VARARGS)
+    has_named = bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    found: dict[str, Value] = dict(zip(positional, args, strict=False))
+    if len(args) > count and not has_rest:
+        t.raise_(TypeError, f"{function.name}() takes {count} positional arguments")
+    extra: dict[str, Value] = {}
+    for name, value in kwargs.items():
+        accepted = name in positional[code.co_posonlyargcount :] or name in keyword_only
+        if accepted and name not in found:
+            found[name] = value
+        elif accepted or not has_named:
+            t.raise_(TypeError, f"{function.name}() got an unexpected argument {name!r}")
+        else:
+            extra[name] = value
+    defaults = function.defaults
+    first_default = count - len(defaults.slots)
+    for index, name in enumerate(positional):
+        if name not in found:
+            if index < first_default:
+                t.raise_(TypeError, f"{function.name}() missing required argument {name!r}")
+            found[name] = defaults.at(t, index - first_default)
+    for name in keyword_only:
+        if name not in found:
+            if name not in function.kwdefaults:
+                t.raise_(TypeError, f"{function.name}() missing keyword argument {name!r}")
+            found[name] = function.kwdefaults[name]
+    if has_rest:
+        found[names[count + kwonly]] = TupleValue(list(args[count:]))
+    if has_named:
+        found[names[count + kwonly + has_rest]] = t.dict_of(extra.items())
+    return found
+
+
+def refuse_coroutine(code: types.CodeType) -> None:
+    """Break the graph at coroutines and asynchronous generators."""
+    if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        raise breaks.GraphBreak(breaks.GENERATOR, code.co_name)

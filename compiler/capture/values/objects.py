@@ -1,0 +1,529 @@
+"""Objects of user-defined classes, their classes, modules of Python and of torch.nn."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.values.base import UNBOUND, Args, Exhausted, Kwargs, NotConstant, Value
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.functions import FunctionValue, MethodValue
+from tc.compiler.core.sources import AttrSource, DictSource, ItemSource, Source, TypeSource
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.residual import Residual
+    from tc.compiler.capture.tracer import Tracer
+
+MISSING: Any = object()
+SLOT_TYPES = (types.MemberDescriptorType, types.GetSetDescriptorType)
+
+
+def type_lookup(cls: type, name: str, after: type | None = None) -> Any:
+    """Return the raw attribute of a class along its method resolution order, or MISSING."""
+    mro = cls.__mro__
+    if after is not None:
+        mro = mro[mro.index(after) + 1 :]
+    for base in mro:
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return MISSING
+
+
+class ObjectValue(Value):
+    """An instance of a class written in Python: an existing one, or one made by traced code."""
+
+    noun = "an object"
+    #: attributes looked up by `stored` beside the instance dictionary
+    setter: ClassVar[str] = "object"
+
+    def __init__(self, cls: type, obj: Any = None, source: Source | None = None) -> None:
+        self.cls = cls
+        self.obj = obj
+        self.source = source
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def describe(self) -> str:
+        return self.source.pretty if self.source else f"a {self.cls.__qualname__} object"
+
+    # -- attributes ------------------------------------------------------------------------
+    def attr(self, t: Tracer, name: str) -> Value:
+        getter = type_lookup(self.cls, "__getattribute__")
+        if isinstance(getter, types.FunctionType):
+            return t.inline_object(getter, [self, ConstValue(name)])
+        return self.generic_attr(t, name)
+
+    def generic_attr(self, t: Tracer, name: str) -> Value:
+        """Look an attribute up as `object.__getattribute__` and then `__getattr__` do."""
+        found = self.find(t, name)
+        if found is not None:
+            return found
+        fallback = type_lookup(self.cls, "__getattr__")
+        if isinstance(fallback, types.FunctionType):
+            return t.inline_object(fallback, [self, ConstValue(name)])
+        return t.raise_(
+            AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"
+        )
+
+    def find(self, t: Tracer, name: str) -> Value | None:
+        """Return an attribute found without `__getattr__`, or None."""
+        if name == "__dict__":
+            return self.dictionary(t)
+        if name == "__class__":
+            return t.known(self.cls)
+        raw = type_lookup(self.cls, name)
+        if raw is not MISSING and self._is_data_descriptor(raw):
+            return self._data_descriptor(t, raw, name)
+        stored = self.stored(t, name)
+        if stored is not None:
+            return stored
+        if raw is MISSING:
+            return None
+        return t.bind_descriptor(self, self.cls, raw, name)
+
+    @staticmethod
+    def _is_data_descriptor(raw: Any) -> bool:
+        return hasattr(type(raw), "__set__") or hasattr(type(raw), "__delete__")
+
+    def _data_descriptor(self, t: Tracer, raw: Any, name: str) -> Value | None:
+        if isinstance(raw, SLOT_TYPES):
+            stored = self.stored(t, name)
+            if stored is not None or self.obj is None:
+                return stored
+            value = getattr(self.obj, name, MISSING)
+            return None if value is MISSING else t.wrap(value, self._attr_source(name))
+        return t.bind_descriptor(self, self.cls, raw, name)
+
+    def stored(self, t: Tracer, name: str) -> Value | None:
+        """Return an attribute that the instance itself holds, or None."""
+        pending = t.effects.attribute(self, name)
+        if pending is not None:
+            return None if pending is UNBOUND else pending
+        own = getattr(self.obj, "__dict__", {}) if self.obj is not None else {}
+        if name in own:
+            return t.wrap(own[name], self._attr_source(name))
+        return None
+
+    def _attr_source(self, name: str) -> Source:
+        return AttrSource(self.source or Source(), name)
+
+    def dictionary(self, t: Tracer) -> Value:
+        """Return the value of ``vars(self)``."""
+        if t.effects.attributes_of(self):
+            self.cannot(breaks.UNSUPPORTED_ATTR, f"{self.describe()}.__dict__ after a store")
+        if self.obj is not None and self.source is not None:
+            return t.wrap(self.obj.__dict__, DictSource(self.source))
+        return t.dict_of([])
+
+    def set_attr(self, t: Tracer, name: str, value: Value) -> None:
+        setter = type_lookup(self.cls, "__setattr__")
+        if isinstance(setter, types.FunctionType):
+            t.inline_object(setter, [self, ConstValue(name), value])
+            return
+        self.generic_set_attr(t, name, value)
+
+    def generic_set_attr(self, t: Tracer, name: str, value: Value) -> None:
+        """Store an attribute as `object.__setattr__` does."""
+        raw = type_lookup(self.cls, name)
+        if isinstance(raw, property):
+            if raw.fset is None:
+                t.raise_(AttributeError, f"property {name!r} has no setter")
+            t.inline_object(raw.fset, [self, value])
+            return
+        setter = type_lookup(type(raw), "__set__") if raw is not MISSING else MISSING
+        if isinstance(setter, types.FunctionType):
+            t.inline_object(setter, [t.known(raw), self, value])
+            return
+        t.effects.store_attribute(self, name, value)
+
+    def del_attr(self, t: Tracer, name: str) -> None:
+        if self.find(t, name) is None:
+            t.raise_(AttributeError, name)
+        t.effects.store_attribute(self, name, UNBOUND)
+
+    # -- dunder methods --------------------------------------------------------------------
+    def dunder(self, t: Tracer, name: str) -> Value | None:
+        """Return the bound special method, looked up on the class, or None."""
+        raw = type_lookup(self.cls, name)
+        if raw is MISSING or raw is None:
+            return None
+        return t.bind_descriptor(self, self.cls, raw, name)
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        method = self.dunder(t, "__call__")
+        if method is None:
+            return t.raise_(TypeError, f"'{self.cls.__name__}' object is not callable")
+        return method.call(t, args, kwargs)
+
+    def item(self, t: Tracer, key: Value) -> Value:
+        return self._special(t, "__getitem__", [key])
+
+    def set_item(self, t: Tracer, key: Value, value: Value) -> None:
+        self._special(t, "__setitem__", [key, value])
+
+    def del_item(self, t: Tracer, key: Value) -> None:
+        self._special(t, "__delitem__", [key])
+
+    def length(self, t: Tracer) -> Value:
+        return self._special(t, "__len__", [])
+
+    def _special(self, t: Tracer, name: str, args: Args) -> Value:
+        method = self.dunder(t, name)
+        if method is None:
+            return t.raise_(TypeError, f"'{self.cls.__name__}' object does not support {name}")
+        return method.call(t, args, {})
+
+    def truth(self, t: Tracer) -> bool:
+        for name in ("__bool__", "__len__"):
+            method = self.dunder(t, name)
+            if method is not None:
+                return method.call(t, [], {}).truth(t)
+        return True
+
+    def iterate(self, t: Tracer) -> Value:
+        method = self.dunder(t, "__iter__")
+        if method is not None:
+            return method.call(t, [], {})
+        if self.dunder(t, "__getitem__") is not None:
+            return t.iterate_by_index(self)
+        return t.raise_(TypeError, f"'{self.cls.__name__}' object is not iterable")
+
+    def advance(self, t: Tracer) -> Value:
+        return t.advance_by_next(lambda: self._special(t, "__next__", []))
+
+    # -- the way back ----------------------------------------------------------------------
+    def children(self, t: Tracer) -> list[Value]:
+        return []
+
+    def rebuild(self, r: Residual) -> None:
+        r.load_callable(object.__new__)
+        r.load_object(self.cls)
+        r.e.call(1)
+
+
+class NNModuleValue(ObjectValue):
+    """An nn.Module: parameters, buffers and submodules are looked up in its own tables."""
+
+    noun = "a module"
+    setter = "plain"
+    TABLES = ("_parameters", "_buffers", "_modules")
+
+    def stored(self, t: Tracer, name: str) -> Value | None:
+        found = super().stored(t, name)
+        if found is not None or self.obj is None or self.source is None:
+            return found
+        if t.effects.attribute(self, name) is UNBOUND:
+            return None
+        own = self.obj.__dict__
+        for table in self.TABLES:
+            if name in own.get(table, ()):
+                source = ItemSource(ItemSource(DictSource(self.source), table), name)
+                return t.wrap(own[table][name], source)
+        return None
+
+    def find(self, t: Tracer, name: str) -> Value | None:
+        if self.obj is not None and name in self.obj.__dict__.get("_modules", ()):
+            return self.stored(t, name)
+        return super().find(t, name)
+
+    def generic_attr(self, t: Tracer, name: str) -> Value:
+        found = self.find(t, name)
+        if found is not None:
+            return found
+        fallback = type_lookup(self.cls, "__getattr__")
+        if isinstance(fallback, types.FunctionType) and fallback is not torch.nn.Module.__getattr__:
+            return t.inline_object(fallback, [self, ConstValue(name)])
+        return t.raise_(
+            AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"
+        )
+
+    def set_attr(self, t: Tracer, name: str, value: Value) -> None:
+        setter = type_lookup(self.cls, "__setattr__")
+        if isinstance(setter, types.FunctionType) and setter is not torch.nn.Module.__setattr__:
+            t.inline_object(setter, [self, ConstValue(name), value])
+            return
+        if isinstance(value, NNModuleValue) and value.source is None:
+            self.cannot(breaks.UNSUPPORTED_STORE, f"{self.describe()}.{name}")
+        self.generic_set_attr(t, name, value)
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        if type_lookup(self.cls, "__call__") is not torch.nn.Module.__dict__["__call__"]:
+            return super().call(t, args, kwargs)
+        hooks = any(self.obj.__dict__.get(name) for name in HOOKS) or t.global_hooks()
+        name = "_call_impl" if hooks else "forward"
+        return self.attr(t, name).call(t, args, kwargs)
+
+    def describe(self) -> str:
+        return self.source.pretty if self.source else f"module {self.cls.__qualname__}"
+
+
+HOOKS = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+)
+
+
+class ClassValue(Value):
+    """A class."""
+
+    noun = "a class"
+
+    def __init__(self, obj: type, source: Source | None = None) -> None:
+        self.obj = obj
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.obj)
+
+    def constant(self) -> Any:
+        return self.obj
+
+    def describe(self) -> str:
+        return self.obj.__qualname__
+
+    def truth(self, t: Tracer) -> bool:
+        return True
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        if name in ("__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__doc__"):
+            return t.known(getattr(self.obj, name))
+        raw = type_lookup(self.obj, name)
+        if raw is MISSING:
+            if hasattr(self.obj, name):
+                return t.wrap(getattr(self.obj, name), AttrSource(t.source_of(self), name))
+            return t.raise_(
+                AttributeError, f"type object '{self.obj.__name__}' has no attribute '{name}'"
+            )
+        return t.bind_class_attr(self, raw, name)
+
+    def set_attr(self, t: Tracer, name: str, value: Value) -> None:
+        self.cannot(breaks.UNSUPPORTED_STORE, f"{self.obj.__qualname__}.{name}")
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return t.instantiate(self, args, kwargs)
+
+    def item(self, t: Tracer, key: Value) -> Value:
+        return t.known(t.fold(lambda: self.obj[t.concrete(key)]))  # type: ignore[index]
+
+    def iterate(self, t: Tracer) -> Value:
+        return t.known(t.fold(list, self.obj)).iterate(t)  # type: ignore[arg-type]
+
+    def length(self, t: Tracer) -> Value:
+        return t.known(t.fold(len, self.obj))  # type: ignore[arg-type]
+
+    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        meta = type_lookup(type(self.obj), name)
+        if name.startswith("__") and isinstance(meta, types.FunctionType):
+            return t.inline_object(meta, [self, *args], kwargs)
+        return super().method(t, name, args, kwargs)
+
+    def rebuild(self, r: Residual) -> None:
+        r.load_object(self.obj)
+
+
+class PythonModuleValue(Value):
+    """A Python module: attributes are read from it and guarded one by one."""
+
+    noun = "a Python module"
+
+    def __init__(self, obj: types.ModuleType, source: Source | None) -> None:
+        self.obj = obj
+        self.source = source
+
+    def python_type(self) -> type:
+        return types.ModuleType
+
+    def constant(self) -> Any:
+        return self.obj
+
+    def describe(self) -> str:
+        return self.obj.__name__
+
+    def truth(self, t: Tracer) -> bool:
+        return True
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        pending = t.effects.attribute(self, name)
+        if pending is not None and pending is not UNBOUND:
+            return pending
+        try:
+            found = getattr(self.obj, name)
+        except AttributeError as error:
+            return t.raise_(AttributeError, str(error))
+        return t.wrap(found, AttrSource(t.source_of(self), name))
+
+    def set_attr(self, t: Tracer, name: str, value: Value) -> None:
+        t.effects.store_attribute(self, name, value)
+
+    def rebuild(self, r: Residual) -> None:
+        r.load_object(self.obj)
+
+
+class SuperValue(Value):
+    """``super(cls, owner)``."""
+
+    noun = "super()"
+
+    def __init__(self, cls: type, owner: Value) -> None:
+        self.cls = cls
+        self.owner = owner
+
+    def python_type(self) -> type:
+        return super
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        start = self.owner.obj if isinstance(self.owner, ClassValue) else self.owner.python_type()
+        raw = type_lookup(start, name, after=self.cls)
+        if raw is MISSING:
+            return t.raise_(AttributeError, f"'super' object has no attribute '{name}'")
+        if isinstance(self.owner, ClassValue):
+            return t.bind_class_attr(self.owner, raw, name)
+        return t.bind_descriptor(self.owner, start, raw, name, inherited=True)
+
+    def children(self, t: Tracer) -> list[Value]:
+        return [self.owner]
+
+    def rebuild(self, r: Residual) -> None:
+        r.load_callable(super)
+        r.load_object(self.cls)
+        r.push(self.owner)
+        r.e.call(2)
+
+
+class ExceptionValue(Value):
+    """An exception raised or made by traced code."""
+
+    noun = "an exception"
+
+    def __init__(self, cls: type[BaseException], args: list[Value]) -> None:
+        self.cls = cls
+        self.args = args
+        self.extra: dict[str, Value] = {}
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def describe(self) -> str:
+        return self.cls.__name__
+
+    def truth(self, t: Tracer) -> bool:
+        return True
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        if name in self.extra:
+            return self.extra[name]
+        if name == "args":
+            return t.tuple(self.args)
+        if name == "__class__":
+            return t.known(self.cls)
+        if name in ("__cause__", "__context__", "__traceback__"):
+            return t.known(None)
+        if name == "value" and issubclass(self.cls, StopIteration):
+            return self.args[0] if self.args else t.known(None)
+        raw = type_lookup(self.cls, name)
+        if raw is MISSING:
+            return t.raise_(
+                AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"
+            )
+        if name == "with_traceback":
+            return self._chain(t)
+        return t.bind_descriptor(self, self.cls, raw, name)
+
+    def _chain(self, t: Tracer) -> Value:
+        function: Callable[..., Value] = lambda t, args, kwargs: self  # noqa: E731
+        return t.lambda_value(function, "with_traceback")
+
+    def set_attr(self, t: Tracer, name: str, value: Value) -> None:
+        self.extra[name] = value
+
+    def real(self) -> BaseException:
+        """Return a Python exception like this one. Raises NotConstant if an argument is unknown."""
+        return self.cls(*[a.constant() for a in self.args])
+
+    def text(self) -> str:
+        """Return what str() of the exception would say, as far as known."""
+        try:
+            return str(self.real())
+        except (NotConstant, TypeError):
+            return ""
+
+    def children(self, t: Tracer) -> list[Value]:
+        return [*self.args, *self.extra.values()]
+
+    def rebuild(self, r: Residual) -> None:
+        r.load_callable(self.cls)
+        r.push_slots(list(self.args))
+        r.e.call(len(self.args))
+        for name, value in self.extra.items():
+            r.e.copy(1)
+            r.push(value)
+            r.e.swap(2)
+            r.e.store_attr(name)
+
+
+def bind_descriptor(
+    t: Tracer, owner: Value, cls: type, raw: Any, name: str, inherited: bool = False
+) -> Value:
+    """Return what reading a class attribute through an instance gives."""
+    if isinstance(raw, types.FunctionType):
+        # a method read from the class: found again by id, so no source of its own is needed
+        return MethodValue(owner, t.function_of_class(owner, cls, raw, name, inherited))
+    if isinstance(raw, staticmethod):
+        return t.function_of_class(owner, cls, raw.__func__, name, inherited)
+    if isinstance(raw, classmethod):
+        function = t.function_of_class(owner, cls, raw.__func__, name, inherited)
+        return MethodValue(t.known(cls), function)
+    if isinstance(raw, property):
+        if raw.fget is None:
+            return t.raise_(AttributeError, f"property {name!r} has no getter")
+        return t.inline_object(raw.fget, [owner])
+    if isinstance(raw, types.WrapperDescriptorType | types.MethodDescriptorType):
+        return t.slot_method(owner, raw)
+    getter = type_lookup(type(raw), "__get__")
+    if isinstance(getter, types.FunctionType):
+        return t.inline_object(getter, [t.known(raw), owner, t.known(cls)])
+    if getter is not MISSING and not isinstance(raw, type):
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_ATTR, f"{owner.describe()}.{name}")
+    source = AttrSource(owner.source, name) if owner.source is not None and not inherited else None
+    return t.wrap(raw, source) if source is not None else t.known(raw)
+
+
+def bind_class_attr(t: Tracer, owner: ClassValue, raw: Any, name: str) -> Value:
+    """Return what reading a class attribute through the class gives."""
+    source = AttrSource(t.source_of(owner), name)
+    if isinstance(raw, staticmethod):
+        return t.wrap(raw.__func__, source)
+    if isinstance(raw, classmethod):
+        return MethodValue(owner, t.known(raw.__func__))
+    if isinstance(raw, types.FunctionType | property):
+        return t.wrap(getattr(owner.obj, name), source)
+    try:
+        found = inspect.getattr_static(owner.obj, name)
+    except AttributeError:
+        found = raw
+    if found is raw and not hasattr(type(raw), "__get__"):
+        return t.wrap(raw, source)
+    return t.wrap(getattr(owner.obj, name), source)
+
+
+__all__ = [
+    "ClassValue",
+    "ExceptionValue",
+    "Exhausted",
+    "FunctionValue",
+    "NNModuleValue",
+    "ObjectValue",
+    "PythonModuleValue",
+    "SuperValue",
+    "TypeSource",
+    "bind_class_attr",
+    "bind_descriptor",
+]

@@ -1,0 +1,249 @@
+"""Tensors and symbolic numbers: values that live in the graph as nodes, known by a fake tensor."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.core.sources import AttrSource, Source
+
+if TYPE_CHECKING:
+    from torch import fx
+
+    from tc.compiler.capture.residual import Residual
+    from tc.compiler.capture.tracer import Tracer
+
+#: Attributes answered from the fake tensor: no node, no guard beyond the tensor's own.
+METADATA = frozenset(
+    "dtype device layout ndim requires_grad is_cuda is_cpu is_sparse is_quantized is_leaf is_mps "
+    "is_xpu is_meta is_nested itemsize names is_mkldnn is_vulkan is_mtia is_ipu is_xla is_ort "
+    "is_maia is_sparse_csr is_inference retains_grad output_nr".split()
+)
+VIEWS = frozenset(("T", "mT", "H", "mH", "real", "imag", "data"))
+TO_PYTHON = frozenset("item tolist numpy __bool__ __int__ __float__ __index__ __complex__".split())
+REFUSED = frozenset(
+    "backward register_hook requires_grad_ data_ptr untyped_storage storage set_ resize_ "
+    "share_memory_ retain_grad register_post_accumulate_grad_hook __reduce_ex__ __array__".split()
+)
+CONSTANT_METHODS = frozenset(
+    "dim ndimension is_floating_point is_complex is_contiguous element_size get_device "
+    "is_signed is_inference is_conj is_neg is_shared is_pinned type_as".split()
+)
+
+
+class NodeValue(Value):
+    """A value that a node of the graph computes (or that is an input of the graph).
+
+    Attributes:
+        node: the node; made on first use for graph inputs.
+        example: fake tensor or symbolic number.
+    """
+
+    example: Any
+
+    def __init__(self, node: fx.Node | None, example: Any, source: Source | None = None) -> None:
+        self._node = node
+        self.example = example
+        self.source = source
+
+    def node(self, t: Tracer) -> fx.Node:
+        """Return the graph node, making the input for it on first use."""
+        if self._node is None:
+            assert self.source is not None, "an unsourced value has a node"
+            self._node = t.add_input(self)
+        return self._node
+
+    def rebuild(self, r: Residual) -> None:
+        r.load_output(self)
+
+
+class TensorValue(NodeValue):
+    """A tensor.
+
+    Attributes:
+        kind: its class (torch.Tensor or torch.nn.Parameter).
+        obj: the real tensor of a sourced value, for attributes users put on it.
+    """
+
+    noun = "a tensor"
+
+    def __init__(
+        self,
+        node: fx.Node | None,
+        example: torch.Tensor,
+        source: Source | None = None,
+        kind: type = torch.Tensor,
+        obj: torch.Tensor | None = None,
+    ) -> None:
+        super().__init__(node, example, source)
+        self.kind = kind
+        self.obj = obj
+
+    def python_type(self) -> type:
+        return self.kind
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        if name == "shape":
+            return t.tensor_size(self)
+        if name in METADATA:
+            return t.known(getattr(self.example, name))
+        if name in VIEWS:
+            return t.call_torch(getattr, [self, ConstValue(name)], {})
+        if name == "__class__":
+            return t.known(self.kind)
+        if name in ("grad", "grad_fn", "_base"):
+            return self._foreign_attr(t, name)
+        if self.obj is not None and name in getattr(self.obj, "__dict__", {}):
+            return self._foreign_attr(t, name)
+        member = getattr(torch.Tensor, name, None)
+        if callable(member):
+            return TensorMethod(self, name)
+        if member is None and not hasattr(torch.Tensor, name):
+            return t.raise_(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
+        self.cannot(breaks.UNSUPPORTED_ATTR, f"Tensor.{name}")
+
+    def _foreign_attr(self, t: Tracer, name: str) -> Value:
+        if self.obj is None or self.source is None:
+            if name == "grad":
+                return t.known(None)
+            self.cannot(breaks.UNSUPPORTED_ATTR, f"Tensor.{name}")
+        return t.wrap(getattr(self.obj, name), AttrSource(self.source, name))
+
+    def set_attr(self, t: Tracer, name: str, value: Value) -> None:
+        self.cannot(breaks.UNSUPPORTED_STORE, f"{self.describe()}.{name}")
+
+    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        special = METHODS.get(name)
+        if special is not None:
+            return special(t, self, args, kwargs)
+        if name in TO_PYTHON:
+            self.cannot(breaks.TENSOR_ITEM, f"{name}()")
+        if name in REFUSED or not hasattr(torch.Tensor, name):
+            self.cannot(breaks.UNSUPPORTED_CALL, f"Tensor.{name}")
+        return t.call_torch(name, [self, *args], kwargs, method=True)
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return t.raise_(TypeError, "'Tensor' object is not callable")
+
+    def item(self, t: Tracer, key: Value) -> Value:
+        return t.call_torch(operator.getitem, [self, key], {})
+
+    def set_item(self, t: Tracer, key: Value, value: Value) -> None:
+        t.call_torch(operator.setitem, [self, key, value], {})
+
+    def truth(self, t: Tracer) -> bool:
+        self.cannot(breaks.DATA_BRANCH, "")
+
+    def length(self, t: Tracer) -> Value:
+        if self.example.dim() == 0:
+            return t.raise_(TypeError, "len() of a 0-d tensor")
+        return t.tensor_size(self).item(t, ConstValue(0))
+
+    def iterate(self, t: Tracer) -> Value:
+        if self.example.dim() == 0:
+            return t.raise_(TypeError, "iteration over a 0-d tensor")
+        return t.call_torch("unbind", [self], {}, method=True).iterate(t)
+
+
+class TensorMethod(Value):
+    """A bound method of a tensor."""
+
+    def __init__(self, owner: TensorValue, name: str) -> None:
+        self.owner = owner
+        self.name = name
+
+    def describe(self) -> str:
+        return f"Tensor.{self.name}"
+
+    def python_type(self) -> type:
+        return type(torch.Tensor.add)
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return self.owner.method(t, self.name, args, kwargs)
+
+    def children(self, t: Tracer) -> list[Value]:
+        return [self.owner]
+
+    def rebuild(self, r: Residual) -> None:
+        r.push(self.owner)
+        r.e.load_attr(self.name)
+
+
+class SymValue(NodeValue):
+    """A symbolic int, float or bool: a size that may differ from call to call."""
+
+    noun = "a size"
+
+    def python_type(self) -> type:
+        kinds = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+        return kinds[type(self.example)]
+
+    def truth(self, t: Tracer) -> bool:
+        return bool(t.guarded(bool, self.example))
+
+    def specialise(self, t: Tracer) -> ConstValue:
+        """Give up generality: guard on the value at hand."""
+        return ConstValue(t.guarded(self.python_type(), self.example))
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        return self.specialise(t).attr(t, name)
+
+    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        return self.specialise(t).method(t, name, args, kwargs)
+
+
+def _size(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+    size = t.tensor_size(tensor)
+    dims = [*args, *kwargs.values()]
+    return size.item(t, dims[0]) if dims else size
+
+
+def _numel(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+    return t.number_from(tensor, "numel", tensor.example.numel())
+
+
+def _stride(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+    strides = [
+        t.number_from(tensor, "stride", s, dim) for dim, s in enumerate(tensor.example.stride())
+    ]
+    dims = [*args, *kwargs.values()]
+    return strides[t.concrete(dims[0])] if dims else t.tuple(strides)
+
+
+def _type(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+    if args or kwargs:
+        return t.call_torch("type", [tensor, *args], kwargs, method=True)
+    return t.known(tensor.example.type())
+
+
+def _new(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+    return t.call_torch("new", [tensor, *args], kwargs, method=True)
+
+
+def _constant(name: str) -> Any:
+    def handler(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+        try:
+            plain = [a.constant() for a in args]
+            named = {k: v.constant() for k, v in kwargs.items()}
+        except NotConstant:
+            return t.call_torch(name, [tensor, *args], kwargs, method=True)
+        return t.known(t.fold(getattr(tensor.example, name), *plain, **named))
+
+    return handler
+
+
+METHODS: dict[str, Any] = {
+    "size": _size,
+    "numel": _numel,
+    "nelement": _numel,
+    "stride": _stride,
+    "type": _type,
+    "__len__": lambda t, x, args, kwargs: x.length(t),
+    "__iter__": lambda t, x, args, kwargs: x.iterate(t),
+    **{name: _constant(name) for name in CONSTANT_METHODS - {"type_as"}},
+}

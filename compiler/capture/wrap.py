@@ -1,0 +1,240 @@
+"""Wrapping: a live Python object and its source in, a value and the guards it rests on out."""
+
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tc.compiler.capture import torchfns
+from tc.compiler.capture.guards import TensorSpec
+from tc.compiler.capture.shapes import free_size, free_stride
+from tc.compiler.capture.values.base import Lazy, OpaqueValue, Slot, Value
+from tc.compiler.capture.values.builtins import BUILTINS, BuiltinValue
+from tc.compiler.capture.values.const import LITERALS, ConstValue, is_constant_object
+from tc.compiler.capture.values.containers import (
+    DequeValue,
+    ListValue,
+    SliceValue,
+    TupleValue,
+)
+from tc.compiler.capture.values.dicts import DICT_KINDS, DictValue, SetValue
+from tc.compiler.capture.values.functions import (
+    MethodValue,
+    PartialValue,
+    wrap_function,
+)
+from tc.compiler.capture.values.objects import (
+    ClassValue,
+    NNModuleValue,
+    ObjectValue,
+    PythonModuleValue,
+)
+from tc.compiler.capture.values.tensor import SymValue, TensorValue
+from tc.compiler.core.sources import AttrSource, CallSource, ItemSource, Source
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.tracer import Tracer
+
+Wrapper = Callable[["Tracer", Any, Source], Value]
+BUILTIN_TYPES = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+    types.ClassMethodDescriptorType,
+)
+
+
+def wrap_object(t: Tracer, obj: Any, source: Source) -> Value:
+    """Return the value of an object by the first row that takes it."""
+    for accepts, wrapper in ROWS:
+        if accepts(obj):
+            return wrapper(t, obj, source)
+    return OpaqueValue(obj, source)
+
+
+def _constant(t: Tracer, obj: Any, source: Source) -> Value:
+    if type(obj) is int and t.number_is_dynamic(obj, source):
+        symbol = t.shapes.symint(obj, source)
+        t.guard("TYPE", source, int)
+        return SymValue(None, symbol, source)
+    t.guard("NONE" if obj is None else "EQUALS", source, obj)
+    return ConstValue(obj, source)
+
+
+def _tensor(t: Tracer, obj: torch.Tensor, source: Source) -> Value:
+    dims = t.sizes.dimensions(source, obj)
+    fake = t.shapes.fake(obj, source, dims)
+    spec = TensorSpec.of(obj, free_size(fake), free_stride(fake))
+    t.guard("TENSOR", source, spec)
+    value = TensorValue(None, fake, source, kind=type(obj), obj=obj)
+    t.tensors.append(value)
+    return value
+
+
+def _list(t: Tracer, obj: Any, source: Source) -> Value:
+    kind = DequeValue if type(obj) is collections.deque else ListValue
+    t.guard("LENGTH", source, obj)
+    return kind(t.lazy_slots(obj, source), source)
+
+
+def _tuple(t: Tracer, obj: Any, source: Source) -> Value:
+    t.guard("LENGTH", source, obj)
+    return TupleValue(t.lazy_slots(obj, source), source, kind=type(obj))
+
+
+def _dict(t: Tracer, obj: Any, source: Source) -> Value:
+    t.guard("TYPE", source, type(obj))
+    entries: dict[Any, tuple[Slot, Slot]] = {}
+    for index, key in enumerate(obj):
+        if is_constant_object(key):
+            held: Slot = ConstValue(key)
+            token: Any = key
+            item: Source = ItemSource(source, key)
+        else:
+            key_source = CallSource(source, functools.partial(_nth_key, index), f"list({{}})[{index}]")
+            held_value = t.wrap(key, key_source)
+            held, token = held_value, t.key(held_value)
+            item = CallSource(
+                source, functools.partial(_nth_value, index), f"list({{}}.values())[{index}]"
+            )
+        entries[token] = (held, Lazy(obj[key], item))
+    factory = None
+    if isinstance(obj, collections.defaultdict) and obj.default_factory is not None:
+        factory = t.wrap(obj.default_factory, AttrSource(source, "default_factory"))
+    return DictValue(entries, source, kind=type(obj), factory=factory, obj=obj)
+
+
+def _nth_key(index: int, mapping: Any) -> Any:
+    return list(mapping)[index]
+
+
+def _nth_value(index: int, mapping: Any) -> Any:
+    return list(mapping.values())[index]
+
+
+def _set(t: Tracer, obj: Any, source: Source) -> Value:
+    if not all(is_constant_object(item) for item in obj):
+        return OpaqueValue(obj, source)
+    t.guard("EQUALS_SET", source, obj)
+    return SetValue({item: ConstValue(item) for item in obj}, source)
+
+
+def _function(t: Tracer, obj: types.FunctionType, source: Source) -> Value:
+    special = torchfns.classify(obj)
+    if special is not None:
+        return special(obj, source)
+    owned = source.root in t.aliases
+    if not owned:
+        t.guard("CALLABLE_CODE" if obj.__closure__ else "ID", source, obj)
+    return wrap_function(t, obj, source)
+
+
+def _builtin(t: Tracer, obj: Any, source: Source) -> Value:
+    special = torchfns.classify(obj)
+    if special is not None:
+        return special(obj, source)
+    return BuiltinValue(obj, source)
+
+
+def _method(t: Tracer, obj: types.MethodType, source: Source) -> Value:
+    owner = t.wrap(obj.__self__, AttrSource(source, "__self__"))
+    function = t.wrap(obj.__func__, AttrSource(source, "__func__"))
+    return MethodValue(owner, function, source)
+
+
+def _partial(t: Tracer, obj: functools.partial[Any], source: Source) -> Value:
+    function = t.wrap(obj.func, AttrSource(source, "func"))
+    args = t.wrap(obj.args, AttrSource(source, "args")).unpack(t)
+    keywords = t.wrap(obj.keywords, AttrSource(source, "keywords"))
+    assert isinstance(keywords, DictValue)
+    names = [t.concrete(key) for key in keywords.keys(t)]
+    return PartialValue(
+        function, args, dict(zip(names, keywords.values(t), strict=True)), source
+    )
+
+
+def _cached(t: Tracer, obj: Any, source: Source) -> Value:
+    return t.wrap(obj.__wrapped__, AttrSource(source, "__wrapped__"))
+
+
+def _class(t: Tracer, obj: type, source: Source) -> Value:
+    if source.root not in t.aliases and obj.__module__ != "builtins":
+        t.guard("ID", source, obj)
+    return ClassValue(obj, source)
+
+
+def _python_module(t: Tracer, obj: types.ModuleType, source: Source) -> Value:
+    return PythonModuleValue(obj, source)
+
+
+def _nn_module(t: Tracer, obj: torch.nn.Module, source: Source) -> Value:
+    t.guard("TYPE", source, type(obj))
+    return NNModuleValue(type(obj), obj, source)
+
+
+def _object(t: Tracer, obj: Any, source: Source) -> Value:
+    t.guard("TYPE", source, type(obj))
+    return ObjectValue(type(obj), obj, source)
+
+
+def _slice(t: Tracer, obj: slice, source: Source) -> Value:
+    names = ("start", "stop", "step")
+    t.guard("TYPE", source, slice)
+    return SliceValue([t.wrap(getattr(obj, n), AttrSource(source, n)) for n in names])
+
+
+def _is_plain_tensor(obj: Any) -> bool:
+    return type(obj) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) and (
+        obj.layout is torch.strided and not obj.is_nested and not torch._is_functional_tensor(obj)
+    )
+
+
+def _is_plain_object(obj: Any) -> bool:
+    cls = type(obj)
+    if cls.__module__ == "builtins" or issubclass(cls, torch.Tensor | type | BaseException):
+        return False
+    if cls.__module__.partition(".")[0] in OPAQUE_PACKAGES:
+        return False
+    bases = (dict, list, tuple, set, frozenset, str, bytes, int, float, complex)
+    if issubclass(cls, bases) or not (cls.__flags__ & _HEAP_TYPE):
+        return False
+    return hasattr(obj, "__dict__") or hasattr(cls, "__slots__")
+
+
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: the class was made by a class statement
+OPAQUE_PACKAGES = frozenset(("logging", "threading", "re", "io", "numpy", "random", "_thread"))
+
+
+def _kind(*kinds: type) -> Callable[[Any], bool]:
+    return lambda obj: type(obj) in kinds
+
+
+#: tried in order; the first row whose predicate accepts the object wraps it
+ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
+    (is_constant_object, _constant),
+    (_is_plain_tensor, _tensor),
+    (_kind(list, collections.deque), _list),
+    (_kind(tuple, torch.Size), _tuple),
+    (lambda obj: isinstance(obj, tuple) and hasattr(type(obj), "_fields"), _tuple),
+    (_kind(*DICT_KINDS), _dict),
+    (_kind(set), _set),
+    (_kind(slice), _slice),
+    (_kind(types.FunctionType), _function),
+    (_kind(types.MethodType), _method),
+    (_kind(functools.partial), _partial),
+    (_kind(functools._lru_cache_wrapper), _cached),
+    (lambda obj: isinstance(obj, BUILTIN_TYPES) or torchfns.is_op(obj), _builtin),
+    (lambda obj: isinstance(obj, type), _class),
+    (lambda obj: isinstance(obj, types.ModuleType), _python_module),
+    (lambda obj: isinstance(obj, torch.nn.Module), _nn_module),
+    (_is_plain_object, _object),
+)
+
+__all__ = ["BUILTINS", "LITERALS", "ROWS", "enum", "wrap_object"]

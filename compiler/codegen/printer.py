@@ -1,0 +1,210 @@
+"""Shared printing of value expressions as statements of a C-like language.
+
+In: value expressions and a way to spell indices and locals. Out: lines that compute them, each
+shared subexpression once, and the text of the result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+
+from tc.compiler.loops import index as ix
+from tc.compiler.loops.expr import Expr, walk
+from tc.compiler.loops.index import Atom, Index
+from tc.compiler.loops.ops import C_TYPES, SCALAR_OPS
+
+INLINE_LENGTH = 70
+# Types that C computes as int, and that have to be cut back.
+WIDENED = (torch.int16, torch.int8, torch.uint8, torch.bool)
+
+
+def c_type(dtype: torch.dtype) -> str:
+    """The C type of a tensor type."""
+    return C_TYPES[dtype][0]
+
+
+def suffix(dtype: torch.dtype) -> str:
+    """The suffix of helper functions for a type."""
+    return C_TYPES[dtype][1]
+
+
+def c_atom(atom: Atom) -> str:
+    """Spell an index atom in C."""
+    if atom.kind in ("size", "var"):
+        return atom.name
+    if atom.kind in ("min", "max"):
+        return f"tc_{atom.kind}({c_index(atom.args[0])}, {c_index(atom.args[1])})"
+    a, b = atom.args
+    if ix.is_at_least(a, 0):
+        sign = "/" if atom.kind == "floordiv" else "%"
+        return f"({ix.factor(a, c_atom)} {sign} {ix.factor(b, c_atom)})"
+    return f"tc_{atom.kind}({c_index(a)}, {c_index(b)})"
+
+
+def c_index(index: Index) -> str:
+    """Spell an index in C."""
+    return ix.render(index, c_atom)
+
+
+def c_constant(value: float | int | bool, dtype: torch.dtype) -> str:
+    """Spell a constant in C."""
+    if dtype.is_floating_point:
+        tail = "" if dtype is torch.float64 else "f"
+        if math.isnan(value):
+            return f'__builtin_nan{tail}("")'
+        if math.isinf(value):
+            return f"{'-' if value < 0 else ''}__builtin_inf{tail}()"
+        if dtype is not torch.float64 and abs(value) > 3.4028235677973366e38:
+            return f"{'-' if value < 0 else ''}__builtin_inff()"
+        text = repr(float(value)) + tail
+        return f"({text})" if value < 0 or text.startswith("-") else text
+    if dtype is torch.bool:
+        return str(int(value))
+    if dtype is torch.int64:
+        return "(-9223372036854775807LL - 1)" if value == -(2**63) else f"{int(value)}LL"
+    return f"(({c_type(dtype)}){int(value)})"
+
+
+def c_convert(text: str, source: torch.dtype, target: torch.dtype) -> str:
+    """Spell a conversion in C."""
+    kind = c_type(target)
+    if source is torch.bfloat16:
+        text, source = f"tc_bf16_to_f32({text})", torch.float32
+    if target is torch.bool:
+        return f"({kind})({text} != 0)"
+    if target is torch.bfloat16:
+        return f"tc_f32_to_bf16((float){text})"
+    if source.is_floating_point and target in (torch.uint8, torch.int8, torch.int16):
+        return f"({kind})(long long){text}"
+    return f"({kind}){text}"
+
+
+class ExprPrinter:
+    """Prints expressions of one block of C; knows what has been computed there already."""
+
+    def __init__(self, emit: Callable[[str], None], local: Callable[[str], str], names: list[int]):
+        self.emit = emit
+        self.local = local
+        self.names = names
+        self.known: dict[Expr, str] = {}
+
+    def nested(self) -> ExprPrinter:
+        """A printer for a block inside this one."""
+        inner = ExprPrinter(lambda line: self.emit("  " + line), self.local, self.names)
+        inner.known = dict(self.known)
+        return inner
+
+    def value(self, root: Expr) -> str:
+        """Emit what is needed and return the text of the value."""
+        if root in self.known:
+            return self.known[root]
+        counts: dict[Expr, int] = {}
+        order = self._order(root, counts)
+        for node in order:
+            if node in self.known:
+                continue
+            text = self._spell(node)
+            simple = node.op in ("const", "local", "scalar")
+            shared = counts.get(node, 0) > 1
+            if node is root or simple or (not shared and len(text) <= INLINE_LENGTH):
+                self.known[node] = text
+            else:
+                self.known[node] = self._named(node, text)
+        return self.known[root]
+
+    def _order(self, root: Expr, counts: dict[Expr, int]) -> list[Expr]:
+        """Nodes to print, operands first; what only an arm of a `select` needs stays out."""
+        order: list[Expr] = []
+        seen: set[Expr] = set()
+        stack: list[tuple[Expr, bool]] = [(root, False)]
+        while stack:
+            node, ready = stack.pop()
+            if ready:
+                order.append(node)
+                continue
+            counts[node] = counts.get(node, 0) + 1
+            if node in seen or node in self.known:
+                continue
+            seen.add(node)
+            stack.append((node, True))
+            needed = node.args[:1] if node.op == "select" else node.args
+            stack.extend((arg, False) for arg in reversed(needed))
+        return order
+
+    def fresh(self) -> str:
+        """An unused name."""
+        self.names[0] += 1
+        return f"t{self.names[0]}"
+
+    def _named(self, node: Expr, text: str) -> str:
+        name = self.fresh()
+        self.emit(f"const {c_type(node.dtype)} {name} = {text};")
+        return name
+
+    def _spell(self, node: Expr) -> str:
+        op, dtype = node.op, node.dtype
+        if op == "const":
+            return c_constant(node.data[0], dtype)
+        if op == "load":
+            return f"{node.data[0]}[{c_index(node.data[1])}]"
+        if op == "index":
+            return f"(long long)({c_index(node.data[0])})"
+        if op == "local":
+            return self.local(node.data[0])
+        if op == "scalar":
+            return str(node.data[0])
+        if op == "select":
+            return self._select(node)
+        if op == "at":
+            return self._at(node)
+        args = [self.known[arg] for arg in node.args]
+        if op == "to":
+            return c_convert(args[0], node.args[0].dtype, dtype)
+        if op == "where":
+            return f"({args[0]} ? {args[1]} : {args[2]})"
+        if op == "bits":
+            source = c_type(node.args[0].dtype)
+            return f"((union {{ {source} a; {c_type(dtype)} b; }}){{{args[0]}}}).b"
+        row = SCALAR_OPS[op]
+        from_type = node.args[0].dtype
+        cast = f"({c_type(dtype)})" if dtype in WIDENED else ""
+        return row.c.format(*args, t=suffix(from_type), k=cast, c_in=c_type(from_type))
+
+    def _select(self, node: Expr) -> str:
+        condition, yes, no = node.args
+        test = self.known[condition]
+        if _plain(yes) and _plain(no):
+            return f"({test} ? {self.nested().value(yes)} : {self.nested().value(no)})"
+        name = self.fresh()
+        self.emit(f"{c_type(node.dtype)} {name};")
+        self.emit(f"if ({test}) {{")
+        inner = self.nested()
+        inner.emit(f"{name} = {inner.value(yes)};")
+        self.emit("} else {")
+        inner = self.nested()
+        inner.emit(f"{name} = {inner.value(no)};")
+        self.emit("}")
+        return name
+
+    def _at(self, node: Expr) -> str:
+        buffer, index, bounds = node.data
+        text_of: dict[str, str] = {}
+        for k, (arg, bound) in enumerate(zip(node.args, bounds, strict=True)):
+            position = self.fresh()
+            self.emit(f"const long long {position} = tc_clip({self.known[arg]}, {c_index(bound)});")
+            text_of[f"x{k}"] = position
+
+        def spell(atom: Atom) -> str:
+            if atom.kind == "var" and atom.name in text_of:
+                return text_of[atom.name]
+            return c_atom(atom)
+
+        return f"{buffer}[{ix.render(index, spell)}]"
+
+
+def _plain(value: Expr) -> bool:
+    """Whether it can be the arm of a conditional expression without statements of its own."""
+    return len(walk(value)) <= 3 and all(node.op not in ("at", "select") for node in walk(value))

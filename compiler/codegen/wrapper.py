@@ -1,0 +1,241 @@
+"""The wrapper: readable Python that takes inputs, allocates, calls kernels and ATen, returns outputs.
+
+In: a `Plan` and the arguments each kernel takes. Out: Python source defining ``call(args)``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from tc.compiler.codegen.cpp.kernel import CKernel
+from tc.compiler.errors import StageError
+from tc.compiler.loops import index as ix
+from tc.compiler.loops.index import Index
+from tc.compiler.loops.ir import Buffer, CopyInto, Extern, Input, Ref, ScalarNode, SymValue, View
+from tc.compiler.schedule.plan import Allocate, Free, Kernel, Plan
+
+LARGE_BYTES = 32 << 20
+# ATen ops whose result layout the fake result always tells.
+EXACT = ("aten.mm.", "aten.addmm.", "aten.bmm.", "aten.baddbmm.")
+
+PINNED = '''\
+def pinned(t, size, stride):
+    """`t` as the compiler expects it to lie in memory."""
+    if t.stride() == stride or t.numel() == 0:
+        return t
+    fresh = torch.empty_strided(size, stride, dtype=t.dtype)
+    return fresh.copy_(t)
+
+
+'''
+
+
+def wrapper(plan: Plan, kernels: dict[str, CKernel]) -> str:
+    """Print the wrapper of a plan."""
+    return _Wrapper(plan, kernels).run()
+
+
+class _Wrapper:
+    """Lines of the wrapper."""
+
+    def __init__(self, plan: Plan, kernels: dict[str, CKernel]) -> None:
+        self.plan, self.kernels = plan, kernels
+        self.lines: list[str] = []
+        self.shapes = {b.name: b for b in plan.buffers}
+        self.shapes.update((i.buffer.name, i.buffer) for i in plan.inputs if i.buffer is not None)
+        self.inputs = {i.name for i in plan.inputs}
+        self.uses_pinned = False
+
+    def run(self) -> str:
+        """Print everything."""
+        self._arguments()
+        for step in self.plan.steps:
+            if isinstance(step, Kernel):
+                self._kernel(step)
+            elif isinstance(step, Allocate):
+                self._allocate(step)
+            elif isinstance(step, Free):
+                self.emit(f"del {', '.join(step.names)}")
+            elif isinstance(step, Extern):
+                self._extern(step)
+            elif isinstance(step, ScalarNode):
+                args = ", ".join(map(self.value, step.args))
+                self.emit(f"{step.name} = {step.function}({args})")
+            elif isinstance(step, CopyInto):
+                self.emit(f"{step.input}.copy_({self.value(step.source)})")
+        results = ", ".join(self.value(item) for item in self.plan.outputs)
+        self.emit(f"return ({results}{',' if len(self.plan.outputs) == 1 else ''})")
+        body = "\n".join(f"    {line}" for line in self.lines)
+        helper = PINNED if self.uses_pinned else ""
+        imports = "import math\nimport operator\n\n\n"
+        return f"{imports}{helper}def call(args):\n{body}\n"
+
+    def emit(self, line: str) -> None:
+        """Add a line."""
+        self.lines.append(line)
+
+    def _arguments(self) -> None:
+        inputs = self.plan.inputs
+        if inputs:
+            names = ", ".join(item.name for item in inputs)
+            self.emit(f"{names}{',' if len(inputs) == 1 else ''} = args")
+            self.emit("args.clear()")
+        self._sizes(inputs)
+
+    def _sizes(self, inputs: tuple[Input, ...]) -> None:
+        """Name the symbolic sizes: from number inputs first, then from sizes of tensors."""
+        known: set[str] = set()
+        for item in inputs:
+            if item.symbol is not None:
+                if item.symbol != item.name:
+                    self.emit(f"{item.symbol} = {item.name}")
+                known.add(item.symbol)
+        wanted = {atom.name for index in self._all_indices() for atom in index.atoms()}
+        places: list[tuple[Index, str]] = []
+        for item in inputs:
+            if item.buffer is not None:
+                places += [(s, f"{item.name}.size({d})") for d, s in enumerate(item.buffer.sizes)]
+                places += [
+                    (s, f"{item.name}.stride({d})") for d, s in enumerate(item.buffer.strides)
+                ]
+        for index, text in places:
+            atom = ix.atom_of(index)
+            if atom is not None and atom.kind == "size" and atom.name not in known:
+                known.add(atom.name)
+                if atom.name in wanted:
+                    self.emit(f"{atom.name} = {text}")
+        for index, text in places:
+            self._solve(index, text, known, wanted)
+        missing = sorted(wanted - known - {b for b in wanted if b.startswith("u")})
+        if missing:
+            names = ", ".join(missing)
+            raise StageError("codegen", f"no input of the graph tells the sizes {names}")
+
+    def _solve(self, index: Index, text: str, known: set[str], wanted: set[str]) -> None:
+        """Learn the one unknown size of a linear expression such as ``2*s0 + s1``."""
+        unknown = [a for a in index.atoms() if a.kind == "size" and a.name not in known]
+        if len(unknown) != 1:
+            return
+        atom = unknown[0]
+        rest = ix.substitute(index, {atom: ix.ZERO})
+        step = ix.substitute(index, {atom: ix.ONE}) - rest
+        if step * ix.size(atom.name) + rest is index:
+            known.add(atom.name)
+            if atom.name in wanted:
+                below = "" if rest is ix.ZERO else f" - ({rest})"
+                self.emit(f"{atom.name} = ({text}{below}) // ({step})")
+
+    def _all_indices(self) -> list[Index]:
+        found: list[Index] = []
+
+        def collect(value: Any) -> None:
+            if isinstance(value, SymValue):
+                found.append(value.index)
+            elif isinstance(value, View):
+                found.extend((*value.sizes, *value.strides, value.offset))
+            elif isinstance(value, list | tuple):
+                for item in value:
+                    collect(item)
+
+        for step in self.plan.steps:
+            if isinstance(step, Allocate):
+                found += [*step.buffer.sizes, *step.buffer.strides]
+            elif isinstance(step, Extern):
+                collect([*step.args, *(v for _, v in step.kwargs)])
+            elif isinstance(step, ScalarNode):
+                collect(step.args)
+            elif isinstance(step, CopyInto):
+                collect(step.source)
+            elif isinstance(step, Kernel):
+                names = [a.name for a in self.kernels[step.name].arguments if a.kind == "i64"]
+                found += [ix.size(name) for name in names]
+        collect(self.plan.outputs)
+        return found
+
+    # ------------------------------------------------------------ steps
+
+    def _kernel(self, kernel: Kernel) -> None:
+        arguments = self.kernels[kernel.name].arguments
+        self.emit(f"{kernel.name}({', '.join(a.name for a in arguments)})")
+
+    def _allocate(self, step: Allocate) -> None:
+        buffer = step.buffer
+        if step.reuse is not None:
+            self.emit(f"{buffer.name} = {step.reuse}; del {step.reuse}  # same shape, not read again")
+            return
+        size, stride = tuple_text(buffer.sizes), tuple_text(buffer.strides)
+        count = buffer.numel.constant
+        large = count is not None and count * buffer.dtype.itemsize >= LARGE_BYTES
+        function = "empty_large" if large else "empty_strided_cpu"
+        self.emit(f"{buffer.name} = {function}({size}, {stride}, {buffer.dtype})")
+
+    def _extern(self, step: Extern) -> None:
+        args = [self.value(arg) for arg in step.args]
+        args += [f"{name}={self.value(arg)}" for name, arg in step.kwargs]
+        call = f"{step.target}({', '.join(args)})"
+        names = ["_" if b is None else b.name for b in step.results]
+        if all(name == "_" for name in names):
+            self.emit(call)
+            return
+        left = f"{', '.join(names)}{',' if len(names) == 1 else ''}" if step.unpack else names[0]
+        self.emit(f"{left} = {call}")
+        if step.target.startswith(EXACT):
+            return
+        for buffer in step.results:
+            if buffer is not None and buffer.sizes:
+                self.uses_pinned = True
+                size, stride = tuple_text(buffer.sizes), tuple_text(buffer.strides)
+                self.emit(f"{buffer.name} = pinned({buffer.name}, {size}, {stride})")
+
+    # ------------------------------------------------------------ values
+
+    def value(self, value: Any) -> str:
+        """Spell an argument or result as Python."""
+        if isinstance(value, View):
+            return self._view(value)
+        if isinstance(value, SymValue):
+            return python_index(value.index)
+        if isinstance(value, Ref):
+            return value.name
+        if isinstance(value, list | tuple):
+            return f"[{', '.join(map(self.value, value))}]"
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"float('{value}')"
+        if isinstance(value, torch.device):
+            return f"device({str(value)!r})"
+        return repr(value)
+
+    def _view(self, view: View) -> str:
+        buffer = self.shapes.get(view.buffer)
+        offset = view.offset
+        same = buffer is not None and offset is ix.ZERO and buffer.sizes == view.sizes
+        if same and buffer is not None and _strides_agree(buffer, view):
+            return view.buffer
+        size, stride = tuple_text(view.sizes), tuple_text(view.strides)
+        where = ""
+        if offset is not ix.ZERO:
+            where = f", {python_index(offset)}"
+            if view.buffer in self.inputs or buffer is None:
+                where = f", {view.buffer}.storage_offset() + {ix.factor(offset)}"
+        return f"torch.as_strided({view.buffer}, {size}, {stride}{where})"
+
+
+def _strides_agree(buffer: Buffer, view: View) -> bool:
+    pairs = zip(buffer.sizes, buffer.strides, view.strides, strict=True)
+    return all(extent is ix.ONE or mine is yours for extent, mine, yours in pairs)
+
+
+def python_index(index: Index) -> str:
+    """Spell an index in Python."""
+    return ix.render(index)
+
+
+def tuple_text(indices: tuple[Index, ...]) -> str:
+    """Spell sizes as a Python tuple."""
+    inside = ", ".join(map(python_index, indices))
+    return f"({inside}{',' if len(indices) == 1 else ''})"
+
+

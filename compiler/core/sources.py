@@ -1,0 +1,185 @@
+"""Sources: where a value of a frame came from, as an expression over the frame.
+
+A source prints as Python (``L['self'].layers[0]``), evaluates against a live frame, and is the
+address under which guards and residual code reach the value again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The live names of a frame that sources are evaluated against."""
+
+    locals: dict[str, Any]
+    globals: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Base of all sources."""
+
+    @cached_property
+    def name(self) -> str:
+        """The source as a Python expression over ``L`` (locals) and ``G`` (globals)."""
+        return self._name()
+
+    def _name(self) -> str:
+        raise NotImplementedError
+
+    @cached_property
+    def pretty(self) -> str:
+        """The source as the user would write it (``self.layers[0]``)."""
+        return self._pretty()
+
+    def _pretty(self) -> str:
+        return self.name
+
+    def evaluate(self, scope: Scope) -> Any:
+        """Return the value this source has in a live frame. Raises what the access raises."""
+        raise NotImplementedError
+
+    @property
+    def parent(self) -> Source | None:
+        """The source this one is reached through."""
+        return getattr(self, "base", None)
+
+    @property
+    def root(self) -> Source:
+        """The local, global or constant that the chain starts at."""
+        source = self
+        while (up := source.parent) is not None:
+            source = up
+        return source
+
+    def __str__(self) -> str:
+        return self.pretty
+
+
+@dataclass(frozen=True)
+class LocalSource(Source):
+    """An argument or local of the compiled frame; ``cell`` if it is held in a closure cell."""
+
+    local: str
+    cell: bool = False
+
+    def _name(self) -> str:
+        return f"L['{self.local}']"
+
+    def _pretty(self) -> str:
+        return self.local
+
+    def evaluate(self, scope: Scope) -> Any:
+        return scope.locals[self.local]
+
+
+@dataclass(frozen=True)
+class GlobalSource(Source):
+    """A global of the compiled frame's module, or a builtin."""
+
+    global_name: str
+
+    def _name(self) -> str:
+        return f"G['{self.global_name}']"
+
+    def _pretty(self) -> str:
+        return self.global_name
+
+    def evaluate(self, scope: Scope) -> Any:
+        if self.global_name in scope.globals:
+            return scope.globals[self.global_name]
+        builtins = scope.globals["__builtins__"]
+        table = builtins if isinstance(builtins, dict) else vars(builtins)
+        return table[self.global_name]
+
+
+@dataclass(frozen=True)
+class AttrSource(Source):
+    """``base.attr``."""
+
+    base: Source
+    attr: str
+
+    def _name(self) -> str:
+        return f"{self.base.name}.{self.attr}"
+
+    def _pretty(self) -> str:
+        return f"{self.base.pretty}.{self.attr}"
+
+    def evaluate(self, scope: Scope) -> Any:
+        return getattr(self.base.evaluate(scope), self.attr)
+
+
+@dataclass(frozen=True)
+class ItemSource(Source):
+    """``base[key]``, for a constant key."""
+
+    base: Source
+    key: Any
+
+    def _name(self) -> str:
+        return f"{self.base.name}[{self.key!r}]"
+
+    def _pretty(self) -> str:
+        return f"{self.base.pretty}[{self.key!r}]"
+
+    def evaluate(self, scope: Scope) -> Any:
+        return self.base.evaluate(scope)[self.key]
+
+
+@dataclass(frozen=True)
+class DictSource(Source):
+    """The instance dictionary ``base.__dict__``, which skips descriptors and ``__getattr__``."""
+
+    base: Source
+
+    def _name(self) -> str:
+        return f"{self.base.name}.__dict__"
+
+    def _pretty(self) -> str:
+        return f"vars({self.base.pretty})"
+
+    def evaluate(self, scope: Scope) -> Any:
+        return self.base.evaluate(scope).__dict__
+
+
+@dataclass(frozen=True)
+class TypeSource(Source):
+    """``type(base)``."""
+
+    base: Source
+
+    def _name(self) -> str:
+        return f"type({self.base.name})"
+
+    def _pretty(self) -> str:
+        return f"type({self.base.pretty})"
+
+    def evaluate(self, scope: Scope) -> Any:
+        return type(self.base.evaluate(scope))
+
+
+@dataclass(frozen=True)
+class CallSource(Source):
+    """``function(base)`` for a named pure access (``len``, ``list of keys``, a cell's contents).
+
+    ``text`` prints with ``{}`` in the place of the base.
+    """
+
+    base: Source
+    function: Callable[[Any], Any]
+    text: str
+
+    def _name(self) -> str:
+        return self.text.format(self.base.name)
+
+    def _pretty(self) -> str:
+        return self.text.format(self.base.pretty)
+
+    def evaluate(self, scope: Scope) -> Any:
+        return self.function(self.base.evaluate(scope))

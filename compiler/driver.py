@@ -1,0 +1,333 @@
+"""The whole pipeline on one screen: a frame in, guarded code out; a graph in, kernels out.
+
+The only module that knows more than one stage.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from tc import trace
+from tc.compiler import aot, backends, codegen, loops, schedule
+from tc.compiler.accounts import Account, break_event, callers
+from tc.compiler.capture import breaks, hook
+from tc.compiler.capture.dynamism import DynamicSizes, Memory
+from tc.compiler.capture.guards import Failure
+from tc.compiler.capture.skips import skip_reason
+from tc.compiler.capture.translate import (
+    BreakRecord,
+    Captured,
+    is_handler_resumption,
+    translate,
+)
+from tc.compiler.core.gate import Gate
+from tc.compiler.errors import BackendError, StageError, TcError, Unsupported
+from tc.compiler.options import Config, Options
+from tc.compiler.runtime.load import load
+from tc.trace import CompileId
+
+Compiled = Callable[..., Any]
+
+
+# -- graphs ----------------------------------------------------------------------------------
+def inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], gate: Gate | None = None) -> Compiled:
+    """Compile a captured graph: aot → loops → schedule → codegen → runtime.
+
+    Args:
+        gm: torch-level graph; placeholders may carry fakes in ``meta["example_value"]``.
+        example_inputs: used where a placeholder carries none.
+        gate: asked before every optional step.
+
+    Returns:
+        A function of the graph's inputs that returns its outputs. Where a graph cannot be compiled
+        with certainty (gradients, mutation of overlapping inputs) it runs eagerly, and says so.
+    """
+    gate = gate or Gate.from_environment()
+    examples = graph_examples(gm, example_inputs)
+    with trace.stage("inductor_compile"):
+        if torch.is_grad_enabled() and any(_wants_grad(example) for example in examples):
+            return _eager_graph(gm, "an input requires grad: eager autograd gives the gradients")
+        try:
+            with trace.stage("aot"):
+                functional = aot.inference(gm, examples, gate)
+        except aot.Fallback as fallback:
+            return _eager_graph(gm, str(fallback))
+        trace.emit(trace.AtenGraph("inference", str(functional)))
+        with trace.stage("loops.lower"):
+            lowered = loops.lower(functional.module, gate)
+        with trace.stage("schedule"):
+            plan = schedule.plan(lowered, gate)
+        with trace.stage("codegen"):
+            program = codegen.generate(plan, threads=torch.get_num_threads())
+        _tell_plan(plan, program)
+        with trace.stage("runtime.build"):
+            call = load(program)
+        trace.emit(trace.OutputCode(str(program), call.__code__.co_filename))
+        compiled = aot.wrap(functional, call)
+    return compiled
+
+
+def graph_examples(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> list[Any]:
+    """Return the fake inputs of a graph, from its placeholders where they carry them."""
+    nodes = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    if all("example_value" in node.meta for node in nodes):
+        return [node.meta["example_value"] for node in nodes]
+    return list(example_inputs)
+
+
+def _wants_grad(example: Any) -> bool:
+    return isinstance(example, torch.Tensor) and example.requires_grad
+
+
+def _eager_graph(gm: fx.GraphModule, why: str) -> Compiled:
+    trace.emit(trace.Artifact("tc_graph_runs_eagerly", why))
+    return gm.forward
+
+
+def _tell_plan(plan: Any, program: Any) -> None:
+    if not trace.enabled():
+        return
+    trace.emit(trace.Artifact("tc_plan", str(plan)))
+    for decision in plan.decisions:
+        facts = {
+            "kind": decision.kind,
+            "nodes": list(decision.nodes),
+            "taken": decision.taken,
+            "reason": decision.reason,
+        }
+        trace.emit(trace.Fusion(facts))
+    lines = dict(program.provenance)
+    kernels = [
+        trace.Kernel(spec.name, source_lines=tuple(lines.get(spec.name, ())))
+        for spec in program.kernels
+    ]
+    trace.emit(trace.Kernels(tuple(kernels)))
+
+
+# -- frames ----------------------------------------------------------------------------------
+@dataclass
+class Process:
+    """What all compiles of a process share.
+
+    Attributes:
+        frames: code objects met so far; the index is the frame id.
+        stats: running counts for `tc.graph_stats`.
+        on_graph: told of each graph before a backend gets it.
+    """
+
+    gate: Gate = field(default_factory=Gate.from_environment)
+    frames: int = 0
+    graphs: int = 0
+    breaks: int = 0
+    compile_seconds: dict[str, float] = field(default_factory=dict)
+    on_graph: list[Callable[[fx.GraphModule], None]] = field(default_factory=list)
+    code_objects: dict[int, Any] = field(default_factory=dict)
+    warned: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, eq=False)
+class FrameCompiler:
+    """Compiles the frames offered under one `tc.compile` call; equal options share compiled code."""
+
+    options: Options
+    config: Config
+    process: Process
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FrameCompiler) and other.options == self.options
+
+    def __hash__(self) -> int:
+        return hash((FrameCompiler, id(self.options.backend), self.options.dynamic))
+
+    def __call__(
+        self, frame: hook.Frame, cache: hook.CacheView, state: dict[Any, Any]
+    ) -> hook.Outcome:
+        """Decide what to do with a frame: compile, skip for good, or run as it is once."""
+        reason = skip_reason(frame)
+        if reason is not None and not reason[1]:
+            return hook.Skip(reason[0])
+        account = self._account(frame, cache, state)
+        if reason is not None:
+            account.tell_skip(reason[0])
+            return hook.Skip(reason[0])
+        if is_handler_resumption(frame.code):
+            account.tell_skip("it resumes in an exception handler")
+            return hook.Skip("it resumes in an exception handler")
+        entries = list(cache)
+        failures = entries[0].guards.explain(frame.locals, frame.globals) if entries else []
+        if len(entries) >= self.config.recompile_limit:
+            return self._limit(account, failures)
+        if entries:
+            before = _seen(state)
+            account.tell_recompile(entries[0].guards, failures, self._dynamic_now(before, failures))
+        with trace.compiling(account.compile_id), trace.stage("entire_frame_compile"):
+            return self._compile(frame, state, account)
+
+    def _account(
+        self, frame: hook.Frame, cache: hook.CacheView, state: dict[Any, Any]
+    ) -> Account:
+        if "frame_id" not in state:
+            state["frame_id"] = self.process.frames
+            state["compiles"] = 0
+            self.process.frames += 1
+            self.process.code_objects[id(frame.code)] = frame.code
+        compile_id = CompileId(state["frame_id"], state["compiles"])
+        return Account(compile_id, frame.code, self.options, len(cache))
+
+    def _dynamic_now(self, memory: Memory, failures: Sequence[Failure]) -> set[str]:
+        """Return the sources among the failures that the compile to come makes dynamic."""
+        if self.options.dynamic is not None or not self.config.automatic_dynamic_shapes:
+            return set()
+        sizes = {f.source for f in failures if ".shape[" in f.source}
+        numbers = {
+            f.source
+            for f in failures
+            if f.guard is not None and f.guard.kind == "EQUALS" and f.guard.source.name in memory.numbers
+        }
+        return sizes | numbers
+
+    def _limit(self, account: Account, failures: Sequence[Failure]) -> hook.Outcome:
+        limit = self.config.recompile_limit
+        account.tell_limit(limit, failures)
+        causes = ", ".join(f"{f.source}: {f.old} -> {f.new}" for f in failures[:3])
+        code = account.code
+        trace.warn(
+            f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) was compiled "
+            f"{limit} times (config.recompile_limit) and runs eagerly from now on; "
+            f"what changed last: {causes or 'unknown'}. TC_LOGS=recompiles tells each change."
+        )
+        return hook.Skip(f"recompile_limit ({limit}) reached")
+
+    def _compile(self, frame: hook.Frame, state: dict[Any, Any], account: Account) -> hook.Outcome:
+        if trace.enabled():
+            account.begin(callers(sys._getframe(2)))
+        captured: Captured | None = None
+        try:
+            with trace.stage("capture"):
+                captured = self._capture(frame, state, account)
+            account.tell_capture(captured)
+            self._install_graph(frame, captured)
+        except breaks.SkipFrame as skip:
+            account.tell_skip(str(skip), skip.fix)
+            account.finish(None)
+            return hook.Skip(str(skip))
+        except Unsupported as error:
+            account.finish(None, error)
+            raise
+        except Exception as error:
+            return self._failed(account, captured, error)
+        state["compiles"] += 1
+        account.tell_guards(captured.guards)
+        account.finish(captured)
+        return hook.Compiled(captured.code, captured.guards, str(account.compile_id))
+
+    def _capture(self, frame: hook.Frame, state: dict[Any, Any], account: Account) -> Captured:
+        memory = _seen(state)
+        sizes = DynamicSizes(
+            self.options.dynamic, self.config.automatic_dynamic_shapes, memory
+        )
+        compile_id = account.compile_id
+        graph_name = f"__compiled_fn_{compile_id.frame}_{compile_id.compile}"
+
+        def on_break(record: BreakRecord) -> None:
+            account.tell_break(record)
+            self.process.breaks += 1
+            if self.options.fullgraph:
+                raise Unsupported(break_text(record, account))
+
+        return translate(
+            frame, sizes, str(compile_id), graph_name, on_break, self.options.fullgraph
+        )
+
+    def _install_graph(self, frame: hook.Frame, captured: Captured) -> None:
+        if captured.module is None:
+            return
+        self.process.graphs += 1
+        for listener in self.process.on_graph:
+            listener(captured.module)
+        with trace.stage("backend_compile"):
+            compiled = self._run_backend(frame, captured)
+        frame.globals[captured.graph_name] = untraced(compiled)
+
+    def _run_backend(self, frame: hook.Frame, captured: Captured) -> Compiled:
+        assert captured.module is not None
+        if self.options.backend is inductor:
+            return inductor(captured.module, captured.examples, self.process.gate)
+        try:
+            compiled = self.options.backend(captured.module, captured.real_inputs(frame))
+        except TcError:
+            raise
+        except Exception as error:
+            raise BackendError(
+                "backend", f"backend {self.options.backend_name!r} raised "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        if not callable(compiled):
+            raise BackendError(
+                "backend", f"backend {self.options.backend_name!r} returned "
+                f"{type(compiled).__name__}, not a callable"
+            )
+        return compiled
+
+    def _failed(
+        self, account: Account, captured: Captured | None, error: Exception
+    ) -> hook.Outcome:
+        stage = error.stage if isinstance(error, StageError) else (
+            "capture" if captured is None else "inductor"
+        )
+        code = account.code
+        where = f"{code.co_filename}:{code.co_firstlineno}"
+        trace.emit(
+            trace.CompileError(stage, type(error).__name__, str(error), code.co_filename,
+                               code.co_firstlineno, None)
+        )  # fmt: skip
+        account.finish(None, error)
+        text = f"compiling {code.co_qualname} ({where}) failed in {stage}: {error}"
+        if self.config.suppress_errors:
+            if text not in self.process.warned:
+                self.process.warned.add(text)
+                trace.warn(f"{text}; it runs eagerly (config.suppress_errors)")
+            return hook.Skip(text)
+        if isinstance(error, TcError):
+            raise error
+        advice = "run with tc.config.suppress_errors = True to go on eagerly, TC_TRACE=DIR to record"
+        raise StageError(stage, f"{text}. This is a bug in tc: {advice}") from error
+
+
+def _seen(state: dict[Any, Any]) -> Memory:
+    memory: Memory = state.setdefault("memory", Memory())
+    return memory
+
+
+def untraced(compiled: Compiled) -> Compiled:
+    """Keep frames of compiled code from being offered for compilation."""
+    owner = getattr(compiled, "__self__", None)
+    ours = getattr(compiled, "__module__", "") or ""
+    if isinstance(owner, fx.GraphModule) or ours.startswith("tc."):
+        try:
+            return hook.never_trace(compiled)
+        except TypeError:
+            pass
+    return hook.disabled(compiled)
+
+
+def break_text(record: BreakRecord, account: Account) -> str:
+    """Return the message of a break under ``fullgraph=True``."""
+    event = break_event(record, account.code)
+    fixes = "".join(f"\n  fix: {fix}" for fix in event.fix)
+    note = f"\n  note: {record.cause.note}" if record.cause.note else ""
+    return (
+        f"{event.code} graph break under fullgraph=True: {event.title}\n"
+        f"  at {event.file}:{event.line} in {event.function}\n"
+        f"    {event.source_line.strip()}\n"
+        f"  why: {event.why}{note}{fixes}"
+    )
+
+
+backends.register_backend(inductor, "inductor")

@@ -1,0 +1,175 @@
+"""Value expressions: the scalars computed inside loop nests, immutable and interned.
+
+In: built by `loops/lower`. Out: read by schedule, printers and the reference interpreter; equal
+expressions are the same object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from weakref import WeakValueDictionary
+
+import torch
+
+from tc.compiler.loops import index as ix
+from tc.compiler.loops.index import Atom, Index
+from tc.compiler.loops.ops import SCALAR_OPS
+
+LEAVES = ("const", "load", "index", "scalar", "local")
+READS = ("load", "at")
+
+
+class Expr:
+    """A scalar value inside a loop nest.
+
+    Attributes:
+        op: a row of `SCALAR_OPS`, or one of
+            ``const`` (value), ``load`` (buffer name, flat index), ``index`` (an index as int64),
+            ``at`` (buffer name, flat index over ``x0, x1, …``, which are the operands; extents of
+            those), for reads at computed positions,
+            ``scalar`` (name of a float computed in the wrapper),
+            ``local`` (name of a value computed earlier in the same kernel), ``to`` (conversion),
+            ``bits`` (the same bits as another type), ``where`` (both arms may be evaluated),
+            ``select`` (only the chosen arm may be evaluated, the others' loads being out of range).
+        args: operand expressions.
+        data: for leaves, what the list above says in brackets.
+    """
+
+    __slots__ = ("__weakref__", "_cost", "_loads", "args", "data", "dtype", "op")
+    op: str
+    args: tuple[Expr, ...]
+    dtype: torch.dtype
+    data: tuple[Any, ...]
+    _cost: int
+    _loads: tuple[Expr, ...] | None
+
+    def __new__(
+        cls, op: str, args: tuple[Expr, ...], dtype: torch.dtype, data: tuple[Any, ...] = ()
+    ) -> Expr:
+        key = (op, args, dtype, data if op != "const" else (type(data[0]), repr(data[0])))
+        found = _exprs.get(key)
+        if found is None:
+            found = super().__new__(cls)
+            found.op, found.args, found.dtype, found.data = op, args, dtype, data
+            found._cost = -1
+            found._loads = None
+            _exprs[key] = found
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Expr, (self.op, self.args, self.dtype, self.data)
+
+    def cost(self) -> int:
+        """Rough price of evaluating it once, in additions (shared parts count once)."""
+        if self._cost < 0:
+            self._cost = sum(_own_cost(node) for node in walk(self))
+        return self._cost
+
+    def loads(self) -> tuple[Expr, ...]:
+        """All loads in it."""
+        if self._loads is None:
+            self._loads = tuple(node for node in walk(self) if node.op in READS)
+        return self._loads
+
+    def __repr__(self) -> str:
+        if self.op == "const":
+            return repr(self.data[0])
+        if self.op == "load":
+            return f"{self.data[0]}[{self.data[1]}]"
+        if self.op == "index":
+            return f"index({self.data[0]})"
+        if self.op in ("scalar", "local"):
+            return str(self.data[0])
+        inside = ", ".join(map(repr, self.args))
+        if self.op == "at":
+            return f"{self.data[0]}[{self.data[1]} at {inside}]"
+        if self.op in ("to", "bits"):
+            return f"{self.op}.{short(self.dtype)}({inside})"
+        return f"{self.op}({inside})"
+
+
+_exprs: WeakValueDictionary[tuple[Any, ...], Expr] = WeakValueDictionary()
+
+
+def short(dtype: torch.dtype) -> str:
+    """``float32`` for ``torch.float32``."""
+    return str(dtype).removeprefix("torch.")
+
+
+def _own_cost(node: Expr) -> int:
+    row = SCALAR_OPS.get(node.op)
+    if row is not None:
+        return row.cost
+    return 0 if node.op in ("const", "scalar", "local") else 1
+
+
+def walk(root: Expr) -> list[Expr]:
+    """All distinct nodes below and including ``root``, operands first."""
+    seen: set[Expr] = set()
+    order: list[Expr] = []
+    stack: list[tuple[Expr, bool]] = [(root, False)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            order.append(node)
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            stack.extend((arg, False) for arg in reversed(node.args))
+    return order
+
+
+def constant(value: Any, dtype: torch.dtype) -> Expr:
+    """A constant of a type."""
+    if dtype is torch.bool:
+        value = bool(value)
+    elif dtype.is_floating_point:
+        value = float(value)
+    else:
+        value = int(value)
+    return Expr("const", (), dtype, (value,))
+
+
+def load(buffer: str, index: Index, dtype: torch.dtype) -> Expr:
+    """Element ``index`` (counted in elements from the buffer's first) of a buffer."""
+    return Expr("load", (), dtype, (buffer, index))
+
+
+def index_value(index: Index) -> Expr:
+    """An index as an int64 value."""
+    value = index.constant
+    return constant(value, torch.int64) if value is not None else Expr("index", (), torch.int64, (index,))
+
+
+def rebuild(node: Expr, args: tuple[Expr, ...]) -> Expr:
+    """The same operation over other operands."""
+    return Expr(node.op, args, node.dtype, node.data)
+
+
+def transform(root: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """Replace each node, its operands replaced already, by ``change(node)``; sharing is kept."""
+    if not root.args:
+        return change(root)
+    done: dict[Expr, Expr] = {}
+    for node in walk(root):
+        args = tuple(done[arg] for arg in node.args)
+        same = all(a is b for a, b in zip(args, node.args, strict=True))
+        done[node] = change(node if same else rebuild(node, args))
+    return done[root]
+
+
+def substitute(root: Expr, values: Mapping[Atom, Index]) -> Expr:
+    """Replace loop variables in all indices."""
+
+    def change(node: Expr) -> Expr:
+        if node.op in READS:
+            index = ix.substitute(node.data[1], values)
+            if index is node.data[1]:
+                return node
+            return Expr(node.op, node.args, node.dtype, (node.data[0], index, *node.data[2:]))
+        if node.op == "index":
+            return index_value(ix.substitute(node.data[0], values))
+        return node
+
+    return transform(root, change) if values else root

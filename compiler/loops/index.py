@@ -1,0 +1,537 @@
+"""Integer index expressions: polynomials with integer coefficients over sizes, loop variables and
+quotients; immutable and interned, so equal expressions are the same object.
+
+In: Python ints, names of sizes, sympy expressions of torch's `ShapeEnv` (see `lower/border.py`).
+Out: canonical `Index` objects that print as Python. Sizes and loop variables are taken to be
+non-negative, sizes inside loops positive (a loop over an empty range evaluates nothing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Union
+from weakref import WeakValueDictionary
+
+Monomial = tuple["Atom", ...]
+Term = tuple[Monomial, int]
+IndexLike = Union["Index", int]
+
+
+class Atom:
+    """A factor that is not split further: a size, a loop variable, a quotient, a minimum….
+
+    Attributes:
+        kind: ``size``, ``var``, ``floordiv``, ``mod``, ``min`` or ``max``.
+        name: of a size or variable, else empty.
+        args: operands; for a variable its size.
+    """
+
+    __slots__ = ("__weakref__", "args", "kind", "name", "text")
+    kind: str
+    name: str
+    args: tuple[Index, ...]
+    text: str
+
+    def __new__(cls, kind: str, name: str, args: tuple[Index, ...]) -> Atom:
+        key = (kind, name, args)
+        found = _atoms.get(key)
+        if found is None:
+            found = super().__new__(cls)
+            found.kind, found.name, found.args = kind, name, args
+            found.text = _atom_text(kind, name, args)
+            _atoms[key] = found
+        return found
+
+    def __reduce__(self) -> tuple[type[Atom], tuple[str, str, tuple[Index, ...]]]:
+        return Atom, (self.kind, self.name, self.args)
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class Index:
+    """A polynomial: sorted terms ``(atoms, coefficient)``; the constant term has no atoms."""
+
+    __slots__ = ("__weakref__", "_atoms", "terms")
+    terms: tuple[Term, ...]
+    _atoms: frozenset[Atom] | None
+
+    def __new__(cls, terms: tuple[Term, ...]) -> Index:
+        found = _indexes.get(terms)
+        if found is None:
+            found = super().__new__(cls)
+            found.terms = terms
+            found._atoms = None
+            _indexes[terms] = found
+        return found
+
+    def __reduce__(self) -> tuple[type[Index], tuple[tuple[Term, ...]]]:
+        return Index, (self.terms,)
+
+    @property
+    def constant(self) -> int | None:
+        """Its value if it is a constant."""
+        if not self.terms:
+            return 0
+        if len(self.terms) == 1 and not self.terms[0][0]:
+            return self.terms[0][1]
+        return None
+
+    def atoms(self) -> frozenset[Atom]:
+        """All sizes and variables in it, also inside quotients."""
+        if self._atoms is None:
+            found: set[Atom] = set()
+            for monomial, _ in self.terms:
+                for atom in monomial:
+                    if atom.kind in ("size", "var"):
+                        found.add(atom)
+                    else:
+                        found.update(*(arg.atoms() for arg in atom.args))
+            self._atoms = frozenset(found)
+        return self._atoms
+
+    def variables(self) -> frozenset[Atom]:
+        """The loop variables in it."""
+        return frozenset(atom for atom in self.atoms() if atom.kind == "var")
+
+    def __add__(self, other: IndexLike) -> Index:
+        other = as_index(other)
+        if not other.terms:
+            return self
+        if not self.terms:
+            return other
+        total = dict(self.terms)
+        for monomial, coefficient in other.terms:
+            total[monomial] = total.get(monomial, 0) + coefficient
+        return _recombine(_from_dict(total))
+
+    def __mul__(self, other: IndexLike) -> Index:
+        other = as_index(other)
+        if other is ONE or not self.terms:
+            return self
+        if self is ONE or not other.terms:
+            return other
+        total: dict[Monomial, int] = {}
+        for left, a in self.terms:
+            for right, b in other.terms:
+                monomial = left + right
+                if left and right:
+                    monomial = tuple(sorted(monomial, key=_text))
+                total[monomial] = total.get(monomial, 0) + a * b
+        return _recombine(_from_dict(total))
+
+    def __neg__(self) -> Index:
+        return Index(tuple((monomial, -coefficient) for monomial, coefficient in self.terms))
+
+    def __sub__(self, other: IndexLike) -> Index:
+        return self + -as_index(other)
+
+    def __radd__(self, other: int) -> Index:
+        return self + other
+
+    def __rsub__(self, other: int) -> Index:
+        return as_index(other) - self
+
+    def __rmul__(self, other: int) -> Index:
+        return self * other
+
+    def __floordiv__(self, other: IndexLike) -> Index:
+        return floordiv(self, as_index(other))
+
+    def __mod__(self, other: IndexLike) -> Index:
+        return mod(self, as_index(other))
+
+    def __repr__(self) -> str:
+        return render(self)
+
+
+_atoms: WeakValueDictionary[tuple[str, str, tuple[Index, ...]], Atom] = WeakValueDictionary()
+_indexes: WeakValueDictionary[tuple[Term, ...], Index] = WeakValueDictionary()
+
+
+def _text(atom: Atom) -> str:
+    return atom.text
+
+
+def _term_key(term: Term) -> tuple[int, str]:
+    return -len(term[0]), "*".join(atom.text for atom in term[0])
+
+
+def _from_dict(total: dict[Monomial, int]) -> Index:
+    terms = [term for term in total.items() if term[1]]
+    if len(terms) > 1:
+        terms.sort(key=_term_key)
+    return Index(tuple(terms))
+
+
+def const(value: int) -> Index:
+    """The constant ``value``."""
+    return Index((((), value),)) if value else Index(())
+
+
+ZERO = const(0)
+ONE = const(1)
+
+
+def as_index(value: IndexLike) -> Index:
+    """Return an index for an int, or the index itself."""
+    return value if isinstance(value, Index) else const(value)
+
+
+def _single(atom: Atom) -> Index:
+    return Index((((atom,), 1),))
+
+
+def size(name: str) -> Index:
+    """The symbolic size of that name."""
+    return _single(Atom("size", name, ()))
+
+
+def var(name: str, extent: IndexLike) -> Index:
+    """The loop variable of that name, running from 0 up to ``extent``."""
+    return _single(Atom("var", name, (as_index(extent),)))
+
+
+def atom_of(index: Index) -> Atom | None:
+    """The atom if the index is a single atom."""
+    if len(index.terms) == 1 and index.terms[0][1] == 1 and len(index.terms[0][0]) == 1:
+        return index.terms[0][0][0]
+    return None
+
+
+def extent(variable: Index) -> Index:
+    """How far a loop variable runs."""
+    atom = atom_of(variable)
+    assert atom is not None and atom.kind == "var", variable
+    return atom.args[0]
+
+
+def product(sizes: Iterator[Index] | tuple[Index, ...] | list[Index]) -> Index:
+    """Product of sizes."""
+    total = ONE
+    for factor in sizes:
+        total = total * factor
+    return total
+
+
+# ---------------------------------------------------------------- bounds
+
+
+def _upper(atom: Atom) -> Index | None:
+    if atom.kind == "var":
+        return atom.args[0] - 1
+    if atom.kind == "mod":
+        return atom.args[1] - 1
+    return None
+
+
+def _lowest(atom: Atom) -> int | None:
+    if atom.kind == "size":
+        return 1
+    if atom.kind in ("var", "mod"):
+        return 0
+    if atom.kind == "floordiv":
+        return 0 if is_at_least(atom.args[0], 0) else None
+    bounds = [lower_bound(arg) for arg in atom.args]
+    if atom.kind == "max":
+        known = [bound for bound in bounds if bound is not None]
+        return max(known) if known else None
+    return None if any(bound is None for bound in bounds) else min(b for b in bounds if b is not None)
+
+
+def lower_bound(index: Index) -> int | None:
+    """An integer the index never falls below (sizes being positive), if one is found."""
+    for _ in range(8):
+        worst = next(
+            (
+                (monomial, k, atom)
+                for monomial, k in index.terms
+                if k < 0
+                for atom in monomial
+                if _upper(atom) is not None
+            ),
+            None,
+        )
+        if worst is None:
+            break
+        monomial, k, atom = worst
+        top = _upper(atom)
+        assert top is not None
+        rest = list(monomial)
+        rest.remove(atom)
+        index = index - Index(((monomial, k),)) + Index(((tuple(rest), k),)) * top
+    total = 0
+    for monomial, k in index.terms:
+        low = 1
+        for atom in monomial:
+            bound = _lowest(atom)
+            if bound is None or bound < 0:
+                return None
+            low *= bound
+        if k < 0 and monomial:
+            return None
+        total += k * low
+    return total
+
+
+def is_at_least(index: Index, bound: int) -> bool:
+    """Whether the index is known never to fall below ``bound``."""
+    low = lower_bound(index)
+    return low is not None and low >= bound
+
+
+def is_less(left: Index, right: Index) -> bool:
+    """Whether ``left < right`` is known."""
+    return is_at_least(right - left, 1)
+
+
+# ---------------------------------------------------------------- quotients
+
+
+def _divide(numerator: Index, denominator: Index) -> tuple[Index, Index]:
+    """Polynomial division: ``numerator == quotient * denominator + rest``, exactly."""
+    lead, lead_k = denominator.terms[0]
+    quotient: dict[Monomial, int] = {}
+    rest = numerator
+    for _ in range(16):
+        step = None
+        for monomial, k in rest.terms:
+            left = list(monomial)
+            try:
+                for atom in lead:
+                    left.remove(atom)
+            except ValueError:
+                continue
+            whole = k // lead_k
+            if whole:
+                step = Index(((tuple(left), whole),))
+                break
+        if step is None:
+            break
+        following = rest - step * denominator
+        if len(following.terms) > len(rest.terms) and len(denominator.terms) > 1:
+            break
+        for monomial, k in step.terms:
+            quotient[monomial] = quotient.get(monomial, 0) + k
+        rest = following
+    return _from_dict(quotient), rest
+
+
+def floordiv(a: Index, b: Index) -> Index:
+    """``a // b`` for positive ``b``, as Python rounds."""
+    x, y = a.constant, b.constant
+    if x is not None and y is not None and y != 0:
+        return const(x // y)
+    if b is ONE or a is ZERO:
+        return a
+    if y == 0:
+        return _single(Atom("floordiv", "", (a, b)))
+    quotient, rest = _divide(a, b)
+    if rest is ZERO or (is_at_least(rest, 0) and is_less(rest, b)):
+        return quotient
+    inner = atom_of(rest)
+    if inner is not None and inner.kind == "floordiv" and is_at_least(b, 1):
+        return quotient + floordiv(inner.args[0], inner.args[1] * b)
+    if inner is not None and inner.kind == "mod" and is_at_least(b, 1):
+        outer, left = _divide(inner.args[1], b)
+        if left is ZERO:
+            return quotient + mod(floordiv(inner.args[0], b), outer)
+    return quotient + _single(Atom("floordiv", "", (rest, b)))
+
+
+def mod(a: Index, b: Index) -> Index:
+    """``a % b`` for positive ``b``, as Python rounds."""
+    x, y = a.constant, b.constant
+    if x is not None and y is not None and y != 0:
+        return const(x % y)
+    if b is ONE:
+        return ZERO
+    if y == 0:
+        return _single(Atom("mod", "", (a, b)))
+    _, rest = _divide(a, b)
+    if rest is ZERO or (is_at_least(rest, 0) and is_less(rest, b)):
+        return rest
+    inner = atom_of(rest)
+    if inner is not None and inner.kind == "mod" and _divide(inner.args[1], b)[1] is ZERO:
+        return mod(inner.args[0], b)
+    return _single(Atom("mod", "", (rest, b)))
+
+
+def minimum(a: Index, b: Index) -> Index:
+    """The smaller of two."""
+    if a is b or is_at_least(b - a, 0):
+        return a
+    if is_at_least(a - b, 0):
+        return b
+    return _single(Atom("min", "", tuple(sorted((a, b), key=repr))))
+
+
+def maximum(a: Index, b: Index) -> Index:
+    """The larger of two."""
+    if a is b or is_at_least(a - b, 0):
+        return a
+    if is_at_least(b - a, 0):
+        return b
+    return _single(Atom("max", "", tuple(sorted((a, b), key=repr))))
+
+
+def _recombine(index: Index) -> Index:
+    """``c*(x//c) + x%c → x``, also times a common factor."""
+    for monomial, k in index.terms:
+        for atom in monomial:
+            if atom.kind != "mod":
+                continue
+            x, c = atom.args
+            others = list(monomial)
+            others.remove(atom)
+            factor = Index(((tuple(others), k),))
+            whole = c * floordiv(x, c) * factor
+            present = dict(index.terms)
+            if whole.terms and all(present.get(m) == v for m, v in whole.terms):
+                rest = _from_dict({m: v for m, v in index.terms if m not in dict(whole.terms)})
+                return rest - Index(((monomial, k),)) + x * factor
+    return index
+
+
+def substitute(index: Index, values: Mapping[Atom, Index]) -> Index:
+    """Replace sizes and variables."""
+    if index.atoms().isdisjoint(values):
+        return index
+    total = ZERO
+    for monomial, k in index.terms:
+        term = const(k)
+        for atom in monomial:
+            term = term * _substitute_atom(atom, values)
+        total = total + term
+    return total
+
+
+def _substitute_atom(atom: Atom, values: Mapping[Atom, Index]) -> Index:
+    if atom in values:
+        return values[atom]
+    if atom.kind in ("size", "var"):
+        return _single(atom)
+    return COMBINE[atom.kind](*(substitute(arg, values) for arg in atom.args))
+
+
+def regrouped(
+    old: tuple[Index, ...], new: tuple[Index, ...], position: tuple[Index, ...]
+) -> list[Index]:
+    """Where element ``position`` of shape ``new`` lies in shape ``old``, both in row order.
+
+    Dimensions are split into the smallest runs of equal product first, so that the division by
+    which an index is taken apart stays within its run.
+    """
+    result: list[Index] = [ZERO] * len(old)
+    i = j = 0
+    while i < len(old) and j < len(new):
+        i_end, j_end = i + 1, j + 1
+        left, right = old[i], new[j]
+        while left is not right:
+            if _grow_left(left, right) and i_end < len(old):
+                left, i_end = left * old[i_end], i_end + 1
+            elif j_end < len(new):
+                right, j_end = right * new[j_end], j_end + 1
+            elif i_end < len(old):
+                left, i_end = left * old[i_end], i_end + 1
+            else:
+                break
+        flat = ZERO
+        for k in range(j, j_end):
+            flat = flat * new[k] + position[k]
+        for k in reversed(range(i, i_end)):
+            result[k] = flat if k == i else flat % old[k]
+            flat = flat // old[k]
+        i, j = i_end, j_end
+    return result
+
+
+def _grow_left(left: Index, right: Index) -> bool:
+    if left.constant is not None and right.constant is not None:
+        return left.constant < right.constant
+    return not is_at_least(left - right, 0)
+
+
+def coefficient(index: Index, variable: Index) -> Index | None:
+    """By how much the index grows a step of the variable; None if steps differ."""
+    atom = atom_of(variable)
+    if atom is None or atom not in index.atoms():
+        return ZERO
+    step = substitute(index, {atom: ONE}) - substitute(index, {atom: ZERO})
+    if step.variables():
+        return None
+    return step if substitute(index, {atom: ZERO}) + step * variable is index else None
+
+
+COMBINE: Mapping[str, Callable[[Index, Index], Index]] = {
+    "floordiv": floordiv,
+    "mod": mod,
+    "min": minimum,
+    "max": maximum,
+}
+
+
+def evaluate(index: Index, values: Mapping[str, Any]) -> Any:
+    """The value for given sizes and variables: ints, or tensors of ints."""
+    total: Any = 0
+    for monomial, k in index.terms:
+        term: Any = k
+        for atom in monomial:
+            term = term * _evaluate_atom(atom, values)
+        total = total + term
+    return total
+
+
+def _evaluate_atom(atom: Atom, values: Mapping[str, Any]) -> Any:
+    if atom.kind in ("size", "var"):
+        return values[atom.name]
+    a, b = (evaluate(arg, values) for arg in atom.args)
+    if atom.kind == "floordiv":
+        return a // b
+    if atom.kind == "mod":
+        return a % b
+    return min(a, b) if atom.kind == "min" else max(a, b)
+
+
+# ---------------------------------------------------------------- printing
+
+AtomPrinter = Callable[[Atom], str]
+
+
+def python_atom(atom: Atom) -> str:
+    """Spell an atom in Python."""
+    return atom.text
+
+
+def _atom_text(kind: str, name: str, args: tuple[Index, ...]) -> str:
+    if kind in ("size", "var"):
+        return name
+    if kind in ("min", "max"):
+        return f"{kind}({args[0]}, {args[1]})"
+    sign = "//" if kind == "floordiv" else "%"
+    return f"({factor(args[0])} {sign} {factor(args[1])})"
+
+
+def factor(index: Index, spell: AtomPrinter = python_atom) -> str:
+    """Spell an index so that it can stand in a product."""
+    text = render(index, spell)
+    plain = len(index.terms) <= 1 and "*" not in text and not text.startswith("-")
+    return text if plain else f"({text})"
+
+
+def render(index: Index, spell: AtomPrinter = python_atom) -> str:
+    """Spell an index as Python (or C, by another ``spell``)."""
+    if not index.terms:
+        return "0"
+    text = ""
+    for position, (monomial, k) in enumerate(index.terms):
+        body = "*".join(spell(atom) for atom in monomial)
+        if not body:
+            body = str(abs(k))
+        elif abs(k) != 1:
+            body = f"{abs(k)}*{body}"
+        if position:
+            text += f" - {body}" if k < 0 else f" + {body}"
+        else:
+            text = f"-{body}" if k < 0 else body
+    return text

@@ -1,0 +1,191 @@
+"""The reference interpreter: runs a loop graph on torch tensors, one node at a time.
+
+In: `LoopGraph` and its inputs. Out: what the compiled graph must return. It evaluates each value
+expression over the whole iteration space with the `python` spelling of the scalar-op table, so it
+shares nothing with the schedule and the code generators.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from tc.compiler.loops import index as ix
+from tc.compiler.loops.expr import READS, Expr
+from tc.compiler.loops.index import Index
+from tc.compiler.loops.ir import (
+    Buffer,
+    CopyInto,
+    Extern,
+    LoopGraph,
+    Pointwise,
+    Reduction,
+    Ref,
+    ScalarNode,
+    SymValue,
+    View,
+)
+from tc.compiler.loops.ops import SCALAR_OPS
+
+Env = dict[str, Any]
+NAMES = {"aten": torch.ops.aten, "torch": torch, "math": math, "operator": operator}
+
+REDUCE: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
+    "sum": lambda x, d: x.sum(d, dtype=x.dtype),
+    "prod": lambda x, d: x.prod(d, dtype=x.dtype),
+    "max": lambda x, d: x.amax(d),
+    "min": lambda x, d: x.amin(d),
+    "any": lambda x, d: x.any(d),
+    "all": lambda x, d: x.all(d),
+    "argmax": lambda x, d: x.argmax(d),
+    "argmin": lambda x, d: x.argmin(d),
+}
+
+
+def interpret(graph: LoopGraph, args: Sequence[Any]) -> tuple[Any, ...]:
+    """Run a loop graph."""
+    env: Env = dict(graph.constants)
+    for item, value in zip(graph.inputs, args, strict=True):
+        env[item.name] = value
+        if item.symbol is not None:
+            env[item.symbol] = value
+        if item.buffer is not None:
+            _learn_sizes(item.buffer, value, env)
+    for node in graph.nodes:
+        if isinstance(node, Pointwise | Reduction):
+            env[node.buffer.name] = _loop_nest(node, env)
+        elif isinstance(node, Extern):
+            _extern(node, env)
+        elif isinstance(node, ScalarNode):
+            env[node.name] = _named(node.function)(*(_value(a, env) for a in node.args))
+        elif isinstance(node, CopyInto):
+            env[node.input].copy_(_value(node.source, env))
+    return tuple(_value(item, env) for item in graph.outputs)
+
+
+def _learn_sizes(buffer: Buffer, tensor: torch.Tensor, env: Env) -> None:
+    for index, value in (
+        *zip(buffer.sizes, tensor.shape, strict=True),
+        *zip(buffer.strides, tensor.stride(), strict=True),
+    ):
+        atom = ix.atom_of(index)
+        if atom is not None and atom.kind == "size":
+            env.setdefault(atom.name, value)
+
+
+def _ints(indices: Sequence[Index], env: Env) -> list[int]:
+    return [int(ix.evaluate(index, env)) for index in indices]
+
+
+def _loop_nest(node: Pointwise | Reduction, env: Env) -> torch.Tensor:
+    buffer = node.buffer
+    sizes, strides = _ints(buffer.sizes, env), _ints(buffer.strides, env)
+    result = torch.empty_strided(sizes, strides, dtype=buffer.dtype)
+    reduced = node.reduced if isinstance(node, Reduction) else ()
+    loops = (*node.vars, *reduced)
+    shape = _ints([ix.extent(v) for v in loops], env)
+    if 0 in shape[: len(node.vars)]:
+        return result
+    scope = dict(env)
+    for position, variable in enumerate(loops):
+        grid = torch.arange(shape[position])
+        scope[str(variable)] = grid.view([-1 if d == position else 1 for d in range(len(shape))])
+    value = _evaluate(node.body, scope, {}, checked=True)
+    value = value.expand(shape) if value.dim() else value.new_full(shape, value.item())
+    if isinstance(node, Reduction):
+        value = value.reshape([*shape[: len(node.vars)], -1])
+        value = REDUCE[node.kind](value, -1).to(buffer.dtype)
+    where = torch.as_tensor(ix.evaluate(node.index, scope)).expand(shape[: len(node.vars)])
+    if isinstance(node, Reduction) and reduced:
+        where = torch.as_tensor(ix.evaluate(node.index, scope))
+        where = where.reshape(where.shape[: len(node.vars)]) if where.dim() else where
+        where = where.expand(shape[: len(node.vars)])
+    flat = result.as_strided((result.untyped_storage().nbytes() // buffer.dtype.itemsize,), (1,))
+    flat[where.reshape(-1)] = value.to(buffer.dtype).reshape(-1)
+    return result
+
+
+def _evaluate(node: Expr, scope: Env, done: dict[Expr, Any], checked: bool) -> torch.Tensor:
+    """Value of an expression on the whole grid; reads clamp where not every element is used."""
+    if node in done:
+        found: torch.Tensor = done[node]
+        return found
+    if node.op == "select":
+        condition = _evaluate(node.args[0], scope, done, checked)
+        yes, no = (_evaluate(arg, scope, {}, checked=False) for arg in node.args[1:])
+        result = torch.where(condition, yes, no)
+    elif node.op == "const":
+        result = torch.tensor(node.data[0], dtype=node.dtype)
+    elif node.op == "index":
+        result = torch.as_tensor(ix.evaluate(node.data[0], scope))
+    elif node.op == "scalar":
+        result = torch.tensor(scope[node.data[0]], dtype=torch.float64)
+    elif node.op in READS:
+        args = [_evaluate(arg, scope, done, checked) for arg in node.args]
+        result = _read(node, args, scope, checked)
+    else:
+        args = [_evaluate(arg, scope, done, checked) for arg in node.args]
+        result = _apply(node, args)
+    done[node] = result
+    return result
+
+
+def _apply(node: Expr, args: list[torch.Tensor]) -> torch.Tensor:
+    if node.op == "to":
+        return args[0].to(node.dtype)
+    if node.op == "bits":
+        return args[0].contiguous().view(node.dtype)
+    if node.op == "where":
+        return torch.where(*args)
+    result: torch.Tensor = SCALAR_OPS[node.op].python(*args)
+    return result.to(node.dtype)
+
+
+def _read(node: Expr, args: list[torch.Tensor], scope: Env, checked: bool) -> torch.Tensor:
+    tensor: torch.Tensor = scope[node.data[0]]
+    scope = {**scope, **{f"x{k}": arg for k, arg in enumerate(args)}}
+    where = torch.as_tensor(ix.evaluate(node.data[1], scope))
+    room = tensor.untyped_storage().nbytes() // tensor.dtype.itemsize - tensor.storage_offset()
+    flat = torch.as_strided(tensor, (max(room, 0),), (1,), tensor.storage_offset())
+    if not checked:
+        where = where.clamp(0, max(room - 1, 0))
+    if room == 0:
+        return torch.zeros(where.shape, dtype=tensor.dtype)
+    return flat[where]
+
+
+def _extern(node: Extern, env: Env) -> None:
+    args = [_value(arg, env) for arg in node.args]
+    kwargs = {name: _value(arg, env) for name, arg in node.kwargs}
+    made = _named(node.target)(*args, **kwargs)
+    for buffer, value in zip(node.results, made if node.unpack else [made], strict=True):
+        if buffer is not None:
+            sizes, strides = _ints(buffer.sizes, env), _ints(buffer.strides, env)
+            fresh = torch.empty_strided(sizes, strides, dtype=buffer.dtype)
+            env[buffer.name] = fresh.copy_(value)
+
+
+def _named(target: str) -> Callable[..., Any]:
+    first, *rest = target.split(".")
+    found: Any = NAMES[first]
+    for part in rest:
+        found = getattr(found, part)
+    return found  # type: ignore[no-any-return]
+
+
+def _value(value: Any, env: Env) -> Any:
+    if isinstance(value, View):
+        tensor: torch.Tensor = env[value.buffer]
+        start = int(ix.evaluate(value.offset, env)) + tensor.storage_offset()
+        return torch.as_strided(tensor, _ints(value.sizes, env), _ints(value.strides, env), start)
+    if isinstance(value, SymValue):
+        return int(ix.evaluate(value.index, env))
+    if isinstance(value, Ref):
+        return env[value.name]
+    if isinstance(value, list | tuple):
+        return [_value(item, env) for item in value]
+    return value

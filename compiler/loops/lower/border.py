@@ -1,0 +1,70 @@
+"""The border to torch: fake tensors and sympy expressions in, buffers' sizes and indices out.
+
+The only place of the loop compiler that sees sympy, and each expression passes it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from operator import add, mul
+from typing import Any
+
+import torch
+
+from tc.compiler.errors import StageError
+from tc.compiler.loops import index as ix
+from tc.compiler.loops.index import Index
+
+
+def sym_index(value: int | torch.SymInt) -> Index:
+    """Convert an int or SymInt."""
+    if isinstance(value, int):
+        return ix.const(value)
+    return sympy_index(value.node.expr)
+
+
+_FUNCTIONS: dict[str, Callable[..., Index]] = {
+    "FloorDiv": ix.floordiv,
+    "CleanDiv": ix.floordiv,
+    "Mod": ix.mod,
+    "PythonMod": ix.mod,
+    "Max": lambda *args: reduce(ix.maximum, args),
+    "Min": lambda *args: reduce(ix.minimum, args),
+    "Identity": lambda x: x,
+}
+
+
+def sympy_index(expr: Any) -> Index:
+    """Convert a sympy integer expression.
+
+    Raises:
+        StageError: it holds a function that sizes are not expected to hold.
+    """
+    if expr.is_Integer:
+        return ix.const(int(expr))
+    if expr.is_Symbol:
+        return ix.size(expr.name)
+    name = type(expr).__name__
+    if name == "Pow" and expr.args[1].is_Integer and int(expr.args[1]) > 0:
+        return ix.product([sympy_index(expr.args[0])] * int(expr.args[1]))
+    args = [sympy_index(arg) for arg in expr.args]
+    if expr.is_Add:
+        return reduce(add, args)
+    if expr.is_Mul:
+        return reduce(mul, args)
+    if name == "ModularIndexing":
+        return ix.mod(ix.floordiv(args[0], args[1]), args[2])
+    if name in _FUNCTIONS:
+        return _FUNCTIONS[name](*args)
+    raise StageError("loops.lower", f"size expression {expr} uses {name}, which tc cannot convert")
+
+
+def sizes_of(fake: torch.Tensor) -> tuple[Index, ...]:
+    """Sizes of a fake tensor."""
+    return tuple(sym_index(extent) for extent in fake.shape)
+
+
+def strides_of(fake: torch.Tensor) -> tuple[Index, ...]:
+    """Strides of a fake tensor."""
+    return tuple(sym_index(step) for step in fake.stride())

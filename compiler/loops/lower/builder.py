@@ -1,0 +1,291 @@
+"""The builder: collects loop nests while a graph is lowered, and decides what gets a buffer.
+
+In: sizes, types and value expressions from the lowerings. Out: nodes of a `LoopGraph`. A value
+stays an expression (a *cell* without buffer) until someone needs it in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from tc.compiler.core.gate import Gate
+from tc.compiler.loops import index as ix
+from tc.compiler.loops.expr import Expr, constant, load, substitute
+from tc.compiler.loops.index import Atom, Index
+from tc.compiler.loops.ir import (
+    Buffer,
+    Node,
+    Origin,
+    Pointwise,
+    Reduction,
+    Ref,
+    View,
+    contiguous,
+)
+from tc.compiler.loops.ops import CHEAP, compute_dtype
+
+MAX_BODY_COST = 600
+MAX_BODY_LOADS = 24
+Sizes = tuple[Index, ...]
+
+
+class NotLowered(Exception):
+    """This call cannot be expressed in loops; it goes to ATen."""
+
+
+def loop_vars(sizes: Sequence[Index], prefix: str = "i") -> tuple[Index, ...]:
+    """A loop variable a dimension; dimensions of size 1 have the index 0."""
+    return tuple(
+        ix.ZERO if extent is ix.ONE else ix.var(f"{prefix}{position}", extent)
+        for position, extent in enumerate(sizes)
+    )
+
+
+def bindings(variables: Sequence[Index], values: Sequence[Index]) -> dict[Atom, Index]:
+    """Atoms of the variables -> values, identities left out."""
+    found: dict[Atom, Index] = {}
+    for variable, value in zip(variables, values, strict=True):
+        atom = ix.atom_of(variable)
+        if atom is not None and variable is not value:
+            found[atom] = value
+    return found
+
+
+def linear(indices: Sequence[Index], strides: Sequence[Index]) -> Index:
+    """Flat index of an element."""
+    total = ix.ZERO
+    for position, stride in zip(indices, strides, strict=True):
+        total = total + position * stride
+    return total
+
+
+@dataclass(eq=False)
+class Cell:
+    """A tensor value while lowering.
+
+    Attributes:
+        body: its element at ``vars``, in the type it is computed in.
+        buffer: the memory that holds it, if any; ``layout`` is then the flat index.
+        strides: how it is laid out once it gets memory.
+    """
+
+    dtype: torch.dtype
+    sizes: Sizes
+    strides: tuple[Index, ...]
+    vars: tuple[Index, ...]
+    body: Expr
+    origins: tuple[Origin, ...] = ()
+    buffer: str | None = None
+    layout: Index = ix.ZERO
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A view of a cell: element ``vars`` is the cell's element ``index``."""
+
+    cell: Cell
+    sizes: Sizes
+    vars: tuple[Index, ...]
+    index: tuple[Index, ...]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type its elements have in eager code."""
+        return self.cell.dtype
+
+    def view(self, sizes: Sizes, index: Sequence[Index], variables: tuple[Index, ...]) -> Tensor:
+        """A view of this view: element ``variables`` is my element ``index``."""
+        values = bindings(self.vars, index)
+        into = tuple(ix.substitute(position, values) for position in self.index)
+        return Tensor(self.cell, sizes, variables, into)
+
+
+@dataclass
+class Builder:
+    """Nodes so far, and the fx node being lowered."""
+
+    gate: Gate
+    nodes: list[Node] = field(default_factory=list)
+    constants: dict[str, Any] = field(default_factory=dict)
+    origin: Origin = field(default_factory=lambda: Origin("", ""))
+    strides: tuple[Index, ...] | None = None
+    uses: int = 1
+    counter: int = 0
+
+    def name(self) -> str:
+        """A fresh buffer name."""
+        self.counter += 1
+        return f"buf{self.counter - 1}"
+
+    # ------------------------------------------------------------ values in
+
+    def memory(self, buffer: Buffer) -> Tensor:
+        """The tensor held by a buffer."""
+        variables = loop_vars(buffer.sizes)
+        return self.window(buffer.name, buffer.dtype, buffer.sizes, linear(variables, buffer.strides))
+
+    def window(self, name: str, dtype: torch.dtype, sizes: Sizes, layout: Index) -> Tensor:
+        """The tensor whose element ``loop_vars(sizes)`` lies at ``layout`` in a buffer."""
+        variables = loop_vars(sizes)
+        body = converted(load(name, layout, dtype), compute_dtype(dtype))
+        cell = Cell(dtype, sizes, contiguous(sizes), variables, body, (), name, layout)
+        return Tensor(cell, sizes, variables, variables)
+
+    def value(
+        self, sizes: Sizes, dtype: torch.dtype, body: Expr, variables: tuple[Index, ...] | None = None
+    ) -> Tensor:
+        """A pointwise result over ``loop_vars(sizes)``; gets a buffer if recomputing it is dear."""
+        variables = loop_vars(sizes) if variables is None else variables
+        strides = self.strides
+        if strides is None or len(strides) != len(sizes):
+            strides = contiguous(sizes)
+        body = converted(body, compute_dtype(dtype))
+        cell = Cell(dtype, sizes, strides, variables, body, (self.origin,))
+        shared = self.uses > 1 and body.cost() > CHEAP
+        large = body.cost() > MAX_BODY_COST or len(body.loads()) > MAX_BODY_LOADS
+        if shared or large or not self.gate.allow("loops.inline"):
+            self.realize(cell)
+        return Tensor(cell, sizes, variables, variables)
+
+    def reduce(
+        self,
+        kind: str,
+        dtype: torch.dtype,
+        kept: Sequence[Index],
+        reduced: Sequence[Index],
+        body: Expr,
+        sizes: Sizes,
+    ) -> Tensor:
+        """A reduction over ``reduced``; ``kept`` has a variable (or 0) a dimension of ``sizes``."""
+        strides = self.strides
+        if strides is None or len(strides) != len(sizes):
+            strides = contiguous(sizes)
+        if not reduced:
+            return self._reduce_nothing(kind, dtype, kept, body, sizes)
+        buffer = Buffer(self.name(), dtype, sizes, strides)
+        rename = bindings(kept, loop_vars(sizes)) if len(kept) == len(sizes) else {}
+        rename.update(bindings(reduced, loop_vars([ix.extent(v) for v in reduced], "r")))
+        inner = tuple(ix.substitute(v, rename) for v in reduced)
+        outer = tuple(v for v in loop_vars(sizes) if v is not ix.ZERO)
+        flat = linear(loop_vars(sizes), strides)
+        body = substitute(body, rename)
+        self.nodes.append(Reduction(buffer, outer, inner, flat, kind, body, (self.origin,)))
+        return self.memory(buffer)
+
+    def _reduce_nothing(
+        self, kind: str, dtype: torch.dtype, kept: Sequence[Index], body: Expr, sizes: Sizes
+    ) -> Tensor:
+        """A reduction over dimensions of size 1: the element itself."""
+        body = substitute(body, bindings(kept, loop_vars(sizes)))
+        if kind in ("argmax", "argmin"):
+            body = constant(0, torch.int64)
+        uses, self.uses = self.uses, 2
+        result = self.value(sizes, dtype, body)
+        self.uses = uses
+        return result
+
+    # ------------------------------------------------------------ values out
+
+    def element(self, tensor: Tensor, index: Sequence[Index] | None = None) -> Expr:
+        """The value at an index (default: at the tensor's own variables)."""
+        into = tensor.index
+        if index is not None:
+            values = bindings(tensor.vars, index)
+            into = tuple(ix.substitute(position, values) for position in into)
+        return substitute(tensor.cell.body, bindings(tensor.cell.vars, into))
+
+    def broadcast(self, tensor: Tensor, sizes: Sizes) -> Tensor:
+        """Expand to ``sizes``; a dear value is put in memory rather than computed repeatedly."""
+        if tensor.sizes == sizes:
+            return tensor
+        lead = len(sizes) - len(tensor.sizes)
+        variables = loop_vars(sizes)
+        index = [
+            ix.ZERO if extent is ix.ONE else variables[lead + position]
+            for position, extent in enumerate(tensor.sizes)
+        ]
+        if tensor.cell.body.cost() > CHEAP:
+            self.realize(tensor.cell)
+        return tensor.view(sizes, index, variables)
+
+    def realize(self, cell: Cell) -> str:
+        """Give a cell memory."""
+        if cell.buffer is not None:
+            return cell.buffer
+        strides = cell.strides
+        buffer = Buffer(self.name(), cell.dtype, cell.sizes, strides)
+        layout = linear(cell.vars, strides)
+        loops = tuple(v for v in cell.vars if v is not ix.ZERO)
+        body = converted(cell.body, cell.dtype)
+        self.nodes.append(Pointwise(buffer, loops, layout, body, cell.origins))
+        cell.buffer, cell.layout = buffer.name, layout
+        cell.body = converted(load(buffer.name, layout, cell.dtype), compute_dtype(cell.dtype))
+        return buffer.name
+
+    def strided(self, tensor: Tensor, strides: tuple[Index, ...] | None = None) -> View | None:
+        """The tensor as a strided window on memory, or None if it is not one."""
+        name = self.realize(tensor.cell)
+        flat = ix.substitute(tensor.cell.layout, bindings(tensor.cell.vars, tensor.index))
+        found: list[Index] = []
+        for position, variable in enumerate(tensor.vars):
+            atom = ix.atom_of(variable)
+            if atom is None:
+                default = contiguous(tensor.sizes)[position]
+                found.append(default if strides is None else strides[position])
+                continue
+            step = ix.substitute(flat, {atom: ix.ONE}) - ix.substitute(flat, {atom: ix.ZERO})
+            if step.variables():
+                return None
+            found.append(step)
+        offset = ix.substitute(flat, bindings(tensor.vars, [ix.ZERO] * len(tensor.vars)))
+        if linear(tensor.vars, found) + offset is not flat:
+            return None
+        return View(name, tensor.dtype, tensor.sizes, tuple(found), offset)
+
+    def view(self, tensor: Tensor, strides: tuple[Index, ...] | None = None) -> View:
+        """The tensor as a strided window, copied if need be."""
+        found = self.strided(tensor, strides)
+        return found if found is not None else self.copy(tensor, strides)
+
+    def copy(self, tensor: Tensor, strides: tuple[Index, ...] | None = None) -> View:
+        """The tensor in memory of its own."""
+        steps = contiguous(tensor.sizes) if strides is None else strides
+        cell = Cell(
+            tensor.dtype, tensor.sizes, steps, tensor.vars, self.element(tensor), (self.origin,)
+        )
+        name = self.realize(cell)
+        return View(name, tensor.dtype, tensor.sizes, steps, ix.ZERO)
+
+
+def converted(value: Expr, dtype: torch.dtype) -> Expr:
+    """Convert a value to another type."""
+    if value.dtype is dtype:
+        return value
+    if value.op == "const":
+        number = value.data[0]
+        if dtype is torch.bool:
+            return constant(number != 0, dtype)
+        plain = dtype in (torch.float32, torch.float64)
+        if plain or (not value.dtype.is_floating_point and dtype is torch.int64):
+            return constant(number, dtype)
+    return Expr("to", (value,), dtype)
+
+
+def scalar_value(value: Any, dtype: torch.dtype) -> Expr:
+    """A Python number, size or wrapper scalar as a value."""
+    if isinstance(value, Index):
+        number = value.constant
+        if number is not None:
+            return converted(constant(number, torch.int64), dtype)
+        return converted(Expr("index", (), torch.int64, (value,)), dtype)
+    if isinstance(value, Ref):
+        return converted(Expr("scalar", (), torch.float64, (value.name,)), dtype)
+    if isinstance(value, complex):
+        raise NotLowered("complex numbers")
+    if isinstance(value, float) and not dtype.is_floating_point and dtype is not torch.bool:
+        value = int(value)
+    return constant(value, dtype)

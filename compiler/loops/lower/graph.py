@@ -1,0 +1,294 @@
+"""The walk over an ATen graph: each node is lowered into loops or handed to ATen.
+
+In: `fx.GraphModule` of ATen calls with fake values in ``meta["val"]``. Out: `LoopGraph`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from tc.compiler.core.gate import Gate
+from tc.compiler.errors import StageError, TcError
+from tc.compiler.loops import index as ix
+from tc.compiler.loops.index import Index
+from tc.compiler.loops.ir import (
+    Buffer,
+    CopyInto,
+    Extern,
+    Input,
+    LoopGraph,
+    Origin,
+    Ref,
+    ScalarNode,
+    SymValue,
+    View,
+)
+from tc.compiler.loops.lower.border import sizes_of, strides_of, sym_index
+from tc.compiler.loops.lower.builder import Builder, NotLowered, Tensor
+from tc.compiler.loops.lower.registry import LOWERINGS, VIEWS, Call
+
+# Checks on sizes that capture has guarded already.
+IGNORED = ("sym_constrain_range", "_assert_scalar", "_assert_tensor_metadata", "sym_constrain")
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def lower(graph: fx.GraphModule, gate: Gate) -> LoopGraph:
+    """Lower a functional ATen graph; what cannot or may not be lowered is called in the wrapper."""
+    walk = _Walk(graph, gate)
+    for node in graph.graph.nodes:
+        try:
+            walk.visit(node)
+        except TcError:
+            raise
+        except Exception as error:
+            message = f"lowering {node.format_node()} failed: {type(error).__name__}: {error}"
+            raise StageError("loops.lower", message) from error
+    constants = tuple(walk.builder.constants.items())
+    return LoopGraph(tuple(walk.inputs), tuple(walk.builder.nodes), walk.outputs, constants)
+
+
+class _Walk:
+    """Values of the fx nodes seen so far."""
+
+    def __init__(self, graph: fx.GraphModule, gate: Gate) -> None:
+        self.module = graph
+        self.gate = gate
+        self.builder = Builder(gate)
+        self.values: dict[fx.Node, Any] = {}
+        self.inputs: list[Input] = []
+        self.input_of: dict[fx.Node, Input] = {}
+        self.outputs: tuple[Any, ...] = ()
+        self.uses = _count_uses(graph)
+
+    def visit(self, node: fx.Node) -> None:
+        """Lower one node."""
+        self.builder.origin = origin_of(node)
+        self.builder.uses = self.uses.get(node, 0)
+        kinds: dict[str, Callable[[fx.Node], Any]] = {
+            "placeholder": self._placeholder,
+            "get_attr": self._constant,
+            "call_function": self._call,
+            "output": self._output,
+        }
+        if node.op not in kinds:
+            raise StageError("loops.lower", f"a node of kind {node.op} has no place in an ATen graph")
+        self.values[node] = kinds[node.op](node)
+
+    def _placeholder(self, node: fx.Node) -> Any:
+        fake, name = node.meta.get("val"), str(node.target)
+        if isinstance(fake, torch.Tensor):
+            found = Input(name, Buffer(name, fake.dtype, sizes_of(fake), strides_of(fake)))
+            value: Any = self.builder.memory(found.buffer) if found.buffer else None
+        elif isinstance(fake, torch.SymInt):
+            index = sym_index(fake)
+            atom = ix.atom_of(index)
+            symbol = atom.name if atom is not None and atom.kind == "size" else None
+            found, value = Input(name, None, symbol), index
+        else:
+            found = Input(name, None)
+            value = Ref(name) if isinstance(fake, torch.SymFloat) or fake is None else fake
+        self.inputs.append(found)
+        self.input_of[node] = found
+        return value
+
+    def _constant(self, node: fx.Node) -> Any:
+        held: Any = self.module
+        for part in str(node.target).split("."):
+            held = getattr(held, part)
+        if not isinstance(held, torch.Tensor):
+            raise NotLowered(f"{node.target} is no tensor")
+        name = str(node.target).replace(".", "_")
+        self.builder.constants[name] = held
+        buffer = Buffer(name, held.dtype, sizes_of(held), strides_of(held))
+        return self.builder.memory(buffer)
+
+    # ------------------------------------------------------------ calls
+
+    def _call(self, node: fx.Node) -> Any:
+        fake, target = node.meta.get("val"), node.target
+        if target is operator.getitem:
+            container = self.values[node.args[0]]  # type: ignore[index]
+            return container[node.args[1]]
+        if isinstance(fake, int | float | bool) and not isinstance(fake, torch.Tensor):
+            return ix.const(fake) if type(fake) is int else fake
+        if isinstance(fake, torch.SymInt):
+            return sym_index(fake)
+        if isinstance(fake, SYMBOLIC):
+            return self._number(node)
+        name = str(target)
+        if any(part in name for part in IGNORED):
+            return None
+        if str(target) == "aten.copy_.default":
+            return self._copy_into(node)
+        return self._lowered(node)
+
+    def _number(self, node: fx.Node) -> Ref:
+        args = tuple(self._plain(self.values.get(a, a) if isinstance(a, fx.Node) else a) for a in node.args)
+        module = getattr(node.target, "__module__", "")
+        name = getattr(node.target, "__name__", str(node.target))
+        prefix = "operator" if module in ("_operator", "operator") else module
+        self.builder.nodes.append(ScalarNode(node.name, f"{prefix}.{name}", args))
+        return Ref(node.name)
+
+    def _lowered(self, node: fx.Node) -> Any:
+        target = node.target
+        row = LOWERINGS.get(target) if isinstance(target, torch._ops.OpOverload) else None
+        fakes = node.meta.get("val")
+        if row is None or not _dense(fakes) or not self._arguments_dense(node):
+            return self._extern(node)
+        kind = str(target).removeprefix("aten.").removesuffix(".default")
+        if target not in VIEWS and not self.gate.allow(f"loops.lower.{kind}"):
+            return self._extern(node)
+        call = Call(target, _named(target, node, self.values), fakes)
+        first = fakes[0] if isinstance(fakes, tuple | list) else fakes
+        self.builder.strides = strides_of(first)
+        mark, counter = len(self.builder.nodes), self.builder.counter
+        try:
+            return row(self.builder, call)
+        except NotLowered:
+            if all(not isinstance(n, Extern) for n in self.builder.nodes[mark:]):
+                self.builder.uses = self.uses.get(node, 0)
+            del counter
+            return self._extern(node)
+
+    def _arguments_dense(self, node: fx.Node) -> bool:
+        fakes = [a.meta.get("val") for a in node.all_input_nodes]
+        return all(_dense(fake) for fake in fakes)
+
+    def _extern(self, node: fx.Node) -> Any:
+        """Call ATen in the wrapper."""
+        builder, fake = self.builder, node.meta.get("val")
+        builder.strides = None
+        args = tuple(self._plain(a, node) for a in node.args)
+        kwargs = tuple((k, self._plain(v, node)) for k, v in node.kwargs.items())
+        unpack = isinstance(fake, tuple | list)
+        results: list[Buffer | None] = []
+        values: list[Any] = []
+        for item in fake if isinstance(fake, tuple | list) else (fake,):
+            if isinstance(item, torch.Tensor):
+                buffer = Buffer(builder.name(), item.dtype, sizes_of(item), strides_of(item))
+                results.append(buffer)
+                values.append(builder.memory(buffer) if _dense(item) else View(
+                    buffer.name, buffer.dtype, buffer.sizes, buffer.strides, ix.ZERO))
+            else:
+                results.append(None)
+                values.append(sym_index(item) if isinstance(item, int | torch.SymInt) else None)
+        target = spelled(node.target)
+        origins = (builder.origin,)
+        builder.nodes.append(Extern(target, args, kwargs, tuple(results), unpack, origins))
+        return values if unpack else values[0]
+
+    def _plain(self, value: Any, node: fx.Node | None = None) -> Any:
+        """An argument as the wrapper passes it."""
+        if isinstance(value, fx.Node):
+            held = self.values[value]
+            if isinstance(held, Tensor):
+                return self.builder.view(held, strides_of(value.meta["val"]))
+            return self._plain(held)
+        if isinstance(value, Index):
+            return SymValue(value) if value.constant is None else value.constant
+        if isinstance(value, tuple | list):
+            return [self._plain(item) for item in value]
+        if isinstance(value, slice):
+            raise StageError("loops.lower", f"a slice object among the arguments of {node}")
+        return value
+
+    # ------------------------------------------------------------ ends
+
+    def _copy_into(self, node: fx.Node) -> Any:
+        into, source = node.args[0], node.args[1]
+        assert isinstance(into, fx.Node) and isinstance(source, fx.Node)
+        found = self.input_of.get(into)
+        if found is None:
+            raise StageError("loops.lower", f"copy_ into {into}, which is no input of the graph")
+        self.builder.nodes.append(CopyInto(found.name, self._plain(source)))
+        return self.values[into]
+
+    def _output(self, node: fx.Node) -> None:
+        results = node.args[0]
+        listed = results if isinstance(results, tuple | list) else (results,)
+        self.outputs = tuple(self._result(item) for item in listed)
+
+    def _result(self, item: Any) -> Any:
+        if not isinstance(item, fx.Node):
+            return item
+        while str(item.target) == "aten.copy_.default":
+            item = item.args[0]
+        if item in self.input_of:
+            return Ref(self.input_of[item].name)
+        return self._plain(item)
+
+
+def _dense(fake: Any) -> bool:
+    """Whether loops can read and write it: a plain strided CPU tensor of a known type."""
+    if isinstance(fake, tuple | list):
+        return all(_dense(item) for item in fake)
+    if not isinstance(fake, torch.Tensor):
+        return True
+    plain = fake.layout is torch.strided and fake.device.type == "cpu" and not fake.is_quantized
+    return plain and not fake.dtype.is_complex and not fake.is_conj() and not fake.is_neg()
+
+
+def _named(target: Any, node: fx.Node, values: dict[fx.Node, Any]) -> dict[str, Any]:
+    """Arguments by name, with defaults."""
+
+    def held(value: Any) -> Any:
+        if isinstance(value, fx.Node):
+            return values[value]
+        if isinstance(value, tuple | list):
+            return [held(item) for item in value]
+        return value
+
+    found: dict[str, Any] = {}
+    for position, argument in enumerate(target._schema.arguments):
+        if position < len(node.args):
+            found[argument.name] = held(node.args[position])
+        elif argument.name in node.kwargs:
+            found[argument.name] = held(node.kwargs[argument.name])
+        elif argument.has_default_value():
+            found[argument.name] = argument.default_value
+    return {k: v.constant if isinstance(v, Index) and v.constant is not None else v for k, v in found.items()}
+
+
+def spelled(target: Any) -> str:
+    """A call target as Python the wrapper can evaluate."""
+    if isinstance(target, torch._ops.OpOverload):
+        namespace, _, name = target._schema.name.partition("::")
+        prefix = "aten" if namespace == "aten" else f"torch.ops.{namespace}"
+        return f"{prefix}.{name}.{target._overloadname}"
+    if isinstance(target, torch._ops.OpOverloadPacket):
+        return f"torch.ops.{target._qualified_op_name.replace('::', '.')}"
+    module = getattr(target, "__module__", "")
+    if module.split(".")[0] in ("torch", "math", "_operator"):
+        return f"{module.replace('_operator', 'operator')}.{target.__name__}"
+    raise StageError("loops.lower", f"{target} cannot be named in the wrapper")
+
+
+def origin_of(node: fx.Node) -> Origin:
+    """Provenance of an fx node."""
+    line = ""
+    given = node.meta.get("tc_origin")
+    if given:
+        line = str(given[-1] if isinstance(given, tuple | list) else given)
+    elif node.meta.get("stack_trace"):
+        lines = [text.strip() for text in str(node.meta["stack_trace"]).strip().splitlines()]
+        files = [text for text in lines if text.startswith("File")]
+        line = files[-1] if files else ""
+    return Origin(node.name, str(node.target), line)
+
+
+def _count_uses(graph: fx.GraphModule) -> dict[fx.Node, int]:
+    """For each node how many calls read it, seen through views."""
+    uses: dict[fx.Node, int] = {}
+    for node in reversed(graph.graph.nodes):
+        total = 0
+        for user in node.users:
+            through = user.target in VIEWS or user.target is operator.getitem
+            total += uses.get(user, 0) if user.op == "call_function" and through else 1
+        uses[node] = total
+    return uses

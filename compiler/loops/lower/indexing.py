@@ -1,0 +1,274 @@
+"""Indexing: reads at computed positions, and tensors put together from pieces.
+
+In: calls of ATen indexing, concatenation and padding ops. Out: values whose loads are indirect
+(`at`) or chosen by position (`select`, whose arms are only evaluated where they are in range).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from tc.compiler.loops import index as ix
+from tc.compiler.loops.expr import Expr, constant, index_value
+from tc.compiler.loops.index import Index
+from tc.compiler.loops.lower.builder import (
+    Builder,
+    NotLowered,
+    Tensor,
+    converted,
+    loop_vars,
+    scalar_value,
+)
+from tc.compiler.loops.lower.pointwise import apply, compare, supported
+from tc.compiler.loops.lower.registry import Call, dimension, lowering, number, tensor
+from tc.compiler.loops.lower.views import slice_start
+from tc.compiler.loops.ops import compute_dtype
+
+
+def select(condition: Expr, yes: Expr, no: Expr) -> Expr:
+    """``yes if condition else no``; only the chosen one is evaluated."""
+    return Expr("select", (condition, yes, no), yes.dtype)
+
+
+def below(position: Index, bound: Index) -> Expr:
+    """position < bound."""
+    return compare("lt", index_value(position), index_value(bound))
+
+
+def both(a: Expr, b: Expr) -> Expr:
+    """a and b."""
+    return apply("and", a, b)
+
+
+@lowering("cat")
+def _cat(b: Builder, call: Call) -> Tensor:
+    supported(call.dtype)
+    parts = [tensor(t) for t in call["tensors"] if tensor(t).sizes != (ix.ZERO,)]
+    if not parts or len(parts) > 64:
+        raise NotLowered("cat of nothing, or of very many")
+    dim = dimension(call["dim"], len(parts[0].sizes))
+    return joined(b, call, parts, dim)
+
+
+def joined(b: Builder, call: Call, parts: Sequence[Tensor], dim: int) -> Tensor:
+    """Tensors one after the other along ``dim``."""
+    wide = compute_dtype(call.dtype)
+    variables = loop_vars(call.sizes)
+    starts = [ix.ZERO]
+    for part in parts:
+        supported(part.dtype)
+        starts.append(starts[-1] + part.sizes[dim])
+    value: Expr | None = None
+    for part, start in reversed(list(zip(parts, starts[:-1], strict=True))):
+        at = list(variables)
+        at[dim] = variables[dim] - start
+        piece = converted(b.element(part, at), wide)
+        end = start + part.sizes[dim]
+        value = piece if value is None else select(below(variables[dim], end), piece, value)
+    assert value is not None
+    return b.value(call.sizes, call.dtype, value)
+
+
+@lowering("stack")
+def _stack(b: Builder, call: Call) -> Tensor:
+    supported(call.dtype)
+    dim = dimension(call["dim"], len(call.sizes))
+    parts = []
+    for item in call["tensors"]:
+        part = tensor(item)
+        sizes = (*part.sizes[:dim], ix.ONE, *part.sizes[dim:])
+        variables = loop_vars(sizes)
+        parts.append(part.view(sizes, [*variables[:dim], *variables[dim + 1 :]], variables))
+    return joined(b, call, parts, dim)
+
+
+@lowering("constant_pad_nd")
+def _pad(b: Builder, call: Call) -> Tensor:
+    supported(call.dtype)
+    source, wide = tensor(call["self"]), compute_dtype(call.dtype)
+    variables = loop_vars(call.sizes)
+    at = list(variables)
+    inside: Expr | None = None
+    pads = [ix.as_index(p) for p in call["pad"]]
+    for pair in range(len(pads) // 2):
+        dim = len(source.sizes) - 1 - pair
+        before, after = pads[2 * pair], pads[2 * pair + 1]
+        at[dim] = variables[dim] - before
+        tests = []
+        if before is not ix.ZERO:
+            tests.append(compare("ge", index_value(at[dim]), constant(0, torch.int64)))
+        if after is not ix.ZERO:
+            tests.append(below(at[dim], source.sizes[dim]))
+        for test in tests:
+            inside = test if inside is None else both(inside, test)
+    value = converted(b.element(source, at), wide)
+    if inside is not None:
+        value = select(inside, value, scalar_value(call["value"], wide))
+    return b.value(call.sizes, call.dtype, value)
+
+
+@lowering("slice_scatter", "select_scatter")
+def _scatter_view(b: Builder, call: Call) -> Tensor:
+    supported(call.dtype)
+    base, source = tensor(call["self"]), tensor(call["src"])
+    wide = compute_dtype(call.dtype)
+    dim = dimension(call["dim"], len(base.sizes))
+    variables = loop_vars(call.sizes)
+    at = list(variables)
+    position = variables[dim]
+    if "index" in call.args:
+        where = ix.as_index(call["index"])
+        if where.constant is None:
+            raise NotLowered("symbolic index")
+        start = where if where.constant >= 0 else where + base.sizes[dim]
+        del at[dim]
+        inside = compare("eq", index_value(position), index_value(start))
+    else:
+        step = number(call["step"])
+        start = slice_start(call["start"], base.sizes[dim])
+        at[dim] = ix.floordiv(position - start, ix.const(step)) if step != 1 else position - start
+        inside = both(
+            compare("ge", index_value(position), index_value(start)),
+            below(position, start + source.sizes[dim] * step),
+        )
+        if step != 1:
+            rest = ix.mod(position - start, ix.const(step))
+            inside = both(inside, compare("eq", index_value(rest), constant(0, torch.int64)))
+    value = converted(b.element(source, at), wide)
+    kept = converted(b.element(base, variables), wide)
+    return b.value(call.sizes, call.dtype, select(inside, value, kept))
+
+
+@lowering("flip")
+def _flip(b: Builder, call: Call) -> Tensor:
+    supported(call.dtype)
+    source = tensor(call["self"])
+    at = list(loop_vars(call.sizes))
+    for given in call["dims"]:
+        dim = dimension(given, len(at))
+        if at[dim] is not ix.ZERO:
+            at[dim] = source.sizes[dim] - 1 - at[dim]
+    return b.value(call.sizes, call.dtype, b.element(source, at))
+
+
+@lowering("roll")
+def _roll(b: Builder, call: Call) -> Tensor:
+    supported(call.dtype)
+    source = tensor(call["self"])
+    if not call["dims"]:
+        raise NotLowered("roll of the flat tensor")
+    at = list(loop_vars(call.sizes))
+    for given, shift in zip(call["dims"], call["shifts"], strict=True):
+        dim = dimension(given, len(at))
+        if at[dim] is not ix.ZERO:
+            at[dim] = ix.mod(at[dim] - number(shift), source.sizes[dim])
+    return b.value(call.sizes, call.dtype, b.element(source, at))
+
+
+# ---------------------------------------------------------------- indirect reads
+
+
+def indirect(b: Builder, source: Tensor, at: Sequence[Index | Expr], wrap: bool = True) -> Expr:
+    """The element at indices some of which are values.
+
+    An ``at`` expression holds the values as operands; its index names them ``x0, x1, …``.
+    Values must be in range (after adding the size to negative ones, if ``wrap``).
+    """
+    b.realize(source.cell)
+    names: list[Index] = []
+    values: list[Expr] = []
+    index: list[Index] = []
+    for position, extent in zip(at, source.sizes, strict=True):
+        if isinstance(position, Index):
+            index.append(position)
+            continue
+        value = converted(position, torch.int64)
+        if wrap:
+            size = index_value(extent)
+            negative = compare("lt", value, constant(0, torch.int64))
+            value = Expr("where", (negative, apply("add", value, size), value), torch.int64)
+        name = ix.var(f"x{len(values)}", extent)
+        names.append(name)
+        values.append(value)
+        index.append(name)
+    element = b.element(source, index)
+    loads = element.loads()
+    assert len(loads) == 1
+    load = loads[0]
+    bounds = tuple(ix.extent(name) for name in names)
+    result = Expr("at", tuple(values), load.dtype, (*load.data, bounds))
+    return result if element is load else Expr(element.op, (result,), element.dtype, element.data)
+
+
+def no_bool(value: Tensor) -> None:
+    """Masks give results of unknown size."""
+    if value.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8):
+        raise NotLowered("indexing by a mask")
+
+
+@lowering("embedding")
+def _embedding(b: Builder, call: Call) -> Tensor:
+    weight, indices = tensor(call["weight"]), tensor(call["indices"])
+    supported(weight.dtype)
+    no_bool(indices)
+    variables = loop_vars(call.sizes)
+    value = b.element(indices, variables[:-1])
+    return b.value(call.sizes, call.dtype, indirect(b, weight, [value, variables[-1]], wrap=False))
+
+
+@lowering("index_select")
+def _index_select(b: Builder, call: Call) -> Tensor:
+    source, indices = tensor(call["self"]), tensor(call["index"])
+    supported(source.dtype)
+    if not source.sizes or len(indices.sizes) != 1:
+        raise NotLowered("index_select on a scalar")
+    dim = dimension(call["dim"], len(source.sizes))
+    variables = loop_vars(call.sizes)
+    at: list[Index | Expr] = list(variables)
+    at[dim] = b.element(indices, [variables[dim]])
+    return b.value(call.sizes, call.dtype, indirect(b, source, at, wrap=False))
+
+
+@lowering("gather")
+def _gather(b: Builder, call: Call) -> Tensor:
+    source, indices = tensor(call["self"]), tensor(call["index"])
+    supported(source.dtype)
+    if not source.sizes or not indices.sizes:
+        raise NotLowered("gather on a scalar")
+    dim = dimension(call["dim"], len(source.sizes))
+    variables = loop_vars(call.sizes)
+    at: list[Index | Expr] = list(variables)
+    at[dim] = b.element(indices, variables)
+    return b.value(call.sizes, call.dtype, indirect(b, source, at, wrap=False))
+
+
+@lowering("index.Tensor", "_unsafe_index.Tensor")
+def _index(b: Builder, call: Call) -> Tensor:
+    source = tensor(call["self"])
+    supported(source.dtype)
+    given: list[Any] = list(call["indices"])
+    given += [None] * (len(source.sizes) - len(given))
+    picked = [d for d, item in enumerate(given) if item is not None]
+    tensors = [tensor(given[d]) for d in picked]
+    for item in tensors:
+        no_bool(item)
+    rank = max((len(item.sizes) for item in tensors), default=0)
+    joined_up = bool(picked) and picked == list(range(picked[0], picked[-1] + 1))
+    lead = picked[0] if joined_up else 0
+    variables = loop_vars(call.sizes)
+    shared = call.sizes[lead : lead + rank]
+    block = variables[lead : lead + rank]
+    others = iter((*variables[:lead], *variables[lead + rank :]))
+    at: list[Index | Expr] = []
+    for item in given:
+        if item is None:
+            at.append(next(others))
+        else:
+            spread = b.broadcast(tensor(item), shared)
+            at.append(b.element(spread, block))
+    return b.value(call.sizes, call.dtype, indirect(b, source, at))
+
+

@@ -1,0 +1,324 @@
+"""Reductions: sums, extrema, products, counts, and what is made of them (mean, variance, softmax,
+layer norm).
+
+In: calls of ATen reductions. Out: reduction nodes and pointwise values around them. Variance is
+taken in two passes (mean first), which is exact where Welford's recurrence is, and vectorises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tc.compiler.loops import index as ix
+from tc.compiler.loops.expr import Expr, constant
+from tc.compiler.loops.index import Index
+from tc.compiler.loops.lower.border import sizes_of, strides_of
+from tc.compiler.loops.lower.builder import (
+    Builder,
+    NotLowered,
+    Tensor,
+    converted,
+    loop_vars,
+    scalar_value,
+)
+from tc.compiler.loops.lower.pointwise import apply, supported
+from tc.compiler.loops.lower.registry import Call, dimension, lowering, tensor
+from tc.compiler.loops.ops import compute_dtype
+
+Sizes = tuple[Index, ...]
+
+
+@dataclass(frozen=True)
+class Axes:
+    """Which dimensions of a tensor are reduced, and the sizes that remain."""
+
+    source: Sizes
+    dims: frozenset[int]
+    keep: bool
+
+    @property
+    def sizes(self) -> Sizes:
+        """Sizes of the result."""
+        kept = ((d, extent) for d, extent in enumerate(self.source))
+        return tuple(
+            ix.ONE if d in self.dims else extent
+            for d, extent in kept
+            if self.keep or d not in self.dims
+        )
+
+    @property
+    def count(self) -> Index:
+        """How many elements go into one result."""
+        return ix.product([self.source[d] for d in sorted(self.dims)])
+
+    def kept(self) -> tuple[Index, ...]:
+        """A variable of the source for each dimension of the result."""
+        variables = loop_vars(self.source)
+        return tuple(
+            ix.ZERO if d in self.dims else variables[d]
+            for d in range(len(self.source))
+            if self.keep or d not in self.dims
+        )
+
+    def reduced(self) -> tuple[Index, ...]:
+        """The variables summed over."""
+        variables = loop_vars(self.source)
+        return tuple(variables[d] for d in sorted(self.dims) if variables[d] is not ix.ZERO)
+
+
+def axes(source: Tensor, dims: Any, keep: Any) -> Axes:
+    """Read the ``dim`` and ``keepdim`` arguments of a reduction."""
+    rank = len(source.sizes)
+    if dims is None or (isinstance(dims, list | tuple) and not dims):
+        chosen = frozenset(range(rank))
+    else:
+        listed = dims if isinstance(dims, list | tuple) else [dims]
+        chosen = frozenset(d for d in (dimension(d, rank) for d in listed) if d < rank)
+    return Axes(source.sizes, chosen, bool(keep))
+
+
+def reduced(
+    b: Builder, kind: str, source: Tensor, over: Axes, dtype: torch.dtype, body: Expr | None = None
+) -> Tensor:
+    """One reduction of ``body`` (default: the elements) in the type ``dtype``."""
+    supported(dtype)
+    supported(source.dtype)
+    if body is None:
+        body = converted(b.element(source, loop_vars(over.source)), compute_dtype(dtype))
+    return b.reduce(kind, dtype, over.kept(), over.reduced(), body, over.sizes)
+
+
+def spread(b: Builder, value: Tensor, over: Axes) -> Expr:
+    """A reduction's result (dimensions kept) at each element of what was reduced."""
+    variables = loop_vars(over.source)
+    index = [ix.ZERO if d in over.dims else variables[d] for d in range(len(over.source))]
+    return b.element(value, index)
+
+
+
+
+@lowering("sum", "sum.dim_IntList")
+def _sum(b: Builder, call: Call) -> Tensor:
+    source = tensor(call["self"])
+    return reduced(b, "sum", source, axes(source, call.get("dim"), call.get("keepdim")), call.dtype)
+
+
+@lowering("prod", "prod.dim_int")
+def _prod(b: Builder, call: Call) -> Tensor:
+    source = tensor(call["self"])
+    return reduced(b, "prod", source, axes(source, call.get("dim"), call.get("keepdim")), call.dtype)
+
+
+@lowering("amax", "amin", "max", "min")
+def _extreme(b: Builder, call: Call) -> Tensor:
+    source = tensor(call["self"])
+    kind = call.op.overloadpacket.__name__.removeprefix("a")
+    over = axes(source, call.get("dim"), call.get("keepdim"))
+    if source.dtype is torch.bool:
+        kind = "any" if kind == "max" else "all"
+    return reduced(b, kind, source, over, call.dtype)
+
+
+@lowering("max.dim", "min.dim")
+def _extreme_dim(b: Builder, call: Call) -> tuple[Tensor, Tensor]:
+    source = tensor(call["self"])
+    kind = call.op.overloadpacket.__name__
+    over = axes(source, call["dim"], call["keepdim"])
+    if source.dtype is torch.bool:
+        raise NotLowered("max of bools")
+    values = reduced(b, kind, source, over, source.dtype)
+    b.strides = strides_of(call.fake[1])
+    return values, _arg(b, f"arg{kind}", source, over)
+
+
+def _arg(b: Builder, kind: str, source: Tensor, over: Axes) -> Tensor:
+    body = b.element(source, loop_vars(over.source))
+    return b.reduce(kind, torch.int64, over.kept(), over.reduced(), body, over.sizes)
+
+
+@lowering("argmax", "argmin")
+def _argmax(b: Builder, call: Call) -> Tensor:
+    source = tensor(call["self"])
+    supported(source.dtype)
+    if source.dtype is torch.bool:
+        raise NotLowered("argmax of bools")
+    over = axes(source, call.get("dim"), call.get("keepdim"))
+    return _arg(b, call.op.overloadpacket.__name__, source, over)
+
+
+@lowering("any", "any.dim", "any.dims", "all", "all.dim", "all.dims")
+def _any(b: Builder, call: Call) -> Tensor:
+    source = tensor(call["self"])
+    if call.dtype is not torch.bool:
+        raise NotLowered("any of bytes")
+    over = axes(source, call.get("dim"), call.get("keepdim"))
+    return reduced(b, call.op.overloadpacket.__name__, source, over, torch.bool)
+
+
+# ---------------------------------------------------------------- made of sums
+
+
+def mean_of(b: Builder, source: Tensor, over: Axes, dtype: torch.dtype) -> Expr:
+    """The mean over ``over`` at each result element (dimensions as ``over.keep`` says)."""
+    total = reduced(b, "sum", source, over, compute_dtype(dtype))
+    count = scalar_value(over.count, compute_dtype(dtype))
+    return apply("div", b.element(total), count)
+
+
+@lowering("mean", "mean.dim")
+def _mean(b: Builder, call: Call) -> Tensor:
+    source = tensor(call["self"])
+    over = axes(source, call.get("dim"), call.get("keepdim"))
+    steps, b.strides = b.strides, None
+    value = mean_of(b, source, over, call.dtype)
+    b.strides = steps
+    return b.value(call.sizes, call.dtype, value)
+
+
+def variance(
+    b: Builder, source: Tensor, over: Axes, dtype: torch.dtype, correction: float
+) -> tuple[Expr, Tensor, Axes]:
+    """Variance at each result element (dimensions kept), the mean, and the axes, kept."""
+    kept = Axes(over.source, over.dims, True)
+    wide = compute_dtype(dtype)
+    b.strides = None
+    total = reduced(b, "sum", source, kept, wide)
+    count = scalar_value(over.count, wide)
+    mean = b.value(kept.sizes, wide, apply("div", b.element(total), count))
+    x = converted(b.element(source, loop_vars(over.source)), wide)
+    gap = apply("sub", x, spread(b, mean, kept))
+    squares = reduced(b, "sum", source, kept, wide, apply("mul", gap, gap))
+    divisor = count
+    if correction:
+        less = apply("sub", count, constant(correction, wide))
+        divisor = apply("maximum", less, constant(0, wide))
+    return apply("div", b.element(squares), divisor), mean, kept
+
+
+def _correction(call: Call) -> float:
+    if "unbiased" in call.args:
+        return 1.0 if call["unbiased"] else 0.0
+    value = call.get("correction")
+    if value is None:
+        return 1.0
+    if isinstance(value, Index):
+        value = value.constant
+    if not isinstance(value, int | float):
+        raise NotLowered("symbolic correction")
+    return float(value)
+
+
+def dropped(b: Builder, value: Expr, over: Axes, sizes: Sizes, dtype: torch.dtype) -> Tensor:
+    """A value over kept dimensions, with the sizes the result has."""
+    from_sizes = Axes(over.source, over.dims, True).sizes
+    whole = Tensor_of(b, value, from_sizes, dtype)
+    if from_sizes == sizes:
+        return b.value(sizes, dtype, b.element(whole))
+    variables = iter(loop_vars(sizes))
+    index = [ix.ZERO if d in over.dims else next(variables) for d in range(len(over.source))]
+    return b.value(sizes, dtype, b.element(whole, index))
+
+
+def Tensor_of(b: Builder, value: Expr, sizes: Sizes, dtype: torch.dtype) -> Tensor:  # noqa: N802
+    """A value as an unnamed tensor."""
+    uses, b.uses = b.uses, 1
+    result = b.value(sizes, dtype, value)
+    b.uses = uses
+    return result
+
+
+_VARIANCES = ("var", "var.dim", "var.correction")
+
+
+@lowering(*_VARIANCES, "std", "std.dim", "std.correction")
+def _var(b: Builder, call: Call) -> Tensor:
+    source = tensor(call["self"])
+    over = axes(source, call.get("dim"), call.get("keepdim"))
+    steps = b.strides
+    value, _, _ = variance(b, source, over, call.dtype, _correction(call))
+    if call.op.overloadpacket.__name__ == "std":
+        value = apply("sqrt", value)
+    b.strides = steps
+    return dropped(b, value, over, call.sizes, call.dtype)
+
+
+@lowering("var_mean", "var_mean.dim", "var_mean.correction")
+def _var_mean(b: Builder, call: Call) -> tuple[Tensor, Tensor]:
+    source = tensor(call["self"])
+    over = axes(source, call.get("dim"), call.get("keepdim"))
+    value, mean, _ = variance(b, source, over, call.dtype, _correction(call))
+    b.strides = strides_of(call.fake[0])
+    first = dropped(b, value, over, call.sizes, call.dtype)
+    b.strides = strides_of(call.fake[1])
+    return first, dropped(b, b.element(mean), over, call.sizes, call.dtype)
+
+
+@lowering("_softmax", "_log_softmax")
+def _softmax(b: Builder, call: Call) -> Tensor:
+    source = tensor(call["self"])
+    over = axes(source, call["dim"], True)
+    steps, b.strides = b.strides, None
+    wide = compute_dtype(call.dtype)
+    uses, b.uses = b.uses, 2
+    source = shared(b, source)
+    peak = reduced(b, "max", source, over, wide)
+    x = converted(b.element(source, loop_vars(over.source)), wide)
+    gap = apply("sub", x, spread(b, peak, over))
+    log = call.op.overloadpacket.__name__ == "_log_softmax"
+    if log:
+        total = reduced(b, "sum", source, over, wide, apply("exp", gap))
+        scale = b.value(over.sizes, wide, apply("log", b.element(total)))
+        value = apply("sub", gap, spread(b, scale, over))
+    else:
+        powers = b.value(over.source, wide, apply("exp", gap), loop_vars(over.source))
+        power = b.element(powers, loop_vars(over.source))
+        total = reduced(b, "sum", powers, over, wide, power)
+        value = apply("div", power, spread(b, total, over))
+    b.uses, b.strides = uses, steps
+    return b.value(call.sizes, call.dtype, value)
+
+
+def shared(b: Builder, source: Tensor) -> Tensor:
+    """Put a dear value that is read more than once in memory."""
+    if source.cell.body.cost() > 4:
+        b.realize(source.cell)
+    return source
+
+
+@lowering("native_layer_norm")
+def _layer_norm(b: Builder, call: Call) -> tuple[Tensor, Tensor, Tensor]:
+    source = tensor(call["input"])
+    supported(source.dtype)
+    rank, width = len(source.sizes), len(call["normalized_shape"])
+    over = Axes(source.sizes, frozenset(range(rank - width, rank)), True)
+    wide = compute_dtype(source.dtype)
+    steps = b.strides
+    source = shared(b, source)
+    value, mean, kept = variance(b, source, over, wide, 0)
+    shifted = apply("add", value, scalar_value(call["eps"], wide))
+    uses, b.uses = b.uses, 3
+    scale = b.value(kept.sizes, wide, apply("rsqrt", shifted))
+    b.uses, b.strides = uses, steps
+    x = converted(b.element(source, loop_vars(over.source)), wide)
+    result = apply("mul", apply("sub", x, spread(b, mean, kept)), spread(b, scale, kept))
+    variables = loop_vars(over.source)
+    for name, op in (("weight", "mul"), ("bias", "add")):
+        if call[name] is not None:
+            factor = b.element(tensor(call[name]), variables[rank - width :])
+            result = apply(op, result, converted(factor, wide))
+    out = b.value(call.sizes, call.dtype, result)
+    return out, as_type(b, mean, call.fake[1]), as_type(b, scale, call.fake[2])
+
+
+def as_type(b: Builder, value: Tensor, fake: torch.Tensor) -> Tensor:
+    """A statistic in the type the op returns it in."""
+    if value.dtype is fake.dtype and value.sizes == sizes_of(fake):
+        return value
+    b.strides = strides_of(fake)
+    return b.value(sizes_of(fake), fake.dtype, b.element(value, loop_vars(sizes_of(fake))))
+
+

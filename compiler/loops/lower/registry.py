@@ -1,0 +1,97 @@
+"""The lowering table: ATen overload -> function `(builder, call) -> tensor or tuple of tensors`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tc.compiler.core.table import Table
+from tc.compiler.loops.index import Index
+from tc.compiler.loops.lower.border import sizes_of
+from tc.compiler.loops.lower.builder import Builder, NotLowered, Tensor
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of an ATen op: arguments as lowered values, and what torch says the result is.
+
+    Attributes:
+        args: positional arguments filled up with the schema's defaults, keywords included:
+            `Tensor`, `Index` for sizes, plain Python values, lists of those.
+        fake: the fake result.
+    """
+
+    op: Any
+    args: dict[str, Any]
+    fake: Any
+
+    def __getitem__(self, name: str) -> Any:
+        return self.args[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """An argument the overload may not have."""
+        return self.args.get(name, default)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the (first) result."""
+        fake = self.fake[0] if isinstance(self.fake, tuple | list) else self.fake
+        dtype: torch.dtype = fake.dtype
+        return dtype
+
+    @property
+    def sizes(self) -> tuple[Index, ...]:
+        """Sizes of the (first) result."""
+        return sizes_of(self.fake[0] if isinstance(self.fake, tuple | list) else self.fake)
+
+
+Lowering = Callable[[Builder, Call], Any]
+LOWERINGS: Table[Any, Lowering] = Table("lowerings")
+VIEWS: Table[Any, bool] = Table("view ops")
+
+
+def overload(name: str) -> Any | None:
+    """``add.Tensor`` -> ``torch.ops.aten.add.Tensor``; None if this torch has no such op."""
+    op, _, which = name.partition(".")
+    packet = getattr(torch.ops.aten, op, None)
+    return getattr(packet, which or "default", None)
+
+
+def lowering(*names: str, view: bool = False) -> Callable[[Lowering], Lowering]:
+    """Register a lowering for ATen overloads; ``view`` if the result aliases the argument."""
+
+    def register(function: Lowering) -> Lowering:
+        for name in names:
+            op = overload(name)
+            if op is not None:
+                LOWERINGS.add(op, function)
+                if view:
+                    VIEWS.add(op, True)
+        return function
+
+    return register
+
+
+def tensor(value: Any) -> Tensor:
+    """The value, which must be a tensor that loops can read."""
+    if not isinstance(value, Tensor):
+        raise NotLowered(f"expected a tensor, got {type(value).__name__}")
+    return value
+
+
+def number(value: Any) -> int:
+    """The value, which must be a constant int."""
+    if isinstance(value, Index):
+        value = value.constant
+    if not isinstance(value, int):
+        raise NotLowered("an argument that must be constant is symbolic")
+    return value
+
+
+def dimension(value: Any, rank: int) -> int:
+    """A dimension number counted from the front."""
+    dim = number(value)
+    return dim + max(rank, 1) if dim < 0 else dim

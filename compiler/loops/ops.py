@@ -1,0 +1,162 @@
+"""The scalar-op table: one row says how an op is named, typed, evaluated, and spelled in C.
+
+In: nothing. Out: `SCALAR_OPS`, read by the printer, the constant folder, the reference interpreter
+and all code generators. Rows compute in float32, float64, integers and bool only: lower precision
+is converted when loaded and rounded when stored.
+
+In a C spelling ``{0}``, ``{1}`` are operands, ``{t}`` the suffix of the operands' type (``f32``,
+``f64``, ``i64``, ``i32``, …), ``{c_in}`` their C type and ``{k}`` a cast to the result's type where C
+would have widened it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from tc.compiler.core.table import Table
+
+Operands = Literal["any", "float", "int", "bool", "number"]
+Result = Literal["same", "bool"]
+
+
+@dataclass(frozen=True)
+class ScalarOp:
+    """One scalar operation.
+
+    Attributes:
+        arity: number of operands, all of one type.
+        operands: which types it takes.
+        result: ``same`` type as the operands, or ``bool``.
+        python: evaluates it on tensors (elementwise); the meaning all spellings must have.
+        c: its spelling in C.
+        cost: rough price in additions; above `CHEAP` it is not computed twice to save a buffer.
+        ulps: stated error bound of the float32 spelling, for tests.
+    """
+
+    name: str
+    arity: int
+    operands: Operands
+    result: Result
+    python: Callable[..., Any]
+    c: str
+    cost: int = 1
+    ulps: float = 0.0
+
+
+CHEAP = 4
+SCALAR_OPS: Table[str, ScalarOp] = Table("scalar ops")
+
+
+def _row(
+    name: str,
+    arity: int,
+    operands: Operands,
+    python: Callable[..., Any],
+    c: str,
+    cost: int = 1,
+    result: Result = "same",
+    ulps: float = 0.0,
+) -> None:
+    SCALAR_OPS.add(name, ScalarOp(name, arity, operands, result, python, c, cost, ulps))
+
+
+def _shift(op: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda a, b: op(a, b)
+
+
+# arithmetic
+_row("add", 2, "number", torch.add, "{k}({0} + {1})")
+_row("sub", 2, "number", torch.sub, "{k}({0} - {1})")
+_row("mul", 2, "number", torch.mul, "{k}({0} * {1})")
+_row("div", 2, "float", torch.true_divide, "({0} / {1})", 3)
+_row("neg", 1, "number", torch.neg, "{k}(-{0})")
+_row("abs", 1, "number", torch.abs, "tc_abs_{t}({0})")
+_row("sign", 1, "number", torch.sign, "{k}(({0} > 0) - ({0} < 0))", 2)
+_row("truncdiv", 2, "int", lambda a, b: torch.div(a, b, rounding_mode="trunc"), "tc_truncdiv_{t}({0}, {1})", 8)
+_row("floordiv", 2, "number", lambda a, b: torch.div(a, b, rounding_mode="floor"), "tc_floordiv_{t}({0}, {1})", 8)
+_row("remainder", 2, "number", torch.remainder, "tc_remainder_{t}({0}, {1})", 8)
+_row("fmod", 2, "number", torch.fmod, "tc_fmod_{t}({0}, {1})", 8)
+_row("minimum", 2, "any", torch.minimum, "tc_minimum_{t}({0}, {1})")
+_row("maximum", 2, "any", torch.maximum, "tc_maximum_{t}({0}, {1})")
+_row("copysign", 2, "float", torch.copysign, "tc_copysign_{t}({0}, {1})")
+
+# comparison
+_row("eq", 2, "any", torch.eq, "({0} == {1})", result="bool")
+_row("ne", 2, "any", torch.ne, "({0} != {1})", result="bool")
+_row("lt", 2, "any", torch.lt, "({0} < {1})", result="bool")
+_row("le", 2, "any", torch.le, "({0} <= {1})", result="bool")
+_row("gt", 2, "any", torch.gt, "({0} > {1})", result="bool")
+_row("ge", 2, "any", torch.ge, "({0} >= {1})", result="bool")
+_row("isnan", 1, "float", torch.isnan, "({0} != {0})", result="bool")
+_row("isinf", 1, "float", torch.isinf, "(tc_abs_{t}({0}) == (({c_in})__builtin_inf()))", result="bool")
+_row("signbit", 1, "float", torch.signbit, "tc_signbit_{t}({0})", result="bool")
+
+# bits and logic; bool is a type whose values are 0 and 1
+_row("and", 2, "int", torch.bitwise_and, "{k}({0} & {1})")
+_row("or", 2, "int", torch.bitwise_or, "{k}({0} | {1})")
+_row("xor", 2, "int", torch.bitwise_xor, "{k}({0} ^ {1})")
+_row("not", 1, "int", torch.bitwise_not, "tc_not_{t}({0})")
+_row("shl", 2, "int", _shift(torch.bitwise_left_shift), "tc_shl_{t}({0}, {1})", 2)
+_row("shr", 2, "int", _shift(torch.bitwise_right_shift), "tc_shr_{t}({0}, {1})", 2)
+
+# rounding
+_row("floor", 1, "float", torch.floor, "tc_floor_{t}({0})")
+_row("ceil", 1, "float", torch.ceil, "tc_ceil_{t}({0})")
+_row("trunc", 1, "float", torch.trunc, "tc_trunc_{t}({0})")
+_row("round", 1, "float", torch.round, "tc_round_{t}({0})")
+
+# roots, exponentials, logarithms
+_row("sqrt", 1, "float", torch.sqrt, "tc_sqrt_{t}({0})", 4)
+_row("rsqrt", 1, "float", torch.rsqrt, "(1 / tc_sqrt_{t}({0}))", 6, ulps=2)
+_row("exp", 1, "float", torch.exp, "tc_exp_{t}({0})", 12, ulps=2)
+_row("exp2", 1, "float", torch.exp2, "tc_exp2_{t}({0})", 12, ulps=2)
+_row("expm1", 1, "float", torch.expm1, "tc_expm1_{t}({0})", 16, ulps=3)
+_row("log", 1, "float", torch.log, "tc_log_{t}({0})", 12, ulps=2)
+_row("log2", 1, "float", torch.log2, "tc_log2_{t}({0})", 12, ulps=3)
+_row("log10", 1, "float", torch.log10, "tc_log10_{t}({0})", 12, ulps=3)
+_row("log1p", 1, "float", torch.log1p, "tc_log1p_{t}({0})", 16, ulps=3)
+_row("pow", 2, "float", torch.pow, "tc_pow_{t}({0}, {1})", 40, ulps=2)
+_row("ipow", 2, "int", torch.pow, "tc_ipow_{t}({0}, {1})", 20)
+
+# trigonometric, hyperbolic, error functions
+_row("sin", 1, "float", torch.sin, "tc_sin_{t}({0})", 16, ulps=2)
+_row("cos", 1, "float", torch.cos, "tc_cos_{t}({0})", 16, ulps=2)
+_row("tan", 1, "float", torch.tan, "tc_tan_{t}({0})", 20, ulps=3)
+_row("asin", 1, "float", torch.asin, "tc_asin_{t}({0})", 20, ulps=3)
+_row("acos", 1, "float", torch.acos, "tc_acos_{t}({0})", 20, ulps=3)
+_row("atan", 1, "float", torch.atan, "tc_atan_{t}({0})", 20, ulps=3)
+_row("atan2", 2, "float", torch.atan2, "tc_atan2_{t}({0}, {1})", 24, ulps=4)
+_row("sinh", 1, "float", torch.sinh, "tc_sinh_{t}({0})", 20, ulps=3)
+_row("cosh", 1, "float", torch.cosh, "tc_cosh_{t}({0})", 20, ulps=3)
+_row("tanh", 1, "float", torch.tanh, "tc_tanh_{t}({0})", 16, ulps=3)
+_row("asinh", 1, "float", torch.asinh, "tc_asinh_{t}({0})", 20, ulps=3)
+_row("acosh", 1, "float", torch.acosh, "tc_acosh_{t}({0})", 20, ulps=3)
+_row("atanh", 1, "float", torch.atanh, "tc_atanh_{t}({0})", 20, ulps=3)
+_row("erf", 1, "float", torch.erf, "tc_erf_{t}({0})", 20, ulps=3)
+_row("erfc", 1, "float", torch.erfc, "tc_erfc_{t}({0})", 24, ulps=4)
+_row("lgamma", 1, "float", torch.lgamma, "tc_lgamma_{t}({0})", 60, ulps=8)
+_row("hypot", 2, "float", torch.hypot, "tc_hypot_{t}({0}, {1})", 20, ulps=2)
+_row("nextafter", 2, "float", torch.nextafter, "tc_nextafter_{t}({0}, {1})", 20)
+
+C_TYPES: dict[torch.dtype, tuple[str, str]] = {
+    torch.float32: ("float", "f32"),
+    torch.float64: ("double", "f64"),
+    torch.int64: ("long long", "i64"),
+    torch.int32: ("int", "i32"),
+    torch.int16: ("short", "i16"),
+    torch.int8: ("signed char", "i8"),
+    torch.uint8: ("unsigned char", "u8"),
+    torch.bool: ("unsigned char", "b8"),
+    torch.bfloat16: ("unsigned short", "bf16"),
+    torch.float16: ("_Float16", "f16"),
+}
+LOW_PRECISION = (torch.bfloat16, torch.float16)
+
+
+def compute_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The type in which values stored as ``dtype`` are computed."""
+    return torch.float32 if dtype in LOW_PRECISION else dtype

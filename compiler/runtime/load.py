@@ -1,0 +1,103 @@
+"""Takes a `Program` and returns the function that runs it: builds, opens, binds, and no more."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import linecache
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tc.compiler.errors import StageError
+from tc.compiler.runtime.build import build_kernels, cache_dir, caches_disabled, write_atomically
+from tc.compiler.runtime.launch import Kernel, make_kernel, share_openmp
+from tc.compiler.runtime.memory import empty_large, empty_strided_cpu
+
+if TYPE_CHECKING:
+    from tc.compiler.core.artifacts import KernelSpec, Program
+
+Compiled = Callable[[list[Any]], tuple[Any, ...]]
+
+
+def load(program: Program) -> Compiled:
+    """Return the program as a function from a list of inputs to a tuple of outputs.
+
+    Raises:
+        StageError: no C compiler, or it refuses the kernels, or the wrapper is not valid Python.
+    """
+    names = wrapper_globals()
+    names.update(program.constants)
+    names.update(open_kernels(program.c_source, program.kernels))
+    path = keep_wrapper(program.wrapper_source)
+    try:
+        exec(compile(program.wrapper_source, str(path), "exec"), names)
+        compiled: Compiled = names["call"]
+    except (SyntaxError, KeyError, NameError) as error:
+        raise StageError(
+            "runtime.load", f"The generated wrapper {path} cannot be loaded: {error!r}."
+        ) from error
+    return compiled
+
+
+def wrapper_globals() -> dict[str, Any]:
+    """Return the names every wrapper may use."""
+    return {
+        "__name__": "tc_generated",
+        "torch": torch,
+        "aten": torch.ops.aten,
+        "prims": torch.ops.prims,
+        "device": torch.device,
+        "math": math,
+        "inf": math.inf,
+        "nan": math.nan,
+        "empty_strided_cpu": empty_strided_cpu,
+        "empty_large": empty_large,
+    }
+
+
+def open_kernels(source: str, specs: Sequence[KernelSpec]) -> dict[str, Kernel]:
+    """Build the C source and return its kernels by name."""
+    if not specs:
+        return {}
+    share_openmp()
+    library = build_kernels(source)
+    try:
+        opened = ctypes.CDLL(str(library))
+        addresses = {
+            spec.name: ctypes.cast(getattr(opened, spec.name), ctypes.c_void_p).value
+            for spec in specs
+        }
+    except (OSError, AttributeError) as error:
+        raise StageError(
+            "runtime.load",
+            f"The kernels in {library} cannot be opened: {error}. Remove that file to have them "
+            "built again; tc.config.suppress_errors = True runs the function eagerly instead.",
+        ) from error
+    return {
+        spec.name: make_kernel(
+            spec.name,
+            addresses[spec.name] or 0,
+            spec.signature,
+            release_gil=getattr(spec, "release_gil", False),
+        )
+        for spec in specs
+    }
+
+
+def keep_wrapper(source: str) -> Path:
+    """Write the wrapper into the cache, so that tracebacks and people can read it."""
+    key = hashlib.sha256(source.encode()).hexdigest()[:40]
+    path = cache_dir() / "wrapper" / key[:2] / f"{key}.py"
+    content = source.encode()
+    try:
+        if caches_disabled() or not path.exists() or path.read_bytes() != content:
+            write_atomically(path, content)
+    except OSError:  # reading it later is a convenience, running it now is not
+        pass
+    # The entry of a missing file survives linecache.checkcache because it has no time stamp.
+    linecache.cache[str(path)] = (len(source), None, source.splitlines(keepends=True), str(path))
+    return path

@@ -1,0 +1,315 @@
+"""Fusion: loop nests over the same space are put in one kernel.
+
+In: the nodes of a `LoopGraph` in order. Out: groups (loop nests over common variables) and ATen
+calls in an order that respects dependencies, and a `Decision` for each fusion tried.
+
+A group has outer variables (rows) and inner ones (the elements of a row, if it holds reductions).
+A member is a node written over those variables: at level `row` or `inner`. What one member writes
+another may read only at the very same place, which is compared on flat indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tc.compiler.core.gate import Gate
+from tc.compiler.loops import index as ix
+from tc.compiler.loops.expr import Expr, substitute
+from tc.compiler.loops.index import Atom, Index
+from tc.compiler.loops.ir import Extern, LoopGraph, Node, Pointwise, Reduction, reads
+from tc.compiler.schedule.plan import Decision
+
+Variables = tuple[Index, ...]
+MAX_MEMBERS = 48
+MAX_BUFFERS = 40
+FEW_ROWS = 8
+LONG_ROW = 1 << 15
+
+
+@dataclass(frozen=True)
+class Member:
+    """A node over its group's variables."""
+
+    node: Pointwise | Reduction
+    level: Literal["row", "inner"]
+    index: Index
+    body: Expr
+
+    @property
+    def name(self) -> str:
+        """The buffer it computes."""
+        return self.node.buffer.name
+
+
+@dataclass
+class Group:
+    """Members over common loop variables."""
+
+    outer: Variables
+    inner: Variables
+    members: list[Member] = field(default_factory=list)
+
+    def writes(self) -> set[str]:
+        """Buffers computed here."""
+        return {member.name for member in self.members}
+
+    def reads(self) -> set[str]:
+        """Buffers read here."""
+        return {name for member in self.members for name in reads(member.node)}
+
+
+Slot = Group | Node
+
+
+def fuse(graph: LoopGraph, gate: Gate) -> tuple[list[Slot], list[Decision]]:
+    """Group the loop nests of a graph."""
+    slots: list[Slot] = []
+    made_at: dict[str, int] = {}
+    decisions: list[Decision] = []
+    for node in graph.nodes:
+        place = len(slots)
+        if isinstance(node, Pointwise | Reduction):
+            joined = _join(node, slots, made_at, gate, decisions)
+            if joined is not None:
+                made_at[node.buffer.name] = joined
+                continue
+            slots.append(alone(node))
+            made_at[node.buffer.name] = place
+        else:
+            slots.append(node)
+            if isinstance(node, Extern):
+                made_at.update((b.name, place) for b in node.results if b is not None)
+    return slots, decisions
+
+
+def _join(
+    node: Pointwise | Reduction,
+    slots: list[Slot],
+    made_at: dict[str, int],
+    gate: Gate,
+    decisions: list[Decision],
+) -> int | None:
+    """Put a node into the last group it can join; return that group's place."""
+    needed = reads(node)
+    earliest = max((made_at.get(name, -1) for name in needed), default=-1)
+    wanted = set(needed)
+    for place in range(len(slots) - 1, max(earliest, 0) - 1, -1):
+        group = slots[place]
+        if not isinstance(group, Group):
+            continue
+        produces = wanted & group.writes()
+        if not produces and not wanted & group.reads():
+            continue
+        fused, reason = combined(group, node)
+        names = (*(m.name for m in group.members), node.buffer.name)
+        if fused is not None and not gate.allow("schedule.fuse"):
+            fused, reason = None, "refused by the gate"
+        decisions.append(Decision("fuse", names, fused is not None, reason))
+        if fused is not None:
+            slots[place] = fused
+            return place
+    return None
+
+
+def alone(node: Pointwise | Reduction) -> Group:
+    """A group of one node, over fresh variables."""
+    outer, inner = domain(node)
+    member = next(iter(placements(node, outer, inner, [])))
+    return Group(outer, inner, [member])
+
+
+def domain(node: Pointwise | Reduction) -> tuple[Variables, Variables]:
+    """Group variables shaped like a node's."""
+    reduced = node.reduced if isinstance(node, Reduction) else ()
+    return fresh(node.vars, "p"), fresh(reduced, "r")
+
+
+def fresh(variables: Variables, prefix: str) -> Variables:
+    """Variables of the same extents under the group's names."""
+    return tuple(ix.var(f"{prefix}{k}", ix.extent(v)) for k, v in enumerate(variables))
+
+
+def extents(variables: Variables) -> Variables:
+    """How far each variable runs."""
+    return tuple(ix.extent(v) for v in variables)
+
+
+def combined(group: Group, node: Pointwise | Reduction) -> tuple[Group | None, str]:
+    """The group with the node in it, or why not."""
+    if len(group.members) >= MAX_MEMBERS or len(group.reads() | group.writes()) >= MAX_BUFFERS:
+        return None, "the kernel would be too large"
+    choices = [(group.outer, group.inner)]
+    own = domain(node)
+    if not group.inner and own != choices[0]:
+        choices.append(own)
+    best: Group | None = None
+    reason = "they run over different spaces"
+    for outer, inner in choices:
+        found, why = _over(group, node, outer, inner)
+        if found is None:
+            reason = why if best is None else reason
+        elif best is None or _quotients(found) < _quotients(best):
+            best = found
+    if best is None:
+        return None, reason
+    if _starves(best):
+        return None, "too few rows to share among threads"
+    return best, "same space" if len(best.inner) == 0 else "same rows"
+
+
+def _over(
+    group: Group, node: Pointwise | Reduction, outer: Variables, inner: Variables
+) -> tuple[Group | None, str]:
+    """All members and the node over given variables."""
+    unchanged = (outer, inner) == (group.outer, group.inner)
+    members: list[Member] = list(group.members) if unchanged else []
+    todo = [node] if unchanged else [*(m.node for m in group.members), node]
+    # A reduction's place is fixed by its variables, so it goes first when members are placed anew.
+    anchors = [] if unchanged else [n for n in todo if isinstance(n, Reduction)]
+    placed: dict[str, Member] = {m.name: m for m in members}
+    for item in [*anchors, *(n for n in todo if n not in anchors)]:
+        member = next(
+            (
+                m
+                for m in placements(item, outer, inner, list(placed.values()))
+                if _agrees(m, list(placed.values()))
+            ),
+            None,
+        )
+        if member is None:
+            space = any(True for _ in placements(item, outer, inner, []))
+            return None, "they read elsewhere than was written" if space else "they run over different spaces"
+        placed[item.buffer.name] = member
+    ordered = [placed[n.buffer.name] for n in (*(m.node for m in group.members), node)]
+    return Group(outer, inner, ordered), ""
+
+
+def placements(
+    node: Pointwise | Reduction, outer: Variables, inner: Variables, others: list[Member]
+) -> Iterator[Member]:
+    """The ways to write a node over a group's variables, best first."""
+    if isinstance(node, Reduction):
+        same = ix.product(extents(node.vars)) is ix.product(extents(outer))
+        if same and inner and ix.product(extents(node.reduced)) is ix.product(extents(inner)):
+            values = _regroup(node.vars, outer) | _regroup(node.reduced, inner)
+            yield _member(node, "inner", values)
+        elif same and not node.reduced:
+            yield _member(node, "row", _regroup(node.vars, outer))
+        return
+    count = ix.product(extents(node.vars))
+    if count is ix.product(extents(outer)):
+        yield _member(node, "row", _regroup(node.vars, outer))
+        for values in _by_access(node, outer, others):
+            yield _member(node, "row", values)
+    if inner and count is ix.product(extents((*outer, *inner))):
+        yield _member(node, "inner", _regroup(node.vars, (*outer, *inner)))
+        for values in _by_access(node, (*outer, *inner), others):
+            yield _member(node, "inner", values)
+
+
+def _member(
+    node: Pointwise | Reduction, level: Literal["row", "inner"], values: dict[Atom, Index]
+) -> Member:
+    return Member(node, level, ix.substitute(node.index, values), substitute(node.body, values))
+
+
+def _regroup(variables: Variables, onto: Variables) -> dict[Atom, Index]:
+    indices = ix.regrouped(extents(variables), extents(onto), onto)
+    return {_atom(v): value for v, value in zip(variables, indices, strict=True)}
+
+
+def _atom(variable: Index) -> Atom:
+    atom = ix.atom_of(variable)
+    assert atom is not None
+    return atom
+
+
+def _by_access(
+    node: Pointwise, onto: Variables, others: list[Member]
+) -> Iterator[dict[Atom, Index]]:
+    """Mappings of a node's variables suggested by the strides of shared accesses."""
+    mine = [(node.buffer.name, node.index)]
+    mine += [(use.data[0], use.data[1]) for use in node.body.loads()]
+    for other in others:
+        theirs = [(other.name, other.index)]
+        theirs += [(use.data[0], use.data[1]) for use in other.body.loads()]
+        for name, index in mine:
+            for their_name, their_index in theirs:
+                if name == their_name:
+                    found = _by_strides(node.vars, index, onto, their_index)
+                    if found is not None:
+                        yield found
+
+
+def _by_strides(
+    variables: Variables, index: Index, onto: Variables, target: Index
+) -> dict[Atom, Index] | None:
+    free = list(onto)
+    found: dict[Atom, Index] = {}
+    rest: list[Index] = []
+    for variable in variables:
+        step = ix.coefficient(index, variable)
+        twin = None
+        if step is not ix.ZERO:
+            twin = next(
+                (
+                    g
+                    for g in free
+                    if ix.coefficient(target, g) is step and ix.extent(g) is ix.extent(variable)
+                ),
+                None,
+            )
+        if twin is None:
+            rest.append(variable)
+        else:
+            found[_atom(variable)] = twin
+            free.remove(twin)
+    for variable in rest:
+        twin = next((g for g in free if ix.extent(g) is ix.extent(variable)), None)
+        if twin is None:
+            return None
+        found[_atom(variable)] = twin
+        free.remove(twin)
+    return found
+
+
+def _agrees(member: Member, others: list[Member]) -> bool:
+    """Whether reads between members meet what was written, at the same place."""
+    return all(_reads_same(member, other) and _reads_same(other, member) for other in others)
+
+
+def _reads_same(reader: Member, writer: Member) -> bool:
+    row_value = writer.level == "row" or isinstance(writer.node, Reduction)
+    if isinstance(reader.node, Pointwise) and reader.level == "row" and not row_value:
+        return writer.name not in reads(reader.node)
+    for use in reader.body.loads():
+        if use.data[0] == writer.name and (use.op != "load" or use.data[1] is not writer.index):
+            return False
+    return True
+
+
+def _quotients(group: Group) -> int:
+    """How many divisions its indices hold."""
+    count = 0
+    for member in group.members:
+        for text in [str(member.index), *(str(use.data[1]) for use in member.body.loads())]:
+            count += text.count("//") + text.count("%")
+    return count
+
+
+def _starves(group: Group) -> bool:
+    """Whether rows are few and long, and need more than one pass: then threads would idle."""
+    if not group.inner or all(isinstance(m.node, Reduction) for m in group.members):
+        passes = 1 if group.inner and not _chained(group) else 2
+        if passes == 1 or not group.inner:
+            return False
+    rows = ix.product(extents(group.outer)).constant
+    length = ix.product(extents(group.inner)).constant
+    return rows is not None and rows < FEW_ROWS and (length is None or length > LONG_ROW)
+
+
+def _chained(group: Group) -> bool:
+    results = {m.name for m in group.members if isinstance(m.node, Reduction)}
+    return any(results & set(reads(m.node)) for m in group.members)

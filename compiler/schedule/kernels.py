@@ -1,0 +1,160 @@
+"""Kernels: a fused group becomes sections of statements, passes over a row one after the other.
+
+In: an ordered group and the buffers read outside it. Out: a `Kernel`. A value is kept in a register
+where its readers are in the same pass; it is computed again, or written to a row of scratch memory,
+where they are in a later pass; and written to its buffer if anyone outside reads it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tc.compiler.loops import index as ix
+from tc.compiler.loops.expr import Expr, load, transform
+from tc.compiler.loops.index import Index
+from tc.compiler.loops.ir import Origin, Reduction, reads
+from tc.compiler.loops.ops import CHEAP
+from tc.compiler.schedule.fuse import Group, Member, extents
+from tc.compiler.schedule.plan import Accumulate, Kernel, Let, Scratch, Section, Statement, Store
+
+SCRATCH_BYTES = 32 * 1024
+
+
+@dataclass
+class _Passes:
+    """When each member runs, and how its value reaches its readers."""
+
+    number: dict[str, int] = field(default_factory=dict)
+    ready: dict[str, int] = field(default_factory=dict)
+
+
+def build(group: Group, lane: Index | None, needed: set[str], name: str) -> Kernel:
+    """Make a kernel of a group; ``needed`` are the buffers read outside it."""
+    passes = _passes(group)
+    writer = _Writer(group, lane, needed, passes)
+    sections: list[Section] = []
+    for number in range(max(passes.ready.values(), default=0) + 1):
+        row = writer.statements(number, "row")
+        if row:
+            sections.append(Section("row", row))
+        inner = writer.statements(number, "inner")
+        if inner:
+            sections.append(Section("inner", inner))
+    origins: list[Origin] = []
+    for member in group.members:
+        origins += [origin for origin in member.node.origins if origin not in origins]
+    return Kernel(
+        name,
+        group.outer,
+        group.inner,
+        tuple(sections),
+        lane,
+        tuple(writer.scratch.values()),
+        tuple(m.name for m in group.members),
+        tuple(origins),
+    )
+
+
+def _passes(group: Group) -> _Passes:
+    """A reduction's result is ready for the pass after its own."""
+    found = _Passes()
+    for member in group.members:
+        own = [name for name in reads(member.node) if name in found.ready]
+        number = max((found.ready[name] for name in own), default=0)
+        found.number[member.name] = number
+        done = number + 1 if isinstance(member.node, Reduction) and member.level == "inner" else number
+        found.ready[member.name] = done
+    return found
+
+
+class _Writer:
+    """Statements of a kernel, pass by pass."""
+
+    def __init__(self, group: Group, lane: Index | None, needed: set[str], passes: _Passes) -> None:
+        self.group, self.lane, self.needed, self.passes = group, lane, needed, passes
+        self.members = {member.name: member for member in group.members}
+        self.scratch: dict[str, Scratch] = {}
+        self.placed: dict[str, str] = {}
+        for member in group.members:
+            self.placed[member.name] = self._placement(member)
+
+    def _placement(self, member: Member) -> str:
+        """``local``, ``again``, ``scratch`` or ``memory``: how readers in later passes get it."""
+        if member.level == "row" or isinstance(member.node, Reduction):
+            return "local"
+        number = self.passes.number[member.name]
+        later = [
+            m
+            for m in self.group.members
+            if member.name in reads(m.node) and self.passes.number[m.name] > number
+        ]
+        if not later or member.name in self.needed:
+            return "memory" if later else "local"
+        if member.body.cost() <= CHEAP:
+            return "again"
+        extent = ix.product(extents(self.group.inner))
+        dtype = member.node.buffer.dtype
+        room = extent.constant
+        if self.lane is None and room is not None and room * dtype.itemsize <= SCRATCH_BYTES:
+            name = f"row_{member.name}"
+            self.scratch[member.name] = Scratch(name, dtype, extent)
+            return "scratch"
+        self.needed.add(member.name)
+        return "memory"
+
+    def statements(self, number: int, level: str) -> tuple[Statement, ...]:
+        """What runs at a level in a pass."""
+        found: list[Statement] = []
+        for member in self.group.members:
+            if self.passes.number[member.name] == number and member.level == level:
+                found += self._member(member, number)
+        if level == "row":
+            for member in self.group.members:
+                node = member.node
+                done = self.passes.ready[member.name] == number
+                if isinstance(node, Reduction) and member.level == "inner" and done:
+                    if member.name in self.needed:
+                        value = Expr("local", (), node.buffer.dtype, (_local(member.name),))
+                        found.insert(0, Store(member.name, member.index, value))
+        return tuple(found)
+
+    def _member(self, member: Member, number: int) -> list[Statement]:
+        name, node = member.name, member.node
+        body = self._body(member, number)
+        if isinstance(node, Reduction) and member.level == "inner":
+            return [Accumulate(_local(name), node.kind, body, node.buffer.dtype)]
+        found: list[Statement] = [Let(_local(name), body)]
+        value = Expr("local", (), node.buffer.dtype, (_local(name),))
+        if name in self.needed:
+            found.append(Store(name, member.index, value))
+        if name in self.scratch:
+            found.append(Store(self.scratch[name].name, self._row_position(), value))
+        return found
+
+    def _row_position(self) -> Index:
+        flat = ix.ZERO
+        for variable in self.group.inner:
+            flat = flat * ix.extent(variable) + variable
+        return flat
+
+    def _body(self, member: Member, number: int) -> Expr:
+        """The member's value, reads of other members replaced by how their values are kept."""
+
+        def change(node: Expr) -> Expr:
+            if node.op != "load" or node.data[0] not in self.members:
+                return node
+            other = self.members[node.data[0]]
+            placed = self.placed[other.name]
+            if placed == "local" or self.passes.number[other.name] == number:
+                return Expr("local", (), node.dtype, (_local(other.name),))
+            if placed == "again":
+                return self._body(other, number)
+            if placed == "scratch":
+                return load(self.scratch[other.name].name, self._row_position(), node.dtype)
+            return node
+
+        return transform(member.body, change)
+
+
+def _local(buffer: str) -> str:
+    return f"v_{buffer}"

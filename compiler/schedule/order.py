@@ -1,0 +1,143 @@
+"""Loop order: which loop is outermost, which is vectorised, which loops become one.
+
+In: a fused group. Out: the same group over reordered and merged variables, and its lane.
+Sizes that are symbolic count as `HINT` when strides are compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tc.compiler.loops import index as ix
+from tc.compiler.loops.expr import substitute
+from tc.compiler.loops.index import Atom, Index
+from tc.compiler.schedule.fuse import Group, Member, Variables
+
+HINT = 512
+
+
+def ordered(group: Group) -> tuple[Group, Index | None]:
+    """Order the loops by stride, pick the lane, and merge what can be merged."""
+    outer = _sorted(group, group.outer)
+    inner = _sorted(group, group.inner)
+    lane = _lane(group, outer, inner)
+    if lane is not None:
+        outer = (*(v for v in outer if v is not lane), lane)
+    group = Group(outer, inner, group.members)
+    keep = 1 if lane is not None else 0
+    outer, group = _merged(group, outer, keep)
+    inner, group = _merged(group, group.inner, 0)
+    return Group(outer, inner, group.members), lane if lane in outer else None
+
+
+def accesses(group: Group) -> list[Index]:
+    """All flat indices of a group, stores first."""
+    found = [member.index for member in group.members]
+    for member in group.members:
+        found += [use.data[1] for use in member.body.loads()]
+    return list(dict.fromkeys(found))
+
+
+def stride(index: Index, variable: Index) -> int:
+    """A step's distance in elements, symbolic sizes guessed; 0 if the index does not depend."""
+    step = ix.coefficient(index, variable)
+    if step is None:
+        return HINT * HINT
+    names = {atom.name: HINT for atom in step.atoms()}
+    return abs(int(ix.evaluate(step, names)))
+
+
+def _sorted(group: Group, variables: Variables) -> Variables:
+    """Largest strides outermost; stores count before loads."""
+    indices = accesses(group)
+
+    def key(variable: Index) -> tuple[int, ...]:
+        steps = [stride(index, variable) for index in indices]
+        return tuple(-step for step in steps if step) or (0,)
+
+    position = {v: k for k, v in enumerate(variables)}
+    return tuple(sorted(variables, key=lambda v: (key(v)[0], position[v])))
+
+
+def _lane(group: Group, outer: Variables, inner: Variables) -> Index | None:
+    """The outer variable to vectorise, if reading runs along it rather than along the rows."""
+    if not inner or not outer:
+        return None
+    last = inner[-1]
+    score: dict[Index, int] = {}
+    for member in group.members:
+        if member.level != "inner":
+            continue
+        for use in member.body.loads():
+            for variable in (*outer, last):
+                if stride(use.data[1], variable) == 1:
+                    score[variable] = score.get(variable, 0) + 1
+    along = score.pop(last, 0)
+    if not score:
+        return None
+    best = max(score, key=lambda v: score[v])
+    small = ix.extent(best).constant
+    return best if score[best] > along and (small is None or small >= 8) else None
+
+
+def _merged(group: Group, variables: Variables, keep: int) -> tuple[Variables, Group]:
+    """Make neighbouring loops one where every index walks through both in one stride."""
+    result = list(variables)
+    position = len(result) - 2 - keep
+    while position >= 0:
+        first, second = result[position], result[position + 1]
+        if all(_in_one_stride(index, first, second) for index in _all_indices(group)):
+            name = ix.atom_of(second)
+            assert name is not None
+            joined = ix.var(name.name, ix.extent(first) * ix.extent(second))
+            group = _renamed(group, {_atom(first): ix.ZERO, name: joined})
+            result[position : position + 2] = [joined]
+            outer = tuple(result) if variables is group.outer else group.outer
+            group = Group(outer, group.inner, group.members)
+        position -= 1
+    return tuple(result), group
+
+
+def _all_indices(group: Group) -> list[Index]:
+    found = accesses(group)
+    for member in group.members:
+        found += index_values(member)
+    return found
+
+
+def index_values(member: Member) -> list[Index]:
+    """Indices used as values in a member."""
+    from_walk: list[Index] = []
+    seen = set()
+    stack = [member.body]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.op == "index":
+            from_walk.append(node.data[0])
+        stack.extend(node.args)
+    return from_walk
+
+
+def _in_one_stride(index: Index, first: Index, second: Index) -> bool:
+    atoms = index.atoms()
+    if _atom(first) not in atoms and _atom(second) not in atoms:
+        return True
+    outer, inner = ix.coefficient(index, first), ix.coefficient(index, second)
+    return outer is not None and inner is not None and outer is inner * ix.extent(second)
+
+
+def _renamed(group: Group, values: dict[Atom, Index]) -> Group:
+    members = [
+        replace(m, index=ix.substitute(m.index, values), body=substitute(m.body, values))
+        for m in group.members
+    ]
+    return Group(group.outer, group.inner, members)
+
+
+def _atom(variable: Index) -> Atom:
+    atom = ix.atom_of(variable)
+    assert atom is not None
+    return atom

@@ -1,0 +1,210 @@
+"""The plan: kernels and ATen calls in order, with the memory each needs.
+
+In: built by `schedule/stage.py` from a `LoopGraph`. Out: `Plan`, which codegen prints as C and
+Python, and which prints itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from tc.compiler.core.artifacts import Artifact
+from tc.compiler.errors import VerifyError
+from tc.compiler.loops import index as ix
+from tc.compiler.loops.expr import Expr, short
+from tc.compiler.loops.index import Index
+from tc.compiler.loops.ir import Buffer, CopyInto, Extern, Input, Origin, ScalarNode
+
+
+@dataclass(frozen=True)
+class Let:
+    """A value kept in a register under a name."""
+
+    name: str
+    value: Expr
+
+    def __str__(self) -> str:
+        return f"{self.name} = {self.value}"
+
+
+@dataclass(frozen=True)
+class Store:
+    """A value written to memory."""
+
+    buffer: str
+    index: Index
+    value: Expr
+
+    def __str__(self) -> str:
+        return f"{self.buffer}[{self.index}] = {self.value}"
+
+
+@dataclass(frozen=True)
+class Accumulate:
+    """A value taken into a running reduction; ``name`` holds the result after the loop."""
+
+    name: str
+    kind: str
+    value: Expr
+    dtype: torch.dtype
+
+    def __str__(self) -> str:
+        return f"{self.name} = {self.kind}({self.value})"
+
+
+Statement = Let | Store | Accumulate
+
+
+@dataclass(frozen=True)
+class Section:
+    """Statements run once a row (`row`) or for each inner element (`inner`)."""
+
+    level: Literal["row", "inner"]
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Memory of one row's length, private to a thread."""
+
+    name: str
+    dtype: torch.dtype
+    extent: Index
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One C function.
+
+    Attributes:
+        outer: loops over rows, outermost first, run in parallel.
+        inner: loops over the elements of a row; none for pointwise kernels.
+        lane: the outer loop variable that is vectorised instead of the innermost inner one,
+            for reductions that run across rows of memory.
+        members: names of the buffers computed here, also those that never reach memory.
+    """
+
+    name: str
+    outer: tuple[Index, ...]
+    inner: tuple[Index, ...]
+    sections: tuple[Section, ...]
+    lane: Index | None = None
+    scratch: tuple[Scratch, ...] = ()
+    members: tuple[str, ...] = ()
+    origins: tuple[Origin, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}: for {_loops(self.outer)}" + (f" lane {self.lane}" if self.lane else "")]
+        lines += [f"    scratch {s.name}: {short(s.dtype)}[{s.extent}]" for s in self.scratch]
+        for section in self.sections:
+            indent = "    "
+            if section.level == "inner":
+                lines.append(f"    for {_loops(self.inner)}")
+                indent = "        "
+            lines += [f"{indent}{statement}" for statement in section.statements]
+        return "\n".join(lines)
+
+    def statements(self) -> list[Statement]:
+        """All statements in order."""
+        return [statement for section in self.sections for statement in section.statements]
+
+    def stored(self) -> list[str]:
+        """Buffers written, in order."""
+        private = {s.name for s in self.scratch}
+        names = [s.buffer for s in self.statements() if isinstance(s, Store)]
+        return [name for name in dict.fromkeys(names) if name not in private]
+
+    def loaded(self) -> list[str]:
+        """Buffers read and not written here, in order."""
+        own = {s.name for s in self.scratch} | set(self.stored())
+        names = [use.data[0] for s in self.statements() for use in s.value.loads()]
+        return [name for name in dict.fromkeys(names) if name not in own]
+
+
+def _loops(variables: tuple[Index, ...]) -> str:
+    return ", ".join(f"{v} < {ix.extent(v)}" for v in variables) or "()"
+
+
+@dataclass(frozen=True)
+class Allocate:
+    """Take memory for a buffer; ``reuse`` names a dead buffer of the same shape to take over."""
+
+    buffer: Buffer
+    reuse: str | None = None
+
+    def __str__(self) -> str:
+        return f"allocate {self.buffer}" + (f" over {self.reuse}" if self.reuse else "")
+
+
+@dataclass(frozen=True)
+class Free:
+    """Drop buffers that are not read again."""
+
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"free {', '.join(self.names)}"
+
+
+Step = Kernel | Extern | ScalarNode | CopyInto | Allocate | Free
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A choice of the scheduler.
+
+    Attributes:
+        kind: ``fuse`` …
+        nodes: the buffers it is about.
+        taken: whether it was done.
+        reason: why, or why not.
+    """
+
+    kind: str
+    nodes: tuple[str, ...]
+    taken: bool
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {' + '.join(self.nodes)}: {'yes' if self.taken else 'no'}, {self.reason}"
+
+
+@dataclass(frozen=True)
+class Plan(Artifact):
+    """Everything codegen needs: steps in order, inputs, outputs, and the choices made."""
+
+    inputs: tuple[Input, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[Any, ...]
+    constants: tuple[tuple[str, Any], ...]
+    buffers: tuple[Buffer, ...]
+    decisions: tuple[Decision, ...] = ()
+
+    def kernels(self) -> list[Kernel]:
+        """The kernels in order."""
+        return [step for step in self.steps if isinstance(step, Kernel)]
+
+    def verify(self) -> None:
+        """Check that kernels read only what exists and write only what was allocated."""
+        alive = {i.buffer.name for i in self.inputs if i.buffer is not None}
+        alive |= {name for name, _ in self.constants}
+        for step in self.steps:
+            if isinstance(step, Allocate):
+                alive.add(step.buffer.name)
+            elif isinstance(step, Free):
+                alive -= set(step.names)
+            elif isinstance(step, Kernel):
+                for name in (*step.loaded(), *step.stored()):
+                    if name not in alive:
+                        raise VerifyError(f"Plan: {step.name} uses {name}, which has no memory")
+            elif isinstance(step, Extern):
+                alive |= {b.name for b in step.results if b is not None}
+
+    def __str__(self) -> str:
+        lines = [str(item) for item in self.inputs]
+        lines += [str(step) for step in self.steps]
+        lines.append(f"return {', '.join(map(str, self.outputs))}")
+        return "\n".join(lines)

@@ -1,0 +1,68 @@
+"""The schedule stage: a loop graph becomes a plan of kernels, ATen calls and memory.
+
+In: `LoopGraph`. Out: `Plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tc.compiler.core.gate import Gate
+from tc.compiler.loops.ir import LoopGraph, Origin, Reduction, reads, views_in, writes
+from tc.compiler.schedule.fuse import Group, Slot, fuse
+from tc.compiler.schedule.kernels import build
+from tc.compiler.schedule.memory import Work, with_memory
+from tc.compiler.schedule.order import ordered
+from tc.compiler.schedule.plan import Kernel, Plan
+
+NAME_LENGTH = 40
+
+
+def plan(graph: LoopGraph, gate: Gate) -> Plan:
+    """Fuse, order, build kernels, plan memory."""
+    slots, decisions = fuse(graph, gate)
+    readers = _outside_readers(slots, graph.outputs)
+    work: list[Work] = []
+    for slot in slots:
+        if isinstance(slot, Group):
+            needed = {name for name in slot.writes() if slot_reads(name, slot, readers)}
+            arranged, lane = ordered(slot)
+            name = f"k{sum(isinstance(w, Kernel) for w in work)}_{_title(slot)}"
+            work.append(build(arranged, lane, needed, name))
+        else:
+            assert not isinstance(slot, Reduction)
+            work.append(slot)  # type: ignore[arg-type]
+    buffers = {buffer.name: buffer for node in graph.nodes for buffer in writes(node)}
+    steps, reuses = with_memory(work, graph.outputs, buffers, gate)
+    return Plan(
+        graph.inputs,
+        tuple(steps),
+        graph.outputs,
+        graph.constants,
+        tuple(buffers.values()),
+        tuple([*decisions, *reuses]),
+    )
+
+
+def slot_reads(name: str, slot: Slot, readers: dict[str, list[Slot | None]]) -> bool:
+    """Whether anyone but this slot reads the buffer."""
+    return any(reader is not slot for reader in readers.get(name, ()))
+
+
+def _outside_readers(slots: Sequence[Slot], outputs: Any) -> dict[str, list[Slot | None]]:
+    readers: dict[str, list[Slot | None]] = {}
+    for slot in slots:
+        for name in slot.reads() if isinstance(slot, Group) else reads(slot):
+            readers.setdefault(name, []).append(slot)
+    for view in views_in(tuple(outputs)):
+        readers.setdefault(view.buffer, []).append(None)
+    return readers
+
+
+def _title(group: Group) -> str:
+    """A short name from the ops it computes."""
+    origins: list[Origin] = [o for m in group.members for o in m.node.origins]
+    names = [o.op.removeprefix("aten.").split(".")[0].lstrip("_") for o in origins]
+    text = "_".join(name for name in dict.fromkeys(names) if name.isidentifier())
+    return text[:NAME_LENGTH].rstrip("_") or "kernel"

@@ -1,0 +1,151 @@
+"""Captures small programs, traces them with `tc.compiler.aot` and compares them with eager."""
+
+from __future__ import annotations
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+from torch.fx.node import map_aggregate
+from torch.overrides import TorchFunctionMode
+
+from tc.compiler import aot
+from tc.compiler.core.gate import Gate
+
+
+class Capture(TorchFunctionMode):
+    """Records the torch functions and methods a program calls, as the capture stage does."""
+
+    def __init__(self):
+        super().__init__()
+        self.graph, self.nodes, self.kept = fx.Graph(), {}, []
+
+    def node_of(self, value):
+        if isinstance(value, torch.Tensor):
+            return self.nodes[id(value)]
+        return value
+
+    def remember(self, value, node):
+        self.nodes.setdefault(id(value), node)
+        self.kept.append(value)
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if getattr(func, "__name__", "") == "__get__" and not isinstance(result, torch.Tensor):
+            return result
+        args, kwargs = map_aggregate((args, kwargs or {}), self.node_of)
+        node = self.graph.create_node("call_function", func, args, kwargs, func.__name__)
+        if isinstance(result, torch.Tensor):
+            self.remember(result, node)
+        elif isinstance(result, (tuple, list)):
+            for i, item in enumerate(result):
+                if isinstance(item, torch.Tensor):
+                    self.remember(
+                        item, self.graph.call_function(__import__("operator").getitem, (node, i))
+                    )
+        return result
+
+
+def captured(function, args):
+    """Return a program as a graph of torch-level calls; sizes become constants."""
+    capture = Capture()
+    args = copies(args)
+    for i, arg in enumerate(args):
+        capture.remember(arg, capture.graph.placeholder(f"in{i}"))
+    with capture:
+        result = function(*args)
+    result = list(result) if isinstance(result, (tuple, list)) else [result]
+    capture.graph.output(tuple(map(capture.node_of, result)))
+    return fx.GraphModule({}, capture.graph)
+
+
+def trace(function, args, *, dynamic=False, gate=None):
+    """Capture, then trace; returns the artifact."""
+    gm = fx.symbolic_trace(function) if dynamic else captured(function, args)
+    mode = FakeTensorMode(shape_env=ShapeEnv() if dynamic else None)
+    return aot.inference(gm, [fake(mode, arg, dynamic) for arg in args], gate or Gate())
+
+
+def fake(mode, arg, dynamic):
+    if not isinstance(arg, torch.Tensor):
+        return arg
+    if not dynamic:
+        return mode.from_tensor(arg, static_shapes=True)
+    sizes = [DimDynamic.DYNAMIC if size > 1 else DimDynamic.STATIC for size in arg.shape]
+    return mode.from_tensor(arg, symbolic_context=StatelessSymbolicContext(dynamic_sizes=sizes))
+
+
+def interpreted(graph):
+    """Stand in for the compiled graph; refuses to return memory it was given."""
+    graph.verify()
+
+    def compiled(args):
+        given = {t.untyped_storage()._cdata for t in args if isinstance(t, torch.Tensor)}
+        results = tuple(graph.module(*args))
+        tensors = [t for t in results if isinstance(t, torch.Tensor)]
+        stored = [t.untyped_storage()._cdata for t in tensors]
+        # A real backend materialises each output; views inside the graph are its own business.
+        return tuple(
+            fresh_copy(t)
+            if isinstance(t, torch.Tensor)
+            and (
+                t.untyped_storage()._cdata in given or stored.count(t.untyped_storage()._cdata) > 1
+            )
+            else t
+            for t in results
+        )
+
+    return compiled
+
+
+def fresh_copy(tensor):
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).copy_(tensor)
+
+
+def relations(values):
+    """Who is whom and who shares memory with whom, over inputs and outputs."""
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    return [
+        (a is b, a.untyped_storage()._cdata == b.untyped_storage()._cdata)
+        for a in tensors
+        for b in tensors
+    ]
+
+
+def copies(args):
+    """Copy arguments, keeping strides."""
+    return [fresh_copy(arg) if isinstance(arg, torch.Tensor) else arg for arg in args]
+
+
+def check(function, args, run_args=None, *, dynamic=False, gate=None):
+    """Compare the traced function with eager; returns the artifact."""
+    with torch.no_grad():
+        graph = trace(function, args, dynamic=dynamic, gate=gate)
+        runs = aot.wrap(graph, interpreted(graph))
+        for given in [args, *(run_args or [])]:
+            eager_args, our_args = copies(given), copies(given)
+            torch.manual_seed(0)
+            expected = function(*eager_args)
+            torch.manual_seed(0)
+            ours = runs(*our_args)
+            expected = list(expected) if isinstance(expected, (tuple, list)) else [expected]
+            compare([*eager_args, *expected], [*our_args, *ours])
+            for values in ([*eager_args, *expected], [*our_args, *ours]):
+                for i, value in enumerate(values):  # what is written later is seen by aliases
+                    if isinstance(value, torch.Tensor) and value.is_floating_point():
+                        if 0 not in value.stride():
+                            value.mul_(i + 2)
+            compare([*eager_args, *expected], [*our_args, *ours])
+    return graph
+
+
+def compare(expected, ours):
+    assert len(expected) == len(ours)
+    for want, got in zip(expected, ours, strict=True):
+        assert type(want) is type(got)
+        if isinstance(want, torch.Tensor):
+            torch.testing.assert_close(got, want, equal_nan=True)
+            assert got.stride() == want.stride()
+        else:
+            assert want == got
+    assert relations(expected) == relations(ours)

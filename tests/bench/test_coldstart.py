@@ -1,0 +1,26 @@
+"""The cold-start benchmark measures a real process, and says when one fails."""
+
+from __future__ import annotations
+
+import re
+
+import coldstart
+import pytest
+from support import ROOT, python, succeed
+
+
+def test_prints_both_costs() -> None:
+    said = succeed(str(ROOT / "bench/coldstart.py"), "--rounds", "1", "--compilers", "eager,tc")
+    rows = dict(re.findall(r"(?m)^(eager|tc) +([\d.]+)", said))
+    assert float(rows["eager"]) > 0.1
+    assert float(rows["tc"]) > 0.1
+
+
+def test_a_failing_program_is_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(coldstart.COMPILERS, "eager", ("raise OSError", "None"))
+    with pytest.raises(SystemExit, match="failed under eager"):
+        coldstart.cold_start("eager")
+
+
+def test_unknown_compilers_are_refused() -> None:
+    assert python(str(ROOT / "bench/coldstart.py"), "--compilers", "none").returncode == 2

@@ -1,0 +1,88 @@
+"""Random programs of views, in-place writes and returns do what eager does, or fall back."""
+
+from __future__ import annotations
+
+import torch
+from aot_harness import check
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tc.compiler import aot
+
+VIEWS = (
+    lambda v: v.t() if v.dim() == 2 else v.unsqueeze(0),
+    lambda v: v[0] if v.dim() else v.view(1),
+    lambda v: v[1:] if v.dim() else v,
+    lambda v: v[::2] if v.dim() else v,
+    lambda v: v.view(-1) if v.is_contiguous() else v.reshape(-1),
+    lambda v: v.unsqueeze(-1),
+    lambda v: v.squeeze(),
+    lambda v: v.chunk(2)[0] if v.dim() and v.shape[0] > 1 else v,
+    lambda v: v.unbind(0)[-1] if v.dim() and v.shape[0] else v,
+    lambda v: v.detach(),
+    lambda v: v.diagonal() if v.dim() == 2 else v,
+    lambda v: v.expand(2, *v.shape),
+    lambda v: v.as_strided(v.shape, v.stride(), v.storage_offset()),
+)
+NEW = (
+    lambda v: v + 1,
+    lambda v: v.exp().clamp(max=3),
+    lambda v: v.clone(),
+    lambda v: v.sum(0, keepdim=True) if v.dim() else v * 2,
+    lambda v: v.contiguous(),
+    lambda v: torch.zeros_like(v),
+)
+WRITES = (
+    lambda v: v.add_(1),
+    lambda v: v.mul_(0.5),
+    lambda v: v.zero_(),
+    lambda v: v.copy_(v.new_ones(()).expand(v.shape)),
+    lambda v: v.clamp_(min=0),
+    lambda v: v.masked_fill_(v > 0, -1.0),
+    lambda v: v.fill_(2.5),
+    lambda v: v.__setitem__(0, 3.0) if v.dim() and v.shape[0] else None,
+    lambda v: torch.sub(v.clone(), 1, out=v),
+)
+
+step = st.one_of(
+    st.tuples(st.just("view"), st.integers(0, len(VIEWS) - 1), st.integers(0, 30)),
+    st.tuples(st.just("write"), st.integers(0, len(WRITES) - 1), st.integers(0, 30)),
+    st.tuples(st.just("new"), st.integers(0, len(NEW) - 1), st.integers(0, 30)),
+)
+
+
+def overlaps_itself(value):
+    return any(stride == 0 and size > 1 for size, stride in zip(value.shape, value.stride(), strict=True))
+
+
+def program(steps, returned):
+    def run(x, y):
+        pool = [x, y]
+        for kind, which, on in steps:
+            value = pool[on % len(pool)]
+            if kind == "view":
+                pool.append(VIEWS[which](value))
+            elif kind == "new":
+                pool.append(NEW[which](value))
+            elif not overlaps_itself(value):
+                WRITES[which](value)
+        return tuple(pool[i % len(pool)] for i in returned)
+
+    return run
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.lists(step, min_size=1, max_size=8), st.lists(st.integers(0, 30), max_size=4))
+def test_random_programs(steps, returned):
+    function = program(steps, returned)
+    args = (torch.arange(16.0).view(4, 4) - 8, torch.arange(6.0).view(3, 2).t())
+    try:
+        check(function, args)
+    except aot.Fallback as fallback:
+        assert fallback.reason in KNOWN, fallback.reason
+
+
+KNOWN = {
+    "outputs share memory that no value of the graph covers",
+    "two traces disagree on which inputs are written to",
+}

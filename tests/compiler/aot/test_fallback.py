@@ -1,0 +1,134 @@
+"""What cannot be proven right is refused with a reason, when tracing or when called."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from aot_harness import captured, check, interpreted, trace
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from tc.compiler import aot
+from tc.compiler.aot.wrap import overlap
+from tc.compiler.core.gate import Gate
+
+
+def refused(function, *args):
+    with torch.no_grad(), pytest.raises(aot.Fallback) as caught:
+        trace(function, args)
+    assert str(caught.value) == f"This graph runs uncompiled, because {caught.value.reason}."
+    return caught.value.reason
+
+
+M = torch.arange(16.0).view(4, 4)
+
+
+def test_resized_input():
+    assert "in place" in refused(lambda x: x.resize_(2, 2) + 1, M.clone())
+
+
+def test_opaque_method():
+    gm = fx.symbolic_trace(lambda x: x.requires_grad_() * 2)
+    with pytest.raises(aot.Fallback, match=r"calls \.requires_grad_\(\)"):
+        aot.inference(gm, [FakeTensorMode().from_tensor(M)], Gate())
+
+
+def test_transposed_input():
+    assert "in place" in refused(lambda x: x.t_() + 1, M.clone())
+
+
+def test_data_dependent_size():
+    assert "tensor's values" in refused(lambda x: x.nonzero(), M)
+    assert "tensor's values" in refused(lambda x: x[x > 2], M)
+
+
+def test_data_dependent_number():
+    assert "tensor's values" in refused(lambda x: x * x.sum().item(), M)
+
+
+def test_view_as_another_type():
+    assert "another type" in refused(lambda x: x.view(torch.int32), M)
+
+
+def test_own_generator():
+    graph = fx.Graph()
+    generator = graph.get_attr("generator")
+    graph.output((graph.call_function(torch.rand, (4,), {"generator": generator}),))
+    gm = fx.GraphModule({"generator": torch.Generator()}, graph)
+    with pytest.raises(aot.Fallback, match="random generator"):
+        aot.inference(gm, [], Gate())
+
+
+def test_inputs_known_to_share_memory():
+    mode = FakeTensorMode()
+    x = mode.from_tensor(M)
+    gm = captured(lambda a, b: (a.add_(1), b * 2), (M, M.clone()))
+    with torch.no_grad(), mode:
+        row = x[0]
+    with torch.no_grad(), pytest.raises(aot.Fallback, match="share memory"):
+        aot.inference(gm, [x, row.expand(4, 4)], Gate())
+    with torch.no_grad(), pytest.raises(aot.Fallback, match="share memory"):
+        aot.inference(gm, [x, x], Gate())
+
+
+def test_real_tensors_are_no_examples():
+    gm = captured(lambda a: a + 1, (M,))
+    with pytest.raises(aot.Fallback, match="not a plain tensor"):
+        aot.inference(gm, [M], Gate())
+
+
+def test_mutated_inputs_that_share_memory_when_called():
+    def function(a, b):
+        a.add_(1)
+        return b * 2
+
+    with torch.no_grad():
+        graph = trace(function, (M, M.clone()))
+        run = aot.wrap(graph, interpreted(graph))
+        for pick in (
+            lambda x: (x, x),
+            lambda x: (x, x.t()),
+            lambda x: (x, x.view(-1).flip(0).view(4, 4)),
+        ):
+            ours, eager = M.clone(), M.clone()
+            (result,) = run(*pick(ours))
+            assert torch.equal(result, function(*pick(eager))) and torch.equal(ours, eager)
+
+
+@pytest.mark.parametrize(
+    ("written", "others", "expected"),
+    [
+        (lambda x: (x[:2],), lambda x: (x[2:],), False),
+        (lambda x: (x[:3],), lambda x: (x[2:],), True),
+        (lambda x: (x[2:],), lambda x: (x[:3],), True),
+        (lambda x: (x[1:2],), lambda x: (x,), True),
+        (lambda x: (x,), lambda x: (x[1:2],), True),
+        (lambda x: (x[0], x[1]), lambda x: (x[2], x[2:]), False),
+        (lambda x: (x[0], x[0]), lambda x: (), True),
+        (lambda x: (x[:, 0],), lambda x: (x[:, 1],), True),  # interleaved: taken for overlapping
+        (lambda x: (x[4:],), lambda x: (x,), False),
+        (lambda x: (torch.ones(3),), lambda x: (x, x, x.t()), False),
+    ],
+)
+def test_overlap(written, others, expected):
+    assert overlap(written(M), others(M)) is expected
+
+
+def test_autocast_is_recorded_and_not_applied_twice():
+    def function(x):
+        with torch.autocast("cpu", enabled=False):
+            full = x @ x
+        return x @ x, full
+
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        graph = trace(lambda x: x @ x, (M,))
+        assert graph.autocast == ("cpu",) and "bf16[4, 4] = aten.mm" in str(graph)
+        run = aot.wrap(graph, lambda args: (torch.is_autocast_enabled("cpu"),))
+        assert run(M) == [False]
+        assert torch.is_autocast_enabled("cpu")
+        assert torch.equal(aot.wrap(graph, interpreted(graph))(M)[0], M @ M)
+
+
+def test_inference_mode():
+    with torch.inference_mode():
+        check(lambda x: (x.add_(1), torch.nn.functional.linear(x, x).softmax(0)), (M.clone(),))

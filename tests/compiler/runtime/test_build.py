@@ -1,0 +1,188 @@
+"""The build cache: hits, broken files, kills, two processes, missing and broken compilers."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from tc.compiler.errors import StageError
+from tc.compiler.runtime import build as build_module
+from tc.compiler.runtime.build import (
+    STALE_SECONDS,
+    build,
+    build_kernels,
+    cache_dir,
+    find_compiler,
+    intact,
+    kernel_flags,
+    write_atomically,
+)
+
+ROOT = Path(__file__).resolve().parents[3]
+SOURCE = "int answer(void) { return 42; }\n"
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("TC_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("TC_FORCE_DISABLE_CACHES", raising=False)
+    monkeypatch.delenv("CC", raising=False)
+    return tmp_path / "cache"
+
+
+def answer(library: Path) -> int:
+    return ctypes.CDLL(str(library)).answer()
+
+
+def script(text: str, cache: Path, *args: str) -> subprocess.Popen[str]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "TC_CACHE_DIR": str(cache)}
+    command = [sys.executable, "-c", textwrap.dedent(text), *args]
+    return subprocess.Popen(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_builds_once(monkeypatch):
+    library = build_kernels(SOURCE)
+    assert answer(library) == 42
+    monkeypatch.setattr(build_module, "_compile", lambda *a: pytest.fail("compiled again"))
+    assert build_kernels(SOURCE) == library
+
+
+def test_key_holds_source_flags_and_compiler(monkeypatch):
+    flags = ("-shared", "-fPIC")
+    names = {
+        build(SOURCE, flags),
+        build(SOURCE + " ", flags),
+        build(SOURCE, (*flags, "-O1")),
+        build(SOURCE, flags, salt="other"),
+    }
+    monkeypatch.setattr(build_module, "cpu_identity", lambda: "another machine")
+    names.add(build(SOURCE, flags))
+    assert len(names) == 5
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "flip", "text"])
+def test_broken_library_is_built_again(damage):
+    library = build_kernels(SOURCE)
+    content = library.read_bytes()
+    broken = {
+        "cut": content[:-100],
+        "empty": b"",
+        "flip": content[:500] + bytes([content[500] ^ 1]) + content[501:],
+        "text": b"not a library",
+    }[damage]
+    library.unlink()
+    library.write_bytes(broken)
+    assert not intact(library)
+    assert build_kernels(SOURCE) == library
+    assert library.read_bytes() == content
+
+
+def test_disabled_caches_leave_nothing(own_cache, monkeypatch):
+    monkeypatch.setenv("TC_FORCE_DISABLE_CACHES", "1")
+    assert answer(build_kernels(SOURCE)) == 42
+    assert not own_cache.exists()
+
+
+def test_stale_leavings_are_swept():
+    old, young = cache_dir() / "tmp" / "old.so", cache_dir() / "tmp" / "young.so"
+    for path in (old, young):
+        path.write_bytes(b"")
+    past = time.time() - STALE_SECONDS - 10
+    os.utime(old, (past, past))
+    build_kernels(SOURCE)
+    assert not old.exists() and young.exists()
+
+
+def test_write_atomically_leaves_no_temporary(own_cache):
+    write_atomically(own_cache / "a" / "b.txt", b"x")
+    assert (own_cache / "a" / "b.txt").read_bytes() == b"x"
+    assert not list((own_cache / "tmp").iterdir())
+
+
+def test_missing_compiler_is_one_sentence(monkeypatch):
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(StageError, match=r"'no-such-compiler' is not on PATH.*suppress_errors"):
+        build_kernels(SOURCE)
+
+
+def test_no_gcc_on_path(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(StageError, match="Install gcc or set CC"):
+        build_kernels(SOURCE)
+
+
+def test_broken_compiler_is_one_sentence(tmp_path, monkeypatch):
+    fake = tmp_path / "cc"
+    fake.write_text("#!/bin/sh\necho 'cc1: error: no more disk' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("CC", str(fake))
+    with pytest.raises(StageError, match=r"failed on .*\.c: cc1: error: no more disk"):
+        build_kernels(SOURCE)
+    fake.write_bytes(b"\x7fELF nonsense")
+    with pytest.raises(StageError, match="could not be run"):
+        build_kernels(SOURCE)
+
+
+def test_refused_source_names_the_file():
+    with pytest.raises(StageError, match=r"\.c: .*error"):
+        build_kernels("int f( {")
+
+
+def test_unwritable_cache_is_one_sentence(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TC_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    with pytest.raises(StageError, match="Set TC_CACHE_DIR"):
+        build_kernels(SOURCE)
+
+
+def test_openmp_is_not_linked():
+    library = build_kernels(
+        "void f(float *x, int n) {\n#pragma omp parallel for\n"
+        "for (int i = 0; i < n; i++) x[i] = 1; }"
+    )
+    content = library.read_bytes()
+    assert b"GOMP_parallel" in content and b"libgomp" not in content
+    assert "-Wp,-fopenmp" in kernel_flags(find_compiler())
+
+
+BUILD_LOOP = """
+    import sys
+    from tc.compiler.runtime.build import build_kernels
+    print("ready", flush=True)
+    for i in range(int(sys.argv[1])):
+        build_kernels(f"int answer(void) {{ return {i}; }}")
+    print("done")
+"""
+
+
+def test_kills_at_any_time_leave_a_sound_cache(own_cache):
+    for delay in (0.0, 0.02, 0.05, 0.08, 0.12, 0.2, 0.3):
+        process = script(BUILD_LOOP, own_cache, "1000")
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        time.sleep(delay)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    libraries = list(own_cache.glob("lib/*/*.so"))
+    assert libraries and all(intact(library) for library in libraries)
+    for i in range(len(libraries) + 2):
+        assert answer(build_kernels(f"int answer(void) {{ return {i}; }}")) == i
+
+
+def test_two_processes_build_the_same(own_cache):
+    processes = [script(BUILD_LOOP, own_cache, "6") for _ in range(3)]
+    for process in processes:
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 0 and out == "ready\ndone\n", err
+    libraries = list(own_cache.glob("lib/*/*.so"))
+    assert len(libraries) == 6 and all(intact(library) for library in libraries)
+    assert not list((own_cache / "tmp").iterdir())

@@ -1,0 +1,317 @@
+"""The rules of the house as functions: parsed files in, violations out.
+
+`tests/test_house.py` runs them over the tree, and over small planted faults.
+"""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOMS = ("compiler", "trace", "tlparse", "minifier", "tui")
+FILE_LINES = 600
+FUNCTION_LINES = 60
+NESTING = 5
+
+# Who may import whom.  The longest prefix that fits a module gives its row; a row names what the
+# module may import of ours besides its own room.  `*` is all of the compiler.
+CORE = ("tc.compiler.core", "tc.compiler.options", "tc.compiler.errors", "tc.trace")
+LOOP_IR = tuple(f"tc.compiler.loops.{name}" for name in ("ir", "expr", "index", "ops"))
+LAYERS: dict[str, tuple[str, ...]] = {
+    "tc": ("tc.compiler.api", "tc.trace"),
+    "tc.trace": (),
+    "tc.tlparse": ("tc.trace",),
+    "tc.tui": ("tc.trace",),
+    "tc.minifier": ("tc.trace", "tc.compiler.api"),
+    "tc.compiler": (),
+    "tc.compiler.core": CORE,
+    "tc.compiler.options": CORE,
+    "tc.compiler.errors": CORE,
+    "tc.compiler.backends": CORE,
+    "tc.compiler.capture": CORE,
+    "tc.compiler.aot": CORE,
+    "tc.compiler.loops": CORE,
+    "tc.compiler.schedule": (*CORE, *LOOP_IR),
+    "tc.compiler.codegen": (*CORE, *LOOP_IR, "tc.compiler.schedule.plan"),
+    "tc.compiler.runtime": CORE,
+    "tc.compiler.driver": ("tc.compiler", "tc.trace"),
+    "tc.compiler.api": (*CORE, "tc.compiler.backends", "tc.compiler.driver"),
+}
+STAGES = ("capture", "aot", "loops", "schedule", "codegen", "runtime")
+# What `tc` replaces, and what the viewers must start without.
+REPLACED = (
+    "torch._dynamo",
+    "torch._inductor",
+    "torch._functorch.aot_autograd",
+    "torch._functorch.partitioners",
+)
+NO_TORCH = ("tc.trace", "tc.tlparse", "tc.tui")
+IMPORTERS = {"import_module", "__import__", "find_spec", "resolve_name", "run_module"}
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One broken rule at one place."""
+
+    file: str
+    line: int
+    rule: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.rule}: {self.detail}"
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import of a file: the dotted target, and whether it runs (not only for type checkers)."""
+
+    target: str
+    line: int
+    runs: bool = True
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class File:
+    """One parsed Python file."""
+
+    path: str
+    module: str
+    text: str
+    tree: ast.Module = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, path: str, text: str) -> File:
+        """Parse a file; ``path`` is relative to the root."""
+        parts = Path(path).with_suffix("").parts
+        if parts[0] in ROOMS:
+            parts = ("tc", *parts)
+        if parts[-1] == "__init__":
+            parts = parts[:-1]
+        return cls(path, ".".join(parts), text, ast.parse(text, path))
+
+    def imports(self) -> Iterator[Import]:
+        """All imports, those inside functions and those by name string included."""
+        guarded = {
+            id(child)
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+            for statement in node.body
+            for child in ast.walk(statement)
+        }
+        for node in ast.walk(self.tree):
+            runs = id(node) not in guarded
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield Import(alias.name, node.lineno, runs)
+            elif isinstance(node, ast.ImportFrom):
+                names = tuple(alias.name for alias in node.names)
+                yield Import(_target(self, node), node.lineno, runs, names)
+            elif isinstance(node, ast.Call) and _called(node) in IMPORTERS:
+                for text in _strings(node):
+                    yield Import(text, node.lineno, runs)
+
+
+def _target(file: File, node: ast.ImportFrom) -> str:
+    """The dotted name after ``from``; a relative one is resolved, so that no dot hides a break."""
+    if not node.level:
+        return node.module or ""
+    package = file.module if file.path.endswith("__init__.py") else file.module.rpartition(".")[0]
+    for _ in range(node.level - 1):
+        package = package.rpartition(".")[0]
+    return f"{package}.{node.module}" if node.module else package
+
+
+def _called(node: ast.Call) -> str:
+    function = node.func
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _strings(node: ast.Call) -> Iterator[str]:
+    """The text of a call's arguments, in f-strings and sums too."""
+    for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+        for part in ast.walk(argument):
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                yield part.value
+
+
+def within(name: str, prefix: str) -> bool:
+    """Whether a dotted name is the prefix or lies below it."""
+    return name == prefix or name.startswith(prefix + ".")
+
+
+def row(module: str) -> str:
+    """The row of the layer table that holds for a module."""
+    return max((name for name in LAYERS if within(module, name)), key=len, default="")
+
+
+def modules_named(found: Import, known: set[str]) -> set[str]:
+    """The modules an import names: ``from tc.trace import ids`` names ``tc.trace.ids``."""
+    if found.target == "tc" and found.names == ("__version__",):
+        return set()  # the one thing of the public face that every room may read
+    below = {f"{found.target}.{name}" for name in found.names} & known
+    whole = set() if found.names and len(below) == len(found.names) else {found.target}
+    return below | whole
+
+
+def layering(files: Iterable[File]) -> Iterator[Violation]:
+    """A module imports only what its row of the layer table names."""
+    files = list(files)
+    known = {file.module for file in files}
+    for file in files:
+        mine = row(file.module)
+        if not mine:
+            continue
+        for found in file.imports():
+            for name in modules_named(found, known) if within(found.target, "tc") else ():
+                inside = row(name) == mine
+                if not inside and not any(within(name, allowed) for allowed in LAYERS[mine]):
+                    detail = f"{file.module} may not import {name} (row {mine!r} of LAYERS)"
+                    yield Violation(file.path, found.line, "layering", detail)
+
+
+def cycles(files: Iterable[File]) -> Iterator[Violation]:
+    """No module imports itself through others, at import time or later."""
+    files = list(files)
+    known = {file.module for file in files}
+    edges = {
+        file.module: sorted(
+            name
+            for found in file.imports()
+            if found.runs
+            for name in modules_named(found, known)
+            if name in known and name != file.module
+        )
+        for file in files
+    }
+    path_of = {file.module: file.path for file in files}
+    done: set[str] = set()
+
+    def visit(module: str, way: list[str]) -> Iterator[Violation]:
+        if module in way:
+            ring = [*way[way.index(module) :], module]
+            yield Violation(path_of[module], 1, "cycle", " -> ".join(ring))
+        elif module not in done:
+            for name in edges[module]:
+                yield from visit(name, [*way, module])
+            done.add(module)
+
+    for module in edges:
+        yield from visit(module, [])
+
+
+def replaced_imports(files: Iterable[File]) -> Iterator[Violation]:
+    """Nothing imports, names as attribute of torch, or loads by string what tc replaces."""
+    for file in files:
+        for found in file.imports():
+            names = {found.target, *(f"{found.target}.{name}" for name in found.names)}
+            for name in sorted(names):
+                if any(within(name, banned) for banned in REPLACED):
+                    yield Violation(file.path, found.line, "replaced", f"imports {name}")
+        for node in ast.walk(file.tree):
+            if isinstance(node, ast.Attribute) and ast.unparse(node) in REPLACED:
+                yield Violation(file.path, node.lineno, "replaced", f"loads {ast.unparse(node)}")
+
+
+def torch_free(files: Iterable[File]) -> Iterator[Violation]:
+    """The viewers and the trace name no torch, not even for type checkers."""
+    for file in files:
+        if any(within(file.module, room) for room in NO_TORCH):
+            for found in file.imports():
+                if within(found.target, "torch"):
+                    yield Violation(file.path, found.line, "no torch", f"imports {found.target}")
+
+
+def relative_imports(files: Iterable[File]) -> Iterator[Violation]:
+    """Imports are absolute, and name `tc.<room>`, never the folder."""
+    for file in files:
+        for node in ast.walk(file.tree):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                yield Violation(file.path, node.lineno, "absolute imports", "relative import")
+        for found in file.imports():
+            if found.target.partition(".")[0] in ROOMS and file.module.startswith("tc"):
+                detail = f"import tc.{found.target}, not {found.target}"
+                yield Violation(file.path, found.line, "absolute imports", detail)
+
+
+def docstrings(files: Iterable[File]) -> Iterator[Violation]:
+    """Each module opens with what it is."""
+    for file in files:
+        if file.text.strip() and not ast.get_docstring(file.tree):
+            yield Violation(file.path, 1, "module docstring", "missing")
+
+
+def sizes(files: Iterable[File]) -> Iterator[Violation]:
+    """Files, functions and nesting stay small enough to be seen whole."""
+    for file in files:
+        lines = len(file.text.splitlines())
+        if lines > FILE_LINES:
+            yield Violation(file.path, 1, f"file of {FILE_LINES} lines", f"has {lines}")
+        for function in ast.walk(file.tree):
+            if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            lines = (function.end_lineno or function.lineno) - function.lineno + 1
+            if lines > FUNCTION_LINES:
+                rule = f"function of {FUNCTION_LINES} lines"
+                yield Violation(file.path, function.lineno, rule, f"{function.name} has {lines}")
+            depth = nesting(function.body)
+            if depth > NESTING:
+                rule = f"nesting of {NESTING}"
+                yield Violation(file.path, function.lineno, rule, f"{function.name} has {depth}")
+
+
+def nesting(body: list[ast.stmt]) -> int:
+    """How many blocks lie inside each other; ``elif`` is no deeper than its ``if``."""
+    return max((_depth(statement) for statement in body), default=0)
+
+
+def _depth(statement: ast.stmt) -> int:
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return 0  # an inner function is counted by itself
+    if isinstance(statement, ast.Match):
+        return 1 + max(nesting(case.body) for case in statement.cases)
+    blocks = [getattr(statement, name, []) for name in ("body", "orelse", "finalbody")]
+    blocks += [handler.body for handler in getattr(statement, "handlers", [])]
+    if not any(blocks):
+        return 0
+    otherwise = blocks[1]
+    chained = (
+        len(otherwise) == 1 and isinstance(statement, ast.If) and isinstance(otherwise[0], ast.If)
+    )
+    if chained:
+        blocks[1] = []
+    depth = 1 + max(nesting(block) for block in blocks)
+    return max(depth, _depth(otherwise[0])) if chained else depth
+
+
+def packaging(root: Path) -> Iterator[Violation]:
+    """What pyproject.toml lists is what the folders hold, and the links of `tc/` lead to them."""
+    setuptools = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]
+    listed = set(setuptools["packages"])
+    folders = {"tc"}
+    for room in ROOMS:
+        for path in sorted((root / room).rglob("*.py")) if (root / room).is_dir() else ():
+            inner = path.parent.relative_to(root).parts
+            folders.add(".".join(("tc", *inner)))
+            if not (path.parent / "__init__.py").exists():
+                where = path.parent.relative_to(root).as_posix()
+                yield Violation(where, 1, "packaging", "has no __init__.py")
+    for name in sorted(folders - listed):
+        yield Violation("pyproject.toml", 1, "packaging", f"packages lacks {name!r}")
+    for name in sorted(listed - folders):
+        yield Violation(
+            "pyproject.toml", 1, "packaging", f"packages lists {name!r}: no such folder"
+        )
+    for room in ROOMS:
+        if not (root / room).is_dir():
+            continue
+        if (root / "tc" / room).resolve() != (root / room).resolve():
+            yield Violation(f"tc/{room}", 1, "packaging", f"is no link to ../{room}")
+        if setuptools["package-dir"].get(f"tc.{room}") != room:
+            yield Violation("pyproject.toml", 1, "packaging", f"package-dir lacks tc.{room}")

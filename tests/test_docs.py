@@ -1,0 +1,79 @@
+"""What the documents say is true: examples break and do not break, lists are complete."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support import ROOT, succeed
+
+import tc
+from tc.compiler.capture.breaks import REASONS
+from tc.trace import GraphBreak, capture_events
+from tc.trace.findings.advice import ROWS
+from tc.trace.logs import TOPICS
+
+BREAKS = (ROOT / "docs/graph-breaks.md").read_text()
+SECTIONS = dict(re.findall(r"(?ms)^## (TC\d+):(.*?)(?=^## |\Z)", BREAKS))
+
+
+def example(code: str, number: int, folder: Path) -> Callable[[torch.Tensor], Any]:
+    """The function `f` of one of the two examples of a section, as a module of its own."""
+    text = re.findall(r"(?ms)^```python\n(.*?)^```", SECTIONS[code])[number]
+    path = folder / f"{code.lower()}_{number}.py"
+    path.write_text(f"import tc\nimport torch\n\n\n{text}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    function: Callable[[torch.Tensor], Any] = module.f
+    return function
+
+
+@pytest.mark.parametrize("code", SECTIONS)
+def test_example_breaks_as_told_and_its_fix_does_not(code: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(4, 8)
+    for number, expected in enumerate(({code}, set())):
+        tc.reset()
+        function = example(code, number, tmp_path)
+        with capture_events() as events:
+            result = tc.compile(function, backend="eager")(x)
+        torch.testing.assert_close(result, function(x))
+        assert {event.code for event in events.of(GraphBreak)} == expected
+
+
+def test_every_cause_of_a_break_is_documented() -> None:
+    codes = {reason.code for _, reason in REASONS.rows()} | {row.code for row in ROWS}
+    told = set(re.findall(r"TC\d{3}", BREAKS + (ROOT / "docs/recompiles.md").read_text()))
+    assert codes <= told, sorted(codes - told)
+
+
+def test_every_topic_of_the_logs_is_documented() -> None:
+    told = set(re.findall(r"(?m)^\| `([a-z_]+)` \|", (ROOT / "docs/logs.md").read_text()))
+    assert told == set(TOPICS)
+
+
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("docs/*.md")) + sorted(ROOT.glob("*.md")), ids=str
+)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text()):
+        assert (path.parent / target).exists(), f"{path.name} links to {target}"
+
+
+def test_every_option_of_the_report_is_documented() -> None:
+    told = (ROOT / "docs/tc-report.md").read_text()
+    offered = re.findall(r"--[a-z][a-z-]+", succeed("-m", "tc.tlparse", "--help"))
+    assert {option for option in offered if option not in told} <= {"--help", "--version"}
+
+
+def test_example_of_the_readme_runs(tmp_path: Path) -> None:
+    (program,) = re.findall(r"(?ms)^```python\n(.*?)^```", (ROOT / "README.md").read_text())
+    (tmp_path / "readme.py").write_text(program)
+    succeed(str(tmp_path / "readme.py"))

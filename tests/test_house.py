@@ -1,0 +1,160 @@
+"""The house keeps its own rules: who imports whom, sizes, docstrings, packaging, quick starts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+
+import house
+import pytest
+from house import File, Violation
+from support import ROOT, python, succeed
+
+# "file:function" or "file" -> why it may break a size rule.  Stale entries fail.
+REASONED: dict[str, str] = {}
+
+OURS = ("tc", *house.ROOMS)
+ALL = (*OURS, "tests", "examples", "bench")
+
+
+def files(*folders: str) -> list[File]:
+    """The parsed Python files of some folders, each once (links are not followed)."""
+    return [
+        File.of(path.relative_to(ROOT).as_posix(), path.read_text())
+        for folder in folders
+        for path in sorted((ROOT / folder).glob("*.py" if folder == "tc" else "**/*.py"))
+    ]
+
+
+def excused(violation: Violation) -> str:
+    """The entry of REASONED that covers a violation, if there is one."""
+    keys = (violation.file, f"{violation.file}:{violation.detail.split()[0]}")
+    return next((key for key in keys if key in REASONED), "")
+
+
+RULES: list[tuple[Callable[[Iterable[File]], Iterator[Violation]], tuple[str, ...]]] = [
+    (house.layering, OURS),
+    (house.cycles, OURS),
+    (house.replaced_imports, ALL),
+    (house.torch_free, OURS),
+    (house.relative_imports, ALL),
+    (house.docstrings, ALL),
+    (house.sizes, ALL),
+]
+
+
+@pytest.mark.parametrize("rule, folders", RULES, ids=lambda value: getattr(value, "__name__", ""))
+def test_rule_holds(
+    rule: Callable[[Iterable[File]], Iterator[Violation]], folders: tuple[str, ...]
+) -> None:
+    broken = [violation for violation in rule(files(*folders)) if not excused(violation)]
+    if broken:
+        pytest.fail("\n".join(map(str, broken)), pytrace=False)
+
+
+def test_every_exception_is_still_needed() -> None:
+    used = {excused(violation) for violation in house.sizes(files(*ALL))}
+    assert set(REASONED) <= used
+
+
+def test_packages_are_the_folders() -> None:
+    broken = list(house.packaging(ROOT))
+    if broken:
+        pytest.fail("\n".join(map(str, broken)), pytrace=False)
+
+
+def test_layer_table_knows_every_stage() -> None:
+    for stage in house.STAGES:
+        assert f"tc.compiler.{stage}" in house.LAYERS
+    files_of_compiler = [file for file in files("compiler") if file.path.count("/") == 1]
+    for file in files_of_compiler:
+        assert file.module in house.LAYERS, f"{file.path} has no row in house.LAYERS"
+
+
+# Planted faults: each rule finds its own.
+
+DEEP = "def f(x):\n" + "".join("    " * n + "if x:\n" for n in range(1, 7)) + "    " * 7 + "pass\n"
+CHAIN = "def f(x):\n    if x:\n        pass\n" + "    elif x:\n        pass\n" * 9
+FAULTS = [
+    (house.layering, {"trace/ids.py": "import tc.tlparse\n"}),
+    (house.layering, {"trace/ids.py": "def f():\n    from tc.compiler import api\n"}),
+    (house.layering, {"tlparse/a.py": "from importlib import import_module as i\n"
+                      "import importlib\nimportlib.import_module('tc.compiler.api')\n"}),
+    (house.layering, {"compiler/aot/a.py": "from tc.compiler.capture import guards\n"}),
+    (house.layering, {"compiler/runtime/a.py": "from tc.compiler.codegen.cpp import emit\n"}),
+    (house.layering, {"compiler/codegen/a.py": "from tc.compiler.loops.lower import lower\n"}),
+    (house.layering, {"compiler/aot/a.py": "from ..capture import guards\n"}),
+    (house.cycles, {"trace/a.py": "import tc.trace.b\n", "trace/b.py": "import tc.trace.a\n"}),
+    (house.cycles, {"trace/a.py": "from tc.trace import b\n",
+                    "trace/b.py": "def f():\n    from tc.trace import a\n"}),
+    (house.replaced_imports, {"compiler/a.py": "import torch._dynamo.utils\n"}),
+    (house.replaced_imports, {"compiler/a.py": "from torch import _inductor\n"}),
+    (house.replaced_imports, {"compiler/a.py": "from torch._functorch import aot_autograd\n"}),
+    (house.replaced_imports, {"compiler/a.py": "import torch\ntorch._dynamo.reset()\n"}),
+    (house.replaced_imports, {"compiler/a.py": "import_module('torch._inductor.config')\n"}),
+    (house.torch_free, {"trace/a.py": "from torch import Tensor\n"}),
+    (house.torch_free, {"tlparse/a.py": "def f():\n    import torch.fx\n"}),
+    (house.relative_imports, {"trace/a.py": "from . import b\n"}),
+    (house.relative_imports, {"compiler/a.py": "from trace import ids\n"}),
+    (house.docstrings, {"trace/a.py": "x = 1\n"}),
+    (house.sizes, {"trace/a.py": "x = 1\n" * 601}),
+    (house.sizes, {"trace/a.py": "def f():\n" + "    pass\n" * 60}),
+    (house.sizes, {"trace/a.py": DEEP}),
+]  # fmt: skip
+CLEAN = [
+    (house.layering, {"tlparse/a.py": "from tc.trace import ids\n"}),
+    (house.layering, {"compiler/driver.py": "from tc.compiler.capture import hook\n"}),
+    (house.layering, {"compiler/schedule/a.py": "from tc.compiler.loops.ir import Buffer\n"}),
+    (house.cycles, {"trace/a.py": "from typing import TYPE_CHECKING\n"
+                    "if TYPE_CHECKING:\n    import tc.trace.b\n",
+                    "trace/b.py": "import tc.trace.a\n"}),
+    (house.replaced_imports, {"compiler/a.py": "import torch\ntorch._C._dynamo.eval_frame\n"}),
+    (house.torch_free, {"compiler/a.py": "import torch\n"}),
+    (house.relative_imports, {"trace/a.py": "from tc.trace import b\nimport traceback\n"}),
+    (house.docstrings, {"trace/a.py": "'''What it is.'''\n"}),
+    (house.sizes, {"trace/a.py": CHAIN}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("rule, texts", FAULTS)
+def test_rule_finds_planted_fault(
+    rule: Callable[[Iterable[File]], Iterator[Violation]], texts: dict[str, str]
+) -> None:
+    assert list(rule(File.of(path, text) for path, text in texts.items()))
+
+
+@pytest.mark.parametrize("rule, texts", CLEAN)
+def test_rule_leaves_clean_code_alone(
+    rule: Callable[[Iterable[File]], Iterator[Violation]], texts: dict[str, str]
+) -> None:
+    assert not list(rule(File.of(path, text) for path, text in texts.items()))
+
+
+# Quick starts: what a person's first keystroke loads.
+
+LOADED = (
+    "import sys; {run}; print(*sorted(n for n in sys.modules if n.startswith(('torch', 'tc'))))"
+)
+
+
+def test_import_of_tc_loads_neither_torch_nor_the_compiler() -> None:
+    loaded = succeed("-c", LOADED.format(run="import tc")).split()
+    assert loaded == ["tc"]
+
+
+def test_names_of_tc_are_listed_without_loading_anything() -> None:
+    loaded = succeed("-c", LOADED.format(run="import tc; dir(tc); tc.__version__")).split()
+    assert loaded == ["tc"]
+
+
+def test_help_of_the_report_loads_no_torch() -> None:
+    done = python("-X", "importtime", "-m", "tc.tlparse", "--help")
+    assert done.returncode == 0 and "tc-report" in done.stdout, done.stderr[-2000:]
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "tc.tlparse" in loaded
+    heavy = ("torch", "numpy", "tc.compiler")
+    assert not [name for name in loaded if any(house.within(name, other) for other in heavy)]
+
+
+def test_the_test_environment_is_a_supported_one() -> None:
+    assert (3, 11) <= sys.version_info < (3, 14)

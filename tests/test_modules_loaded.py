@@ -1,0 +1,26 @@
+"""A compiled inference leaves no trace of what tc replaces in `sys.modules`."""
+
+from __future__ import annotations
+
+from support import succeed
+
+# Creating fake tensors makes torch itself load `torch._dynamo`; these two nothing should load.
+PROGRAM = """
+import sys
+import torch
+import tc
+
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU(), torch.nn.LayerNorm(8)).eval()
+compiled = tc.compile(model)
+x = torch.randn(4, 8)
+with torch.no_grad():
+    torch.testing.assert_close(compiled(x), model(x))
+for name in ("torch._inductor.compile_fx", "torch._functorch.aot_autograd"):
+    assert name not in sys.modules, name
+assert "tc.compiler.driver" in sys.modules
+print("right, and neither is loaded")
+"""
+
+
+def test_compiled_inference_loads_neither_inductor_nor_aot_autograd() -> None:
+    assert succeed("-c", PROGRAM) == "right, and neither is loaded\n"

@@ -1,0 +1,331 @@
+"""Findings: the truth of real logs, tc's own traces, older forms of PyTorch's reasons."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tc.trace import events as ev
+from tc.trace.findings import Diagnosis, diagnose
+from tc.trace.findings.advice import ROWS, advise
+from tc.trace.findings.recompiles import parse_reason
+from tc.trace.guardtext import readable, values
+from tc.trace.ids import CompileId
+from tc.trace.session import load
+from tc.trace.writer import TraceWriter
+
+SHARED = Path(os.environ.get("TC_SHARED", Path(__file__).resolve().parents[3] / "shared"))
+TRACES = SHARED / "traces"
+needs_traces = pytest.mark.skipif(not TRACES.is_dir(), reason=f"no real traces in {TRACES}")
+
+TRUTH = {  # folder: graph breaks, recompiles, failed compiles (shared/traces/README.md)
+    "backend_crash": (0, 0, 1),
+    "dynamic": (0, 2, 0),
+    "graph_break": (3, 0, 0),
+    "recompile": (0, 6, 0),
+    "simple": (0, 0, 0),
+    "train": (0, 0, 0),
+    "transformer": (0, 1, 0),
+    "two_rank": (0, 1, 0),
+}
+
+
+def real(name: str) -> Diagnosis:
+    return diagnose(load(TRACES / name))
+
+
+def summed(diagnosis: Diagnosis, family: str) -> int:
+    return sum(one.count for one in diagnosis.findings if one.code.startswith(family))
+
+
+@needs_traces
+@pytest.mark.parametrize("name", TRUTH)
+def test_counts_of_real_logs_are_exact(name: str) -> None:
+    found = real(name)
+    counted = (len(found.breaks), found.recompile_count, len(found.failures))
+    assert counted == TRUTH[name]
+    assert (summed(found, "TC1"), summed(found, "TC2"), summed(found, "TC9")) == TRUTH[name]
+    for finding in found.findings:
+        finding.verify()
+        assert finding.fix
+        assert finding.where.file
+        assert finding.where.line
+
+
+@needs_traces
+def test_graph_breaks_of_a_real_log() -> None:
+    found = {one.code: one for one in real("graph_break").findings}
+    branch, call = found["TC110"], found["TC104"]
+    assert (branch.count, branch.reference, branch.where.line) == (1, "GB0170", 9)
+    marked = branch.where.source[branch.where.col : branch.where.end_col]
+    assert marked == "y.sum() > 0"
+    assert (call.count, call.reference, call.where.short) == (2, "GB0059", "graph_break.py:4 in inner")
+    assert call.title == "print() is called while tracing"
+    assert [one.compile for one in call.occurrences] == ["1/0", "2/0"]
+
+
+@needs_traces
+def test_each_recompile_names_what_changed_since_the_nearest_compile() -> None:
+    told = [
+        (one.compiled.id, one.of, [str(cause) for cause in one.causes])
+        for one in real("recompile").recompiles
+    ]
+    assert told == [
+        ("0/1", "0/0", ["flag: True → False"]),
+        ("0/2", "0/0", ["x.shape[0]: 4 → 8"]),
+        ("0/3", "0/2", ["flag: True → False"]),
+        ("0/4", "0/2", ["x.shape[0]: 8 → 16"]),
+        ("0/5", "0/4", ["flag: True → False"]),
+        ("0/6", "0/0", ["x.dtype: float32 → float64"]),
+    ]
+
+
+@needs_traces
+def test_causes_that_the_log_never_mentions_are_found_in_the_guards() -> None:
+    (one,) = real("transformer").recompiles
+    assert [cause.source for cause in one.causes] == [
+        "grad mode",
+        "fn.layers.0.training",
+        "fn.layers.1.training",
+    ]
+    assert (one.causes[0].old, one.causes[0].new) == ("on", "off")
+
+
+@needs_traces
+def test_a_size_made_dynamic_is_told_from_one_that_is_not() -> None:
+    first, second = real("dynamic").recompiles
+    assert (str(first.causes[0]), first.causes[0].now_dynamic) == ("x.shape[0]: 8 → 12", True)
+    assert (second.causes[0].kind, second.causes[0].new) == ("shape", "18")
+
+
+@needs_traces
+def test_ids_survive_another_checkout_other_lines_and_ranks(tmp_path: Path) -> None:
+    source = next((TRACES / "graph_break").glob("*.log")).read_bytes()
+    moved = source.replace(b"/home/user/lab/scripts/", b"/elsewhere/")
+    for before, after in ((b"line 9", b"line 99"), (b"py:9", b"py:99"), (b"line 4", b"line 5")):
+        moved = moved.replace(before, after)
+    (tmp_path / "dedicated_log_torch_trace_rank_5_x.log").write_bytes(moved)
+    ids = sorted(one.id for one in diagnose(load(tmp_path)).findings if one.code < "TC9")
+    assert ids == sorted(one.id for one in real("graph_break").findings)
+
+
+# ------------------------------------------------------------------------------ tc's own traces
+
+
+class Compiler:
+    """Writes a trace through tc's own writer."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.writer = folder, TraceWriter(str(folder))
+
+    def say(self, event: ev.Event, number: int = 0, frame: int = 0) -> Compiler:
+        stamped = ev.Stamped(event, CompileId(frame, number), time.time_ns(), __file__, 1)
+        self.writer.write(stamped)
+        return self
+
+    def start(self, number: int = 0, frame: int = 0, name: str = "f") -> Compiler:
+        stack = (ev.StackFrame("/home/me/model.py", 3, name, "def f(x):"),)
+        return self.say(ev.FrameStart(stack), number, frame)
+
+    def end(self) -> Diagnosis:
+        self.writer.close()
+        return diagnose(load(self.folder))
+
+
+def a_break(**changes: Any) -> ev.GraphBreak:
+    facts: dict[str, Any] = {
+        "code": "TC110",
+        "title": "branch depends on tensor data",
+        "why": "the data is not known yet",
+        "file": "/home/me/model.py",
+        "line": 6,
+        "function": "f",
+        "fix": ("- if x.sum() > 0:", "+ torch.where(x.sum() > 0, a, b)"),
+        "col": 7,
+        "end_col": 18,
+        "source_line": "    if x.sum() > 0:",
+    }
+    return ev.GraphBreak(**{**facts, **changes})
+
+
+def test_a_break_of_tc_and_its_twin_count_once(tmp_path: Path) -> None:
+    found = Compiler(tmp_path).start().say(a_break()).end()
+    (finding,) = found.findings
+    assert (len(found.breaks), finding.count, finding.code) == (1, 1, "TC110")
+    assert finding.where.source[finding.where.col : finding.where.end_col] == "x.sum() > 0"
+    assert finding.fix == ("- if x.sum() > 0:", "+ torch.where(x.sum() > 0, a, b)")
+    assert found.session.producer == "tc"
+    assert found.session.defects.counts == {}
+
+
+def test_the_id_is_the_one_that_the_terminal_prints(tmp_path: Path) -> None:
+    from tc.trace.ids import cause_id
+
+    (finding,) = Compiler(tmp_path).start().say(a_break()).end().findings
+    assert finding.id == cause_id("TC110", "/home/me/model.py", "f", a_break().title)
+
+
+def test_one_cause_on_two_lines_is_two_findings_with_two_ids(tmp_path: Path) -> None:
+    other = a_break(line=9, source_line="    if x.max() > 0:")
+    found = Compiler(tmp_path).start().say(a_break()).say(other).say(other).end()
+    assert sorted((one.where.line, one.count) for one in found.findings) == [(6, 1), (9, 2)]
+    assert len({one.id for one in found.findings}) == 2
+
+
+def recompile(*causes: ev.RecompileCause) -> ev.Recompile:
+    return ev.Recompile("f", "/home/me/model.py", 3, CompileId(0, 0), causes)
+
+
+STEP = ev.RecompileCause("self.step", "self.step == 0", "0", "1", "int", "make it a buffer")
+SCALE = ev.RecompileCause("scale", "scale == 1.0", "1.0", "1.5", "float", now_dynamic=True)
+
+
+def test_a_recompile_of_tc_with_two_causes(tmp_path: Path) -> None:
+    found = Compiler(tmp_path).start().say(recompile(STEP, SCALE), 1).start(1).end()
+    (finding,) = found.findings
+    assert (found.recompile_count, finding.count, finding.code) == (1, 1, "TC201")
+    assert [cause.source for cause in finding.causes] == ["self.step", "scale"]
+    assert finding.fix[0] == "make it a buffer"
+    assert found.status(found.session.compiles[1]) == "recompile"
+
+
+def test_a_thousand_recompiles_of_one_cause_are_one_finding(tmp_path: Path) -> None:
+    compiler = Compiler(tmp_path).start()
+    for number in range(1, 101):
+        compiler.say(recompile(STEP), number).start(number)
+    found = compiler.end()
+    assert [one.count for one in found.findings] == [100]
+
+
+def test_the_recompile_limit(tmp_path: Path) -> None:
+    limit = ev.RecompileLimit("f", "/home/me/model.py", 3, 8, (STEP,))
+    found = Compiler(tmp_path).start().say(limit, 1).end()
+    (finding,) = found.findings
+    assert (finding.code, finding.title) == ("TC209", "f reached the recompile limit (8)")
+    assert (found.recompile_count, len(found.session.compiles)) == (0, 1)
+
+
+def test_skips_and_errors(tmp_path: Path) -> None:
+    found = (
+        Compiler(tmp_path)
+        .start()
+        .say(ev.FrameSkipped("gen", "/home/me/model.py", 9, "it is a generator", "use a list"))
+        .say(ev.CompileError("codegen", "KeyError", "no 'sin'", "/home/me/model.py", 4, "python r.py"))
+        .end()
+    )
+    error, skip = found.findings
+    assert (error.code, error.where.line, error.fix) == ("TC900", 4, ("reproduce it with: python r.py",))
+    assert (skip.code, skip.title, skip.fix) == ("TC190", "gen runs in Python", ("use a list",))
+    assert (len(found.failures), len(found.skips)) == (1, 1)
+
+
+# --------------------------------------------------------------------- PyTorch's words, one by one
+
+
+def torch_log(folder: Path, *records: tuple[dict[str, Any], str | None]) -> Diagnosis:
+    text = ""
+    for envelope, payload in records:
+        if payload is not None:
+            envelope = {**envelope, "has_payload": hashlib.md5(payload.encode()).hexdigest()}
+        text += "V1120 09:14:22.968000 1 torch/x.py:1] " + json.dumps(envelope) + "\n"
+        if payload is not None:
+            text += "".join(f"\t{line}\n" for line in payload.split("\n"))
+    (folder / "dedicated_log_torch_trace_x.log").write_text(text)
+    return diagnose(load(folder))
+
+
+IDS = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
+START = ({"dynamo_start": {"stack": [{"line": 1, "name": "f", "filename": -1}]}, **IDS}, None)
+
+
+def test_a_break_in_the_form_of_torch_2_5(tmp_path: Path) -> None:
+    text = (
+        "Graph break in user code at /home/me/a.py:5\n"
+        "Reason: Unsupported: builtin: print [<class 'x'>] False\n"
+        "User code traceback:\n"
+        '  File "/home/me/a.py", line 5, in f\n    print(x)\n'
+    )
+    artifact = {"artifact": {"name": "dynamo_graph_break_reason", "encoding": "string"}, **IDS}
+    (finding,) = torch_log(tmp_path, START, (artifact, text)).findings
+    assert (finding.code, finding.title) == ("TC104", "print() is called while tracing")
+    assert finding.where.short == "a.py:5 in f"
+
+
+def test_a_break_seen_only_as_a_restart_counts(tmp_path: Path) -> None:
+    reason = "Failed to trace builtin operator\n  Explanation: Dynamo does not know `print`"
+    metrics = {
+        "compilation_metrics": {"co_name": "f", "restart_reasons": [reason, "new guards"]},
+        **IDS,
+    }
+    assert len(torch_log(tmp_path, START, (metrics, None)).breaks) == 1
+
+
+def test_an_unknown_reason_keeps_the_words_of_torch_and_says_no_fix(tmp_path: Path) -> None:
+    text = (
+        "Graph break in user code at a.py:5\nGraph Break Reason: Quantum foam\n"
+        "  Explanation: The vacuum fluctuates.\n\n see gb/gb7777.html\n"
+    )
+    artifact = {"artifact": {"name": "dynamo_graph_break_reason", "encoding": "string"}, **IDS}
+    (finding,) = torch_log(tmp_path, START, (artifact, text)).findings
+    assert (finding.code, finding.title, finding.fix) == ("TC199", "Quantum foam", ())
+    assert (finding.why, finding.reference) == ("The vacuum fluctuates.", "GB7777")
+    assert "no known fix" in str(finding)
+
+
+def test_a_reason_without_a_compile_is_the_limit(tmp_path: Path) -> None:
+    reasons = {"artifact": {"name": "recompile_reasons", "encoding": "json"}, **IDS}
+    reasons = {**reasons, "frame_compile_id": 8}
+    found = torch_log(tmp_path, START, (reasons, "0/0: L['n'] == 3"))
+    assert [one.code for one in found.findings] == ["TC209"]
+    assert (found.recompile_count, len(found.session.compiles)) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "old", "new", "kind"),
+    [
+        ("tensor 'x' size mismatch at index 0. expected 4, actual 5", "x.shape[0]", "4", "5", "size"),
+        ("tensor 'L['x']' size mismatch at index 1. expected 4, actual 5", "x.shape[1]", "4", "5", "size"),
+        ("tensor 'x' stride mismatch at index 0. expected 4, actual 1", "x.stride[0]", "4", "1", "tensor"),
+        ("tensor 'x' dtype mismatch. expected Float, actual Double", "x.dtype", "float32", "float64", "tensor"),
+        ("tensor 'x' rank mismatch. expected 2, actual 3", "x.ndim", "2", "3", "tensor"),
+        ("tensor 'x' requires_grad mismatch. expected requires_grad=0", "x.requires_grad", "0", "", "tensor"),
+        ("GLOBAL_STATE changed: grad_mode ", "grad mode", "", "", "global"),
+        ("L['self'].step == 0  # self.step += 1  # a.py:3 in f", "self.step", "0", "", "constant"),
+        ("flag == True\nUser stack trace:", "flag", "True", "", "constant"),
+        ("len(L['xs']) == 3", "len(xs)", "3", "", "length"),
+        ("(x.size()[0] % 4) == 0", "x.shape[0]", "(x.shape[0] % 4) == 0", "", "shape"),
+        ("___check_type_id(L['m'], 12345)", "type(m)", "", "another object", "type"),
+        ("___check_obj_id(L['self']._modules['a'], 1)", "self.a", "", "another object", "type"),
+        ("something new entirely", "something new entirely", "", "", "other"),
+    ],
+)  # fmt: skip
+def test_reasons_are_split(text: str, source: str, old: str, new: str, kind: str) -> None:
+    cause = parse_reason(text)
+    assert (cause.source, cause.old, cause.new, cause.kind) == (source, old, new, kind)
+
+
+def test_sources_read_as_the_user_writes_them() -> None:
+    assert readable("L['self']._modules['fc']._parameters['weight']") == "self.fc.weight"
+    assert readable("L['x'].size()[0]") == "x.shape[0]"
+    assert readable("G['np'].pi") == "np.pi"
+
+
+def test_guards_that_are_no_tree_hold_nothing() -> None:
+    assert values("") == {}
+    assert values("+- TENSOR_MATCH: check_tensor(") == {}
+
+
+def test_each_row_of_advice_can_be_reached_and_names_no_id_twice() -> None:
+    ids = [number for row in ROWS for number in row.ids]
+    assert len(ids) == len(set(ids))
+    for row in ROWS:
+        assert advise(row.ids[0], "")[0] is row
+        assert row.why
+        assert row.title
+        assert "{}" not in advise(row.ids[0], "")[1]

@@ -1,0 +1,1 @@
+"""tc-report: traces of the compiler go in; an offline report and a summary come out."""

@@ -1,0 +1,258 @@
+"""The command line of tc-report: arguments go in; a report, a summary and an exit code come out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from tc import __version__
+from tc.trace.reader import STDIN, Unreadable
+
+OK: Final = 0
+GATE_FAILED: Final = 1
+USAGE: Final = 2
+UNREADABLE: Final = 3
+INTERNAL: Final = 4
+INTERRUPTED: Final = 130
+
+VERBS: Final = ("summary", "show", "check")
+_HELP: Final = """\
+Explain a compiler run: where graphs broke, what recompiled and why, where the time went.
+
+examples:
+  tc-report tc_trace/                        one offline HTML file, and a summary
+  tc-report summary tc_trace/ --json         the same for scripts, CI and agents
+  tc-report check tc_trace/ --max-graph-breaks 0 --max-recompiles 2
+
+usage:
+  tc-report TRACE [-o FILE] [--json] [--open] [--all]
+  tc-report summary TRACE [--json] [--all]
+  tc-report show ID [TRACE] [--json]
+  tc-report check TRACE [--max-graph-breaks N] [--max-recompiles N] [--max-failures N]
+
+TRACE is a folder, a log, a packed log (.gz, .zst) or - for stdin. Logs of tc (TC_TRACE)
+and of PyTorch (TORCH_TRACE) are read alike. A folder with several runs: the newest.
+
+options:
+  -o FILE                the report; default: tc_report.html beside the trace
+  --json                 print the summary as JSON
+  --open                 open the report in a browser
+  --all                  all runs of the folder, not the newest alone
+  --max-graph-breaks N   check: fail above N graph breaks
+  --max-recompiles N     check: fail above N recompiles
+  --max-failures N       check: fail above N failed compiles (default 0)
+  --version, --help
+
+environment:
+  TC_TRACE=FOLDER        tc writes its trace there; `show` reads it if no TRACE is given
+  TORCH_TRACE=FOLDER     PyTorch writes its trace there
+
+exit codes:
+  0 fine   1 check failed   2 wrong usage   3 nothing readable   4 internal error   130 Ctrl-C
+"""
+
+
+class _Usage(Exception):
+    """The command was not understood; the text says why."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> None:  # type: ignore[override]
+        """Report a wrong argument in one sentence."""
+        raise _Usage(message)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run tc-report and return its exit code; one sentence on stderr says what went wrong."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(arguments)
+    except _Usage as error:
+        return _fail(USAGE, f"{error}; try tc-report --help")
+    except Unreadable as error:
+        return _fail(UNREADABLE, str(error))
+    except KeyboardInterrupt:
+        return _fail(INTERRUPTED, "interrupted")
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except Exception as error:
+        return _fail(INTERNAL, _crash(error))
+
+
+def _run(arguments: list[str]) -> int:
+    if not arguments:
+        raise _Usage("name a trace: a folder, a log, or - for stdin")
+    if "--help" in arguments or "-h" in arguments:
+        sys.stdout.write(_HELP)
+        return OK
+    if arguments == ["--version"]:
+        print(
+            f"tc-report {__version__} · python {platform.python_version()} · "
+            "reads TORCH_TRACE logs up to torch 2.13"
+        )
+        return OK
+    verb = arguments[0] if arguments[0] in VERBS else "report"
+    options = _parser(verb).parse_args(arguments if verb == "report" else arguments[1:])
+    return {"report": _report, "summary": _summary, "show": _show, "check": _check}[verb](options)
+
+
+def _parser(verb: str) -> _Parser:
+    parser = _Parser(prog="tc-report", add_help=False, allow_abbrev=False)
+    if verb == "show":
+        parser.add_argument("id", metavar="ID")
+        parser.add_argument("trace", nargs="?", default=os.environ.get("TC_TRACE", "tc_trace"))
+    else:
+        parser.add_argument("trace", metavar="TRACE")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--all", action="store_true")
+    if verb == "report":
+        parser.add_argument("-o", "--output", metavar="FILE")
+        parser.add_argument("--open", action="store_true")
+    if verb == "check":
+        parser.add_argument("--max-graph-breaks", type=int, metavar="N")
+        parser.add_argument("--max-recompiles", type=int, metavar="N")
+        parser.add_argument("--max-failures", type=int, metavar="N", default=0)
+    return parser
+
+
+def _load(options: argparse.Namespace):  # type: ignore[no-untyped-def]
+    from tc.trace.findings import diagnose
+    from tc.trace.session import load
+
+    if options.trace != STDIN and not os.path.exists(options.trace):
+        hint = "" if options.trace not in VERBS else " (name it ./" + options.trace + ")"
+        raise _Usage(f"{options.trace} does not exist{hint}")
+    diagnosis = diagnose(load(options.trace, all_runs=options.all))
+    damaged = sum(diagnosis.session.defects.counts.values())
+    if damaged:
+        kinds = ", ".join(
+            f"{kind.replace('_', ' ')} {n}"
+            for kind, n in sorted(diagnosis.session.defects.counts.items())
+        )
+        print(f"tc-report: warning: the trace is damaged: {kinds}", file=sys.stderr)
+    return diagnosis
+
+
+def _report(options: argparse.Namespace) -> int:
+    from tc.tlparse import summary
+    from tc.tlparse.report import render
+
+    diagnosis = _load(options)
+    target = Path(options.output) if options.output else _beside(options.trace)
+    _write(target, render(diagnosis))
+    if options.json:
+        print(json.dumps({**summary.as_json(diagnosis), "report": str(target)}, indent=1))
+    else:
+        _print(summary.text(diagnosis, options.trace))
+        _print(f"report: {target}")
+    if options.open:
+        import webbrowser
+
+        webbrowser.open(target.resolve().as_uri())
+    return OK
+
+
+def _summary(options: argparse.Namespace) -> int:
+    from tc.tlparse import summary
+
+    diagnosis = _load(options)
+    if options.json:
+        print(json.dumps(summary.as_json(diagnosis), indent=1))
+    else:
+        _print(summary.text(diagnosis, options.trace))
+    return OK
+
+
+def _show(options: argparse.Namespace) -> int:
+    diagnosis = _load(options)
+    finding = diagnosis.finding(options.id)
+    if finding is None:
+        known = ", ".join(one.id for one in diagnosis.findings[:5]) or "none"
+        raise _Usage(f"no finding {options.id} in {options.trace}; it has: {known}")
+    if options.json:
+        print(json.dumps({"schema": 1, **finding.to_json()}, indent=1))
+        return OK
+    _print(str(finding))
+    for seen in finding.occurrences[:20]:
+        detail = f"  {seen.detail}" if seen.detail else ""
+        _print(f"       [{seen.compile}] {seen.lane}  record {seen.place}{detail}")
+    if finding.evidence:
+        _print("\nin the compiler's words:\n" + finding.evidence)
+    return OK
+
+
+def _check(options: argparse.Namespace) -> int:
+    diagnosis = _load(options)
+    rows = (
+        ("graph breaks", len(diagnosis.breaks), options.max_graph_breaks),
+        ("recompiles", diagnosis.recompile_count, options.max_recompiles),
+        ("failed compiles", len(diagnosis.failures), options.max_failures),
+    )
+    failed = [row for row in rows if row[2] is not None and row[1] > row[2]]
+    if options.json:
+        told = {name.replace(" ", "_"): {"count": n, "max": most} for name, n, most in rows}
+        print(json.dumps({"schema": 1, "ok": not failed, **told}, indent=1))
+    else:
+        for name, number, most in rows:
+            if most is not None:
+                word = "ok" if number <= most else "FAILED"
+                print(f"{word:<7}{name}: {number} (allowed: {most})")
+    for name, number, most in failed:
+        print(f"tc-report: check failed: {number} {name}, allowed {most}", file=sys.stderr)
+    return GATE_FAILED if failed else OK
+
+
+def _beside(trace: str) -> Path:
+    if trace == STDIN:
+        return Path("tc_report.html")
+    path = Path(trace)
+    return (path if path.is_dir() else path.parent) / "tc_report.html"
+
+
+def _write(target: Path, pieces: Iterable[bytes]) -> None:
+    """Replace the report in one step: a reader never sees half of it."""
+    try:
+        handle, name = tempfile.mkstemp(prefix=".tc_report-", dir=target.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.writelines(pieces)
+            os.chmod(name, 0o644)
+            os.replace(name, target)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise _Usage(f"cannot write {target}: {why}; choose another place with -o FILE") from error
+
+
+def _print(text: str) -> None:
+    from tc.tlparse.summary import plain
+
+    print(plain(text, sys.stdout.encoding))
+
+
+def _fail(code: int, sentence: str) -> int:
+    sys.stderr.write(f"tc-report: {' '.join(sentence.split())}\n")
+    return code
+
+
+def _crash(error: Exception) -> str:
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="tc-report-crash-", suffix=".txt", delete=False, encoding="utf-8"
+    ) as file:
+        traceback.print_exception(error, file=file)
+    return f"internal error ({type(error).__name__}: {error}); please report it with {file.name}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,277 @@
+"""A diagnosis goes in; one HTML file that works offline, by itself, comes out."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+import jinja2
+
+from tc import __version__
+from tc.tlparse import summary
+from tc.tlparse.ledger import ledger
+from tc.tlparse.names import STAGES, label
+from tc.trace.findings import Diagnosis
+from tc.trace.session import KNOWN_EVENTS, Compile, Session, all_compiles, by_function
+from tc.trace.timing import PHASES, phase_of
+
+_SCRIPTS: Final = ("dom.js", "data.js", "parts.js", "overview.js", "pages.js", "search.js", "app.js")
+_STYLES: Final = ("base.css", "parts.css")
+_SEAM: Final = "<!--blocks-->"
+_TOP_STEPS: Final = 30
+_METRICS: Final = (
+    "guard_count", "graph_op_count", "graph_node_count", "graph_input_count", "cache_size",
+    "num_graph_breaks", "dynamo_time_before_restart_s", "guard_latency_us", "param_count",
+)  # fmt: skip
+
+
+def render(diagnosis: Diagnosis) -> Iterator[bytes]:
+    """Yield the report in pieces; the same diagnosis gives the same bytes."""
+    names = _function_names(diagnosis.session)
+    page = _template().render(
+        title=f"tc report: {diagnosis.session.name}",
+        styles="\n".join(_static(name) for name in _STYLES),
+        scripts="\n".join(_static(name) for name in _SCRIPTS),
+        early=_static("early.js"),
+        index=_script_safe(_index(diagnosis, names)),
+        summary=summary.text(diagnosis, diagnosis.session.name),
+        version=__version__,
+    )
+    head, _, tail = page.partition(_SEAM)
+    yield head.encode("utf-8", "replace")
+    for number, compiled in enumerate(all_compiles(diagnosis.session)):
+        yield _block(diagnosis.session, number, compiled)
+    yield tail.encode("utf-8", "replace")
+
+
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    text = (files("tc.tlparse") / "templates" / "report.html").read_text("utf-8")
+    return environment.from_string(text)
+
+
+def _static(name: str) -> str:
+    return (files("tc.tlparse") / "static" / name).read_text("utf-8")
+
+
+def _script_safe(value: object) -> str:
+    """Write JSON that nothing in it can end: no `<`, no line that a parser could trip over."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _block(session: Session, number: int, compiled: Compile) -> bytes:
+    """Pack all texts of a compile; the page unpacks them when they are looked at."""
+    texts = [session.text(artifact) for artifact in compiled.artifacts]
+    packed = gzip.compress(json.dumps(texts).encode("ascii"), 6, mtime=0)
+    head = f'<script type="text/plain" id="block-{number}">'.encode()
+    return head + base64.b64encode(packed) + b"</script>\n"
+
+
+# ---------------------------------------------------------------------------------- the index
+
+
+def _index(diagnosis: Diagnosis, names: dict[tuple[str, str, int], str]) -> dict[str, Any]:
+    session = diagnosis.session
+    groups = by_function(session.compiles)
+    phases = summary.phases_of(session.compiles)
+    steps: Counter[str] = Counter()
+    for compiled in session.compiles:
+        steps.update(compiled.steps)
+    return {
+        "schema": summary.SCHEMA,
+        "name": session.name,
+        "producer": session.producer,
+        "headline": summary.headline(diagnosis),
+        "version": summary.version_of(session),
+        "time": session.first_time[:11],
+        "otherRuns": session.other_runs,
+        "totals": _totals(diagnosis, len(groups)),
+        "phases": [[name, seconds] for name, seconds in phases.items()],
+        "phaseOrder": list(PHASES),
+        "steps": [[name, s, phase_of(name)] for name, s in steps.most_common(_TOP_STEPS)],
+        "stages": list(STAGES),
+        "lanes": _lanes(diagnosis),
+        "findings": [_finding(one) for one in diagnosis.findings],
+        "functions": [
+            _function(diagnosis, names[key], key, compiles) for key, compiles in groups.items()
+        ],
+        "compiles": [
+            _compile(diagnosis, number, compiled, names)
+            for number, compiled in enumerate(all_compiles(session))
+        ],
+        "raw": _raw(session),
+        "environment": [[k, v] for k, v in sorted(session.environment.items())],
+    }
+
+
+def _totals(diagnosis: Diagnosis, functions: int) -> dict[str, Any]:
+    session = diagnosis.session
+    caches = Counter(compiled.cache for compiled in session.compiles)
+    return {
+        "compiles": len(session.compiles),
+        "functions": functions,
+        "frames": session.frames,
+        "breaks": len(diagnosis.breaks),
+        "recompiles": diagnosis.recompile_count,
+        "failures": len(diagnosis.failures),
+        "skipped": len(diagnosis.skips),
+        "limits": len(diagnosis.limits),
+        "seconds": sum(compiled.seconds for compiled in session.compiles),
+        "hits": caches["hit"],
+        "misses": caches["miss"],
+        "defects": sum(session.defects.counts.values()),
+    }
+
+
+def _finding(finding: Any) -> dict[str, Any]:
+    return {
+        **finding.to_json(),
+        "place": finding.where.short if finding.where.file else "",
+        "evidence": finding.evidence,
+        "stack": [
+            {"file": w.file, "line": w.line, "function": w.function, "source": w.source}
+            for w in finding.stack
+        ],
+        "occurrences": [
+            {
+                "compile": seen.compile,
+                "lane": seen.lane,
+                "time": seen.time,
+                "record": seen.place,
+                "artifact": seen.artifact,
+                "detail": seen.detail,
+            }
+            for seen in finding.occurrences
+        ],
+    }
+
+
+def _function_names(session: Session) -> dict[tuple[str, str, int], str]:
+    """Give each function the name its page is linked by: its title, made unique."""
+    names: dict[tuple[str, str, int], str] = {}
+    taken: Counter[str] = Counter()
+    for key, compiles in by_function(session.compiles).items():
+        title = compiles[0].title
+        taken[title] += 1
+        names[key] = title if taken[title] == 1 else f"{title} ({taken[title]})"
+    return names
+
+
+def _function(
+    diagnosis: Diagnosis, name: str, key: tuple[str, str, int], compiles: Sequence[Compile]
+) -> dict[str, Any]:
+    file, line = compiles[0].home
+    mine = {id(compiled) for compiled in compiles}
+    states = [diagnosis.status(compiled) for compiled in compiles]
+    order = ("error", "skipped", "break", "recompile", "cached", "ok")
+    return {
+        "name": name,
+        "title": compiles[0].title,
+        "file": file,
+        "line": line,
+        "compiles": [compiled.slug for compiled in compiles],
+        "seconds": sum(compiled.seconds for compiled in compiles),
+        "breaks": sum(id(event.compiled) in mine for event in diagnosis.breaks),
+        "recompiles": sum(
+            id(one.compiled) in mine and not one.refused for one in diagnosis.recompiles
+        ),
+        "refused": any(event.where.function == key[0] for event in diagnosis.limits),
+        "status": next((state for state in order if state in states), "ok"),
+        "hits": sum(compiled.cache == "hit" for compiled in compiles),
+        "misses": sum(compiled.cache == "miss" for compiled in compiles),
+        "ledger": ledger(diagnosis, compiles),
+    }
+
+
+def _compile(
+    diagnosis: Diagnosis,
+    number: int,
+    compiled: Compile,
+    names: dict[tuple[str, str, int], str],
+) -> dict[str, Any]:
+    file, line = compiled.home
+    story = next((one for one in diagnosis.recompiles if one.compiled is compiled), None)
+    top = sorted(compiled.steps.items(), key=lambda row: (-row[1], row[0]))[:_TOP_STEPS]
+    return {
+        "slug": compiled.slug,
+        "id": compiled.id,
+        "lane": compiled.lane.label,
+        "block": number,
+        "real": compiled.started,
+        "function": names.get((compiled.function, compiled.file, compiled.line), ""),
+        "title": compiled.title if compiled.id != "-/-" else "outside of any compile",
+        "file": file,
+        "line": line,
+        "status": diagnosis.status(compiled),
+        "attempts": compiled.attempts,
+        "seconds": compiled.seconds,
+        "cache": compiled.cache,
+        "phases": [[name, seconds] for name, seconds in compiled.phases.items()],
+        "steps": [[name, seconds, phase_of(name)] for name, seconds in top],
+        "metrics": [
+            [name, compiled.metrics[name]]
+            for name in _METRICS
+            if isinstance(compiled.metrics.get(name), (int, float))
+        ],
+        "stack": [[frame.file, frame.line, frame.name, frame.code] for frame in compiled.frames],
+        "of": story.of if story else "",
+        "causes": [
+            [c.source, c.old, c.new, c.now_dynamic, c.guard] for c in (story.causes if story else ())
+        ],
+        "reasons": [[of, text] for of, text in (story.reasons if story else ())],
+        "findings": [
+            finding.id
+            for finding in diagnosis.findings
+            if any(seen.compile == compiled.slug for seen in finding.occurrences)
+        ],
+        "artifacts": [_artifact(one) for one in compiled.artifacts],
+    }
+
+
+def _artifact(artifact: Any) -> list[Any]:
+    words, stage = label(artifact.name)
+    size = artifact.span.stop - artifact.span.start if artifact.span else len(artifact.inline)
+    return [
+        artifact.number, artifact.name, words, STAGES.index(stage), artifact.kind,
+        artifact.attempt, artifact.note, size, artifact.place,
+    ]  # fmt: skip
+
+
+def _lanes(diagnosis: Diagnosis) -> list[dict[str, Any]]:
+    rows = []
+    for lane in diagnosis.session.lanes:
+        mine = [one for one in diagnosis.session.compiles if one.lane == lane]
+        rows.append(
+            {
+                "label": lane.label,
+                "compiles": len(mine),
+                "ids": sorted(one.id for one in mine),
+                "breaks": sum(event.compiled.lane == lane for event in diagnosis.breaks),
+                "recompiles": sum(
+                    one.compiled.lane == lane and not one.refused for one in diagnosis.recompiles
+                ),
+                "failures": sum(event.compiled.lane == lane for event in diagnosis.failures),
+                "seconds": sum(one.seconds for one in mine),
+            }
+        )
+    return rows
+
+
+def _raw(session: Session) -> dict[str, Any]:
+    return {
+        "records": session.records,
+        "strings": session.events["str"],
+        "sources": [[source.name, len(source)] for source in session.sources],
+        "events": [[name, n, name in KNOWN_EVENTS] for name, n in session.events.most_common()],
+        "defects": [
+            [kind, n, session.defects.places[kind]]
+            for kind, n in sorted(session.defects.counts.items())
+        ],
+    }

@@ -1,0 +1,103 @@
+// Routes, keys, theme: what ties the pages together.
+
+const main = document.getElementById("main");
+const keysBox = document.getElementById("keys");
+let page = null;
+
+function route() {
+  const path = location.hash.replace(/^#\/?/, "");
+  const part = (from) => { try { return decodeURIComponent(path.slice(from)); } catch { return path.slice(from); } };
+  if (path === "") return overviewPage();
+  if (path === "raw") return rawPage();
+  if (path.startsWith("f/")) return findingPage(part(2));
+  if (path.startsWith("fn/")) return functionPage(part(3));
+  const match = /^c\/(.+?)(?:\/a\/(\d+))?$/.exec(path);
+  if (match) return compilePage(decodeURI(match[1]), match[2] === undefined ? null : Number(match[2]));
+  return missingPage(`page ${path}`);
+}
+
+function show() {
+  if (searchBox.open) searchBox.close();
+  const match = /^#\/c\/(.+?)\/a\/(\d+)$/.exec(location.hash);
+  const pane = document.getElementById("viewer");
+  if (match && page && pane && page.keep === `c/${decodeURI(match[1])}`) {
+    pane.show(Number(match[2]));
+    return;
+  }
+  page = route();
+  document.title = `${page.title} · tc report`;
+  main.replaceChildren(fragment(page.body), pager(page));
+  document.getElementById("crumbs").replaceChildren(...page.crumbs.map(([words, href], n) =>
+    h("li", { "aria-current": n === page.crumbs.length - 1 ? "page" : null }, href ? h("a", { href }, words) : words)));
+  scrollTo(0, 0);
+  main.focus({ preventScroll: true });
+}
+
+function pager({ previous, next }) {
+  if (!previous && !next) return "";
+  return h("div.steps", null, previous ? h("a", { href: previous }, "← previous ", h("kbd", null, "[")) : h("span"),
+    next ? h("a", { href: next }, h("kbd", null, "]"), " next →") : h("span"));
+}
+
+function step(by) {
+  const rows = [...main.querySelectorAll("a.row")].filter((row) => row.offsetParent !== null);
+  if (!rows.length) return;
+  const at = rows.indexOf(document.activeElement);
+  const to = at < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.max(0, Math.min(rows.length - 1, at + by));
+  rows[to].focus();
+  rows[to].scrollIntoView({ block: "nearest" });
+}
+
+function toggleTheme() {
+  const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+  document.documentElement.dataset.theme = next;
+  try { localStorage.setItem("tc-theme", next); } catch { /* not kept, then */ }
+}
+
+function goUp() {
+  if (page.crumbs.length > 1 && page.crumbs[0][1]) location.hash = page.crumbs[0][1];
+  else location.hash = "#/";
+}
+
+const KEYS = {
+  "/": openSearch, j: () => step(1), k: () => step(-1), ArrowDown: null, t: toggleTheme, "?": openKeys,
+  "[": () => page.previous && (location.hash = page.previous),
+  "]": () => page.next && (location.hash = page.next),
+  Escape: goUp, y: () => copyText(location.href), "0": () => (location.hash = "#/"), r: () => (location.hash = "#/raw"),
+};
+
+addEventListener("keydown", (event) => {
+  if (event.ctrlKey && event.key === "k") { openSearch(); event.preventDefault(); return; }
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (searchBox.open || keysBox.open || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) return;
+  const act = KEYS[event.key];
+  if (act) { act(); event.preventDefault(); }
+});
+
+const HELP = [
+  ["/", "search"], ["j k", "next, previous entry"], ["Enter", "open it"], ["Esc", "up"], ["[ ]", "previous, next page of this kind"],
+  ["y", "copy the link of this page"], ["t", "light or dark"], ["r", "the trace itself"], ["0", "overview"], ["?", "this card"],
+];
+const WORDS = [
+  ["graph break", "the compiler cannot go on: the graph ends, Python runs the line, a new graph begins"],
+  ["recompile", "the inputs no longer fit what was compiled, so the function is compiled again"],
+  ["guard", "a check on the inputs that compiled code relies on; it runs before each call"],
+  ["[0/2]", "a compile id: function number 0, compiled for the third time"],
+  ["[1:0/2]", "the same on rank (or process) 1"],
+  ["attempt", "reading the function started over, because something was learned on the way"],
+  ["resumed at 9", "the rest of a function, from line 9 on, after a graph break"],
+  ["dynamic", "a size the compiled code takes as it comes, not as a constant"],
+];
+
+function openKeys() {
+  const pairs = (rows, tag) => h("dl.pair", null, rows.map(([name, text]) => [h("dt", null, tag ? name.split(" ").map((key) => [h(tag, null, key), " "]) : h("b", null, name)), h("dd", null, text)]));
+  keysBox.replaceChildren(h("div.body", null, h("h2", null, "Keys"), pairs(HELP, "kbd"), h("h2", null, "Words"), pairs(WORDS, null),
+    h("p.soft", null, " "), h("button.copy", { type: "button", click: () => keysBox.close() }, "Close")));
+  keysBox.showModal();
+}
+
+document.getElementById("find").addEventListener("click", openSearch);
+document.getElementById("theme").addEventListener("click", toggleTheme);
+document.getElementById("help").addEventListener("click", openKeys);
+addEventListener("hashchange", show);
+show();

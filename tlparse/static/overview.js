@@ -1,0 +1,130 @@
+// The first page: is anything wrong, what costs most, what to do.
+
+function verdict() {
+  const t = DATA.totals, said = [];
+  if (t.failures) said.push(count(t.failures, "failed compile"));
+  if (t.breaks) said.push(count(t.breaks, "graph break"));
+  if (t.recompiles) said.push(count(t.recompiles, "recompile"));
+  if (t.limits) said.push("a recompile limit reached");
+  if (t.skipped) said.push(count(t.skipped, "skipped function"));
+  if (!said.length) return t.defects ? "Nothing needs attention, but the trace is damaged" : "Nothing needs attention";
+  return said.join(", ").replace(/, ([^,]*)$/, " and $1");
+}
+
+function stats() {
+  const t = DATA.totals;
+  const cell = (name, value, note, kind) =>
+    h("div", { class: kind || "" }, h("dt", null, name), h("dd", null, value, note && h("small", null, note)));
+  return h("dl.stats", null,
+    cell("Compile time", duration(t.seconds)),
+    cell("Compiles", t.compiles, `of ${count(t.functions, "function")}`),
+    cell("Graph breaks", t.breaks, null, t.breaks && "warn"),
+    cell("Recompiles", t.recompiles, null, t.recompiles && "again"),
+    cell("Failed", t.failures, null, t.failures && "bad"),
+    (t.hits || t.misses) ? cell("Cache", t.hits, `hit, ${t.misses} missed`) : null);
+}
+
+function timePart() {
+  const total = DATA.totals.seconds;
+  if (!total) return null;
+  const top = [...DATA.functions].sort((a, b) => b.seconds - a.seconds).slice(0, 8);
+  const most = top.length ? top[0].seconds : 1;
+  const steps = DATA.steps.map(([name, seconds, phase]) => h("tr", null,
+    h("td.mono", null, name), h("td", null, phase), h("td.num", null, duration(seconds)), h("td.num", null, percent(seconds, total))));
+  return section("Where the time went", `${duration(total)} of compiling`,
+    splitBar(DATA.phases), legend(DATA.phases),
+    top.length > 1 && h("div.bars", null, top.map((fn) => [
+      h("a", { href: link.fn(fn.name), title: fn.name }, fn.title),
+      h("span.num", null, duration(fn.seconds)),
+      h("div", null, h("div.gauge", { width: `${Math.max(0.4, (100 * fn.seconds) / most)}%` }, splitBar(phasesOf(fn), true)))])),
+    h("details", null, h("summary", null, "By step"),
+      table(["step", "phase", ["own time", "num"], ["share", "num"]], steps)));
+}
+
+let functionFilter = "all";
+const FILTERS = {
+  all: () => true,
+  "with findings": (fn) => !["ok", "cached"].includes(fn.status),
+  recompiled: (fn) => fn.recompiles > 0,
+  errors: (fn) => fn.status === "error",
+};
+
+function functionsPart() {
+  const body = h("tbody");
+  const fill = () => {
+    body.replaceChildren(...DATA.functions.filter(FILTERS[functionFilter]).map(functionRow));
+    if (!body.children.length) body.append(h("tr", null, h("td.soft", { colspan: 7 }, "No function of this kind.")));
+  };
+  const buttons = Object.keys(FILTERS).map((name) => h("button", {
+    type: "button", "aria-pressed": String(name === functionFilter), click: (event) => {
+      functionFilter = name;
+      for (const one of event.target.parentNode.children) one.setAttribute("aria-pressed", String(one === event.target));
+      fill();
+    } }, name));
+  fill();
+  const columns = ["Function", "Where", "Status", "Compiles", ["Time", "num"], "Phases", "Cache"];
+  const made = table(columns, []);
+  made.querySelector("tbody").replaceWith(body);
+  return h("section", null,
+    h("div.head", null, h("h2", null, "Functions"), h("div.filters.push", { role: "group", "aria-label": "Show" }, buttons)), made);
+}
+
+function phasesOf(fn) {
+  const phases = new Map();
+  for (const slug of fn.compiles)
+    for (const [name, seconds] of compileBySlug.get(slug).phases) phases.set(name, (phases.get(name) || 0) + seconds);
+  return DATA.phaseOrder.filter((name) => phases.has(name)).map((name) => [name, phases.get(name)]);
+}
+
+function cacheWords(fn) {
+  if (!fn.hits && !fn.misses) return "–";
+  if (fn.hits + fn.misses === 1) return fn.hits ? "hit" : "miss";
+  return fn.hits ? `${fn.hits} hit, ${fn.misses} missed` : `${fn.misses} missed`;
+}
+
+function functionRow(fn) {
+  const rows = phasesOf(fn);
+  return h("tr", null,
+    h("td", null, h("a.row", { href: link.fn(fn.name) }, h("b", null, fn.name))),
+    h("td.mono.soft", { title: `${fn.file}:${fn.line}` }, place(fn.file, fn.line)),
+    h("td", null, state(fn.refused ? "refused" : fn.status)),
+    h("td", null, chips(fn.compiles, 8)),
+    h("td.num", null, duration(fn.seconds)),
+    h("td", null, rows.length ? splitBar(rows, true) : ""),
+    h("td.soft", null, cacheWords(fn)));
+}
+
+function ranksPart() {
+  if (DATA.lanes.length < 2) return null;
+  const first = JSON.stringify(DATA.lanes[0].ids);
+  const rows = DATA.lanes.map((lane) => {
+    const same = JSON.stringify(lane.ids) === first;
+    const other = new Set(DATA.lanes[0].ids);
+    const extra = lane.ids.filter((id) => !other.has(id));
+    const lacking = DATA.lanes[0].ids.filter((id) => !lane.ids.includes(id));
+    const told = [extra.length && `also compiled ${extra.map(bracket).join(" ")}`, lacking.length && `did not compile ${lacking.map(bracket).join(" ")}`];
+    return h("tr", null, h("td", null, lane.label), h("td.num", null, lane.compiles), h("td.num", null, lane.breaks),
+      h("td.num", null, lane.recompiles), h("td.num", null, lane.failures), h("td.num", null, duration(lane.seconds)),
+      h("td", null, same ? h("span.soft", null, "the same compiles") : h("span", { class: "state break" }, h("i", { "aria-hidden": "true" }, "!"), told.filter(Boolean).join("; "))));
+  });
+  return section("Ranks and processes", `compared with ${DATA.lanes[0].label}`,
+    table(["", ["compiles", "num"], ["breaks", "num"], ["recompiles", "num"], ["failed", "num"], ["time", "num"], "difference"], rows));
+}
+
+function overviewPage() {
+  const t = DATA.totals;
+  const notes = [DATA.name, DATA.time, DATA.version, DATA.lanes.length > 1 && `${DATA.lanes.length} ${DATA.lanes[0].label.split(" ")[0]}s`];
+  return {
+    title: verdict(), crumbs: [], up: "#/",
+    body: [
+      lead(verdict(), notes.filter(Boolean).join(" · ")),
+      DATA.otherRuns > 0 && h("p.soft", null, `The folder holds ${count(DATA.otherRuns, "older run")}; this is the newest.`),
+      stats(),
+      section("Needs attention", DATA.findings.length ? `${count(DATA.findings.length, "cause")}, the most expensive first` : null,
+        DATA.findings.length ? h("div.cards", null, DATA.findings.map(findingCard)) : h("div.calm", null, "✓ No graph break, no recompile, no failure.")),
+      timePart(), functionsPart(), ranksPart(),
+      section("The trace", null, h("p", null, `${count(DATA.raw.records, "record")} in ${count(DATA.raw.sources.length, "log")}, `,
+        t.defects ? h("b", null, `${t.defects} damaged`) : "none damaged", ". ", h("a.row", { href: "#/raw" }, "Records, damage, environment and all artifacts"))),
+    ],
+  };
+}

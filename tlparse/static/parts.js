@@ -1,0 +1,170 @@
+// Pieces that several pages share.
+
+const STATES = {
+  ok: ["✓", "ok"], break: ["↯", "break"], recompile: ["↻", "recompile"], error: ["✗", "error"],
+  cached: ["▢", "cached"], skipped: ["–", "skipped"], refused: ["✗", "refused"],
+};
+const PHASE_CLASS = {
+  capture: "capture", "graph passes": "passes", lowering: "lowering", build: "build", cache: "cache", other: "other",
+};
+const PHASE_WORDS = {
+  capture: "reading your function into a graph, and its guards",
+  "graph passes": "ATen graphs, gradients, rewriting",
+  lowering: "from graph to kernels: loops, fusion, code",
+  build: "the C++ or Triton compiler, loading kernels",
+  cache: "looking for earlier results",
+  other: "steps that fit nowhere else",
+};
+
+function state(name) {
+  const [glyph, word] = STATES[name] || ["?", name];
+  return h(`span.state.${name}`, null, h("i", { "aria-hidden": "true" }, glyph), word);
+}
+
+function family(code) {
+  if (code === "TC900" || code === "TC209") return "error";
+  if (code.startsWith("TC1")) return "break";
+  if (code.startsWith("TC2")) return "recompile";
+  return "other";
+}
+
+const GLYPH = { error: "✗", break: "↯", recompile: "↻", other: "!" };
+
+function codeChip(finding) {
+  const kind = family(finding.code);
+  return h(`span.code.${kind}`, null, h("span", { "aria-hidden": "true" }, `${GLYPH[kind]} `), finding.code);
+}
+
+const compileChip = (slug) => h("a.chip", { href: link.compile(slug) }, bracket(slug));
+
+function chips(slugs, most = 10) {
+  const unique = [...new Set(slugs.filter(Boolean))];
+  const rest = unique.length - most;
+  return [unique.slice(0, most).map(compileChip), rest > 0 && h("span.soft", null, ` and ${rest} more`)];
+}
+
+function section(title, note, ...body) {
+  return h("section", null, h("div.head", null, h("h2", null, title), note && h("span.soft", null, note)), body);
+}
+
+function lead(title, sub, badges) {
+  return h("div.lead", null, badges && h("div.badges", null, badges), h("h1", null, title), sub && h("p.soft", null, sub));
+}
+
+function fixes(list) {
+  if (!list.length) return h("div.fix.none", null, h("b", null, "fix"), h("span.soft", null, "no known fix"));
+  return waysOf(list).map((way, n) => h("div.fix", null, h("b", null, n ? "or" : "fix"),
+    way.patch ? patchBlock(way.patch) : h("span", null, inlineCode(way.text)),
+    copyButton(way.patch ? way.patch.filter((row) => row.startsWith("+ ")).map((row) => row.slice(2)).join("\n") : way.text, "this fix")));
+}
+
+/** Lines that start with "- " or "+ " are one patch; every other line is a way by itself. */
+function waysOf(list) {
+  const ways = [];
+  for (const text of list) {
+    const last = ways[ways.length - 1];
+    if (!/^[-+] /.test(text)) ways.push({ text });
+    else if (last && last.patch) last.patch.push(text);
+    else ways.push({ patch: [text] });
+  }
+  return ways;
+}
+
+const patchBlock = (rows) => h("pre.patch", null, rows.map((row) => h(row.startsWith("+") ? "ins" : "del", null, `${row}\n`)));
+
+const CODE_WORD = /(?:\b\w+=(?:'[^']*'|"[^"]*"|\w+)|[\w.]+\((?:[^()]|\([^()]*\))*\)(?: = \S+)?|\b[A-Za-z_][\w]*(?:\.[A-Za-z_]\w*)+(?:\[\d+\])?(?: (?:=|==) [^\s,;]+)?|\b\w+\[[^\]]+\](?: (?:=|==) [^\s,;]+)?|\b\w*_\w+\b(?:=\S+)?|`[^`]+`)/g;
+
+/** Set the parts of a sentence that are code in the code font. */
+function inlineCode(text) {
+  const out = [];
+  let at = 0;
+  for (const match of text.matchAll(CODE_WORD)) {
+    out.push(text.slice(at, match.index), h("code.inline", null, match[0].replace(/^`|`$/g, "")));
+    at = match.index + match[0].length;
+  }
+  return [...out, text.slice(at)];
+}
+
+function findingCard(finding) {
+  const kind = family(finding.code);
+  return h(`article.card.${kind}`, { "data-id": finding.id },
+    h("header", null, codeChip(finding),
+      h("h3", null, h("a.row", { href: link.finding(finding.id) }, titleOf(finding))),
+      h("span.push", null, `${finding.count}×`, finding.seconds > 0 && ` · ${duration(finding.seconds)}`)),
+    h("div.where", null, finding.place && h("span.mono", null, finding.place),
+      finding.where.source && [" · ", h("code", null, finding.where.source.trim())]),
+    h("p.why", null, whyOf(finding)),
+    finding.fix.length ? fixes(finding.fix.slice(0, 1)) : fixes([]));
+}
+
+/** A sentence begins with a capital, unless it begins with a name from the program. */
+function sentence(text, names = []) {
+  if (!text) return "";
+  const first = text.split(/[\s,:]/, 1)[0];
+  const plain = /^[a-z]+'?[a-z]*$/.test(first) && !names.includes(first);
+  return (plain ? text.charAt(0).toUpperCase() + text.slice(1) : text) + (/[.!?]$/.test(text) ? "" : ".");
+}
+
+const namesIn = (finding) => [finding.where.function, ...finding.causes.map((one) => one.source)];
+const titleOf = (finding) => sentence(finding.title, namesIn(finding)).replace(/\.$/, "");
+const whyOf = (finding) => inlineCode(sentence(finding.why, namesIn(finding)));
+
+function splitBar(rows, small) {
+  const total = rows.reduce((sum, row) => sum + row[1], 0);
+  const told = rows.map(([name, part]) => `${name} ${percent(part, total)}`).join(", ");
+  return h(`div.split${small ? ".small" : ""}`, { role: "img", "aria-label": told || "no time recorded", title: small ? told : null },
+    rows.map(([name, part]) =>
+      h(`span.${PHASE_CLASS[name] || "other"}`, { grow: part, title: `${name}: ${duration(part)} (${percent(part, total)})` })));
+}
+
+function legend(rows) {
+  const total = rows.reduce((sum, row) => sum + row[1], 0);
+  return h("ul.legend", null, rows.map(([name, part]) =>
+    h("li", { title: PHASE_WORDS[name] }, h(`span.dot.${PHASE_CLASS[name] || "other"}`),
+      h("b", null, name), h("span.soft", null, `${duration(part)} · ${percent(part, total)}`))));
+}
+
+function table(columns, rows, options = {}) {
+  const head = columns.map((one) => (Array.isArray(one) ? h(`th.${one[1]}`, { scope: "col" }, one[0]) : h("th", { scope: "col" }, one)));
+  return h("div.scroll", { tabindex: options.wide ? "0" : null, role: options.wide ? "region" : null, "aria-label": options.wide || null },
+    h(`table${options.class || ""}`, null, options.caption && h("caption.sr", null, options.caption), h("thead", null, h("tr", null, head)), h("tbody", null, rows)));
+}
+
+function sourceLine(where) {
+  if (!where.source) return null;
+  const text = where.source.replace(/\s+$/, "");
+  const shift = text.length - text.trimStart().length;
+  const from = where.col, to = where.end_col;
+  const marked = from !== null && to !== null && from < to && to <= text.length;
+  return h("div.source", null, h("code", null, h("span.no", { "aria-hidden": "true" }, where.line || ""),
+    marked ? [text.slice(0, from), h("mark", null, text.slice(from, to)), text.slice(to)] : [text.slice(0, shift), text.slice(shift)]));
+}
+
+function causesTable(causes) {
+  return table(["input", "was", "is now", ""], causes.map(([source, was, now, dynamic]) =>
+    h("tr", null, h("td.mono", null, source), h("td.mono", null, was || "?"), h("td.mono", null, now || "?"),
+      h("td.soft", null, dynamic ? "made dynamic: other values reuse this compile" : ""))));
+}
+
+const KEYWORDS = /^(?:False|None|True|and|as|assert|async|await|break|class|continue|def|del|elif|else|except|finally|for|from|global|if|import|in|is|lambda|nonlocal|not|or|pass|raise|return|try|while|with|yield|auto|bool|char|const|double|extern|float|inline|int|int64_t|long|namespace|static|struct|template|this|typename|unsigned|using|void|null|true|false)$/;
+const TOKEN = /("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')|(#include\b.*|#pragma\b.*|#.*|\/\/.*)|\b(0x[\da-fA-F]+|\d+(?:\.\d+)?(?:e[+-]?\d+)?)\b|\b([A-Za-z_]\w*)\b/g;
+
+/** Colour one line of code; long or plain lines stay as they are. */
+function coloured(line, kind) {
+  if (kind === "text" || line.length > 2000) return [line || "\u200b"];
+  const out = [];
+  let at = 0;
+  for (const match of line.matchAll(TOKEN)) {
+    const [all, string, comment, number, word] = match;
+    if (comment && kind === "json") continue;
+    if (comment && kind === "cpp" && comment.startsWith("#") && !/^#(include|pragma|define|if|endif|else)/.test(comment)) continue;
+    if (comment && kind === "python" && comment.startsWith("//")) continue;
+    const style = string ? "s" : comment ? "c" : number ? "n" : KEYWORDS.test(word) ? "k"
+      : line[match.index + all.length] === "(" ? "f" : "";
+    if (!style) continue;
+    out.push(line.slice(at, match.index), h(`span.${style}`, null, all));
+    at = match.index + all.length;
+  }
+  out.push(line.slice(at) || (at ? "" : "\u200b"));
+  return out;
+}

@@ -1,0 +1,164 @@
+"""A diagnosis goes in; the text block for terminals and the JSON for machines come out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final
+
+from tc.trace.findings import Diagnosis, Finding, duration
+from tc.trace.session import Compile, Session, by_function
+from tc.trace.timing import PHASES
+
+SCHEMA: Final = 1
+_ASCII: Final = str.maketrans({
+    "↯": "!", "↻": "~", "✗": "x", "✓": "*", "×": "x", "·": "-", "→": "->", "…": "...", "–": "-",
+})  # fmt: skip
+_TOP: Final = 10
+
+
+def plain(text: str, encoding: str | None) -> str:
+    """Replace what a terminal cannot show."""
+    try:
+        text.encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        text = text.translate(_ASCII)
+        text = text.encode(encoding or "ascii", "replace").decode(encoding or "ascii", "replace")
+    return text
+
+
+def count(number: int, noun: str, many: str = "") -> str:
+    """`1 compile`, `2 compiles`."""
+    return f"{number} {noun if number == 1 else many or noun + 's'}"
+
+
+def version_of(session: Session) -> str:
+    """Name what wrote the trace."""
+    known = session.environment
+    torch = known.get("pytorch_version") or known.get("torch_version") or known.get("torch")
+    tc = known.get("tc_version") or known.get("tc")
+    if session.producer == "tc":
+        return f"tc {tc or ''}".strip() + (f" · torch {torch}" if torch else "")
+    return f"torch {torch}" if torch else "unknown version of torch"
+
+
+def lanes_of(session: Session) -> str:
+    """`2 ranks`, `1 process`."""
+    ranks = all(lane.label.startswith("rank") for lane in session.lanes)
+    noun, many = ("rank", "ranks") if ranks else ("process", "processes")
+    return count(max(len(session.lanes), 1), noun, many)
+
+
+def phases_of(compiles: Iterable[Compile]) -> dict[str, float]:
+    """Wall seconds by phase over these compiles, in the order of the pipeline."""
+    total: Counter[str] = Counter()
+    for compiled in compiles:
+        total.update(compiled.phases)
+    return {phase: total[phase] for phase in PHASES if total[phase]}
+
+
+def headline(diagnosis: Diagnosis) -> str:
+    """What was compiled, in one line."""
+    session = diagnosis.session
+    functions = len(by_function(session.compiles))
+    seconds = sum(compiled.seconds for compiled in session.compiles)
+    caches = Counter(compiled.cache for compiled in session.compiles if compiled.cache)
+    parts = [
+        version_of(session),
+        lanes_of(session),
+        f"{count(len(session.compiles), 'compile')} of {count(functions, 'function')}",
+        f"{duration(seconds)} compiling",
+    ]
+    if caches:
+        parts.append(f"cache {caches['hit']} hit / {caches['miss']} miss")
+    return " · ".join(parts)
+
+
+def text(diagnosis: Diagnosis, path: str) -> str:
+    """Return the summary as a person reads it: O(causes), 100 columns."""
+    session = diagnosis.session
+    breaks = sum(one.code.startswith("TC1") and one.code != "TC190" for one in diagnosis.findings)
+    lines = [headline(diagnosis)]
+    causes = f"{count(breaks, 'cause')} of graph breaks ({count(len(diagnosis.breaks), 'event')})"
+    lines.append(
+        f"↯ {causes if diagnosis.breaks else '0 graph breaks'}   "
+        f"↻ {count(diagnosis.recompile_count, 'recompile')}   "
+        f"✗ {count(len(diagnosis.failures), 'failed compile')}"
+    )
+    for number, finding in enumerate(diagnosis.findings[:_TOP], 1):
+        lines += _lines(number, finding)
+    rest = len(diagnosis.findings) - _TOP
+    if rest > 0:
+        lines.append(f"    … and {rest} more in the report")
+    if not diagnosis.findings:
+        lines.append("✓ nothing needs attention")
+    shares = phases_of(session.compiles)
+    total = sum(shares.values())
+    if total:
+        rows = sorted(shares.items(), key=lambda row: -row[1])
+        told = " · ".join(f"{name} {100 * part / total:.0f} %" for name, part in rows[:4])
+        lines.append(f"time: {told}")
+    if session.other_runs:
+        lines.append(f"newest run shown; {count(session.other_runs, 'older run')} left out (--all)")
+    if diagnosis.findings:
+        lines.append(f"more: {diagnosis.findings[0].next} {path}")
+    return "\n".join(lines)
+
+
+def _lines(number: int, finding: Finding) -> list[str]:
+    where = finding.where.short if finding.where.file else ""
+    head = f"{number:>2}  {finding.id} ×{finding.count}  {finding.title}"
+    place = "  ".join(part for part in (where, finding.cost) if part)
+    fix = finding.fix[0] if finding.fix else "no known fix"
+    rows = [_cut(head)]
+    if place:
+        rows.append(_cut(f"      {place}"))
+    rows.append(_cut(f"      fix: {fix}"))
+    return rows
+
+
+def _cut(line: str, width: int = 100) -> str:
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return the summary as plain values; `schema` changes when a key changes its meaning."""
+    session = diagnosis.session
+    return {
+        "schema": SCHEMA,
+        "tool": "tc-report",
+        "name": session.name,
+        "producer": session.producer,
+        "environment": dict(sorted(session.environment.items())),
+        "records": session.records,
+        "strings": session.events["str"],
+        "defects": dict(sorted(session.defects.counts.items())),
+        "unknown_events": session.unknown,
+        "other_runs": session.other_runs,
+        "ranks": len(session.lanes),
+        "frames": session.frames,
+        "compiles": len(session.compiles),
+        "graph_breaks": len(diagnosis.breaks),
+        "recompiles": diagnosis.recompile_count,
+        "failures": len(diagnosis.failures),
+        "skipped": len(diagnosis.skips),
+        "chromium_events": session.events["chromium_event"],
+        "seconds": round(sum(one.seconds for one in session.compiles), 6),
+        "phases": {k: round(v, 6) for k, v in phases_of(session.compiles).items()},
+        "findings": [finding.to_json() for finding in diagnosis.findings],
+        "compile_list": [
+            {
+                "id": one.id,
+                "lane": one.lane.label,
+                "function": one.title,
+                "file": one.home[0],
+                "line": one.home[1],
+                "status": diagnosis.status(one),
+                "attempts": one.attempts,
+                "seconds": round(one.seconds, 6),
+                "cache": one.cache,
+                "artifacts": len(one.artifacts),
+            }
+            for one in session.compiles
+        ],
+    }

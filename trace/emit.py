@@ -1,0 +1,255 @@
+"""The one door of the compiler to the outside: events in, every open sink hears them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Protocol, TypeVar
+
+from tc.trace.events import Event, Span, Stamped
+from tc.trace.ids import CompileId
+
+E = TypeVar("E", bound=Event)
+
+
+class Sink(Protocol):
+    """Something that hears events. It may raise: the door then shows it out."""
+
+    def write(self, stamped: Stamped) -> None:
+        """Take one event."""
+
+
+class _Door:
+    """Process-wide, because backward compiles run in threads that inherit no context."""
+
+    def __init__(self) -> None:
+        self.sinks: tuple[Sink, ...] = ()  # replaced whole, so that emit needs no lock
+        self.lock = threading.RLock()
+        self.environment_read = False
+
+    def forget_locks(self) -> None:
+        """In a forked child: another thread of the parent may have held the lock."""
+        self.lock = threading.RLock()
+
+
+@dataclass
+class _Compiling:
+    id: CompileId
+    phases: dict[str, float] = field(default_factory=dict)
+
+
+_door = _Door()
+os.register_at_fork(after_in_child=_door.forget_locks)
+_compiling: ContextVar[_Compiling | None] = ContextVar("tc_compiling", default=None)
+_stages: ContextVar[tuple[str, ...]] = ContextVar("tc_stages", default=())
+
+
+# --- sinks --------------------------------------------------------------------------------------
+
+
+def enabled() -> bool:
+    """Return whether anybody listens; ask before building an expensive event."""
+    return bool(_door.sinks)
+
+
+def add_sink(sink: Sink) -> None:
+    """Let a sink hear all events from now on."""
+    with _door.lock:
+        _door.sinks = (*_door.sinks, sink)
+
+
+def remove_sink(sink: Sink) -> None:
+    """Stop telling a sink; no error if it is gone already."""
+    with _door.lock:
+        _door.sinks = tuple(other for other in _door.sinks if other is not sink)
+
+
+def emit(event: Event, compile_id: CompileId | None = None) -> None:
+    """Tell all sinks; never raises. The compile is the current one unless given."""
+    sinks = _door.sinks
+    if sinks:
+        _deliver(sinks, event, compile_id or current_compile(), sys._getframe(1))
+
+
+def _deliver(
+    sinks: tuple[Sink, ...], event: Event, compile_id: CompileId | None, origin: FrameType
+) -> None:
+    code = origin.f_code
+    stamped = Stamped(event, compile_id, time.time_ns(), code.co_filename, origin.f_lineno)
+    for sink in sinks:
+        try:
+            sink.write(stamped)
+        except Exception as error:
+            _show_out(sink, error)
+
+
+def _show_out(sink: Sink, error: Exception) -> None:
+    """Remove a broken sink and say so once; the user's program must not notice more."""
+    with _door.lock:
+        known = any(sink is other for other in _door.sinks)
+        remove_sink(sink)
+    if known:
+        warn(f"{sink} stopped ({type(error).__name__}: {error}); the program goes on without it")
+
+
+def warn(text: str) -> None:
+    """Say one sentence through the ``tc`` logger, by default on stderr; never raises."""
+    import logging  # here, because a quiet process never needs it
+
+    with suppress(Exception):
+        logging.getLogger("tc").warning("tc: %s", text)
+
+
+def after_fork_in_child(method: Callable[[], None]) -> None:
+    """Call a bound method in each forked child, as long as its object lives."""
+    # The hook cannot be taken back, so it must not keep the object alive.
+    known = weakref.WeakMethod(method)
+    os.register_at_fork(after_in_child=lambda: (known() or _nothing)())
+
+
+def _nothing() -> None:
+    """What is left to do for an object that is gone."""
+
+
+class CapturedEvents(list[Event]):
+    """The events heard so far, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stamped: list[Stamped] = []
+
+    def write(self, stamped: Stamped) -> None:
+        """See `Sink`."""
+        self.stamped.append(stamped)
+        self.append(stamped.event)
+
+    def of(self, kind: type[E]) -> list[E]:
+        """Return the events of one kind."""
+        return [event for event in self if isinstance(event, kind)]
+
+
+@contextmanager
+def capture_events() -> Iterator[CapturedEvents]:
+    """Collect all events of the process in a list, for tests and for `tc.explain`."""
+    events = CapturedEvents()
+    add_sink(events)
+    try:
+        yield events
+    finally:
+        remove_sink(events)
+
+
+# --- where we are -------------------------------------------------------------------------------
+
+
+@contextmanager
+def compiling(compile_id: CompileId) -> Iterator[None]:
+    """Mark all that happens inside as part of that compile.
+
+    Attempts nested in one compile share its table of phases.
+    """
+    outer = _compiling.get()
+    inner = _Compiling(compile_id)
+    if outer is not None and _same_compile(outer.id, compile_id):
+        inner.phases = outer.phases
+    token = _compiling.set(inner)
+    try:
+        yield
+    finally:
+        _compiling.reset(token)
+
+
+def _same_compile(one: CompileId, other: CompileId) -> bool:
+    return (one.frame, one.compile) == (other.frame, other.compile)
+
+
+def current_compile() -> CompileId | None:
+    """Return the compile this code works for, or None."""
+    current = _compiling.get()
+    return None if current is None else current.id
+
+
+def stage_path() -> tuple[str, ...]:
+    """Return the names of the stages we are in, outermost first."""
+    return _stages.get()
+
+
+def phase_seconds() -> dict[str, float]:
+    """Return stage name -> seconds the current compile has spent in it, inner stages included."""
+    current = _compiling.get()
+    return {} if current is None else dict(current.phases)
+
+
+@contextmanager
+def stage(name: str, **args: object) -> Iterator[None]:
+    """Put a named stretch of work on the timeline and into the compile's phase table."""
+    path = _stages.get()
+    token = _stages.set((*path, name))
+    _mark(name, "B", args)
+    began = time.perf_counter()
+    ended_by: dict[str, object] = {}
+    try:
+        yield
+    except BaseException as error:
+        ended_by["error"] = type(error).__name__
+        raise
+    finally:
+        seconds = time.perf_counter() - began
+        _mark(name, "E", ended_by)
+        _stages.reset(token)
+        current = _compiling.get()
+        # A stage inside itself is timed once, by the outer one.
+        if current is not None and name not in path:
+            current.phases[name] = current.phases.get(name, 0.0) + seconds
+
+
+def instant(name: str, **args: object) -> None:
+    """Put a point on the timeline."""
+    _mark(name, "i", args)
+
+
+def _mark(name: str, ph: str, args: dict[str, object]) -> None:
+    if not _door.sinks:
+        return
+    compile_id = current_compile()
+    known: dict[str, object] = {} if compile_id is None else {"compile_id": str(compile_id)}
+    known["stage"] = "/".join(_stages.get())
+    now = time.time_ns() / 1000
+    emit(Span(name, ph, now, os.getpid(), threading.get_native_id(), {**known, **args}))
+
+
+# --- the environment ----------------------------------------------------------------------------
+
+
+def setup_from_environment() -> None:
+    """Open the sinks that TC_TRACE and TC_LOGS ask for; reads them once, never raises."""
+    with _door.lock:
+        if _door.environment_read:
+            return
+        _door.environment_read = True
+    try:
+        _open_sinks(os.environ.get("TC_TRACE"), os.environ.get("TC_LOGS"))
+    except Exception as error:
+        warn(f"TC_TRACE/TC_LOGS had no effect ({type(error).__name__}: {error})")
+
+
+def _open_sinks(directory: str | None, switches: str | None) -> None:
+    if directory is not None and not directory.strip():
+        warn("TC_TRACE is empty: nothing is recorded; set it to a folder, e.g. TC_TRACE=tc_trace")
+    elif directory is not None:
+        from tc.trace.writer import TraceWriter
+
+        add_sink(TraceWriter(directory))
+    if switches is not None and switches.strip():
+        from tc.trace.logs import setup_from_text  # structlog: only when somebody wants logs
+
+        out, form = os.environ.get("TC_LOGS_OUT"), os.environ.get("TC_LOGS_FORMAT")
+        setup_from_text(switches, form, out)

@@ -1,0 +1,535 @@
+"""What the compiler can report: typed facts in, wire records (key, metadata, payload) out."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from tc.trace.ids import CompileId
+
+EVENTS: dict[str, type[Event]] = {}
+"""Wire name -> event class. Names of artifacts stand here too."""
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_DEEPEST = 20
+
+
+class Record(NamedTuple):
+    """One record of the wire format.
+
+    Attributes:
+        key: name of the event, the one key that is not context.
+        metadata: its value; may hold `StackFrame`s, whose file names the writer interns.
+        payload: text that follows the record, or None.
+        in_compile: whether the current compile id belongs to it.
+    """
+
+    key: str
+    metadata: object
+    payload: str | None = None
+    in_compile: bool = True
+
+
+class Event:
+    """Base of all events; ``class X(Event, wire="name")`` adds X to `EVENTS`."""
+
+    wire: ClassVar[str] = ""
+
+    def __init_subclass__(cls, wire: str = "") -> None:
+        for name in wire.split():
+            if name in EVENTS:
+                raise ValueError(f"events: {name!r} has a row already")
+            EVENTS[name] = cls
+        cls.wire = wire
+
+    def to_records(self) -> tuple[Record, ...]:
+        """Return what a trace file holds of this event, in order."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Stamped:
+    """An event with what the door knows about it: when, where, in which compile."""
+
+    event: Event
+    compile_id: CompileId | None
+    time_ns: int
+    origin_file: str
+    origin_line: int
+
+
+@dataclass(frozen=True)
+class StackFrame:
+    """One line of a user stack; ``loc`` is its source text."""
+
+    file: str
+    line: int
+    name: str
+    loc: str | None = None
+
+
+# --- JSON that every reader accepts -------------------------------------------------------------
+
+
+def safe_repr(value: object) -> str:
+    """Return ``repr(value)``, or the name of its type when its repr raises."""
+    try:
+        return repr(value)
+    except Exception:
+        return f"<{type(value).__name__}>"
+
+
+def plain(value: object) -> Any:
+    """Encode what JSON has no form for: a dataclass as an object, other things as their repr."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {item.name: getattr(value, item.name) for item in fields(value)}
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=safe_repr)
+    return safe_repr(value)
+
+
+def to_json(value: object, default: Callable[[object], Any] = plain) -> str:
+    """Return one line of strict ASCII JSON: no NaN, no lone surrogates, no failure."""
+    try:
+        text = json.dumps(value, default=default, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        value = _strict(value, default)
+        text = json.dumps(value, allow_nan=False)
+    if "\\ud" not in text:
+        return text
+    unescaped = json.dumps(json.loads(text), ensure_ascii=False)
+    return json.dumps(json.loads(_LONE_SURROGATE.sub("\ufffd", unescaped)))
+
+
+def _strict(value: object, default: Callable[[object], Any], depth: int = 0) -> Any:
+    """Copy a value into what strict JSON can hold; too deep (or circular) parts become text."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if depth > _DEEPEST:
+        return f"<{type(value).__name__}>"
+    if isinstance(value, dict):
+        return {_key(key): _strict(item, default, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(item, default, depth + 1) for item in value]
+    return _strict(default(value), default, depth + 1)
+
+
+def _key(key: object) -> str:
+    return key if isinstance(key, str) else safe_repr(key)
+
+
+# --- what PyTorch records under the same name ---------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Artifact(Event, wire="artifact"):
+    """Any text or JSON value under a name of its own; shown by every reader."""
+
+    name: str
+    payload: object
+    encoding: str = "string"
+
+    def to_records(self) -> tuple[Record, ...]:
+        """See `Event`."""
+        # Readers make a file name of it: a slash could lead out of their folder.
+        name = self.name.replace("/", "_").replace("\\", "_")
+        text = self.payload if isinstance(self.payload, str) else to_json(self.payload)
+        return (Record("artifact", {"name": name, "encoding": self.encoding}, text),)
+
+
+@dataclass(frozen=True)
+class FrameStart(Event, wire="dynamo_start"):
+    """The compile of a frame begins; the stack ends in that frame."""
+
+    stack: tuple[StackFrame, ...]
+
+    def to_records(self) -> tuple[Record, ...]:
+        """See `Event`."""
+        return (Record("dynamo_start", {"stack": self.stack}),)
+
+
+@dataclass(frozen=True)
+class OutputGraph(Event, wire="dynamo_output_graph"):
+    """The captured graph as text, and the shape of each of its values."""
+
+    code: str
+    sizes: Mapping[str, object] = field(default_factory=dict)
+
+    def to_records(self) -> tuple[Record, ...]:
+        """See `Event`."""
+        return (Record("dynamo_output_graph", {"sizes": dict(self.sizes)}, self.code),)
+
+
+@dataclass(frozen=True)
+class GuardTree(Event, wire="dynamo_cpp_guards_str"):
+    """The guards as the tree that is checked on each call."""
+
+    text: str
+
+    def to_records(self) -> tuple[Record, ...]:
+        """See `Event`."""
+        return (Record("dynamo_cpp_guards_str", {}, self.text),)
+
+
+@dataclass(frozen=True)
+class CreateSymbol(Event, wire="create_symbol"):
+    """A size or number became symbolic."""
+
+    symbol: str
+    val: str
+    vr: str
+    source: str
+    user_stack: tuple[StackFrame, ...] = ()
+    stack: tuple[StackFrame, ...] = ()
+
+    def to_records(self) -> tuple[Record, ...]:
+        """See `Event`."""
+        return (Record("create_symbol", plain(self)),)
+
+
+ATEN_GRAPHS = {
+    "inference": "aot_inference_graph",
+    "joint": "aot_joint_graph",
+    "forward": "aot_forward_graph",
+    "backward": "aot_backward_graph",
+}
+
+
+@dataclass(frozen=True)
+class AtenGraph(Event, wire=" ".join((*ATEN_GRAPHS.values(), "inductor_post_grad_graph"))):
+    """A graph of ATen operations: inference, joint, forward, backward or post_grad."""
+
+    kind: str
+    code: str
+
+    def to_records(self) -> tuple[Record, ...]:
+        """See `Event`."""
+        name = ATEN_GRAPHS.get(self.kind)
+        if name is not None:
+            return (Record(name, {}, self.code),)
+        return Artifact(f"inductor_{self.kind}_graph", self.code).to_records()
+
+
+@dataclass(frozen=True)
+class OutputCode(Event, wire="inductor_output_code"):
+    """The generated program and the file it was written to."""
+
+    code: str
+    filename: str
+
+    def to_records(self) -> tuple[Record, ...]:
+        """See `Event`."""
+        where = {"filename": self.filename, "file_path": self.filename}
+        return (Record("inductor_output_code", where, self.code),)
+
+
+@dataclass(frozen=True)
+class Span(Event, wire="chromium_event"):
+    """One mark on the timeline: phase B(egin), E(nd) or i(nstant), time in microseconds."""
+
+    name: str
+    ph: str
+    ts: float
+    pid: int
+    tid: int
+    args: Mapping[str, object] = field(default_factory=dict)
+
+    def to_records(self) -> tuple[Record, ...]:
+        """See `Event`."""
+        mark = {**plain(self), "args": dict(self.args), "cat": "dynamo_timed"}
+        if self.ph == "i":
+            mark["s"] = "p"
+        return (Record("chromium_event", {}, to_json(mark)),)
+
+
+@dataclass(frozen=True)
+class Metrics(Event, wire="compilation_metrics bwd_compilation_metrics"):
+    """One compile in numbers; keys as PyTorch has them, ``phases`` (stage -> seconds) is ours."""
+
+    compile_id: str | None = None
+    co_name: str | None = None
+    co_filename: str | None = None
+    co_firstlineno: int | None = None
+    cache_size: int | None = None
+    accumulated_cache_size: int | None = None
+    guard_count: int | None = None
+    graph_op_count: int | None = None
+    graph_node_count: int | None = None
+    graph_input_count: int | None = None
+    start_time: float | None = None
+    entire_frame_compile_time_s: float | None = None
+    backend_compile_time_s: float | None = None
+    inductor_compile_time_s: float | None = None
+    code_gen_time_s: float | None = None
+    fail_type: str | None = None
+    fail_reason: str | None = None
+    fail_user_frame_filename: str | None = None
+    fail_user_frame_lineno: int | None = None
+    non_compliant_ops: tuple[str, ...] = ()
+    compliant_custom_ops: tuple[str, ...] = ()
+    restart_reasons: tuple[str, ...] = ()
+    dynamo_time_before_restart_s: float = 0.0
+    has_guarded_code: bool = False
+    num_graph_breaks: int | None = None
+    recompile_reason: str | None = None
+    stack_trace: tuple[str, ...] | None = None
+    is_forward: bool = True
+    config: Mapping[str, object] = field(default_factory=dict)
+    phases: Mapping[str, float] = field(default_factory=dict)
+
+    def to_records(self) -> tuple[Record, ...]:
+        """See `Event`."""
+        values: dict[str, object] = plain(self)
+        if self.fail_type is not None and self.fail_reason is None:
+            values["fail_reason"] = self.fail_type  # tlparse gives up on one without the other
+        if self.start_time is not None and self.entire_frame_compile_time_s is not None:
+            start, length = self.start_time * 1e6, self.entire_frame_compile_time_s * 1e6
+            values["start_time_us"] = round(start)
+            values["duration_us"] = round(length)
+            values["end_time_us"] = round(start + length)
+        key = "compilation_metrics" if self.is_forward else "bwd_compilation_metrics"
+        return (Record(key, values),)
+
+
+# --- what only tc records: artifacts named tc_..., one JSON value each --------------------------
+
+
+class Fact(Event):
+    """An event that is written as an artifact: its fields, as JSON, under its wire name."""
+
+    def content(self) -> object:
+        """Return the JSON value of the artifact."""
+        return plain(self)
+
+    def to_records(self) -> tuple[Record, ...]:
+        """See `Event`."""
+        return Artifact(self.wire, to_json(self.content()), "json").to_records()
+
+
+@dataclass(frozen=True)
+class GraphBreak(Fact, wire="tc_graph_break"):
+    """Capture had to stop and go on in Python.
+
+    Attributes:
+        title: the reason in few words; why: one sentence in the user's vocabulary.
+        col, end_col: as ``co_positions()`` gives them, 0-based UTF-8 byte offsets.
+        fix: ways out, best first; a line starting with ``- `` or ``+ `` is part of a patch.
+        stack: user frames, outermost first.
+        resume: name of the function that continues, or None when the frame runs in Python.
+    """
+
+    code: str
+    title: str
+    why: str
+    file: str
+    line: int
+    function: str
+    detail: str = ""
+    fix: tuple[str, ...] = ()
+    end_line: int | None = None
+    col: int | None = None
+    end_col: int | None = None
+    source_line: str = ""
+    stack: tuple[StackFrame, ...] = ()
+    resume: str | None = None
+
+    def __str__(self) -> str:
+        lines = [f"Graph break in user code at {self.file}:{self.line} in {self.function}"]
+        lines += [f"{self.code}: {self.title}", "", f"    {self.source_line.strip()}", ""]
+        lines += [text for text in (self.why, self.detail) if text]
+        lines += [f"Fix: {text}" for text in self.fix]
+        lines.append(f"Goes on in: {self.resume}" if self.resume else "The frame runs in Python.")
+        if self.stack:
+            lines += ["", "User stack, outermost first:"]
+        for frame in self.stack:
+            lines.append(f'  File "{frame.file}", line {frame.line}, in {frame.name}')
+            if frame.loc:
+                lines.append(f"    {frame.loc.strip()}")
+        return "\n".join(lines)
+
+    def to_records(self) -> tuple[Record, ...]:
+        """See `Event`."""
+        text = Artifact("dynamo_graph_break_reason", str(self))
+        return (*text.to_records(), *super().to_records())
+
+
+@dataclass(frozen=True)
+class RecompileCause:
+    """One input that no longer fits.
+
+    Attributes:
+        source: the input as the user would write it, e.g. ``self.step`` or ``x.shape[0]``.
+        guard: the check that failed, as Python.
+        kind: what sort of fact was checked, e.g. ``int`` or ``size``.
+        now_dynamic: the new compile no longer depends on the value.
+    """
+
+    source: str
+    guard: str
+    old: str
+    new: str
+    kind: str
+    fix: str = ""
+    now_dynamic: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.guard}  # {self.source} was {self.old}, is now {self.new}"
+
+
+@dataclass(frozen=True)
+class Recompile(Fact, wire="tc_recompile"):
+    """A function is compiled again; ``of`` is the older compile whose guards failed."""
+
+    function: str
+    file: str
+    line: int
+    of: CompileId
+    causes: tuple[RecompileCause, ...]
+
+    def content(self) -> object:
+        """See `Fact`."""
+        return {**plain(self), "of": str(self.of)}
+
+    def to_records(self) -> tuple[Record, ...]:
+        """See `Event`."""
+        reasons = [f"{self.of}: {cause}" for cause in self.causes]
+        listed = Artifact("recompile_reasons", to_json(reasons), "json")
+        return (*listed.to_records(), *super().to_records())
+
+
+@dataclass(frozen=True)
+class RecompileLimit(Fact, wire="tc_recompile_limit"):
+    """A function was compiled too often and runs in Python from now on."""
+
+    function: str
+    file: str
+    line: int
+    limit: int
+    causes: tuple[RecompileCause, ...] = ()
+
+
+@dataclass(frozen=True)
+class FrameSkipped(Fact, wire="tc_frame_skipped"):
+    """A function was not captured at all."""
+
+    function: str
+    file: str
+    line: int
+    reason: str
+    fix: str = ""
+
+
+@dataclass(frozen=True)
+class Guard:
+    """One fact a compile relies on, and the user line that made it matter."""
+
+    kind: str
+    source: str
+    expr: str
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Guards(Fact, wire="tc_guards"):
+    """All facts a compile relies on."""
+
+    guards: tuple[Guard, ...]
+
+    def content(self) -> object:
+        """See `Fact`."""
+        return self.guards
+
+
+@dataclass(frozen=True)
+class PassRan(Fact, wire="tc_pass"):
+    """A named, numbered step ran; the texts are there when asked for."""
+
+    stage: str
+    name: str
+    number: int
+    changed: bool
+    before: str | None = None
+    after: str | None = None
+
+
+@dataclass(frozen=True)
+class Fusion(Fact, wire="tc_fusion"):
+    """One decision of the scheduler, in its own words."""
+
+    facts: Mapping[str, object]
+
+    def content(self) -> object:
+        """See `Fact`."""
+        return self.facts
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A generated kernel, its text, and the user lines (``file:line``) it computes."""
+
+    name: str
+    code: str = ""
+    source_lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Kernels(Fact, wire="tc_kernels"):
+    """The kernels of one generated program."""
+
+    kernels: tuple[Kernel, ...]
+
+    def content(self) -> object:
+        """See `Fact`."""
+        return self.kernels
+
+
+@dataclass(frozen=True)
+class Provenance(Fact, wire="tc_provenance"):
+    """Which user line became which node, kernel and generated line."""
+
+    facts: Mapping[str, object]
+
+    def content(self) -> object:
+        """See `Fact`."""
+        return self.facts
+
+
+@dataclass(frozen=True)
+class Cache(Fact, wire="tc_cache"):
+    """A look into the cache; ``parts`` name all that went into the key."""
+
+    hit: bool
+    key: str
+    parts: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CompileError(Fact, wire="tc_error"):
+    """The compiler itself failed; ``command`` reproduces it."""
+
+    stage: str
+    type: str
+    message: str
+    file: str | None = None
+    line: int | None = None
+    command: str | None = None
+
+
+@dataclass(frozen=True)
+class Counters(Fact, wire="tc_counters"):
+    """Running numbers by name."""
+
+    counters: Mapping[str, int]
+
+    def content(self) -> object:
+        """See `Fact`."""
+        return self.counters

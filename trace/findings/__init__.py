@@ -1,0 +1,75 @@
+"""A session goes in; every cause of trouble in it, said once with its fix, comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tc.trace.findings.breaks import graph_breaks
+from tc.trace.findings.errors import damage, failures
+from tc.trace.findings.limits import limits
+from tc.trace.findings.model import Event, Finding, Occurrence, Where, duration, gather
+from tc.trace.findings.recompiles import Recompile, events, recompiles
+from tc.trace.findings.skips import skips
+from tc.trace.session import Compile, Session
+
+__all__ = ["Diagnosis", "Finding", "Occurrence", "Where", "diagnose", "duration"]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """All that is known of a run: its session, what happened, and why.
+
+    Attributes:
+        breaks, failures, skips, limits: each happening, in order.
+        recompiles: each recompile with its causes, refusals included.
+        findings: the causes; failures first, then by cost.
+    """
+
+    session: Session
+    breaks: Sequence[Event]
+    recompiles: Sequence[Recompile]
+    failures: Sequence[Event]
+    skips: Sequence[Event]
+    limits: Sequence[Event]
+    findings: Sequence[Finding]
+
+    @property
+    def recompile_count(self) -> int:
+        """Recompiles that took place; refused ones are no compiles."""
+        return sum(not one.refused for one in self.recompiles)
+
+    def status(self, compiled: Compile) -> str:
+        """What became of a compile: error, skipped, break, recompile, cached or ok."""
+        if compiled.failure is not None:
+            return "error"
+        if any(event.compiled is compiled for event in self.skips):
+            return "skipped"
+        if any(one.compiled is compiled and one.refused for one in self.recompiles):
+            return "refused"
+        if any(event.compiled is compiled for event in self.breaks):
+            return "break"
+        if any(one.compiled is compiled for one in self.recompiles):
+            return "recompile"
+        return "cached" if compiled.cache == "hit" else "ok"
+
+    def finding(self, name: str) -> Finding | None:
+        """Return the finding of that id; the start of an id or a code will do if it is one."""
+        exact = next((one for one in self.findings if one.id == name), None)
+        return exact or next((one for one in self.findings if one.id.startswith(name)), None)
+
+
+def diagnose(session: Session) -> Diagnosis:
+    """Find every cause of trouble in a session."""
+    breaks, found = graph_breaks(session), recompiles(session)
+    failed, skipped, limited = failures(session), skips(session), limits(session, found)
+    causes = [
+        *gather(failed),
+        *gather(limited),
+        *sorted(
+            [*gather(breaks), *gather(events(found, session.producer)), *gather(skipped)],
+            key=lambda one: (-one.seconds, -one.count, one.id),
+        ),
+        *damage(session),
+    ]
+    return Diagnosis(session, breaks, found, failed, skipped, limited, causes)

@@ -1,0 +1,252 @@
+"""A graph break in PyTorch's words goes in; its code, title, cause and fixes in plain words come out."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What we say of one kind of break.
+
+    Attributes:
+        ids: PyTorch's ids of it (`GB0170` is 170).
+        pattern: found in the text of breaks that carry no id; its group 1 fills `{}`.
+        code: ours, the same as `tc` itself uses for this cause.
+    """
+
+    ids: tuple[int, ...]
+    pattern: re.Pattern[str]
+    code: str
+    title: str
+    why: str
+    fix: tuple[str, ...] = ()
+
+
+def _row(ids: tuple[int, ...], pattern: str, code: str, title: str, why: str, *fix: str) -> Advice:
+    return Advice(ids, re.compile(pattern), code, title, why, fix)
+
+
+ROWS: Final = (
+    _row(
+        (170, 35, 360, 34),
+        r"[Dd]ata-dependent (?:branching|jump|assert)|generic_jump",
+        "TC110",
+        "branch depends on tensor data",
+        "which way to go is known only after the kernels have run, so the graph has to end here",
+        "compute both sides and choose: torch.where(condition, a, b)",
+        "where one side is expensive: torch.cond(condition, true_fn, false_fn, operands)",
+        "for an assertion: torch._assert_async(condition), which is part of the graph",
+    ),
+    _row(
+        (124, 109),
+        r"Tensor\.(item|tolist)|call_method item|_local_scalar_dense",
+        "TC101",
+        "Tensor.{}() needs a Python number",
+        "the number exists only after the kernels have run, so the graph has to end here",
+        "keep the value as a 0-d tensor: arithmetic, comparisons and torch.where accept it",
+        "move the conversion out of the compiled function",
+        "torch._dynamo.config.capture_scalar_outputs = True, if the number only feeds tensors",
+    ),
+    _row(
+        (36, 37, 246),
+        r"Dynamic shape operator|(nonzero|masked_select|unique)",
+        "TC102",
+        "the shape of a result depends on tensor data",
+        "how large the result is, is known only after the kernel has run",
+        "use a form of fixed shape: torch.where or a multiplied mask in place of x[mask]",
+        "torch._dynamo.config.capture_dynamic_output_shape_ops = True",
+    ),
+    _row(
+        (33,),
+        r"Data dependent operator",
+        "TC102",
+        "an operator needs to look at tensor data",
+        "its result depends on numbers that exist only after the kernels have run",
+        "torch._dynamo.config.capture_scalar_outputs = True, if the result only feeds tensors",
+        "move the operator out of the compiled function",
+    ),
+    _row(
+        (59,),
+        r"builtin operator `(\w+)`|builtin:? (?!operator\b)(\w+)",
+        "TC104",
+        "{}() is called while tracing",
+        "it acts on the outside world, or on values the tracer does not follow",
+        "move the call out of the compiled function",
+        "guard it: if not torch.compiler.is_compiling(): ...",
+        "for print and loggers: torch._dynamo.config.reorderable_logging_functions.add(print)",
+    ),
+    _row(
+        (291, 296),
+        r"[Ll]ogging\.Logger|logger",
+        "TC104",
+        "a logger is called while tracing",
+        "the message would have to be written before the values exist",
+        "torch._dynamo.config.ignore_logging_methods can name methods to leave out",
+        "guard it: if not torch.compiler.is_compiling(): ...",
+    ),
+    _row(
+        (25, 269, 4636),
+        r"torch\._dynamo\.(?:graph_break|step_unsupported)|graph_break\(\)",
+        "TC105",
+        "the program asks for a break here",
+        "torch._dynamo.graph_break() ends the graph by request",
+        "remove the call of graph_break()",
+    ),
+    _row(
+        (98, 99),
+        r"torch\.compiler\.disable|disable\(\)",
+        "TC106",
+        "call of a function marked torch.compiler.disable",
+        "a disabled function always runs in eager mode, so the graph ends before it",
+        "remove the mark if the function can be traced after all",
+        "call it outside of the compiled function",
+    ),
+    _row(
+        (7, 8, 9, 147, 148, 177),
+        r"skipp(?:ed|ing)|SkipFunction|not implemented in [Pp]ython|[Uu]nsupported function call",
+        "TC120",
+        "call of a function the tracer cannot look into",
+        "it is not written in Python, or lies in a module that is never traced",
+        "move the call out of the compiled function",
+        "if it is pure tensor code, register it: torch.library.custom_op",
+        "torch.compiler.allow_in_graph(fn), if fn only calls torch operations",
+    ),
+    _row(
+        (156, 6270, 117),
+        r"[Uu]nsupported method call|call_method (\w+)",
+        "TC120",
+        "a method is called that the tracer has no rule for",
+        "the tracer does not know what the method does to the values it follows",
+        "replace the method by torch operations or plain Python",
+        "move the call out of the compiled function",
+    ),
+    _row(
+        (142, 66, 262, 263, 221),
+        r"context manager",
+        "TC107",
+        "a context manager the tracer does not follow",
+        "what it does on enter and exit cannot be put into the graph",
+        "enter the context outside of the compiled function",
+    ),
+    _row(
+        (65,),
+        r"[Gg]raph break in inlined function",
+        "TC108",
+        "a called function breaks the graph",
+        "the call was traced into, and something inside cannot be",
+        "fix the break inside the called function, or call it outside of the compiled one",
+    ),
+    _row(
+        (7000,),
+        r"graph break in loop|for/while loop",
+        "TC109",
+        "a break inside a loop gives up the whole function",
+        "the graph would have to be left and entered again on each turn, so the function runs "
+        "in Python",
+        "fix the break in the loop's body",
+        "move the body of the loop to a function of its own, so that only it breaks",
+    ),
+    _row(
+        (64, 87, 90, 112, 4315, 81),
+        r"[Ff]ake [Tt]ensor|fake tensor call|FakeTensor",
+        "TC130",
+        "an operation raised while its shapes were worked out",
+        "the same call will most likely raise in eager mode too, or the operator has no shape rule",
+        "check shapes, dtypes and devices of this operation",
+        "for an operator of your own: register_fake() tells its output shape",
+    ),
+    _row(
+        (88, 89, 57, 111, 50, 51),
+        r"[Oo]bserved exception|raise[sd]? ",
+        "TC131",
+        "the code raises an exception",
+        "an exception that leaves the compiled function is raised in eager mode",
+        "return a flag in place of raising, or check before the compiled function",
+    ),
+    _row(
+        (3, 114, 120, 253, 118, 2549),
+        r"[Gg]enerator",
+        "TC132",
+        "a generator cannot be captured",
+        "its frame is left and entered again, which compiled code cannot do",
+        "build a list in place of yielding",
+    ),
+    _row(
+        (92, 93, 274, 199, 1297),
+        r"[Rr]econstruct",
+        "TC133",
+        "a value cannot be rebuilt after the graph",
+        "it was made while tracing and has no form that the code around the graph can construct",
+        "make the object before the compiled function and pass it in",
+    ),
+    _row(
+        (39,),
+        r"recompile limit|cache_size_limit",
+        "TC209",
+        "compiled too often: the limit is reached",
+        "from now on new inputs of this function run in Python",
+        "see the recompiles of this function for what keeps changing",
+    ),
+    _row(
+        (105, 231, 250, 294, 158),
+        r"numpy|ndarray",
+        "TC112",
+        "NumPy code the tracer cannot turn into torch",
+        "this use of NumPy has no torch counterpart, or tracing of NumPy is off",
+        "write it with torch operations",
+        "torch._dynamo.config.trace_numpy = True, if it was switched off",
+    ),
+    _row(
+        (123, 29, 83, 9186, 7054, 442),
+        r"backward\(\)|autograd\.grad",
+        "TC113",
+        "backward() inside the compiled function",
+        "the gradient computation is compiled on its own, after the function returns",
+        "call backward() outside of the compiled function",
+        "torch._dynamo.config.compiled_autograd = True compiles the backward pass as well",
+    ),
+    _row(
+        (14,),
+        r"\b(RNN|GRU|LSTM)\b",
+        "TC114",
+        "an RNN, GRU or LSTM module",
+        "its cuDNN form cannot be traced, so it runs in eager mode",
+        "torch._dynamo.config.allow_rnn = True, or compile the layers around it",
+    ),
+    _row(
+        (82, 79, 75, 200, 6604),
+        r"[Mm]issing (?:bytecode|CALL_INTRINSIC|BUILD)",
+        "TC124",
+        "a Python construct the tracer does not interpret",
+        "the bytecode of this line has no rule in the tracer",
+        "rewrite the line in simpler Python",
+    ),
+    _row(
+        (31, 211, 256, 161, 153),
+        r"__getattr(?:ibute)?__|nn\.Module attribute",
+        "TC121",
+        "an attribute cannot be followed",
+        "how it is looked up is not Python code that the tracer can read",
+        "read it before the compiled function and pass it in",
+    ),
+)  # fmt: skip
+
+OTHER: Final = Advice(
+    (), re.compile(r"(?!)"), "TC199", "graph break", "the compiler met something it cannot trace"
+)
+
+
+def advise(gb_id: int | None, text: str) -> tuple[Advice, str]:
+    """Return the row for a break and its title, with the detail filled in."""
+    row = next((row for row in ROWS if gb_id is not None and gb_id in row.ids), None)
+    if row is None and gb_id is None:
+        row = next((row for row in ROWS if row.pattern.search(text)), None)
+    if row is None:
+        return OTHER, OTHER.title
+    match = row.pattern.search(text)
+    detail = next((group for group in match.groups() if group), "") if match else ""
+    default = "a builtin" if "{}" in row.title else ""
+    return row, row.title.replace("{}", detail or default)

@@ -1,0 +1,221 @@
+"""A session goes in; its graph breaks, of PyTorch's traces and of tc's, come out as events."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+from tc.trace.findings.advice import advise
+from tc.trace.findings.model import Event, Where
+from tc.trace.ids import plain_function
+from tc.trace.session import Compile, Note, Session, all_compiles
+
+_PLACE: Final = re.compile(r"Graph [Bb]reak in user code at (.+):(\d+)\s*$", re.MULTILINE)
+_REASON: Final = re.compile(r"^(?:Graph Break )?Reason: (.*)$", re.MULTILINE)
+_OUTER: Final = re.compile(r"^Encountered graph break|^Graph break .*:$")
+_GB: Final = re.compile(r"\bgb(\d{4})\b", re.IGNORECASE)
+_EXPLAIN: Final = re.compile(r"^\s*Explanation: (.*)$", re.MULTILINE)
+_FRAME: Final = re.compile(r'^\s*File "(.+)", line (\d+), in (\S+)\s*$')
+_CARETS: Final = re.compile(r"^\s*\^+\s*$")
+_TRAIL: Final = re.compile(r"\s*:?\s+#[^'\"]*$")
+_LOOKS_LIKE_BREAK: Final = re.compile(r"Explanation:|^call_function|^builtin|generic_jump", re.M)
+
+
+def graph_breaks(session: Session) -> list[Event]:
+    """Return each graph break of the run once."""
+    compiles = list(all_compiles(session))
+    found = [event for compiled in compiles for event in _of(compiled)]
+    return [replace(event, seconds=_spawned(event, compiles)) for event in found]
+
+
+def _spawned(event: Event, compiles: list[Compile]) -> float:
+    """The compile time of the resume functions that exist because of this break."""
+    mine = plain_function(event.compiled.function)
+    names = {event.resume} if event.resume else set()
+    for frame in event.stack or (event.where,):
+        if plain_function(frame.function) == mine:
+            names.add(f"torch_dynamo_resume_in_{mine}_at_{frame.line}")
+    lane = event.compiled.lane
+    return sum(one.seconds for one in compiles if one.lane == lane and one.function in names)
+
+
+def _of(compiled: Compile) -> Iterator[Event]:
+    ours = compiled.noted("tc_graph_break")
+    if ours:  # each has a twin in PyTorch's form, for other readers
+        for note in ours:
+            yield from_tc(compiled, note)
+        return
+    told = compiled.noted("dynamo_graph_break_reason")
+    for note in told:
+        yield from_torch(compiled, note)
+    yield from _restarts(compiled, [str(note.data) for note in told])
+
+
+def _restarts(compiled: Compile, told: list[str]) -> Iterator[Event]:
+    """Breaks of old PyTorch versions, seen only as the reason of an analysis restart."""
+    reasons = compiled.metrics.get("restart_reasons")
+    for reason in reasons if isinstance(reasons, list) else ():
+        text = str(reason)
+        head = text.strip().partition("\n")[0]
+        if not _LOOKS_LIKE_BREAK.search(text) or any(head in other for other in told):
+            continue
+        advice, title = advise(_gb_id(text), text)
+        yield Event(
+            code=advice.code,
+            title=title if advice.code != "TC199" else _sentence(head),
+            why=advice.why,
+            fix=advice.fix,
+            where=Where(*compiled.home, function=compiled.alias or compiled.function),
+            reason=head,
+            compiled=compiled,
+            evidence=text,
+            detail="seen as an analysis restart",
+        )
+
+
+def from_tc(compiled: Compile, note: Note) -> Event:
+    """Turn a tc_graph_break artifact into an event."""
+    data: dict[str, Any] = note.data
+    where = Where(
+        file=str(data.get("file") or ""),
+        line=_int(data.get("line")) or 0,
+        col=_int(data.get("col")),
+        end_col=_int(data.get("end_col")) if data.get("end_line") in (None, data.get("line"))
+        else None,
+        function=str(data.get("function") or ""),
+        source=str(data.get("source_line") or ""),
+    )  # fmt: skip
+    detail = str(data.get("detail") or "")
+    title = str(data.get("title") or "graph break")
+    return Event(
+        code=str(data.get("code") or "TC199"),
+        title=title,
+        why=str(data.get("why") or ""),
+        fix=_texts(data.get("fix")),
+        where=where,
+        reason=title,
+        compiled=compiled,
+        place=note.place,
+        time=note.time,
+        artifact=note.artifact,
+        detail=detail,
+        evidence=detail,
+        stack=tuple(_stack(data.get("stack"))),
+        resume=str(data.get("resume") or ""),
+    )
+
+
+def from_torch(compiled: Compile, note: Note) -> Event:
+    """Turn a dynamo_graph_break_reason artifact into an event."""
+    text = str(note.data)
+    stack = _user_stack(text)
+    place = _PLACE.search(text)
+    reason = _reason(text)
+    gb_id = _gb_id(text)
+    advice, title = advise(gb_id, text)
+    where = stack[-1] if stack else Where(*compiled.home, function=compiled.alias or compiled.function)
+    if place and not stack:
+        where = Where(place[1], int(place[2]), function=compiled.original)
+    explained = _EXPLAIN.search(text)
+    why = advice.why
+    if advice.code == "TC199":
+        title = _sentence(reason)
+        why = explained[1].strip() if explained else why
+    return Event(
+        code=advice.code,
+        title=title,
+        why=why,
+        fix=advice.fix,
+        where=where,
+        reason=f"{gb_id or ''} {reason}".strip(),
+        compiled=compiled,
+        place=note.place,
+        time=note.time,
+        artifact=note.artifact,
+        evidence=_evidence(text),
+        reference=f"GB{gb_id:04}" if gb_id is not None else "",
+        stack=tuple(stack),
+    )
+
+
+def _reason(text: str) -> str:
+    """Return the innermost reason: the outer one only says that something inside broke."""
+    match = _REASON.search(text)
+    if match is None:
+        return next((line.strip() for line in text.splitlines() if line.strip()), "graph break")
+    lines = [match[1], *text[match.end() :].splitlines()]
+    said = [line.strip() for line in lines if line.strip()]
+    if said and _OUTER.match(said[0]) and len(said) > 1:
+        return said[1]
+    return said[0] if said else "graph break"
+
+
+def _gb_id(text: str) -> int | None:
+    match = _GB.search(text)
+    return int(match[1]) if match else None
+
+
+def _user_stack(text: str) -> list[Where]:
+    head, found, rest = text.partition("User code traceback:")
+    if not found:
+        return []
+    rows = rest.splitlines()
+    stack: list[Where] = []
+    for number, row in enumerate(rows):
+        if row.startswith("Traceback (most recent"):
+            break
+        match = _FRAME.match(row)
+        if match is None:
+            continue
+        source, col, end_col = _source_at(rows, number + 1)
+        stack.append(Where(match[1], int(match[2]), col, end_col, match[3], source))
+    return stack
+
+
+def _source_at(rows: list[str], at: int) -> tuple[str, int | None, int | None]:
+    """Return the source line a traceback shows, and the columns its carets mark."""
+    if at >= len(rows) or _FRAME.match(rows[at]) or not rows[at].strip():
+        return "", None, None
+    source = rows[at].strip()
+    if at + 1 < len(rows) and _CARETS.match(rows[at + 1]):
+        shift = len(rows[at]) - len(rows[at].lstrip())
+        carets = rows[at + 1]
+        start = carets.index("^") - shift
+        stop = len(carets.rstrip()) - shift
+        if 0 <= start < len(source):
+            trail = _TRAIL.search(source, start)  # carets of the last operand run to the end
+            return source, start, min(stop, trail.start() if trail else len(source))
+    return source, None, None
+
+
+def _evidence(text: str) -> str:
+    """The compiler's own words, without its own stack."""
+    text = text.partition("\nTraceback (most recent call last)")[0].strip()
+    return text.removesuffix("NoneType: None").strip()
+
+
+def _stack(raw: object) -> Iterable[Where]:
+    for frame in raw if isinstance(raw, list) else ():
+        if isinstance(frame, dict):
+            yield Where(
+                file=str(frame.get("file") or frame.get("filename") or ""),
+                line=_int(frame.get("line")) or 0,
+                function=str(frame.get("name") or ""),
+                source=str(frame.get("loc") or ""),
+            )
+
+
+def _texts(raw: object) -> tuple[str, ...]:
+    if isinstance(raw, str):
+        return (raw,) if raw else ()
+    return tuple(str(item) for item in raw) if isinstance(raw, list) else ()
+
+
+def _int(raw: object) -> int | None:
+    return raw if isinstance(raw, int) and not isinstance(raw, bool) else None
+
+
+def _sentence(text: str) -> str:
+    return text[:120].rstrip(".: ") or "graph break"

@@ -1,0 +1,127 @@
+"""A session goes in; its failed compiles, and the damage of the trace itself, come out."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tc.trace.findings.model import Event, Finding, Occurrence, Where
+from tc.trace.ids import cause_id
+from tc.trace.session import Failure, Session, all_compiles
+
+_USER_FRAME: Final = re.compile(r'^\s*File "(.+)", line (\d+), in (\S+)\s*$', re.MULTILINE)
+_FRAMEWORK: Final = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d")
+
+_FIXES: Final = (
+    (
+        re.compile(r"BackendCompilerFailed"),
+        (
+            "the backend is at fault, not the program: run with backend='aot_eager' to make sure",
+            "report the error to the authors of the backend; the record of it is linked below",
+        ),
+    ),
+    (
+        re.compile(r"Unsupported|GraphBreak|FailOnRecompileLimitHit"),
+        ("fullgraph=True refuses graph breaks: fix the break, or drop fullgraph=True",),
+    ),
+    (
+        re.compile(r"CppCompileError|InvalidCxxCompiler|CalledProcessError"),
+        ("check that a working C++ compiler is installed: g++ --version, or set CXX",),
+    ),
+    (re.compile(r"OutOfMemory|out of memory"), ("free memory before compiling, or use a smaller batch",)),
+)  # fmt: skip
+
+_DAMAGE: Final = {
+    "truncated": ("TC901", "the trace was cut off", "the program ended while it wrote"),
+    "bad_json": ("TC902", "records that cannot be parsed", "their JSON is broken"),
+    "payload_md5": ("TC903", "altered contents", "the checksum of a payload does not match"),
+    "payload_missing": ("TC903", "missing contents", "a payload is announced, but not there"),
+    "no_header": ("TC904", "lines that are no records", "other output was mixed in"),
+    "orphan_payload": ("TC904", "contents without a record", "the record above them is damaged"),
+    "bad_utf8": ("TC905", "bytes that are no UTF-8", "they are shown as U+FFFD"),
+    "bad_record": ("TC906", "records of an unexpected form", "they are left out of the report"),
+    "no_event": ("TC906", "records without an event", "they are counted and left out"),
+    "many_events": ("TC906", "records with several events", "only the first was read"),
+    "unknown_string": ("TC907", "strings defined in another log", "give the whole folder"),
+}
+
+
+def failures(session: Session) -> list[Event]:
+    """Return each failed compile of the run."""
+    events = []
+    for compiled in all_compiles(session):
+        failure = compiled.failure
+        if failure is None:
+            continue
+        notes = compiled.noted("tc_error", "dynamo_error")
+        note = notes[-1] if notes else None
+        text = str(note.data) if note is not None and note.name == "dynamo_error" else ""
+        where = _where(failure, text) or Where(
+            compiled.file, compiled.line, function=compiled.function
+        )
+        reason = _last_reason(failure.reason)
+        stage = failure.stage or failure.type
+        events.append(
+            Event(
+                code="TC900",
+                title=f"{failure.stage} failed: {failure.type}" if failure.stage
+                else f"compile failed: {failure.type}",
+                why=reason or failure.type,
+                fix=_fix(failure),
+                where=where,
+                reason=failure.reason if failure.stage else f"{stage} {reason}",
+                compiled=compiled,
+                place=note.place if note else "",
+                time=note.time if note else "",
+                artifact=note.artifact if note else -1,
+                evidence=failure.reason.strip(),
+            )
+        )  # fmt: skip
+    return events
+
+
+def _last_reason(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return next((line for line in lines if not line.endswith("raised:")), lines[0] if lines else "")
+
+
+def _fix(failure: Failure) -> tuple[str, ...]:
+    if failure.command:
+        return (f"reproduce it with: {failure.command}",)
+    text = f"{failure.type} {failure.reason}"
+    return next((fixes for pattern, fixes in _FIXES if pattern.search(text)), ())
+
+
+def _where(failure: Failure, traceback: str) -> Where | None:
+    if failure.file:
+        return Where(failure.file, failure.line)
+    mine = [m for m in _USER_FRAME.finditer(traceback) if not _FRAMEWORK.search(m[1])]
+    return Where(mine[-1][1], int(mine[-1][2]), function=mine[-1][3]) if mine else None
+
+
+def damage(session: Session) -> list[Finding]:
+    """Return what is wrong with the trace itself: one finding a kind."""
+    found = []
+    for kind, count in sorted(session.defects.counts.items()):
+        code, title, why = _DAMAGE.get(kind, ("TC906", kind.replace("_", " "), "see the places"))
+        places = session.defects.places[kind]
+        fix = ("trace again and let the program end by itself",) if kind == "truncated" else ()
+        if kind == "unknown_string":
+            fix = ("give tc-report the folder that holds all logs of the run",)
+        name = cause_id(code, "", kind, "")
+        found.append(
+            Finding(
+                code=code,
+                id=name,
+                title=f"the trace: {title}",
+                where=Where(),
+                why=why,
+                fix=fix,
+                count=count,
+                cost="",
+                seconds=0.0,
+                occurrences=tuple(Occurrence("", "", "", place, -1) for place in places),
+                next=f"tc-report show {name}",
+            )
+        )
+    return found

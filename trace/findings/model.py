@@ -1,0 +1,242 @@
+"""The facts of one cause go in; one frozen row, which prints itself, comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tc.trace.ids import cause_id, plain_function
+from tc.trace.session import Compile
+
+NO_FIX = "no known fix"
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A place in the user's source; 0 or "" where unknown. Columns count from 0."""
+
+    file: str = ""
+    line: int = 0
+    col: int | None = None
+    end_col: int | None = None
+    function: str = ""
+    source: str = ""
+
+    @property
+    def short(self) -> str:
+        """`model.py:6 in forward`, the folder left out."""
+        name = self.file.replace("\\", "/").rpartition("/")[2] or "(unknown file)"
+        place = f"{name}:{self.line}" if self.line else name
+        return f"{place} in {self.function}" if self.function else place
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One input of a function that changed between two compiles."""
+
+    source: str
+    old: str
+    new: str
+    kind: str
+    guard: str = ""
+    fix: str = ""
+    now_dynamic: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.old or '?'} → {self.new or '?'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """Where in the trace a finding was seen."""
+
+    compile: str
+    lane: str
+    time: str
+    place: str
+    artifact: int
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One happening in one compile; events of the same cause make one finding."""
+
+    code: str
+    title: str
+    why: str
+    fix: tuple[str, ...]
+    where: Where
+    reason: str
+    compiled: Compile
+    place: str = ""
+    time: str = ""
+    artifact: int = -1
+    detail: str = ""
+    evidence: str = ""
+    reference: str = ""
+    stack: tuple[Where, ...] = ()
+    causes: tuple[Cause, ...] = ()
+    seconds: float = 0.0
+    resume: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One cause, said once.
+
+    Attributes:
+        code: stable and documented, `TC110`.
+        id: `TC110-7f3a`; the same over runs, ranks, line shifts and checkouts.
+        fix: what to do, best first; empty if none is known.
+        count: how often it happened; `occurrences` say where.
+        seconds: compile time that it caused, 0 if not known.
+        evidence: the compiler's own words.
+        reference: the id PyTorch has for it (`GB0170`), if any.
+        next: the command that goes deeper.
+    """
+
+    code: str
+    id: str
+    title: str
+    where: Where
+    why: str
+    fix: tuple[str, ...]
+    count: int
+    cost: str
+    seconds: float
+    occurrences: tuple[Occurrence, ...]
+    evidence: str = ""
+    reference: str = ""
+    next: str = ""
+    stack: tuple[Where, ...] = ()
+    causes: tuple[Cause, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"{self.id}  {self.title}  ({self.count}x)", f"  {self.where.short}"]
+        if self.where.source:
+            lines.append(f"  {self.where.line:>5} | {self.where.source.strip()}")
+        lines.append(f"  why  {self.why}")
+        lines += [f"  {'fix' if n == 0 else ' or'}  {text}" for n, text in enumerate(self.fix)]
+        if not self.fix:
+            lines.append(f"  fix  {NO_FIX}")
+        if self.cost:
+            lines.append(f"  cost {self.cost}")
+        seen = sorted({f"[{seen.compile}]" for seen in self.occurrences})
+        more = f" and {len(seen) - 8} more" if len(seen) > 8 else ""
+        lines.append(f"  seen in {' '.join(seen[:8])}{more}")
+        return "\n".join(lines)
+
+    def verify(self) -> None:
+        """Check what every reader relies on.
+
+        Raises:
+            ValueError: the finding is malformed.
+        """
+        if not self.id.startswith(self.code + "-") or self.count < 1:
+            raise ValueError(f"malformed finding {self.id!r} (count {self.count})")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding as plain values."""
+        return {
+            "code": self.code,
+            "id": self.id,
+            "title": self.title,
+            "where": {
+                "file": self.where.file,
+                "line": self.where.line,
+                "col": self.where.col,
+                "end_col": self.where.end_col,
+                "function": self.where.function,
+                "source": self.where.source,
+            },
+            "why": self.why,
+            "fix": list(self.fix),
+            "count": self.count,
+            "cost": self.cost,
+            "seconds": round(self.seconds, 6),
+            "causes": [
+                {"source": c.source, "old": c.old, "new": c.new, "kind": c.kind}
+                for c in self.causes
+            ],
+            "occurrences": [
+                {"compile": o.compile, "lane": o.lane, "record": o.place, "detail": o.detail}
+                for o in self.occurrences
+            ],
+            "reference": self.reference,
+            "next": self.next,
+        }
+
+
+@dataclass(slots=True)
+class _Group:
+    events: list[Event] = field(default_factory=list)
+
+
+def gather(events: Iterable[Event]) -> list[Finding]:
+    """Merge the events of each cause into one finding, most expensive first."""
+    groups: dict[tuple[str, str, str, str, str], _Group] = {}
+    for event in events:
+        line = " ".join(event.where.source.split()) or str(event.where.line)
+        function = plain_function(event.where.function)
+        key = (event.code, event.where.file, function, event.reason, line)
+        groups.setdefault(key, _Group()).events.append(event)
+    findings: list[Finding] = []
+    taken: dict[str, int] = {}
+    for group in groups.values():
+        findings.append(_finding(group.events, taken))
+    return sorted(findings, key=lambda one: (-one.seconds, -one.count, one.id))
+
+
+def _finding(events: list[Event], taken: dict[str, int]) -> Finding:
+    first = events[0]
+    name = cause_id(first.code, first.where.file, first.where.function, first.reason)
+    taken[name] = taken.get(name, 0) + 1
+    if taken[name] > 1:  # the same cause on another line of the same function
+        name = f"{name}.{taken[name]}"
+    seconds = sum(event.seconds for event in events)
+    causes: dict[tuple[str, str, str], Cause] = {}
+    for event in events:
+        for cause in event.causes:
+            causes.setdefault((cause.source, cause.old, cause.new), cause)
+    return Finding(
+        code=first.code,
+        id=name,
+        title=first.title,
+        where=first.where,
+        why=first.why,
+        fix=first.fix,
+        count=len(events),
+        cost=f"{duration(seconds)} compiling" if seconds else "",
+        seconds=seconds,
+        occurrences=tuple(
+            Occurrence(
+                event.compiled.slug,
+                event.compiled.lane.label,
+                event.time,
+                event.place,
+                event.artifact,
+                event.detail,
+            )
+            for event in events
+        ),
+        evidence=first.evidence,
+        reference=first.reference,
+        next=f"tc-report show {name}",
+        stack=first.stack,
+        causes=tuple(causes.values()),
+    )
+
+
+def duration(seconds: float) -> str:
+    """Write a duration as people read it: `3 ms`, `0.29 s`, `31.5 s`, `4m53s`."""
+    if seconds < 0.01:
+        return f"{seconds * 1000:.1f} ms" if seconds < 0.001 else f"{seconds * 1000:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.2f} s"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s"

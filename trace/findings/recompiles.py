@@ -1,0 +1,331 @@
+"""A session goes in; its recompiles come out, each with the inputs that changed since the compile
+it is nearest to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tc.trace import guardtext
+from tc.trace.findings.model import Cause, Event, Where
+from tc.trace.findings.remedies import remedy
+from tc.trace.reader import parse_json
+from tc.trace.session import Compile, Session, all_compiles
+
+_REASON: Final = re.compile(r"^(?P<of>!?[\d/\-!]+): (?P<text>.*)$", re.DOTALL)
+_TENSOR: Final = re.compile(
+    r"tensor '(?P<source>.+?)' (?P<what>size|stride) mismatch at index (?P<index>\d+)\. "
+    r"expected (?P<old>\S+), actual (?P<new>\S+)"
+)
+_PROPERTY: Final = re.compile(
+    r"tensor '(?P<source>.+?)' (?P<what>dtype|rank|requires_grad|dispatch key set|"
+    r"Tensor device index|device index) mismatch\. [Ee]xpected (?:device index to be )?"
+    r"(?:requires_grad=)?(?P<old>.+?)(?:,| but got)(?: actual| is|\s)? ?(?P<new>.*)$"
+)
+_GLOBAL: Final = re.compile(r"GLOBAL_STATE changed: (?P<what>\w+)")
+_TYPE: Final = re.compile(
+    r"expected type of '(?P<source>.+?)' to be a tensor type, ?' but found (?P<new>.+)$"
+)
+_CHECK_ID: Final = re.compile(r"___check_(?P<what>type|obj)_id\((?P<source>.+?), \d+\)")
+_LENGTH: Final = re.compile(r"^(?:not )?len\((?P<source>.+?)\) == (?P<old>\d+)$")
+_EQUAL: Final = re.compile(r"^(?P<source>[^=!<>%()]+(?:\[[^\]]*\])*) == (?P<old>[^=].*)$")
+_SHAPE: Final = re.compile(r"(?P<source>[\w.\[\]']+?)\.(?:size\(\)|shape)\[(?P<index>\d+)\]")
+_COMMENT: Final = re.compile(r"\s+# (?P<comment>.*)$")
+_LINE_IN: Final = re.compile(r"^(?P<code>.*?)\s*# (?P<file>\S+?):(?P<line>\d+) in (?P<fn>\S+)")
+_CODES: Final = {
+    "constant": "TC201", "size": "TC202", "tensor": "TC203", "global": "TC204",
+    "type": "TC205", "shape": "TC206", "length": "TC207", "other": "TC208",
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Recompile:
+    """One compile of a function that already had one.
+
+    Attributes:
+        of: the earlier compile it differs least from.
+        causes: what changed since then, the one the compiler names first.
+        reasons: the compiler's own words, one for each earlier compile that refused.
+        values: what the new compile holds each input to, where its guards are recorded.
+    """
+
+    compiled: Compile
+    of: str = ""
+    causes: tuple[Cause, ...] = ()
+    reasons: tuple[tuple[str, str], ...] = ()
+    values: Mapping[str, str] = field(default_factory=dict)
+    refused: bool = False
+
+
+def recompiles(session: Session) -> list[Recompile]:
+    """Return every recompile of the run, and every refusal to compile once more."""
+    found: list[Recompile] = []
+    earlier: dict[tuple[int, str], list[Recompile]] = {}
+    for compiled in sorted(all_compiles(session), key=lambda c: (c.lane.index, c.order)):
+        before = earlier.setdefault((compiled.lane.index, compiled.frame_id), [])
+        told = compiled.noted("recompile_reasons", "tc_recompile")
+        this = Recompile(compiled, refused=not compiled.started)
+        if before or told:
+            this.values = guard_values(session, compiled)
+        if told:
+            _explain(session, this, before)
+            found.append(this)
+        if compiled.started:
+            before.append(this)
+    return found
+
+
+def guard_values(session: Session, compiled: Compile) -> dict[str, str]:
+    """Return what a compile holds each of its inputs to, from its recorded guards."""
+    trees = [one for one in compiled.artifacts if one.name == "dynamo_cpp_guards_str"]
+    values = guardtext.values(session.text(trees[-1])) if trees else {}
+    for source, value in compiled.symbols.items():
+        values.setdefault(guardtext.readable(source), f"dynamic ({value})")
+        if values[guardtext.readable(source)] == "dynamic":
+            values[guardtext.readable(source)] = f"dynamic ({value})"
+    return values
+
+
+def _explain(session: Session, this: Recompile, before: Sequence[Recompile]) -> None:
+    ours = this.compiled.noted("tc_recompile")
+    if ours:
+        data = ours[-1].data
+        this.of = str(data.get("of") or "")
+        this.causes = tuple(_tc_cause(raw) for raw in data.get("causes") or [])
+        this.reasons = tuple((this.of, cause.guard) for cause in this.causes)
+        return
+    text = str(this.compiled.noted("recompile_reasons")[-1].data)
+    this.reasons = tuple(_split(row) for row in _rows(text))
+    for one in before:
+        if not one.values:  # the first compile: its guards matter only now
+            one.values = guard_values(session, one.compiled)
+    nearest = _nearest(this, before)
+    this.of = nearest.compiled.id if nearest else (this.reasons[0][0] if this.reasons else "")
+    named = [parse_reason(text) for of, text in this.reasons if of == this.of]
+    named = named or [parse_reason(text) for _, text in this.reasons[:1]]
+    changed = _changes(nearest, this) if nearest else {}
+    this.causes = _merge(named, changed, nearest.values if nearest else {}, this.values)
+
+
+def _nearest(this: Recompile, before: Sequence[Recompile]) -> Recompile | None:
+    """Return the earlier compile that this one differs least from, the newest of equals."""
+    refused = {of for of, _ in this.reasons}
+    rivals = [one for one in before if one.compiled.id in refused] or list(before)
+    return min(rivals, key=lambda o: (len(_changes(o, this)), -o.compiled.order), default=None)
+
+
+def _changes(old: Recompile, new: Recompile) -> dict[str, tuple[str, str]]:
+    """Return source -> (old, new) of what the older compile fixed and the newer one has not."""
+    return {
+        source: (was, new.values[source])
+        for source, was in old.values.items()
+        if source in new.values and not fits(was, new.values[source])
+    }
+
+
+def fits(was: str, now: str) -> bool:
+    """Whether a compile made for one value serves the other."""
+    if was.startswith("dynamic"):
+        return True
+    if now.startswith("dynamic ("):
+        return was == now[len("dynamic (") : -1]
+    return was == now
+
+
+def _merge(
+    named: Sequence[Cause],
+    changed: Mapping[str, tuple[str, str]],
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+) -> tuple[Cause, ...]:
+    """The causes the compiler names, their missing values filled in, then the rest."""
+    causes: dict[str, Cause] = {}
+    for cause in named:
+        now = after.get(cause.source, "")
+        causes[cause.source] = Cause(
+            source=cause.source,
+            old=cause.old or _plain(before.get(cause.source, "")),
+            new=cause.new or _plain(now),
+            kind=cause.kind,
+            guard=cause.guard,
+            now_dynamic=now.startswith("dynamic"),
+        )
+    for source, (was, now) in changed.items():
+        if source not in causes:
+            dynamic = now.startswith("dynamic")
+            causes[source] = Cause(source, was, _plain(now), kind_of(source), now_dynamic=dynamic)
+    return tuple(causes.values())
+
+
+def _plain(value: str) -> str:
+    """`dynamic (18)` -> `18`: what the input was, however it is held."""
+    return value[len("dynamic (") : -1] if value.startswith("dynamic (") else value
+
+
+def kind_of(source: str) -> str:
+    """Tell from its name what sort of input a source is."""
+    if source == "grad mode":
+        return "global"
+    if re.search(r"\.shape\[\d+\]$", source):
+        return "size"
+    if source.endswith((".dtype", ".requires_grad", ".device", ".ndim")):
+        return "tensor"
+    return "type" if source.startswith("type(") else "constant"
+
+
+def _tc_cause(raw: Any) -> Cause:
+    return Cause(
+        source=str(raw.get("source") or ""),
+        old=str(raw.get("old", "")),
+        new=str(raw.get("new", "")),
+        kind=str(raw.get("kind") or "other"),
+        guard=str(raw.get("guard") or ""),
+        fix=str(raw.get("fix") or ""),
+        now_dynamic=bool(raw.get("now_dynamic")),
+    )
+
+
+def _rows(text: str) -> list[str]:
+    """One reason is a plain string, several are a JSON list (PyTorch writes both as `json`)."""
+    if text.lstrip().startswith("["):
+        try:
+            rows = parse_json(text)
+        except ValueError:
+            return [text]
+        return [str(row) for row in rows] if isinstance(rows, list) else [text]
+    return [text]
+
+
+def _split(row: str) -> tuple[str, str]:
+    match = _REASON.match(row.strip())
+    return (match["of"], match["text"]) if match else ("", row.strip())
+
+
+def parse_reason(text: str) -> Cause:
+    """Split one failed guard, as PyTorch prints it, into input, old and new value."""
+    head = text.strip().partition("\n")[0]
+    guard = _COMMENT.sub("", head).strip()
+    if match := _TENSOR.search(guard):
+        name = guardtext.readable(match["source"])
+        what = "shape" if match["what"] == "size" else "stride"
+        kind = "size" if what == "shape" else "tensor"
+        source = f"{name}.{what}[{match['index']}]"
+        return Cause(source, match["old"], match["new"], kind, guard)
+    if match := _PROPERTY.search(guard):
+        what = match["what"].replace("Tensor device index", "device").replace(" index", "")
+        what = {"rank": "ndim", "dispatch key set": "dispatch keys"}.get(what, what)
+        source = f"{guardtext.readable(match['source'])}.{what}"
+        return Cause(source, _dtype(match["old"]), _dtype(match["new"]), "tensor", guard)
+    if match := _GLOBAL.search(guard):
+        return Cause(match["what"].replace("_", " "), "", "", "global", guard)
+    if match := _TYPE.search(guard):
+        name = guardtext.readable(match["source"])
+        return Cause(f"type({name})", "Tensor", match["new"].strip(), "type", guard)
+    if match := _CHECK_ID.search(guard):
+        name = guardtext.readable(match["source"])
+        what = f"type({name})" if match["what"] == "type" else name
+        return Cause(what, "", "another object", "type", guard)
+    if match := _LENGTH.match(guard):
+        return Cause(
+            f"len({guardtext.readable(match['source'])})", match["old"], "", "length", guard
+        )
+    if match := _EQUAL.match(guard):
+        source = guardtext.readable(match["source"])
+        return Cause(source, match["old"].strip(), "", kind_of(source), guard)
+    if match := _SHAPE.search(guard):
+        name = guardtext.readable(match["source"])
+        return Cause(
+            f"{name}.shape[{match['index']}]", guardtext.readable(guard), "", "shape", guard
+        )
+    return Cause(guardtext.readable(guard)[:80] or "unknown", "", "", "other", guard)
+
+
+_DTYPES: Final = {
+    "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16",
+    "Long": "int64", "Int": "int32", "Short": "int16", "Char": "int8", "Byte": "uint8",
+    "Bool": "bool", "ComplexFloat": "complex64", "ComplexDouble": "complex128",
+}  # fmt: skip
+
+
+def _dtype(word: str) -> str:
+    return _DTYPES.get(word.strip(), word.strip())
+
+
+def events(found: Sequence[Recompile], producer: str) -> list[Event]:
+    """Turn recompiles into events, each under the cause the compiler names first."""
+    made = []
+    for one in found:
+        if one.refused:
+            continue
+        note = one.compiled.noted("tc_recompile", "recompile_reasons")[-1]
+        lead = one.causes[0] if one.causes else Cause("an input", "", "", "other")
+        title, why, fix = remedy(lead, producer)
+        code, reason = _CODES.get(_family(lead), "TC208"), f"{_family(lead)} {lead.source}"
+        if note.name == "tc_recompile":  # named as tc itself names it in the terminal
+            sources = ", ".join(sorted({cause.source for cause in one.causes}))
+            code, reason = "TC201", sources
+            title = title if len(one.causes) == 1 else f"{sources} change"
+        made.append(
+            Event(
+                code=code,
+                title=title,
+                why=why,
+                fix=_fixes(one.causes, fix),
+                where=_where(one, note.data),
+                reason=reason,
+                compiled=one.compiled,
+                place=note.place,
+                time=note.time,
+                artifact=note.artifact,
+                detail="; ".join(str(cause) for cause in one.causes),
+                evidence="\n".join(f"[{of}] {_first(text)}" for of, text in one.reasons),
+                causes=one.causes,
+                seconds=one.compiled.seconds,
+            )
+        )
+    return made
+
+
+def _fixes(causes: Sequence[Cause], general: tuple[str, ...]) -> tuple[str, ...]:
+    """The fixes tc gave for each cause, else the general ones for the first."""
+    given = tuple(dict.fromkeys(cause.fix for cause in causes if cause.fix))
+    return given or general
+
+
+def _family(cause: Cause) -> str:
+    """Map a kind of tc's or ours to the family that names the finding."""
+    kind = cause.kind
+    if kind in _CODES:
+        return kind
+    if kind in ("int", "float", "bool", "str", "none", "value", "equals"):
+        return "constant"
+    if kind in ("dtype", "device", "stride", "requires_grad", "rank", "ndim", "layout"):
+        return "tensor"
+    if kind in ("grad_mode", "autocast", "training", "mode"):
+        return "global"
+    return kind_of(cause.source) if kind in ("", "guard") else "other"
+
+
+def _first(text: str) -> str:
+    return _COMMENT.sub("", text.partition("\n")[0]).strip()
+
+
+def _where(one: Recompile, data: Any) -> Where:
+    """The line that made the failed guard matter, else where the function begins."""
+    compiled = one.compiled
+    if isinstance(data, dict):
+        line = data.get("line")
+        return Where(
+            file=str(data.get("file") or compiled.file),
+            line=line if isinstance(line, int) else compiled.line,
+            function=str(data.get("function") or compiled.function),
+        )
+    text = next((text for of, text in one.reasons if of == one.of), "")
+    comment = _COMMENT.search(text.partition("\n")[0])
+    code = _LINE_IN.match(comment["comment"]) if comment else None
+    if code and code["file"].rpartition("/")[2] == compiled.file.rpartition("/")[2]:
+        return Where(compiled.file, int(code["line"]), function=compiled.function,
+                     source=code["code"].strip())  # fmt: skip
+    return Where(*compiled.home, function=compiled.alias or compiled.function)

@@ -1,0 +1,84 @@
+"""Identity: numbers, names and reasons in; compile ids, cause ids and the rank out."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from dataclasses import dataclass, replace
+
+_COMPILE_ID = re.compile(r"\[?(\d+)/(\d+)(?:_(\d+))?\]?")
+_RESUME_NAME = re.compile(r"^torch_dynamo_resume_in_(.+)_at_\d+$")
+_VOLATILE = re.compile(r"0x[0-9a-fA-F]+|\d+")
+
+
+@dataclass(frozen=True, order=True)
+class CompileId:
+    """One compile: the n-th of a frame, and how often its analysis started over.
+
+    Attributes:
+        frame: number of the frame in this process.
+        compile: number of the compile of that frame; above 0 it is a recompile.
+        attempt: number of the analysis within the compile.
+    """
+
+    frame: int
+    compile: int
+    attempt: int = 0
+
+    def __str__(self) -> str:
+        again = f"_{self.attempt}" if self.attempt else ""
+        return f"{self.frame}/{self.compile}{again}"
+
+    @property
+    def bracket(self) -> str:
+        """The form people see, ``[0/1]``."""
+        return f"[{self}]"
+
+    def next_attempt(self) -> CompileId:
+        """Return the id of the analysis that starts over."""
+        return replace(self, attempt=self.attempt + 1)
+
+    @classmethod
+    def parse(cls, text: str) -> CompileId:
+        """Read ``0/1``, ``0/1_2`` or ``[0/1]``.
+
+        Raises:
+            ValueError: the text is no compile id.
+        """
+        match = _COMPILE_ID.fullmatch(text.strip())
+        if match is None:
+            raise ValueError(f"{text!r} is no compile id; one looks like 0/1 or 0/1_2")
+        frame, number, attempt = match.groups()
+        return cls(int(frame), int(number), int(attempt or 0))
+
+
+def plain_function(name: str) -> str:
+    """Return the user's name of a function: resume functions get the name they continue."""
+    while match := _RESUME_NAME.match(name):
+        name = match.group(1)
+    return name
+
+
+def cause_id(code: str, file: str, function: str, reason: str) -> str:
+    """Return the lasting name of a cause, e.g. ``TC110-7f3a``.
+
+    It does not change with line numbers, addresses, compile ids, ranks or the folder of the
+    checkout, so that two runs can be compared by it.
+    """
+    import hashlib  # here, because few processes need it and it costs as much as this package
+
+    parts = (code, os.path.basename(file), plain_function(function), _VOLATILE.sub("#", reason))
+    text = "\0".join(parts).encode("utf-8", "backslashreplace")
+    return f"{code}-{hashlib.md5(text, usedforsecurity=False).hexdigest()[:4]}"
+
+
+def process_rank() -> int | None:
+    """Return the rank of this process in a distributed job, or None; never imports torch."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank())
+    rank = os.environ.get("RANK", "")
+    if "WORLD_SIZE" in os.environ and rank.isdecimal():
+        return int(rank)
+    return None

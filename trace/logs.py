@@ -1,0 +1,295 @@
+"""TC_LOGS: switches and events in; each cause told once on stderr, repeats counted at exit."""
+
+from __future__ import annotations
+
+import atexit
+import difflib
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterable, MutableMapping
+from contextlib import suppress
+from typing import Any, TextIO
+
+import structlog
+
+from tc.trace.emit import add_sink, remove_sink, warn
+from tc.trace.ids import process_rank
+from tc.trace.logsink import LogSink
+from tc.trace.logtext import ASCII, FORMATS, Message, render, to_ascii
+
+TOPICS = {
+    "graph_breaks": "where capture stops and why, with fixes; skipped functions (+ adds stacks)",
+    "recompiles": "which inputs changed, old and new value; the recompile limit (+ tells each)",
+    "guards": "the facts a compile relies on (+ adds the tree that is checked)",
+    "graph_code": "the captured graph as Python",
+    "aot_graphs": "the graphs of ATen operations: inference, or forward and backward",
+    "output_code": "the generated program",
+    "kernel_code": "the generated kernels, one by one",
+    "fusion": "what was fused with what, and what was not",
+    "summary": "compiles, seconds, cache hits and failures at exit",
+}
+OFF, ON, VERBOSE = 0, 1, 2
+
+
+# --- switches -----------------------------------------------------------------------------------
+
+
+def read_switches(text: str) -> tuple[dict[str, int], list[str], bool]:
+    """Read e.g. ``+graph_breaks,recompiles,-guards``.
+
+    Returns:
+        Topic -> level, the names that are no topic, and whether help was asked for.
+    """
+    levels: dict[str, int] = {}
+    unknown: list[str] = []
+    wants_help = False
+    for word in re.split(r"[,\s]+", text.strip()):
+        sign, name = (word[0], word[1:]) if word[:1] in ("+", "-") else ("", word)
+        level = {"+": VERBOSE, "-": OFF, "": ON}[sign]
+        if name == "all":
+            levels.update(dict.fromkeys(TOPICS, level))
+        elif name == "help":
+            wants_help = True
+        elif name in TOPICS:
+            levels[name] = level
+        elif name:
+            unknown.append(name)
+    return {name: level for name, level in levels.items() if level}, unknown, wants_help
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return ``; did you mean x?``, or a list of all names when none is near."""
+    known = list(names)
+    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"; did you mean {nearest[0]}?" if nearest else f"; known are {', '.join(known)}"
+
+
+def help_text() -> str:
+    """Return the page TC_LOGS=help prints."""
+    wide = max(map(len, TOPICS))
+    rows = [f"  {name:<{wide}}  {what}" for name, what in TOPICS.items()]
+    return "\n".join(
+        (
+            "TC_LOGS=NAME,NAME,...   name: on   +name: more   -name: off",
+            *rows,
+            f"  {'all':<{wide}}  all of the above",
+            f"TC_LOGS_FORMAT={'|'.join(FORMATS)}   TC_LOGS_OUT=FILE ({{rank}} and {{pid}} expand)",
+            "For example: TC_LOGS=graph_breaks,recompiles python train.py",
+        )
+    )
+
+
+def setup_from_text(text: str, form: str | None = None, out: str | None = None) -> None:
+    """Switch logs on as the environment says; what it says wrong is warned about, once."""
+    levels, unknown, wants_help = read_switches(text)
+    for name in dict.fromkeys(unknown):
+        warn(f"TC_LOGS has no {name!r}{did_you_mean(name, [*TOPICS, 'all', 'help'])}")
+    if form and form not in FORMATS:
+        warn(f"TC_LOGS_FORMAT has no {form!r}{did_you_mean(form, FORMATS)}; full is used")
+        form = None
+    if wants_help:
+        print(help_text(), file=sys.stderr)
+    if levels:
+        _switch(levels, form or "full", out)
+
+
+def set_logs(*, format: str = "full", out: str | None = None, **topics: bool | str) -> None:
+    """Choose what is told from now on; replaces the earlier choice, without topics all is quiet.
+
+    Args:
+        format: full, short, json or github.
+        out: a file that gets the same text as stderr.
+        topics: names as in TC_LOGS: True, False, or "+" for more.
+
+    Raises:
+        ValueError: a topic or format does not exist.
+    """
+    for name in topics:
+        if name not in (*TOPICS, "all"):
+            raise ValueError(f"set_logs has no {name!r}{did_you_mean(name, [*TOPICS, 'all'])}")
+    if format not in FORMATS:
+        raise ValueError(f"no log format {format!r}{did_you_mean(format, FORMATS)}")
+    words = [
+        f"+{name}" if how == "+" else name if how else f"-{name}" for name, how in topics.items()
+    ]
+    _switch(read_switches(",".join(words))[0], format, out)
+
+
+# --- on and off ---------------------------------------------------------------------------------
+
+
+class _Switchboard:
+    """What is switched on in this process, and how the ``tc`` logger was before."""
+
+    def __init__(self) -> None:
+        self.sink: LogSink | None = None
+        self.handlers: list[logging.Handler] = []
+        self.before = (logging.NOTSET, True)
+
+
+_board = _Switchboard()
+
+
+def _switch(levels: dict[str, int], form: str, out: str | None) -> None:
+    _switch_off()
+    if not levels:
+        return
+    logger = logging.getLogger("tc")
+    _board.before = (logger.level, logger.propagate)
+    _board.handlers = [_ErrorHandler(form)]
+    if out:
+        with suppress_and_warn(f"TC_LOGS_OUT={out}"):
+            _board.handlers.append(_file_handler(out, form))
+    for handler in _board.handlers:
+        logger.addHandler(handler)
+    logger.setLevel(min(logger.level or logging.INFO, logging.INFO))
+    logger.propagate = False  # the handler passes records on itself
+    _board.sink = LogSink(levels, _speaker())
+    add_sink(_board.sink)
+    atexit.register(_switch_off)
+
+
+def _switch_off() -> None:
+    """Tell the counts and leave the ``tc`` logger as it was."""
+    sink, _board.sink = _board.sink, None
+    if sink is None:
+        return
+    atexit.unregister(_switch_off)
+    remove_sink(sink)
+    logger = logging.getLogger("tc")
+    with suppress(Exception):  # stderr may be closed at exit
+        sink.finish()
+    for handler in _board.handlers:
+        logger.removeHandler(handler)
+        with suppress(Exception):
+            handler.close()
+    logger.level, logger.propagate = _board.before
+
+
+class suppress_and_warn:
+    """A context in which an error becomes one warning that starts with ``what``."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> bool:
+        if isinstance(error, Exception):
+            warn(f"{self.what} is not written ({error})")
+            return True
+        return False
+
+
+# --- structlog over the stdlib ------------------------------------------------------------------
+
+
+def _speaker() -> Any:
+    """Return what `LogSink` speaks through: structlog in front of the stdlib logger ``tc``."""
+    return structlog.wrap_logger(
+        logging.getLogger("tc"),
+        processors=[structlog.stdlib.filter_by_level, _add_rank, _to_stdlib],
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+
+
+def _add_rank(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Name the rank on every message of a job that has several."""
+    rank = process_rank()
+    if rank is not None and os.environ.get("WORLD_SIZE") != "1":
+        event["rank"] = rank
+    return event
+
+
+def _to_stdlib(
+    _: object, __: str, event: MutableMapping[str, Any]
+) -> tuple[tuple[str], dict[str, Any]]:
+    """End of the chain: plain text for any handler of the user, the message itself for ours."""
+    message: Message = event["message"]
+    if "rank" in event:
+        message = message.on_rank(event["rank"])
+    return (str(message),), {"extra": {"tc_message": message}}
+
+
+class _Formatter(logging.Formatter):
+    """Lays a message out for one stream; warnings of tc without a message stay one sentence."""
+
+    def __init__(self, form: str, colour: bool = False, ascii_only: bool = False) -> None:
+        super().__init__()
+        self.form = form
+        self.colour = colour
+        self.ascii_only = ascii_only
+
+    def format(self, record: logging.LogRecord) -> str:
+        message = getattr(record, "tc_message", None)
+        if not isinstance(message, Message):
+            message = Message("tc", "summary", record.getMessage())
+            if self.form in ("full", "short"):
+                return to_ascii(message.title) if self.ascii_only else message.title
+        return render(message, self.form, self.colour, self.ascii_only)
+
+
+class _ErrorHandler(logging.Handler):
+    """Prints to whatever ``sys.stderr`` is now, and passes records on to the user's handlers.
+
+    The root logger's handlers for stdout and stderr are left out: nothing is said twice, and
+    never on stdout. Log files, aggregators and pytest's caplog hear everything.
+    """
+
+    def __init__(self, form: str) -> None:
+        super().__init__()
+        self.form = form
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print, then pass on."""
+        stream = sys.stderr
+        if stream is not None:
+            layout = _Formatter(self.form, _has_colour(stream), not _shows(stream))
+            if text := layout.format(record):
+                stream.write(f"{text}\n")
+                stream.flush()
+        consoles = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
+        for handler in logging.getLogger().handlers:
+            if getattr(handler, "stream", None) not in consoles and record.levelno >= handler.level:
+                handler.handle(record)
+
+
+class _OutHandler(logging.FileHandler):
+    """The file of TC_LOGS_OUT."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write what the format has to say of it."""
+        if self.format(record):
+            super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Let the error reach the door of `tc.trace.emit`, which shows the sink out."""
+        raise
+
+
+def _file_handler(out: str, form: str) -> logging.Handler:
+    rank = process_rank()
+    path = out.replace("{pid}", str(os.getpid())).replace("{rank}", str(rank or 0))
+    if folder := os.path.dirname(path):
+        os.makedirs(folder, exist_ok=True)
+    handler = _OutHandler(path, encoding="utf-8", errors="backslashreplace")
+    handler.setFormatter(_Formatter(form))
+    return handler
+
+
+def _has_colour(stream: TextIO) -> bool:
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or stream.isatty()
+
+
+def _shows(stream: TextIO) -> bool:
+    """Return whether the stream's encoding has our glyphs."""
+    try:
+        "".join(ASCII).encode(getattr(stream, "encoding", None) or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True

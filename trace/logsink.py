@@ -1,0 +1,453 @@
+"""The memory of TC_LOGS: events in; a message for each new cause out, the counts at the end."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tc.trace import events as ev
+from tc.trace.emit import after_fork_in_child
+from tc.trace.ids import CompileId, cause_id, plain_function
+from tc.trace.logtext import DASH, TIMES, Change, Message, brief, clean, near
+
+PLACES_PER_CAUSE = 5
+TOLD_PER_FUNCTION = 8
+FOLDS_PER_FUNCTION = 4
+ROWS = 10
+OTHER_INPUTS = ("other inputs",)
+VERBOSE = 2
+
+
+@dataclass
+class BreakTally:
+    """One cause of graph breaks: how often, at which lines."""
+
+    event: ev.GraphBreak
+    places: Counter[int] = field(default_factory=Counter)
+
+
+@dataclass
+class Folded:
+    """Recompiles not told because an earlier one had the same inputs."""
+
+    first: ev.Recompile
+    last: ev.Recompile
+    first_id: CompileId | None
+    last_id: CompileId | None
+    count: int = 0
+
+
+@dataclass
+class RecompileTally:
+    """One function: which of its inputs were told, how often each forced a recompile."""
+
+    function: str
+    count: int = 0
+    told: int = 0
+    sources: Counter[str] = field(default_factory=Counter)
+    folded: dict[tuple[str, ...], Folded] = field(default_factory=dict)
+
+    def fold(
+        self, sources: tuple[str, ...], event: ev.Recompile, compile_id: CompileId | None
+    ) -> None:
+        """Count a recompile with those of the same inputs; too many kinds are thrown together."""
+        if sources not in self.folded and len(self.folded) >= FOLDS_PER_FUNCTION:
+            sources = OTHER_INPUTS
+        folded = self.folded.setdefault(sources, Folded(event, event, compile_id, compile_id))
+        folded.last, folded.last_id = event, compile_id
+        folded.count += 1
+
+
+class LogSink:
+    """Hears all events, says each cause once, keeps count of the rest.
+
+    Args:
+        levels: topic -> 1 (on) or 2 (verbose).
+        speaker: a structlog logger; gets ``message=Message(...)``.
+    """
+
+    def __init__(self, levels: dict[str, int], speaker: Any) -> None:
+        self.levels = levels
+        self._speaker = speaker
+        self._start_over()
+        after_fork_in_child(self._start_over)
+
+    def __str__(self) -> str:
+        return "TC_LOGS"
+
+    def _start_over(self) -> None:
+        self._lock = threading.RLock()
+        self._breaks: dict[str, BreakTally] = {}
+        self._skips: Counter[tuple[str, str, str]] = Counter()
+        self._recompiles: dict[tuple[str, str], RecompileTally] = {}
+        self._limits: set[tuple[str, str]] = set()
+        self._errors: Counter[tuple[str, str, str]] = Counter()
+        self._compiles: dict[str, list[float]] = {}
+        self._functions: dict[int, str] = {}
+        self._failed = 0
+        self._cache: Counter[bool] = Counter()
+
+    def write(self, stamped: ev.Stamped) -> None:
+        """Take one event; see `tc.trace.emit.Sink`."""
+        row = TELLERS.get(type(stamped.event))
+        if row is None:
+            return
+        topic, tell = row
+        counts = topic in ("graph_breaks", "recompiles") and "summary" in self.levels
+        if topic and topic not in self.levels and not counts:
+            return
+        with self._lock:
+            message = tell(self, stamped.event, stamped.compile_id)
+            if message is not None and (not topic or topic in self.levels):
+                self._say(message)
+
+    def _say(self, message: Message) -> None:
+        speak = self._speaker.warning if message.mark == "error" else self._speaker.info
+        speak(message.topic, message=message)
+
+    # --- each kind of event ---------------------------------------------------------------------
+
+    def frame_start(self, event: ev.FrameStart, compile_id: CompileId | None) -> None:
+        """Remember whose compile it is."""
+        if compile_id is not None and event.stack:
+            self._functions[compile_id.frame] = plain_function(event.stack[-1].name)
+
+    def _document(self, topic: str, what: str, text: str, compile_id: CompileId | None) -> Message:
+        function = self._functions.get(compile_id.frame, "") if compile_id else ""
+        title = f"{what} of {function}" if function else what
+        compiled = _bracket(compile_id)
+        return Message(topic, "text", title, function=function, compile=compiled, text=text or "-")
+
+    def graph_break(self, event: ev.GraphBreak, compile_id: CompileId | None) -> Message | None:
+        """Tell a break: in full at its first line, briefly at a few more, then only count."""
+        name = cause_id(event.code, event.file, event.function, event.title)
+        tally = self._breaks.setdefault(name, BreakTally(event))
+        tally.places[event.line] += 1
+        if tally.places[event.line] > 1 or len(tally.places) > PLACES_PER_CAUSE:
+            return None
+        again = len(tally.places) > 1
+        more = [event.detail] if event.detail else []
+        for frame in event.stack:
+            more.append(f"at {near(frame.file)}:{frame.line} in {frame.name}  {frame.loc or ''}")
+        verbose = self.levels.get("graph_breaks", 0) >= VERBOSE
+        return Message(
+            topic="graph_breaks",
+            mark="break",
+            title=f"graph break: {event.title}",
+            code=event.code,
+            id=f"{name}.{len(tally.places)}" if again else name,
+            file=event.file,
+            line=event.line,
+            col=event.col,
+            end_col=event.end_col if event.end_line in (None, event.line) else None,
+            function=plain_function(event.function),
+            compile=_bracket(compile_id),
+            source_line=event.source_line or _source(event.file, event.line),
+            why="as above" if again else event.why,
+            fix=() if again else event.fix or ("no known fix",),
+            lines=tuple(f"   {line.rstrip()}" for line in more) if verbose else (),
+        )
+
+    def frame_skipped(self, event: ev.FrameSkipped, _: CompileId | None) -> Message | None:
+        """Tell each skipped function once per reason."""
+        key = (event.file, event.function, event.reason)
+        self._skips[key] += 1
+        if self._skips[key] > 1:
+            return None
+        return Message(
+            topic="graph_breaks",
+            mark="skip",
+            title=f"{event.function} runs in Python: {event.reason}",
+            code="TC190",
+            id=cause_id("TC190", event.file, event.function, event.reason),
+            file=event.file,
+            line=event.line,
+            function=event.function,
+            fix=(event.fix,) if event.fix else (),
+        )
+
+    def recompile(self, event: ev.Recompile, compile_id: CompileId | None) -> Message | None:
+        """Tell a recompile that has an input not told before; fold the others by their inputs."""
+        sources = tuple(sorted({cause.source for cause in event.causes}))
+        key = (event.file, event.function)
+        tally = self._recompiles.setdefault(key, RecompileTally(event.function))
+        is_new = not tally.count or not tally.sources.keys() >= set(sources)
+        tally.count += 1
+        tally.sources.update(sources)
+        tells_all = self.levels.get("recompiles", 0) >= VERBOSE
+        if not tells_all and (not is_new or tally.told >= TOLD_PER_FUNCTION):
+            tally.fold(sources, event, compile_id)
+            return None
+        tally.told += 1
+        many = len(event.causes) > 1
+        since = f"changed since {event.of.bracket}"
+        lead = f"{len(event.causes)} inputs {since}; any one of them forces a recompile"
+        rows = [_change(cause) for cause in event.causes[:ROWS]]
+        rest = len(event.causes) - len(rows)
+        return Message(
+            topic="recompiles",
+            mark="recompile",
+            title=f"recompiling {event.function}",
+            code="TC201",
+            id=cause_id("TC201", event.file, event.function, ", ".join(sources)),
+            file=event.file,
+            line=event.line,
+            function=event.function,
+            compile=_bracket(compile_id),
+            lead=lead if many else f"one input {since}",
+            changes=tuple(rows),
+            lines=(f"     … and {rest} more",) if rest else (),
+        )
+
+    def recompile_limit(
+        self, event: ev.RecompileLimit, compile_id: CompileId | None
+    ) -> Message | None:
+        """Tell it once a function."""
+        key = (event.file, event.function)
+        if key in self._limits:
+            return None
+        self._limits.add(key)
+        return Message(
+            topic="recompiles",
+            mark="error",
+            title=f"{event.function} reached recompile_limit ({event.limit}): "
+            "from now on it runs EAGERLY",
+            code="TC209",
+            id=cause_id("TC209", event.file, event.function, ""),
+            file=event.file,
+            line=event.line,
+            function=event.function,
+            compile=_bracket(compile_id),
+        )
+
+    def compile_error(self, event: ev.CompileError, compile_id: CompileId | None) -> Message | None:
+        """Tell each failure of the compiler once."""
+        key = (event.stage, event.type, event.message)
+        self._errors[key] += 1
+        if self._errors[key] > 1:
+            return None
+        return Message(
+            topic="errors",
+            mark="error",
+            title=f"{event.stage} failed: {event.type}",
+            code="TC900",
+            id=cause_id("TC900", event.file or "", "", event.message),
+            file=event.file or "",
+            line=event.line or 0,
+            compile=_bracket(compile_id),
+            why=event.message,
+            fix=(f"reproduce it with: {event.command}",) if event.command else (),
+        )
+
+    def guards(self, event: ev.Guards, compile_id: CompileId | None) -> Message:
+        """Print all guards, one a line, with the user line that needs each."""
+        rows = []
+        for guard in event.guards:
+            place = f"  # {near(guard.file)}:{guard.line}" if guard.file else ""
+            rows.append(f"{guard.expr}{place}")
+        return self._document("guards", f"{len(rows)} guards", "\n".join(rows), compile_id)
+
+    def guard_tree(self, event: ev.GuardTree, compile_id: CompileId | None) -> Message | None:
+        """Print the tree, if more than the guards was asked for."""
+        if self.levels["guards"] < VERBOSE:
+            return None
+        return self._document("guards", "tree of guards", event.text, compile_id)
+
+    def graph(self, event: ev.OutputGraph, compile_id: CompileId | None) -> Message:
+        """Print a captured graph."""
+        return self._document("graph_code", "captured graph", event.code, compile_id)
+
+    def aten_graph(self, event: ev.AtenGraph, compile_id: CompileId | None) -> Message:
+        """Print a graph of ATen operations."""
+        return self._document("aot_graphs", f"{event.kind} graph", event.code, compile_id)
+
+    def output_code(self, event: ev.OutputCode, compile_id: CompileId | None) -> Message:
+        """Print a generated program."""
+        title = f"generated program {near(event.filename)}"
+        return self._document("output_code", title, event.code, compile_id)
+
+    def kernels(self, event: ev.Kernels, compile_id: CompileId | None) -> Message:
+        """Print generated kernels."""
+        parts = []
+        for kernel in event.kernels:
+            lines = ", ".join(kernel.source_lines)
+            parts.append(f"{kernel.name}  {lines}".rstrip() + f"\n{kernel.code}")
+        return self._document("kernel_code", f"{len(parts)} kernels", "\n".join(parts), compile_id)
+
+    def fusion(self, event: ev.Fusion, compile_id: CompileId | None) -> Message:
+        """Print one decision of the scheduler on one line."""
+        facts = [f"{key} {_flat(value)}" for key, value in event.facts.items()]
+        title = f"fusion: {', '.join(facts)}"
+        return Message("fusion", "text", title, compile=_bracket(compile_id))
+
+    def metrics(self, event: ev.Metrics, _: CompileId | None) -> None:
+        """Count a compile."""
+        name = plain_function(event.co_name) if event.co_name else "backward"
+        seconds = event.entire_frame_compile_time_s or event.backend_compile_time_s or 0.0
+        self._compiles.setdefault(name, []).append(seconds)
+        self._failed += event.fail_type is not None
+
+    def cache(self, event: ev.Cache, _: CompileId | None) -> None:
+        """Count a look into the cache."""
+        self._cache[event.hit] += 1
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Say the counts."""
+        with self._lock:
+            counts = [*self._break_counts(), *self._recompile_counts()]
+            if counts:
+                counts[-1] = replace(counts[-1], lines=(*counts[-1].lines, _more()))
+            for message in (*counts, *self._totals()):
+                self._say(message)
+            self._start_over()
+
+    def _break_counts(self) -> list[Message]:
+        if not self._breaks or "graph_breaks" not in self.levels:
+            return []
+        tallies = sorted(self._breaks.items(), key=lambda item: -item[1].places.total())
+        total = sum(tally.places.total() for _, tally in tallies)
+        lines = {(tally.event.file, line) for _, tally in tallies for line in tally.places}
+        title = (
+            f"tc: {_count(len(tallies), 'cause')} of graph breaks at {_count(len(lines), 'line')} "
+            f"({_count(total, 'event')})"
+        )
+        rows = []
+        for name, tally in tallies[:ROWS]:
+            event = tally.event
+            times = tally.places.total()
+            others = len(tally.places) - 1
+            more = f" and {_count(others, 'more line')}" if others else ""
+            place = f"{near(event.file)}:{event.line}{more}"
+            rows.append(f"    {name:<11} {TIMES}{times:<4} {place}  {event.title}")
+        if len(tallies) > ROWS:
+            rows.append(f"    … and {len(tallies) - ROWS} more causes")
+        counts = {name: tally.places.total() for name, tally in tallies}
+        return [
+            Message("graph_breaks", "summary", title, lines=tuple(rows), facts={"counts": counts})
+        ]
+
+    def _recompile_counts(self) -> list[Message]:
+        if "recompiles" not in self.levels:
+            return []
+        tallies = sorted(self._recompiles.values(), key=lambda tally: -tally.count)
+        messages = []
+        for tally in tallies[:ROWS]:
+            title = f"tc: {tally.function}  {_count(tally.count, 'recompile')}"
+            rows = [_folded_row(*item) for item in tally.folded.items()]
+            by_source = [f"{source} {TIMES}{n}" for source, n in tally.sources.most_common(5)]
+            if len(tally.sources) > 5:
+                by_source.append(f"{len(tally.sources) - 5} more")
+            rows.append(f"    by input: {' · '.join(by_source)}")
+            facts = {"function": tally.function, "recompiles": tally.count}
+            rows = rows if tally.count > 1 else []
+            messages.append(Message("recompiles", "summary", title, lines=tuple(rows), facts=facts))
+        if len(tallies) > ROWS:
+            rest = sum(tally.count for tally in tallies[ROWS:])
+            title = f"tc: {len(tallies) - ROWS} more functions  {_count(rest, 'recompile')}"
+            messages.append(Message("recompiles", "summary", title))
+        return messages
+
+    def _totals(self) -> list[Message]:
+        if "summary" not in self.levels:
+            return []
+        count = sum(map(len, self._compiles.values()))
+        seconds = sum(map(sum, self._compiles.values()))
+        breaks = sum(tally.places.total() for tally in self._breaks.values())
+        recompiles = sum(tally.count for tally in self._recompiles.values())
+        failures = self._failed + self._errors.total()
+        facts = {
+            "compiles": count,
+            "functions": len(self._compiles),
+            "seconds": round(seconds, 3),
+            "graph_breaks": breaks,
+            "recompiles": recompiles,
+            "cache_hits": self._cache[True],
+            "cache_misses": self._cache[False],
+            "failures": failures,
+        }
+        parts = [
+            f"{_count(count, 'compile')} of {_count(len(self._compiles), 'function')}",
+            f"{seconds:.2f} s",
+            _count(breaks, "graph break"),
+            _count(recompiles, "recompile"),
+            f"cache {self._cache[True]} of {self._cache.total()} hit",
+            _count(failures, "failure"),
+        ]
+        slowest = sorted(self._compiles.items(), key=lambda item: -sum(item[1]))[:5]
+        rows = tuple(f"    {sum(t):8.2f} s  {TIMES}{len(t):<4} {name}" for name, t in slowest)
+        return [Message("summary", "summary", f"tc: {' · '.join(parts)}", lines=rows, facts=facts)]
+
+
+def _more() -> str:
+    """The one command that goes deeper."""
+    folder = os.environ.get("TC_TRACE", "").strip()
+    return (
+        f"    more: tc-report {folder}"
+        if folder
+        else "    more: run with TC_TRACE=tc_trace, then tc-report tc_trace"
+    )
+
+
+def _bracket(compile_id: CompileId | None) -> str:
+    return "" if compile_id is None else compile_id.bracket
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _source(file: str, line: int) -> str:
+    """Return the user's line, if it can be read."""
+    return linecache.getline(file, line).rstrip("\n")
+
+
+def _flat(value: object) -> str:
+    return value if isinstance(value, str) else ev.to_json(value)
+
+
+def _change(cause: ev.RecompileCause) -> Change:
+    notes = [cause.kind, "made dynamic now, later values reuse this" if cause.now_dynamic else ""]
+    note = "; ".join(part for part in notes if part)
+    fix = "" if cause.now_dynamic else cause.fix
+    return Change(cause.source, cause.old, cause.new, note, fix)
+
+
+def _folded_row(sources: tuple[str, ...], folded: Folded) -> str:
+    """One line: how many, of which inputs, from which value to which."""
+    causes = (*folded.first.causes, *folded.last.causes)
+    if len(causes) == 2 and {cause.source for cause in causes} == set(sources):
+        steps = [f"{brief(cause.old, 15)} → {brief(cause.new, 15)}" for cause in causes]
+        what = f"{sources[0]} {' … '.join(dict.fromkeys(steps))}"
+    else:
+        what = ", ".join(sources[:4]) + (" …" if len(sources) > 4 else "")
+    ids = dict.fromkeys((_bracket(folded.first_id), _bracket(folded.last_id)))
+    return clean(f"    ↻ TC201 {folded.count} more of the same: {what}   {DASH.join(ids)}".rstrip())
+
+
+Teller = Callable[[LogSink, Any, CompileId | None], Message | None]
+
+TELLERS: dict[type[ev.Event], tuple[str, Teller]] = {
+    ev.FrameStart: ("", LogSink.frame_start),
+    ev.GraphBreak: ("graph_breaks", LogSink.graph_break),
+    ev.FrameSkipped: ("graph_breaks", LogSink.frame_skipped),
+    ev.Recompile: ("recompiles", LogSink.recompile),
+    ev.RecompileLimit: ("recompiles", LogSink.recompile_limit),
+    ev.CompileError: ("", LogSink.compile_error),
+    ev.Guards: ("guards", LogSink.guards),
+    ev.GuardTree: ("guards", LogSink.guard_tree),
+    ev.OutputGraph: ("graph_code", LogSink.graph),
+    ev.AtenGraph: ("aot_graphs", LogSink.aten_graph),
+    ev.OutputCode: ("output_code", LogSink.output_code),
+    ev.Kernels: ("kernel_code", LogSink.kernels),
+    ev.Fusion: ("fusion", LogSink.fusion),
+    ev.Metrics: ("", LogSink.metrics),
+    ev.Cache: ("", LogSink.cache),
+}
+"""Event -> the topic that wants it (empty: always) and how it is told or counted."""

@@ -1,0 +1,360 @@
+"""Bytes of a TORCH_TRACE log go in; records, interned strings and counted defects come out."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import mmap
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Final
+
+try:
+    import orjson
+except ImportError:  # the standard library reads the same, only slower
+    orjson = None  # type: ignore[assignment]
+
+HEADER: Final = re.compile(
+    rb"([VIWEC])(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6}) +(\d{1,640}) ([^:\n]+):(\d{1,18})\] "
+)
+CONTEXT_KEYS: Final = frozenset(
+    (
+        "frame_id", "frame_compile_id", "attempt", "compiled_autograd_id", "rank",
+        "stack", "subgraph_name", "has_payload",
+    )
+)  # fmt: skip
+TRACE_PREFIX: Final = "dedicated_log_torch_trace_"
+STDIN: Final = "-"
+
+# The next line that is neither payload (TAB) nor blank starts the next record.
+_NEXT_RECORD: Final = re.compile(rb"\n(?:[^\t\n\r]|\r(?!\n))")
+_MD5: Final = re.compile(r"[0-9a-f]{32}\Z")
+_SAMPLES: Final = 20
+
+
+class Unreadable(Exception):
+    """The input cannot be read at all; the text says what, why, and what to do."""
+
+
+@dataclass(slots=True)
+class Defects:
+    """Damage found in the input, counted by kind; the first places of each are remembered."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    places: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, kind: str, place: str, times: int = 1) -> None:
+        """Count one kind of damage at `file:line`."""
+        self.counts[kind] = self.counts.get(kind, 0) + times
+        known = self.places.setdefault(kind, [])
+        if len(known) < _SAMPLES:
+            known.append(place)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where a record's payload lies in its log: bytes `start:stop`, line prefixes included."""
+
+    source: int
+    start: int
+    stop: int
+    prefix: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One envelope of the log; `span` locates its payload, if it has one."""
+
+    line: int
+    time: str
+    pid: int
+    emitter: str
+    event: str
+    value: Any
+    context: dict[str, Any]
+    span: Span | None
+    payload: bytes | None
+
+    def text(self) -> str:
+        """Return the payload as text; bytes that are no UTF-8 show as U+FFFD."""
+        return "" if self.payload is None else self.payload.decode("utf-8", "replace")
+
+
+class Source:
+    """One log, mapped into memory; packed logs and stdin are unpacked to a temporary file."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = str(path)
+        self.name = "stdin" if self.path == STDIN else Path(path).name
+        try:
+            self._file: IO[bytes] = _open(self.path)
+            size = self._file.seek(0, 2)
+            self.data: mmap.mmap | bytes = (
+                mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+            )
+        except (OSError, EOFError) as error:
+            raise Unreadable(f"cannot read {self.path}: {_reason(error)}") from error
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def close(self) -> None:
+        """Unmap the log."""
+        if isinstance(self.data, mmap.mmap):
+            self.data.close()
+        self._file.close()
+
+
+def parse_json(text: bytes | str) -> Any:
+    """Parse JSON as Python writes it, NaN and lone surrogates included.
+
+    Raises:
+        ValueError: it is no JSON.
+    """
+    if orjson is not None:
+        try:
+            return orjson.loads(text)
+        except ValueError:  # strict: refuses NaN, which is legal here
+            pass
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def payload_of(source: Source, span: Span) -> bytes:
+    """Cut a payload out of its log and take off the leading TAB of each line."""
+    raw = source.data[span.start : span.stop]
+    if raw.endswith(b"\n"):
+        raw = raw[:-1]
+    if span.prefix or b"\n\n" in raw or b"\n\r\n" in raw or raw.endswith((b"\n", b"\n\r")):
+        skip = len(span.prefix) + 1
+        lines = (line for line in raw.split(b"\n") if line not in (b"", b"\r", span.prefix))
+        return b"\n".join(line[skip:] for line in lines)
+    return raw[1:].replace(b"\n\t", b"\n")
+
+
+def read_records(source: Source, index: int, defects: Defects) -> Iterator[Record]:
+    """Yield every record of one log; damage is counted, never fatal."""
+    data, at, line = source.data, 0, 1
+    end = len(data)
+    after_record = False
+    while at < end:
+        head_stop = data.find(b"\n", at)
+        head_stop = end if head_stop < 0 else head_stop
+        if data[at : at + 1] in (b"\t", b"\n", b"\r") and not _looks_like_header(data, at):
+            stop = _region_end(data, max(at - 1, 0), end)
+            orphans = sum(row.startswith(b"\t") for row in data[at:stop].split(b"\n"))
+            if orphans:
+                defects.add("orphan_payload", f"{source.name}:{line}", orphans)
+            line += data[at:stop].count(b"\n")
+            at = stop
+            continue
+        head = data[at:head_stop]
+        match = HEADER.search(head)
+        if match is None:
+            kind = "truncated" if head_stop == end and after_record else "no_header"
+            defects.add(kind, f"{source.name}:{line}")
+            at, line = min(head_stop + 1, end), line + 1
+            continue
+        after_record = True
+        prefix = head[: match.start()]
+        stop = _payload_end(data, head_stop, end, prefix)
+        body = Span(index, min(head_stop + 1, end), stop, prefix if prefix else b"")
+        record = _record(source, line, match, head, body, defects, last=stop == end)
+        if record is not None:
+            yield record
+        line += 1 + data[body.start : stop].count(b"\n")
+        at = stop
+
+
+def _looks_like_header(data: mmap.mmap | bytes, at: int) -> bool:
+    return data[at : at + 1] == b"\r" and data[at : at + 2] != b"\r\n"
+
+
+def _region_end(data: mmap.mmap | bytes, newline: int, end: int) -> int:
+    found = _NEXT_RECORD.search(data, newline)
+    return found.start() + 1 if found else end
+
+
+def _payload_end(data: mmap.mmap | bytes, newline: int, end: int, prefix: bytes) -> int:
+    """Return the end of the lines that follow a header and belong to it."""
+    stop = _region_end(data, newline, end)
+    if not prefix:
+        return stop
+    # A log collector that marks each line marks payload lines too: PREFIX TAB text.
+    marked = prefix + b"\t"
+    while data[stop : stop + len(marked)] == marked:
+        after = data.find(b"\n", stop)
+        stop = end if after < 0 else after + 1
+    return stop
+
+
+def _record(
+    source: Source,
+    line: int,
+    match: re.Match[bytes],
+    head: bytes,
+    body: Span,
+    defects: Defects,
+    *,
+    last: bool,
+) -> Record | None:
+    place = f"{source.name}:{line}"
+    text = head[match.end() :]
+    cut = last and source.data[-1:] != b"\n"
+    if not text.isascii():
+        text = _clean(text, defects, place)
+    try:
+        envelope = parse_json(text)
+    except ValueError:
+        defects.add("truncated" if cut and body.start >= body.stop else "bad_json", place)
+        return None
+    if not isinstance(envelope, dict):
+        defects.add("bad_json", place)
+        return None
+    context = {key: envelope[key] for key in envelope if key in CONTEXT_KEYS}
+    events = [key for key in envelope if key not in CONTEXT_KEYS]
+    if len(events) != 1:
+        defects.add("no_event" if not events else "many_events", place)
+    event = events[0] if events else "(no event)"
+    payload = _payload(source, body, context.get("has_payload"), defects, place, last=last)
+    level_month_day = match[1], match[2], match[3]
+    return Record(
+        line=line,
+        time=f"{level_month_day[1].decode()}-{level_month_day[2].decode()} "
+        + b":".join(match.group(4, 5, 6)).decode()
+        + "."
+        + match[7].decode(),
+        pid=int(match[8]),
+        emitter=f"{match[9].decode('utf-8', 'replace')}:{int(match[10])}",
+        event=event,
+        value=envelope.get(event),
+        context=context,
+        span=None if payload is None else body,
+        payload=payload,
+    )
+
+
+def _payload(
+    source: Source, body: Span, digest: object, defects: Defects, place: str, *, last: bool
+) -> bytes | None:
+    raw = source.data[body.start : body.stop]
+    has_lines = raw.startswith(b"\t") or (body.prefix and raw.startswith(body.prefix + b"\t"))
+    if digest is None:
+        if has_lines:
+            rows = raw.count(b"\n\t") + 1
+            defects.add("orphan_payload", place, rows)
+        return None
+    if not has_lines:
+        defects.add("truncated" if last else "payload_missing", place)
+        return b""
+    payload = payload_of(source, body)
+    if not isinstance(digest, str) or not _MD5.match(digest):
+        defects.add("payload_md5", place)
+    elif hashlib.md5(payload, usedforsecurity=False).hexdigest() != digest:
+        plain = payload.replace(b"\r\n", b"\n").removesuffix(b"\r")
+        if hashlib.md5(plain, usedforsecurity=False).hexdigest() == digest:
+            return plain
+        defects.add("truncated" if last else "payload_md5", place)
+    if not payload.isascii():
+        _clean(payload, defects, place)
+    return payload
+
+
+def _clean(raw: bytes, defects: Defects, place: str) -> bytes:
+    try:
+        raw.decode("utf-8")
+        return raw
+    except UnicodeDecodeError:
+        defects.add("bad_utf8", place)
+        return raw.decode("utf-8", "replace").encode("utf-8")
+
+
+# ---------------------------------------------------------------------------------- files
+
+
+def find_logs(path: str | Path) -> list[str]:
+    """Return the logs a path names: itself, stdin (`-`), or those in a directory.
+
+    Raises:
+        Unreadable: the directory holds no log.
+    """
+    if str(path) == STDIN:
+        return [STDIN]
+    where = Path(path)
+    if not where.is_dir():
+        return [str(where)]
+    found = sorted(
+        entry.name for entry in where.iterdir() if entry.is_file() and _is_log(entry.name)
+    )
+    dedicated = [name for name in found if name.startswith(TRACE_PREFIX)]
+    if not found:
+        below = sorted(p.name for p in where.iterdir() if p.is_dir() and _has_log(p))
+        hint = (
+            f"logs lie in {', '.join(below[:3])}: name one of these folders"
+            if below
+            else "run your program with TC_TRACE=<folder> or TORCH_TRACE=<folder> first"
+        )
+        raise Unreadable(f"no trace log in {where}; {hint}")
+    return [str(where / name) for name in dedicated or found]
+
+
+def _is_log(name: str) -> bool:
+    stem = name.removesuffix(".gz").removesuffix(".zst")
+    return stem.endswith(".log") or (stem.startswith(TRACE_PREFIX) and "." in stem)
+
+
+def _has_log(folder: Path) -> bool:
+    try:
+        return any(_is_log(entry.name) for entry in folder.iterdir())
+    except OSError:
+        return False
+
+
+def _open(path: str) -> IO[bytes]:
+    if path == STDIN:
+        return _spool(sys.stdin.buffer)
+    if path.endswith(".gz"):
+        with gzip.open(path) as packed:
+            return _spool(packed)
+    if path.endswith(".zst"):
+        try:
+            import zstandard
+        except ImportError as error:
+            raise Unreadable(
+                f"cannot unpack {path}: the package zstandard is not installed; "
+                "run `pip install zstandard` or `unzstd` the file"
+            ) from error
+        try:
+            with open(path, "rb") as raw, zstandard.ZstdDecompressor().stream_reader(raw) as packed:
+                return _spool(packed)
+        except zstandard.ZstdError as error:
+            raise Unreadable(f"cannot unpack {path}: {error}") from error
+    return open(path, "rb")
+
+
+def _spool(stream: Any) -> IO[bytes]:
+    """Copy a stream to a temporary file, so that records can be located by offset."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as its Source)
+    read = getattr(stream, "read1", stream.read)  # gives what it has before it fails
+    try:
+        while chunk := read(1 << 16):
+            file.write(chunk)
+    except (EOFError, gzip.BadGzipFile):
+        if not file.tell():
+            raise
+        # a truncated archive: what was unpacked is still worth reading
+    file.flush()
+    return file
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return str(error) or type(error).__name__
