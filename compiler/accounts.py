@@ -263,7 +263,8 @@ def callers(frame: Any) -> list[StackFrame]:
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
         if not name.startswith("tc.") and name != "tc":
-            file, line = frame.f_code.co_filename, frame.f_lineno
+            file = frame.f_code.co_filename
+            line = frame.f_lineno or frame.f_code.co_firstlineno
             text = linecache.getline(file, line).strip()
             found.append(StackFrame(file, line, frame.f_code.co_name, text))
         frame = frame.f_back

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
+from tc.trace.compiles import Compile
 from tc.trace.findings import Diagnosis
 from tc.trace.findings.recompiles import Recompile, fits, guard_values
-from tc.trace.session import Compile
 
 _MOST_COLUMNS: Final = 12
 

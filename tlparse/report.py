@@ -17,11 +17,20 @@ from tc import __version__
 from tc.tlparse import summary
 from tc.tlparse.ledger import ledger
 from tc.tlparse.names import STAGES, label
+from tc.trace.compiles import Compile, by_function
 from tc.trace.findings import Diagnosis
-from tc.trace.session import KNOWN_EVENTS, Compile, Session, all_compiles, by_function
+from tc.trace.session import KNOWN_EVENTS, Session, all_compiles
 from tc.trace.timing import PHASES, phase_of
 
-_SCRIPTS: Final = ("dom.js", "data.js", "parts.js", "overview.js", "pages.js", "search.js", "app.js")
+_SCRIPTS: Final = (
+    "dom.js",
+    "data.js",
+    "parts.js",
+    "overview.js",
+    "pages.js",
+    "search.js",
+    "app.js",
+)
 _STYLES: Final = ("base.css", "parts.css")
 _SEAM: Final = "<!--blocks-->"
 _TOP_STEPS: Final = 30
@@ -223,7 +232,8 @@ def _compile(
         "stack": [[frame.file, frame.line, frame.name, frame.code] for frame in compiled.frames],
         "of": story.of if story else "",
         "causes": [
-            [c.source, c.old, c.new, c.now_dynamic, c.guard] for c in (story.causes if story else ())
+            [c.source, c.old, c.new, c.now_dynamic, c.guard]
+            for c in (story.causes if story else ())
         ],
         "reasons": [[of, text] for of, text in (story.reasons if story else ())],
         "findings": [

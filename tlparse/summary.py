@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
+from tc.trace.compiles import Compile, by_function
 from tc.trace.findings import Diagnosis, Finding, duration
-from tc.trace.session import Compile, Session, by_function
+from tc.trace.session import Session
 from tc.trace.timing import PHASES
 
 SCHEMA: Final = 1

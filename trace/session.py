@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from tc.trace.compiles import FRAMEWORK, Artifact, Compile, Failure, Frame, Lane, Note
 from tc.trace.reader import (
     STDIN,
     Defects,
     Record,
     Source,
-    Span,
     Unreadable,
     find_logs,
     parse_json,
@@ -23,7 +23,7 @@ from tc.trace.reader import (
     read_records,
 )
 from tc.trace.runs import group, rank_in_name
-from tc.trace.timing import PHASES, Clock, phase_of
+from tc.trace.timing import Clock
 
 # Artifacts that findings are made of; their payloads are kept in memory.
 NOTED: Final = frozenset(
@@ -52,147 +52,8 @@ KNOWN_EVENTS: Final = frozenset(
 _DESCRIBED: Final = ("describe_storage", "describe_tensor", "describe_source")
 _STARTS: Final = frozenset(("dynamo_start", "dynamo_output_graph", "compilation_metrics"))
 _SKIPS: Final = frozenset(("SkipFrame", "SkipCodeRecursiveException", "ShortenTraceback"))
-_RESUMED: Final = re.compile(r"^torch_dynamo_resume_in_(.+)_at_(\d+)$")
-_FRAMEWORK: Final = re.compile(r"[/\\](?:site|dist)-packages[/\\]torch[/\\]|^torch[/\\]")
 _TYPE_OF_FN: Final = re.compile(r"source=L\['fn'\],.*type=<class '([\w.]+)'>")
 _ANON: Final = "-/-"
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """One frame of a Python stack."""
-
-    file: str
-    line: int
-    name: str
-    code: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line} in {self.name}"
-
-
-@dataclass(frozen=True, slots=True)
-class Artifact:
-    """One thing a compile left behind; the text is in the log at `span`, or in `inline`."""
-
-    number: int
-    name: str
-    kind: str
-    attempt: int
-    place: str
-    note: str = ""
-    span: Span | None = None
-    inline: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """An artifact that says something happened: its text, or what its JSON holds."""
-
-    name: str
-    data: Any
-    attempt: int
-    artifact: int
-    place: str
-    time: str
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a compile failed, in the compiler's words."""
-
-    type: str
-    reason: str
-    stage: str = ""
-    file: str = ""
-    line: int = 0
-    command: str = ""
-
-
-@dataclass(frozen=True, order=True, slots=True)
-class Lane:
-    """One process of the run: a rank of a distributed job, or a process by itself."""
-
-    index: int
-    label: str
-
-
-@dataclass(slots=True)
-class Compile:
-    """One compilation of one frame: `[frame/compile]`, with all it left behind."""
-
-    id: str
-    pid: int
-    rank: int | None
-    order: int
-    lane: Lane = Lane(0, "")
-    function: str = ""
-    file: str = ""
-    line: int = 0
-    attempts: int = 1
-    started: bool = False
-    stack: list[Any] = field(default_factory=list)
-    frames: tuple[Frame, ...] = ()
-    artifacts: list[Artifact] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
-    described: list[str] = field(default_factory=list)
-    metrics: dict[str, Any] = field(default_factory=dict)
-    steps: dict[str, float] = field(default_factory=dict)
-    failure: Failure | None = None
-    skipped: str = ""
-    cache: str = ""
-    symbols: dict[str, str] = field(default_factory=dict)
-    alias: str = ""
-
-    @property
-    def slug(self) -> str:
-        """The name used in links: `0/2`, or `1:0/2` on rank 1."""
-        return self.id if self.lane.index == 0 else f"{self.lane.index}:{self.id}"
-
-    @property
-    def frame_id(self) -> str:
-        """The id without its last part: all compiles of a frame share it."""
-        return self.id.rpartition("/")[0]
-
-    @property
-    def seconds(self) -> float:
-        """Wall seconds spent on this compile."""
-        return sum(self.steps.values())
-
-    @property
-    def phases(self) -> dict[str, float]:
-        """Wall seconds by phase, in the order of the pipeline."""
-        shares = dict.fromkeys(PHASES, 0.0)
-        for name, seconds in self.steps.items():
-            shares[phase_of(name)] += seconds
-        return {phase: seconds for phase, seconds in shares.items() if seconds > 0}
-
-    @property
-    def original(self) -> str:
-        """The user's function: a resume function counts as the one it resumes."""
-        match = _RESUMED.match(self.function)
-        return match[1] if match else self.function
-
-    @property
-    def title(self) -> str:
-        """The function as a person would name it."""
-        match = _RESUMED.match(self.function)
-        if match:
-            return f"{match[1]} (resumed at {match[2]})"
-        return self.alias or self.function or "(unknown)"
-
-    @property
-    def home(self) -> tuple[str, int]:
-        """File and line to show: of the function, or of its call where torch wraps it."""
-        if _FRAMEWORK.search(self.file):
-            mine = [frame for frame in self.frames if not _FRAMEWORK.search(frame.file)]
-            if mine:
-                return mine[-1].file, mine[-1].line
-        return self.file, self.line
-
-    def noted(self, *names: str) -> list[Note]:
-        """The notes of these names, in order."""
-        return [note for note in self.notes if note.name in names]
 
 
 @dataclass(slots=True)
@@ -369,7 +230,8 @@ class _Builder:
     def version(self, name: str, record: Record) -> None:
         data = parse_json(record.payload or b"")
         for key, value in data.items():
-            self.session.environment[str(key)] = str(value)
+            if value is not None:
+                self.session.environment[str(key)] = str(value)
         if name == "tc_version":
             self.session.producer = "tc"
 
@@ -417,7 +279,7 @@ class _Builder:
         ordered = sorted(self.compiles.values(), key=lambda one: (one.lane.index, one.order))
         for compiled in ordered:
             _settle(compiled)
-            if _FRAMEWORK.search(compiled.file):
+            if FRAMEWORK.search(compiled.file):
                 compiled.alias = _module_name(self.session, compiled)
         self.session.compiles = [one for one in ordered if one.started]
         self.session.loose = [one for one in ordered if not one.started and one.artifacts]
@@ -597,11 +459,3 @@ def all_compiles(session: Session) -> Iterator[Compile]:
     """Compiles, then whatever else left artifacts (refused recompiles, records of no compile)."""
     yield from session.compiles
     yield from session.loose
-
-
-def by_function(compiles: Iterable[Compile]) -> dict[tuple[str, str, int], list[Compile]]:
-    """Group compiles by the function they are of, in order of first compile."""
-    groups: dict[tuple[str, str, int], list[Compile]] = {}
-    for compiled in compiles:
-        groups.setdefault((compiled.function, compiled.file, compiled.line), []).append(compiled)
-    return groups

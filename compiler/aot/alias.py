@@ -23,7 +23,7 @@ from tc.compiler.aot.artifact import (
     View,
 )
 from tc.compiler.aot.passes import dim_key
-from tc.compiler.aot.record import Made, storage_key
+from tc.compiler.aot.run import Made, storage_key
 from tc.compiler.aot.symbols import SYMBOLIC
 
 

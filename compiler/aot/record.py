@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import fx
-from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tc.compiler.aot.artifact import ORIGIN_KEYS, Fallback
-from tc.compiler.aot.decompositions import STAND_INS, decomposition_of
+from tc.compiler.aot.artifact import Fallback
+from tc.compiler.aot.decompositions import decomposition_of
 from tc.compiler.aot.symbols import SYMBOLIC, SizeNodes
 from tc.compiler.core.gate import Gate
 
@@ -33,8 +31,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     Attributes:
         graph: what was recorded.
         origin: metadata put on the nodes being recorded; set by whoever runs the function.
-        written: storages that some op wrote to.
-        mutable_ops: names of ops that write to their arguments.
         decomposed: op -> how often it was replaced by simpler ones.
         constants: real tensors met on the way, by the name they have in the graph.
     """
@@ -46,8 +42,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.graph = fx.Graph()
         self.sizes = SizeNodes(self.graph)
         self.origin: dict[str, Any] = {}
-        self.written: set[int] = set()
-        self.mutable_ops: list[str] = []
         self.decomposed: Counter[str] = Counter()
         self.constants: dict[str, torch.Tensor] = {}
         self._nodes: dict[int, fx.Node] = {}
@@ -98,10 +92,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise Fallback("an op draws from a random generator of its own")
         return value
 
-    def module(self, outputs: Iterable[Any]) -> fx.GraphModule:
-        """End the graph with these outputs (nodes or constants) and return it as a module."""
+    def finish(self, outputs: Iterable[Any]) -> fx.Graph:
+        """End the graph with these outputs (nodes or constants) and return it."""
         self.graph.output(list(outputs))
-        return fx.GraphModule(dict(self.constants), self.graph)
+        return self.graph
 
     def __torch_dispatch__(
         self,
@@ -131,8 +125,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         fx_args = map_aggregate(args, self.node_of)
         fx_kwargs = map_aggregate(kwargs, self.node_of)
         result = func(*args, **kwargs)
-        if func._schema.is_mutable:
-            self._note_writes(func, args, kwargs)
         name = func._schema.name.rpartition("::")[2]
         node = self.graph.create_node("call_function", func, fx_args, fx_kwargs, name)
         node.meta.update(self.origin)
@@ -156,83 +148,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             part.meta["val"] = item
             self._remember(item, part)
 
-    def _note_writes(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.mutable_ops.append(str(func))
-        for i, argument in enumerate(func._schema.arguments):
-            if argument.alias_info is None or not argument.alias_info.is_write:
-                continue
-            value = args[i] if i < len(args) else kwargs.get(argument.name)
-            for tensor in value if isinstance(value, (list, tuple)) else [value]:
-                if isinstance(tensor, torch.Tensor):
-                    self.written.add(storage_key(tensor))
-
     def _remember(self, value: Any, node: fx.Node) -> None:
         self._nodes[id(value)] = node
         self._kept.append(value)
-
-
-def storage_key(tensor: torch.Tensor) -> int:
-    """Return a number that two tensors share exactly if they share their memory."""
-    return int(tensor.untyped_storage()._cdata)
-
-
-@dataclass(frozen=True)
-class Made:
-    """The first value a captured graph held in some memory, and where to find it in another run."""
-
-    value: torch.Tensor
-    node: fx.Node
-    item: int | None
-
-
-class OriginInterpreter(fx.Interpreter):
-    """Runs a captured graph, telling the recorder whose ops it is recording.
-
-    Attributes:
-        made: storage -> the first value the captured graph held in it.
-    """
-
-    def __init__(self, module: fx.GraphModule, recorder: Recorder) -> None:
-        super().__init__(module, garbage_collect_values=False)
-        self.recorder = recorder
-        self.made: dict[int, Made] = {}
-
-    def run_node(self, n: fx.Node) -> Any:
-        """Run one node of the captured graph."""
-        meta = {key: n.meta[key] for key in ORIGIN_KEYS if key in n.meta}
-        meta["tc_from"] = n.name
-        self.recorder.origin = meta
-        result = super().run_node(n)
-        if isinstance(result, FakeTensor):
-            self.made.setdefault(storage_key(result), Made(result, n, None))
-        elif isinstance(result, (list, tuple)):
-            for i, item in enumerate(result):
-                if isinstance(item, FakeTensor):
-                    self.made.setdefault(storage_key(item), Made(item, n, i))
-        return result
-
-    def found(self, made: Made) -> Any:
-        """Return what this run has in the place where another run had ``made``."""
-        value = self.env[made.node]
-        return value if made.item is None else value[made.item]
-
-    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        """Call a torch function, or what stands in for it."""
-        return super().call_function(STAND_INS.get(target) or target, args, kwargs)
-
-    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
-        """Return an attribute of the graph; tensors are constants of the recorded one."""
-        value = super().get_attr(target, args, kwargs)
-        if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
-            return self.recorder.fake_constant(value)
-        return value
-
-
-def run_recorded(recorder: Recorder, function: Callable[..., Any], args: Iterable[Any]) -> Any:
-    """Call a function with the recorder on top of its fake mode.
-
-    With torch's Python dispatcher on: some ops have forms for symbolic sizes, or with a true
-    account of what they write to (batch normalisation), only there.
-    """
-    with enable_python_dispatcher(), recorder.fake_mode, recorder:
-        return function(*args)

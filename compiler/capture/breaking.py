@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from tc.compiler.capture.residual import Residual
     from tc.compiler.capture.translate import RootFrame
 
-CALLS = ("CALL", "CALL_KW", "CALL_FUNCTION_EX")
 #: opcodes that may leave a NULL or a method's owner on the stack: run as a plain load instead
 NULL_PUSHERS = ("LOAD_METHOD", "LOAD_GLOBAL", "LOAD_ATTR", "LOAD_SUPER_ATTR")
 
@@ -156,11 +155,14 @@ def _after(mask: tuple[bool, ...], one: Instruction, jump: bool) -> tuple[bool, 
     if one.opname in NULL_PUSHERS and _pushes_null(one):
         kept = mask if one.opname == "LOAD_GLOBAL" else mask[:-1]
         return (*kept, False, True)
+    if one.opname in ("CALL", "CALL_KW"):  # on 3.11 PRECALL has a part of CALL's effect
+        popped = (one.arg or 0) + (2 if one.opname == "CALL" else 3)
+        return (*mask[: len(mask) - popped], True)
     effect = stack_effect(one, jump=jump)
     if effect > 0:
         return (*mask, *[True] * effect)
     left = mask[: len(mask) + effect]
-    return (*left[:-1], True) if one.opname in CALLS else left
+    return (*left[:-1], True) if one.opname == "CALL_FUNCTION_EX" else left
 
 
 def _call_resume(
@@ -172,8 +174,6 @@ def _call_resume(
     mask: tuple[bool, ...],
 ) -> None:
     """Emit ``return resume(stack values, live locals)``."""
-    while target.opname in ("CACHE", "NOP", "END_FOR") and target.opname != "NOP":
-        target = root.program.instructions[root.program.index[id(target)] + 1]
     assert target.offset is not None
     live = live_at(root.program.instructions, target, frame_locals=root.code.co_varnames)
     names = tuple(name for name in locals_ if name in live)

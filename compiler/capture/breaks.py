@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dis
 from dataclasses import dataclass
 
 from tc.compiler.core.table import Table
+from tc.trace import StackFrame
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,12 @@ class GraphBreak(Exception):
         reason: a row of REASONS.
         detail: fills the ``{}`` of the title.
         note: more for a reader who wants to know (an error text of torch, say).
+        places: the user's stack where it was met, set by the innermost frame.
+        positions: of the expression at which it was met.
     """
+
+    places: tuple[StackFrame, ...] = ()
+    positions: dis.Positions | None = None
 
     def __init__(self, reason: Reason, detail: str = "", note: str = "") -> None:
         self.reason = reason

@@ -115,14 +115,19 @@ class Frame:
         """Interpret one instruction; exceptions of traced code go to their handler."""
         one = self.current = self.program.instructions[self.pc]
         self.pc += 1
-        handler = OPCODES.get(one.opname)
-        if handler is None:
-            raise breaks.GraphBreak(breaks.UNSUPPORTED_OPCODE, one.opname)
         self.t.top = self
         try:
+            handler = OPCODES.get(one.opname)
+            if handler is None:
+                raise breaks.GraphBreak(breaks.UNSUPPORTED_OPCODE, one.opname)
             handler(self, one)
         except Raised as raised:
             self.unwind(one, raised)
+        except breaks.GraphBreak as cause:
+            if not cause.places:
+                cause.places = tuple(self.places())
+                cause.positions = one.positions
+            raise
 
     def unwind(self, one: Instruction, raised: Raised) -> None:
         """Go to the handler that covers an instruction, or raise further."""

@@ -50,7 +50,7 @@ class Residual:
         self.t = t
         self.code = code
         self.globals = t.frame.globals
-        self.e = Emitter()
+        self.e = Emitter(t.top.current.positions if t.top is not None else None)
         self.outputs: list[NodeValue] = []
         self._output_index: dict[int, int] = {}
         self._uses: Counter[int] = Counter()
@@ -175,7 +175,8 @@ class Residual:
             self.load_source(value.source)
         else:
             value.rebuild(self)
-            if self._uses[id(value)] > 1 and not isinstance(value, NodeValue):
+            touched = self.t.effects.attributes_of(value) or isinstance(value, CellValue)
+            if (self._uses[id(value)] > 1 or touched) and not isinstance(value, NodeValue):
                 self.e.copy(1)
                 self._temporaries[id(value)] = self.store_new()
 

@@ -46,7 +46,8 @@ from tc.trace.events import StackFrame
 if TYPE_CHECKING:
     from tc.compiler.capture import hook
 
-MAX_DEPTH = 150
+#: nesting of inlined calls; each takes about ten frames of the tracer's own
+MAX_DEPTH = 80
 
 
 class Tracer(Semantics):

@@ -157,16 +157,20 @@ class Translation:
         for kind in ("GLOBAL_STATE", "DEFAULT_DEVICE", "TORCH_FUNCTION_MODES"):
             t.guards.add(kind, PROCESS)
         with t.torch_state():
-            while root.returned is None:
-                one = root.program.instructions[root.pc]
-                if self.stop is not None and one.offset == self.stop.offset:
-                    root.current = one
-                    return self._finish_at_break()
-                try:
-                    root.step()
-                except Raised as raised:
-                    self._leave(raised)
-            return self._finish_at_return(root.returned)
+            ending = self._interpret(root)
+        return self._captured(*ending)
+
+    def _interpret(self, root: RootFrame) -> tuple[Residual, BreakRecord | None]:
+        while root.returned is None:
+            one = root.program.instructions[root.pc]
+            if self.stop is not None and one.offset == self.stop.offset:
+                root.current = one
+                return self._finish_at_break()
+            try:
+                root.step()
+            except Raised as raised:
+                self._leave(raised)
+        return self._finish_at_return(root.returned)
 
     @staticmethod
     def _leave(raised: Raised) -> None:
@@ -177,25 +181,25 @@ class Translation:
 
     def record(self, cause: breaks.GraphBreak) -> BreakRecord:
         """Describe a break that was just met."""
-        top = self.t.top or self.root
-        positions = top.current.positions
-        span = (None, None, None)
+        positions = cause.positions or self.root.current.positions
+        span: tuple[int | None, int | None, int | None] = (None, None, None)
         if positions is not None:
-            span = (positions.end_lineno, positions.col_offset, positions.end_col_offset)  # type: ignore[assignment]
+            span = (positions.end_lineno, positions.col_offset, positions.end_col_offset)
         offset = self.root.current.offset
         assert offset is not None
-        return BreakRecord(cause, offset, tuple(top.places()), span, self.attempt)
+        places = cause.places or tuple(self.root.places())
+        return BreakRecord(cause, offset, places, span, self.attempt)
 
     # -- ends ------------------------------------------------------------------------------
-    def _finish_at_return(self, value: Value) -> Captured:
+    def _finish_at_return(self, value: Value) -> tuple[Residual, None]:
         if self.t.calls == 0:
             raise breaks.SkipFrame("it does no tensor operation")
         r = self._begin([value], pinned=self.t.effects.any())
         r.push(value)
         r.e.return_value()
-        return self._captured(r, None)
+        return r, None
 
-    def _finish_at_break(self) -> Captured:
+    def _finish_at_break(self) -> tuple[Residual, BreakRecord]:
         assert self.stop is not None
         if self.t.handled:
             raise breaks.SkipFrame("a graph break inside an except block")
@@ -204,7 +208,7 @@ class Translation:
             self.stop.cause, self.stop.offset, self.stop.stack, self.stop.span,
             self.stop.attempt, resume.name,
         )  # fmt: skip
-        return self._captured(resume.residual, record)
+        return resume.residual, record
 
     def _begin(self, values: list[Value], pinned: bool) -> Residual:
         """Start the residual code: graph call, values that must be read early, effects."""

@@ -1,1 +1,5 @@
-"""codegen."""
+"""Codegen: plans become programs of C kernels and a Python wrapper (`generate`)."""
+
+from tc.compiler.codegen.stage import generate
+
+__all__ = ["generate"]

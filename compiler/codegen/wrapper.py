@@ -1,4 +1,4 @@
-"""The wrapper: readable Python that takes inputs, allocates, calls kernels and ATen, returns outputs.
+"""The wrapper: readable Python that allocates, calls kernels and ATen ops, and returns outputs.
 
 In: a `Plan` and the arguments each kernel takes. Out: Python source defining ``call(args)``.
 """
@@ -164,7 +164,9 @@ class _Wrapper:
     def _allocate(self, step: Allocate) -> None:
         buffer = step.buffer
         if step.reuse is not None:
-            self.emit(f"{buffer.name} = {step.reuse}; del {step.reuse}  # same shape, not read again")
+            self.emit(
+                f"{buffer.name} = {step.reuse}; del {step.reuse}  # same shape, not read again"
+            )
             return
         size, stride = tuple_text(buffer.sizes), tuple_text(buffer.strides)
         count = buffer.numel.constant
@@ -237,5 +239,3 @@ def tuple_text(indices: tuple[Index, ...]) -> str:
     """Spell sizes as a Python tuple."""
     inside = ", ".join(map(python_index, indices))
     return f"({inside}{',' if len(indices) == 1 else ''})"
-
-

@@ -139,7 +139,11 @@ def load(buffer: str, index: Index, dtype: torch.dtype) -> Expr:
 def index_value(index: Index) -> Expr:
     """An index as an int64 value."""
     value = index.constant
-    return constant(value, torch.int64) if value is not None else Expr("index", (), torch.int64, (index,))
+    return (
+        constant(value, torch.int64)
+        if value is not None
+        else Expr("index", (), torch.int64, (index,))
+    )
 
 
 def rebuild(node: Expr, args: tuple[Expr, ...]) -> Expr:

@@ -236,7 +236,9 @@ def _lowest(atom: Atom) -> int | None:
     if atom.kind == "max":
         known = [bound for bound in bounds if bound is not None]
         return max(known) if known else None
-    return None if any(bound is None for bound in bounds) else min(b for b in bounds if b is not None)
+    return (
+        None if any(bound is None for bound in bounds) else min(b for b in bounds if b is not None)
+    )
 
 
 def lower_bound(index: Index) -> int | None:

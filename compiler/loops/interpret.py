@@ -92,21 +92,26 @@ def _loop_nest(node: Pointwise | Reduction, env: Env) -> torch.Tensor:
         return result
     scope = dict(env)
     for position, variable in enumerate(loops):
-        grid = torch.arange(shape[position])
-        scope[str(variable)] = grid.view([-1 if d == position else 1 for d in range(len(shape))])
+        scope[str(variable)] = _grid(shape, position)
     value = _evaluate(node.body, scope, {}, checked=True)
     value = value.expand(shape) if value.dim() else value.new_full(shape, value.item())
     if isinstance(node, Reduction):
         value = value.reshape([*shape[: len(node.vars)], -1])
         value = REDUCE[node.kind](value, -1).to(buffer.dtype)
-    where = torch.as_tensor(ix.evaluate(node.index, scope)).expand(shape[: len(node.vars)])
-    if isinstance(node, Reduction) and reduced:
-        where = torch.as_tensor(ix.evaluate(node.index, scope))
-        where = where.reshape(where.shape[: len(node.vars)]) if where.dim() else where
-        where = where.expand(shape[: len(node.vars)])
+    outer = shape[: len(node.vars)]
+    for position, variable in enumerate(node.vars):
+        scope[str(variable)] = _grid(outer, position)
+    where = torch.as_tensor(ix.evaluate(node.index, scope)).expand(outer)
     flat = result.as_strided((result.untyped_storage().nbytes() // buffer.dtype.itemsize,), (1,))
     flat[where.reshape(-1)] = value.to(buffer.dtype).reshape(-1)
     return result
+
+
+def _grid(shape: list[int], position: int) -> torch.Tensor:
+    """The values of one loop variable, along its own dimension."""
+    return torch.arange(shape[position]).view(
+        [-1 if d == position else 1 for d in range(len(shape))]
+    )
 
 
 def _evaluate(node: Expr, scope: Env, done: dict[Expr, Any], checked: bool) -> torch.Tensor:
@@ -140,7 +145,7 @@ def _apply(node: Expr, args: list[torch.Tensor]) -> torch.Tensor:
     if node.op == "bits":
         return args[0].contiguous().view(node.dtype)
     if node.op == "where":
-        return torch.where(*args)
+        return torch.where(args[0], args[1], args[2])
     result: torch.Tensor = SCALAR_OPS[node.op].python(*args)
     return result.to(node.dtype)
 
@@ -152,7 +157,7 @@ def _read(node: Expr, args: list[torch.Tensor], scope: Env, checked: bool) -> to
     room = tensor.untyped_storage().nbytes() // tensor.dtype.itemsize - tensor.storage_offset()
     flat = torch.as_strided(tensor, (max(room, 0),), (1,), tensor.storage_offset())
     if not checked:
-        where = where.clamp(0, max(room - 1, 0))
+        where = where.clamp(0, max(int(room) - 1, 0))
     if room == 0:
         return torch.zeros(where.shape, dtype=tensor.dtype)
     return flat[where]

@@ -17,6 +17,7 @@ from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, short, walk
 from tc.compiler.loops.index import Atom, Index
 
+
 def _shape(sizes: tuple[Index, ...], strides: tuple[Index, ...]) -> str:
     text = f"[{', '.join(map(str, sizes))}]"
     if strides == contiguous(sizes):

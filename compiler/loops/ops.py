@@ -5,8 +5,8 @@ and all code generators. Rows compute in float32, float64, integers and bool onl
 is converted when loaded and rounded when stored.
 
 In a C spelling ``{0}``, ``{1}`` are operands, ``{t}`` the suffix of the operands' type (``f32``,
-``f64``, ``i64``, ``i32``, …), ``{c_in}`` their C type and ``{k}`` a cast to the result's type where C
-would have widened it.
+``f64``, ``i64``, ``i32``, …), ``{c_in}`` their C type and ``{k}`` a cast to the result's type where
+C would have widened it.
 """
 
 from __future__ import annotations
@@ -76,8 +76,22 @@ _row("div", 2, "float", torch.true_divide, "({0} / {1})", 3)
 _row("neg", 1, "number", torch.neg, "{k}(-{0})")
 _row("abs", 1, "number", torch.abs, "tc_abs_{t}({0})")
 _row("sign", 1, "number", torch.sign, "{k}(({0} > 0) - ({0} < 0))", 2)
-_row("truncdiv", 2, "int", lambda a, b: torch.div(a, b, rounding_mode="trunc"), "tc_truncdiv_{t}({0}, {1})", 8)
-_row("floordiv", 2, "number", lambda a, b: torch.div(a, b, rounding_mode="floor"), "tc_floordiv_{t}({0}, {1})", 8)
+_row(
+    "truncdiv",
+    2,
+    "int",
+    lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "tc_truncdiv_{t}({0}, {1})",
+    8,
+)
+_row(
+    "floordiv",
+    2,
+    "number",
+    lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    "tc_floordiv_{t}({0}, {1})",
+    8,
+)
 _row("remainder", 2, "number", torch.remainder, "tc_remainder_{t}({0}, {1})", 8)
 _row("fmod", 2, "number", torch.fmod, "tc_fmod_{t}({0}, {1})", 8)
 _row("minimum", 2, "any", torch.minimum, "tc_minimum_{t}({0}, {1})")
@@ -92,7 +106,14 @@ _row("le", 2, "any", torch.le, "({0} <= {1})", result="bool")
 _row("gt", 2, "any", torch.gt, "({0} > {1})", result="bool")
 _row("ge", 2, "any", torch.ge, "({0} >= {1})", result="bool")
 _row("isnan", 1, "float", torch.isnan, "({0} != {0})", result="bool")
-_row("isinf", 1, "float", torch.isinf, "(tc_abs_{t}({0}) == (({c_in})__builtin_inf()))", result="bool")
+_row(
+    "isinf",
+    1,
+    "float",
+    torch.isinf,
+    "(tc_abs_{t}({0}) == (({c_in})__builtin_inf()))",
+    result="bool",
+)
 _row("signbit", 1, "float", torch.signbit, "tc_signbit_{t}({0})", result="bool")
 
 # bits and logic; bool is a type whose values are 0 and 1

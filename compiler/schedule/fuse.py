@@ -180,7 +180,12 @@ def _over(
         )
         if member is None:
             space = any(True for _ in placements(item, outer, inner, []))
-            return None, "they read elsewhere than was written" if space else "they run over different spaces"
+            return (
+                None,
+                "they read elsewhere than was written"
+                if space
+                else "they run over different spaces",
+            )
         placed[item.buffer.name] = member
     ordered = [placed[n.buffer.name] for n in (*(m.node for m in group.members), node)]
     return Group(outer, inner, ordered), ""

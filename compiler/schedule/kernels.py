@@ -62,7 +62,9 @@ def _passes(group: Group) -> _Passes:
         own = [name for name in reads(member.node) if name in found.ready]
         number = max((found.ready[name] for name in own), default=0)
         found.number[member.name] = number
-        done = number + 1 if isinstance(member.node, Reduction) and member.level == "inner" else number
+        done = (
+            number + 1 if isinstance(member.node, Reduction) and member.level == "inner" else number
+        )
         found.ready[member.name] = done
     return found
 
@@ -112,10 +114,10 @@ class _Writer:
             for member in self.group.members:
                 node = member.node
                 done = self.passes.ready[member.name] == number
-                if isinstance(node, Reduction) and member.level == "inner" and done:
-                    if member.name in self.needed:
-                        value = Expr("local", (), node.buffer.dtype, (_local(member.name),))
-                        found.insert(0, Store(member.name, member.index, value))
+                reduced = isinstance(node, Reduction) and member.level == "inner"
+                if reduced and done and member.name in self.needed:
+                    value = Expr("local", (), node.buffer.dtype, (_local(member.name),))
+                    found.insert(0, Store(member.name, member.index, value))
         return tuple(found)
 
     def _member(self, member: Member, number: int) -> list[Statement]:

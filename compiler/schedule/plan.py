@@ -97,7 +97,9 @@ class Kernel:
     origins: tuple[Origin, ...] = ()
 
     def __str__(self) -> str:
-        lines = [f"{self.name}: for {_loops(self.outer)}" + (f" lane {self.lane}" if self.lane else "")]
+        lines = [
+            f"{self.name}: for {_loops(self.outer)}" + (f" lane {self.lane}" if self.lane else "")
+        ]
         lines += [f"    scratch {s.name}: {short(s.dtype)}[{s.extent}]" for s in self.scratch]
         for section in self.sections:
             indent = "    "
@@ -169,7 +171,9 @@ class Decision:
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.kind} {' + '.join(self.nodes)}: {'yes' if self.taken else 'no'}, {self.reason}"
+        return (
+            f"{self.kind} {' + '.join(self.nodes)}: {'yes' if self.taken else 'no'}, {self.reason}"
+        )
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def plan(graph: LoopGraph, gate: Gate) -> Plan:
         graph.outputs,
         graph.constants,
         tuple(buffers.values()),
-        tuple([*decisions, *reuses]),
+        (*decisions, *reuses),
     )
 
 

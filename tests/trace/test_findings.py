@@ -65,7 +65,11 @@ def test_graph_breaks_of_a_real_log() -> None:
     assert (branch.count, branch.reference, branch.where.line) == (1, "GB0170", 9)
     marked = branch.where.source[branch.where.col : branch.where.end_col]
     assert marked == "y.sum() > 0"
-    assert (call.count, call.reference, call.where.short) == (2, "GB0059", "graph_break.py:4 in inner")
+    assert (call.count, call.reference, call.where.short) == (
+        2,
+        "GB0059",
+        "graph_break.py:4 in inner",
+    )
     assert call.title == "print() is called while tracing"
     assert [one.compile for one in call.occurrences] == ["1/0", "2/0"]
 
@@ -216,11 +220,19 @@ def test_skips_and_errors(tmp_path: Path) -> None:
         Compiler(tmp_path)
         .start()
         .say(ev.FrameSkipped("gen", "/home/me/model.py", 9, "it is a generator", "use a list"))
-        .say(ev.CompileError("codegen", "KeyError", "no 'sin'", "/home/me/model.py", 4, "python r.py"))
+        .say(
+            ev.CompileError(
+                "codegen", "KeyError", "no 'sin'", "/home/me/model.py", 4, "python r.py"
+            )
+        )
         .end()
     )
     error, skip = found.findings
-    assert (error.code, error.where.line, error.fix) == ("TC900", 4, ("reproduce it with: python r.py",))
+    assert (error.code, error.where.line, error.fix) == (
+        "TC900",
+        4,
+        ("reproduce it with: python r.py",),
+    )
     assert (skip.code, skip.title, skip.fix) == ("TC190", "gen runs in Python", ("use a list",))
     assert (len(found.failures), len(found.skips)) == (1, 1)
 
@@ -286,25 +298,44 @@ def test_a_reason_without_a_compile_is_the_limit(tmp_path: Path) -> None:
     assert (found.recompile_count, len(found.session.compiles)) == (0, 1)
 
 
-@pytest.mark.parametrize(
-    ("text", "source", "old", "new", "kind"),
-    [
-        ("tensor 'x' size mismatch at index 0. expected 4, actual 5", "x.shape[0]", "4", "5", "size"),
-        ("tensor 'L['x']' size mismatch at index 1. expected 4, actual 5", "x.shape[1]", "4", "5", "size"),
-        ("tensor 'x' stride mismatch at index 0. expected 4, actual 1", "x.stride[0]", "4", "1", "tensor"),
-        ("tensor 'x' dtype mismatch. expected Float, actual Double", "x.dtype", "float32", "float64", "tensor"),
-        ("tensor 'x' rank mismatch. expected 2, actual 3", "x.ndim", "2", "3", "tensor"),
-        ("tensor 'x' requires_grad mismatch. expected requires_grad=0", "x.requires_grad", "0", "", "tensor"),
-        ("GLOBAL_STATE changed: grad_mode ", "grad mode", "", "", "global"),
-        ("L['self'].step == 0  # self.step += 1  # a.py:3 in f", "self.step", "0", "", "constant"),
-        ("flag == True\nUser stack trace:", "flag", "True", "", "constant"),
-        ("len(L['xs']) == 3", "len(xs)", "3", "", "length"),
-        ("(x.size()[0] % 4) == 0", "x.shape[0]", "(x.shape[0] % 4) == 0", "", "shape"),
-        ("___check_type_id(L['m'], 12345)", "type(m)", "", "another object", "type"),
-        ("___check_obj_id(L['self']._modules['a'], 1)", "self.a", "", "another object", "type"),
-        ("something new entirely", "something new entirely", "", "", "other"),
-    ],
-)  # fmt: skip
+REASONS = [
+    ("tensor 'x' size mismatch at index 0. expected 4, actual 5",
+     'x.shape[0]', '4', '5', 'size'),
+    ("tensor 'L['x']' size mismatch at index 1. expected 4, actual 5",
+     'x.shape[1]', '4', '5', 'size'),
+    ("tensor 'x' stride mismatch at index 0. expected 4, actual 1",
+     'x.stride[0]', '4', '1', 'tensor'),
+    ("tensor 'x' dtype mismatch. expected Float, actual Double",
+     'x.dtype', 'float32', 'float64', 'tensor'),
+    ("tensor 'x' rank mismatch. expected 2, actual 3",
+     'x.ndim', '2', '3', 'tensor'),
+    ("tensor 'x' requires_grad mismatch. expected requires_grad=0",
+     'x.requires_grad', '0', '', 'tensor'),
+    ("tensor 'x' Tensor device index mismatch. Expected device index to be 0, got 1 instead.",
+     'x.device', '0', '1', 'tensor'),
+    ("tensor 'x' dispatch key set mismatch. expected DispatchKeySet(CPU, A), "
+     "actual DispatchKeySet(CPU)",
+     'x.dispatch keys', 'DispatchKeySet(CPU, A)', 'DispatchKeySet(CPU)', 'tensor'),
+    ('GLOBAL_STATE changed: grad_mode ',
+     'grad mode', '', '', 'global'),
+    ("L['self'].step == 0  # self.step += 1  # a.py:3 in f",
+     'self.step', '0', '', 'constant'),
+    ('flag == True\nUser stack trace:',
+     'flag', 'True', '', 'constant'),
+    ("len(L['xs']) == 3",
+     'len(xs)', '3', '', 'length'),
+    ('(x.size()[0] % 4) == 0',
+     'x.shape[0]', '(x.shape[0] % 4) == 0', '', 'shape'),
+    ("___check_type_id(L['m'], 12345)",
+     'type(m)', '', 'another object', 'type'),
+    ("___check_obj_id(L['self']._modules['a'], 1)",
+     'self.a', '', 'another object', 'type'),
+    ('something new entirely',
+     'something new entirely', '', '', 'other'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "source", "old", "new", "kind"), REASONS)
 def test_reasons_are_split(text: str, source: str, old: str, new: str, kind: str) -> None:
     cause = parse_reason(text)
     assert (cause.source, cause.old, cause.new, cause.kind) == (source, old, new, kind)

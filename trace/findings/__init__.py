@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tc.trace.compiles import Compile
 from tc.trace.findings.breaks import graph_breaks
 from tc.trace.findings.errors import damage, failures
 from tc.trace.findings.limits import limits
 from tc.trace.findings.model import Event, Finding, Occurrence, Where, duration, gather
 from tc.trace.findings.recompiles import Recompile, events, recompiles
 from tc.trace.findings.skips import skips
-from tc.trace.session import Compile, Session
+from tc.trace.session import Session
 
 __all__ = ["Diagnosis", "Finding", "Occurrence", "Where", "diagnose", "duration"]
 

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
+from tc.trace.compiles import Compile, Note
 from tc.trace.findings.advice import advise
 from tc.trace.findings.model import Event, Where
 from tc.trace.ids import plain_function
-from tc.trace.session import Compile, Note, Session, all_compiles
+from tc.trace.session import Session, all_compiles
 
 _PLACE: Final = re.compile(r"Graph [Bb]reak in user code at (.+):(\d+)\s*$", re.MULTILINE)
 _REASON: Final = re.compile(r"^(?:Graph Break )?Reason: (.*)$", re.MULTILINE)
@@ -115,7 +116,9 @@ def from_torch(compiled: Compile, note: Note) -> Event:
     reason = _reason(text)
     gb_id = _gb_id(text)
     advice, title = advise(gb_id, text)
-    where = stack[-1] if stack else Where(*compiled.home, function=compiled.alias or compiled.function)
+    where = (
+        stack[-1] if stack else Where(*compiled.home, function=compiled.alias or compiled.function)
+    )
     if place and not stack:
         where = Where(place[1], int(place[2]), function=compiled.original)
     explained = _EXPLAIN.search(text)

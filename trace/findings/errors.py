@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from tc.trace.compiles import Failure
 from tc.trace.findings.model import Event, Finding, Occurrence, Where
 from tc.trace.ids import cause_id
-from tc.trace.session import Failure, Session, all_compiles
+from tc.trace.session import Session, all_compiles
 
 _USER_FRAME: Final = re.compile(r'^\s*File "(.+)", line (\d+), in (\S+)\s*$', re.MULTILINE)
 _FRAMEWORK: Final = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d")

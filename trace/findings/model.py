@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tc.trace.compiles import Compile
 from tc.trace.ids import cause_id, plain_function
-from tc.trace.session import Compile
 
 NO_FIX = "no known fix"
 

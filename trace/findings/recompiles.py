@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tc.trace import guardtext
+from tc.trace.compiles import Compile
 from tc.trace.findings.model import Cause, Event, Where
 from tc.trace.findings.remedies import remedy
 from tc.trace.reader import parse_json
-from tc.trace.session import Compile, Session, all_compiles
+from tc.trace.session import Session, all_compiles
 
 _REASON: Final = re.compile(r"^(?P<of>!?[\d/\-!]+): (?P<text>.*)$", re.DOTALL)
 _TENSOR: Final = re.compile(
@@ -21,8 +22,8 @@ _TENSOR: Final = re.compile(
 )
 _PROPERTY: Final = re.compile(
     r"tensor '(?P<source>.+?)' (?P<what>dtype|rank|requires_grad|dispatch key set|"
-    r"Tensor device index|device index) mismatch\. [Ee]xpected (?:device index to be )?"
-    r"(?:requires_grad=)?(?P<old>.+?)(?:,| but got)(?: actual| is|\s)? ?(?P<new>.*)$"
+    r"Tensor device index) mismatch\. [Ee]xpected (?:device index to be )?(?:requires_grad=)?"
+    r"(?P<old>.+?)(?:, (?:actual|got) (?P<new>.+?)(?: instead\.?)?)?$"
 )
 _GLOBAL: Final = re.compile(r"GLOBAL_STATE changed: (?P<what>\w+)")
 _TYPE: Final = re.compile(
@@ -214,10 +215,9 @@ def parse_reason(text: str) -> Cause:
         source = f"{name}.{what}[{match['index']}]"
         return Cause(source, match["old"], match["new"], kind, guard)
     if match := _PROPERTY.search(guard):
-        what = match["what"].replace("Tensor device index", "device").replace(" index", "")
-        what = {"rank": "ndim", "dispatch key set": "dispatch keys"}.get(what, what)
+        what = _PROPERTIES.get(match["what"], match["what"])
         source = f"{guardtext.readable(match['source'])}.{what}"
-        return Cause(source, _dtype(match["old"]), _dtype(match["new"]), "tensor", guard)
+        return Cause(source, _dtype(match["old"]), _dtype(match["new"] or ""), "tensor", guard)
     if match := _GLOBAL.search(guard):
         return Cause(match["what"].replace("_", " "), "", "", "global", guard)
     if match := _TYPE.search(guard):
@@ -242,6 +242,9 @@ def parse_reason(text: str) -> Cause:
     return Cause(guardtext.readable(guard)[:80] or "unknown", "", "", "other", guard)
 
 
+_PROPERTIES: Final = {
+    "rank": "ndim", "dispatch key set": "dispatch keys", "Tensor device index": "device",
+}  # fmt: skip
 _DTYPES: Final = {
     "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16",
     "Long": "int64", "Int": "int32", "Short": "int16", "Char": "int8", "Byte": "uint8",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tc.trace.compiles import Compile
 from tc.trace.findings.model import Event, Where
-from tc.trace.session import Compile, Session, all_compiles
+from tc.trace.session import Session, all_compiles
 
 _TITLE = "{} runs in Python"
 

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 LITERALS = (
     type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented),
 )  # fmt: skip
-ATOMS = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo)
+ATOMS = (
+    torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo,
+    types.CodeType,
+)  # fmt: skip
 
 
 def is_constant_object(obj: Any) -> bool:

@@ -87,6 +87,13 @@ class SequenceValue(Value):
         return [slot for slot in self.slots if isinstance(slot, Value)]
 
 
+def field_names(kind: type) -> tuple[str, ...]:
+    """Return the field names of a named tuple or of a result type of torch."""
+    if kind.__module__ == "torch.return_types":
+        return tuple(getattr(kind, "__match_args__", ()))
+    return tuple(getattr(kind, "_fields", ()))
+
+
 class TupleValue(SequenceValue):
     """A tuple, a torch.Size, or a named tuple (`kind` tells which)."""
 
@@ -115,7 +122,7 @@ class TupleValue(SequenceValue):
         return TupleValue(slots, kind=kind)
 
     def attr(self, t: Tracer, name: str) -> Value:
-        fields = getattr(self.kind, "_fields", ())
+        fields = field_names(self.kind)
         if name in fields:
             return self.at(t, fields.index(name))
         if self.kind is not tuple and name not in dir(tuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -498,20 +497,16 @@ def bind_descriptor(
 
 def bind_class_attr(t: Tracer, owner: ClassValue, raw: Any, name: str) -> Value:
     """Return what reading a class attribute through the class gives."""
-    source = AttrSource(t.source_of(owner), name)
-    if isinstance(raw, staticmethod):
-        return t.wrap(raw.__func__, source)
     if isinstance(raw, classmethod):
         return MethodValue(owner, t.known(raw.__func__))
-    if isinstance(raw, types.FunctionType | property):
-        return t.wrap(getattr(owner.obj, name), source)
-    try:
-        found = inspect.getattr_static(owner.obj, name)
-    except AttributeError:
-        found = raw
-    if found is raw and not hasattr(type(raw), "__get__"):
-        return t.wrap(raw, source)
-    return t.wrap(getattr(owner.obj, name), source)
+    found = raw
+    if isinstance(raw, staticmethod):
+        found = raw.__func__
+    elif not isinstance(raw, types.FunctionType | property) and hasattr(type(raw), "__get__"):
+        found = raw.__get__(None, owner.obj)
+    if type_lookup(owner.obj, name) is not raw:
+        return t.known(found)  # found further up by super()
+    return t.wrap(found, AttrSource(t.source_of(owner), name))
 
 
 __all__ = [

@@ -9,7 +9,7 @@ a time where the reduction runs across rows of memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -148,7 +148,9 @@ def _indices(kernel: Kernel) -> Iterable[Index]:
 
 
 def _sizes(kernel: Kernel) -> list[str]:
-    names = {atom.name for index in _indices(kernel) for atom in index.atoms() if atom.kind == "size"}
+    names = {
+        atom.name for index in _indices(kernel) for atom in index.atoms() if atom.kind == "size"
+    }
     return sorted(names)
 
 
@@ -413,7 +415,9 @@ class _CWriter:
         self.parallel(f" collapse({collapse})" if collapse > 1 else "")
         for variable in outer:
             self.loop(variable)
-        self.open(f"for (long long {lane}_from = 0; {lane}_from < {extent}; {lane}_from += {LANES})")
+        self.open(
+            f"for (long long {lane}_from = 0; {lane}_from < {extent}; {lane}_from += {LANES})"
+        )
         self.emit(f"const long long lanes = tc_min({LANES}, {extent} - {lane}_from);")
         self.arrays = {
             s.name
@@ -427,20 +431,25 @@ class _CWriter:
             self.emit(f"{c_type(types[name])} {name}[{LANES}];")
         for section in kernel.sections:
             if section.level == "row":
-                self._lane_loop(lambda s=section: self._statements(s.statements))  # type: ignore[misc]
+                self._lane_loop(section.statements)
             else:
                 self._lane_pass(section)
         self.close(collapse)
 
-    def _lane_loop(self, body: object, simd: bool = True) -> None:
+    def _lane_loop(self, body: Sequence[Statement | str], simd: bool = True) -> None:
+        """A loop over the lanes, of statements or lines of C."""
         lane = self.kernel.lane
         if simd:
             self.emit("#pragma omp simd")
         self.open("for (long long j = 0; j < lanes; j++)")
         self.emit(f"const long long {lane} = {lane}_from + j;")
         self.emit(f"(void){lane};")
-        assert callable(body)
-        body()
+        printer = self.printer()
+        for item in body:
+            if isinstance(item, str):
+                self.emit(item)
+            else:
+                self._statement(item, printer)
         self.close()
 
     def _lane_pass(self, section: Section) -> None:
@@ -449,24 +458,25 @@ class _CWriter:
         starts: list[str] = []
         for accumulator in sums:
             if accumulator.kind in ("argmax", "argmin"):
-                best = Accumulator(accumulator.name, accumulator.kind, self._source_type(accumulator.name))
+                best = Accumulator(
+                    accumulator.name, accumulator.kind, self._source_type(accumulator.name)
+                )
                 self.emit(f"{c_type(best.wide)} b_{accumulator.name}[{LANES}];")
                 self.emit(f"long long a_{accumulator.name}[{LANES}];")
-                starts += [f"b_{accumulator.name}[j] = {best.start()};", f"a_{accumulator.name}[j] = -1;"]
+                starts += [
+                    f"b_{accumulator.name}[j] = {best.start()};",
+                    f"a_{accumulator.name}[j] = -1;",
+                ]
                 continue
             for kind, name, start, _ in accumulator.variables():
                 self.emit(f"{kind} {name}[{LANES}];")
                 starts.append(f"{name}[j] = {start};")
         if starts:
-            self._lane_loop(lambda: [self.emit(line) for line in starts])
+            self._lane_loop(starts)
         for variable in self.kernel.inner:
             self.loop(variable)
-        self._lane_loop(
-            lambda: self._statements(section.statements), all(a.kind in OMP for a in sums)
-        )
+        self._lane_loop(section.statements, all(a.kind in OMP for a in sums))
         self.close(len(self.kernel.inner))
         if sums:
-            self._lane_loop(
-                lambda: [self.emit(f"{a.name}[j] = {a.result('[j]')};") for a in sums]
-            )
+            self._lane_loop([f"{a.name}[j] = {a.result('[j]')};" for a in sums])
         self.close()

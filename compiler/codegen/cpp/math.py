@@ -39,18 +39,27 @@ def _libm(names: str, arity: int) -> None:
 
 
 for _suffix, _kind, _tail in (("f32", "float", "f"), ("f64", "double", "")):
-    _add(f"tc_minimum_{_suffix}", f"""
-{_kind} tc_minimum_{_suffix}({_kind} a, {_kind} b) {{ return (a < b || a != a) ? a : b; }}""")
-    _add(f"tc_maximum_{_suffix}", f"""
-{_kind} tc_maximum_{_suffix}({_kind} a, {_kind} b) {{ return (a > b || a != a) ? a : b; }}""")
-    _add(f"tc_signbit_{_suffix}", f"""
-int tc_signbit_{_suffix}({_kind} x) {{ return __builtin_signbit(x) != 0; }}""")
-    _add(f"tc_remainder_{_suffix}", f"""
+    _add(
+        f"tc_minimum_{_suffix}",
+        f"""
+{_kind} tc_minimum_{_suffix}({_kind} a, {_kind} b) {{ return (a < b || a != a) ? a : b; }}""",
+    )
+    _add(
+        f"tc_maximum_{_suffix}",
+        f"""
+{_kind} tc_maximum_{_suffix}({_kind} a, {_kind} b) {{ return (a > b || a != a) ? a : b; }}""",
+    )
+    _add(
+        f"tc_remainder_{_suffix}",
+        f"""
 {_kind} tc_remainder_{_suffix}({_kind} a, {_kind} b) {{
   {_kind} r = __builtin_fmod{_tail}(a, b);
   return (r != 0 && ((b < 0) != (r < 0))) ? r + b : r;
-}}""")
-    _add(f"tc_floordiv_{_suffix}", f"""
+}}""",
+    )
+    _add(
+        f"tc_floordiv_{_suffix}",
+        f"""
 {_kind} tc_floordiv_{_suffix}({_kind} a, {_kind} b) {{
   {_kind} r = __builtin_fmod{_tail}(a, b), q = (a - r) / b, f;
   if (b == 0) return a / b;
@@ -58,11 +67,18 @@ int tc_signbit_{_suffix}({_kind} x) {{ return __builtin_signbit(x) != 0; }}""")
   f = __builtin_floor{_tail}(q);
   if (q == 0) return __builtin_copysign{_tail}(0, a / b);
   return q - f > ({_kind})0.5 ? f + 1 : f;
-}}""")
-    _add(f"tc_round_{_suffix}", f"""
-{_kind} tc_round_{_suffix}({_kind} x) {{ return __builtin_rint{_tail}(x); }}""")
-    _add(f"tc_abs_{_suffix}", f"""
-{_kind} tc_abs_{_suffix}({_kind} x) {{ return __builtin_fabs{_tail}(x); }}""")
+}}""",
+    )
+    _add(
+        f"tc_round_{_suffix}",
+        f"""
+{_kind} tc_round_{_suffix}({_kind} x) {{ return __builtin_rint{_tail}(x); }}""",
+    )
+    _add(
+        f"tc_abs_{_suffix}",
+        f"""
+{_kind} tc_abs_{_suffix}({_kind} x) {{ return __builtin_fabs{_tail}(x); }}""",
+    )
 
 for _suffix, _kind in (
     ("i64", "long long"),
@@ -77,38 +93,65 @@ for _suffix, _kind in (
     _signed = _suffix.startswith("i")
     _add(f"tc_minimum_{_suffix}", f"{_kind} tc_minimum_{_suffix}{_two} {{ return a < b ? a : b; }}")
     _add(f"tc_maximum_{_suffix}", f"{_kind} tc_maximum_{_suffix}{_two} {{ return a > b ? a : b; }}")
-    _add(f"tc_abs_{_suffix}", f"""
-{_kind} tc_abs_{_suffix}({_kind} x) {{ return ({_kind})({"x < 0 ? -x : x" if _signed else "x"}); }}""")
+    _add(
+        f"tc_abs_{_suffix}",
+        f"""
+{_kind} tc_abs_{_suffix}({_kind} x) {{
+  return ({_kind})({"x < 0 ? -x : x" if _signed else "x"});
+}}""",
+    )
     _not = "!x" if _suffix == "b8" else "~x"
-    _add(f"tc_not_{_suffix}", f"{_kind} tc_not_{_suffix}({_kind} x) {{ return ({_kind})({_not}); }}")
+    _add(
+        f"tc_not_{_suffix}", f"{_kind} tc_not_{_suffix}({_kind} x) {{ return ({_kind})({_not}); }}"
+    )
     # Division by zero and the one overflow (MIN / -1) would trap: give some value instead.
     _unsafe = "b == 0 ? 0 : b == -1 ? -a :" if _signed else "b == 0 ? 0 :"
     _rest = "b == 0 || b == -1 ? 0 :" if _signed else "b == 0 ? 0 :"
-    _add(f"tc_truncdiv_{_suffix}", f"""
-{_kind} tc_truncdiv_{_suffix}{_two} {{ return ({_kind})({_unsafe} a / b); }}""")
-    _add(f"tc_fmod_{_suffix}", f"""
-{_kind} tc_fmod_{_suffix}{_two} {{ return ({_kind})({_rest} a % b); }}""")
-    _add(f"tc_floordiv_{_suffix}", f"""
+    _add(
+        f"tc_truncdiv_{_suffix}",
+        f"""
+{_kind} tc_truncdiv_{_suffix}{_two} {{ return ({_kind})({_unsafe} a / b); }}""",
+    )
+    _add(
+        f"tc_fmod_{_suffix}",
+        f"""
+{_kind} tc_fmod_{_suffix}{_two} {{ return ({_kind})({_rest} a % b); }}""",
+    )
+    _add(
+        f"tc_floordiv_{_suffix}",
+        f"""
 {_kind} tc_floordiv_{_suffix}{_two} {{
   if (b == 0) return 0;
   if ({"b == -1" if _signed else "0"}) return ({_kind})-a;
   {_kind} q = ({_kind})(a / b);
   return ({_kind})(q - ((q * b != a) && ((a < 0) != (b < 0))));
-}}""")
-    _add(f"tc_remainder_{_suffix}", f"""
+}}""",
+    )
+    _add(
+        f"tc_remainder_{_suffix}",
+        f"""
 {_kind} tc_remainder_{_suffix}{_two} {{
   if ({"b == 0 || b == -1" if _signed else "b == 0"}) return 0;
   {_kind} r = ({_kind})(a % b);
   return ({_kind})(r + ((r != 0 && ((r < 0) != (b < 0))) ? b : 0));
-}}""")
-    _add(f"tc_shl_{_suffix}", f"""
+}}""",
+    )
+    _add(
+        f"tc_shl_{_suffix}",
+        f"""
 {_kind} tc_shl_{_suffix}{_two} {{
   return (b < 0 || b >= {_bits}) ? 0 : ({_kind})((unsigned long long)a << b);
-}}""")
+}}""",
+    )
     _over = f"(b < 0 || b >= {_bits}) ? (a < 0 ? -1 : 0)" if _signed else f"b >= {_bits} ? 0"
-    _add(f"tc_shr_{_suffix}", f"""
-{_kind} tc_shr_{_suffix}{_two} {{ return ({_kind})({_over} : (a >> b)); }}""")
-    _add(f"tc_ipow_{_suffix}", f"""
+    _add(
+        f"tc_shr_{_suffix}",
+        f"""
+{_kind} tc_shr_{_suffix}{_two} {{ return ({_kind})({_over} : (a >> b)); }}""",
+    )
+    _add(
+        f"tc_ipow_{_suffix}",
+        f"""
 {_kind} tc_ipow_{_suffix}{_two} {{
   {_kind} r = 1;
   if (b < 0) return a == 1 ? 1 : a == ({_kind})-1 ? ((b & 1) ? ({_kind})-1 : 1) : 0;
@@ -118,35 +161,69 @@ for _suffix, _kind in (
     b = ({_kind})(b >> 1);
   }}
   return r;
-}}""")
+}}""",
+    )
 
-_add("tc_floordiv", """
+_add(
+    "tc_floordiv",
+    """
 long long tc_floordiv(long long a, long long b) {
   long long q = a / b;
   return q - ((a % b != 0) && ((a < 0) != (b < 0)));
-}""")
-_add("tc_mod", """
-long long tc_mod(long long a, long long b) { long long r = a % b; return (r < 0) ? r + b : r; }""")
+}""",
+)
+_add(
+    "tc_mod",
+    """
+long long tc_mod(long long a, long long b) { long long r = a % b; return (r < 0) ? r + b : r; }""",
+)
 _add("tc_min", "long long tc_min(long long a, long long b) { return a < b ? a : b; }")
 _add("tc_max", "long long tc_max(long long a, long long b) { return a > b ? a : b; }")
-_add("tc_clip", """
-long long tc_clip(long long i, long long n) { return i < 0 ? 0 : i >= n ? n - 1 : i; }""")
-_add("tc_bits_f32", """
-unsigned tc_bits_f32(float x) { union { float f; unsigned u; } v = {x}; return v.u; }""")
-_add("tc_float_bits", """
-float tc_float_bits(unsigned u) { union { unsigned u; float f; } v = {u}; return v.f; }""")
-_add("tc_bf16_to_f32", """
-float tc_bf16_to_f32(unsigned short x) { return tc_float_bits((unsigned)x << 16); }""")
-_add("tc_f32_to_bf16", """
+_add(
+    "tc_clip",
+    """
+long long tc_clip(long long i, long long n) { return i < 0 ? 0 : i >= n ? n - 1 : i; }""",
+)
+_add(
+    "tc_bits_f32",
+    """
+unsigned tc_bits_f32(float x) { union { float f; unsigned u; } v = {x}; return v.u; }""",
+)
+_add(
+    "tc_float_bits",
+    """
+float tc_float_bits(unsigned u) { union { unsigned u; float f; } v = {u}; return v.f; }""",
+)
+# gcc 12 stops with an internal error where it vectorises __builtin_signbit
+_add("tc_signbit_f32", "int tc_signbit_f32(float x) { return (int)(tc_bits_f32(x) >> 31); }")
+_add(
+    "tc_signbit_f64",
+    """
+int tc_signbit_f64(double x) {
+  union { double f; unsigned long long u; } v = {x};
+  return (int)(v.u >> 63);
+}""",
+)
+_add(
+    "tc_bf16_to_f32",
+    """
+float tc_bf16_to_f32(unsigned short x) { return tc_float_bits((unsigned)x << 16); }""",
+)
+_add(
+    "tc_f32_to_bf16",
+    """
 unsigned short tc_f32_to_bf16(float x) {
   unsigned u = tc_bits_f32(x);
   unsigned rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
   return (unsigned short)(x != x ? 0x7fc0 : rounded);
-}""")
+}""",
+)
 
 # ---------------------------------------------------------------- float32 polynomials
 
-_add("tc_exp_f32", """
+_add(
+    "tc_exp_f32",
+    """
 float tc_exp_f32(float x) {
   /* x = n*ln2 + r, e^r by a polynomial, 2^n in two halves so that denormals round once */
   float c = x > 89.0f ? 89.0f : x;
@@ -162,9 +239,13 @@ float tc_exp_f32(float x) {
   p = tc_fma_f32(p, r, 0.4999999341226183f);
   p = tc_fma_f32(p, r * r, r) + 1.0f;
   int i = (int)n, half = i >> 1;
-  return p * tc_float_bits((unsigned)(half + 127) << 23) * tc_float_bits((unsigned)(i - half + 127) << 23);
-}""")
-_add("tc_exp2_f32", """
+  p *= tc_float_bits((unsigned)(half + 127) << 23);
+  return p * tc_float_bits((unsigned)(i - half + 127) << 23);
+}""",
+)
+_add(
+    "tc_exp2_f32",
+    """
 float tc_exp2_f32(float x) {
   float c = x > 129.0f ? 129.0f : x;
   c = c < -151.0f ? -151.0f : c;
@@ -177,9 +258,13 @@ float tc_exp2_f32(float x) {
   p = tc_fma_f32(p, r, 0.4999999341226183f);
   p = tc_fma_f32(p, r * r, r) + 1.0f;
   int i = (int)n, half = i >> 1;
-  return p * tc_float_bits((unsigned)(half + 127) << 23) * tc_float_bits((unsigned)(i - half + 127) << 23);
-}""")
-_add("tc_expm1_f32", """
+  p *= tc_float_bits((unsigned)(half + 127) << 23);
+  return p * tc_float_bits((unsigned)(i - half + 127) << 23);
+}""",
+)
+_add(
+    "tc_expm1_f32",
+    """
 float tc_expm1_f32(float x) {
   /* 2^n * (e^r - 1) + (2^n - 1); n = 0 near zero, so nothing cancels there */
   float c = x > 89.0f ? 89.0f : x;
@@ -200,8 +285,11 @@ float tc_expm1_f32(float x) {
   float b = tc_float_bits((unsigned)(i - half + 127) << 23);
   float big = tc_fma_f32(p, a, a - 1.0f / b) * b;
   return i == 0 ? (x == 0 ? x : p) : big;
-}""")
-_add("tc_log_f32", """
+}""",
+)
+_add(
+    "tc_log_f32",
+    """
 float tc_log_f32(float x) {
   /* x = 2^e * (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)) */
   float scaled = x < 1.17549435e-38f ? x * 8388608.0f : x;
@@ -225,10 +313,13 @@ float tc_log_f32(float x) {
   t = x == __builtin_inff() ? x : t;
   t = x == 0.0f ? -__builtin_inff() : t;
   return (x < 0.0f || x != x) ? __builtin_nanf("") : t;
-}""")
+}""",
+)
 _add("tc_log2_f32", "float tc_log2_f32(float x) { return (float)__builtin_log2((double)x); }")
 _add("tc_log10_f32", "float tc_log10_f32(float x) { return (float)__builtin_log10((double)x); }")
-_add("tc_log1p_f32", """
+_add(
+    "tc_log1p_f32",
+    """
 float tc_log1p_f32(float x) {
   /* log(u) with u = 1 + x rounded, plus the rounding made good */
   float u = 1.0f + x;
@@ -237,8 +328,11 @@ float tc_log1p_f32(float x) {
   r = u == 1.0f ? x : r;
   r = x == -1.0f ? -__builtin_inff() : r;
   return x == __builtin_inff() ? x : r;
-}""")
-_add("tc_tanh_f32", """
+}""",
+)
+_add(
+    "tc_tanh_f32",
+    """
 float tc_tanh_f32(float x) {
   float a = __builtin_fabsf(x), s = x * x;
   float p = -0.0055286245982422225f;
@@ -251,8 +345,11 @@ float tc_tanh_f32(float x) {
   float large = __builtin_copysignf(1.0f - 2.0f / (e + 1.0f), x);
   large = x != x ? x : large;
   return a < 0.65f ? small : large;
-}""")
-_add("tc_erf_f32", """
+}""",
+)
+_add(
+    "tc_erf_f32",
+    """
 float tc_erf_f32(float x) {
   /* x * Q(x^2) near zero, else 1 - exp(polynomial), as log(erfc) is smooth */
   float a = __builtin_fabsf(x), s = x * x;
@@ -275,36 +372,11 @@ float tc_erf_f32(float x) {
   float large = __builtin_copysignf(1.0f - tc_exp_f32(q), x);
   large = x != x ? x : large;
   return a < 1.0f ? x * p : large;
-}""")
-_add("tc_sin_f32", """
-float tc_sin_f32(float x) {
-  /* quarter turns taken off in float64, which is exact enough up to 2^30 */
-  double n = (double)x * 0.63661977236758134308 + 6755399441055744.0;
-  n -= 6755399441055744.0;
-  float r = (float)(((double)x - n * 1.57079632679489655800) - n * 6.12323399573676603587e-17);
-  int q = (int)n;
-  float s = r * r;
-  float a = tc_fma_f32(tc_fma_f32(-0.0001951083813518929f, s, 0.008332131487771994f), s, -0.166666542253512f);
-  float b = tc_fma_f32(tc_fma_f32(2.4431203143804147e-05f, s, -0.0013887306024715548f), s, 0.04166664565242636f);
-  float sine = tc_fma_f32(a * s, r, r), cosine = tc_fma_f32(b * s, s, tc_fma_f32(-0.5f, s, 1.0f));
-  float y = (q & 1) ? cosine : sine;
-  return (q & 2) ? -y : y;
-}""")
-_add("tc_cos_f32", """
-float tc_cos_f32(float x) {
-  double n = (double)x * 0.63661977236758134308 + 6755399441055744.0;
-  n -= 6755399441055744.0;
-  float r = (float)(((double)x - n * 1.57079632679489655800) - n * 6.12323399573676603587e-17);
-  int q = (int)n + 1;
-  float s = r * r;
-  float a = tc_fma_f32(tc_fma_f32(-0.0001951083813518929f, s, 0.008332131487771994f), s, -0.166666542253512f);
-  float b = tc_fma_f32(tc_fma_f32(2.4431203143804147e-05f, s, -0.0013887306024715548f), s, 0.04166664565242636f);
-  float sine = tc_fma_f32(a * s, r, r), cosine = tc_fma_f32(b * s, s, tc_fma_f32(-0.5f, s, 1.0f));
-  float y = (q & 1) ? cosine : sine;
-  return (q & 2) ? -y : y;
-}""")
-# beyond 2^30 the quadrant is lost: libm there would stop the loop from being vectorised
-_libm("sqrt floor ceil trunc fabs exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan", 1)
+}""",
+)
+_libm(
+    "sqrt floor ceil trunc fabs exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan", 1
+)
 _libm("sinh cosh tanh asinh acosh atanh erf erfc lgamma", 1)
 _libm("pow atan2 hypot fmod copysign nextafter", 2)
 

@@ -224,4 +224,3 @@ def _native_dropout_backward(b: Builder, call: Call) -> Tensor:
         return mul(g, mul(mask, scalar_value(factor, g.dtype)))
 
     return elementwise(b, call, body, ("grad_output", "mask"))
-

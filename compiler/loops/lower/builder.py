@@ -126,7 +126,9 @@ class Builder:
     def memory(self, buffer: Buffer) -> Tensor:
         """The tensor held by a buffer."""
         variables = loop_vars(buffer.sizes)
-        return self.window(buffer.name, buffer.dtype, buffer.sizes, linear(variables, buffer.strides))
+        return self.window(
+            buffer.name, buffer.dtype, buffer.sizes, linear(variables, buffer.strides)
+        )
 
     def window(self, name: str, dtype: torch.dtype, sizes: Sizes, layout: Index) -> Tensor:
         """The tensor whose element ``loop_vars(sizes)`` lies at ``layout`` in a buffer."""
@@ -136,7 +138,11 @@ class Builder:
         return Tensor(cell, sizes, variables, variables)
 
     def value(
-        self, sizes: Sizes, dtype: torch.dtype, body: Expr, variables: tuple[Index, ...] | None = None
+        self,
+        sizes: Sizes,
+        dtype: torch.dtype,
+        body: Expr,
+        variables: tuple[Index, ...] | None = None,
     ) -> Tensor:
         """A pointwise result over ``loop_vars(sizes)``; gets a buffer if recomputing it is dear."""
         variables = loop_vars(sizes) if variables is None else variables

@@ -11,7 +11,14 @@ import torch
 
 from tc.compiler.loops.expr import constant, index_value
 from tc.compiler.loops.index import Index
-from tc.compiler.loops.lower.builder import Builder, NotLowered, Tensor, converted, loop_vars, scalar_value
+from tc.compiler.loops.lower.builder import (
+    Builder,
+    NotLowered,
+    Tensor,
+    converted,
+    loop_vars,
+    scalar_value,
+)
 from tc.compiler.loops.lower.pointwise import apply, choose, compare, supported
 from tc.compiler.loops.lower.registry import Call, lowering, number, tensor
 from tc.compiler.loops.ops import compute_dtype
@@ -56,7 +63,9 @@ def _arange(b: Builder, call: Call) -> Tensor:
     whole = all(isinstance(value, int | Index) for value in (start, step))
     if whole and not call.dtype.is_floating_point:
         value = apply("mul", position, scalar_value(step, torch.int64))
-        return b.value(call.sizes, call.dtype, apply("add", value, scalar_value(start, torch.int64)))
+        return b.value(
+            call.sizes, call.dtype, apply("add", value, scalar_value(start, torch.int64))
+        )
     wide = torch.float64 if call.dtype.is_floating_point else torch.int64
     value = apply("mul", converted(position, wide), scalar_value(step, wide))
     return b.value(call.sizes, call.dtype, apply("add", value, scalar_value(start, wide)))

@@ -76,7 +76,9 @@ class _Walk:
             "output": self._output,
         }
         if node.op not in kinds:
-            raise StageError("loops.lower", f"a node of kind {node.op} has no place in an ATen graph")
+            raise StageError(
+                "loops.lower", f"a node of kind {node.op} has no place in an ATen graph"
+            )
         self.values[node] = kinds[node.op](node)
 
     def _placeholder(self, node: fx.Node) -> Any:
@@ -128,7 +130,9 @@ class _Walk:
         return self._lowered(node)
 
     def _number(self, node: fx.Node) -> Ref:
-        args = tuple(self._plain(self.values.get(a, a) if isinstance(a, fx.Node) else a) for a in node.args)
+        args = tuple(
+            self._plain(self.values.get(a, a) if isinstance(a, fx.Node) else a) for a in node.args
+        )
         module = getattr(node.target, "__module__", "")
         name = getattr(node.target, "__name__", str(node.target))
         prefix = "operator" if module in ("_operator", "operator") else module
@@ -145,7 +149,7 @@ class _Walk:
         if target not in VIEWS and not self.gate.allow(f"loops.lower.{kind}"):
             return self._extern(node)
         call = Call(target, _named(target, node, self.values), fakes)
-        first = fakes[0] if isinstance(fakes, tuple | list) else fakes
+        first: Any = fakes[0] if isinstance(fakes, tuple | list) else fakes
         self.builder.strides = strides_of(first)
         mark, counter = len(self.builder.nodes), self.builder.counter
         try:
@@ -173,8 +177,11 @@ class _Walk:
             if isinstance(item, torch.Tensor):
                 buffer = Buffer(builder.name(), item.dtype, sizes_of(item), strides_of(item))
                 results.append(buffer)
-                values.append(builder.memory(buffer) if _dense(item) else View(
-                    buffer.name, buffer.dtype, buffer.sizes, buffer.strides, ix.ZERO))
+                values.append(
+                    builder.memory(buffer)
+                    if _dense(item)
+                    else View(buffer.name, buffer.dtype, buffer.sizes, buffer.strides, ix.ZERO)
+                )
             else:
                 results.append(None)
                 values.append(sym_index(item) if isinstance(item, int | torch.SymInt) else None)
@@ -252,7 +259,10 @@ def _named(target: Any, node: fx.Node, values: dict[fx.Node, Any]) -> dict[str, 
             found[argument.name] = held(node.kwargs[argument.name])
         elif argument.has_default_value():
             found[argument.name] = argument.default_value
-    return {k: v.constant if isinstance(v, Index) and v.constant is not None else v for k, v in found.items()}
+    return {
+        k: v.constant if isinstance(v, Index) and v.constant is not None else v
+        for k, v in found.items()
+    }
 
 
 def spelled(target: Any) -> str:

@@ -270,5 +270,3 @@ def _index(b: Builder, call: Call) -> Tensor:
             spread = b.broadcast(tensor(item), shared)
             at.append(b.element(spread, block))
     return b.value(call.sizes, call.dtype, indirect(b, source, at))
-
-

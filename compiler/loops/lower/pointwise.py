@@ -86,7 +86,11 @@ def operand(b: Builder, value: Any, sizes: tuple[Index, ...], dtype: torch.dtype
 
 def supported(dtype: torch.dtype) -> None:
     """Refuse types that loops do not compute in."""
-    if dtype.is_complex or dtype in (torch.uint16, torch.uint32, torch.uint64) or dtype.itemsize == 0:
+    if (
+        dtype.is_complex
+        or dtype in (torch.uint16, torch.uint32, torch.uint64)
+        or dtype.itemsize == 0
+    ):
         raise NotLowered(f"{dtype}")
 
 
@@ -103,11 +107,36 @@ def elementwise(
 
 # ---------------------------------------------------------------- tables of plain rows
 
-UNARY = (
-    "abs neg sign exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh "
-    "cosh tanh asinh acosh atanh erf erfc lgamma"
-).split()
-ROUNDING = "floor ceil trunc round".split()
+UNARY = [
+    "abs",
+    "neg",
+    "sign",
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sqrt",
+    "rsqrt",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "erf",
+    "erfc",
+    "lgamma",
+]
+ROUNDING = ["floor", "ceil", "trunc", "round"]
 BINARY = {
     "mul": "mul",
     "maximum": "maximum",
@@ -127,7 +156,7 @@ BINARY = {
     "__rshift__": "shr",
     "floor_divide": "floordiv",
 }
-COMPARISONS = "eq ne lt le gt ge".split()
+COMPARISONS = ["eq", "ne", "lt", "le", "gt", "ge"]
 LOGICAL = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor"}
 
 
@@ -147,7 +176,9 @@ def _rounding(op: str) -> None:
 
 
 def _binary(name: str, op: str) -> None:
-    @lowering(f"{name}.Tensor", f"{name}.Scalar", f"{name}.Scalar_Tensor", name, f"{name}.Tensor_Scalar")
+    @lowering(
+        f"{name}.Tensor", f"{name}.Scalar", f"{name}.Scalar_Tensor", name, f"{name}.Tensor_Scalar"
+    )
     def lower(b: Builder, call: Call) -> Tensor:
         if call.dtype is torch.bool:
             used = {"mul": "and", "maximum": "or", "minimum": "and"}.get(op, op)

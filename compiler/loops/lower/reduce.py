@@ -7,7 +7,6 @@ taken in two passes (mean first), which is exact where Welford's recurrence is, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,8 +98,6 @@ def spread(b: Builder, value: Tensor, over: Axes) -> Expr:
     return b.element(value, index)
 
 
-
-
 @lowering("sum", "sum.dim_IntList")
 def _sum(b: Builder, call: Call) -> Tensor:
     source = tensor(call["self"])
@@ -110,7 +107,9 @@ def _sum(b: Builder, call: Call) -> Tensor:
 @lowering("prod", "prod.dim_int")
 def _prod(b: Builder, call: Call) -> Tensor:
     source = tensor(call["self"])
-    return reduced(b, "prod", source, axes(source, call.get("dim"), call.get("keepdim")), call.dtype)
+    return reduced(
+        b, "prod", source, axes(source, call.get("dim"), call.get("keepdim")), call.dtype
+    )
 
 
 @lowering("amax", "amin", "max", "min")
@@ -215,7 +214,7 @@ def _correction(call: Call) -> float:
 def dropped(b: Builder, value: Expr, over: Axes, sizes: Sizes, dtype: torch.dtype) -> Tensor:
     """A value over kept dimensions, with the sizes the result has."""
     from_sizes = Axes(over.source, over.dims, True).sizes
-    whole = Tensor_of(b, value, from_sizes, dtype)
+    whole = unnamed(b, value, from_sizes, dtype)
     if from_sizes == sizes:
         return b.value(sizes, dtype, b.element(whole))
     variables = iter(loop_vars(sizes))
@@ -223,7 +222,7 @@ def dropped(b: Builder, value: Expr, over: Axes, sizes: Sizes, dtype: torch.dtyp
     return b.value(sizes, dtype, b.element(whole, index))
 
 
-def Tensor_of(b: Builder, value: Expr, sizes: Sizes, dtype: torch.dtype) -> Tensor:  # noqa: N802
+def unnamed(b: Builder, value: Expr, sizes: Sizes, dtype: torch.dtype) -> Tensor:
     """A value as an unnamed tensor."""
     uses, b.uses = b.uses, 1
     result = b.value(sizes, dtype, value)
@@ -320,5 +319,3 @@ def as_type(b: Builder, value: Tensor, fake: torch.Tensor) -> Tensor:
         return value
     b.strides = strides_of(fake)
     return b.value(sizes_of(fake), fake.dtype, b.element(value, loop_vars(sizes_of(fake))))
-
-

@@ -57,7 +57,10 @@ def overload(name: str) -> Any | None:
     """``add.Tensor`` -> ``torch.ops.aten.add.Tensor``; None if this torch has no such op."""
     op, _, which = name.partition(".")
     packet = getattr(torch.ops.aten, op, None)
-    return getattr(packet, which or "default", None)
+    found = getattr(packet, which or "default", None)
+    if found is None or not any("Tensor" in str(r.type) for r in found._schema.returns):
+        return None
+    return found
 
 
 def lowering(*names: str, view: bool = False) -> Callable[[Lowering], Lowering]:

@@ -52,7 +52,9 @@ step = st.one_of(
 
 
 def overlaps_itself(value):
-    return any(stride == 0 and size > 1 for size, stride in zip(value.shape, value.stride(), strict=True))
+    return any(
+        stride == 0 and size > 1 for size, stride in zip(value.shape, value.stride(), strict=True)
+    )
 
 
 def program(steps, returned):
@@ -85,4 +87,6 @@ def test_random_programs(steps, returned):
 KNOWN = {
     "outputs share memory that no value of the graph covers",
     "two traces disagree on which inputs are written to",
+    "a write leaves a layout on which later views depend",
+    "as_strided addresses memory that is laid out otherwise",
 }

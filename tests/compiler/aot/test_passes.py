@@ -22,7 +22,9 @@ def graph_text(function, *args, refuse=()):
 
 
 def test_artifact_prints():
-    assert graph_text(lambda x, y: (x.add_(y.exp()), y[0]), M.clone(), M) == """\
+    assert (
+        graph_text(lambda x, y: (x.add_(y.exp()), y[0]), M.clone(), M)
+        == """\
 inference graph
   in[0]  in0: f32[4, 4]  (written to)
   in[1]  in1: f32[4, 4]
@@ -31,6 +33,7 @@ inference graph
   copy_: f32[4, 4] = aten.copy_(in0, add)
   return []
 results: in[0], in[1].as_strided([4], [1], +0)"""
+    )
 
 
 def test_common_subexpressions():
@@ -71,15 +74,11 @@ def test_each_pass_can_be_refused(graph_pass):
 
 
 def test_decomposition_is_an_optional_step():
-    gate = Gate()
+    loss, gate = torch.nn.functional.mse_loss, Gate({"aot.decompose.aten.mse_loss": 1})
     with torch.no_grad():
-        graph = trace(torch.nn.functional.mse_loss, (M, M + 1), gate=gate)
-        assert dict(graph.decomposed)["aten.mse_loss.default"] == 1
-        refused = trace(
-            torch.nn.functional.mse_loss,
-            (M, M + 1),
-            gate=Gate(refuse_from={"aot.decompose.aten.mse_loss": 1}),
-        )
+        graph = trace(loss, (M, M + 1))
+        refused = trace(loss, (M, M + 1), gate=gate)
+    assert dict(graph.decomposed)["aten.mse_loss.default"] == 1
     assert gate.taken["aot.decompose.aten.mse_loss"] == 1
     assert "aten.mse_loss" in str(refused) and "aten.mse_loss" not in str(graph)
 
@@ -96,7 +95,9 @@ def test_origins_reach_every_node():
         node.meta["tc_origin"] = (("model.py", i, "forward"),)
     with torch.no_grad():
         graph = aot.inference(gm, [FakeTensorMode().from_tensor(M)], Gate())
-    for node in graph.module.graph.find_nodes(op="call_function", target=torch.ops.aten.pow.Tensor_Scalar):
+    for node in graph.module.graph.find_nodes(
+        op="call_function", target=torch.ops.aten.pow.Tensor_Scalar
+    ):
         assert node.meta["tc_from"] == "mse_loss"
     for node in graph.module.graph.nodes:
         if node.op == "call_function":

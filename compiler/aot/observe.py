@@ -1,0 +1,139 @@
+"""Takes a captured graph and tells what its outputs are and which inputs it writes to.
+
+Found by running it once, as it is, on fake tensors: they share, view and write memory as real
+ones do, so this run is the truth that the functional trace is held against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from tc.compiler.aot.alias import Outputs, analyse_outputs, check_inputs, layout_of
+from tc.compiler.aot.artifact import Fallback
+from tc.compiler.aot.run import Made, Observer, Runner, run_watched, storage_key
+
+# Methods whose effect is not an op on memory; what they do cannot be read off the trace.
+OPAQUE_METHODS = {
+    "requires_grad_",
+    "retain_grad",
+    "backward",
+    "register_hook",
+    "set_",
+    "resize_",
+    "resize_as_",
+    "share_memory_",
+    "untyped_storage",
+    "storage",
+}
+
+
+@dataclass
+class Observation:
+    """What a captured graph does with memory.
+
+    Attributes:
+        inputs: stand-ins of the example inputs, which were written to.
+        outputs: of the run.
+        results: the plan of the outputs.
+        places: where another run finds the tensors that the compiled graph has to return: at an
+            output's position, or at a value inside the captured graph.
+        mutated: inputs that are written to.
+        writes: whether anything is written to.
+        runner: holds all values of the run.
+    """
+
+    fake_mode: FakeTensorMode
+    inputs: list[Any]
+    outputs: list[Any]
+    results: Outputs
+    places: list[int | Made]
+    mutated: tuple[int, ...]
+    writes: bool
+    runner: Runner
+
+
+def observe(gm: fx.GraphModule, examples: Sequence[Any]) -> Observation:
+    """Run a captured graph once and say what it does with memory.
+
+    Raises:
+        Fallback: that cannot be said in terms of inputs, outputs and their views.
+    """
+    _refuse_opaque(gm)
+    fake_mode = fake_mode_of(examples)
+    inputs = as_inputs(examples, fake_mode)
+    before = [layout_of(value) for value in inputs]
+    observer = Observer(fake_mode)
+    runner = Runner(gm, observer)
+    outputs = flat_outputs(run_watched(observer, runner.run, inputs))
+    if any(storage_key(fake) in observer.written for fake in observer.constants.values()):
+        raise Fallback("it writes to a tensor that the graph holds as a constant")
+    mutated = check_inputs(inputs, before, observer.written)
+    results = analyse_outputs(outputs, inputs, runner.made)
+    places = _places(results, outputs, runner.made)
+    writes = bool(observer.written)
+    return Observation(fake_mode, inputs, outputs, results, places, mutated, writes, runner)
+
+
+def _places(results: Outputs, outputs: Sequence[Any], made: dict[int, Made]) -> list[int | Made]:
+    places: list[int | Made] = []
+    for value in results.returned:
+        if isinstance(value, torch.Tensor):
+            at = next((i for i, out in enumerate(outputs) if out is value), None)
+            places.append(made[storage_key(value)] if at is None else at)
+    return places
+
+
+def fake_mode_of(examples: Sequence[Any]) -> FakeTensorMode:
+    """Return the mode of the example inputs; a new one if no tensor is among them."""
+    for value in examples:
+        if isinstance(value, FakeTensor):
+            return value.fake_mode
+    return FakeTensorMode()
+
+
+def as_inputs(examples: Sequence[Any], fake_mode: FakeTensorMode) -> list[Any]:
+    """Return stand-ins for the inputs that may be written to: same memory, no gradients.
+
+    Raises:
+        Fallback: an input is of a tensor subclass.
+    """
+    inputs: list[Any] = []
+    stand_ins: dict[int, torch.Tensor] = {}
+    with fake_mode:
+        for value in examples:
+            if isinstance(value, torch.Tensor):
+                if not isinstance(value, FakeTensor):
+                    raise Fallback(f"an input is a {type(value).__name__}, not a plain tensor")
+                inputs.append(stand_ins.setdefault(id(value), value.detach()))
+            else:
+                inputs.append(value)
+    return inputs
+
+
+def flat_outputs(result: Any) -> list[Any]:
+    """Return a graph's outputs as a flat list.
+
+    Raises:
+        Fallback: they are nested.
+    """
+    outputs = list(result) if isinstance(result, (list, tuple)) else [result]
+    if any(isinstance(value, (list, tuple, dict)) for value in outputs):
+        raise Fallback("its outputs are nested")
+    return outputs
+
+
+def _refuse_opaque(gm: fx.GraphModule) -> None:
+    """Refuse graphs with calls whose effect the trace does not show.
+
+    Raises:
+        Fallback: there is such a call.
+    """
+    for node in gm.graph.nodes:
+        if node.op == "call_method" and node.target in OPAQUE_METHODS:
+            raise Fallback(f"it calls .{node.target}()")

@@ -1,0 +1,176 @@
+"""Runs a captured graph over fake tensors, under a dispatch mode that watches what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import fx
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tc.compiler.aot.artifact import ORIGIN_KEYS, Fallback
+from tc.compiler.aot.decompositions import STAND_INS
+from tc.compiler.aot.passes import layout_key
+
+
+def storage_key(tensor: torch.Tensor) -> int:
+    """Return a number that two living tensors share exactly if they share their memory."""
+    return int(tensor.untyped_storage()._cdata)
+
+
+class Watcher(Protocol):
+    """A dispatch mode under which a captured graph is run."""
+
+    fake_mode: FakeTensorMode
+    origin: dict[str, Any]
+
+    def fake_constant(self, real: torch.Tensor) -> torch.Tensor:
+        """Return the fake tensor that stands for a real one held by the graph."""
+        ...
+
+
+class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes which memory is written to, and records nothing.
+
+    Attributes:
+        written: storages some op wrote to.
+    """
+
+    def __init__(self, fake_mode: FakeTensorMode) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.fake_mode = fake_mode
+        self.origin: dict[str, Any] = {}
+        self.written: set[int] = set()
+        self.constants: dict[int, torch.Tensor] = {}
+        self._kept: list[Any] = []
+
+    def fake_constant(self, real: torch.Tensor) -> torch.Tensor:
+        """Return the fake tensor that stands for a real one held by the graph."""
+        if id(real) not in self.constants:
+            self.constants[id(real)] = self.fake_mode.from_tensor(real, static_shapes=True)
+        return self.constants[id(real)]
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Run one op and note what it writes to."""
+        kwargs = kwargs or {}
+        if not isinstance(func, torch._ops.OpOverload):
+            raise Fallback(f"the operator {func} takes functions as arguments")
+        if func._schema.is_mutable:
+            for tensor in written_arguments(func, args, kwargs):
+                self.written.add(storage_key(tensor))
+                self._kept.append(tensor)
+        return func(*args, **kwargs)
+
+
+def written_arguments(
+    func: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Iterable[torch.Tensor]:
+    """Yield the tensors that an op says it writes to."""
+    for i, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is None or not argument.alias_info.is_write:
+            continue
+        value = args[i] if i < len(args) else kwargs.get(argument.name)
+        for tensor in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(tensor, torch.Tensor):
+                yield tensor
+
+
+def run_watched(watcher: Watcher, function: Callable[..., Any], args: Iterable[Any]) -> Any:
+    """Call a function with the watcher on top of its fake mode.
+
+    With torch's Python dispatcher on: some ops have forms for symbolic sizes, or with a true
+    account of what they write to (batch normalisation), only there.
+    """
+    mode: Any = watcher
+    with enable_python_dispatcher(), watcher.fake_mode, mode:
+        return function(*args)
+
+
+@dataclass(frozen=True)
+class Made:
+    """The first value a captured graph held in some memory, and where to find it in another run."""
+
+    value: torch.Tensor
+    node: fx.Node
+    item: int | None
+
+
+class Runner(fx.Interpreter):
+    """Runs a captured graph, telling the watcher whose ops it is seeing.
+
+    Attributes:
+        made: storage -> the first value the captured graph held in it.
+        layouts_differ: some value has other strides than it had in the run before.
+    """
+
+    def __init__(
+        self, module: fx.GraphModule, watcher: Watcher, before: Runner | None = None
+    ) -> None:
+        super().__init__(module, garbage_collect_values=False)
+        self.watcher = watcher
+        self.before = before
+        self.made: dict[int, Made] = {}
+        self.layouts_differ = False
+        self._twins: dict[int, int] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        """Run one node of the captured graph."""
+        meta = {key: n.meta[key] for key in ORIGIN_KEYS if key in n.meta}
+        meta["tc_from"] = n.name
+        self.watcher.origin = meta
+        result = super().run_node(n)
+        if n.op == "output":
+            return result
+        for item, value in _tensors(result):
+            self.made.setdefault(storage_key(value), Made(value, n, item))
+        if self.before is not None:
+            self._compare(result, self.before.env[n])
+        return result
+
+    def _compare(self, result: Any, before: Any) -> None:
+        """Check that values share memory exactly as they did in the run before.
+
+        Functional forms of writes may lay out their result otherwise than the write left its
+        target, and then what was a copy may become a view, which later writes would reach.
+        """
+        for (_, ours), (_, theirs) in zip(_tensors(result), _tensors(before), strict=True):
+            key = storage_key(ours)
+            if self._twins.setdefault(key, storage_key(theirs)) != storage_key(theirs):
+                raise Fallback("a write leaves a layout on which later views depend")
+            self.layouts_differ |= layout_key(ours) != layout_key(theirs)
+
+    def found(self, made: Made) -> Any:
+        """Return what this run has in the place where another run had ``made``."""
+        value = self.env[made.node]
+        return value if made.item is None else value[made.item]
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """Call a torch function, or what stands in for it."""
+        return super().call_function(STAND_INS.get(target) or target, args, kwargs)
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """Return an attribute of the graph; tensors are constants."""
+        value = super().get_attr(target, args, kwargs)
+        if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
+            return self.watcher.fake_constant(value)
+        return value
+
+
+def _tensors(result: Any) -> Iterable[tuple[int | None, torch.Tensor]]:
+    """Yield the tensors of a node's value with their place in it, None for the value itself."""
+    if isinstance(result, torch.Tensor):
+        yield None, result
+    elif isinstance(result, (list, tuple)):
+        for i, item in enumerate(result):
+            if isinstance(item, torch.Tensor):
+                yield i, item

@@ -1,0 +1,266 @@
+"""The report in a real browser: no request, no error, every page, by keyboard."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tc.tlparse.report import render
+from tc.trace.findings import diagnose
+from tc.trace.session import load
+
+SHARED = Path(os.environ.get("TC_SHARED", Path(__file__).resolve().parents[3] / "shared"))
+TRACES = SHARED / "traces"
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not TRACES.is_dir(), reason=f"no real traces in {TRACES}"),
+    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="no chromium and chromedriver"),
+]
+
+FLAGS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--disable-dev-shm-usage", "--window-size=1280,900",
+)  # fmt: skip
+
+CONTRAST = (Path(__file__).parent / "contrast.js").read_text("utf-8")
+UNNAMED = (Path(__file__).parent / "unnamed.js").read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    folder = tmp_path_factory.mktemp("reports")
+
+    def url(name: str) -> str:
+        path = folder / f"{name}.html"
+        if not path.exists():
+            path.write_bytes(b"".join(render(diagnose(load(TRACES / name)))))
+        return path.as_uri()
+
+    return url
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    webdriver = pytest.importorskip("selenium.webdriver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    driver.get("about:blank")
+    yield driver
+    driver.quit()
+
+
+class Reader:
+    """Somebody who reads a report."""
+
+    def __init__(self, driver: Any, url: str) -> None:
+        self.driver, self.url = driver, url
+        driver.get("about:blank")
+        driver.get_log("performance")
+        driver.get_log("browser")
+        driver.get(url)
+        self.wait_for("main h1")
+
+    def all(self, selector: str) -> list[Any]:
+        return list(self.driver.find_elements("css selector", selector))
+
+    def texts(self, selector: str) -> list[str]:
+        return [one.text for one in self.all(selector)]
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.driver.switch_to.active_element.send_keys(key)
+
+    def go(self, route: str) -> None:
+        self.driver.execute_script("location.hash = arguments[0]", route)
+        time.sleep(0.05)
+        self.wait_for("main h1")
+
+    @property
+    def route(self) -> str:
+        return str(self.driver.execute_script("return location.hash"))
+
+    def wait_for(self, selector: str, seconds: float = 8) -> None:
+        self.until(lambda: self.all(selector), selector, seconds)
+
+    def until(self, fact: Callable[[], Any], what: str = "", seconds: float = 8) -> None:
+        end = time.monotonic() + seconds
+        while not fact():
+            assert time.monotonic() < end, f"waited for {what} in vain"
+            time.sleep(0.02)
+
+    def requests(self) -> set[str]:
+        rows = [json.loads(row["message"])["message"] for row in self.driver.get_log("performance")]
+        urls = {
+            row["params"]["request"]["url"]
+            for row in rows
+            if row["method"] == "Network.requestWillBeSent"
+        }
+        return {url for url in urls if not url.startswith(("data:", "about:", self.url))}
+
+
+@pytest.fixture
+def read(browser: Any, pages: Callable[[str], str]) -> Iterator[Callable[[str], Reader]]:
+    opened: list[Reader] = []
+
+    def opener(name: str) -> Reader:
+        opened.append(Reader(browser, pages(name)))
+        return opened[-1]
+
+    yield opener
+    for reader in opened:
+        assert reader.requests() == set()
+        assert browser.get_log("browser") == []
+
+
+def test_three_graph_breaks_with_their_reasons(read: Callable[[str], Reader]) -> None:
+    reader = read("graph_break")
+    assert reader.texts("h1") == ["3 graph breaks"]
+    counts = [text.partition("×")[0] for text in reader.texts(".card header .push")]
+    assert sum(map(int, counts)) == 3
+    assert reader.texts(".card h3") == [
+        "print() is called while tracing",
+        "Branch depends on tensor data",
+    ]
+    assert all(reader.texts(".card .fix"))
+
+
+def test_six_recompiles_with_their_reasons(read: Callable[[str], Reader]) -> None:
+    reader = read("recompile")
+    assert reader.texts("h1") == ["6 recompiles"]
+    counts = [text.partition("×")[0] for text in reader.texts(".card header .push")]
+    assert sum(map(int, counts)) == 6
+    reader.go("#/fn/f")
+    assert len(reader.all(".ledger td.changed")) == 6
+    assert reader.texts(".ledger td.changed")[:2] == ["False", "8"]
+
+
+def test_by_keyboard_from_the_first_page_to_an_artifact_and_back(
+    read: Callable[[str], Reader],
+) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    reader = read("graph_break")
+    reader.press("j", "j", "k", Keys.ENTER)
+    reader.until(lambda: reader.route.startswith("#/f/TC104"), "a finding")
+    reader.press("]")
+    reader.until(lambda: reader.route.startswith("#/f/TC110"), "the next finding")
+    assert reader.texts(".source mark") == ["y.sum() > 0"]
+    reader.press(Keys.ESCAPE)
+    reader.until(lambda: reader.route == "#/", "the overview")
+    reader.go("#/c/0/0")
+    reader.press("j", "j", Keys.ENTER)
+    reader.until(lambda: "/a/" in reader.route, "an artifact")
+    reader.until(lambda: reader.all(".lines div"), "its text")
+    reader.press("]")
+    reader.until(lambda: reader.route == "#/c/1/0", "the next compile")
+
+
+def test_search_finds_names_and_texts(read: Callable[[str], Reader]) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    reader = read("graph_break")
+    reader.press("/")
+    reader.wait_for("#search[open] input")
+    reader.press("branch")
+    assert "Branch" in reader.texts("#search li")[0] or "branch" in reader.texts("#search li")[0]
+    reader.press(Keys.ENTER)
+    reader.until(lambda: reader.route.startswith("#/f/TC110"), "the finding")
+    reader.press("/")
+    reader.wait_for("#search[open] input")
+    reader.press("l_x_", Keys.CONTROL + Keys.ENTER + Keys.NULL)
+    reader.until(lambda: any("l_x_" in text for text in reader.texts("#search li")), "hits")
+    reader.press(Keys.ESCAPE)
+
+
+def test_the_theme_is_chosen_and_kept(read: Callable[[str], Reader]) -> None:
+    reader = read("simple")
+    theme = "return document.documentElement.dataset.theme"
+    before = reader.driver.execute_script(theme)
+    reader.press("t")
+    after = reader.driver.execute_script(theme)
+    assert {before, after} == {"light", "dark"}
+    reader.driver.refresh()
+    reader.wait_for("main h1")
+    assert reader.driver.execute_script(theme) == after
+    reader.press("t")
+
+
+@pytest.mark.parametrize("name", ["simple", "transformer", "two_rank", "backend_crash", "dynamic"])
+def test_every_page_of_a_report_opens(read: Callable[[str], Reader], name: str) -> None:
+    reader = read(name)
+    script = "return JSON.parse(document.getElementById('index').textContent)"
+    index = reader.driver.execute_script(script)
+    routes = ["#/raw", "#/nonsense", "#/c/99/9", "#/f/none", "#/fn/none"]
+    routes += [f"#/f/{one['id']}" for one in index["findings"]]
+    routes += [f"#/fn/{one['name']}" for one in index["functions"]]
+    routes += [f"#/c/{one['slug']}" for one in index["compiles"]]
+    for route in routes:
+        reader.go(route)
+        assert reader.texts("h1")[0]
+    for one in index["compiles"][:1]:
+        for artifact in one["artifacts"]:
+            reader.go(f"#/c/{one['slug']}/a/{artifact[0]}")
+            reader.until(lambda: reader.all(".lines div"), route)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_text_is_readable_and_controls_have_names(
+    read: Callable[[str], Reader], theme: str
+) -> None:
+    reader = read("recompile")
+    reader.driver.execute_script("document.documentElement.dataset.theme = arguments[0]", theme)
+    for route in ("#/", "#/fn/f", "#/c/0/2", "#/raw"):
+        reader.go(route)
+        time.sleep(0.2)
+        assert reader.driver.execute_script(CONTRAST) == []
+        assert reader.driver.execute_script(UNNAMED) == []
+    assert reader.driver.execute_script("return document.documentElement.lang") == "en"
+    for landmark in ("header", "main", "nav", "footer"):
+        assert reader.all(landmark)
+
+
+@pytest.mark.parametrize("route", ["#/", "#/fn/f", "#/c/0/2", "#/raw"])
+def test_a_phone_needs_no_sideways_scrolling(read: Callable[[str], Reader], route: str) -> None:
+    reader = read("recompile")
+    size = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}
+    reader.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        reader.go(route)
+        width = reader.driver.execute_script("return document.documentElement.scrollWidth")
+        assert width <= 360
+    finally:
+        reader.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_hostile_text_does_nothing(browser: Any, tmp_path: Path) -> None:
+    evil = (
+        "<img src=x onerror=\"document.title='hit'\"></script><script>document.title='hit'</script>"
+    )
+    head = "V1120 09:14:22.968000 1 torch/x.py:1] "
+    stack = [{"line": 1, "name": evil, "filename": -1}]
+    record = {"dynamo_start": {"stack": stack}, "frame_id": 0, "frame_compile_id": 0}
+    log = tmp_path / "dedicated_log_torch_trace_a.log"
+    log.write_text(head + json.dumps(record) + "\n")
+    target = tmp_path / "x.html"
+    target.write_bytes(b"".join(render(diagnose(load(log)))))
+    reader = Reader(browser, target.as_uri())
+    for route in ("#/", "#/c/0/0", "#/fn/" + evil.replace("/", "%2F")):
+        reader.go(route)
+        assert reader.driver.title != "hit"
+        assert not reader.all("main img")
+    assert reader.requests() == set()

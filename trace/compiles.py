@@ -1,0 +1,160 @@
+"""What a trace says of one compile: its records go in; one object with artifacts, notes and times
+comes out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tc.trace.reader import Span
+from tc.trace.timing import PHASES, phase_of
+
+_RESUMED: Final = re.compile(r"^torch_dynamo_resume_in_(.+)_at_(\d+)$")
+FRAMEWORK: Final = re.compile(r"[/\\](?:site|dist)-packages[/\\]torch[/\\]|^torch[/\\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame of a Python stack."""
+
+    file: str
+    line: int
+    name: str
+    code: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} in {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """One thing a compile left behind; the text is in the log at `span`, or in `inline`."""
+
+    number: int
+    name: str
+    kind: str
+    attempt: int
+    place: str
+    note: str = ""
+    span: Span | None = None
+    inline: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """An artifact that says something happened: its text, or what its JSON holds."""
+
+    name: str
+    data: Any
+    attempt: int
+    artifact: int
+    place: str
+    time: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a compile failed, in the compiler's words."""
+
+    type: str
+    reason: str
+    stage: str = ""
+    file: str = ""
+    line: int = 0
+    command: str = ""
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Lane:
+    """One process of the run: a rank of a distributed job, or a process by itself."""
+
+    index: int
+    label: str
+
+
+@dataclass(slots=True)
+class Compile:
+    """One compilation of one frame: `[frame/compile]`, with all it left behind."""
+
+    id: str
+    pid: int
+    rank: int | None
+    order: int
+    lane: Lane = Lane(0, "")
+    function: str = ""
+    file: str = ""
+    line: int = 0
+    attempts: int = 1
+    started: bool = False
+    stack: list[Any] = field(default_factory=list)
+    frames: tuple[Frame, ...] = ()
+    artifacts: list[Artifact] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    described: list[str] = field(default_factory=list)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    steps: dict[str, float] = field(default_factory=dict)
+    failure: Failure | None = None
+    skipped: str = ""
+    cache: str = ""
+    symbols: dict[str, str] = field(default_factory=dict)
+    alias: str = ""
+
+    @property
+    def slug(self) -> str:
+        """The name used in links: `0/2`, or `1:0/2` on rank 1."""
+        return self.id if self.lane.index == 0 else f"{self.lane.index}:{self.id}"
+
+    @property
+    def frame_id(self) -> str:
+        """The id without its last part: all compiles of a frame share it."""
+        return self.id.rpartition("/")[0]
+
+    @property
+    def seconds(self) -> float:
+        """Wall seconds spent on this compile."""
+        return sum(self.steps.values())
+
+    @property
+    def phases(self) -> dict[str, float]:
+        """Wall seconds by phase, in the order of the pipeline."""
+        shares = dict.fromkeys(PHASES, 0.0)
+        for name, seconds in self.steps.items():
+            shares[phase_of(name)] += seconds
+        return {phase: seconds for phase, seconds in shares.items() if seconds > 0}
+
+    @property
+    def original(self) -> str:
+        """The user's function: a resume function counts as the one it resumes."""
+        match = _RESUMED.match(self.function)
+        return match[1] if match else self.function
+
+    @property
+    def title(self) -> str:
+        """The function as a person would name it."""
+        match = _RESUMED.match(self.function)
+        if match:
+            return f"{match[1]} (resumed at {match[2]})"
+        return self.alias or self.function or "(unknown)"
+
+    @property
+    def home(self) -> tuple[str, int]:
+        """File and line to show: of the function, or of its call where torch wraps it."""
+        if FRAMEWORK.search(self.file):
+            mine = [frame for frame in self.frames if not FRAMEWORK.search(frame.file)]
+            if mine:
+                return mine[-1].file, mine[-1].line
+        return self.file, self.line
+
+    def noted(self, *names: str) -> list[Note]:
+        """The notes of these names, in order."""
+        return [note for note in self.notes if note.name in names]
+
+
+def by_function(compiles: Iterable[Compile]) -> dict[tuple[str, str, int], list[Compile]]:
+    """Group compiles by the function they are of, in order of first compile."""
+    groups: dict[tuple[str, str, int], list[Compile]] = {}
+    for compiled in compiles:
+        groups.setdefault((compiled.function, compiled.file, compiled.line), []).append(compiled)
+    return groups
