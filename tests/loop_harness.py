@@ -69,20 +69,18 @@ def copied(args: Sequence[Any]) -> list[Any]:
 
 
 def _overlaps(tensor: torch.Tensor) -> bool:
-    return any(
-        step == 0 and extent > 1
-        for extent, step in zip(tensor.shape, tensor.stride(), strict=False)
-    )
+    shape = zip(tensor.shape, tensor.stride(), strict=True)
+    return any(step == 0 and extent > 1 for extent, step in shape)
 
 
 def check(got: Any, want: Any, strides: bool = True, **tolerance: float) -> None:
     """Compare results."""
     wanted = want if isinstance(want, tuple | list) else (want,)
     assert len(got) == len(wanted)
-    for mine, theirs in zip(got, wanted, strict=False):
+    for mine, theirs in zip(got, wanted, strict=True):
         torch.testing.assert_close(mine, theirs, equal_nan=True, **tolerance)
         if isinstance(theirs, torch.Tensor) and strides and theirs.numel():
-            pairs = zip(theirs.shape, mine.stride(), theirs.stride(), strict=False)
+            pairs = zip(theirs.shape, mine.stride(), theirs.stride(), strict=True)
             assert all(n == 1 or a == b for n, a, b in pairs), (mine.stride(), theirs.stride())
 
 

@@ -117,12 +117,18 @@ def compared() -> list[Sample]:
     ]
 
 
-UNARY_FLOAT = (
+_UNARY = (
     "abs neg sign exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh "
     "cosh tanh asinh acosh atanh erf erfc lgamma reciprocal square relu sigmoid silu gelu isnan "
     "isinf signbit floor ceil trunc round frac hardsigmoid hardswish mish softplus elu leaky_relu "
     "hardtanh nan_to_num"
-).split()
+)
+UNARY_FLOAT = _UNARY.split()
+
+
+_FLOATS_ONLY = (
+    "frac elu leaky_relu hardtanh hardsigmoid hardswish mish softplus silu gelu nan_to_num"
+)
 
 
 def samples(name: str) -> list[Sample]:
@@ -130,10 +136,7 @@ def samples(name: str) -> list[Sample]:
     torch.manual_seed(len(name))
     op, _, overload = name.partition(".")
     if op in UNARY_FLOAT and overload == "default":
-        only_float = op in (
-            "frac elu leaky_relu hardtanh hardsigmoid hardswish mish softplus silu gelu "
-            "nan_to_num".split()
-        )
+        only_float = op in _FLOATS_ONLY.split()
         found = unary()
         if op == "gelu":  # eager makes inf * 1 a nan
             found[0] = C(n(5, 7))
@@ -210,7 +213,8 @@ _rows(
     _SHIFT,
 )
 _rows(
-    "bitwise_left_shift.Tensor_Scalar bitwise_right_shift.Tensor_Scalar __lshift__.Scalar __rshift__.Scalar",
+    "bitwise_left_shift.Tensor_Scalar bitwise_right_shift.Tensor_Scalar "
+    "__lshift__.Scalar __rshift__.Scalar",
     lambda: [C(i(9), 3)],
 )
 _rows(

@@ -149,7 +149,8 @@ class Builder:
         strides = self.strides
         if strides is None or len(strides) != len(sizes):
             strides = contiguous(sizes)
-        body = converted(body, compute_dtype(dtype))
+        # Rounded as eager rounds each result, whether or not it reaches memory.
+        body = converted(converted(body, dtype), compute_dtype(dtype))
         cell = Cell(dtype, sizes, strides, variables, body, (self.origin,))
         shared = self.uses > 1 and body.cost() > CHEAP
         large = body.cost() > MAX_BODY_COST or len(body.loads()) > MAX_BODY_LOADS
@@ -271,6 +272,9 @@ def converted(value: Expr, dtype: torch.dtype) -> Expr:
     """Convert a value to another type."""
     if value.dtype is dtype:
         return value
+    source = value.args[0] if value.op == "to" else value
+    if source.dtype is dtype and value.dtype is compute_dtype(dtype):
+        return source
     if value.op == "const":
         number = value.data[0]
         if dtype is torch.bool:

@@ -107,36 +107,11 @@ def elementwise(
 
 # ---------------------------------------------------------------- tables of plain rows
 
-UNARY = [
-    "abs",
-    "neg",
-    "sign",
-    "exp",
-    "exp2",
-    "expm1",
-    "log",
-    "log2",
-    "log10",
-    "log1p",
-    "sqrt",
-    "rsqrt",
-    "sin",
-    "cos",
-    "tan",
-    "asin",
-    "acos",
-    "atan",
-    "sinh",
-    "cosh",
-    "tanh",
-    "asinh",
-    "acosh",
-    "atanh",
-    "erf",
-    "erfc",
-    "lgamma",
-]
-ROUNDING = ["floor", "ceil", "trunc", "round"]
+UNARY = (
+    "abs neg sign exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh "
+    "cosh tanh asinh acosh atanh erf erfc lgamma"
+)
+ROUNDING = "floor ceil trunc round"
 BINARY = {
     "mul": "mul",
     "maximum": "maximum",
@@ -156,7 +131,7 @@ BINARY = {
     "__rshift__": "shr",
     "floor_divide": "floordiv",
 }
-COMPARISONS = ["eq", "ne", "lt", "le", "gt", "ge"]
+COMPARISONS = "eq ne lt le gt ge"
 LOGICAL = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor"}
 
 
@@ -202,13 +177,13 @@ def _logical(name: str, op: str) -> None:
         return elementwise(b, call, lambda x, y: apply(op, x, y), ("self", "other"), torch.bool)
 
 
-for _name in UNARY:
+for _name in UNARY.split():
     _unary(_name)
-for _name in ROUNDING:
+for _name in ROUNDING.split():
     _rounding(_name)
 for _name, _op in BINARY.items():
     _binary(_name, _op)
-for _name in COMPARISONS:
+for _name in COMPARISONS.split():
     _comparison(_name)
 for _name, _op in LOGICAL.items():
     _logical(_name, _op)
@@ -428,14 +403,7 @@ def _to_copy(b: Builder, call: Call) -> Tensor:
     source = tensor(call["self"])
     supported(call.dtype)
     supported(source.dtype)
-    return b.value(call.sizes, call.dtype, rounded(b.element(source), call.dtype))
-
-
-def rounded(value: Expr, dtype: torch.dtype) -> Expr:
-    """Convert to a type of low precision and back, so that the rounding is seen."""
-    if compute_dtype(dtype) is dtype:
-        return converted(value, dtype)
-    return converted(converted(value, dtype), compute_dtype(dtype))
+    return b.value(call.sizes, call.dtype, b.element(source))
 
 
 @lowering("clone", "lift_fresh_copy", "contiguous")

@@ -1,0 +1,197 @@
+"""Whole programs: interpreter and generated C agree with eager, for sizes known and symbolic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from loop_harness import check, compare, copied, externs, lowered, program, trace
+
+from tc.compiler import codegen, loops, schedule
+from tc.compiler.core.gate import Gate
+from tc.compiler.runtime.load import load
+
+T = torch.Tensor
+
+
+def attention(q: T, k: T, v: T) -> T:
+    scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+    length = q.shape[-2]
+    mask = torch.ones(length, length, dtype=torch.bool).tril()
+    return F.softmax(scores.masked_fill(~mask, float("-inf")), -1) @ v
+
+
+def block(x: T, w: T, b: T, up: T, down: T) -> T:
+    h = F.layer_norm(x, (x.shape[-1],), w, b)
+    return x + F.gelu(h @ up) @ down
+
+
+def rotary(x: T) -> T:
+    half = x.shape[-1] // 2
+    position = torch.arange(x.shape[-2]).float()[:, None]
+    angle = position * torch.arange(half).float() / half
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], -1)
+
+
+def r(*shape: int) -> T:
+    return torch.randn(shape)
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]] = {
+    "attention": (attention, lambda n: (r(2, n, 8), r(2, n, 8), r(2, n, 8))),
+    "sdpa": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True) * 2,
+        lambda n: (r(2, 3, n, 8), r(2, 3, n, 8), r(2, 3, n, 8)),
+    ),
+    "block": (block, lambda n: (r(2, n, 8), r(8), r(8), r(8, 16), r(16, 8))),
+    "rotary": (rotary, lambda n: (r(2, n, 8),)),
+    "embedding": (
+        lambda t, w, p: F.embedding(t, w) + p[: t.shape[1]],
+        lambda n: (torch.randint(0, 50, (2, n)), r(50, 8), r(64, 8)),
+    ),
+    "last_token": (lambda x, w: (x[:, -1] @ w).argmax(-1), lambda n: (r(2, n, 8), r(8, 30))),
+    "softmax_dims": (
+        lambda x: (F.softmax(x, 0), F.log_softmax(x, 1), F.softmax(x, 2)),
+        lambda n: (r(n, 5, 6),),
+    ),
+    "reductions": (
+        lambda x: (x.sum(), x.mean(1), x.amax((0, 2)), x.var(-1), x.argmin(0), (x > 0).all(1)),
+        lambda n: (r(3, n, 9),),
+    ),
+    "views": (
+        lambda x: (x.transpose(0, 1).reshape(-1, 3) * 2, x.flatten()[::2] + 1, x[1:, None] - x[0]),
+        lambda n: (r(n, 6),),
+    ),
+    "broadcast": (lambda x, y: (x[:, None] - y[None]).pow(2).sum(-1), lambda n: (r(n, 4), r(5, 4))),
+    "cumulated": (lambda x: torch.cumsum(F.relu(x), 0) + x, lambda n: (r(n, 4),)),
+    "size_as_value": (lambda x: x / x.shape[0] + x.shape[0] ** -0.5, lambda n: (r(n, 4),)),
+    "two_users": (
+        lambda x: (lambda e: (e / e.sum(-1, keepdim=True), e.sum()))(x.exp()),
+        lambda n: (r(n, 4),),
+    ),
+    "norm_chain": (
+        lambda x, w: F.layer_norm(F.layer_norm(x, (6,), w), (6,)).sum(-1),
+        lambda n: (r(n, 6), r(6)),
+    ),
+    "group_norm": (lambda x: F.group_norm(x, 2), lambda n: (r(n, 4, 5),)),
+    "conv": (
+        lambda x, w: F.relu(F.conv2d(x, w, padding=1)) + 1,
+        lambda n: (r(n, 3, 8, 8), r(4, 3, 3, 3)),
+    ),
+    "loss": (lambda x, y: F.mse_loss(torch.sigmoid(x), y), lambda n: (r(n, 3), r(n, 3))),
+    "integers": (
+        lambda x: (x // 3, x % -7, (x * x) >> 2, -x // 5, x.sum(), x.bool()),
+        lambda n: (torch.randint(-99, 99, (n, 5)),),
+    ),
+    "column_vector": (lambda x: x.sum(0) / x.abs().amax(0), lambda n: (r(n, 300),)),
+    "padded": (lambda x: F.pad(x, (1, 2, 0, 3)).tanh(), lambda n: (r(n, 5),)),
+    "gathered": (
+        lambda x, i: torch.gather(x.exp(), 1, i) + x[i[:, 0]],
+        lambda n: (r(n, 6), torch.randint(0, min(n, 6), (n, 6))),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("mode", ["fake", "symbolic"])
+def test_program_agrees_with_eager(name: str, mode: str) -> None:
+    fn, make = PROGRAMS[name]
+    torch.manual_seed(0)
+    compare(fn, make(7), mode)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_symbolic_program_serves_another_size(name: str) -> None:
+    fn, make = PROGRAMS[name]
+    torch.manual_seed(0)
+    call = load(program(lowered(fn, make(7), "symbolic")))
+    for size in (9, 33):
+        args = make(size)
+        check(call(copied(args)), fn(*args))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_large_enough_for_threads(threads: int) -> None:
+    def fn(x: T, y: T) -> tuple[T, ...]:
+        return F.softmax(x, -1), x.sum(), x.sum(0), x.amax(), (x * y).tanh(), x.mean((0, 1))
+
+    compare(fn, (r(300, 700), r(700)), threads=threads, rtol=1e-5, atol=1e-4)
+
+
+def test_inputs_that_are_not_contiguous() -> None:
+    def fn(x: T, y: T) -> tuple[T, ...]:
+        return x + y, (x * 2).sum(0), F.softmax(x, -1), x.reshape(-1) + 1
+
+    compare(fn, (r(6, 5).t(), r(5, 12)[:, ::2]))
+    compare(fn, (r(1, 6).expand(5, 6), r(5, 6)))
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (4, 0)])
+def test_empty_tensors(shape: tuple[int, int]) -> None:
+    def fn(x: T) -> tuple[T, ...]:
+        return x + 1, x.sum(0), x.sum(1), x.sum(), torch.cat([x, x]), x.t().contiguous()
+
+    compare(fn, (r(*shape),))
+
+
+def test_zero_dimensional() -> None:
+    compare(lambda x, y: (x + y, x.exp().sum(), y * x), (torch.tensor(2.0), torch.tensor(3)))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_low_precision(dtype: torch.dtype) -> None:
+    def fn(x: T, w: T) -> tuple[T, ...]:
+        return F.layer_norm(x, (16,), w), F.softmax(x, -1), x.sum(0), (x * w).float(), x.exp()
+
+    compare(fn, (r(9, 16).to(dtype), r(16).to(dtype)))
+
+
+def test_an_input_is_written_to() -> None:
+    def fn(x: T, y: T) -> T:
+        total = x + y
+        torch.ops.aten.copy_.default(x, total * 2)
+        return total
+
+    module = trace(fn, (r(3, 4), r(3, 4)))
+    graph = loops.lower(module, Gate())
+    call = load(codegen.generate(schedule.plan(graph, Gate()), threads=1))
+    x, y = r(3, 4), r(3, 4)
+    want = x + y
+    (got,) = call([x, y])
+    check((got, x), (want, want * 2))
+
+
+def test_outputs_that_are_inputs_views_and_constants() -> None:
+    def fn(x: T) -> tuple[T, ...]:
+        y = x.exp()
+        return x, y, y.t(), x[1:], y + torch.tensor([1.0, 2.0, 3.0, 4.0])
+
+    call = load(program(lowered(fn, (r(3, 4),))))
+    x = r(3, 4)
+    got = call([x])
+    check(got, fn(x))
+    assert got[0] is x
+    assert got[2].data_ptr() == got[1].data_ptr()
+    assert got[3].data_ptr() == x[1:].data_ptr()
+
+
+def test_a_refused_lowering_goes_to_aten() -> None:
+    module = trace(lambda x: F.relu(x).exp() + 1, (r(3, 4),))
+    gate = Gate(refuse_from={"loops.lower": 2})
+    graph = loops.lower(module, gate)
+    assert externs(graph) == ["aten.exp.default", "aten.add.Tensor"]
+    x = r(3, 4)
+    check(load(program(graph))([x]), F.relu(x).exp() + 1)
+
+
+def test_large_indices_and_out_of_range_reads_stay_in_memory() -> None:
+    weights, tokens = r(5, 3), torch.tensor([0, 4, 99, -7])
+    call = load(
+        program(lowered(lambda w, t: F.embedding(t, w), (weights, torch.tensor([0, 1, 2, 3]))))
+    )
+    (got,) = call([weights, tokens])
+    check((got[:2],), weights[[0, 4]])
