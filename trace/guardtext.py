@@ -5,32 +5,43 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_NODE: Final = re.compile(r"^[| ]*\+- ([A-Z_]+): (.*)$", re.MULTILINE)
+# Both forms: a node of torch's guard tree, a row of tc's guards.
+_NODE: Final = re.compile(r"^(?:[| ]*\+- )?([A-Z_]+): (.*)$", re.MULTILINE)
 _COMMENT: Final = re.compile(r"\s+# .*$")
 _TENSOR: Final = re.compile(
-    r"check_tensor\((?P<source>.+?), (?P<type>[\w.]+), DispatchKeySet\((?P<keys>[^)]*)\), "
-    r"(?P<dtype>torch\.\w+), device=(?P<device>[^,]+), requires_grad=(?P<grad>\w+), "
-    r"size=\[(?P<size>[^\]]*)\], stride=\[(?P<stride>[^\]]*)\]\)"
+    r"check_tensor\((?P<source>.+?), (?P<type>'?[\w.]+'?), (?:DispatchKeySet\([^)]*\), )?"
+    r"(?P<dtype>torch\.\w+), (?:device=(?P<index>[^,]+)|device\((?P<device>[^)]*)\)), "
+    r"requires_grad=(?P<grad>\w+), size=\[(?P<size>[^\]]*)\], stride=\[(?P<stride>[^\]]*)\]"
 )
 _EQUAL: Final = re.compile(r"^(?P<source>.+?) (?:==|is) (?P<value>[^=].*)$")
+_SAME: Final = re.compile(r"^same\((?P<source>.+?), (?P<value>.+)\)$")
+_LENGTH: Final = re.compile(
+    r"has_length\((?P<source>.+), (?P<value>\d+)\)|len\((?P<of>.+)\) == (?P<n>\d+)"
+)
 _TYPE: Final = re.compile(
     r"___check_(?:type|obj)_id\((?P<source>.+), \d+\)(?:, type=<class '(?P<type>[^']+)'>)?"
+    r"|is_type\((?P<of>.+?), the\(\w+, '(?P<name>[^']+)'\)\)"
 )
-_GRAD: Final = re.compile(r'"grad_mode":(true|false)')
+_GRAD: Final = re.compile(r"""["']grad_mode["']: ?(true|false)""", re.IGNORECASE)
+_CONSTANTS: Final = frozenset(("EQUALS", "NONE", "BOOL"))
 
 _ACCESS: Final = (
-    (re.compile(r"\bL\['([^']+)'\]"), r"\1"),
-    (re.compile(r"\bG\['([^']+)'\]"), r"\1"),
-    (re.compile(r"\bL\[\"([^\"]+)\"\]"), r"\1"),
+    (re.compile(r"\b[LG]\[(['\"])([^'\"]+)\1\]"), r"\2"),
+    (re.compile(r"\.__dict__\['(_modules|_parameters|_buffers)'\]"), r".\1"),
     (re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]"), r".\1"),
     (re.compile(r"\.__dict__\['([^']+)'\]"), r".\1"),
     (re.compile(r"\.size\(\)\[(\d+)\]"), r".shape[\1]"),
     (re.compile(r"\.__(?:closure__|defaults__|kwdefaults__)"), r""),
 )
+_VARS: Final = re.compile(r"vars\(([\w.]+)\)\['(?:_modules|_parameters|_buffers)'\]\['([^']+)'\]")
 
 
 def readable(source: str) -> str:
     """Write a guard's source as the user would: `L['self'].step` -> `self.step`."""
+    while "vars(" in source:
+        source, changed = _VARS.subn(r"\1.\2", source)
+        if not changed:
+            break
     for pattern, plain in _ACCESS:
         source = pattern.sub(plain, source)
     return source.strip()
@@ -41,18 +52,25 @@ def values(tree: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for kind, text in _NODE.findall(tree):
         text = _COMMENT.sub("", text)
-        if kind == "TENSOR_MATCH":
+        if kind in ("TENSOR_MATCH", "TENSOR"):
             _add_tensor(text, found)
         elif kind == "GLOBAL_STATE":
             grad = _GRAD.search(text)
             if grad:
-                found["grad mode"] = "on" if grad[1] == "true" else "off"
-        elif kind in ("TYPE_MATCH", "ID_MATCH"):
-            match = _TYPE.match(text)
-            if match and kind == "TYPE_MATCH" and match["type"] != "torch.Tensor":
-                found[f"type({readable(match['source'])})"] = str(match["type"])
-        elif kind.endswith("_MATCH"):
-            match = _EQUAL.match(text)
+                found["grad_mode"] = grad[1].capitalize()
+        elif kind in ("TYPE_MATCH", "TYPE"):
+            match = _TYPE.search(text)
+            name = match and (match["type"] or match["name"])
+            if match and name and not name.startswith("torch.Tensor"):
+                found[f"type({readable(match['source'] or match['of'])})"] = name
+        elif kind == "LENGTH" or kind.startswith("LENGTH_"):
+            match = _LENGTH.search(text)
+            if match:
+                found[f"len({readable(match['source'] or match['of'])})"] = (
+                    match["value"] or match["n"]
+                )
+        elif kind in _CONSTANTS or (kind.endswith("_MATCH") and kind != "ID_MATCH"):
+            match = _SAME.match(text) or _EQUAL.match(text)
             if match:
                 found[readable(match["source"])] = match["value"].strip()
     return found
@@ -65,8 +83,16 @@ def _add_tensor(text: str, found: dict[str, str]) -> None:
     name = readable(match["source"])
     found[f"{name}.dtype"] = match["dtype"].removeprefix("torch.")
     found[f"{name}.requires_grad"] = match["grad"]
-    found[f"{name}.device"] = "cpu" if match["device"] == "None" else f"cuda:{match['device']}"
+    found[f"{name}.device"] = _device(match["index"], match["device"])
     sizes = [size.strip() for size in match["size"].split(",") if size.strip()]
     found[f"{name}.ndim"] = str(len(sizes))
     for index, size in enumerate(sizes):
         found[f"{name}.shape[{index}]"] = "dynamic" if size == "None" else size
+
+
+def _device(index: str | None, device: str | None) -> str:
+    """Torch's tree names the index alone, tc's rows the whole device."""
+    if device is not None:
+        kind, _, number = device.replace("type=", "").replace("index=", "").partition(", ")
+        return kind.strip("'\"") + (f":{number}" if number else "")
+    return "cpu" if index in (None, "None") else f"cuda:{index}"

@@ -1,7 +1,9 @@
 """aot: from a captured graph of torch calls to functional graphs of ATen ops."""
 
 from tc.compiler.aot.artifact import AotGraph, Fallback
+from tc.compiler.aot.autograd import wrap_training
 from tc.compiler.aot.inference import inference
+from tc.compiler.aot.training import Training, training
 from tc.compiler.aot.wrap import wrap
 
-__all__ = ["AotGraph", "Fallback", "inference", "wrap"]
+__all__ = ["AotGraph", "Fallback", "Training", "inference", "training", "wrap", "wrap_training"]

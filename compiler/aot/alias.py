@@ -148,11 +148,14 @@ def _view(value: torch.Tensor, base: torch.Tensor, of: SameInput | Fresh, result
         raise Fallback("an output views an input's memory as another type")
     if value.is_neg() != base.is_neg():
         raise Fallback("an output is a lazy negation of an input's memory")
+    if value.requires_grad and not base.requires_grad:
+        raise Fallback("a view carries gradients that what it views does not")
     return View(
         of,
         tuple(result.dim(size) for size in value.shape),
         tuple(result.dim(stride) for stride in value.stride()),
         result.dim(value.storage_offset() - base.storage_offset()),
+        detached=base.requires_grad and not value.requires_grad,
     )
 
 

@@ -69,16 +69,19 @@ class View:
     Attributes:
         of: the viewed tensor.
         offset: storage offset relative to that of the viewed tensor.
+        detached: gradients do not flow through it.
     """
 
     of: SameInput | Fresh
     size: tuple[Dim, ...]
     stride: tuple[Dim, ...]
     offset: Dim
+    detached: bool = False
 
     def __str__(self) -> str:
         size, stride = (", ".join(map(str, dims)) for dims in (self.size, self.stride))
-        return f"{self.of}.as_strided([{size}], [{stride}], +{self.offset})"
+        of = f"{self.of}.detach()" if self.detached else str(self.of)
+        return f"{of}.as_strided([{size}], [{stride}], +{self.offset})"
 
 
 @dataclass(frozen=True)

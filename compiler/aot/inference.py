@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -43,44 +44,80 @@ def inference(gm: fx.GraphModule, examples: Sequence[Any], gate: Gate) -> AotGra
     Raises:
         Fallback: the result could not be proven to do what the captured graph does.
     """
-    with torch.no_grad():
-        try:
-            observed = observe(gm, examples)
-            recorder, returned = record(gm, observed, gate)
-        except UNTRACEABLE as error:
-            raise Fallback(f"an op needs a tensor's values: {first_line(error)}") from error
+    with torch.no_grad(), falling_back():
+        observed = observe(gm, examples)
+        recorder, returned = record(gm, observed, gate)
     return finish("inference", gm, observed, recorder, returned, gate)
 
 
-def record(gm: fx.GraphModule, observed: Observation, gate: Gate) -> tuple[Recorder, list[Any]]:
-    """Record the functional graph; returns what it must return, as nodes and constants.
+@contextmanager
+def falling_back() -> Iterator[None]:
+    """Turn what torch's fake tensors and functionalisation cannot do into a `Fallback`."""
+    try:
+        yield
+    except UNTRACEABLE as error:
+        raise Fallback(f"an op needs a tensor's values: {first_line(error)}") from error
 
-    Where the captured graph writes, it runs on top of torch's functionalisation, which turns
-    writes into new values and writes to inputs only at the end.
-    """
-    recorder = Recorder(observed.fake_mode, gate)
-    for node, value in zip(gm.graph.find_nodes(op="placeholder"), observed.inputs, strict=True):
-        recorder.placeholder(node.name, value)
+
+def record(gm: fx.GraphModule, observed: Observation, gate: Gate) -> tuple[Recorder, list[Any]]:
+    """Record the functional graph; returns what it must return, as nodes and constants."""
+    recorder = start(gm, observed, gate)
     runner = Runner(gm, recorder, before=observed.runner)
 
     def program(*args: Any) -> Any:
-        again = flat_outputs(runner.run(*args))
-        return [
-            again[place] if isinstance(place, int) else runner.found(place)
-            for place in observed.places
-        ]
+        return pick(runner, observed, flat_outputs(runner.run(*args)))
 
-    function = torch.func.functionalize(program) if observed.writes else program
-    tensors = iter(run_watched(recorder, function, observed.inputs))
-    returned = [
-        match_layout(recorder, next(tensors), value)
+    tensors = run_functional(recorder, program, observed.inputs, observed.writes)
+    returned = returned_nodes(recorder, observed, tensors)
+    move_writes_last(recorder.graph)
+    check_record(recorder.graph, observed.mutated, runner.layouts_differ)
+    return recorder, returned
+
+
+def start(gm: fx.GraphModule, observed: Observation, gate: Gate) -> Recorder:
+    """Return a recorder that knows the graph's inputs."""
+    recorder = Recorder(observed.fake_mode, gate)
+    for node, value in zip(gm.graph.find_nodes(op="placeholder"), observed.inputs, strict=True):
+        recorder.placeholder(node.name, value)
+    return recorder
+
+
+def pick(runner: Runner, observed: Observation, outputs: Sequence[Any]) -> list[torch.Tensor]:
+    """Return the tensors of a run that the compiled graph has to return."""
+    return [
+        outputs[place] if isinstance(place, int) else runner.found(place)
+        for place in observed.places
+    ]
+
+
+def run_functional(
+    recorder: Recorder, program: Callable[..., Any], inputs: Sequence[Any], writes: bool
+) -> list[Any]:
+    """Run a program under the recorder; one that writes, on top of torch's functionalisation.
+
+    That turns writes into new values, and writes to inputs only at the end.
+    """
+    if not writes:
+        return list(run_watched(recorder, program, inputs))
+    try:
+        return list(run_watched(recorder, torch.func.functionalize(program), inputs))
+    except (RuntimeError, NotImplementedError) as error:
+        if isinstance(error, UNTRACEABLE):
+            raise
+        raise Fallback(f"its writes have no functional form: {first_line(error)}") from error
+
+
+def returned_nodes(
+    recorder: Recorder, observed: Observation, tensors: Sequence[torch.Tensor]
+) -> list[Any]:
+    """Return nodes of what the compiled graph returns, in the layouts eager has."""
+    left = iter(tensors)
+    return [
+        match_layout(recorder, next(left), value)
         if isinstance(value, torch.Tensor)
         else recorder.node_of(value)
         for value in observed.results.returned
     ]
-    move_writes_last(recorder.graph)
-    check_record(recorder.graph, observed.mutated, runner.layouts_differ)
-    return recorder, returned
 
 
 def finish(

@@ -58,15 +58,20 @@ class Observation:
     runner: Runner
 
 
-def observe(gm: fx.GraphModule, examples: Sequence[Any]) -> Observation:
+def observe(gm: fx.GraphModule, examples: Sequence[Any], *, gradients: bool = False) -> Observation:
     """Run a captured graph once and say what it does with memory.
+
+    Args:
+        gm: the captured graph.
+        examples: its inputs, fake.
+        gradients: let those that require grad do so in the run.
 
     Raises:
         Fallback: that cannot be said in terms of inputs, outputs and their views.
     """
     _refuse_opaque(gm)
     fake_mode = fake_mode_of(examples)
-    inputs = as_inputs(examples, fake_mode)
+    inputs = as_inputs(examples, fake_mode, gradients)
     before = [layout_of(value) for value in inputs]
     observer = Observer(fake_mode)
     runner = Runner(gm, observer)
@@ -97,8 +102,10 @@ def fake_mode_of(examples: Sequence[Any]) -> FakeTensorMode:
     return FakeTensorMode()
 
 
-def as_inputs(examples: Sequence[Any], fake_mode: FakeTensorMode) -> list[Any]:
-    """Return stand-ins for the inputs that may be written to: same memory, no gradients.
+def as_inputs(
+    examples: Sequence[Any], fake_mode: FakeTensorMode, gradients: bool = False
+) -> list[Any]:
+    """Return stand-ins for the inputs that may be written to: same memory, no history.
 
     Raises:
         Fallback: an input is of a tensor subclass.
@@ -110,7 +117,10 @@ def as_inputs(examples: Sequence[Any], fake_mode: FakeTensorMode) -> list[Any]:
             if isinstance(value, torch.Tensor):
                 if not isinstance(value, FakeTensor):
                     raise Fallback(f"an input is a {type(value).__name__}, not a plain tensor")
-                inputs.append(stand_ins.setdefault(id(value), value.detach()))
+                if id(value) not in stand_ins:
+                    wants = gradients and value.requires_grad
+                    stand_ins[id(value)] = value.detach().requires_grad_(wants)
+                inputs.append(stand_ins[id(value)])
             else:
                 inputs.append(value)
     return inputs

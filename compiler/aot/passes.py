@@ -93,6 +93,21 @@ def dim_key(dim: Any) -> Hashable:
     return dim.node.expr if isinstance(dim, torch.SymInt) else int(dim)
 
 
+def fold_transposes(graph: fx.Graph) -> None:
+    """Replace a transposition of the same transposition by what was transposed.
+
+    Gradients of linear layers are full of them, and at the graph's end each would be a copy.
+    """
+    for node in graph.find_nodes(op="call_function", target=aten.transpose.int):
+        source = node.args[0]
+        if source.target is aten.transpose.int and same_layout(node, source.args[0]):
+            rank = node.meta["val"].dim()
+            axes, others = ({axis % rank for axis in n.args[1:]} for n in (node, source))
+            if axes == others:
+                node.replace_all_uses_with(source.args[0])
+                graph.erase_node(node)
+
+
 def share_common_subexpressions(graph: fx.Graph) -> None:
     """Keep one of the nodes that compute the same from the same."""
     seen: dict[Hashable, fx.Node] = {}
@@ -134,6 +149,7 @@ def _freeze(value: Any) -> Hashable:
 
 PASSES: tuple[Pass, ...] = (
     drop_no_ops,
+    fold_transposes,
     share_common_subexpressions,
     drop_dead_code,
 )

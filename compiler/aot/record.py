@@ -7,6 +7,7 @@ symbolic sizes and constants, which is all a captured graph holds, in a third of
 from __future__ import annotations
 
 import operator
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -31,6 +32,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     Attributes:
         graph: what was recorded.
         origin: metadata put on the nodes being recorded; set by whoever runs the function.
+        origins_by_sequence: number of the first autograd node made for an origin, and the origin,
+            ascending: the ops that autograd runs backward belong to the same user lines.
         decomposed: op -> how often it was replaced by simpler ones.
         constants: real tensors met on the way, by the name they have in the graph.
     """
@@ -42,6 +45,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.graph = fx.Graph()
         self.sizes = SizeNodes(self.graph)
         self.origin: dict[str, Any] = {}
+        self.origins_by_sequence: list[tuple[int, dict[str, Any]]] = []
         self.decomposed: Counter[str] = Counter()
         self.constants: dict[str, torch.Tensor] = {}
         self._nodes: dict[int, fx.Node] = {}
@@ -55,6 +59,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._remember(value, node)
         self.sizes.add_input(node, value)
         return node
+
+    def know(self, value: torch.Tensor, same: torch.Tensor) -> None:
+        """Learn that a tensor is the same in the graph as one known already."""
+        self._remember(value, self._nodes[id(same)])
 
     def constant(self, real: torch.Tensor) -> fx.Node:
         """Return the node of a real tensor that the graph holds."""
@@ -127,7 +135,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         result = func(*args, **kwargs)
         name = func._schema.name.rpartition("::")[2]
         node = self.graph.create_node("call_function", func, fx_args, fx_kwargs, name)
-        node.meta.update(self.origin)
+        node.meta.update(self._origin_now())
         node.meta["val"] = result
         if isinstance(result, torch.Tensor):
             self._remember(result, node)
@@ -137,6 +145,16 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise Fallback(f"{func} makes a size out of a tensor's values")
         return result
 
+    def _origin_now(self) -> dict[str, Any]:
+        """Return the origin of the op being recorded; in backward that of the op it is for."""
+        autograd_node = torch._C._current_autograd_node()
+        if autograd_node is None:
+            return self.origin
+        number = autograd_node._sequence_nr()
+        at = bisect_right(self.origins_by_sequence, number, key=lambda pair: pair[0])
+        origin = self.origins_by_sequence[at - 1][1] if at else {}
+        return {**origin, "tc_backward": autograd_node.name()}
+
     def _record_items(self, node: fx.Node, result: Iterable[Any]) -> None:
         for i, item in enumerate(result):
             if not isinstance(item, torch.Tensor):
@@ -144,7 +162,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             part = self.graph.create_node(
                 "call_function", operator.getitem, (node, i), {}, f"{node.name}_part{i}"
             )
-            part.meta.update(self.origin)
+            part.meta.update({key: value for key, value in node.meta.items() if key != "val"})
             part.meta["val"] = item
             self._remember(item, part)
 

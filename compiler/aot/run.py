@@ -27,6 +27,7 @@ class Watcher(Protocol):
 
     fake_mode: FakeTensorMode
     origin: dict[str, Any]
+    origins_by_sequence: list[tuple[int, dict[str, Any]]]
 
     def fake_constant(self, real: torch.Tensor) -> torch.Tensor:
         """Return the fake tensor that stands for a real one held by the graph."""
@@ -44,6 +45,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.fake_mode = fake_mode
         self.origin: dict[str, Any] = {}
+        self.origins_by_sequence: list[tuple[int, dict[str, Any]]] = []
         self.written: set[int] = set()
         self.constants: dict[int, torch.Tensor] = {}
         self._kept: list[Any] = []
@@ -128,6 +130,8 @@ class Runner(fx.Interpreter):
         meta = {key: n.meta[key] for key in ORIGIN_KEYS if key in n.meta}
         meta["tc_from"] = n.name
         self.watcher.origin = meta
+        first_autograd_node = torch._C._autograd._get_sequence_nr()
+        self.watcher.origins_by_sequence.append((first_autograd_node, meta))
         result = super().run_node(n)
         if n.op == "output":
             return result

@@ -79,10 +79,11 @@ def _expression(out: Output, position: int, names: dict[str, Any]) -> str:
                 return repr(value)
             names[f"c{position}"] = value
             return f"c{position}"
-        case View(of, size, stride, offset):
+        case View(of, size, stride, offset, detached):
             base = f"a{of.index}" if isinstance(of, SameInput) else f"out[{of.index}]"
             start = f"{base}.storage_offset() + {_dim(offset)}"
-            return f"{base}.as_strided({_dims(size)}, {_dims(stride)}, {start})"
+            source = f"{base}.detach()" if detached else base
+            return f"{source}.as_strided({_dims(size)}, {_dims(stride)}, {start})"
 
 
 def _dim(dim: Dim) -> str:

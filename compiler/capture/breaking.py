@@ -1,4 +1,4 @@
-"""The end of a trace at a graph break: the instruction run for real, and the resume calls after it."""
+"""The end of a trace at a graph break: the instruction run for real, then the resume calls."""
 
 from __future__ import annotations
 
@@ -49,9 +49,7 @@ def in_loop(code: CodeType, offset: int) -> bool:
     return False
 
 
-def finish_at_break(
-    root: RootFrame, begin: Callable[[list[Value], bool], Residual]
-) -> Ending:
+def finish_at_break(root: RootFrame, begin: Callable[[list[Value], bool], Residual]) -> Ending:
     """Emit everything from the graph's call to the calls of the resume functions."""
     one = root.current
     if one.opname in ("YIELD_VALUE", "SEND"):

@@ -1,4 +1,4 @@
-"""Graph breaks: why a frame cannot go on being captured, one row a reason, told in the user's terms."""
+"""Graph breaks: why a frame cannot go on being captured, one row a reason, in the user's terms."""
 
 from __future__ import annotations
 

@@ -72,9 +72,7 @@ class Recorder:
         return node
 
     # -- calls -----------------------------------------------------------------------------
-    def call_torch(
-        self, target: Any, args: Args, kwargs: Kwargs, method: bool = False
-    ) -> Value:
+    def call_torch(self, target: Any, args: Args, kwargs: Kwargs, method: bool = False) -> Value:
         """Record a call and return the value of its result.
 
         Args:

@@ -144,9 +144,9 @@ class Residual:
     def _pin(self, value: Value) -> None:
         if value is NULL or isinstance(value, ConstValue) or id(value) in self._temporaries:
             return
-        if isinstance(value.source, LocalSource) and not isinstance(value, CellValue):
-            if value.source.local not in self._cells:
-                return
+        plain_local = isinstance(value.source, LocalSource) and not isinstance(value, CellValue)
+        if plain_local and value.source.local not in self._cells:  # type: ignore[union-attr]
+            return
         if isinstance(value, NodeValue) and value.source is None:
             return
         self.push(value)
@@ -209,7 +209,11 @@ class Residual:
         self.e.after_callable()
 
     def call_method(
-        self, owner: Value, name: str, argument: Callable[[], None] | None = None, keep: bool = False
+        self,
+        owner: Value,
+        name: str,
+        argument: Callable[[], None] | None = None,
+        keep: bool = False,
     ) -> None:
         """Emit ``owner.name(argument)``."""
         self.push(owner)

@@ -52,9 +52,7 @@ class Semantics(Recorder):
         except (breaks.GraphBreak, breaks.SkipFrame, Raised, NotConstant):
             raise
         except Exception as error:
-            raise Raised(
-                ExceptionValue(type(error), [self.known(a) for a in error.args])
-            ) from None
+            raise Raised(ExceptionValue(type(error), [self.known(a) for a in error.args])) from None
 
     def raise_(self: Tracer, cls: type[BaseException], *args: Any) -> NoReturn:
         """Raise into the traced code."""
@@ -208,7 +206,9 @@ class Semantics(Recorder):
                 return self.binary(name, sequence, ConstValue(count))
         if isinstance(other, ConstValue) and isinstance(other.obj, str):
             if name == "mod":
-                return self.known(self.fold(operator.mod, self.concrete(left), self.concrete(right)))
+                return self.known(
+                    self.fold(operator.mod, self.concrete(left), self.concrete(right))
+                )
             return self.raise_(TypeError, f"unsupported operand type(s) for {name}: 'str'")
         return self.call_torch(getattr(operator, name), [left, right], {})
 
@@ -286,8 +286,10 @@ class Semantics(Recorder):
             return ConstValue(name == "ne")
         for x, y in zip(a, b, strict=False):
             if not self.equal(x, y):
-                return self.binary(name, x, y) if name not in ("eq", "ne") else ConstValue(
-                    name == "ne"
+                return (
+                    self.binary(name, x, y)
+                    if name not in ("eq", "ne")
+                    else ConstValue(name == "ne")
                 )
         return ConstValue(getattr(operator, name)(len(a), len(b)))
 

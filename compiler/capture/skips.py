@@ -16,9 +16,43 @@ if TYPE_CHECKING:
 DISABLED = "_tc_disabled"
 #: packages whose functions act on the outside world or on hidden state
 OUTSIDE = frozenset(
-    "logging warnings threading subprocess multiprocessing os io random time socket select signal "
-    "tempfile shutil pathlib asyncio queue pickle json csv sqlite3 urllib http unittest pdb "
-    "traceback linecache structlog ctypes gc weakref atexit pytest _pytest hypothesis".split()
+    [
+        "logging",
+        "warnings",
+        "threading",
+        "subprocess",
+        "multiprocessing",
+        "os",
+        "io",
+        "random",
+        "time",
+        "socket",
+        "select",
+        "signal",
+        "tempfile",
+        "shutil",
+        "pathlib",
+        "asyncio",
+        "queue",
+        "pickle",
+        "json",
+        "csv",
+        "sqlite3",
+        "urllib",
+        "http",
+        "unittest",
+        "pdb",
+        "traceback",
+        "linecache",
+        "structlog",
+        "ctypes",
+        "gc",
+        "weakref",
+        "atexit",
+        "pytest",
+        "_pytest",
+        "hypothesis",
+    ]
 )
 #: torch packages whose own frames are the user's model code
 MODEL_CODE = ("torch.nn.modules.", "torch.optim.", "torch.nn.functional", "torch.distributions.")
@@ -39,13 +73,14 @@ def skip_reason(frame: Frame) -> tuple[str, bool] | None:
     if frame.code.co_flags & _GENERATOR:
         return f"{frame.code.co_qualname} is a generator or coroutine", True
     filename = frame.code.co_filename
-    if filename.startswith("<") and not filename.startswith(("<eval_with_key>", "<ipython", "<string")):
+    if filename.startswith("<") and not filename.startswith(
+        ("<eval_with_key>", "<ipython", "<string")
+    ):
         return f"code from {filename}", False
     if filename.startswith(_STDLIB) and "site-packages" not in filename:
         return "a frame of Python's own library", False
-    if frame.code.co_name in ("<module>", "__del__", "<lambda>") and not frame.code.co_argcount:
-        if frame.code.co_name != "<lambda>":
-            return f"{frame.code.co_name} is run once", False
+    if frame.code.co_name in ("<module>", "__del__"):
+        return f"{frame.code.co_name} is run once", False
     return None
 
 

@@ -32,9 +32,24 @@ BUILTIN_HOMES = (
     "torch._VF",
 )  # fmt: skip
 REFUSED = frozenset(
-    "manual_seed seed initial_seed set_rng_state get_rng_state from_numpy frombuffer from_file "
-    "set_default_dtype set_default_device set_num_threads save load compile "
-    "set_default_tensor_type use_deterministic_algorithms".split()
+    [
+        "manual_seed",
+        "seed",
+        "initial_seed",
+        "set_rng_state",
+        "get_rng_state",
+        "from_numpy",
+        "frombuffer",
+        "from_file",
+        "set_default_dtype",
+        "set_default_device",
+        "set_num_threads",
+        "save",
+        "load",
+        "compile",
+        "set_default_tensor_type",
+        "use_deterministic_algorithms",
+    ]
 )
 
 
@@ -186,7 +201,8 @@ for _name in (
     "can_cast", "result_type", "get_num_threads", "are_deterministic_algorithms_enabled",
     "is_deterministic_algorithms_warn_only_enabled", "finfo", "iinfo",
     "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "is_autocast_cpu_enabled",
-    "backends.cuda.is_built", "cuda.is_available", "cuda.device_count", "_C._is_torch_function_enabled",
+    "backends.cuda.is_built", "cuda.is_available", "cuda.device_count",
+    "_C._is_torch_function_enabled",
     "backends.mps.is_available", "xpu.is_available", "broadcast_shapes", "_C._get_cudnn_enabled",
     "_C._is_any_autocast_enabled", "_C._len_torch_function_stack", "typename",
     "_C._get_default_device", "cuda.is_bf16_supported", "_C._functorch.maybe_current_level",

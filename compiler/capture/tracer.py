@@ -18,6 +18,7 @@ from tc.compiler.capture.instantiate import instantiate
 from tc.compiler.capture.semantics import Semantics
 from tc.compiler.capture.shapes import Shapes
 from tc.compiler.capture.skips import refuse_inlining
+from tc.compiler.capture.values import iteration
 from tc.compiler.capture.values.base import Args, Kwargs, Lazy, Slot, Value
 from tc.compiler.capture.values.builtins import slot_method
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
@@ -113,7 +114,9 @@ class Tracer(Semantics):
 
     def number_is_dynamic(self, obj: int, source: Source) -> bool:
         """Say whether an integer gets a symbol; attributes and defaults stay constants."""
-        if not isinstance(source, LocalSource | ItemSource) or isinstance(source.root, GlobalSource):
+        if not isinstance(source, LocalSource | ItemSource) or isinstance(
+            source.root, GlobalSource
+        ):
             return False
         if isinstance(source, ItemSource) and any(
             isinstance(step, AttrSource) for step in _chain(source)
@@ -130,9 +133,9 @@ class Tracer(Semantics):
         if known is not None:
             value = known[1]
             mutable = isinstance(value, TensorValue | ListValue | DictValue | ObjectValue)
-            if mutable and value.source is not None and value.source != source:
-                if value.source.root not in self.aliases:
-                    self.guard("DUPLICATE", source, value.source)
+            first = value.source
+            if mutable and first not in (None, source) and first.root not in self.aliases:
+                self.guard("DUPLICATE", source, first)
             return value
         value = wrap_object(self, obj, source)
         if not isinstance(obj, types.MethodType):
@@ -326,4 +329,4 @@ def _chain(source: Source) -> list[Source]:
     return found
 
 
-__all__ = ["NNModuleValue", "Tracer"]
+__all__ = ["NNModuleValue", "Tracer", "iteration"]

@@ -98,7 +98,9 @@ def _dict(t: Tracer, obj: Any, source: Source) -> Value:
             token: Any = key
             item: Source = ItemSource(source, key)
         else:
-            key_source = CallSource(source, functools.partial(_nth_key, index), f"list({{}})[{index}]")
+            key_source = CallSource(
+                source, functools.partial(_nth_key, index), f"list({{}})[{index}]"
+            )
             held_value = t.wrap(key, key_source)
             held, token = held_value, t.key(held_value)
             item = CallSource(
@@ -155,9 +157,7 @@ def _partial(t: Tracer, obj: functools.partial[Any], source: Source) -> Value:
     keywords = t.wrap(obj.keywords, AttrSource(source, "keywords"))
     assert isinstance(keywords, DictValue)
     names = [t.concrete(key) for key in keywords.keys(t)]
-    return PartialValue(
-        function, args, dict(zip(names, keywords.values(t), strict=True)), source
-    )
+    return PartialValue(function, args, dict(zip(names, keywords.values(t), strict=True)), source)
 
 
 def _cached(t: Tracer, obj: Any, source: Source) -> Value:

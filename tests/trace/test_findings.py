@@ -14,6 +14,7 @@ import pytest
 from tc.trace import events as ev
 from tc.trace.findings import Diagnosis, diagnose
 from tc.trace.findings.advice import ROWS, advise
+from tc.trace.findings.forecast import plan
 from tc.trace.findings.recompiles import parse_reason
 from tc.trace.guardtext import readable, values
 from tc.trace.ids import CompileId
@@ -94,11 +95,11 @@ def test_each_recompile_names_what_changed_since_the_nearest_compile() -> None:
 def test_causes_that_the_log_never_mentions_are_found_in_the_guards() -> None:
     (one,) = real("transformer").recompiles
     assert [cause.source for cause in one.causes] == [
-        "grad mode",
+        "grad_mode",
         "fn.layers.0.training",
         "fn.layers.1.training",
     ]
-    assert (one.causes[0].old, one.causes[0].new) == ("on", "off")
+    assert (one.causes[0].old, one.causes[0].new) == ("True", "False")
 
 
 @needs_traces
@@ -317,7 +318,7 @@ REASONS = [
      "actual DispatchKeySet(CPU)",
      'x.dispatch keys', 'DispatchKeySet(CPU, A)', 'DispatchKeySet(CPU)', 'tensor'),
     ('GLOBAL_STATE changed: grad_mode ',
-     'grad mode', '', '', 'global'),
+     'grad_mode', '', '', 'global'),
     ("L['self'].step == 0  # self.step += 1  # a.py:3 in f",
      'self.step', '0', '', 'constant'),
     ('flag == True\nUser stack trace:',
@@ -360,3 +361,23 @@ def test_each_row_of_advice_can_be_reached_and_names_no_id_twice() -> None:
         assert row.why
         assert row.title
         assert "{}" not in advise(row.ids[0], "")[1]
+
+
+def test_what_would_help_is_foretold_from_the_guards() -> None:
+    rows = [
+        {"step": str(n), "x.shape[0]": "4" if n == 0 else f"dynamic ({4 + n})", "scale": scale}
+        for n, scale in enumerate(("1.0", "1.5", "1.5", "1.5"))
+    ]
+    steps = plan(rows, ["step", "x.shape[0]", "scale"])
+    assert [str(step) for step in steps] == ["step: 3 → 1", "x.shape[0], scale: 1 → 0"]
+
+
+def test_nothing_is_foretold_where_the_guards_do_not_explain_the_past() -> None:
+    assert plan([{"a": "1"}, {"a": "1"}], ["a"]) == ()
+    assert plan([{"a": "1"}, {}], ["a"]) == ()
+
+
+@needs_traces
+def test_the_forecast_of_a_real_log() -> None:
+    first = real("recompile").findings[0]
+    assert first.forecast == ("x.shape[0]: 6 → 2", "flag: 2 → 1", "x.dtype: 1 → 0")

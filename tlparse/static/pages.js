@@ -24,6 +24,11 @@ function findingPage(id) {
       section("Why", null, h("p", null, whyOf(finding))),
       section(finding.fix.length > 1 ? "Ways to fix it" : "Fix", null, h(`div.card.${kind}`, null, fixes(finding.fix))),
       causes.length > 0 && kind === "recompile" && section("What changed", "between compiles", causesTable(causes)),
+      finding.forecast.length > 0 && section("What would help", "predicted, by playing the recorded guards through; each line on top of the ones above",
+        table(["if this no longer changed", ["recompiles", "num"]], finding.forecast.map((text) => {
+          const [, sources, change] = /^(.*): (.*)$/.exec(text);
+          return h("tr", null, h("td", null, sources.split(", ").map((one) => [h("code.inline", null, one), " "])), h("td.num", null, change));
+        }))),
       section("Seen", count(finding.occurrences.length, "time"), table(["compile", "where", "time", "detail", "trace"], seen.slice(0, 200)),
         seen.length > 200 && h("p.soft", null, `and ${seen.length - 200} more`)),
       finding.stack.length > 0 && section("How the program got there", "innermost last", stackTable(finding.stack.map((f) => [f.file, f.line, f.function, f.source]))),

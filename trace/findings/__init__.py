@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tc.trace.compiles import Compile
 from tc.trace.findings.breaks import graph_breaks
 from tc.trace.findings.errors import damage, failures
+from tc.trace.findings.forecast import Step, forecasts
 from tc.trace.findings.limits import limits
 from tc.trace.findings.model import Event, Finding, Occurrence, Where, duration, gather
 from tc.trace.findings.recompiles import Recompile, events, recompiles
@@ -64,13 +65,28 @@ def diagnose(session: Session) -> Diagnosis:
     """Find every cause of trouble in a session."""
     breaks, found = graph_breaks(session), recompiles(session)
     failed, skipped, limited = failures(session), skips(session), limits(session, found)
+    foretold = forecasts(session, found)
+    again = [
+        replace(one, forecast=_steps(one, found, foretold))
+        for one in gather(events(found, session.producer))
+    ]
     causes = [
         *gather(failed),
         *gather(limited),
         *sorted(
-            [*gather(breaks), *gather(events(found, session.producer)), *gather(skipped)],
+            [*gather(breaks), *again, *gather(skipped)],
             key=lambda one: (-one.seconds, -one.count, one.id),
         ),
         *damage(session),
     ]
     return Diagnosis(session, breaks, found, failed, skipped, limited, causes)
+
+
+def _steps(
+    finding: Finding,
+    found: Sequence[Recompile],
+    foretold: Mapping[tuple[int, str], tuple[Step, ...]],
+) -> tuple[str, ...]:
+    slug = finding.occurrences[0].compile
+    compiled = next(one.compiled for one in found if one.compiled.slug == slug)
+    return tuple(map(str, foretold.get((compiled.lane.index, compiled.frame_id), ())))

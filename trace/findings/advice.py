@@ -1,4 +1,4 @@
-"""A graph break in PyTorch's words goes in; its code, title, cause and fixes in plain words come out."""
+"""A graph break in PyTorch's words goes in; its code, and fixes in plain words, come out."""
 
 from __future__ import annotations
 

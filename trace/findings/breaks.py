@@ -161,7 +161,7 @@ def _gb_id(text: str) -> int | None:
 
 
 def _user_stack(text: str) -> list[Where]:
-    head, found, rest = text.partition("User code traceback:")
+    _, found, rest = text.partition("User code traceback:")
     if not found:
         return []
     rows = rest.splitlines()

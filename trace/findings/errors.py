@@ -29,7 +29,7 @@ _FIXES: Final = (
         re.compile(r"CppCompileError|InvalidCxxCompiler|CalledProcessError"),
         ("check that a working C++ compiler is installed: g++ --version, or set CXX",),
     ),
-    (re.compile(r"OutOfMemory|out of memory"), ("free memory before compiling, or use a smaller batch",)),
+    (re.compile(r"OutOfMemory|out of memory"), ("use a smaller batch, or free memory first",)),
 )  # fmt: skip
 
 _DAMAGE: Final = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tc.trace.compiles import Compile
@@ -95,6 +95,7 @@ class Finding:
         evidence: the compiler's own words.
         reference: the id PyTorch has for it (`GB0170`), if any.
         next: the command that goes deeper.
+        forecast: recompiles left if these inputs were fixed, step by step.
     """
 
     code: str
@@ -112,6 +113,7 @@ class Finding:
     next: str = ""
     stack: tuple[Where, ...] = ()
     causes: tuple[Cause, ...] = ()
+    forecast: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"{self.id}  {self.title}  ({self.count}x)", f"  {self.where.short}"]
@@ -123,6 +125,7 @@ class Finding:
             lines.append(f"  fix  {NO_FIX}")
         if self.cost:
             lines.append(f"  cost {self.cost}")
+        lines += [f"  without {step} recompiles (predicted)" for step in self.forecast]
         seen = sorted({f"[{seen.compile}]" for seen in self.occurrences})
         more = f" and {len(seen) - 8} more" if len(seen) > 8 else ""
         lines.append(f"  seen in {' '.join(seen[:8])}{more}")
@@ -164,6 +167,7 @@ class Finding:
                 {"compile": o.compile, "lane": o.lane, "record": o.place, "detail": o.detail}
                 for o in self.occurrences
             ],
+            "forecast": list(self.forecast),
             "reference": self.reference,
             "next": self.next,
         }
@@ -204,7 +208,7 @@ def _finding(events: list[Event], taken: dict[str, int]) -> Finding:
         code=first.code,
         id=name,
         title=first.title,
-        where=first.where,
+        where=replace(first.where, function=plain_function(first.where.function)),
         why=first.why,
         fix=first.fix,
         count=len(events),

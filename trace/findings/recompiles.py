@@ -4,6 +4,7 @@ it is nearest to."""
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -35,10 +36,6 @@ _EQUAL: Final = re.compile(r"^(?P<source>[^=!<>%()]+(?:\[[^\]]*\])*) == (?P<old>
 _SHAPE: Final = re.compile(r"(?P<source>[\w.\[\]']+?)\.(?:size\(\)|shape)\[(?P<index>\d+)\]")
 _COMMENT: Final = re.compile(r"\s+# (?P<comment>.*)$")
 _LINE_IN: Final = re.compile(r"^(?P<code>.*?)\s*# (?P<file>\S+?):(?P<line>\d+) in (?P<fn>\S+)")
-_CODES: Final = {
-    "constant": "TC201", "size": "TC202", "tensor": "TC203", "global": "TC204",
-    "type": "TC205", "shape": "TC206", "length": "TC207", "other": "TC208",
-}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -94,7 +91,7 @@ def _explain(session: Session, this: Recompile, before: Sequence[Recompile]) -> 
     if ours:
         data = ours[-1].data
         this.of = str(data.get("of") or "")
-        this.causes = tuple(_tc_cause(raw) for raw in data.get("causes") or [])
+        this.causes = _tc_causes(data.get("causes"))
         this.reasons = tuple((this.of, cause.guard) for cause in this.causes)
         return
     text = str(this.compiled.noted("recompile_reasons")[-1].data)
@@ -167,25 +164,36 @@ def _plain(value: str) -> str:
 
 def kind_of(source: str) -> str:
     """Tell from its name what sort of input a source is."""
-    if source == "grad mode":
+    if source in ("grad_mode", "autocast_state", "default_dtype", "deterministic_algorithms"):
         return "global"
     if re.search(r"\.shape\[\d+\]$", source):
         return "size"
     if source.endswith((".dtype", ".requires_grad", ".device", ".ndim")):
         return "tensor"
+    if source.startswith("len("):
+        return "length"
     return "type" if source.startswith("type(") else "constant"
 
 
-def _tc_cause(raw: Any) -> Cause:
-    return Cause(
-        source=str(raw.get("source") or ""),
-        old=str(raw.get("old", "")),
-        new=str(raw.get("new", "")),
-        kind=str(raw.get("kind") or "other"),
-        guard=str(raw.get("guard") or ""),
-        fix=str(raw.get("fix") or ""),
-        now_dynamic=bool(raw.get("now_dynamic")),
-    )
+def _tc_causes(raw: Any) -> tuple[Cause, ...]:
+    """Read the causes of a tc_recompile artifact."""
+    causes = []
+    for row in raw if isinstance(raw, list) else []:
+        source = guardtext.readable(str(row.get("source") or ""))
+        causes.append(
+            Cause(
+                source=source,
+                old=str(row.get("old", "")),
+                new=str(row.get("new", "")),
+                kind=kind_of(source),
+                guard=str(row.get("guard") or ""),
+                fix=str(row.get("fix") or ""),
+                now_dynamic=bool(row.get("now_dynamic")),
+            )
+        )
+    # What lies inside of an input that is another thing now cannot be reached: no cause by itself.
+    plain = [cause for cause in causes if not cause.new.startswith("cannot be reached")]
+    return tuple(plain or causes)
 
 
 def _rows(text: str) -> list[str]:
@@ -219,7 +227,7 @@ def parse_reason(text: str) -> Cause:
         source = f"{guardtext.readable(match['source'])}.{what}"
         return Cause(source, _dtype(match["old"]), _dtype(match["new"] or ""), "tensor", guard)
     if match := _GLOBAL.search(guard):
-        return Cause(match["what"].replace("_", " "), "", "", "global", guard)
+        return Cause(match["what"], "", "", "global", guard)
     if match := _TYPE.search(guard):
         name = guardtext.readable(match["source"])
         return Cause(f"type({name})", "Tensor", match["new"].strip(), "type", guard)
@@ -257,27 +265,22 @@ def _dtype(word: str) -> str:
 
 
 def events(found: Sequence[Recompile], producer: str) -> list[Event]:
-    """Turn recompiles into events, each under the cause the compiler names first."""
+    """Turn recompiles into events, each under the cause that leads its function's recompiles."""
     made = []
     for one in found:
         if one.refused:
             continue
         note = one.compiled.noted("tc_recompile", "recompile_reasons")[-1]
-        lead = one.causes[0] if one.causes else Cause("an input", "", "", "other")
+        lead = _lead(one, found)
         title, why, fix = remedy(lead, producer)
-        code, reason = _CODES.get(_family(lead), "TC208"), f"{_family(lead)} {lead.source}"
-        if note.name == "tc_recompile":  # named as tc itself names it in the terminal
-            sources = ", ".join(sorted({cause.source for cause in one.causes}))
-            code, reason = "TC201", sources
-            title = title if len(one.causes) == 1 else f"{sources} change"
         made.append(
             Event(
-                code=code,
+                code="TC201",
                 title=title,
                 why=why,
-                fix=_fixes(one.causes, fix),
+                fix=(lead.fix, *fix) if lead.fix else fix,
                 where=_where(one, note.data),
-                reason=reason,
+                reason=lead.source,
                 compiled=one.compiled,
                 place=note.place,
                 time=note.time,
@@ -291,24 +294,17 @@ def events(found: Sequence[Recompile], producer: str) -> list[Event]:
     return made
 
 
-def _fixes(causes: Sequence[Cause], general: tuple[str, ...]) -> tuple[str, ...]:
-    """The fixes tc gave for each cause, else the general ones for the first."""
-    given = tuple(dict.fromkeys(cause.fix for cause in causes if cause.fix))
-    return given or general
-
-
-def _family(cause: Cause) -> str:
-    """Map a kind of tc's or ours to the family that names the finding."""
-    kind = cause.kind
-    if kind in _CODES:
-        return kind
-    if kind in ("int", "float", "bool", "str", "none", "value", "equals"):
-        return "constant"
-    if kind in ("dtype", "device", "stride", "requires_grad", "rank", "ndim", "layout"):
-        return "tensor"
-    if kind in ("grad_mode", "autocast", "training", "mode"):
-        return "global"
-    return kind_of(cause.source) if kind in ("", "guard") else "other"
+def _lead(one: Recompile, found: Sequence[Recompile]) -> Cause:
+    """The cause of a recompile that most recompiles of its function share."""
+    shared = Counter(
+        cause.source
+        for other in found
+        if other.compiled.frame_id == one.compiled.frame_id and not other.refused
+        for cause in other.causes
+    )
+    if not one.causes:
+        return Cause("an input", "", "", "other")
+    return max(one.causes, key=lambda cause: shared[cause.source])
 
 
 def _first(text: str) -> str:

@@ -16,8 +16,8 @@ def remedy(cause: Cause, producer: str) -> Words:
     """Return (title, why, fixes); `producer` says whose functions the fixes name."""
     api = "tc" if producer == "tc" else "torch._dynamo"
     make = "tc.compile" if producer == "tc" else "torch.compile"
-    for kinds, words in _ROWS:
-        if cause.kind in kinds:
+    for kind, words in _ROWS:
+        if cause.kind == kind:
             return words(cause, api, make)
     return (
         f"{cause.source or 'an input'} changed",
@@ -57,7 +57,7 @@ def _constant(cause: Cause, api: str, make: str) -> Words:
             fixes += (
                 "torch._dynamo.config.allow_unspec_int_on_nn_module = True, for ints of modules",
             )
-    elif cause.old in ("True", "False") or cause.kind == "bool":
+    elif cause.old in ("True", "False"):
         fixes = (
             "one graph for each value is often right: two values cost two compiles, once",
             f"to have one graph: pass {cause.source} as a tensor and choose with torch.where",
@@ -141,12 +141,12 @@ def _length(cause: Cause, api: str, make: str) -> Words:
     )
 
 
-_ROWS: Final[tuple[tuple[tuple[str, ...], Callable[[Cause, str, str], Words]], ...]] = (
-    (("size",), _size),
-    (("constant", "int", "float", "bool", "str", "none", "value", "equals"), _constant),
-    (("tensor", "dtype", "device", "stride", "requires_grad", "rank", "ndim"), _tensor),
-    (("global", "grad_mode", "autocast", "training", "mode"), _global),
-    (("type", "identity", "object"), _type),
-    (("shape", "shape_expr"), _shape),
-    (("length", "len"), _length),
+_ROWS: Final[tuple[tuple[str, Callable[[Cause, str, str], Words]], ...]] = (
+    ("size", _size),
+    ("constant", _constant),
+    ("tensor", _tensor),
+    ("global", _global),
+    ("type", _type),
+    ("shape", _shape),
+    ("length", _length),
 )

@@ -14,10 +14,34 @@ if TYPE_CHECKING:
     from tc.compiler.capture.frame import Frame
 
 #: number of BINARY_OP -> name of the function in `operator`
-BINARY = (
-    "add and_ floordiv lshift matmul mul mod or_ pow rshift sub truediv xor "
-    "iadd iand ifloordiv ilshift imatmul imul imod ior ipow irshift isub itruediv ixor"
-).split()
+BINARY = [
+    "add",
+    "and_",
+    "floordiv",
+    "lshift",
+    "matmul",
+    "mul",
+    "mod",
+    "or_",
+    "pow",
+    "rshift",
+    "sub",
+    "truediv",
+    "xor",
+    "iadd",
+    "iand",
+    "ifloordiv",
+    "ilshift",
+    "imatmul",
+    "imul",
+    "imod",
+    "ior",
+    "ipow",
+    "irshift",
+    "isub",
+    "itruediv",
+    "ixor",
+]
 COMPARE = {"<": "lt", "<=": "le", "==": "eq", "!=": "ne", ">": "gt", ">=": "ge"}
 UNARY = {
     "UNARY_POSITIVE": "pos",

@@ -30,7 +30,7 @@ def opcode(
     def register(handler: Handler) -> Handler:
         for name in names:
             ALL_ROWS.append((name, since, until))
-            if since <= RUNNING and (until is None or RUNNING <= until):
+            if since <= RUNNING and (until is None or until >= RUNNING):
                 OPCODES.add(name, handler)
         return handler
 

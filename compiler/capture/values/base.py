@@ -1,7 +1,7 @@
 """Values: what the tracer knows of one Python object, a class a kind of object.
 
 A value is *sourced* if it was reached from the frame's inputs (and can be loaded again from there)
-and *new* otherwise. The same object always has the same value, so `is` on values is `is` on objects.
+and *new* otherwise. One object always has one value, so `is` on values is `is` on objects.
 """
 
 from __future__ import annotations
@@ -180,7 +180,9 @@ class OpaqueValue(Value):
         return type(self.obj)
 
     def describe(self) -> str:
-        name = f"{type(self.obj).__module__}.{type(self.obj).__qualname__}".removeprefix("builtins.")
+        name = f"{type(self.obj).__module__}.{type(self.obj).__qualname__}".removeprefix(
+            "builtins."
+        )
         return f"{self.source.pretty} ({name})" if self.source else f"a {name}"
 
     def attr(self, t: Tracer, name: str) -> Value:

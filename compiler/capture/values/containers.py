@@ -66,7 +66,8 @@ class SequenceValue(Value):
         if not isinstance(index, int):
             return t.raise_(
                 TypeError,
-                f"{self.kind.__name__} indices must be integers or slices, not {type(index).__name__}",
+                f"{self.kind.__name__} indices must be integers or slices, "
+                f"not {type(index).__name__}",
             )
         if not -len(self.slots) <= index < len(self.slots):
             return t.raise_(IndexError, f"{self.kind.__name__} index out of range")
@@ -99,9 +100,7 @@ class TupleValue(SequenceValue):
 
     noun = "a tuple"
 
-    def __init__(
-        self, slots: list[Slot], source: Source | None = None, kind: type = tuple
-    ) -> None:
+    def __init__(self, slots: list[Slot], source: Source | None = None, kind: type = tuple) -> None:
         super().__init__(slots, source)
         self.kind = kind
 

@@ -161,7 +161,9 @@ class DictValue(Value):
 
     # -- the way back ----------------------------------------------------------------------
     def children(self, t: Tracer) -> list[Value]:
-        return [slot for entry in self.entries.values() for slot in entry if isinstance(slot, Value)]
+        return [
+            slot for entry in self.entries.values() for slot in entry if isinstance(slot, Value)
+        ]
 
     def rebuild(self, r: Residual) -> None:
         if self.kind is not dict:

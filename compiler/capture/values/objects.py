@@ -66,9 +66,7 @@ class ObjectValue(Value):
         fallback = type_lookup(self.cls, "__getattr__")
         if isinstance(fallback, types.FunctionType):
             return t.inline_object(fallback, [self, ConstValue(name)])
-        return t.raise_(
-            AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"
-        )
+        return t.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
 
     def find(self, t: Tracer, name: str) -> Value | None:
         """Return an attribute found without `__getattr__`, or None."""
@@ -238,9 +236,7 @@ class NNModuleValue(ObjectValue):
         fallback = type_lookup(self.cls, "__getattr__")
         if isinstance(fallback, types.FunctionType) and fallback is not torch.nn.Module.__getattr__:
             return t.inline_object(fallback, [self, ConstValue(name)])
-        return t.raise_(
-            AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"
-        )
+        return t.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
 
     def set_attr(self, t: Tracer, name: str, value: Value) -> None:
         setter = type_lookup(self.cls, "__setattr__")

@@ -20,19 +20,74 @@ if TYPE_CHECKING:
 
 #: Attributes answered from the fake tensor: no node, no guard beyond the tensor's own.
 METADATA = frozenset(
-    "dtype device layout ndim requires_grad is_cuda is_cpu is_sparse is_quantized is_leaf is_mps "
-    "is_xpu is_meta is_nested itemsize names is_mkldnn is_vulkan is_mtia is_ipu is_xla is_ort "
-    "is_maia is_sparse_csr is_inference retains_grad output_nr".split()
+    [
+        "dtype",
+        "device",
+        "layout",
+        "ndim",
+        "requires_grad",
+        "is_cuda",
+        "is_cpu",
+        "is_sparse",
+        "is_quantized",
+        "is_leaf",
+        "is_mps",
+        "is_xpu",
+        "is_meta",
+        "is_nested",
+        "itemsize",
+        "names",
+        "is_mkldnn",
+        "is_vulkan",
+        "is_mtia",
+        "is_ipu",
+        "is_xla",
+        "is_ort",
+        "is_maia",
+        "is_sparse_csr",
+        "is_inference",
+        "retains_grad",
+        "output_nr",
+    ]
 )
 VIEWS = frozenset(("T", "mT", "H", "mH", "real", "imag", "data"))
-TO_PYTHON = frozenset("item tolist numpy __bool__ __int__ __float__ __index__ __complex__".split())
+TO_PYTHON = frozenset(
+    ["item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__complex__"]
+)
 REFUSED = frozenset(
-    "backward register_hook requires_grad_ data_ptr untyped_storage storage set_ resize_ "
-    "share_memory_ retain_grad register_post_accumulate_grad_hook __reduce_ex__ __array__".split()
+    [
+        "backward",
+        "register_hook",
+        "requires_grad_",
+        "data_ptr",
+        "untyped_storage",
+        "storage",
+        "set_",
+        "resize_",
+        "share_memory_",
+        "retain_grad",
+        "register_post_accumulate_grad_hook",
+        "__reduce_ex__",
+        "__array__",
+    ]
 )
 CONSTANT_METHODS = frozenset(
-    "dim ndimension is_floating_point is_complex is_contiguous element_size get_device "
-    "is_signed is_inference is_conj is_neg is_shared is_pinned type_as".split()
+    [
+        "dim",
+        "ndimension",
+        "is_floating_point",
+        "is_complex",
+        "is_contiguous",
+        "element_size",
+        "get_device",
+        "is_signed",
+        "is_inference",
+        "is_conj",
+        "is_neg",
+        "is_shared",
+        "is_pinned",
+        "type_as",
+    ]
 )
 
 
@@ -104,7 +159,9 @@ class TensorValue(NodeValue):
         if callable(member):
             return TensorMethod(self, name)
         if member is None and not hasattr(torch.Tensor, name):
-            return t.raise_(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
+            return t.raise_(
+                AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'"
+            )
         self.cannot(breaks.UNSUPPORTED_ATTR, f"Tensor.{name}")
 
     def _foreign_attr(self, t: Tracer, name: str) -> Value:

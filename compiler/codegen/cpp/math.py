@@ -104,36 +104,39 @@ for _suffix, _kind in (
     _add(
         f"tc_not_{_suffix}", f"{_kind} tc_not_{_suffix}({_kind} x) {{ return ({_kind})({_not}); }}"
     )
-    # Division by zero and the one overflow (MIN / -1) would trap: give some value instead.
-    _unsafe = "b == 0 ? 0 : b == -1 ? -a :" if _signed else "b == 0 ? 0 :"
-    _rest = "b == 0 || b == -1 ? 0 :" if _signed else "b == 0 ? 0 :"
-    _add(
-        f"tc_truncdiv_{_suffix}",
-        f"""
-{_kind} tc_truncdiv_{_suffix}{_two} {{ return ({_kind})({_unsafe} a / b); }}""",
-    )
+    _divide = f"return ({_kind})((double)a / (double)b);"
+    if _suffix == "i64":
+        # Two steps in float64 are exact and vectorise; the second divides what the first left.
+        _divide = """
+#ifdef __AVX512DQ__
+  long long q = (long long)((double)a / (double)b), r = a - q * b;
+  q += (long long)((double)r / (double)b);
+  r = a - q * b;
+  long long size = b < 0 ? -b : b;
+  long long over = (r != 0 && ((r < 0) != (a < 0))) ? -1 : (r >= size || r <= -size);
+  return q + (((a < 0) != (b < 0)) ? -over : over);
+#else
+  return b == 0 ? 0 : b == -1 ? -a : a / b;
+#endif"""
+    _add(f"tc_truncdiv_{_suffix}", f"{_kind} tc_truncdiv_{_suffix}{_two} {{ {_divide} }}")
     _add(
         f"tc_fmod_{_suffix}",
-        f"""
-{_kind} tc_fmod_{_suffix}{_two} {{ return ({_kind})({_rest} a % b); }}""",
+        f"{_kind} tc_fmod_{_suffix}{_two} {{ return a - tc_truncdiv_{_suffix}(a, b) * b; }}",
     )
     _add(
         f"tc_floordiv_{_suffix}",
         f"""
 {_kind} tc_floordiv_{_suffix}{_two} {{
-  if (b == 0) return 0;
-  if ({"b == -1" if _signed else "0"}) return ({_kind})-a;
-  {_kind} q = ({_kind})(a / b);
-  return ({_kind})(q - ((q * b != a) && ((a < 0) != (b < 0))));
+  {_kind} q = tc_truncdiv_{_suffix}(a, b), r = ({_kind})(a - q * b);
+  return ({_kind})(q - ((r != 0) & ((r < 0) != (b < 0))));
 }}""",
     )
     _add(
         f"tc_remainder_{_suffix}",
         f"""
 {_kind} tc_remainder_{_suffix}{_two} {{
-  if ({"b == 0 || b == -1" if _signed else "b == 0"}) return 0;
-  {_kind} r = ({_kind})(a % b);
-  return ({_kind})(r + ((r != 0 && ((r < 0) != (b < 0))) ? b : 0));
+  {_kind} q = tc_truncdiv_{_suffix}(a, b), r = ({_kind})(a - q * b);
+  return ({_kind})(r + (((r != 0) & ((r < 0) != (b < 0))) ? b : 0));
 }}""",
     )
     _add(

@@ -64,6 +64,7 @@ class _Walk:
         self.input_of: dict[fx.Node, Input] = {}
         self.outputs: tuple[Any, ...] = ()
         self.uses = _count_uses(graph)
+        self.copies: list[tuple[str, fx.Node]] = []
 
     def visit(self, node: fx.Node) -> None:
         """Lower one node."""
@@ -213,13 +214,25 @@ class _Walk:
         found = self.input_of.get(into)
         if found is None:
             raise StageError("loops.lower", f"copy_ into {into}, which is no input of the graph")
-        self.builder.nodes.append(CopyInto(found.name, self._plain(source)))
+        self.copies.append((found.name, source))
         return self.values[into]
 
     def _output(self, node: fx.Node) -> None:
         results = node.args[0]
         listed = results if isinstance(results, tuple | list) else (results,)
         self.outputs = tuple(self._result(item) for item in listed)
+        self.builder.nodes += self._copies()
+
+    def _copies(self) -> list[CopyInto]:
+        """The writes to inputs, after everything that reads them."""
+        written = {name for name, _ in self.copies}
+        found: list[CopyInto] = []
+        for name, source in self.copies:
+            view = self._plain(source)
+            if isinstance(view, View) and view.buffer in written - {name}:
+                view = self.builder.copy(self.values[source])
+            found.append(CopyInto(name, view))
+        return found
 
     def _result(self, item: Any) -> Any:
         if not isinstance(item, fx.Node):

@@ -165,6 +165,27 @@ def test_an_input_is_written_to() -> None:
     check((got, x), (want, want * 2))
 
 
+def test_inputs_are_written_after_they_are_read() -> None:
+    def fn(x: T, y: T) -> tuple[T, ...]:
+        before, old = x.exp(), y * 1
+        torch.ops.aten.copy_.default(x, y)
+        torch.ops.aten.copy_.default(y, torch.zeros(3, 4))
+        return before, old
+
+    def swap(x: T, y: T) -> tuple[T, ...]:
+        old = x.clone()
+        torch.ops.aten.copy_.default(x, y)
+        torch.ops.aten.copy_.default(y, old)
+        return ()
+
+    for written in (fn, swap):
+        mine, theirs = [r(3, 4), r(3, 4)], []
+        theirs = copied(mine)
+        got = load(program(lowered(written, (r(3, 4), r(3, 4)))))(list(mine))
+        check(got, written(*theirs))
+        check(mine, theirs)
+
+
 def test_outputs_that_are_inputs_views_and_constants() -> None:
     def fn(x: T) -> tuple[T, ...]:
         y = x.exp()

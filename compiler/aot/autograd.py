@@ -1,0 +1,93 @@
+"""Runs a compiled forward and backward as one node of eager's autograd graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from tc.compiler.aot.training import Training
+from tc.compiler.aot.wrap import Compiled, wrap
+
+
+def wrap_training(
+    graphs: Training, forward: Compiled, backward: Compiled | None
+) -> Callable[..., list[Any]]:
+    """Return a function over the captured graph's inputs that returns its outputs, with gradients.
+
+    Args:
+        graphs: what was compiled.
+        forward: runs ``graphs.forward``; takes a list, returns the user's values and kept ones.
+        backward: runs ``graphs.backward``, None if there is none.
+    """
+    if graphs.backward is None or backward is None:
+        return wrap(graphs.forward, forward)
+    apply = autograd_function(graphs, forward, wrap(graphs.backward, backward)).apply  # type: ignore[no-untyped-call]
+
+    def call(args: list[Any]) -> tuple[Any, ...]:
+        result: tuple[Any, ...] = apply(*args)
+        return result
+
+    return wrap(graphs.forward, call)
+
+
+def autograd_function(
+    graphs: Training, forward: Compiled, backward: Callable[..., list[Any]]
+) -> type[torch.autograd.Function]:
+    """Return the autograd function of one graph.
+
+    Saved tensors are checked by autograd: one that was written to before backward is an error
+    there, as in eager.
+    """
+    assert graphs.partition is not None
+    count, places = graphs.returned, graphs.partition.saved_from
+    tensors, sizes = (
+        places[: graphs.partition.saved_tensors],
+        places[graphs.partition.saved_tensors :],
+    )
+    diffs = graphs.differentiable
+    plain = tuple(i for i in range(count) if i not in diffs)
+
+    class CompiledFunction(torch.autograd.Function):
+        """A compiled graph in eager's autograd graph."""
+
+        @staticmethod
+        def forward(ctx: Any, *args: Any) -> Any:
+            results = forward(list(args))
+            ctx.save_for_backward(
+                *[args[i] if where == "input" else results[i] for where, i in tensors]
+            )
+            ctx.sizes = [args[i] if where == "input" else results[i] for where, i in sizes]
+            ctx.strides = [results[i].stride() for i in diffs]
+            outputs = results[:count]
+            ctx.mark_non_differentiable(
+                *[outputs[i] for i in plain if isinstance(outputs[i], torch.Tensor)]
+            )
+            return outputs
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            tangents = [
+                laid_out(gradients[i], stride) for i, stride in zip(diffs, ctx.strides, strict=True)
+            ]
+            if torch.is_autocast_enabled("cpu"):  # eager's backward ops cast nothing new
+                with torch.autocast("cpu", enabled=False):
+                    found = backward(*ctx.saved_tensors, *ctx.sizes, *tangents)
+            else:
+                found = backward(*ctx.saved_tensors, *ctx.sizes, *tangents)
+            return tuple(found)
+
+    return CompiledFunction
+
+
+def laid_out(gradient: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
+    """Return a gradient in the layout backward was compiled for, which is the output's."""
+    if gradient.stride() == stride and not gradient.is_neg() and not gradient.is_conj():
+        return gradient
+    result = torch.empty_strided(
+        gradient.shape, stride, dtype=gradient.dtype, device=gradient.device
+    )
+    return result.copy_(gradient)

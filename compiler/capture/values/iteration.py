@@ -1,0 +1,291 @@
+"""Builtins that iterate, and functools and itertools: what a call of each does to values."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.values.base import Args, Exhausted, Kwargs, Value
+from tc.compiler.capture.values.builtins import BUILTINS, Handler, builtin
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.containers import ListValue, StepIterator, TupleValue, sort_values
+from tc.compiler.capture.values.functions import PartialValue
+from tc.compiler.capture.values.objects import ObjectValue
+from tc.compiler.capture.values.tensor import SymValue
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.tracer import Tracer
+
+
+# -- iteration -------------------------------------------------------------------------------
+@builtin(iter)
+def _iter(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) > 1:
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "iter() with a sentinel")
+    return args[0].iterate(t)
+
+
+@builtin(next)
+def _next(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    try:
+        return args[0].advance(t)
+    except Exhausted:
+        if len(args) > 1:
+            return args[1]
+        return t.raise_(StopIteration)
+
+
+@builtin(enumerate)
+def _enumerate(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    source = args[0].iterate(t)
+    start = kwargs.get("start", args[1] if len(args) > 1 else ConstValue(0))
+    count = itertools.count(t.concrete(start))
+
+    def step() -> Value:
+        item = source.advance(t)
+        return TupleValue([ConstValue(next(count)), item])
+
+    return StepIterator(step, enumerate)
+
+
+@builtin(zip)
+def _zip(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    sources = [a.iterate(t) for a in args]
+    strict = "strict" in kwargs and kwargs["strict"].truth(t)
+
+    def step() -> Value:
+        if not sources:
+            raise Exhausted
+        items: list[Any] = []
+        for index, source in enumerate(sources):
+            try:
+                items.append(source.advance(t))
+            except Exhausted:
+                if strict and index:
+                    t.raise_(ValueError, f"zip() argument {index + 1} is shorter than argument 1")
+                if strict:
+                    _check_all_done(t, sources[1:])
+                raise
+        return TupleValue(items)
+
+    return StepIterator(step, zip)
+
+
+def _check_all_done(t: Tracer, sources: list[Value]) -> None:
+    for index, source in enumerate(sources):
+        try:
+            source.advance(t)
+        except Exhausted:
+            continue
+        t.raise_(ValueError, f"zip() argument {index + 2} is longer than argument 1")
+
+
+@builtin(map)
+def _map(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    sources = [a.iterate(t) for a in args[1:]]
+    return StepIterator(lambda: args[0].call(t, [s.advance(t) for s in sources], {}), map)
+
+
+@builtin(filter)
+def _filter(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    source = args[1].iterate(t)
+
+    def step() -> Value:
+        while True:
+            item = source.advance(t)
+            kept = item if t.is_none(args[0]) else args[0].call(t, [item], {})
+            if kept.truth(t):
+                return item
+
+    return StepIterator(step, filter)
+
+
+@builtin(reversed)
+def _reversed(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if isinstance(args[0], ObjectValue) and args[0].dunder(t, "__reversed__") is not None:
+        return args[0].method(t, "__reversed__", [], {})
+    return ListValue(list(reversed(args[0].unpack(t)))).iterate(t)
+
+
+@builtin(sorted)
+def _sorted(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    ordered = sort_values(t, args[0].unpack(t), kwargs.get("key"), kwargs.get("reverse"))
+    return ListValue(list(ordered))
+
+
+@builtin(any)
+def _any(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return ConstValue(_search(t, args[0], True))
+
+
+@builtin(all)
+def _all(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return ConstValue(not _search(t, args[0], False))
+
+
+def _search(t: Tracer, iterable: Value, wanted: bool) -> bool:
+    iterator = iterable.iterate(t)
+    while True:
+        try:
+            item = iterator.advance(t)
+        except Exhausted:
+            return False
+        if item.truth(t) == wanted:
+            return True
+
+
+@builtin(sum)
+def _sum(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    total = kwargs.get("start", args[1] if len(args) > 1 else ConstValue(0))
+    for item in args[0].unpack(t):
+        total = t.binary("add", total, item)
+    return total
+
+
+def _extreme(name: str) -> Handler:
+    def find(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        items = args[0].unpack(t) if len(args) == 1 else list(args)
+        if not items:
+            if "default" in kwargs:
+                return kwargs["default"]
+            return t.raise_(ValueError, f"{'max' if name == 'gt' else 'min'}() arg is empty")
+        key = kwargs.get("key")
+        best, best_key = items[0], None
+        for item in items:
+            item_key = item if key is None or t.is_none(key) else key.call(t, [item], {})
+            if best_key is None:
+                best, best_key = item, item_key
+            elif isinstance(item_key, SymValue) or isinstance(best_key, SymValue):
+                return _symbolic_extreme(t, name, items)
+            elif t.binary(name, item_key, best_key).truth(t):
+                best, best_key = item, item_key
+        return best
+
+    return find
+
+
+def _symbolic_extreme(t: Tracer, name: str, items: list[Value]) -> Value:
+    function = torch.sym_max if name == "gt" else torch.sym_min
+    return functools.reduce(lambda a, b: t.call_torch(function, [a, b], {}), items)
+
+
+BUILTINS.add(id(max), _extreme("gt"))
+BUILTINS.add(id(min), _extreme("lt"))
+
+
+# -- functools, itertools ----------------------------------------------------------------------
+@builtin(functools.partial)
+def _partial(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return PartialValue(args[0], list(args[1:]), kwargs)
+
+
+@builtin(functools.reduce)
+def _reduce(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    items = args[1].unpack(t)
+    if len(args) > 2:
+        items = [args[2], *items]
+    if not items:
+        return t.raise_(TypeError, "reduce() of empty iterable with no initial value")
+    return functools.reduce(lambda a, b: args[0].call(t, [a, b], {}), items)
+
+
+def _materialised(function: Callable[..., Any], *, plain: tuple[str, ...] = ()) -> Handler:
+    """Run an itertools function over lists of values."""
+
+    def run(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        lists = [t.concrete(a) if isinstance(a, ConstValue) else a.unpack(t) for a in args]
+        named = {k: t.concrete(v) for k, v in kwargs.items()}
+        made = t.fold(lambda: list(function(*lists, **named)))
+        items = [TupleValue(list(m)) if isinstance(m, tuple) else m for m in made]
+        return ListValue(list(items)).iterate(t)
+
+    return run
+
+
+for _function in (itertools.product, itertools.permutations, itertools.combinations):
+    BUILTINS.add(id(_function), _materialised(_function))
+BUILTINS.add(id(itertools.pairwise), _materialised(itertools.pairwise))
+
+
+@builtin(itertools.chain)
+def _chain(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return _chained(t, iter(args))
+
+
+def _chained(t: Tracer, sources: Any) -> Value:
+    state: list[Value] = []
+
+    def step() -> Value:
+        while True:
+            if not state:
+                try:
+                    state.append(next(sources).iterate(t))
+                except StopIteration:
+                    raise Exhausted from None
+            try:
+                return state[0].advance(t)
+            except Exhausted:
+                state.clear()
+
+    return StepIterator(step, itertools.chain)
+
+
+@builtin(itertools.islice)
+def _islice(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    bounds = slice(*[t.concrete(a) for a in args[1:]])
+    source = args[0].iterate(t)
+    wanted = iter(range(bounds.start or 0, 1 << 62 if bounds.stop is None else bounds.stop,
+                        bounds.step or 1))  # fmt: skip
+    place = itertools.count()
+
+    def step() -> Value:
+        try:
+            target = next(wanted)
+        except StopIteration:
+            raise Exhausted from None
+        while True:
+            item = source.advance(t)
+            if next(place) == target:
+                return item
+
+    return StepIterator(step, itertools.islice)
+
+
+@builtin(itertools.count)
+def _count(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    numbers = itertools.count(*[t.concrete(a) for a in args])
+    return StepIterator(lambda: ConstValue(next(numbers)), itertools.count, endless=True)
+
+
+@builtin(itertools.repeat)
+def _repeat(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) > 1:
+        return ListValue([args[0]] * t.concrete(args[1])).iterate(t)
+    return StepIterator(lambda: args[0], itertools.repeat, endless=True)
+
+
+@builtin(itertools.accumulate)
+def _accumulate(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    function = args[1] if len(args) > 1 else None
+    totals: list[Value] = []
+    for item in args[0].unpack(t):
+        if not totals:
+            totals.append(item)
+        elif function is None:
+            totals.append(t.binary("add", totals[-1], item))
+        else:
+            totals.append(function.call(t, [totals[-1], item], {}))
+    return ListValue(list(totals)).iterate(t)
+
+
+@builtin(itertools.zip_longest)
+def _zip_longest(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    lists = [a.unpack(t) for a in args]
+    fill = kwargs.get("fillvalue", ConstValue(None))
+    rows = itertools.zip_longest(*lists, fillvalue=fill)
+    return ListValue([TupleValue(list(row)) for row in rows]).iterate(t)

@@ -1,0 +1,103 @@
+"""Recompiles of a function go in; how many would be left if inputs stopped changing comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final
+
+from tc.trace.findings.recompiles import Recompile, fits, guard_values
+from tc.trace.session import Session
+
+Row = Mapping[str, str]
+_MOST_TOGETHER: Final = 3
+_MOST_TRIED: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Fix these inputs, on top of the steps before: `before` recompiles become `after`."""
+
+    sources: tuple[str, ...]
+    before: int
+    after: int
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.sources)}: {self.before} → {self.after}"
+
+
+def forecasts(
+    session: Session, found: Sequence[Recompile]
+) -> dict[tuple[int, str], tuple[Step, ...]]:
+    """Return the steps that help most, for each (lane, frame) that recompiled.
+
+    The recorded guards are played through without the inputs in question. Where playing them
+    through as they are does not give the recompiles that took place, nothing is foretold.
+    """
+    groups: dict[tuple[int, str], list[Recompile]] = {}
+    for one in found:
+        key = one.compiled.lane.index, one.compiled.frame_id
+        groups.setdefault(key, []).append(one)
+    told = {}
+    for key, group in groups.items():
+        first = next(
+            one for one in session.compiles if (one.lane.index, one.frame_id) == key
+        ) if any(not one.refused for one in group) else None  # fmt: skip
+        if first is None or any(one.refused for one in group):
+            continue
+        rows = [guard_values(session, first), *(one.values for one in group)]
+        sources = list(dict.fromkeys(cause.source for one in group for cause in one.causes))
+        steps = plan(rows, sources)
+        if steps:
+            told[key] = steps
+    return told
+
+
+def plan(rows: Sequence[Row], sources: Sequence[str]) -> tuple[Step, ...]:
+    """Choose the inputs to fix, the one that helps most first."""
+    left = count(rows, ())
+    if left != len(rows) - 1 or not all(rows):
+        return ()
+    steps: list[Step] = []
+    fixed: set[str] = set()
+    open_ = list(sources)
+    while open_ and left:
+        together = _best(rows, open_, fixed, left)
+        after = count(rows, {*fixed, *together})
+        if after == left:
+            break
+        steps.append(Step(together, left, after))
+        fixed.update(together)
+        open_ = [source for source in open_ if source not in fixed]
+        left = after
+    return tuple(steps)
+
+
+def _best(
+    rows: Sequence[Row], sources: Sequence[str], fixed: Collection[str], left: int
+) -> tuple[str, ...]:
+    """The fewest inputs that make a difference, those that make the largest one; else all."""
+    for size in range(1, _MOST_TOGETHER + 1):
+        choices = combinations(sources[:_MOST_TRIED], size)
+        best = min(choices, key=lambda some: count(rows, {*fixed, *some}), default=())
+        if best and count(rows, {*fixed, *best}) < left:
+            return best
+    return tuple(sources)
+
+
+def count(rows: Sequence[Row], without: Collection[str]) -> int:
+    """Count the recompiles that these inputs cause, were the given ones to fit always."""
+    kept: list[Row] = []
+    for row in rows:
+        if not any(_serves(old, row, without) for old in kept):
+            kept.append(row)
+    return max(len(kept) - 1, 0)
+
+
+def _serves(old: Row, new: Row, without: Collection[str]) -> bool:
+    return all(
+        fits(was, new[source])
+        for source, was in old.items()
+        if source in new and source not in without
+    )
