@@ -202,7 +202,7 @@ class FrameCompiler:
             f"{limit} times (config.recompile_limit) and runs eagerly from now on; "
             f"what changed last: {causes or 'unknown'}. TC_LOGS=recompiles tells each change."
         )
-        return hook.Skip(f"recompile_limit ({limit}) reached")
+        return hook.RunCached(f"recompile_limit ({limit}) reached")
 
     def _compile(self, frame: hook.Frame, state: dict[Any, Any], account: Account) -> hook.Outcome:
         if trace.enabled():

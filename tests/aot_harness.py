@@ -166,3 +166,56 @@ def compare(expected, ours):
         else:
             assert want == got
     assert relations(expected) == relations(ours)
+
+
+def trace_training(function, args, *, dynamic=False, gate=None):
+    """Capture, then trace with gradients; returns the artifact."""
+    plain = [arg.detach() if isinstance(arg, torch.Tensor) else arg for arg in args]
+    gm = fx.symbolic_trace(function) if dynamic else captured(function, plain)
+    mode = FakeTensorMode(shape_env=ShapeEnv() if dynamic else None)
+    graphs = aot.training(gm, [fake(mode, arg, dynamic) for arg in args], gate or Gate())
+    graphs.verify()
+    return graphs
+
+
+def with_grad(arg):
+    """Copy an argument as a leaf that requires grad if the argument does."""
+    if not isinstance(arg, torch.Tensor):
+        return arg
+    return fresh_copy(arg.detach()).requires_grad_(arg.requires_grad)
+
+
+def check_training(function, args, run_args=None, *, dynamic=False, gate=None, seed=0):
+    """Compare outputs, gradients and writes of the traced function with eager's."""
+    graphs = trace_training(function, args, dynamic=dynamic, gate=gate)
+    backward = interpreted(graphs.backward) if graphs.backward else None
+    run = aot.wrap_training(graphs, interpreted(graphs.forward), backward)
+    for given in [args, *(run_args or [])]:
+        eager_args, our_args = [with_grad(a) for a in given], [with_grad(a) for a in given]
+        torch.manual_seed(seed)
+        expected = function(*eager_args)
+        torch.manual_seed(seed)
+        ours = run(*our_args)
+        expected = list(expected) if isinstance(expected, (tuple, list)) else [expected]
+        compare([*eager_args, *expected], [*our_args, *ours])
+        flags = [[getattr(v, "requires_grad", None) for v in values] for values in (expected, ours)]
+        assert flags[0] == flags[1]
+        for count in (len(ours), 1):
+            wanted = gradients(eager_args, expected[:count])
+            for got, want in zip(gradients(our_args, ours[:count]), wanted, strict=True):
+                torch.testing.assert_close(got, want)
+    return graphs
+
+
+def gradients(args, outputs):
+    """Return the gradients of a weighted sum of the outputs."""
+    leaves = [a for a in args if isinstance(a, torch.Tensor) and a.requires_grad]
+    total, generator = None, torch.Generator().manual_seed(3)
+    for out in outputs:
+        if isinstance(out, torch.Tensor) and out.requires_grad:
+            weights = torch.randn(out.shape, generator=generator, dtype=torch.float64)
+            term = (out * weights.to(out.dtype)).sum()
+            total = term if total is None else total + term.to(total.dtype)
+    if total is None or not leaves:
+        return []
+    return list(torch.autograd.grad(total, leaves, retain_graph=True, allow_unused=True))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,3 +18,14 @@ for _name in ("TC_LOGS", "TC_TRACE", "TC_BISECT", "TC_DISABLE", "TORCH_LOGS", "T
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     cache: Path = tmp_path_factory.mktemp("tc_cache")
     os.environ["TC_CACHE_DIR"] = str(cache)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, Any]:
+    """Where a browser is required (TC_REQUIRE_BROWSER=1, as in CI), a test may not skip for it."""
+    report = yield
+    reason = str(report.longrepr).lower()
+    wanting = "chromium" in reason or "selenium" in reason
+    if report.skipped and wanting and os.environ.get("TC_REQUIRE_BROWSER") == "1":
+        report.outcome, report.longrepr = "failed", f"TC_REQUIRE_BROWSER=1, but: {reason}"
+    return report

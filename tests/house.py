@@ -20,6 +20,8 @@ NESTING = 5
 # module may import of ours besides its own room.  `*` is all of the compiler.
 CORE = ("tc.compiler.core", "tc.compiler.options", "tc.compiler.errors", "tc.trace")
 LOOP_IR = tuple(f"tc.compiler.loops.{name}" for name in ("ir", "expr", "index", "ops"))
+# What users set on their own functions and tensors, read by capture: disable, mark_dynamic, ...
+MARKS = tuple(f"tc.compiler.capture.{name}" for name in ("hook", "dynamism", "skips", "torchfns"))
 LAYERS: dict[str, tuple[str, ...]] = {
     "tc": ("tc.compiler.api", "tc.trace"),
     "tc.trace": (),
@@ -38,7 +40,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "tc.compiler.codegen": (*CORE, *LOOP_IR, "tc.compiler.schedule.plan"),
     "tc.compiler.runtime": CORE,
     "tc.compiler.driver": ("tc.compiler", "tc.trace"),
-    "tc.compiler.api": (*CORE, "tc.compiler.backends", "tc.compiler.driver"),
+    "tc.compiler.accounts": (*CORE, "tc.compiler.capture"),  # tells what capture found
+    "tc.compiler.api": (*CORE, "tc.compiler.backends", "tc.compiler.driver", *MARKS),
 }
 STAGES = ("capture", "aot", "loops", "schedule", "codegen", "runtime")
 # What `tc` replaces, and what the viewers must start without.

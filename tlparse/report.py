@@ -23,14 +23,9 @@ from tc.trace.session import KNOWN_EVENTS, Session, all_compiles
 from tc.trace.timing import PHASES, phase_of
 
 _SCRIPTS: Final = (
-    "dom.js",
-    "data.js",
-    "parts.js",
-    "overview.js",
-    "pages.js",
-    "search.js",
-    "app.js",
-)
+    "dom.js", "data.js", "parts.js", "code.js", "overview.js", "finding.js", "function.js",
+    "compile.js", "raw.js", "search.js", "app.js",
+)  # fmt: skip
 _STYLES: Final = ("base.css", "parts.css")
 _SEAM: Final = "<!--blocks-->"
 _TOP_STEPS: Final = 30

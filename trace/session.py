@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +30,7 @@ NOTED: Final = frozenset(
     (
         "dynamo_graph_break_reason", "recompile_reasons", "dynamo_error", "tc_graph_break",
         "tc_recompile", "tc_recompile_limit", "tc_frame_skipped", "tc_error", "tc_cache",
+        "tc_graph_runs_eagerly",
     )
 )  # fmt: skip
 # Events of torch 2.13 and of tc that this reader understands or shows as they are.
@@ -217,7 +218,7 @@ class _Builder:
             compiled.cache = _cache_word(name, compiled.cache)
         if name in NOTED and record.event == "artifact":
             data: Any = record.text()
-            if name.startswith("tc_"):
+            if name.startswith("tc_") and name != "tc_graph_runs_eagerly":
                 data = parse_json(data)
                 if not isinstance(data, dict):
                     raise ValueError("no object")
@@ -281,6 +282,7 @@ class _Builder:
             _settle(compiled)
             if FRAMEWORK.search(compiled.file):
                 compiled.alias = _module_name(self.session, compiled)
+        _name_methods(ordered)
         self.session.compiles = [one for one in ordered if one.started]
         self.session.loose = [one for one in ordered if not one.started and one.artifacts]
         return self.session
@@ -402,6 +404,18 @@ def _settle(compiled: Compile) -> None:
         compiled.failure = Failure(type=kind.rpartition(".")[2] or "Error", reason=reason)
 
 
+def _name_methods(compiles: Sequence[Compile]) -> None:
+    """Name methods with their class, where a record of any compile of the frame tells it."""
+    names = {}
+    for compiled in compiles:
+        for note in compiled.noted("tc_recompile", "tc_recompile_limit"):
+            name = str(note.data.get("function") or "")
+            if name.endswith("." + compiled.function):
+                names[compiled.lane, compiled.frame_id] = name
+    for compiled in compiles:
+        compiled.alias = compiled.alias or names.get((compiled.lane, compiled.frame_id), "")
+
+
 def _module_name(session: Session, compiled: Compile) -> str:
     """Name the module behind torch's own wrapper function, which is all the trace names."""
     guards = [one for one in compiled.artifacts if one.name == "dynamo_cpp_guards_str"]
@@ -434,7 +448,7 @@ def _kind(record: Record, name: str) -> str:
         return "cpp" if head.lstrip().startswith((b"#include", b"//")) else "python"
     if name.endswith("BYTECODE"):
         return "text"
-    if "graph" in name and (b"def forward" in head or b"class " in head):
+    if "_graph" in name and "reason" not in name and "break" not in name:
         return "python"
     if isinstance(record.value, dict) and record.value.get("encoding") == "json":
         return "json" if head.lstrip()[:1] in (b"{", b"[") else "text"

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from tc.compiler.core.artifacts import Artifact
 from tc.compiler.errors import TcError, VerifyError
@@ -162,6 +163,11 @@ class AotGraph(Artifact):
             results = ", ".join(str(out) for out in self.outputs)
             lines.append(f"results: {results}")
         return "\n".join(lines)
+
+
+def as_module(graph: fx.Graph, constants: dict[str, torch.Tensor]) -> fx.GraphModule:
+    """Return a graph as a module, whose Python code is not written before someone asks for it."""
+    return _LazyGraphModule(constants, graph)
 
 
 def is_mutable(target: Any) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from tc.compiler.aot.training import Training
 from tc.compiler.aot.wrap import Compiled, wrap
@@ -23,8 +22,10 @@ def wrap_training(
         backward: runs ``graphs.backward``, None if there is none.
     """
     if graphs.backward is None or backward is None:
-        return wrap(graphs.forward, forward)
-    apply = autograd_function(graphs, forward, wrap(graphs.backward, backward)).apply  # type: ignore[no-untyped-call]
+        return wrap(graphs.forward, torch.no_grad()(forward))
+    function = autograd_function(graphs, forward, wrap(graphs.backward, backward))
+    # Past Function.apply, which looks at what only matters under functorch's transforms.
+    apply: Callable[..., Any] = super(torch.autograd.Function, function).apply  # type: ignore[misc]
 
     def call(args: list[Any]) -> tuple[Any, ...]:
         result: tuple[Any, ...] = apply(*args)
@@ -68,19 +69,46 @@ def autograd_function(
             return outputs
 
         @staticmethod
-        @once_differentiable
         def backward(ctx: Any, *gradients: Any) -> Any:
             tangents = [
                 laid_out(gradients[i], stride) for i, stride in zip(diffs, ctx.strides, strict=True)
             ]
-            if torch.is_autocast_enabled("cpu"):  # eager's backward ops cast nothing new
-                with torch.autocast("cpu", enabled=False):
-                    found = backward(*ctx.saved_tensors, *ctx.sizes, *tangents)
-            else:
-                found = backward(*ctx.saved_tensors, *ctx.sizes, *tangents)
-            return tuple(found)
+            args = [*ctx.saved_tensors, *ctx.sizes, *tangents]
+            if torch.is_grad_enabled():  # create_graph=True
+                again: Callable[..., Any] = OnceDifferentiable.apply
+                return again(without_autocast(backward), *args)
+            return tuple(without_autocast(backward)(*args))
 
     return CompiledFunction
+
+
+def without_autocast(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that runs with autocast off: the casts are in the graph already."""
+    if not torch.is_autocast_enabled("cpu"):
+        return function
+
+    def call(*args: Any) -> Any:
+        with torch.autocast("cpu", enabled=False):
+            return function(*args)
+
+    return call
+
+
+class OnceDifferentiable(torch.autograd.Function):
+    """A compiled backward whose own gradients are asked for: they are refused, not left out."""
+
+    @staticmethod
+    def forward(ctx: Any, function: Callable[..., Any], *args: Any) -> Any:
+        """Run the compiled backward."""
+        return tuple(function(*args))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """Refuse."""
+        raise RuntimeError(
+            "tc does not differentiate a compiled function twice. Call tc.disable on the part "
+            "whose second derivative you need, or compile it with backend='eager'."
+        )
 
 
 def laid_out(gradient: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:

@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from tc.compiler.aot.artifact import AotGraph, Fallback, is_mutable
+from tc.compiler.aot.artifact import AotGraph, Fallback, as_module, is_mutable
 from tc.compiler.aot.observe import Observation, flat_outputs, observe
 from tc.compiler.aot.passes import layout_key, run_passes, separate_outputs
 from tc.compiler.aot.record import Recorder
@@ -134,7 +134,7 @@ def finish(
     separate_outputs(graph)
     return AotGraph(
         kind=kind,
-        module=fx.GraphModule(dict(recorder.constants), graph),
+        module=as_module(graph, recorder.constants),
         outputs=tuple(observed.results.plan),
         mutated=observed.mutated,
         eager=gm,

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._prims_common import is_non_overlapping_and_dense_or_false as dense
 
 from tc.compiler.aot.artifact import is_mutable
 from tc.compiler.aot.decompositions import draws_random_numbers
@@ -159,19 +160,34 @@ def separate_outputs(graph: fx.Graph) -> None:
     """Give each output memory of its own; needed for rightness, so no pass one may switch off.
 
     Outputs that share memory in eager are described to the runtime instead and come here once.
+    One whose layout no fresh memory has (an expanded gradient) becomes contiguous.
     """
     output = graph.output_node()
     seen: set[fx.Node] = set()
     separate: list[Any] = []
     for value in output.args[0]:  # type: ignore[union-attr]
         if isinstance(value, fx.Node) and isinstance(value.meta.get("val"), torch.Tensor):
-            if value in seen or value.op in ("placeholder", "get_attr"):
-                first = next(n for n in graph.nodes if n.op not in ("placeholder", "get_attr"))
-                inside = value.op == "call_function"
-                with graph.inserting_after(value) if inside else graph.inserting_before(first):
-                    copy = graph.call_function(aten.clone.default, (value,))
-                copy.meta.update(value.meta)
-                value = copy
+            if (
+                value in seen
+                or value.op in ("placeholder", "get_attr")
+                or not dense(value.meta["val"])
+            ):
+                value = _copied(graph, value)
             seen.add(value)
         separate.append(value)
     output.args = (separate,)
+
+
+def _copied(graph: fx.Graph, value: fx.Node) -> fx.Node:
+    """Add a copy of a value, made before anything is written to."""
+    fake = value.meta["val"]
+    kwargs: dict[str, Any] = {} if dense(fake) else {"memory_format": torch.contiguous_format}
+    first = next(n for n in graph.nodes if n.op not in ("placeholder", "get_attr"))
+    inside = value.op == "call_function"
+    with graph.inserting_after(value) if inside else graph.inserting_before(first):
+        copy = graph.call_function(aten.clone.default, (value,), kwargs)
+    copy.meta.update(value.meta)
+    if kwargs:
+        with fake.fake_mode:
+            copy.meta["val"] = torch.empty(fake.shape, dtype=fake.dtype)
+    return copy

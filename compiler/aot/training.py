@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import fx
 
-from tc.compiler.aot.artifact import AotGraph, Constant, Fallback, Fresh, Output, SameInput
+from tc.compiler.aot.artifact import (
+    AotGraph,
+    Constant,
+    Fallback,
+    Fresh,
+    Output,
+    SameInput,
+    as_module,
+    is_mutable,
+)
 from tc.compiler.aot.inference import (
+    UNTRACEABLE,
     check_record,
     falling_back,
     finish,
@@ -19,14 +30,13 @@ from tc.compiler.aot.inference import (
     pick,
     record,
     returned_nodes,
-    run_functional,
     start,
 )
 from tc.compiler.aot.observe import Observation, flat_outputs, observe
 from tc.compiler.aot.partition import Partition, partition
 from tc.compiler.aot.passes import run_passes, separate_outputs
 from tc.compiler.aot.record import Recorder
-from tc.compiler.aot.run import Runner
+from tc.compiler.aot.run import Runner, run_watched
 from tc.compiler.core.artifacts import Artifact
 from tc.compiler.core.gate import Gate
 
@@ -104,51 +114,119 @@ def _observe(gm: fx.GraphModule, examples: Sequence[Any]) -> Observation:
 def _record_joint(
     gm: fx.GraphModule, observed: Observation, diffs: Sequence[int], gate: Gate
 ) -> tuple[Recorder, list[Any], list[Any]]:
-    """Record forward and backward; returns the nodes of the user's outputs and of gradients."""
-    recorder = start(gm, observed, gate)
-    runner = Runner(gm, recorder, before=observed.runner)
-    count = len(observed.inputs)
-    wanting = [
-        i for i, value in enumerate(observed.inputs)
-        if isinstance(value, torch.Tensor) and value.requires_grad
-    ]  # fmt: skip
-    tangents = _tangents(recorder, observed, diffs)
-    tensors_before = [
-        sum(isinstance(v, torch.Tensor) for v in observed.results.returned[:i]) for i in diffs
-    ]
-    missing: list[bool] = []
+    """Record forward and backward; returns the nodes of the user's outputs and of gradients.
 
-    def program(*args: Any) -> Any:
+    Autograd's formulas write to their temporaries now and then, which shows when they have run;
+    then, or where the captured graph writes itself, all runs on top of functionalisation.
+    """
+    if not observed.writes:
+        joint = Joint(gm, observed, diffs, gate)
+        result = joint.record(functional=False)
+        if not any(is_mutable(node.target) for node in joint.recorder.graph.nodes):
+            return result
+    return Joint(gm, observed, diffs, gate).record(functional=True)
+
+
+class Joint:
+    """One recording of forward and backward."""
+
+    def __init__(
+        self, gm: fx.GraphModule, observed: Observation, diffs: Sequence[int], gate: Gate
+    ) -> None:
+        self.observed = observed
+        self.recorder = start(gm, observed, gate)
+        self.runner = Runner(gm, self.recorder, before=observed.runner)
+        self.wanting = [i for i, value in enumerate(observed.inputs) if _wants_grad(value)]
+        self.tangents = _tangents(self.recorder, observed, diffs)
+        tensors = [value for value in observed.results.returned if isinstance(value, torch.Tensor)]
+        self.differentiable = [i for i, value in enumerate(tensors) if value.requires_grad]
+        self.tensors = len(tensors)
+
+    def record(self, functional: bool) -> tuple[Recorder, list[Any], list[Any]]:
+        """Run forward and backward and return what they return, as nodes."""
+        try:
+            values, gradients = run_watched(self.recorder, self._run, [functional])
+        except UNTRACEABLE:
+            raise
+        except (RuntimeError, NotImplementedError) as error:
+            raise Fallback(f"its gradients cannot be traced: {first_line(error)}") from error
+        recorder, observed = self.recorder, self.observed
+        returned = returned_nodes(recorder, observed, values)
+        nodes: list[Any] = [None] * len(observed.inputs)
+        for i, gradient in zip(self.wanting, gradients, strict=True):
+            nodes[i] = recorder.node_of(gradient)
+        if functional or observed.writes:
+            move_writes_last(recorder.graph)
+            check_record(recorder.graph, observed.mutated, self.runner.layouts_differ)
+        return recorder, returned, nodes
+
+    def _run(self, functional: bool) -> tuple[list[Any], list[Any]]:
+        """Return the tensors forward returns, and a gradient or None for each input with one."""
+        if not functional:
+            return self._forward_backward(self.observed.inputs, self.tangents)
+        with functionalisation():
+            inputs = [as_functional(value) for value in self.observed.inputs]
+            tangents = [as_functional(value) for value in self.tangents]
+            values, gradients = self._forward_backward(inputs, tangents)
+            for functional_input, value in zip(inputs, self.observed.inputs, strict=True):
+                self._write_back(functional_input, value)
+        return [as_plain(value) for value in values], [as_plain(value) for value in gradients]
+
+    def _forward_backward(
+        self, inputs: Sequence[Any], tangents: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
         leaves = [
-            arg.detach().requires_grad_() if i in wanting else arg
-            for i, arg in enumerate(args[:count])
+            value.detach().requires_grad_() if i in self.wanting else value
+            for i, value in enumerate(inputs)
         ]
-        picked = pick(runner, observed, flat_outputs(runner.run(*leaves)))
-        outputs = [picked[i] for i in tensors_before]
+        picked = pick(self.runner, self.observed, flat_outputs(self.runner.run(*leaves)))
         with torch.autocast("cpu", enabled=False):
             found = torch.autograd.grad(
-                outputs, [leaves[i] for i in wanting], args[count:], allow_unused=True
+                [picked[i] for i in self.differentiable],
+                [leaves[i] for i in self.wanting],
+                tangents,
+                allow_unused=True,
             )
-        missing.extend(gradient is None for gradient in found)
-        return [*picked, *(gradient for gradient in found if gradient is not None)]
+        return picked, list(found)
 
-    plain = [v.detach() if i in wanting else v for i, v in enumerate(observed.inputs)]
-    for i in wanting:
-        recorder.know(plain[i], observed.inputs[i])
+    def _write_back(self, functional: Any, value: Any) -> None:
+        """Write what an input became to the input."""
+        if isinstance(value, torch.Tensor):
+            became = as_plain(functional)
+            if became is not value:
+                with torch.no_grad():
+                    value.copy_(became)
+
+
+def _wants_grad(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+@contextmanager
+def functionalisation() -> Iterator[None]:
+    """Turn on torch's functionalisation of tensors wrapped by `as_functional`."""
+    torch._enable_functionalization(reapply_views=True)
     try:
-        values = run_functional(recorder, program, [*plain, *tangents], observed.writes)
-    except RuntimeError as error:
-        raise Fallback(f"its gradients cannot be traced: {first_line(error)}") from error
-    tensors = sum(isinstance(v, torch.Tensor) for v in observed.results.returned)
-    returned = returned_nodes(recorder, observed, values[:tensors])
-    found = iter(values[tensors:])
-    gradients: list[Any] = [None] * count
-    for i, absent in zip(wanting, missing, strict=True):
-        if not absent:
-            gradients[i] = recorder.node_of(next(found))
-    move_writes_last(recorder.graph)
-    check_record(recorder.graph, observed.mutated, runner.layouts_differ)
-    return recorder, returned, gradients
+        yield
+    finally:
+        torch._disable_functionalization()  # type: ignore[no-untyped-call]
+
+
+def as_functional(value: Any) -> Any:
+    """Wrap a tensor so that writes to it make new values instead."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    wrapped = torch._to_functional_tensor(value)
+    torch._mirror_autograd_meta_to(value, wrapped)  # type: ignore[attr-defined]
+    return wrapped
+
+
+def as_plain(value: Any) -> Any:
+    """Return the newest value of a wrapped tensor."""
+    if not isinstance(value, torch.Tensor) or not torch._is_functional_tensor(value):
+        return value
+    torch._functionalize_sync(value)
+    return torch._from_functional_tensor(value)
 
 
 def _tangents(recorder: Recorder, observed: Observation, diffs: Sequence[int]) -> list[Any]:
@@ -178,9 +256,7 @@ def _cut(
         joint.module.graph, len(observed.inputs), len(returned), observed.mutated, gate
     )
     separate_outputs(parts.forward)
-    forward = replace(
-        joint, kind="forward", module=fx.GraphModule(dict(recorder.constants), parts.forward)
-    )
+    forward = replace(joint, kind="forward", module=as_module(parts.forward, recorder.constants))
     backward = _backward_graph(parts, recorder, gate)
     return Training(joint, forward, backward, parts, len(returned), diffs)
 
@@ -204,5 +280,5 @@ def _backward_graph(parts: Partition, recorder: Recorder, gate: Gate) -> AotGrap
     output.args = (fresh,)
     run_passes(graph, gate)
     separate_outputs(graph)
-    module = fx.GraphModule(dict(recorder.constants), graph)
+    module = as_module(graph, recorder.constants)
     return AotGraph(kind="backward", module=module, outputs=tuple(plan))

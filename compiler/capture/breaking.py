@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.bytecode import Handler, Instruction, stack_effect
+from tc.compiler.capture.dialects import DIALECT
 from tc.compiler.capture.frame import program_of
 from tc.compiler.capture.liveness import live_at
 from tc.compiler.capture.resume import resume_code, resume_name
@@ -132,7 +133,8 @@ def _copies(root: RootFrame, one: Instruction, label: Instruction) -> list[Instr
 
 
 def _pushes_null(one: Instruction) -> bool:
-    return one.opname == "LOAD_METHOD" or bool((one.arg or 0) & 1)
+    flagged = one.opname in DIALECT.name_flags and bool((one.arg or 0) & 1)
+    return one.opname == "LOAD_METHOD" or flagged
 
 
 def _plain_load(one: Instruction) -> list[Instruction]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture.values.base import UNBOUND, Value
+from tc.compiler.capture.values.functions import CellValue
 
 if TYPE_CHECKING:
     from tc.compiler.capture.residual import Residual
@@ -37,7 +38,8 @@ class Effects:
         """Note ``owner.name = value``; UNBOUND stands for a deletion."""
         self._owners.setdefault(id(owner), owner)
         stores = self._attributes.setdefault(id(owner), {})
-        stores.pop(name, None)
+        if stores.get(name) is UNBOUND:
+            del stores[name]  # set again after a deletion: it goes to the end of __dict__
         stores[name] = value
 
     def attribute(self, owner: Value, name: str) -> Value | None:
@@ -62,42 +64,44 @@ class Effects:
 
     # -- the way back ----------------------------------------------------------------------
     def any(self) -> bool:
-        """Say whether there is anything to replay on objects that existed before."""
-        return bool(self._globals) or any(
-            self._outlives(value) for value in [*self._changed.values(), *self._owners.values()]
-        )
+        """Say whether a frame that returns has anything to replay on objects it did not make."""
+        return bool(self._globals) or bool(self.roots(at_break=False))
 
     @staticmethod
-    def _outlives(value: Value) -> bool:
-        return value.source is not None or getattr(value, "root_name", None) is not None
+    def _outlives(value: Value, at_break: bool) -> bool:
+        own_cell = at_break and isinstance(value, CellValue) and value.root_name is not None
+        return value.source is not None or own_cell
 
-    def roots(self) -> list[Value]:
-        """Return the existing objects that have to be changed."""
+    def roots(self, at_break: bool) -> list[Value]:
+        """Return the existing objects that have to be changed; a break goes on with all cells."""
         values = [*self._changed.values(), *self._owners.values()]
-        return [value for value in values if self._outlives(value)]
+        return [value for value in values if self._outlives(value, at_break)]
 
     def contents(self, value: Value) -> list[Value]:
-        """Return the values stored into the attributes of an object."""
-        return [v for v in self.attributes_of(value).values() if v is not UNBOUND]
+        """Return what an object's attributes, or a cell, hold: put in after it is made."""
+        stored = [v for v in self.attributes_of(value).values() if v is not UNBOUND]
+        return [*stored, *value.held()] if isinstance(value, CellValue) else stored
 
     def global_stores(self) -> list[tuple[dict[str, Any], str, Value]]:
         """Return all stores to globals: module globals, name, value."""
         return [(space, name, value) for (_, name), (space, value) in self._globals.items()]
 
-    def replay(self, r: Residual, made: set[int]) -> None:
+    def replay(self, r: Residual, made: dict[int, Value], at_break: bool) -> None:
         """Emit all changes, in the order in which each object was first touched.
 
         Args:
             r: the residual code.
-            made: ids of new values that the residual code builds, whose attributes are set too.
+            made: new values that the residual code builds, by id: they are filled too.
+            at_break: the code goes on after a break, and needs the frame's own cells.
         """
-        for value in list(self._changed.values()):
-            cell_made = value.source is None and id(value) in made and hasattr(value, "content")
-            if self._outlives(value) or cell_made:
+        new_cells = [v for v in made.values() if isinstance(v, CellValue) and v.held()]
+        for value in {id(v): v for v in [*self._changed.values(), *new_cells]}.values():
+            new_cell = isinstance(value, CellValue) and id(value) in made
+            if self._outlives(value, at_break) or new_cell:
                 value.replay(r)  # type: ignore[attr-defined]
         for key, stores in list(self._attributes.items()):
             owner = self._owners[key]
-            if not self._outlives(owner) and key not in made:
+            if not self._outlives(owner, at_break) and key not in made:
                 continue
             for name, value in stores.items():
                 r.replay_attribute(owner, name, None if value is UNBOUND else value)

@@ -66,7 +66,7 @@ class Frame:
         self.returned: Value | None = None
         self.yielded: Value | None = None
         self.started = False
-        self.depth = 0 if parent is None else parent.depth + 1
+        self.depth: int = 0 if parent is None else parent.depth + 1
 
     # -- stack -----------------------------------------------------------------------------
     def push(self, value: Value) -> None:

@@ -98,7 +98,14 @@ class RunOnce:
     """Run the frame as it is this time; what it calls is offered, and so is it the next time."""
 
 
-Outcome: TypeAlias = Compiled | Skip | RunOnce
+@dataclass(frozen=True, slots=True)
+class RunCached:
+    """Offer the code no more: run what is cached where its guards hold, else the frame as it is."""
+
+    reason: str
+
+
+Outcome: TypeAlias = Compiled | Skip | RunOnce | RunCached
 Callback: TypeAlias = Callable[[Frame, CacheView, dict[Any, Any]], Outcome]
 
 
@@ -150,6 +157,7 @@ def _strategy(here: int, below: int) -> Any:
 
 
 _DEFAULT, _SKIP = int(_c._FrameAction.DEFAULT), int(_c._FrameAction.SKIP)
+_RUN_ONLY = int(_c._FrameAction.RUN_ONLY)
 
 
 def _answer(outcome: Outcome, frame_code: CodeType) -> _Answer:
@@ -168,6 +176,8 @@ def _answer(outcome: Outcome, frame_code: CodeType) -> _Answer:
             return _Answer(_strategy(_SKIP, _SKIP if recursive else _DEFAULT), True, None)
         case RunOnce():
             return _Answer(_strategy(_DEFAULT, _DEFAULT), False, None)
+        case RunCached():
+            return _Answer(_strategy(_RUN_ONLY, _DEFAULT), True, None)
         case _:
             raise StageError("capture.hook", f"the frame callback returned {outcome!r}")
 

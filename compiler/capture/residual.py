@@ -6,6 +6,7 @@ comes out that calls the graph, rebuilds objects, replays effects, and returns o
 
 from __future__ import annotations
 
+import types
 from collections import Counter
 from collections.abc import Callable, Iterable
 from types import CodeType
@@ -18,7 +19,12 @@ from tc.compiler.capture.emitter import Emitter
 from tc.compiler.capture.values.base import NULL, Lazy, Slot, Value
 from tc.compiler.capture.values.const import LITERALS, ConstValue
 from tc.compiler.capture.values.functions import CellValue, FunctionValue
-from tc.compiler.capture.values.objects import NNModuleValue, ObjectValue, PythonModuleValue
+from tc.compiler.capture.values.objects import (
+    NNModuleValue,
+    ObjectValue,
+    PythonModuleValue,
+    type_lookup,
+)
 from tc.compiler.capture.values.tensor import NodeValue
 from tc.compiler.core.sources import (
     AttrSource,
@@ -55,6 +61,7 @@ class Residual:
         self._output_index: dict[int, int] = {}
         self._uses: Counter[int] = Counter()
         self._made: dict[int, Value] = {}
+        self._visited: set[int] = set()
         self._temporaries: dict[int, str] = {}
         self._shared_sources: dict[str, str] = {}
         self._names = 0
@@ -77,7 +84,7 @@ class Residual:
         self._uses[key] += 1
         if self._uses[key] > 1 or value.source is not None:
             self._uses[key] += 0 if value.source is None else 1
-            self._need_changes(value, above)
+            self._need_changes(value)
             return
         if isinstance(value, NodeValue):
             self._output_index[key] = len(self.outputs)
@@ -86,16 +93,19 @@ class Residual:
         self._made[key] = value
         for child in value.children(self.t):
             self._need(child, (*above, key))
-        self._need_changes(value, above)
+        self._need_changes(value)
 
-    def _need_changes(self, value: Value, above: tuple[int, ...]) -> None:
-        if isinstance(value, ObjectValue) and self._uses[id(value)] == 1:
-            for stored in self.t.effects.contents(value):
-                self._need(stored, above)
+    def _need_changes(self, value: Value) -> None:
+        if id(value) in self._visited:
+            return
+        self._visited.add(id(value))
+        fresh = value.source is None or self.t.effects.was_changed(value)
+        if isinstance(value, ObjectValue) or (isinstance(value, CellValue) and fresh):
+            self.need(self.t.effects.contents(value))
 
-    def need_effects(self) -> None:
+    def need_effects(self, at_break: bool) -> None:
         """Announce all that the replay of effects needs."""
-        for owner in self.t.effects.roots():
+        for owner in self.t.effects.roots(at_break):
             self.need(self.t.effects.contents(owner))
             self.need(owner.children(self.t))
         self.need(value for _, _, value in self.t.effects.global_stores())
@@ -287,9 +297,9 @@ class Residual:
         self.e.call(1)
 
     # -- effects ---------------------------------------------------------------------------
-    def replay_effects(self) -> None:
+    def replay_effects(self, at_break: bool) -> None:
         """Emit all changes to objects that existed before, and the attributes of new ones."""
-        self.t.effects.replay(self, set(self._made))
+        self.t.effects.replay(self, self._made, at_break)
 
     def replay_attribute(self, owner: Value, name: str, value: Value | None) -> None:
         """Emit ``owner.name = value``, past a ``__setattr__`` that was traced already."""
@@ -304,7 +314,8 @@ class Residual:
             self.push(owner)
             self.e.store_attr(name)
             return
-        plain = type(owner.cls.__setattr__) is type(object.__setattr__)
+        setter = type_lookup(owner.cls, "__setattr__")
+        plain = not isinstance(setter, types.FunctionType)
         if plain and not isinstance(getattr(owner.cls, name, None), property):
             self.push(value)
             self.push(owner)
@@ -337,7 +348,7 @@ def _make_function(
     closure: tuple[Any, ...],
 ) -> Any:
     """Make a function as a def statement does; called from residual code."""
-    function = type(_make_function)(
+    function = types.FunctionType(
         code, module_globals, name.rpartition(".")[2], defaults or None, closure
     )
     function.__qualname__ = name

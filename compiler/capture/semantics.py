@@ -1,5 +1,8 @@
 """Python's operators, conversions and comparisons over values."""
 
+# mypy: disable-error-code="misc"
+# (misc: the methods work on the whole Tracer that this class is half of)
+
 from __future__ import annotations
 
 import operator
@@ -38,6 +41,11 @@ if TYPE_CHECKING:
 
 REFLECTED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
 COMPARISONS = frozenset(REFLECTED)
+#: in-place operator -> the plain one, which immutable left operands fall back to
+IN_PLACE = {
+    f"i{name.rstrip('_')}": name
+    for name in "add sub mul matmul truediv floordiv mod pow lshift rshift and_ or_ xor".split()
+}
 _PLAIN = {name: name.rstrip("_") for name in ("and_", "or_")}
 
 
@@ -79,7 +87,7 @@ class Semantics(Recorder):
             what = f"{value.describe()}, where a constant is needed,"
             raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, what) from None
 
-    def tuple(self, values: Iterable[Value]) -> TupleValue:
+    def new_tuple(self, values: Iterable[Value]) -> TupleValue:
         """Return a new tuple."""
         return TupleValue(list(values))
 
@@ -210,6 +218,8 @@ class Semantics(Recorder):
                     self.fold(operator.mod, self.concrete(left), self.concrete(right))
                 )
             return self.raise_(TypeError, f"unsupported operand type(s) for {name}: 'str'")
+        if name in IN_PLACE and not isinstance(left, TensorValue):
+            name = IN_PLACE[name]
         return self.call_torch(getattr(operator, name), [left, right], {})
 
     def _user_binary(self: Tracer, name: str, left: Value, right: Value) -> Value | None:

@@ -171,8 +171,8 @@ handles(
 )(_always(True))
 handles(
     torch.compiler.is_exporting,
-    torch.jit.is_scripting,
-    torch.jit.is_tracing,
+    _find("jit.is_scripting"),
+    _find("jit.is_tracing"),
     torch._jit_internal.is_scripting,
     _C._is_tracing,
     torch.overrides.has_torch_function,

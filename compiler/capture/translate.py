@@ -194,7 +194,7 @@ class Translation:
     def _finish_at_return(self, value: Value) -> tuple[Residual, None]:
         if self.t.calls == 0:
             raise breaks.SkipFrame("it does no tensor operation")
-        r = self._begin([value], pinned=self.t.effects.any())
+        r = self._begin([value], pinned=self.t.effects.any(), at_break=False)
         r.push(value)
         r.e.return_value()
         return r, None
@@ -210,12 +210,12 @@ class Translation:
         )  # fmt: skip
         return resume.residual, record
 
-    def _begin(self, values: list[Value], pinned: bool) -> Residual:
+    def _begin(self, values: list[Value], pinned: bool, at_break: bool = True) -> Residual:
         """Start the residual code: graph call, values that must be read early, effects."""
         t = self.t
         r = Residual(t, self.frame.code)
         r.need(values)
-        r.need_effects()
+        r.need_effects(at_break)
         r.e.prologue(self.frame.code.co_cellvars, self.frame.code.co_freevars)
         self._close_graph(r)
         if self.module is not None:
@@ -223,9 +223,9 @@ class Translation:
         if pinned:
             r.pin(values)
             r.pin_all()
-            for owner in t.effects.roots():
+            for owner in t.effects.roots(at_break):
                 r.pin([*t.effects.contents(owner), *owner.children(t)])
-        r.replay_effects()
+        r.replay_effects(at_break)
         return r
 
     def _close_graph(self, r: Residual) -> None:

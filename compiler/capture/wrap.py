@@ -29,6 +29,7 @@ from tc.compiler.capture.values.functions import (
     PartialValue,
     wrap_function,
 )
+from tc.compiler.capture.values.iteration import GETTERS, wrap_getter
 from tc.compiler.capture.values.objects import (
     ClassValue,
     NNModuleValue,
@@ -64,7 +65,8 @@ def _constant(t: Tracer, obj: Any, source: Source) -> Value:
         symbol = t.shapes.symint(obj, source)
         t.guard("TYPE", source, int)
         return SymValue(None, symbol, source)
-    t.guard("NONE" if obj is None else "EQUALS", source, obj)
+    kind = "ID" if isinstance(obj, types.CodeType) else "EQUALS"
+    t.guard("NONE" if obj is None else kind, source, obj)
     return ConstValue(obj, source)
 
 
@@ -230,6 +232,7 @@ ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (_kind(types.MethodType), _method),
     (_kind(functools.partial), _partial),
     (_kind(functools._lru_cache_wrapper), _cached),
+    (_kind(*GETTERS), wrap_getter),
     (lambda obj: isinstance(obj, BUILTIN_TYPES) or torchfns.is_op(obj), _builtin),
     (lambda obj: isinstance(obj, type), _class),
     (lambda obj: isinstance(obj, types.ModuleType), _python_module),

@@ -103,12 +103,14 @@ class ExprPrinter:
             return self.known[root]
         counts: dict[Expr, int] = {}
         order = self._order(root, counts)
+        # gcc loads under a mask what stands in an arm, at several times the price.
+        arms = {arg for node in order if node.op == "where" for arg in node.args}
         for node in order:
             if node in self.known:
                 continue
             text = self._spell(node)
             simple = node.op in ("const", "local", "scalar")
-            shared = counts.get(node, 0) > 1
+            shared = counts.get(node, 0) > 1 or (node in arms and not simple)
             if node is root or simple or (not shared and len(text) <= INLINE_LENGTH):
                 self.known[node] = text
             else:

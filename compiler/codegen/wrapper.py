@@ -14,7 +14,18 @@ from tc.compiler.codegen.cpp.kernel import CKernel
 from tc.compiler.errors import StageError
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.index import Index
-from tc.compiler.loops.ir import Buffer, CopyInto, Extern, Input, Ref, ScalarNode, SymValue, View
+from tc.compiler.loops.ir import (
+    Buffer,
+    CopyInto,
+    Extern,
+    Input,
+    Ref,
+    ScalarNode,
+    SymValue,
+    View,
+    reads,
+    views_in,
+)
 from tc.compiler.schedule.plan import Allocate, Free, Kernel, Plan
 
 LARGE_BYTES = 32 << 20
@@ -48,6 +59,7 @@ class _Wrapper:
         self.shapes.update((i.buffer.name, i.buffer) for i in plan.inputs if i.buffer is not None)
         self.inputs = {i.name for i in plan.inputs}
         self.uses_pinned = False
+        self.read = self._read()
 
     def run(self) -> str:
         """Print everything."""
@@ -76,6 +88,16 @@ class _Wrapper:
     def emit(self, line: str) -> None:
         """Add a line."""
         self.lines.append(line)
+
+    def _read(self) -> set[str]:
+        """Buffers that a step reads or the graph returns."""
+        found = {view.buffer for view in views_in(tuple(self.plan.outputs))}
+        for step in self.plan.steps:
+            if isinstance(step, Kernel):
+                found.update(step.loaded())
+            elif isinstance(step, Extern | CopyInto):
+                found.update(reads(step))
+        return found
 
     def _arguments(self) -> None:
         inputs = self.plan.inputs
@@ -187,7 +209,7 @@ class _Wrapper:
         if step.target.startswith(EXACT):
             return
         for buffer in step.results:
-            if buffer is not None and buffer.sizes:
+            if buffer is not None and buffer.sizes and buffer.name in self.read:
                 self.uses_pinned = True
                 size, stride = tuple_text(buffer.sizes), tuple_text(buffer.strides)
                 self.emit(f"{buffer.name} = pinned({buffer.name}, {size}, {stride})")

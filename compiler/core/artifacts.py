@@ -27,6 +27,28 @@ class Artifact:
 
 
 @dataclass(frozen=True)
+class Decision:
+    """A choice the compiler made or refused.
+
+    Attributes:
+        kind: ``lower``, ``fuse``, ``reuse`` …
+        nodes: the graph nodes or buffers it is about.
+        taken: whether it was done.
+        reason: why, or why not.
+    """
+
+    kind: str
+    nodes: tuple[str, ...]
+    taken: bool
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kind} {' + '.join(self.nodes)}: {'yes' if self.taken else 'no'}, {self.reason}"
+        )
+
+
+@dataclass(frozen=True)
 class KernelSpec:
     """The entry of one compiled kernel.
 

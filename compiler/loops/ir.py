@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from tc.compiler.core.artifacts import Artifact
+from tc.compiler.core.artifacts import Artifact, Decision
 from tc.compiler.errors import VerifyError
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, short, walk
@@ -212,12 +212,14 @@ class LoopGraph(Artifact):
     Attributes:
         outputs: `View`, `SymValue`, `Ref`, constants (None, numbers), or an input's name as `Ref`.
         constants: name -> tensor.
+        decisions: which calls could not or might not be lowered, and why.
     """
 
     inputs: tuple[Input, ...]
     nodes: tuple[Node, ...]
     outputs: tuple[Any, ...]
     constants: tuple[tuple[str, Any], ...] = ()
+    decisions: tuple[Decision, ...] = ()
 
     def verify(self) -> None:
         """Check that each buffer is made once, before it is read, with the type it is read as."""

@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tc.compiler.core.artifacts import Decision
 from tc.compiler.core.gate import Gate
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, substitute
 from tc.compiler.loops.index import Atom, Index
 from tc.compiler.loops.ir import Extern, LoopGraph, Node, Pointwise, Reduction, reads
-from tc.compiler.schedule.plan import Decision
 
 Variables = tuple[Index, ...]
 MAX_MEMBERS = 48

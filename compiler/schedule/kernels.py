@@ -15,9 +15,12 @@ from tc.compiler.loops.index import Index
 from tc.compiler.loops.ir import Origin, Reduction, reads
 from tc.compiler.loops.ops import CHEAP
 from tc.compiler.schedule.fuse import Group, Member, extents
+from tc.compiler.schedule.order import Order
 from tc.compiler.schedule.plan import Accumulate, Kernel, Let, Scratch, Section, Statement, Store
 
 SCRATCH_BYTES = 32 * 1024
+# Up to this cost a value is computed again rather than kept in a row of scratch memory.
+AGAIN = 2
 
 
 @dataclass
@@ -28,8 +31,9 @@ class _Passes:
     ready: dict[str, int] = field(default_factory=dict)
 
 
-def build(group: Group, lane: Index | None, needed: set[str], name: str) -> Kernel:
-    """Make a kernel of a group; ``needed`` are the buffers read outside it."""
+def build(order: Order, needed: set[str], name: str) -> Kernel:
+    """Make a kernel of an ordered group; ``needed`` are the buffers read outside it."""
+    group, lane = order.group, order.lane
     passes = _passes(group)
     writer = _Writer(group, lane, needed, passes)
     sections: list[Section] = []
@@ -52,6 +56,7 @@ def build(group: Group, lane: Index | None, needed: set[str], name: str) -> Kern
         tuple(writer.scratch.values()),
         tuple(m.name for m in group.members),
         tuple(origins),
+        order.tile,
     )
 
 
@@ -92,7 +97,7 @@ class _Writer:
         ]
         if not later or member.name in self.needed:
             return "memory" if later else "local"
-        if member.body.cost() <= CHEAP:
+        if member.body.cost() <= AGAIN:
             return "again"
         extent = ix.product(extents(self.group.inner))
         dtype = member.node.buffer.dtype
@@ -101,6 +106,8 @@ class _Writer:
             name = f"row_{member.name}"
             self.scratch[member.name] = Scratch(name, dtype, extent)
             return "scratch"
+        if member.body.cost() <= CHEAP:
+            return "again"
         self.needed.add(member.name)
         return "memory"
 

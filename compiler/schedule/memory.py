@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tc.compiler.core.artifacts import Decision
 from tc.compiler.core.gate import Gate
 from tc.compiler.loops.ir import Buffer, CopyInto, Extern, ScalarNode, View, reads, views_in
-from tc.compiler.schedule.plan import Allocate, Decision, Free, Kernel, Step
+from tc.compiler.schedule.plan import Allocate, Free, Kernel, Step
 
 Work = Kernel | Extern | ScalarNode | CopyInto
 

@@ -6,7 +6,7 @@ Sizes that are symbolic count as `HINT` when strides are compared.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import substitute
@@ -14,10 +14,20 @@ from tc.compiler.loops.index import Atom, Index
 from tc.compiler.schedule.fuse import Group, Member, Variables
 
 HINT = 512
+TILE = 16
 
 
-def ordered(group: Group) -> tuple[Group, Index | None]:
-    """Order the loops by stride, pick the lane, and merge what can be merged."""
+@dataclass(frozen=True)
+class Order:
+    """An ordered group, with the loops that are treated specially (see `Kernel`)."""
+
+    group: Group
+    lane: Index | None = None
+    tile: tuple[Index, Index] | None = None
+
+
+def ordered(group: Group) -> Order:
+    """Order the loops by stride, pick lane or tile, and merge what can be merged."""
     outer = _sorted(group, group.outer)
     inner = _sorted(group, group.inner)
     lane = _lane(group, outer, inner)
@@ -27,7 +37,40 @@ def ordered(group: Group) -> tuple[Group, Index | None]:
     keep = 1 if lane is not None else 0
     outer, group = _merged(group, outer, keep)
     inner, group = _merged(group, group.inner, 0)
-    return Group(outer, inner, group.members), lane if lane in outer else None
+    group = Group(outer, inner, group.members)
+    if lane is not None and lane in outer:
+        return Order(group, lane)
+    return _tiled(group)
+
+
+def _tiled(group: Group) -> Order:
+    """Turn loads that run along another loop than the stores do."""
+    if group.inner or len(group.outer) < 2:
+        return Order(group)
+    last = group.outer[-1]
+    for variable in group.outer[:-1]:
+        turned = any(_turned(index, variable, last) for index in loads(group))
+        if turned and _long(variable) and _long(last):
+            rest = [v for v in group.outer if v not in (variable, last)]
+            outer = (*rest, variable, last)
+            return Order(Group(outer, (), group.members), None, (variable, last))
+    return Order(group)
+
+
+def _turned(index: Index, variable: Index, last: Index) -> bool:
+    one = ix.coefficient(index, variable)
+    across = ix.coefficient(index, last)
+    return one is ix.ONE and across is not None and across not in (ix.ZERO, ix.ONE)
+
+
+def _long(variable: Index) -> bool:
+    count = ix.extent(variable).constant
+    return count is None or count >= TILE
+
+
+def loads(group: Group) -> list[Index]:
+    """Flat indices of all direct loads of a group."""
+    return [use.data[1] for m in group.members for use in m.body.loads() if use.op == "load"]
 
 
 def accesses(group: Group) -> list[Index]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import torch
 
-from tc.compiler.core.artifacts import Artifact
+from tc.compiler.core.artifacts import Artifact, Decision
 from tc.compiler.errors import VerifyError
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, short
@@ -85,6 +85,8 @@ class Kernel:
         lane: the outer loop variable that is vectorised instead of the innermost inner one,
             for reductions that run across rows of memory.
         members: names of the buffers computed here, also those that never reach memory.
+        tile: the last two outer loops where some loads run along the first of them; those are
+            read tile by tile and turned, so that both loads and stores run along memory.
     """
 
     name: str
@@ -95,6 +97,7 @@ class Kernel:
     scratch: tuple[Scratch, ...] = ()
     members: tuple[str, ...] = ()
     origins: tuple[Origin, ...] = ()
+    tile: tuple[Index, Index] | None = None
 
     def __str__(self) -> str:
         lines = [
@@ -152,28 +155,6 @@ class Free:
 
 
 Step = Kernel | Extern | ScalarNode | CopyInto | Allocate | Free
-
-
-@dataclass(frozen=True)
-class Decision:
-    """A choice of the scheduler.
-
-    Attributes:
-        kind: ``fuse`` …
-        nodes: the buffers it is about.
-        taken: whether it was done.
-        reason: why, or why not.
-    """
-
-    kind: str
-    nodes: tuple[str, ...]
-    taken: bool
-    reason: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.kind} {' + '.join(self.nodes)}: {'yes' if self.taken else 'no'}, {self.reason}"
-        )
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,8 @@ def plan(graph: LoopGraph, gate: Gate) -> Plan:
     for slot in slots:
         if isinstance(slot, Group):
             needed = {name for name in slot.writes() if slot_reads(name, slot, readers)}
-            arranged, lane = ordered(slot)
             name = f"k{sum(isinstance(w, Kernel) for w in work)}_{_title(slot)}"
-            work.append(build(arranged, lane, needed, name))
+            work.append(build(ordered(slot), needed, name))
         else:
             assert not isinstance(slot, Reduction)
             work.append(slot)  # type: ignore[arg-type]
@@ -41,7 +40,7 @@ def plan(graph: LoopGraph, gate: Gate) -> Plan:
         graph.outputs,
         graph.constants,
         tuple(buffers.values()),
-        (*decisions, *reuses),
+        (*graph.decisions, *decisions, *reuses),
     )
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import gpt
 import pytest
 import torch
 from support import ROOT, python, succeed
+
+from tc.trace.findings import diagnose
+from tc.trace.session import load
 
 SMALL = ("--steps", "3", "--bytes", "6")
 
@@ -60,12 +66,42 @@ def test_too_long_a_prompt_is_refused() -> None:
     assert "must fit the context" in done.stderr
 
 
-def test_demo_tells_of_break_and_recompile(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    done = python(str(ROOT / "examples/demo.py"), "--out", str(out), "--", *SMALL, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert (out / "report.html").stat().st_size > 10_000
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder that a short demo wrote, and what it printed."""
+    out = tmp_path_factory.mktemp("demo") / "out"
+    return out, succeed(str(ROOT / "examples/demo.py"), "--out", str(out), "--", *SMALL)
+
+
+def test_demo_has_one_break_and_one_recompile(demo: tuple[Path, str]) -> None:
+    diagnosis = diagnose(load(demo[0] / "trace"))
     line = 1 + (ROOT / "examples/gpt.py").read_text().splitlines().index(
         "        if confidence < self.unsure:"
     )
-    assert f"gpt.py:{line}" in done.stdout
+    assert {(broke.code, broke.where.line) for broke in diagnosis.breaks} == {("TC110", line)}
+    (again,) = diagnosis.recompiles
+    (cause,) = again.causes
+    assert (cause.source, cause.old, cause.new) == ("tokens.shape[1]", "31", "32")
+    assert cause.now_dynamic and cause.guard
+    assert not diagnosis.failures
+
+
+def test_demo_tells_what_happened(demo: tuple[Path, str]) -> None:
+    said = demo[1]
+    assert "matches    eager, all 6 steps" in said
+    assert re.search(r"break .* gpt\.py:\d+ in .*: branch depends on tensor data", said)
+    assert re.search(r"recompile .* tokens\.shape\[1\]: 31 → 32; guard: .*tokens", said)
+    assert str(demo[0] / "report.html") in said
+    assert (demo[0] / "report.html").stat().st_size > 10_000
+
+
+def test_the_real_tlparse_reads_the_trace_of_the_demo(
+    demo: tuple[Path, str], tmp_path: Path
+) -> None:
+    tlparse = Path(sys.executable).with_name("tlparse")
+    (log,) = (demo[0] / "trace").glob("*.log")
+    command = [str(tlparse), "--strict", "--no-browser", "-o", str(tmp_path / "out"), str(log)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    index = (tmp_path / "out/index.html").read_text()
+    assert "[0/0]" in index and "[0/1]" in index

@@ -247,6 +247,21 @@ def test_a_phone_needs_no_sideways_scrolling(read: Callable[[str], Reader], rout
         reader.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_damaged_trace_is_readable_too(browser: Any, tmp_path: Path, theme: str) -> None:
+    log = next((TRACES / "backend_crash").glob("*.log"))
+    (tmp_path / log.name).write_bytes(b"other output\n" + log.read_bytes()[:-9])
+    target = tmp_path / "x.html"
+    target.write_bytes(b"".join(render(diagnose(load(tmp_path)))))
+    reader = Reader(browser, target.as_uri())
+    reader.driver.execute_script("document.documentElement.dataset.theme = arguments[0]", theme)
+    time.sleep(0.2)
+    assert "The trace: the trace was cut off" in reader.texts(".card h3")
+    assert reader.driver.execute_script(CONTRAST) == []
+    reader.go("#/raw")
+    assert any("cut off" in text for text in reader.texts("main td"))
+
+
 def test_hostile_text_does_nothing(browser: Any, tmp_path: Path) -> None:
     evil = (
         "<img src=x onerror=\"document.title='hit'\"></script><script>document.title='hit'</script>"

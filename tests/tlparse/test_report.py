@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
 import hashlib
 import json
@@ -12,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tc.tlparse.names import STAGES, label
 from tc.tlparse.report import render
 from tc.trace.findings import diagnose
+from tc.trace.reader import Unreadable
 from tc.trace.session import all_compiles, load
 
 SHARED = Path(os.environ.get("TC_SHARED", Path(__file__).resolve().parents[3] / "shared"))
@@ -149,6 +153,85 @@ def test_lone_surrogates_do_not_stop_the_report(tmp_path: Path) -> None:
         + ids + "}\n" + head + '{"odd": "\\udfff", ' + ids + "}\n"
     )  # fmt: skip
     assert "<!doctype html>" in page(path)
+
+
+@needs_traces
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_no_damage_to_a_real_log_stops_the_report(tmp_path: Path, data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(["graph_break", "recompile", "backend_crash"]))
+    raw = bytearray(next((TRACES / name).glob("*.log")).read_bytes())
+    lines = raw.split(b"\n")
+    notable = [n for n, line in enumerate(lines) if line[:1] == b"V" and b"chromium" not in line]
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.sampled_from(notable))
+        line = lines[at]
+        cut = data.draw(st.integers(0, len(line)))
+        junk = data.draw(st.sampled_from([b"", b"7", b"null", b"[", b'"', b"\xff", b"{}", b"NaN"]))
+        lines[at] = line[:cut] + junk + line[cut + data.draw(st.integers(0, 12)) :]
+    path = tmp_path / "dedicated_log_torch_trace_a.log"
+    path.write_bytes(b"\n".join(lines))
+    with contextlib.suppress(Unreadable):
+        assert "</html>" in page(path)
+
+
+ODD = st.sampled_from([None, 7, "x", "", [], {}, [1], {"a": 1}, True, 1e300, "\ud800", 10**30])
+
+
+def altered(value: Any, path: tuple[Any, ...], odd: Any) -> Any:
+    if not path:
+        return odd
+    copied = value.copy()
+    copied[path[0]] = altered(value[path[0]], path[1:], odd)
+    return copied
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = value.items() if isinstance(value, dict) else ()
+    inner = enumerate(value) if isinstance(value, list) else inner
+    return [path, *(deep for key, item in inner for deep in places(item, (*path, key)))]
+
+
+TC_BREAK = {"code": "TC110", "title": "t", "fix": ["a"], "line": 3, "stack": [{"file": "f"}]}
+TC_CAUSES = [{"source": "n", "old": "1", "new": "2", "kind": "EQUALS", "fix": "f"}]
+TC_FACTS = {
+    "tc_graph_break": TC_BREAK,
+    "tc_recompile": {"function": "f", "line": 3, "of": "0/0", "causes": TC_CAUSES},
+    "tc_recompile_limit": {"function": "f", "line": 3, "limit": 8, "causes": TC_CAUSES},
+    "tc_frame_skipped": {"function": "f", "line": 3, "reason": "r", "fix": "f"},
+    "tc_error": {"stage": "s", "type": "T", "message": "m", "line": 1, "command": "c"},
+    "tc_cache": {"hit": True, "key": "k", "parts": {}},
+    "recompile_reasons": ["0/0: n == 1"],
+    "torch_version": {"pytorch_version": "2"},
+}
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_facts_of_odd_types_do_not_stop_the_report(tmp_path: Path, data: st.DataObject) -> None:
+    head = "V1120 09:14:22.968000 1 torch/x.py:1] "
+    name = data.draw(st.sampled_from(sorted(TC_FACTS)))
+    fact = TC_FACTS[name]
+    payload = json.dumps(altered(fact, data.draw(st.sampled_from(places(fact))), data.draw(ODD)))
+    ids = {"frame_id": 0, "frame_compile_id": 1, "attempt": 0}
+    digest = hashlib.md5(payload.encode()).hexdigest()
+    start = {"dynamo_start": {"stack": [{"line": 1, "name": "f", "filename": -1}]}}
+    fact_record = {"artifact": {"name": name, "encoding": "json"}, **ids, "has_payload": digest}
+    path = tmp_path / "dedicated_log_torch_trace_a.log"
+    path.write_text(
+        f"{head}{json.dumps({**start, **ids, 'frame_compile_id': 0})}\n"
+        f"{head}{json.dumps(fact_record)}\n\t{payload}\n{head}{json.dumps({**start, **ids})}\n"
+    )
+    assert "</html>" in page(path)
+
+
+@needs_traces
+def test_every_cut_of_a_log_gives_a_report(tmp_path: Path) -> None:
+    raw = next((TRACES / "graph_break").glob("*.log")).read_bytes()
+    path = tmp_path / "dedicated_log_torch_trace_a.log"
+    for cut in range(5000, len(raw), len(raw) // 40):
+        path.write_bytes(raw[:cut])
+        assert "</html>" in page(path)
 
 
 @pytest.mark.parametrize(

@@ -353,6 +353,32 @@ def test_guards_that_are_no_tree_hold_nothing() -> None:
     assert values("+- TENSOR_MATCH: check_tensor(") == {}
 
 
+def test_guards_of_tc_are_read_like_those_of_torch() -> None:
+    text = (
+        "GLOBAL_STATE: global_state() == {'default_dtype': 6, 'grad_mode': False}\n"
+        "TYPE: is_type(L['self'], the(0x5, '__main__.M'))  # /tmp/a.py:6\n"
+        "EQUALS: same(L['self'].step, 0)  # /tmp/a.py:6\n"
+        "BOOL: L['flag'] is True\n"
+        "LENGTH: is_type(L['xs'], the(0x7, 'list')) and has_length(L['xs'], 2)\n"
+        "TENSOR: check_tensor(L['self'].__dict__['_modules']['fc'].__dict__['_parameters']['weight'],"
+        " 'torch.nn.parameter.Parameter', torch.float32, device(type='cuda', index=1),"
+        " requires_grad=True, size=[4, None], stride=[4, 1], keys='CUDA, A')\n"
+    )
+    assert values(text) == {
+        "grad_mode": "False",
+        "type(self)": "__main__.M",
+        "self.step": "0",
+        "flag": "True",
+        "len(xs)": "2",
+        "self.fc.weight.dtype": "float32",
+        "self.fc.weight.requires_grad": "True",
+        "self.fc.weight.device": "cuda:1",
+        "self.fc.weight.ndim": "2",
+        "self.fc.weight.shape[0]": "4",
+        "self.fc.weight.shape[1]": "dynamic",
+    }
+
+
 def test_each_row_of_advice_can_be_reached_and_names_no_id_twice() -> None:
     ids = [number for row in ROWS for number in row.ids]
     assert len(ids) == len(set(ids))

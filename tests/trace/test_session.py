@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tc.trace.findings import diagnose
 from tc.trace.reader import Unreadable
-from tc.trace.session import load
+from tc.trace.session import NOTED, load
 
 SHARED = Path(os.environ.get("TC_SHARED", Path(__file__).resolve().parents[3] / "shared"))
 TRACES = SHARED / "traces"
@@ -183,6 +184,15 @@ def test_a_record_of_odd_types_costs_only_itself(tmp_path: Path, envelope: dict)
 def test_a_bad_payload_of_a_chromium_event_is_damage(tmp_path: Path) -> None:
     log_in(tmp_path).add("nonsense", chromium_event={}).add("[]", chromium_event={})
     assert load(tmp_path).defects.counts == {"bad_record": 2}
+
+
+@pytest.mark.parametrize("payload", ["no json", "[]", "7", "{}"])
+@pytest.mark.parametrize("name", sorted(NOTED))
+def test_findings_survive_odd_contents(tmp_path: Path, name: str, payload: str) -> None:
+    log = log_in(tmp_path).add(str=["a.py", 1]).compile()
+    ids = {"frame_id": 0, "frame_compile_id": 1, "attempt": 0}
+    log.add(payload, artifact={"name": name, "encoding": "json"}, **ids).compile(number=1)
+    diagnose(load(tmp_path))
 
 
 def test_a_failure_without_a_reason(tmp_path: Path) -> None:

@@ -90,9 +90,12 @@ const WORDS = [
 ];
 
 function openKeys() {
-  const pairs = (rows, tag) => h("dl.pair", null, rows.map(([name, text]) => [h("dt", null, tag ? name.split(" ").map((key) => [h(tag, null, key), " "]) : h("b", null, name)), h("dd", null, text)]));
-  keysBox.replaceChildren(h("div.body", null, h("h2", null, "Keys"), pairs(HELP, "kbd"), h("h2", null, "Words"), pairs(WORDS, null),
-    h("p.soft", null, " "), h("button.copy", { type: "button", click: () => keysBox.close() }, "Close")));
+  const term = (name, tag) => (tag ? name.split(" ").map((key) => [h(tag, null, key), " "]) : h("b", null, name));
+  const pairs = (rows, tag) =>
+    h("dl.pair", null, rows.map(([name, text]) => [h("dt", null, term(name, tag)), h("dd", null, text)]));
+  keysBox.replaceChildren(h("div.body", null,
+    h("button.copy", { type: "button", click: () => keysBox.close() }, "Close"),
+    h("h2", null, "Keys"), pairs(HELP, "kbd"), h("h2", null, "Words"), pairs(WORDS, null)));
   keysBox.showModal();
 }
 

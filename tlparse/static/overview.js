@@ -96,35 +96,43 @@ function functionRow(fn) {
 
 function ranksPart() {
   if (DATA.lanes.length < 2) return null;
-  const first = JSON.stringify(DATA.lanes[0].ids);
-  const rows = DATA.lanes.map((lane) => {
-    const same = JSON.stringify(lane.ids) === first;
-    const other = new Set(DATA.lanes[0].ids);
-    const extra = lane.ids.filter((id) => !other.has(id));
-    const lacking = DATA.lanes[0].ids.filter((id) => !lane.ids.includes(id));
-    const told = [extra.length && `also compiled ${extra.map(bracket).join(" ")}`, lacking.length && `did not compile ${lacking.map(bracket).join(" ")}`];
-    return h("tr", null, h("td", null, lane.label), h("td.num", null, lane.compiles), h("td.num", null, lane.breaks),
-      h("td.num", null, lane.recompiles), h("td.num", null, lane.failures), h("td.num", null, duration(lane.seconds)),
-      h("td", null, same ? h("span.soft", null, "the same compiles") : h("span", { class: "state break" }, h("i", { "aria-hidden": "true" }, "!"), told.filter(Boolean).join("; "))));
-  });
+  const rows = DATA.lanes.map((lane) => h("tr", null,
+    h("td", null, lane.label), h("td.num", null, lane.compiles), h("td.num", null, lane.breaks),
+    h("td.num", null, lane.recompiles), h("td.num", null, lane.failures),
+    h("td.num", null, duration(lane.seconds)), h("td", null, differenceOf(lane, DATA.lanes[0]))));
+  const numbers = ["compiles", "breaks", "recompiles", "failed", "time"].map((one) => [one, "num"]);
   return section("Ranks and processes", `compared with ${DATA.lanes[0].label}`,
-    table(["", ["compiles", "num"], ["breaks", "num"], ["recompiles", "num"], ["failed", "num"], ["time", "num"], "difference"], rows));
+    table(["", ...numbers, "difference"], rows));
+}
+
+function differenceOf(lane, first) {
+  const only = (one, other) => one.ids.filter((id) => !other.ids.includes(id)).map(bracket).join(" ");
+  const extra = only(lane, first), lacking = only(first, lane);
+  if (!extra && !lacking) return h("span.soft", null, lane === first ? "" : "the same compiles");
+  const told = [extra && `also compiled ${extra}`, lacking && `did not compile ${lacking}`];
+  return h("span.state.break", null, h("i", { "aria-hidden": "true" }, "!"), told.filter(Boolean).join("; "));
 }
 
 function overviewPage() {
-  const t = DATA.totals;
-  const notes = [DATA.name, DATA.time, DATA.version, DATA.lanes.length > 1 && `${DATA.lanes.length} ${DATA.lanes[0].label.split(" ")[0]}s`];
+  const t = DATA.totals, causes = DATA.findings.length;
+  const lanes = DATA.lanes.length > 1 && `${DATA.lanes.length} ${DATA.lanes[0].label.split(" ")[0]}s`;
+  const facts = [DATA.name, DATA.time, DATA.version, lanes].filter(Boolean).join(" · ");
+  const older = `The folder holds ${count(DATA.otherRuns, "older run")}; this is the newest.`;
+  const calm = h("div.calm", null, "✓ No graph break, no recompile, no failure.");
   return {
-    title: verdict(), crumbs: [], up: "#/",
+    title: verdict(),
+    crumbs: [],
     body: [
-      lead(verdict(), notes.filter(Boolean).join(" · ")),
-      DATA.otherRuns > 0 && h("p.soft", null, `The folder holds ${count(DATA.otherRuns, "older run")}; this is the newest.`),
+      lead(verdict(), facts),
+      DATA.otherRuns > 0 && h("p.soft", null, older),
       stats(),
-      section("Needs attention", DATA.findings.length ? `${count(DATA.findings.length, "cause")}, the most expensive first` : null,
-        DATA.findings.length ? h("div.cards", null, DATA.findings.map(findingCard)) : h("div.calm", null, "✓ No graph break, no recompile, no failure.")),
+      section("Needs attention", causes > 0 && `${count(causes, "cause")}, the most expensive first`,
+        causes ? h("div.cards", null, DATA.findings.map(findingCard)) : calm),
       timePart(), functionsPart(), ranksPart(),
-      section("The trace", null, h("p", null, `${count(DATA.raw.records, "record")} in ${count(DATA.raw.sources.length, "log")}, `,
-        t.defects ? h("b", null, `${t.defects} damaged`) : "none damaged", ". ", h("a.row", { href: "#/raw" }, "Records, damage, environment and all artifacts"))),
+      section("The trace", null, h("p", null,
+        `${count(DATA.raw.records, "record")} in ${count(DATA.raw.sources.length, "log")}, `,
+        t.defects ? h("b", null, `${t.defects} damaged`) : "none damaged", ". ",
+        h("a.row", { href: "#/raw" }, "Records, damage, environment and all artifacts"))),
     ],
   };
 }

@@ -25,10 +25,10 @@ function family(code) {
   if (code === "TC900" || code === "TC209") return "error";
   if (code.startsWith("TC1")) return "break";
   if (code.startsWith("TC2")) return "recompile";
-  return "other";
+  return "note";
 }
 
-const GLYPH = { error: "✗", break: "↯", recompile: "↻", other: "!" };
+const GLYPH = { error: "✗", break: "↯", recompile: "↻", note: "!" };
 
 function codeChip(finding) {
   const kind = family(finding.code);
@@ -55,7 +55,7 @@ function fixes(list) {
   if (!list.length) return h("div.fix.none", null, h("b", null, "fix"), h("span.soft", null, "no known fix"));
   return waysOf(list).map((way, n) => h("div.fix", null, h("b", null, n ? "or" : "fix"),
     way.patch ? patchBlock(way.patch) : h("span", null, inlineCode(way.text)),
-    copyButton(way.patch ? way.patch.filter((row) => row.startsWith("+ ")).map((row) => row.slice(2)).join("\n") : way.text, "this fix")));
+    copyButton(way.patch ? newLines(way.patch) : way.text, "this fix")));
 }
 
 /** Lines that start with "- " or "+ " are one patch; every other line is a way by itself. */
@@ -70,9 +70,18 @@ function waysOf(list) {
   return ways;
 }
 
+const newLines = (patch) => patch.filter((row) => row.startsWith("+ ")).map((row) => row.slice(2)).join("\n");
 const patchBlock = (rows) => h("pre.patch", null, rows.map((row) => h(row.startsWith("+") ? "ins" : "del", null, `${row}\n`)));
 
-const CODE_WORD = /(?:\b\w+=(?:'[^']*'|"[^"]*"|\w+)|[\w.]+\((?:[^()]|\([^()]*\))*\)(?: = \S+)?|\b[A-Za-z_][\w]*(?:\.[A-Za-z_]\w*)+(?:\[\d+\])?(?: (?:=|==) [^\s,;]+)?|\b\w+\[[^\]]+\](?: (?:=|==) [^\s,;]+)?|\b\w*_\w+\b(?:=\S+)?|`[^`]+`)/g;
+const VALUE = String.raw`(?: (?:=|==) [^\s,;]+)?`;
+const CODE_WORD = new RegExp(String.raw`(?!(?:e\.g|i\.e)\b)(?:${[
+  String.raw`\b\w+=(?:'[^']*'|"[^"]*"|\w+)`, // name='value'
+  String.raw`[\w.]+\((?:[^()]|\([^()]*\))*\)(?: = \S+)?`, // a call
+  String.raw`\b[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?:\[\d+\])?${VALUE}`, // a.b, x.shape[0] = 4
+  String.raw`\b\w+\[[^\]]+\]${VALUE}`, // x[mask]
+  String.raw`\b\w*_\w+\b(?:=\S+)?`, // some_name
+  "`[^`]+`",
+].join("|")})`, "g");
 
 /** Set the parts of a sentence that are code in the code font. */
 function inlineCode(text) {
@@ -112,22 +121,27 @@ const whyOf = (finding) => inlineCode(sentence(finding.why, namesIn(finding)));
 function splitBar(rows, small) {
   const total = rows.reduce((sum, row) => sum + row[1], 0);
   const told = rows.map(([name, part]) => `${name} ${percent(part, total)}`).join(", ");
-  return h(`div.split${small ? ".small" : ""}`, { role: "img", "aria-label": told || "no time recorded", title: small ? told : null },
-    rows.map(([name, part]) =>
-      h(`span.${PHASE_CLASS[name] || "other"}`, { grow: part, title: `${name}: ${duration(part)} (${percent(part, total)})` })));
+  const about = { role: "img", "aria-label": told || "no time recorded", title: small ? told : null };
+  return h(`div.split${small ? ".small" : ""}`, about, rows.map(([name, part]) => h(`span.${phaseClass(name)}`, {
+    grow: (100 * part) / (total || 1),
+    title: `${name}: ${duration(part)} (${percent(part, total)})`,
+  })));
 }
+
+const phaseClass = (name) => PHASE_CLASS[name] || "other";
 
 function legend(rows) {
   const total = rows.reduce((sum, row) => sum + row[1], 0);
-  return h("ul.legend", null, rows.map(([name, part]) =>
-    h("li", { title: PHASE_WORDS[name] }, h(`span.dot.${PHASE_CLASS[name] || "other"}`),
-      h("b", null, name), h("span.soft", null, `${duration(part)} · ${percent(part, total)}`))));
+  return h("ul.legend", null, rows.map(([name, part]) => h("li", { title: PHASE_WORDS[name] },
+    h(`span.dot.${phaseClass(name)}`), h("b", null, name),
+    h("span.soft", null, `${duration(part)} · ${percent(part, total)}`))));
 }
 
 function table(columns, rows, options = {}) {
   const head = columns.map((one) => (Array.isArray(one) ? h(`th.${one[1]}`, { scope: "col" }, one[0]) : h("th", { scope: "col" }, one)));
-  return h("div.scroll", { tabindex: options.wide ? "0" : null, role: options.wide ? "region" : null, "aria-label": options.wide || null },
-    h(`table${options.class || ""}`, null, options.caption && h("caption.sr", null, options.caption), h("thead", null, h("tr", null, head)), h("tbody", null, rows)));
+  const wide = options.wide ? { tabindex: "0", role: "region", "aria-label": options.wide } : null;
+  return h("div.scroll", wide, h(`table${options.class || ""}`, null,
+    h("thead", null, h("tr", null, head)), h("tbody", null, rows)));
 }
 
 function sourceLine(where) {
@@ -140,31 +154,38 @@ function sourceLine(where) {
     marked ? [text.slice(0, from), h("mark", null, text.slice(from, to)), text.slice(to)] : [text.slice(0, shift), text.slice(shift)]));
 }
 
+/** One row an input: the values it took, in order. */
+function valuesTable(causes) {
+  const bySource = new Map();
+  for (const { source, old, new: now } of causes) {
+    const seen = bySource.get(source) || [];
+    for (const value of [old, now]) if (value && seen[seen.length - 1] !== value) seen.push(value);
+    bySource.set(source, seen);
+  }
+  const chain = (seen) => [
+    seen.slice(0, MOST_VALUES).join(" → "),
+    seen.length > MOST_VALUES && ` … ${seen.length - MOST_VALUES} more`,
+  ];
+  return table(["input", "values, in order"], [...bySource].map(([source, seen]) =>
+    h("tr", null, h("td.mono", null, source), h("td", null, h("span.plain.mono", null, chain(seen))))));
+}
+
+const MOST_VALUES = 12;
+
 function causesTable(causes) {
   return table(["input", "was", "is now", ""], causes.map(([source, was, now, dynamic]) =>
     h("tr", null, h("td.mono", null, source), h("td.mono", null, was || "?"), h("td.mono", null, now || "?"),
       h("td.soft", null, dynamic ? "made dynamic: other values reuse this compile" : ""))));
 }
 
-const KEYWORDS = /^(?:False|None|True|and|as|assert|async|await|break|class|continue|def|del|elif|else|except|finally|for|from|global|if|import|in|is|lambda|nonlocal|not|or|pass|raise|return|try|while|with|yield|auto|bool|char|const|double|extern|float|inline|int|int64_t|long|namespace|static|struct|template|this|typename|unsigned|using|void|null|true|false)$/;
-const TOKEN = /("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')|(#include\b.*|#pragma\b.*|#.*|\/\/.*)|\b(0x[\da-fA-F]+|\d+(?:\.\d+)?(?:e[+-]?\d+)?)\b|\b([A-Za-z_]\w*)\b/g;
+function siblingLink(list, index, make) {
+  return index >= 0 && index < list.length ? make(list[index]) : null;
+}
 
-/** Colour one line of code; long or plain lines stay as they are. */
-function coloured(line, kind) {
-  if (kind === "text" || line.length > 2000) return [line || "\u200b"];
-  const out = [];
-  let at = 0;
-  for (const match of line.matchAll(TOKEN)) {
-    const [all, string, comment, number, word] = match;
-    if (comment && kind === "json") continue;
-    if (comment && kind === "cpp" && comment.startsWith("#") && !/^#(include|pragma|define|if|endif|else)/.test(comment)) continue;
-    if (comment && kind === "python" && comment.startsWith("//")) continue;
-    const style = string ? "s" : comment ? "c" : number ? "n" : KEYWORDS.test(word) ? "k"
-      : line[match.index + all.length] === "(" ? "f" : "";
-    if (!style) continue;
-    out.push(line.slice(at, match.index), h(`span.${style}`, null, all));
-    at = match.index + all.length;
-  }
-  out.push(line.slice(at) || (at ? "" : "\u200b"));
-  return out;
+function stackTable(frames) {
+  const theirs = /site-packages|lib\/python\d/;
+  return table(["where", "function", "line"], frames.map(([file, line, name, code]) =>
+    h("tr", { class: theirs.test(file) ? "soft" : "" },
+      h("td.mono", { title: file }, place(file, line)), h("td.mono", null, name),
+      h("td", null, h("code", null, code)))));
 }

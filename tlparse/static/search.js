@@ -13,7 +13,10 @@ const MOST_HITS = 60;
 let chosen = 0;
 
 function openSearch() {
-  const input = h("input", { type: "search", placeholder: "Finding, function, [0/2], artifact …", "aria-label": "Search", autocomplete: "off", spellcheck: "false" });
+  const input = h("input", {
+    type: "text", role: "searchbox", placeholder: "Finding, function, [0/2], artifact …",
+    "aria-label": "Search", autocomplete: "off", spellcheck: "false",
+  });
   const list = h("ul", { role: "listbox", "aria-label": "Results" });
   const hint = h("div.hint");
   const update = () => showHits(list, hint, matches(input.value), input.value);
@@ -44,9 +47,12 @@ function matches(query) {
 
 function showHits(list, hint, hits, query) {
   list.replaceChildren(...hits.map(([name, note, href]) =>
-    h("li", { role: "presentation" }, h("a", { href, role: "option", tabindex: "-1", click: () => searchBox.close() }, h("span", null, name), h("small", null, note)))));
+    h("li", { role: "presentation" },
+      h("a", { href, role: "option", tabindex: "-1", click: () => searchBox.close() },
+        h("span", null, name), h("small", null, note)))));
   hint.replaceChildren(query.length > 1
-    ? h("button.copy", { type: "button", click: () => searchTexts(query, list, hint) }, "Search the text of all artifacts (Ctrl-Enter)")
+    ? h("button.copy", { type: "button", click: () => searchTexts(query, list, hint) },
+      "Search the text of all artifacts (Ctrl-Enter)")
     : "Type to search · ↑↓ to choose · Enter to open · Esc to close");
   choose(list, 0);
 }
@@ -73,5 +79,6 @@ async function searchTexts(query, list, hint) {
     });
   }
   showHits(list, hint, hits, query);
-  hint.textContent = hits.length ? `${count(hits.length, "artifact")} with “${query.trim()}”` : `No artifact holds “${query.trim()}”`;
+  const quoted = `“${query.trim()}”`;
+  hint.textContent = hits.length ? `${count(hits.length, "artifact")} with ${quoted}` : `No artifact holds ${quoted}`;
 }

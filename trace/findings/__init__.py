@@ -12,7 +12,7 @@ from tc.trace.findings.forecast import Step, forecasts
 from tc.trace.findings.limits import limits
 from tc.trace.findings.model import Event, Finding, Occurrence, Where, duration, gather
 from tc.trace.findings.recompiles import Recompile, events, recompiles
-from tc.trace.findings.skips import skips
+from tc.trace.findings.skips import eager_graphs, skips
 from tc.trace.session import Session
 
 __all__ = ["Diagnosis", "Finding", "Occurrence", "Where", "diagnose", "duration"]
@@ -74,7 +74,7 @@ def diagnose(session: Session) -> Diagnosis:
         *gather(failed),
         *gather(limited),
         *sorted(
-            [*gather(breaks), *again, *gather(skipped)],
+            [*gather(breaks), *again, *gather(skipped), *gather(eager_graphs(session))],
             key=lambda one: (-one.seconds, -one.count, one.id),
         ),
         *damage(session),

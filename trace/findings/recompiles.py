@@ -178,7 +178,8 @@ def kind_of(source: str) -> str:
 def _tc_causes(raw: Any) -> tuple[Cause, ...]:
     """Read the causes of a tc_recompile artifact."""
     causes = []
-    for row in raw if isinstance(raw, list) else []:
+    rows = raw if isinstance(raw, list) else []
+    for row in (row for row in rows if isinstance(row, dict)):
         source = guardtext.readable(str(row.get("source") or ""))
         causes.append(
             Cause(
@@ -280,7 +281,7 @@ def events(found: Sequence[Recompile], producer: str) -> list[Event]:
                 why=why,
                 fix=(lead.fix, *fix) if lead.fix else fix,
                 where=_where(one, note.data),
-                reason=lead.source,
+                reason=lead.source if lead.kind != "shape" else f"branch on {lead.source}",
                 compiled=one.compiled,
                 place=note.place,
                 time=note.time,

@@ -1,4 +1,4 @@
-"""A session goes in; the functions that were not captured at all come out as events."""
+"""A session goes in; functions that were not captured, graphs that were not compiled, come out."""
 
 from __future__ import annotations
 
@@ -12,6 +12,28 @@ _TITLE = "{} runs in Python"
 def skips(session: Session) -> list[Event]:
     """Return each skipped frame of the run."""
     return [event for one in all_compiles(session) for event in _of(one)]
+
+
+def eager_graphs(session: Session) -> list[Event]:
+    """Return each captured graph that runs op by op, without kernels of its own."""
+    events = []
+    for compiled in session.compiles:
+        for note in compiled.noted("tc_graph_runs_eagerly"):
+            events.append(
+                Event(
+                    code="TC701",
+                    title=f"the graph of {compiled.title} is not compiled",
+                    why=f"it was captured, but runs in eager mode: {note.data}",
+                    fix=(),
+                    where=Where(*compiled.home, function=compiled.alias or compiled.function),
+                    reason=str(note.data),
+                    compiled=compiled,
+                    place=note.place,
+                    time=note.time,
+                    artifact=note.artifact,
+                )
+            )
+    return events
 
 
 def _of(compiled: Compile) -> list[Event]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture.opcodes.table import opcode
 from tc.compiler.capture.values.base import Slot, Value
@@ -61,7 +62,7 @@ def build_string(f: Frame, i: Instruction) -> None:
     f.push(ConstValue("".join(f.t.concrete(part) for part in f.popn(i.arg or 0))))
 
 
-CONVERSIONS = {1: str, 2: repr, 3: ascii}
+CONVERSIONS: dict[int, Callable[[Any], str]] = {1: str, 2: repr, 3: ascii}
 
 
 @opcode("FORMAT_VALUE", until=(3, 12))

@@ -106,6 +106,10 @@ class BuiltinValue(Value):
             return handler(t, args, kwargs)
         module = getattr(self.obj, "__module__", None)
         name = getattr(self.obj, "__name__", "")
+        owner = getattr(self.obj, "__self__", None)
+        if isinstance(owner, type) and name != "__new__":
+            special = CLASS_METHODS.get(name)
+            return special(t, owner, args, kwargs) if special else self._fold(t, args, kwargs)
         if module in ("_operator", "operator") or id(self.obj) in OPERATORS:
             return _operator(t, OPERATORS.get(id(self.obj), name), args, kwargs)
         if isinstance(self.obj, types.MethodDescriptorType | types.WrapperDescriptorType):
@@ -124,6 +128,8 @@ class BuiltinValue(Value):
         r.load_object(self.obj)
 
 
+#: methods that C classes offer on the class itself, by name
+CLASS_METHODS: dict[str, Callable[[Tracer, type, Args, Kwargs], Value]] = {}
 OPERATORS = {
     id(getattr(operator, name)): name
     for name in dir(operator)
@@ -205,6 +211,11 @@ def _object_new(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if issubclass(cls, BaseException):
         return ExceptionValue(cls, list(args[1:]))
     return ObjectValue(cls)
+
+
+@builtin(tuple.__new__)
+def _tuple_new(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return TupleValue(list(args[1].unpack(t)) if len(args) > 1 else [], kind=t.concrete(args[0]))
 
 
 @builtin(object.__init__)
@@ -306,10 +317,14 @@ for _kind in (dict, collections.OrderedDict, collections.defaultdict):
     BUILTINS.add(id(_kind), _dict_of_kind(_kind))
 
 
-@builtin(dict.fromkeys)
-def _fromkeys(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _fromkeys(t: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     value = args[1] if len(args) > 1 else t.known(None)
-    return t.dict_of((key, value) for key in args[0].unpack(t))
+    made = t.dict_of((key, value) for key in args[0].unpack(t))
+    made.kind = cls
+    return made
+
+
+CLASS_METHODS["fromkeys"] = _fromkeys
 
 
 @builtin(slice)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import functools
-import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -142,9 +141,10 @@ class TupleValue(SequenceValue):
         if name == "_asdict" and hasattr(self.kind, "_fields"):
             return t.dict_of(zip(self.kind._fields, self.values(t), strict=True))
         if name == "numel" and self.kind is torch.Size:
-            return functools.reduce(
-                lambda a, b: t.binary("mul", a, b), self.values(t), ConstValue(1)
-            )
+            total: Value = ConstValue(1)
+            for size in self.values(t):
+                total = t.binary("mul", total, size)
+            return total
         if name not in SEQUENCE_METHODS and self.kind is not tuple:
             return self.attr(t, name).call(t, args, kwargs)
         return super().method(t, name, args, kwargs)
@@ -168,7 +168,7 @@ class ListValue(SequenceValue):
     """A list."""
 
     noun = "a list"
-    kind = list
+    kind: type = list
 
     def constant(self) -> Any:
         if self.source is not None:
@@ -454,7 +454,7 @@ def _hash(t: Tracer, x: SequenceValue) -> Value:
     return t.known(t.fold(hash, t.concrete(x)))
 
 
-SEQUENCE_METHODS: dict[str, Any] = {
+SEQUENCE_METHODS: dict[str, Callable[..., Value]] = {
     "index": _index,
     "count": _count,
     "__contains__": _contains,
@@ -466,7 +466,7 @@ SEQUENCE_METHODS: dict[str, Any] = {
     "__mul__": lambda t, x, other: t.binary("mul", x, other),
     "__eq__": lambda t, x, other: t.binary("eq", x, other),
 }
-LIST_METHODS: dict[str, Any] = {
+LIST_METHODS: dict[str, Callable[..., Value]] = {
     "append": _append,
     "extend": _extend,
     "__iadd__": _iadd,
@@ -480,4 +480,3 @@ LIST_METHODS: dict[str, Any] = {
     "__setitem__": lambda t, x, k, v: (x.set_item(t, k, v), t.known(None))[1],
     "__delitem__": lambda t, x, k: (x.del_item(t, k), t.known(None))[1],
 }
-ITERATOR_TYPES = (type(iter([])), type(iter(())), types.GeneratorType)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
@@ -365,7 +365,7 @@ def _move_to_end(t: Tracer, d: DictValue, key: Value, last: Value | None = None)
     return t.known(None)
 
 
-DICT_METHODS: dict[str, Any] = {
+DICT_METHODS: dict[str, Callable[..., Value]] = {
     "get": _get,
     "setdefault": _setdefault,
     "pop": _pop,
@@ -450,7 +450,7 @@ def _relation(name: str) -> Any:
     return compare
 
 
-SET_METHODS: dict[str, Any] = {
+SET_METHODS: dict[str, Callable[..., Value]] = {
     "add": _add,
     "discard": _discard,
     "remove": _remove,

@@ -70,8 +70,9 @@ class CellValue(Value):
             return self.load(t)
         return super().attr(t, name)
 
-    def children(self, t: Tracer) -> list[Value]:
-        return [] if self.content in (None, UNBOUND) else [self.content]  # type: ignore[list-item]
+    def held(self) -> list[Value]:
+        """Return what the cell holds as far as it was looked at: put in after the cell is made."""
+        return [] if self.content is None or self.content is UNBOUND else [self.content]
 
     def rebuild(self, r: Residual) -> None:
         if self.root_name is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,10 @@ from tc.compiler.capture.values.containers import ListValue, StepIterator, Tuple
 from tc.compiler.capture.values.functions import PartialValue
 from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.capture.values.tensor import SymValue
+from tc.compiler.core.sources import Source
 
 if TYPE_CHECKING:
+    from tc.compiler.capture.residual import Residual
     from tc.compiler.capture.tracer import Tracer
 
 
@@ -289,3 +292,66 @@ def _zip_longest(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     fill = kwargs.get("fillvalue", ConstValue(None))
     rows = itertools.zip_longest(*lists, fillvalue=fill)
     return ListValue([TupleValue(list(row)) for row in rows]).iterate(t)
+
+
+# -- operator's makers of functions ------------------------------------------------------------
+class GetterValue(Value):
+    """An operator.itemgetter, attrgetter or methodcaller."""
+
+    def __init__(
+        self, kind: type, args: list[Value], kwargs: Kwargs, source: Source | None = None
+    ) -> None:
+        self.kind = kind
+        self.args = args
+        self.kwargs = kwargs
+        self.source = source
+
+    def python_type(self) -> type:
+        return self.kind
+
+    def describe(self) -> str:
+        return f"operator.{self.kind.__name__}"
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        owner = args[0]
+        if self.kind is operator.methodcaller:
+            return owner.method(t, t.concrete(self.args[0]), self.args[1:], self.kwargs)
+        found = [self._get(t, owner, arg) for arg in self.args]
+        return found[0] if len(found) == 1 else TupleValue(list(found))
+
+    def _get(self, t: Tracer, owner: Value, key: Value) -> Value:
+        if self.kind is operator.itemgetter:
+            return owner.item(t, key)
+        for name in t.concrete(key).split("."):
+            owner = owner.attr(t, name)
+        return owner
+
+    def children(self, t: Tracer) -> list[Value]:
+        return [*self.args, *self.kwargs.values()]
+
+    def rebuild(self, r: Residual) -> None:
+        r.load_callable(self.kind)
+        r.push_slots(self.children(r.t))  # type: ignore[arg-type]
+        r.e.call(len(self.args) + len(self.kwargs), tuple(self.kwargs))
+
+
+GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
+
+
+def _getter(kind: type) -> Handler:
+    return lambda t, args, kwargs: GetterValue(kind, list(args), kwargs)
+
+
+for _getter_kind in GETTERS:
+    BUILTINS.add(id(_getter_kind), _getter(_getter_kind))
+
+
+def wrap_getter(t: Tracer, obj: Any, source: Source) -> Value:
+    """Return the value of a real itemgetter, attrgetter or methodcaller."""
+    t.guard("ID", source, obj)
+    maker, args, *_ = obj.__reduce__()
+    kwargs: dict[str, Any] = {}
+    if isinstance(maker, functools.partial):
+        maker, kwargs = maker.func, maker.keywords
+    known = {name: t.known(value) for name, value in kwargs.items()}
+    return GetterValue(maker, [t.known(arg) for arg in args], known, source)

@@ -309,10 +309,10 @@ class ClassValue(Value):
         return t.known(t.fold(lambda: self.obj[t.concrete(key)]))  # type: ignore[index]
 
     def iterate(self, t: Tracer) -> Value:
-        return t.known(t.fold(list, self.obj)).iterate(t)  # type: ignore[arg-type]
+        return t.known(t.fold(list, self.obj)).iterate(t)
 
     def length(self, t: Tracer) -> Value:
-        return t.known(t.fold(len, self.obj))  # type: ignore[arg-type]
+        return t.known(t.fold(len, self.obj))
 
     def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         meta = type_lookup(type(self.obj), name)
@@ -416,7 +416,7 @@ class ExceptionValue(Value):
         if name in self.extra:
             return self.extra[name]
         if name == "args":
-            return t.tuple(self.args)
+            return t.new_tuple(self.args)
         if name == "__class__":
             return t.known(self.cls)
         if name in ("__cause__", "__context__", "__traceback__"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -269,7 +270,7 @@ def _stride(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value
         t.number_from(tensor, "stride", s, dim) for dim, s in enumerate(tensor.example.stride())
     ]
     dims = [*args, *kwargs.values()]
-    return strides[t.concrete(dims[0])] if dims else t.tuple(strides)
+    return strides[t.concrete(dims[0])] if dims else t.new_tuple(strides)
 
 
 def _type(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
@@ -294,7 +295,7 @@ def _constant(name: str) -> Any:
     return handler
 
 
-METHODS: dict[str, Any] = {
+METHODS: dict[str, Callable[[Tracer, TensorValue, Args, Kwargs], Value]] = {
     "size": _size,
     "numel": _numel,
     "nelement": _numel,

@@ -10,20 +10,21 @@ a time where the reduction runs across rows of memory.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from tc.compiler.codegen.printer import ExprPrinter, c_convert, c_index, c_type
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.expr import walk
-from tc.compiler.loops.index import Index
+from tc.compiler.loops.expr import Expr, load, transform, walk
+from tc.compiler.loops.index import Atom, Index
 from tc.compiler.loops.ir import Buffer
 from tc.compiler.loops.ops import compute_dtype
 from tc.compiler.schedule.plan import Accumulate, Kernel, Let, Section, Statement, Store
 
 BLOCK = 4096
 LANES = 256
+TILE = 16
 PARALLEL_WORK = 32768
 INT_LIMITS = {
     torch.int64: ("(-9223372036854775807LL - 1)", "9223372036854775807LL"),
@@ -161,6 +162,12 @@ def _scalars(kernel: Kernel) -> list[str]:
     return sorted(names)
 
 
+def _atom(variable: Index) -> Atom:
+    atom = ix.atom_of(variable)
+    assert atom is not None
+    return atom
+
+
 class _CWriter:
     """The body of one kernel."""
 
@@ -182,6 +189,8 @@ class _CWriter:
         kernel = self.kernel
         if kernel.lane is not None:
             self._lanes()
+        elif kernel.tile is not None:
+            self._tiles(*kernel.tile)
         elif not kernel.inner:
             self._pointwise()
         else:
@@ -402,6 +411,67 @@ class _CWriter:
                     self.emit(f"{total} = {part} {sign} {total} ? {part} : {total};")
                 else:
                     self.emit(f"{total} = {total} {op} {part};")
+
+    # ------------------------------------------------------------ tiles
+
+    def _tiles(self, along: Index, last: Index) -> None:
+        """Pointwise loops where some loads run along ``along`` and the stores along ``last``."""
+        outer = [v for v in self.kernel.outer if v not in (along, last)]
+        self.parallel(f" collapse({len(outer) + 2})")
+        for variable in outer:
+            self.loop(variable)
+        for variable in (along, last):
+            stop = c_index(ix.extent(variable))
+            start = f"{variable}_from"
+            self.open(f"for (long long {start} = 0; {start} < {stop}; {start} += {TILE})")
+        for variable in (along, last):
+            stop = c_index(ix.extent(variable))
+            self.emit(f"const long long n_{variable} = tc_min({TILE}, {stop} - {variable}_from);")
+        tiles = self._fill_tiles(along, last)
+        self.open(f"for (long long d_{along} = 0; d_{along} < n_{along}; d_{along}++)")
+        self.emit(f"const long long {along} = {along}_from + d_{along};")
+        self.emit("#pragma omp simd")
+        self.open(f"for (long long d_{last} = 0; d_{last} < n_{last}; d_{last}++)")
+        self.emit(f"const long long {last} = {last}_from + d_{last};")
+        inside = ix.var(f"d_{along}", TILE) * TILE + ix.var(f"d_{last}", TILE)
+        statements = [s for section in self.kernel.sections for s in section.statements]
+
+        def turned(node: Expr) -> Expr:
+            return load(tiles[node], inside, node.dtype) if node in tiles else node
+
+        self._statements([replace(s, value=transform(s.value, turned)) for s in statements])
+        self.close(len(outer) + 4)
+
+    def _fill_tiles(self, along: Index, last: Index) -> dict[Expr, str]:
+        """Read a tile for each load that runs along ``along``."""
+        tiles: dict[Expr, str] = {}
+        for statement in self.kernel.statements():
+            for use in statement.value.loads():
+                step = ix.coefficient(use.data[1], last) if use.op == "load" else None
+                one = ix.coefficient(use.data[1], along)
+                if step is None or step in (ix.ZERO, ix.ONE) or one is not ix.ONE or use in tiles:
+                    continue
+                name = tiles[use] = f"tile{len(tiles)}"
+                kind = c_type(use.dtype)
+                self.emit(f"{kind} {name}[{TILE * TILE}];")
+                corner = {_atom(v): ix.size(f"{v}_from") for v in (along, last)}
+                first = c_index(ix.substitute(use.data[1], corner))
+                source = f"{use.data[0]} + {first}, {c_index(step)}"
+                if use.dtype.itemsize == 4:
+                    self.open(f"if (n_{along} == {TILE} && n_{last} == {TILE})")
+                    self.emit(
+                        f"tc_turn_16((const int*)({source.replace(', ', '), ', 1)}, (int*){name});"
+                    )
+                    self.depth -= 1
+                    self.emit("} else")
+                self.depth += 1
+                self.emit(f"for (long long v = 0; v < n_{last}; v++)")
+                self.emit(f"  for (long long u = 0; u < n_{along}; u++)")
+                self.emit(
+                    f"    {name}[u * {TILE} + v] = {use.data[0]}[{first} + v * ({c_index(step)}) + u];"
+                )
+                self.depth -= 1
+        return tiles
 
     # ------------------------------------------------------------ lanes
 

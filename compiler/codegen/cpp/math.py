@@ -15,8 +15,10 @@ HELPERS: dict[str, str] = {}
 PRELUDE = """\
 #ifdef __FMA__
 #define tc_fma_f32 __builtin_fmaf
+#define tc_fma_f64 __builtin_fma
 #else
 #define tc_fma_f32(a, b, c) ((a) * (b) + (c))
+#define tc_fma_f64(a, b, c) ((a) * (b) + (c))
 #endif
 #define TC_INLINE static inline __attribute__((always_inline))
 """
@@ -112,13 +114,14 @@ for _suffix, _kind in (
   long long q = (long long)((double)a / (double)b), r = a - q * b;
   q += (long long)((double)r / (double)b);
   r = a - q * b;
-  long long size = b < 0 ? -b : b;
-  long long over = (r != 0 && ((r < 0) != (a < 0))) ? -1 : (r >= size || r <= -size);
+  unsigned long long left = r < 0 ? 0ULL - (unsigned long long)r : (unsigned long long)r;
+  unsigned long long size = b < 0 ? 0ULL - (unsigned long long)b : (unsigned long long)b;
+  long long over = (r != 0 && ((r < 0) != (a < 0))) ? -1 : (left >= size);
   return q + (((a < 0) != (b < 0)) ? -over : over);
 #else
   return b == 0 ? 0 : b == -1 ? -a : a / b;
 #endif"""
-    _add(f"tc_truncdiv_{_suffix}", f"{_kind} tc_truncdiv_{_suffix}{_two} {{ {_divide} }}")
+    _add(f"tc_truncdiv_{_suffix}", f"{_kind} tc_truncdiv_{_suffix}{_two} {{ {_divide}\n}}")
     _add(
         f"tc_fmod_{_suffix}",
         f"{_kind} tc_fmod_{_suffix}{_two} {{ return a - tc_truncdiv_{_suffix}(a, b) * b; }}",
@@ -222,6 +225,30 @@ unsigned short tc_f32_to_bf16(float x) {
 }""",
 )
 
+_add(
+    "tc_turn_16",
+    """
+void tc_turn_16(const int* from, long long step, int* to) {
+  /* A 16 x 16 tile turned: four rounds, each interleaving rows k and k + 8. */
+  typedef int row __attribute__((vector_size(64)));
+  const row low = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
+  const row high = {8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  row a[16], b[16];
+  for (int k = 0; k < 16; k++) __builtin_memcpy(&a[k], from + k * step, 64);
+  for (int round = 0; round < 2; round++) {
+    for (int k = 0; k < 8; k++) {
+      b[2 * k] = __builtin_shuffle(a[k], a[k + 8], low);
+      b[2 * k + 1] = __builtin_shuffle(a[k], a[k + 8], high);
+    }
+    for (int k = 0; k < 8; k++) {
+      a[2 * k] = __builtin_shuffle(b[k], b[k + 8], low);
+      a[2 * k + 1] = __builtin_shuffle(b[k], b[k + 8], high);
+    }
+  }
+  for (int k = 0; k < 16; k++) __builtin_memcpy(to + 16 * k, &a[k], 64);
+}""",
+)
+
 # ---------------------------------------------------------------- float32 polynomials
 
 _add(
@@ -230,7 +257,7 @@ _add(
 float tc_exp_f32(float x) {
   /* x = n*ln2 + r, e^r by a polynomial, 2^n in two halves so that denormals round once */
   float c = x > 89.0f ? 89.0f : x;
-  c = c < -104.0f ? -104.0f : c;
+  c = c < -104.0f ? 0.0f : c; /* not -104: underflow is slow, and masks are full of -inf */
   float n = c * 1.44269504088896341f + 12582912.0f;
   n -= 12582912.0f;
   float r = tc_fma_f32(n, -0.693145751953125f, c);
@@ -243,7 +270,8 @@ float tc_exp_f32(float x) {
   p = tc_fma_f32(p, r * r, r) + 1.0f;
   int i = (int)n, half = i >> 1;
   p *= tc_float_bits((unsigned)(half + 127) << 23);
-  return p * tc_float_bits((unsigned)(i - half + 127) << 23);
+  p *= tc_float_bits((unsigned)(i - half + 127) << 23);
+  return x < -104.0f ? 0.0f : p;
 }""",
 )
 _add(
@@ -337,44 +365,164 @@ _add(
     "tc_tanh_f32",
     """
 float tc_tanh_f32(float x) {
-  float a = __builtin_fabsf(x), s = x * x;
-  float p = -0.0055286245982422225f;
-  p = tc_fma_f32(p, s, 0.020483306527722296f);
-  p = tc_fma_f32(p, s, -0.05369296452022254f);
-  p = tc_fma_f32(p, s, 0.13330899709173108f);
-  p = tc_fma_f32(p, s, -0.3333326287982437f);
-  float small = tc_fma_f32(p * s, x, x);
-  float e = tc_exp_f32(2.0f * (a > 10.0f ? 10.0f : a));
-  float large = __builtin_copysignf(1.0f - 2.0f / (e + 1.0f), x);
-  large = x != x ? x : large;
-  return a < 0.65f ? small : large;
+  /* x * P(x^2) / Q(x^2); beyond 9.1 the result is 1 */
+  float c = x > 9.1f ? 9.1f : x;
+  c = c < -9.1f ? -9.1f : c;
+  float s = c * c;
+  float p = -1.2033567769788744e-11f;
+  p = tc_fma_f32(p, s, 3.0355453131138605e-08f);
+  p = tc_fma_f32(p, s, 2.791191244329072e-05f);
+  p = tc_fma_f32(p, s, 0.0038635919931375036f);
+  p = tc_fma_f32(p, s, 0.13676136005227238f);
+  p = tc_fma_f32(p, s, 0.9999999985631803f);
+  float q = 1.2806927950423841e-06f;
+  q = tc_fma_f32(q, s, 0.0003930281383907765f);
+  q = tc_fma_f32(q, s, 0.02722850761260931f);
+  q = tc_fma_f32(q, s, 0.47009467945539624f);
+  q = tc_fma_f32(q, s, 1.0f);
+  float y = c * p / q;
+  y = y > 1.0f ? 1.0f : y;
+  return y < -1.0f ? -1.0f : y;
 }""",
 )
 _add(
     "tc_erf_f32",
     """
 float tc_erf_f32(float x) {
-  /* x * Q(x^2) near zero, else 1 - exp(polynomial), as log(erfc) is smooth */
-  float a = __builtin_fabsf(x), s = x * x;
-  float p = 7.853857656532155e-05f;
-  p = tc_fma_f32(p, s, -0.0008010192506152162f);
-  p = tc_fma_f32(p, s, 0.005188327558400255f);
-  p = tc_fma_f32(p, s, -0.026853811868307605f);
-  p = tc_fma_f32(p, s, 0.11283585147013822f);
-  p = tc_fma_f32(p, s, -0.37612625824092016f);
-  p = tc_fma_f32(p, s, 1.128379165726689f);
-  float t = a > 4.0f ? 4.0f : a;
-  float q = -2.1095051486734784e-05f;
-  q = tc_fma_f32(q, t, 0.0004344626301432312f);
-  q = tc_fma_f32(q, t, -0.004171063092765316f);
-  q = tc_fma_f32(q, t, 0.025119427549127122f);
-  q = tc_fma_f32(q, t, -0.10828008965201472f);
-  q = tc_fma_f32(q, t, -0.6333469061457095f);
-  q = tc_fma_f32(q, t, -1.1295149305356857f);
-  q = tc_fma_f32(q, t, 0.0001746844482313141f);
-  float large = __builtin_copysignf(1.0f - tc_exp_f32(q), x);
-  large = x != x ? x : large;
-  return a < 1.0f ? x * p : large;
+  /* x * P(x^2) / Q(x^2); beyond 4 the result is 1 */
+  float c = x > 4.0f ? 4.0f : x;
+  c = c < -4.0f ? -4.0f : c;
+  float s = c * c;
+  float p = 1.986787026403537e-06f;
+  p = tc_fma_f32(p, s, 0.00028455946063062624f);
+  p = tc_fma_f32(p, s, 0.0038831534346449575f);
+  p = tc_fma_f32(p, s, 0.053101153481292816f);
+  p = tc_fma_f32(p, s, 0.19354094216092999f);
+  p = tc_fma_f32(p, s, 1.1283791394195886f);
+  float q = 3.741988321657581e-05f;
+  q = tc_fma_f32(q, s, 0.0011855208271748592f);
+  q = tc_fma_f32(q, s, 0.015206872183381712f);
+  q = tc_fma_f32(q, s, 0.11534825404354832f);
+  q = tc_fma_f32(q, s, 0.5048537509515316f);
+  q = tc_fma_f32(q, s, 1.0f);
+  float y = c * p / q;
+  y = y > 1.0f ? 1.0f : y;
+  return y < -1.0f ? -1.0f : y;
+}""",
+)
+_PIECES = (
+    "0x1.c820ff2p-175",
+    "0x1.5993c4p-148",
+    "0x1.b81b6c5p-117",
+    "0x1.d1f534dp-88",
+    "0x1.4fe13abp-59",
+    "0x1.9391054p-30",
+    "0x1.45f306dp-1",
+)
+_TURNS = "".join(
+    f"  {{ double p = d * {piece}; turns += p - 4.0 * __builtin_rint(p * 0.25); }}\n"
+    for piece in _PIECES
+)
+for _name, _shift in (("sin", 0), ("cos", 1)):
+    _add(
+        f"tc_{_name}_f32",
+        f"""
+float tc_{_name}_f32(float x) {{
+  /* quarter turns: x * 2/pi modulo 4, in pieces of 29 bits whose products are exact */
+  double d = (double)x, turns = 0;
+{_TURNS}  double n = __builtin_rint(turns);
+  float r = (float)((turns - n) * 1.5707963267948966), s = r * r;
+  float a = tc_fma_f32(-0.0001951083813518929f, s, 0.008332131487771994f);
+  a = tc_fma_f32(a, s, -0.166666542253512f);
+  float b = tc_fma_f32(2.4431203143804147e-05f, s, -0.0013887306024715548f);
+  b = tc_fma_f32(b, s, 0.04166664565242636f);
+  float sine = tc_fma_f32(a * s, r, r);
+  float cosine = tc_fma_f32(b * s, s, tc_fma_f32(-0.5f, s, 1.0f));
+  int q = (int)n + {_shift};
+  float y = (q & 1) ? cosine : sine;
+  return (q & 2) ? -y : y;
+}}""",
+    )
+
+# ---------------------------------------------------------------- float64 polynomials
+
+_add(
+    "tc_bits_f64",
+    """
+long long tc_bits_f64(double x) { union { double f; long long u; } v = {x}; return v.u; }""",
+)
+_add(
+    "tc_double_bits",
+    """
+double tc_double_bits(long long u) { union { long long u; double f; } v = {u}; return v.f; }""",
+)
+_add(
+    "tc_exp_f64",
+    """
+double tc_exp_f64(double x) {
+  double c = x > 710.0 ? 710.0 : x;
+  c = c < -746.0 ? 0.0 : c;
+  double shifted = c * 1.44269504088896340736 + 6755399441055744.0;
+  double n = shifted - 6755399441055744.0;
+  double r = tc_fma_f64(n, -6.93147180369123816490e-01, c);
+  r = tc_fma_f64(n, -1.90821492927058770002e-10, r);
+  double p = 2.4005223896767192e-08;
+  p = tc_fma_f64(p, r, 2.7630127735485173e-07);
+  p = tc_fma_f64(p, r, 2.7560257512437315e-06);
+  p = tc_fma_f64(p, r, 2.4801487301653156e-05);
+  p = tc_fma_f64(p, r, 0.00019841267273704185);
+  p = tc_fma_f64(p, r, 0.0013888888961351609);
+  p = tc_fma_f64(p, r, 0.008333333334013968);
+  p = tc_fma_f64(p, r, 0.041666666666372504);
+  p = tc_fma_f64(p, r, 0.16666666666666805);
+  p = tc_fma_f64(p, r, 0.5000000000000046);
+  p = tc_fma_f64(p, r * r, r) + 1.0;
+  /* the low bits of the shifted value are n */
+  long long i = tc_bits_f64(shifted) - 0x4338000000000000LL, half = i >> 1;
+  p *= tc_double_bits((half + 1023) << 52);
+  p *= tc_double_bits((i - half + 1023) << 52);
+  return x < -746.0 ? 0.0 : p;
+}""",
+)
+_add(
+    "tc_log_f64",
+    """
+double tc_log_f64(double x) {
+  double scaled = x < 2.2250738585072014e-308 ? x * 18014398509481984.0 : x;
+  double lift = x < 2.2250738585072014e-308 ? -54.0 : 0.0;
+  long long u = tc_bits_f64(scaled) - 0x3fe6a09e667f3bcdLL;
+  double e = tc_double_bits((u >> 52) + 0x4338000000000000LL) - 6755399441055744.0 + lift;
+  double f = tc_double_bits((u & 0xfffffffffffffLL) + 0x3fe6a09e667f3bcdLL) - 1.0;
+  double s = f / (2.0 + f), z = s * s, h = 0.5 * f * f;
+  double p = 0.14694972894022681;
+  p = tc_fma_f64(p, z, 0.15326779947523045);
+  p = tc_fma_f64(p, z, 0.1818294475028973);
+  p = tc_fma_f64(p, z, 0.22222213223347428);
+  p = tc_fma_f64(p, z, 0.2857142856993072);
+  p = tc_fma_f64(p, z, 0.40000000000328145);
+  p = tc_fma_f64(p, z, 0.6666666666666576);
+  double t = tc_fma_f64(s, h + p * z, e * 1.90821492927058770002e-10);
+  t = e * 6.93147180369123816490e-01 - ((h - t) - f);
+  t = x == __builtin_inf() ? x : t;
+  t = x == 0.0 ? -__builtin_inf() : t;
+  return (x < 0.0 || x != x) ? __builtin_nan("") : t;
+}""",
+)
+_add(
+    "tc_pow_f32",
+    """
+float tc_pow_f32(float x, float y) {
+  /* exp(y * log|x|) in float64, then the sign and the cases IEEE fixes */
+  double a = __builtin_fabs((double)x);
+  float r = (float)tc_exp_f64((double)y * tc_log_f64(a));
+  int whole = __builtin_floorf(y) == y;
+  float half = y * 0.5f;
+  int odd = whole & (__builtin_floorf(half) != half);
+  int negative = (int)(tc_bits_f32(x) >> 31);
+  r = (negative & odd) ? -r : r;
+  r = ((x < 0.0f) & !whole & (x != -__builtin_inff())) ? __builtin_nanf("") : r;
+  r = ((a == 1.0) & (__builtin_fabsf(y) == __builtin_inff())) ? 1.0f : r;
+  return ((y == 0.0f) | (x == 1.0f)) ? 1.0f : r;
 }""",
 )
 _libm(

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from tc.compiler.core.artifacts import Decision
 from tc.compiler.core.gate import Gate
 from tc.compiler.errors import StageError, TcError
 from tc.compiler.loops import index as ix
@@ -22,11 +23,16 @@ from tc.compiler.loops.ir import (
     Extern,
     Input,
     LoopGraph,
+    Node,
     Origin,
+    Pointwise,
+    Reduction,
     Ref,
     ScalarNode,
     SymValue,
     View,
+    reads,
+    views_in,
 )
 from tc.compiler.loops.lower.border import sizes_of, strides_of, sym_index
 from tc.compiler.loops.lower.builder import Builder, NotLowered, Tensor
@@ -49,7 +55,19 @@ def lower(graph: fx.GraphModule, gate: Gate) -> LoopGraph:
             message = f"lowering {node.format_node()} failed: {type(error).__name__}: {error}"
             raise StageError("loops.lower", message) from error
     constants = tuple(walk.builder.constants.items())
-    return LoopGraph(tuple(walk.inputs), tuple(walk.builder.nodes), walk.outputs, constants)
+    nodes = tuple(alive(walk.builder.nodes, walk.outputs))
+    return LoopGraph(tuple(walk.inputs), nodes, walk.outputs, constants, tuple(walk.decisions))
+
+
+def alive(nodes: list[Node], outputs: tuple[Any, ...]) -> list[Node]:
+    """The nodes without the loop nests that nobody reads."""
+    read = {view.buffer for view in views_in(outputs)}
+    kept: list[Node] = []
+    for node in reversed(nodes):
+        if not isinstance(node, Pointwise | Reduction) or node.buffer.name in read:
+            read.update(reads(node))
+            kept.append(node)
+    return kept[::-1]
 
 
 class _Walk:
@@ -64,6 +82,7 @@ class _Walk:
         self.input_of: dict[fx.Node, Input] = {}
         self.outputs: tuple[Any, ...] = ()
         self.uses = _count_uses(graph)
+        self.decisions: list[Decision] = []
         self.copies: list[tuple[str, fx.Node]] = []
 
     def visit(self, node: fx.Node) -> None:
@@ -148,18 +167,22 @@ class _Walk:
             return self._extern(node)
         kind = str(target).removeprefix("aten.").removesuffix(".default")
         if target not in VIEWS and not self.gate.allow(f"loops.lower.{kind}"):
-            return self._extern(node)
+            return self._refused(node, "refused by the gate")
         call = Call(target, _named(target, node, self.values), fakes)
         first: Any = fakes[0] if isinstance(fakes, tuple | list) else fakes
         self.builder.strides = strides_of(first)
-        mark, counter = len(self.builder.nodes), self.builder.counter
         try:
             return row(self.builder, call)
-        except NotLowered:
-            if all(not isinstance(n, Extern) for n in self.builder.nodes[mark:]):
-                self.builder.uses = self.uses.get(node, 0)
-            del counter
-            return self._extern(node)
+        except NotLowered as why:
+            return self._refused(node, str(why))
+        except Exception as error:
+            return self._refused(node, f"its lowering failed: {type(error).__name__}: {error}")
+
+    def _refused(self, node: fx.Node, reason: str) -> Any:
+        """Call ATen instead, and say why."""
+        self.decisions.append(Decision("lower", (node.name, str(node.target)), False, reason))
+        self.builder.uses = self.uses.get(node, 0)
+        return self._extern(node)
 
     def _arguments_dense(self, node: fx.Node) -> bool:
         fakes = [a.meta.get("val") for a in node.all_input_nodes]

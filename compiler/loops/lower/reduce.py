@@ -276,7 +276,9 @@ def _softmax(b: Builder, call: Call) -> Tensor:
         powers = b.value(over.source, wide, apply("exp", gap), loop_vars(over.source))
         power = b.element(powers, loop_vars(over.source))
         total = reduced(b, "sum", powers, over, wide, power)
-        value = apply("div", power, spread(b, total, over))
+        share = b.value(over.sizes, wide, apply("div", constant(1, wide), b.element(total)))
+        b.realize(share.cell)
+        value = apply("mul", power, spread(b, share, over))
     b.uses, b.strides = uses, steps
     return b.value(call.sizes, call.dtype, value)
 

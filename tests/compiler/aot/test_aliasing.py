@@ -81,12 +81,13 @@ def test_random_programs(steps, returned):
     try:
         check(function, args)
     except aot.Fallback as fallback:
-        assert fallback.reason in KNOWN, fallback.reason
+        assert fallback.reason.startswith(KNOWN), fallback.reason
 
 
-KNOWN = {
+KNOWN = (
+    "its writes have no functional form: During torch.compile, encountered a mutation on a view",
     "outputs share memory that no value of the graph covers",
     "two traces disagree on which inputs are written to",
     "a write leaves a layout on which later views depend",
     "as_strided addresses memory that is laid out otherwise",
-}
+)

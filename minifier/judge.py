@@ -1,0 +1,414 @@
+"""Judges results: eager's and a compiler's in, the difference that is no rounding out.
+
+Rounding is measured, not assumed: the same program runs in float64, and on inputs moved by one
+unit in the last place. What differs by more than those do is wrong.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
+
+Program = Callable[..., Any]
+SLACK = 16.0  # how much worse than eager's own error a result may be
+HALF = (torch.float16, torch.bfloat16)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a program fared.
+
+    Attributes:
+        kind: ``ok``, ``crash``, ``wrong``, ``nan``, ``random``, ``invalid`` (eager fails too),
+            ``timeout``, ``died``.
+        signature: equal for two failures that are the same; empty if nothing failed.
+        message: one sentence for people.
+        detail: numbers behind it.
+    """
+
+    kind: str
+    signature: str = ""
+    message: str = ""
+    detail: dict[str, Any] | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the compiler is to blame for something."""
+        return bool(self.signature)
+
+
+# -- crashes -----------------------------------------------------------------------------------
+def crash(error: BaseException, phase: str) -> Outcome:
+    """Return the outcome of an exception that the compiler or its code raised."""
+    cause = root_cause(error)
+    stage = stage_of(error, cause)
+    text = normalised(str(cause))
+    signature = f"crash|{phase}|{stage}|{type(cause).__name__}|{text}"
+    first = next(iter(str(cause).strip().splitlines()), "")
+    return Outcome(
+        "crash", signature, f"{type(cause).__name__} in {stage}: {first[:200]}",
+        {"stage": stage, "type": type(cause).__name__, "phase": phase,
+         "fingerprint": hashlib.sha1(signature.encode()).hexdigest()[:8]},
+    )  # fmt: skip
+
+
+def root_cause(error: BaseException) -> BaseException:
+    """Return the exception that all others were raised from."""
+    seen: set[int] = set()
+    while id(error) not in seen:
+        seen.add(id(error))
+        inner = getattr(error, "inner_exception", None) or error.__cause__
+        if not isinstance(inner, BaseException):
+            break
+        error = inner
+    return error
+
+
+def stage_of(error: BaseException, cause: BaseException) -> str:
+    """Return the room of the compiler that an exception comes from."""
+    stage = getattr(error, "stage", None) or getattr(cause, "stage", None)
+    room = ""
+    trace = cause.__traceback__
+    while trace is not None:
+        room = _room(trace.tb_frame.f_code.co_filename) or room
+        trace = trace.tb_next
+    return room or str(stage or "compiled code")
+
+
+def _room(filename: str) -> str:
+    parts = PurePath(filename).parts
+    for above, inside in (("compiler", 1), ("_inductor", 1), ("_dynamo", 1), ("_functorch", 1)):
+        if above in parts:
+            place = len(parts) - 1 - parts[::-1].index(above) + inside
+            if place < len(parts):
+                stem = PurePath(parts[place]).stem
+                return stem if above == "compiler" else f"{above.strip('_')}.{stem}"
+    return ""
+
+
+def normalised(message: str) -> str:
+    """Return a message's first telling line without what differs between equal failures."""
+    lines = [line.strip() for line in message.strip().splitlines() if line.strip()]
+    telling = [line for line in lines if re.search(r"\berror\b[: ]", line)] or lines
+    text = telling[0] if telling else ""
+    text = re.sub(r"(/[\w.\-]+)+/?", "PATH", text)
+    text = re.sub(r"0x[0-9a-fA-F]+", "N", text)
+    text = re.sub(r"_?\d+(\.\d+)?", "", text)
+    return re.sub(r"\s+", " ", text)[:200]
+
+
+# -- running -----------------------------------------------------------------------------------
+def clones(inputs: Sequence[Any]) -> list[Any]:
+    """Return inputs of their own: same layout, same need for gradients, shared memory kept apart."""
+    return [
+        value.detach().clone().requires_grad_(value.requires_grad)
+        if isinstance(value, torch.Tensor)
+        else value
+        for value in inputs
+    ]
+
+
+def run(program: Program, inputs: Sequence[Any], backward: bool) -> list[Any]:
+    """Run a program on inputs of its own; returns outputs, inputs it wrote to, and gradients."""
+    own = clones(inputs)
+    before = [v._version if isinstance(v, torch.Tensor) else 0 for v in own]
+    outputs = [v for v in tree_leaves(program(*own)) if v is not None]
+    written = [
+        v.detach()
+        for v, version in zip(own, before, strict=True)
+        if isinstance(v, torch.Tensor) and v._version != version
+    ]
+    gradients: list[Any] = []
+    if backward:
+        loss = loss_of(outputs)
+        if loss is not None:
+            loss.backward()
+        gradients = [v.grad for v in own if isinstance(v, torch.Tensor) and v.requires_grad]
+    return [v.detach() if isinstance(v, torch.Tensor) else v for v in outputs] + written + gradients
+
+
+def loss_of(outputs: Sequence[Any]) -> Any:
+    """Return a number that depends on all outputs, with gradients that differ by element."""
+    parts = [
+        v.sin().sum()
+        for v in outputs
+        if isinstance(v, torch.Tensor) and v.requires_grad and v.is_floating_point()
+    ]
+    return sum(parts[1:], parts[0]) if parts else None
+
+
+class _InDouble(TorchFunctionMode):
+    """Makes every call that names a float type take float64 instead."""
+
+    CASTS = ("float", "half", "bfloat16")
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in self.CASTS and len(args) == 1:
+            return args[0].double()
+        kwargs = {key: self._wide(value) for key, value in (kwargs or {}).items()}
+        return func(*(self._wide(value) for value in args), **kwargs)
+
+    @staticmethod
+    def _wide(value: Any) -> Any:
+        narrow = isinstance(value, torch.dtype) and value.is_floating_point
+        return torch.float64 if narrow else value
+
+
+def in_double(program: Program, inputs: Sequence[Any], backward: bool) -> list[Any] | None:
+    """Return the results in float64, or None if the program cannot run in it."""
+    wide = [
+        v.detach().double().requires_grad_(v.requires_grad)
+        if isinstance(v, torch.Tensor) and v.is_floating_point()
+        else v
+        for v in inputs
+    ]
+    default = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.float64)
+        with _InDouble():
+            return run(program, wide, backward)
+    except Exception:
+        return None
+    finally:
+        torch.set_default_dtype(default)
+
+
+def jittered(program: Program, inputs: Sequence[Any], backward: bool, seed: int) -> list[Any]:
+    """Return the results on inputs moved by about one unit in the last place."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def moved(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return value
+        eps = torch.finfo(value.dtype).eps
+        sign = torch.rand(value.shape, generator=generator, dtype=torch.float32).round() * 2 - 1
+        wide = value.detach().double() * (1 + eps * sign.to(value.device))
+        return wide.to(value.dtype).requires_grad_(value.requires_grad)
+
+    return run(program, [moved(value) for value in inputs], backward)
+
+
+@contextmanager
+def same_random_numbers() -> Iterator[None]:
+    """Leave the random state as it was found."""
+    state = torch.get_rng_state()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)
+
+
+# -- comparing ---------------------------------------------------------------------------------
+def compare(
+    program: Program, inputs: Sequence[Any], backward: bool, eager: list[Any], compiled: list[Any]
+) -> Outcome:
+    """Say whether compiled results differ from eager's by more than rounding."""
+    if len(eager) != len(compiled):
+        text = f"{len(compiled)} results instead of {len(eager)}"
+        return Outcome("wrong", "wrong|count", text)
+    suspects = [
+        place
+        for place, (mine, theirs) in enumerate(zip(eager, compiled, strict=True))
+        if not _equal(mine, theirs)
+    ]
+    if not suspects:
+        return Outcome("ok")
+    for place in suspects:
+        shape = _shape_fault(eager[place], compiled[place], place)
+        if shape is not None:
+            return shape
+    with same_random_numbers():
+        double = in_double(program, inputs, backward)
+    moved: list[list[Any]] = []
+    for seed in (1, 2):
+        with same_random_numbers():
+            moved.append(jittered(program, inputs, backward, seed))
+    worst: Outcome | None = None
+    for place in suspects:
+        found = _differs(
+            place, eager[place], compiled[place],
+            double[place] if double is not None and len(double) == len(eager) else None,
+            [run[place] for run in moved if len(run) == len(eager)],
+        )  # fmt: skip
+        if found is not None and (worst is None or found.kind == "nan"):
+            worst = found
+    return worst or Outcome("ok", message="differs from eager by no more than rounding does")
+
+
+def _equal(mine: Any, theirs: Any) -> bool:
+    if isinstance(mine, torch.Tensor) and isinstance(theirs, torch.Tensor):
+        if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
+            return False
+        if mine.is_floating_point() or mine.is_complex():
+            return torch.allclose(mine, theirs, rtol=1e-7, atol=0, equal_nan=True)
+        return torch.equal(mine, theirs)
+    return bool(mine == theirs or (mine != mine and theirs != theirs))
+
+
+def _shape_fault(mine: Any, theirs: Any, place: int) -> Outcome | None:
+    if not isinstance(mine, torch.Tensor) or not isinstance(theirs, torch.Tensor):
+        if type(mine) is not type(theirs) or mine is None:
+            text = f"output {place} is {_kind(theirs)} instead of {_kind(mine)}"
+            return Outcome("wrong", "wrong|type", text)
+        return None
+    if mine.shape == theirs.shape and mine.dtype == theirs.dtype:
+        return None
+    text = f"output {place} is {_kind(theirs)} instead of {_kind(mine)}"
+    return Outcome("wrong", "wrong|shape", text)
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+    return type(value).__name__
+
+
+def _differs(
+    place: int, eager: Any, compiled: Any, double: Any, moved: Sequence[Any]
+) -> Outcome | None:
+    if not isinstance(eager, torch.Tensor):
+        if isinstance(eager, float) and isinstance(compiled, float):
+            eager, compiled = (torch.tensor(v, dtype=torch.float64) for v in (eager, compiled))
+            double, moved = None, []
+        else:
+            return Outcome("wrong", "wrong", f"output {place} is {compiled} instead of {eager}")
+    others = [m for m in moved if isinstance(m, torch.Tensor) and m.shape == eager.shape]
+    if isinstance(double, torch.Tensor) and double.shape == eager.shape:
+        others.append(double)
+    if not eager.is_floating_point() and not eager.is_complex():
+        stable = torch.ones_like(eager, dtype=torch.bool)
+        for other in others:
+            stable &= other.to(eager.dtype) == eager
+        return _report("wrong", place, (eager != compiled) & stable, eager, compiled, None)
+    mine, theirs = _wide(eager), _wide(compiled)
+    odd = ~torch.isfinite(mine)
+    same_odd = (mine == theirs) | (torch.isnan(mine) & torch.isnan(theirs))
+    certain = torch.ones_like(odd)
+    for other in others:
+        # an infinity of a narrow type may be a number in float64, and the other way about
+        certain &= torch.isfinite(_wide(other)) == torch.isfinite(mine)
+    odd_now = (odd | ~torch.isfinite(theirs)) & ~same_odd & certain
+    if odd_now.any():
+        return _report("nan", place, odd_now, eager, compiled, None)
+    tolerance = _tolerance(eager, [_wide(other) for other in others])
+    reference = _wide(double) if isinstance(double, torch.Tensor) and others[-1] is double else mine
+    error = (theirs - reference).abs()
+    wrong = (error > tolerance) & ~odd & torch.isfinite(theirs) & torch.isfinite(reference)
+    return _report("wrong", place, wrong, eager, compiled, error)
+
+
+def _wide(value: torch.Tensor) -> torch.Tensor:
+    return value.to(torch.complex128 if value.is_complex() else torch.float64)
+
+
+def _tolerance(eager: torch.Tensor, others: Sequence[torch.Tensor]) -> torch.Tensor:
+    """How far each element may be from the reference: eager's own error, and one of its scale."""
+    mine = _wide(eager)
+    finite = mine[torch.isfinite(mine)].abs()
+    scale = float(finite.max()) if finite.numel() else 0.0
+    narrow = eager.dtype.to_real() if eager.is_complex() else eager.dtype
+    eps = torch.finfo(narrow).eps
+    tolerance = torch.full(mine.shape, 64 * eps * scale, dtype=torch.float64, device=mine.device)
+    if eager.dtype in HALF:
+        tolerance = torch.full_like(tolerance, 4 * eps * scale)
+    for other in others:
+        spread = (other - mine).abs()
+        spread = torch.where(torch.isfinite(spread), spread, torch.zeros_like(spread))
+        if spread.numel():
+            typical = float(spread.max())
+            tolerance = tolerance + SLACK * torch.maximum(spread, torch.full_like(spread, typical / 4))
+    return tolerance
+
+
+def _report(
+    kind: str, place: int, bad: torch.Tensor, eager: torch.Tensor, compiled: torch.Tensor, error: Any
+) -> Outcome | None:
+    count = int(bad.sum())
+    if not count:
+        return None
+    if error is not None and kind == "wrong":
+        flat = int(torch.where(bad, error, torch.zeros_like(error)).flatten().argmax())
+    else:
+        flat = int(bad.flatten().to(torch.int8).argmax())
+    first = tuple(int(i) for i in torch.nonzero(bad)[0]) if bad.dim() else ()
+    index = tuple(int(i) for i in _unravel(flat, tuple(bad.shape)))
+    got, expected = compiled[index].item(), eager[index].item()
+    where = f" at {list(index)}" if index else ""
+    text = f"output {place}{where}: compiled {_short(got)}, eager {_short(expected)}"
+    if bad.numel() > 1:
+        text += f" ({count} of {bad.numel()} elements)"
+    detail = {
+        "output": place, "index": list(index), "first": list(first), "compiled": str(got),
+        "eager": str(expected), "bad": count, "of": bad.numel(),
+    }  # fmt: skip
+    return Outcome(kind, kind, text, detail)
+
+
+def _unravel(flat: int, shape: tuple[int, ...]) -> list[int]:
+    index = []
+    for size in reversed(shape):
+        index.append(flat % size)
+        flat //= size
+    return index[::-1]
+
+
+def _short(value: Any) -> str:
+    return f"{value:.7g}" if isinstance(value, float) else str(value)
+
+
+def judge(
+    program: Program, compiled: Callable[[], Program], inputs: Sequence[Any], backward: bool
+) -> Outcome:
+    """Run a program eagerly and compiled; say what goes wrong."""
+    try:
+        with same_random_numbers():
+            eager = run(program, inputs, backward)
+    except Exception as error:
+        first = next(iter(str(error).splitlines()), "")
+        return Outcome("invalid", message=f"eager raises {type(error).__name__}: {first[:200]}")
+    phase = "compile"
+    try:
+        with same_random_numbers():
+            target = compiled()
+            result = run(target, inputs, backward)
+    except Exception as error:
+        return crash(error, phase)
+    outcome = compare(program, inputs, backward, eager, result)
+    if outcome.kind in ("wrong", "nan") and is_random(program, inputs, backward, eager):
+        return Outcome("random", message="eager itself gives other results on each run")
+    return outcome
+
+
+def is_random(
+    program: Program, inputs: Sequence[Any], backward: bool, eager: list[Any]
+) -> bool:
+    """Whether eager's results depend on the random state, or on nothing that stays the same."""
+    with same_random_numbers():
+        torch.manual_seed(12345)
+        again = run(program, inputs, backward)
+    if len(again) != len(eager):
+        return True
+    return compare_loosely(eager, again)
+
+
+def compare_loosely(one: list[Any], other: list[Any]) -> bool:
+    """Whether two lists of results differ at all beyond threads' order of adding."""
+    for mine, theirs in zip(one, other, strict=True):
+        if isinstance(mine, torch.Tensor) and isinstance(theirs, torch.Tensor):
+            if mine.shape != theirs.shape:
+                return True
+            if not torch.allclose(_wide(mine), _wide(theirs), rtol=1e-3, atol=1e-5, equal_nan=True):
+                return True
+        elif mine != theirs:
+            return True
+    return False

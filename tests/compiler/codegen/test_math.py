@@ -1,0 +1,130 @@
+"""The C spelling of every scalar op, over a grid with special values, against float64 or integers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from tc.compiler import codegen, schedule
+from tc.compiler.core.gate import Gate
+from tc.compiler.loops import index as ix
+from tc.compiler.loops.expr import Expr, load
+from tc.compiler.loops.ir import Buffer, Input, LoopGraph, Pointwise, View
+from tc.compiler.loops.ops import SCALAR_OPS, ScalarOp
+from tc.compiler.runtime.load import load as build
+
+SPECIAL = [0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan, 1e-40, -1e-40, 3e38, -3e38, 0.5]
+GRID = torch.cat(
+    [
+        torch.tensor(SPECIAL, dtype=torch.float64),
+        torch.linspace(-12, 12, 4001, dtype=torch.float64),
+        torch.logspace(-38, 38, 1201, dtype=torch.float64),
+        -torch.logspace(-38, 38, 301, dtype=torch.float64),
+        torch.linspace(-120, 120, 501, dtype=torch.float64),
+    ]
+)
+INTEGERS = [0, 1, -1, 2, 3, -3, 7, -8, 100, -100]
+LARGE = [2**62, -(2**62), 2**63 - 1, -(2**63), 2**53 + 1, 10**17 + 3]
+
+
+def run(op: ScalarOp, *args: torch.Tensor) -> torch.Tensor:
+    """One op on tensors, through C."""
+    count = args[0].numel()
+    i = ix.var("i0", count)
+    dtype = torch.bool if op.result == "bool" else args[0].dtype
+    inputs = [Buffer(f"in{k}", a.dtype, (ix.const(count),), (ix.ONE,)) for k, a in enumerate(args)]
+    out = Buffer("buf0", dtype, (ix.const(count),), (ix.ONE,))
+    body = Expr(op.name, tuple(load(b.name, i, b.dtype) for b in inputs), dtype)
+    graph = LoopGraph(
+        tuple(Input(b.name, b) for b in inputs),
+        (Pointwise(out, (i,), i, body),),
+        (View("buf0", dtype, out.sizes, out.strides, ix.ZERO),),
+    )
+    graph.verify()
+    call = build(codegen.generate(schedule.plan(graph, Gate()), threads=1))
+    result: torch.Tensor = call([a.contiguous() for a in args])[0]
+    return result
+
+
+def pairs(values: torch.Tensor, count: int) -> tuple[torch.Tensor, ...]:
+    """All pairs of some of the values."""
+    few = torch.cat([values[:12], values[12 :: max(1, len(values) // count)]])
+    left, right = torch.meshgrid(few, few, indexing="ij")
+    return left.reshape(-1), right.reshape(-1)
+
+
+def ulps(got: torch.Tensor, want: torch.Tensor) -> float:
+    """Largest error in units of the last place of the exact result."""
+    exact = want.to(got.dtype)
+    same = (exact == got) | (exact.isnan() & got.isnan())
+    assert (got.isnan() == exact.isnan()).all(), "NaN where there should be none, or none where"
+    step = (torch.nextafter(exact.abs(), torch.tensor(math.inf, dtype=got.dtype)) - exact.abs()).double()
+    error = ((got.double() - want.double()).abs() / step)[~same & exact.isfinite()]
+    off = ~same & ~exact.isfinite()
+    assert not off.any() or float((got[off].double() / torch.finfo(got.dtype).max).abs().min()) > 0.999
+    return float(error.max()) if error.numel() else 0.0
+
+
+FLOATS = [row for _, row in SCALAR_OPS.rows() if row.operands in ("any", "float", "number")]
+# Where a result cancels to nearly zero, relative error says nothing: held by absolute error.
+CANCELLING = ("lgamma", "remainder", "fmod", "floordiv")
+
+
+@pytest.mark.parametrize("op", FLOATS, ids=lambda row: row.name)
+def test_float32_keeps_its_bound(op: ScalarOp) -> None:
+    values = GRID.float().double()
+    args = (values,) if op.arity == 1 else pairs(values, 60)
+    got = run(op, *(a.float() for a in args))
+    want: torch.Tensor = op.python(*(a for a in args))
+    if op.name in ("nextafter", *CANCELLING):
+        want = op.python(*(a.float() for a in args))
+    if op.result == "bool":
+        assert torch.equal(got, want)
+    elif op.name in CANCELLING:
+        kept = want.isfinite()  # eager's vector code loses large quotients
+        torch.testing.assert_close(got[kept], want[kept], rtol=1e-4, atol=1e-5)
+    else:
+        assert ulps(got, want) <= max(op.ulps, 0.5)
+
+
+@pytest.mark.parametrize("op", FLOATS, ids=lambda row: row.name)
+def test_float64_agrees(op: ScalarOp) -> None:
+    args = (GRID,) if op.arity == 1 else pairs(GRID, 60)
+    got, want = run(op, *args), op.python(*args)
+    torch.testing.assert_close(got, want, equal_nan=True, rtol=1e-12, atol=1e-14)
+
+
+INTS: list[tuple[ScalarOp, torch.dtype]] = [
+    (row, dtype)
+    for _, row in SCALAR_OPS.rows()
+    for dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+    if row.operands in ("any", "int", "number")
+]
+DIVISIONS = ("truncdiv", "floordiv", "remainder", "fmod")
+
+
+@pytest.mark.parametrize("op, dtype", INTS, ids=lambda value: getattr(value, "name", str(value)))
+def test_integers_agree(op: ScalarOp, dtype: torch.dtype) -> None:
+    numbers = INTEGERS + (LARGE if dtype is torch.int64 and op.name != "ipow" else [])
+    chosen = [n for n in numbers if dtype is not torch.uint8 or n >= 0]
+    keep: Callable[[int], bool] = lambda n: n != 0 if op.name in DIVISIONS else 0 <= n < 8  # noqa: E731
+    if op.name in ("shl", "shr", "ipow") or op.name in DIVISIONS:
+        right = [n for n in chosen if keep(n)]
+    else:
+        right = chosen
+    grid = list(itertools.product(chosen, right))
+    if op.name in DIVISIONS:
+        grid = [(a, b) for a, b in grid if not (b == -1 and a == -(2**63))]
+    left = torch.tensor([a for a, _ in grid]).to(dtype)
+    args = (left, torch.tensor([b for _, b in grid]).to(dtype))[: op.arity]
+    assert torch.equal(run(op, *args), op.python(*args))
+
+
+@pytest.mark.parametrize("name", ["and", "or", "xor", "not", "eq", "lt", "maximum", "minimum"])
+def test_bools_agree(name: str) -> None:
+    op = SCALAR_OPS[name]
+    args = (torch.tensor([False, False, True, True]), torch.tensor([False, True, False, True]))
+    assert torch.equal(run(op, *args[: op.arity]), op.python(*args[: op.arity]))

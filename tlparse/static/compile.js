@@ -1,0 +1,130 @@
+// A compile: where its time went, why it was made, and all that it left behind.
+
+function compilePage(slug, number) {
+  const one = compileBySlug.get(slug);
+  if (!one) return missingPage(`compile ${bracket(slug)}`);
+  const list = one.real ? realCompiles : DATA.compiles.filter((other) => !other.real);
+  const index = list.indexOf(one);
+  const wanted = number === null ? defaultArtifact(one) : number;
+  const findings = one.findings.map((id) => findingById.get(id)).filter(Boolean);
+  const facts = [
+    DATA.lanes.length > 1 && one.lane, duration(one.seconds), count(one.attempts, "attempt"),
+    one.cache && `cache ${one.cache}`,
+  ];
+  const badges = [
+    state(one.status),
+    one.file && h("span.mono.soft", { title: `${one.file}:${one.line}` }, place(one.file, one.line)),
+    h("span.soft", null, facts.filter(Boolean).join(" · ")),
+  ];
+  const compared = one.of && `compared with ${bracket(one.of)}, the nearest earlier compile`;
+  return {
+    title: `${bracket(slug)} ${one.title}`,
+    crumbs: [one.function && [one.function, link.fn(one.function)], [bracket(slug)]].filter(Boolean),
+    previous: siblingLink(list, index - 1, (other) => link.compile(other.slug)),
+    next: siblingLink(list, index + 1, (other) => link.compile(other.slug)),
+    keep: `c/${slug}`,
+    body: [
+      lead([h("span.soft", null, bracket(slug)), " ", one.title], null, badges),
+      one.phases.length > 0 && [splitBar(one.phases), legend(one.phases)],
+      findings.length > 0 && section("Found here", null, h("div.cards", null, findings.map(findingCard))),
+      one.causes.length > 0 && section("Why it was compiled again", compared, causesTable(one.causes)),
+      section("Artifacts", `${one.artifacts.length}, by stage`, viewer(one, wanted)),
+      compileDetails(one),
+    ],
+  };
+}
+
+function compileDetails(one) {
+  const fold = (title, body) => h("details", null, h("summary", null, title), body);
+  const steps = one.steps.map(([name, seconds, phase]) => h("tr", null,
+    h("td.mono", null, name), h("td", null, phase), h("td.num", null, duration(seconds))));
+  const numbers = one.metrics.map(([name, value]) => [
+    h("dt", null, name.replaceAll("_", " ")), h("dd.mono", null, value)]);
+  const reasons = one.reasons.map(([of, text]) => `[${of}] ${text}`).join("\n\n");
+  const parts = [
+    reasons && fold("What each earlier compile refused, in the compiler's words", h("pre.words", null, reasons)),
+    steps.length > 0 && fold("Time by step", table(["step", "phase", ["own time", "num"]], steps)),
+    numbers.length > 0 && fold("Numbers", h("dl.pair", null, numbers)),
+    one.stack.length > 0 && fold("Called from", stackTable(one.stack)),
+  ].filter(Boolean);
+  return parts.length > 0 && h("section", null, h("div.head", null, h("h2", null, "Details")), parts);
+}
+
+function defaultArtifact(one) {
+  for (const name of ["tc_error", "dynamo_error", "dynamo_output_graph", "inductor_output_code"]) {
+    const found = one.artifacts.find((artifact) => artifact[1] === name);
+    if (found) return found[0];
+  }
+  return one.artifacts.length ? one.artifacts[0][0] : null;
+}
+
+function viewer(one, wanted) {
+  const sheet = h("div.sheet");
+  const entry = ([number, name, words, , , attempt, , size]) =>
+    h("a.row", { href: link.artifact(one.slug, number), title: name, "data-artifact": number },
+      h("span", null, words, attempt > 0 && ` (attempt ${attempt + 1})`), h("small", null, bytes(size)));
+  const groups = DATA.stages.map((stage, n) => [stage, one.artifacts.filter((item) => item[3] === n)]);
+  const list = h("nav.list", { "aria-label": "Artifacts" }, groups
+    .filter(([, items]) => items.length)
+    .map(([stage, items]) => [h("h3", null, stage), items.map(entry)]));
+  const pane = h("div.viewer", { id: "viewer" }, list, sheet);
+  pane.show = (number) => showArtifact(one, number, list, sheet);
+  if (wanted !== null) pane.show(wanted);
+  return pane;
+}
+
+const FIRST_LINES = 1500;
+const LONGEST_LINE = 20000;
+
+async function showArtifact(one, number, list, sheet) {
+  const artifact = one.artifacts[number];
+  for (const item of list.querySelectorAll("a")) {
+    if (item.dataset.artifact === String(number)) item.setAttribute("aria-current", "true");
+    else item.removeAttribute("aria-current");
+  }
+  if (!artifact) {
+    sheet.replaceChildren(h("header", null, h("b", null, `There is no artifact ${number} here`)));
+    return;
+  }
+  const [, name, words, , kind, , note, , record] = artifact;
+  const lines = h("div.lines", { tabindex: "0", role: "region", "aria-label": words });
+  const about = [name, basename(note), record].filter(Boolean).join(" · ");
+  const head = h("header", null, h("b", null, words), h("span.soft", { title: note }, about));
+  sheet.replaceChildren(head, lines);
+  let text;
+  try {
+    text = (await textsOf(one))[number];
+  } catch {
+    lines.append(h("div.more", null, "This browser cannot unpack the text (it lacks DecompressionStream)."));
+    return;
+  }
+  if (!sheet.contains(lines)) return;
+  const wrap = (event) =>
+    event.target.setAttribute("aria-pressed", String(lines.classList.toggle("wrap")));
+  head.append(
+    h("button.copy", { type: "button", "aria-pressed": "false", click: wrap }, "Wrap"), copyButton(text, words));
+  const shown = kind === "json" ? pretty(text) : text;
+  fillLines(lines, shown.replace(/\n$/, "").split("\n"), kind, 0);
+}
+
+function fillLines(lines, rows, kind, from) {
+  const until = Math.min(rows.length, from + FIRST_LINES);
+  const cut = (row) => (row.length > LONGEST_LINE ? `${row.slice(0, LONGEST_LINE)} …` : row);
+  lines.append(fragment(rows.slice(from, until).map((row) => h("div", null, coloured(cut(row), kind)))));
+  if (until === rows.length) return;
+  const next = () => {
+    more.remove();
+    fillLines(lines, rows, kind, until);
+  };
+  const words = `Show more (${rows.length - until} lines)`;
+  const more = h("div.more", null, h("button.copy", { type: "button", click: next }, words));
+  lines.append(more);
+}
+
+function pretty(text) {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}

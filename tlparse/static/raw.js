@@ -1,0 +1,69 @@
+// The trace itself: damage, records, logs, environment. And the page for what is not there.
+
+const DEFECT_WORDS = {
+  truncated: "cut off at the end",
+  bad_json: "JSON that cannot be parsed",
+  payload_md5: "contents that do not match their checksum",
+  payload_missing: "contents that are announced and missing",
+  no_header: "lines that are no records",
+  orphan_payload: "contents without a record",
+  bad_utf8: "bytes that are no UTF-8",
+  bad_record: "records of an unexpected form",
+  no_event: "records without an event",
+  many_events: "records with several events",
+  unknown_string: "strings defined in another log",
+};
+
+function rawPage() {
+  const raw = DATA.raw;
+  const told = [count(raw.records, "record"), count(raw.strings, "interned string"), count(raw.sources.length, "log")];
+  const events = raw.events.map(([name, n, known]) => h("tr", null,
+    h("td.mono", null, name), h("td.num", null, n),
+    h("td.soft", null, !known && "not known to this version: shown as it is")));
+  const logs = raw.sources.map(([name, size]) =>
+    h("tr", null, h("td.mono", null, name), h("td.num", null, bytes(size))));
+  const facts = DATA.environment.map(([name, value]) => [h("dt", null, name), h("dd.mono", null, value)]);
+  return {
+    title: "The trace",
+    crumbs: [["trace"]],
+    body: [
+      lead("The trace", told.join(", ")),
+      section("Damage", null, damagePart(raw.defects)),
+      section("Records by event", null, table(["event", ["count", "num"], ""], events)),
+      section("Logs", null, table(["file", ["size", "num"]], logs)),
+      loosePart(),
+      section("Environment", null,
+        facts.length ? h("dl.pair", null, facts) : h("p.soft", null, "The trace does not say.")),
+    ],
+  };
+}
+
+function damagePart(defects) {
+  if (!defects.length) return h("div.calm", null, "✓ Every record could be read, and every checksum matches.");
+  const rows = defects.map(([kind, n, places]) => h("tr", null,
+    h("td", null, DEFECT_WORDS[kind] || kind), h("td.num", null, n),
+    h("td.mono", null, h("span.plain", null, places.join("  ")))));
+  return table(["kind", ["count", "num"], "where"], rows);
+}
+
+function loosePart() {
+  const loose = DATA.compiles.filter((one) => !one.real && one.artifacts.length);
+  if (!loose.length) return null;
+  const chipOf = (one) => [
+    h("a.chip.row", { href: link.compile(one.slug) }, bracket(one.slug)),
+    ` ${count(one.artifacts.length, "artifact")} `,
+  ];
+  return section("Outside of any compile", "records that belong to no compile, or to one that was refused",
+    h("p", null, loose.map(chipOf)));
+}
+
+function missingPage(what) {
+  return {
+    title: "Not in this report",
+    crumbs: [["not found"]],
+    body: [
+      lead("Not in this report", `There is no ${what} here. It may come from another run.`),
+      h("p", null, h("a.row", { href: "#/" }, "To the overview")),
+    ],
+  };
+}

@@ -1,0 +1,171 @@
+"""The command line of tc-tui: arguments go in; a terminal application and an exit code come out."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from tc import __version__
+from tc.trace.reader import STDIN, Unreadable, find_logs
+
+OK: Final = 0
+USAGE: Final = 2
+UNREADABLE: Final = 3
+INTERNAL: Final = 4
+INTERRUPTED: Final = 130
+
+_HELP: Final = """\
+Look into a compiler run from the terminal, finished or still running.
+
+examples:
+  tc-tui tc_trace/                     what is wrong, where, and what to do about it
+  tc-tui --follow tc_trace/            the same while the program runs
+  tc-tui tc_trace/ --goto 0/2          straight to a compile, or to a finding (TC201-7f3a)
+
+usage:
+  tc-tui [TRACE] [--follow] [--goto ID] [--all] [--theme dark|light]
+
+TRACE is a folder, a log, a packed log (.gz, .zst) or - for stdin. Logs of tc (TC_TRACE)
+and of PyTorch (TORCH_TRACE) are read alike. A folder with several runs: the newest.
+Without TRACE: the folder that TC_TRACE or TORCH_TRACE names, else tc_trace.
+
+options:
+  --follow               start even if nothing is there yet, and keep reading (key F)
+  --goto ID              a finding, a compile such as 0/2, or the name of a function
+  --all                  all runs of the folder, not the newest alone
+  --theme dark|light     default: dark (key T)
+  --version, --help
+
+keys:
+  ? lists them all. Enter goes in, Esc out, / filters, : commands, q quits.
+
+environment:
+  TC_TRACE, TORCH_TRACE  the folder to read if none is given
+  TC_EDITOR, VISUAL, EDITOR   what `o` opens
+  NO_COLOR               no colours
+
+exit codes:
+  0 fine   2 wrong usage   3 nothing readable   4 internal error   130 Ctrl-C
+"""
+
+
+class _Usage(Exception):
+    """The command was not understood; the text says why."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> None:  # type: ignore[override]
+        """Report a wrong argument in one sentence."""
+        raise _Usage(message)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run tc-tui and return its exit code; one sentence on stderr says what went wrong."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(arguments)
+    except _Usage as error:
+        return _fail(USAGE, f"{error}; try tc-tui --help")
+    except Unreadable as error:
+        return _fail(UNREADABLE, str(error))
+    except KeyboardInterrupt:
+        return _fail(INTERRUPTED, "interrupted")
+    except Exception as error:
+        return _fail(INTERNAL, _crash(error))
+
+
+def _run(arguments: list[str]) -> int:
+    if "--help" in arguments or "-h" in arguments:
+        sys.stdout.write(_HELP)
+        return OK
+    if arguments == ["--version"]:
+        print(
+            f"tc-tui {__version__} · python {platform.python_version()} · "
+            "reads TORCH_TRACE logs up to torch 2.13"
+        )
+        return OK
+    options = _parser().parse_args(arguments)
+    _check(options)
+    if find_spec("textual") is None:
+        return _fail(USAGE, "tc-tui needs Textual: pip install 'tc-compile[tui]'")
+    if not sys.stdout.isatty():
+        raise _Usage(f"tc-tui needs a terminal; for text: tc-report summary {options.trace}")
+    with tempfile.TemporaryDirectory(prefix="tc-tui-") as scratch:
+        trace = _from_stdin(Path(scratch)) if options.trace == STDIN else options.trace
+        return _show(trace, options)
+
+
+def _parser() -> _Parser:
+    parser = _Parser(prog="tc-tui", add_help=False, allow_abbrev=False)
+    named = os.environ.get("TC_TRACE") or os.environ.get("TORCH_TRACE") or "tc_trace"
+    parser.add_argument("trace", nargs="?", default=named, metavar="TRACE")
+    parser.add_argument("--follow", action="store_true")
+    parser.add_argument("--goto", default="", metavar="ID")
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--theme", choices=("dark", "light"), default="dark")
+    return parser
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse what cannot become readable; with --follow a log may still appear."""
+    if options.trace == STDIN or options.follow:
+        return
+    if not os.path.exists(options.trace):
+        raise _Usage(
+            f"{options.trace} does not exist (tc-tui --follow {options.trace} waits for it)"
+        )
+    find_logs(options.trace)
+
+
+def _from_stdin(scratch: Path) -> str:
+    """Copy stdin to a file, then let the keyboard be stdin."""
+    if sys.stdin.isatty():
+        raise _Usage("- reads a log from stdin, and stdin is the keyboard")
+    log = scratch / "stdin.log"
+    with log.open("wb") as file:
+        while chunk := sys.stdin.buffer.read(1 << 20):
+            file.write(chunk)
+    try:
+        os.dup2(os.open("/dev/tty", os.O_RDWR), sys.stdin.fileno())
+    except OSError as error:
+        raise _Usage("there is no terminal to read keys from") from error
+    return str(log)
+
+
+def _show(trace: str, options: argparse.Namespace) -> int:
+    from tc.tui.app import TraceApp
+    from tc.tui.feed import Feed
+
+    shown = STDIN if options.trace == STDIN else trace
+    feed = Feed(trace, all_runs=options.all, shown=shown)
+    app = TraceApp(feed, follow=options.follow, goto=options.goto, theme=options.theme)
+    app.run()
+    if app.last_words:
+        return _fail(app.return_code or UNREADABLE, app.last_words)
+    return app.return_code or OK
+
+
+def _fail(code: int, sentence: str) -> int:
+    sentence = " ".join(sentence.split()).removeprefix("tc-tui: ")
+    sys.stderr.write(sentence + "\n" if sentence.startswith("tc-tui") else f"tc-tui: {sentence}\n")
+    return code
+
+
+def _crash(error: Exception) -> str:
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="tc-tui-crash-", suffix=".txt", delete=False, encoding="utf-8"
+    ) as file:
+        traceback.print_exception(error, file=file)
+    return f"internal error ({type(error).__name__}: {error}); please report it with {file.name}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

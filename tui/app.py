@@ -1,0 +1,480 @@
+"""A feed goes in; the application that shows it, and answers to keys and mouse, comes out."""
+
+from __future__ import annotations
+
+import locale
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Hashable, Iterable
+from pathlib import Path
+from typing import ClassVar, Final
+
+from textual import work
+from textual.app import App, ComposeResult, SystemCommand
+from textual.containers import Vertical
+from textual.screen import Screen
+from textual.widgets import ContentSwitcher, Input
+from textual.worker import get_current_worker
+
+from tc.trace.findings import Diagnosis, duration
+from tc.trace.reader import Unreadable
+from tc.trace.session import Session
+from tc.tui import filters, look, source
+from tc.tui.commands import TraceCommands
+from tc.tui.facts import Model, size_of, version_of
+from tc.tui.feed import Feed
+from tc.tui.keys import bindings, hints
+from tc.tui.lines import Line, line
+from tc.tui.views.base import Place, View
+from tc.tui.views.compile import OneCompile
+from tc.tui.views.findings import Findings
+from tc.tui.views.functions import Functions
+from tc.tui.views.log import Entry, Log, records
+from tc.tui.views.time import Time
+from tc.tui.widgets.bars import Bar, fitted, zoned
+from tc.tui.widgets.help import Help
+
+UNREADABLE: Final = 3
+PAUSE: Final = 0.5  # seconds between two looks at a growing trace
+_REST: Final = 4  # reading may take one part in five of the time
+VIEWS: Final = (Findings, Functions, OneCompile, Time, Log)
+_IDS: Final = ("findings", "functions", "compile", "time", "log")
+
+
+class TraceApp(App[int]):
+    """Looks into one trace."""
+
+    TITLE = "tc-tui"
+    ENABLE_COMMAND_PALETTE = True
+    COMMAND_PALETTE_BINDING = "f12"  # ours is in the table of keys
+    COMMANDS: ClassVar = {TraceCommands}
+    BINDINGS: ClassVar = bindings("app")
+    HORIZONTAL_BREAKPOINTS: ClassVar = [(0, "-narrow"), (100, "-normal"), (160, "-wide")]
+    CSS = """
+    Screen { background: $background; color: $foreground; }
+    #head, #hints { background: $panel; }
+    #body { height: 1fr; border-top: solid $border; }
+    #prompt { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
+    #prompt.-open { display: block; }
+    #note { display: none; background: $panel; }
+    #note.-open { display: block; }
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        *,
+        follow: bool = False,
+        goto: str = "",
+        theme: str = "dark",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__()
+        self.feed, self.following, self.goto, self.clock = feed, follow, goto, clock
+        self.register_theme(look.DARK)
+        self.register_theme(look.LIGHT)
+        self.theme = look.LIGHT.name if theme == "light" else look.DARK.name
+        self.ascii_only = not (locale.getpreferredencoding(False) or "").lower().startswith("utf")
+        self.trace_name = feed.name
+        self.model = Model()
+        self.last_words = ""
+        self.views = tuple(kind(id=name) for kind, name in zip(VIEWS, _IDS, strict=True))
+        self.came_from: list[str] = []
+        self.read_at = 0.0
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Bar(id="head")
+            yield Bar(id="tabs")
+            with ContentSwitcher(initial="findings", id="body"):
+                yield from self.views
+            yield Bar(id="note")
+            yield Input(id="prompt", compact=True)
+            yield Bar(id="hints")
+
+    def on_mount(self) -> None:
+        """Show the first screen at once, and only then begin to read."""
+        self.view.list.focus()
+        self.draw_bars()
+        self.set_interval(1.0, self.draw_head)
+        self.call_after_refresh(self.read)
+
+    # ------------------------------------------------------------------------ reading
+
+    @work(thread=True, exclusive=True, group="read")
+    def read(self) -> None:
+        """Read the trace, and again whenever it has grown, while following."""
+        worker = get_current_worker()
+        first = self.model.diagnosis is None
+        while not worker.is_cancelled:
+            if first or self.feed.changed():
+                self._read_once(first)
+                first = False
+            if not self.following:
+                return
+            until = time.monotonic() + max(PAUSE, _REST * self.feed.took)
+            while time.monotonic() < until and not worker.is_cancelled:
+                time.sleep(0.05)
+
+    def _read_once(self, first: bool) -> None:
+        try:
+            if first and (glimpse := self.feed.glimpse()) is not None:
+                self.call_from_thread(self.take, glimpse, partial=True)
+            self.call_from_thread(self.take, self.feed.read())
+        except Unreadable as error:
+            self.call_from_thread(self.unreadable, str(error))
+
+    def take(self, diagnosis: Diagnosis, partial: bool = False) -> None:
+        """Show another state of the trace."""
+        self.read_at = self.clock()
+        self.set_model(Model(diagnosis, lane=self.model.lane, partial=partial))
+        if self.goto and not partial:
+            name, self.goto = self.goto, ""
+            self.action_goto(name)
+
+    def unreadable(self, reason: str) -> None:
+        """Leave with a sentence; while following there may be something to read later."""
+        if not self.following:
+            self.last_words = reason
+            self.exit(return_code=UNREADABLE)
+        elif self.model.diagnosis is None:
+            name = self.trace_name
+            self.set_model(
+                Model(
+                    waiting=f"no compile records yet in {name}, waiting: "
+                    f"run the program with TC_TRACE={name} or TORCH_TRACE={name}"
+                )
+            )
+
+    def set_model(self, model: Model) -> None:
+        """Show a model in every view."""
+        self.model = model
+        for view in self.views:
+            view.update(model)
+        self.draw_bars()
+        self.read_log()
+
+    def read_log(self) -> None:
+        """List the records once somebody looks at them."""
+        log = self.query_one(Log)
+        if self.view is log and not self.model.partial:
+            session = log.start()
+            if session is not None:
+                self._read_log(session)
+
+    @work(thread=True, exclusive=True, group="log")
+    def _read_log(self, session: Session) -> None:
+        log = self.query_one(Log)
+        first = True
+        worker = get_current_worker()
+        for index, one in enumerate(session.sources):
+            last_source = index == len(session.sources) - 1
+            batches = records(one, index)
+            batch: list[Entry] | None = next(batches, None)
+            while batch is not None and not worker.is_cancelled:
+                following = next(batches, None)
+                last = last_source and following is None
+                if not self.call_from_thread(log.take, session, batch, first, last):
+                    return
+                batch, first = following, False
+
+    # ------------------------------------------------------------------------ bars
+
+    @property
+    def view(self) -> View:
+        """The view on the screen."""
+        current = self.query_one("#body", ContentSwitcher).current
+        return next(one for one in self.views if one.id == current)
+
+    def draw_bars(self) -> None:
+        """Draw the lines above and below the view."""
+        self.draw_head()
+        parts = []
+        for number, view in enumerate(self.views, 1):
+            here = view is self.view
+            words = f" {number} {view.label} {view.count()}".rstrip() + " "
+            parts.append((line((words, "tab_here" if here else "tab")), f"tab('{view.id}')"))
+        tabs, zones = zoned(parts, line(("│", "dim")))
+        view = self.view
+        told = line((f"/ {view.filter_text} ", "mark")) if view.filter_text else Line()
+        self.query_one("#tabs", Bar).say(tabs, told, zones)
+        self.draw_hints()
+
+    def draw_head(self) -> None:
+        """Draw the first line: which trace, of what, how old, how long it compiled."""
+        if not self.is_running or not self._screen_stack:
+            return
+        dot = (" · ", "dim")
+        pieces: list[str | tuple[str, str]] = [(" tc-tui ", "title"), (self.trace_name, "head")]
+        diagnosis = self.model.diagnosis
+        if diagnosis is not None:
+            pieces += [dot, version_of(diagnosis)]
+            if self.model.lane_label:
+                pieces += [dot, self.model.lane_label]
+            if diagnosis.session.other_runs:
+                pieces += [dot, (f"newest of {diagnosis.session.other_runs + 1} runs", "dim")]
+        if self.model.partial or (diagnosis is None and not self.model.waiting):
+            whole = size_of(self.feed.size())
+            pieces += [dot, (f"reading {whole} …", "live")]
+        elif self.following:
+            age = f", {self.clock() - self.read_at:.0f} s ago" if diagnosis else ""
+            pieces += [dot, (f"● following{age}", "live")]
+        seconds = f"{duration(self.model.seconds)} compiling " if diagnosis else ""
+        self.screen_bar("#head").say(line(*pieces), line((seconds, "head")))
+
+    def screen_bar(self, name: str) -> Bar:
+        """A bar of the main screen, whatever lies above it."""
+        return self.screen_stack[0].query_one(name, Bar)
+
+    def draw_hints(self) -> None:
+        """Draw the last line: the keys that matter here."""
+        words = {"filter": "search" if self.view.searches else "filter"}
+        shown = fitted([(k, words.get(w, w)) for k, w in hints()], self.size.width - 2)
+        parts = [(line((key, "key"), f" {word}"), f"hint:{key}") for key, word in shown]
+        bar, zones = zoned(parts, line("  "))
+        self.screen_bar("#hints").say(bar, Line(), zones)
+
+    def tell(self, words: str) -> None:
+        """Say something above the hints, until the next key."""
+        bar = self.screen_bar("#note")
+        bar.set_class(bool(words), "-open")
+        bar.say(line((f" {words}", "mark")))
+
+    def on_bar_pressed(self, event: Bar.Pressed) -> None:
+        """A click on a tab or a hint is its key."""
+        name = event.name
+        if name.startswith("hint:"):
+            key = next(one for one in hints_of(name.removeprefix("hint:")))
+            self.run_command(key)
+        else:
+            self.run_command(name)
+
+    def on_event_key(self) -> None:
+        """Unused; keys are bindings."""
+
+    # ------------------------------------------------------------------------ where to
+
+    def run_command(self, action: str) -> None:
+        """Run an action by its name, as the palette and the mouse do."""
+        self.call_next(self.run_action, action)
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """Only our own commands: the table of keys has them all."""
+        return ()
+
+    def action_tab(self, name: str) -> None:
+        """Show a view."""
+        self.show_view(name)
+        self.came_from = []
+
+    def show_view(self, name: str) -> None:
+        """Show a view, with the focus where it was in it."""
+        self.query_one("#body", ContentSwitcher).current = name
+        self.view.go_deep(self.view.deep)
+        self.tell("")
+        self.draw_bars()
+        self.read_log()
+
+    def on_view_goto(self, event: View.Goto) -> None:
+        """Enter in one view led to another; Esc leads back."""
+        self.enter(event.view, event.key, event.artifact)
+
+    def on_view_told(self, event: View.Told) -> None:
+        """A view has something to say."""
+        self.tell(event.words)
+
+    def enter(self, name: str, key: Hashable, artifact: int = -1) -> bool:
+        """Go to something in a view; False if it is not there."""
+        here = self.view.id or ""
+        target = next(one for one in self.views if one.id == name)
+        if isinstance(target, OneCompile):
+            found = target.open(str(key), artifact)
+        else:
+            found = target.point_at(key)
+        if not found:
+            self.tell(f"{key} is not in this trace")
+            return False
+        if name != here:
+            self.came_from.append(here)
+        target.go_deep(False)
+        self.show_view(name)
+        return True
+
+    def action_goto(self, name: str) -> None:
+        """Go to a finding by its id, to a compile, or to a function."""
+        slug = name.strip("[]")
+        finding = self.model.diagnosis.finding(name) if self.model.diagnosis else None
+        if slug in self.model.by_slug:
+            self.enter("compile", slug)
+        elif finding is not None:
+            self.enter("findings", finding.id)
+        else:
+            one = next((one for one in self.model.functions if one.title == name), None)
+            if one is None:
+                self.tell(f"no finding, compile or function {name} in this trace")
+            else:
+                self.enter("functions", one.key)
+
+    def action_function(self, key: tuple[str, str, int]) -> None:
+        """Go to a function."""
+        self.enter("functions", key)
+
+    def action_out(self) -> None:
+        """One level out: the prompt, the right pane, a filter, the view one came from."""
+        self.tell("")
+        if self.query_one("#prompt").has_class("-open"):
+            self.close_prompt()
+        elif not self.view.out():
+            if self.came_from:
+                self.show_view(self.came_from.pop())
+            else:
+                self.tell("this is the outermost level: q quits")
+        self.draw_bars()
+
+    def action_pane(self, step: int) -> None:
+        """The other pane."""
+        self.view.go_deep(not self.view.deep)
+        self.draw_bars()
+
+    def action_pane_at(self, number: int) -> None:
+        """The left or the right pane."""
+        self.view.go_deep(bool(number))
+        self.draw_bars()
+
+    def action_step(self, step: int) -> None:
+        """The next or previous compile."""
+        compiles = self.query_one(OneCompile)
+        if self.view is not compiles:
+            self.enter("compile", compiles.slug)
+        else:
+            self.tell(compiles.step(step))
+        self.draw_bars()
+
+    # ------------------------------------------------------------------------ finding
+
+    def action_find(self) -> None:
+        """Open the prompt of a filter or a search."""
+        prompt = self.query_one("#prompt", Input)
+        view = self.view
+        prompt.placeholder = "search: words or r/regex/" if view.searches else filters.HELP
+        prompt.value = "" if view.searches else view.filter_text
+        prompt.add_class("-open")
+        prompt.focus()
+        self.tell("")
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """A filter works while it is typed."""
+        if event.input.has_class("-open") and not self.view.searches:
+            self.tell(self.view.filter(event.value))
+            self.draw_bars()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Enter ends the typing."""
+        view, query = self.view, event.value
+        searching = view.searches
+        self.close_prompt(clear=False)
+        self.tell(view.search(query) if searching else view.filter(query))
+        self.draw_bars()
+
+    def close_prompt(self, clear: bool = True) -> None:
+        """Back to the view; a filter that was being typed is dropped."""
+        prompt = self.query_one("#prompt", Input)
+        view = self.view
+        if clear and not view.searches:
+            view.filter("")
+        prompt.remove_class("-open")
+        view.go_deep(view.deep)
+
+    def action_hit(self, step: int) -> None:
+        """The next or previous place found."""
+        self.tell(self.view.hit(step))
+
+    # ------------------------------------------------------------------------ doing
+
+    def action_editor(self) -> None:
+        """Open what the view shows in the user's editor."""
+        place = self.view.place()
+        if place is None:
+            self.tell("there is no file here to open")
+        elif place.text:
+            with tempfile.TemporaryDirectory(prefix="tc-tui-") as folder:
+                copy = Path(folder) / place.file
+                copy.write_text(place.text, "utf-8", "replace")
+                self.edit(Place(str(copy), place.line))
+        elif not Path(place.file).is_file():
+            self.tell(f"{place.file} is not on this machine")
+        else:
+            self.edit(place)
+
+    def edit(self, place: Place) -> None:
+        """Hand the terminal to the editor until it ends."""
+        try:
+            command = source.editor(place.file, place.line)
+            with self.suspend():
+                subprocess.run(command, check=False)
+        except (OSError, ValueError) as error:
+            self.tell(f"cannot start the editor: {error}; set EDITOR")
+        except Exception as error:  # Textual cannot suspend in every terminal
+            self.tell(f"cannot hand over the terminal: {error}")
+        self.refresh()
+
+    def action_copy(self) -> None:
+        """Copy what the cursor is on."""
+        name, text = self.view.copied()
+        if not text:
+            self.tell("there is nothing to copy here")
+            return
+        self.copy_to_clipboard(text)
+        self.tell(f"copied {name}, {size_of(len(text))}")
+
+    def action_copy_command(self) -> None:
+        """Copy the command that shows this."""
+        command = self.view.command()
+        if command:
+            self.copy_to_clipboard(command)
+        self.tell(f"copied: {command}" if command else "there is no command for this")
+
+    def action_rank(self) -> None:
+        """Show the next rank, after the last one all of them."""
+        lanes = [None, *self.model.lanes]
+        if len(lanes) < 3:
+            self.tell("the trace is of one process")
+            return
+        self.action_lane(lanes[(lanes.index(self.model.lane) + 1) % len(lanes)])
+
+    def action_lane(self, lane: int | None) -> None:
+        """Show one rank, or all."""
+        model = self.model
+        self.set_model(Model(model.diagnosis, lane=lane, partial=model.partial))
+        self.tell(f"showing {self.model.lane_label}")
+
+    def action_follow(self) -> None:
+        """Follow the running job, or stop to."""
+        self.following = not self.following
+        if self.following:
+            self.read()
+        self.tell("following: the trace is read again when it grows" if self.following else
+                  "not following any more")  # fmt: skip
+        self.draw_bars()
+
+    def action_theme(self) -> None:
+        """Dark or light."""
+        self.theme = look.LIGHT.name if self.current_theme.dark else look.DARK.name
+        for bar in self.screen_stack[0].query(Bar):
+            bar.refresh()
+
+    def action_help(self) -> None:
+        """Show every key."""
+        self.push_screen(Help())
+
+    def on_resize(self) -> None:
+        """The hints have another width to fit."""
+        self.call_after_refresh(self.draw_bars)
+
+
+def hints_of(shown: str) -> Iterable[str]:
+    """The action behind a hint."""
+    from tc.tui.keys import KEYS
+
+    return (key.action for key in KEYS if key.shown == shown)

@@ -1,0 +1,70 @@
+"""What is typed into the command palette goes in; screens, findings, functions, compiles come out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+
+from tc.tui.facts import Model
+from tc.tui.keys import KEYS
+
+if TYPE_CHECKING:
+    from tc.tui.app import TraceApp
+
+_MOST = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One row of the palette: what it says, and the action it runs."""
+
+    words: str
+    action: str
+    help: str = ""
+
+
+def commands(model: Model) -> Iterator[Command]:
+    """Everything that can be gone to or done, by name."""
+    for key in KEYS:
+        if key.place == "app" and not key.action.startswith(("pane", "command_palette", "hit")):
+            yield Command(key.words, key.action, f"key {key.shown}")
+    for finding in model.findings:
+        yield Command(f"{finding.id} {finding.title}", f"goto({finding.id!r})", "finding")
+    for function in model.functions:
+        yield Command(f"fn {function.title}", f"function({function.key!r})", function.where)
+    for lane, label in model.lanes.items() if len(model.lanes) > 1 else ():
+        yield Command(label, f"lane({lane})", "rank")
+    for compiled in model.everything[:_MOST]:
+        yield Command(f"c {compiled.slug} {compiled.title}", f"goto({compiled.slug!r})", "compile")
+
+
+class TraceCommands(Provider):
+    """The palette's view of the table of keys and of what the trace holds."""
+
+    @property
+    def _app(self) -> TraceApp:
+        return self.app  # type: ignore[return-value]
+
+    async def discover(self) -> Hits:
+        """What is offered before anything is typed."""
+        for command in commands(Model()):
+            yield DiscoveryHit(
+                command.words, partial(self._app.run_command, command.action), help=command.help
+            )
+
+    async def search(self, query: str) -> Hits:
+        """What fits what was typed."""
+        matcher = self.matcher(query)
+        for command in commands(self._app.model):
+            score = matcher.match(command.words)
+            if score > 0:
+                yield Hit(
+                    score,
+                    matcher.highlight(command.words),
+                    partial(self._app.run_command, command.action),
+                    help=command.help,
+                )

@@ -1,0 +1,100 @@
+"""A path that may still grow goes in; diagnoses of what it holds by now come out.
+
+Everything here may run in a thread: it touches no widget.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tc.trace.findings import Diagnosis, diagnose
+from tc.trace.reader import Unreadable, find_logs
+from tc.trace.session import load
+
+HEAD: Final = 4 << 20
+_PACKED: Final = (".gz", ".zst")
+Stamp = tuple[tuple[str, int, int], ...]
+
+
+@dataclass(slots=True)
+class Feed:
+    """One trace: the path it lies at, and how long it took to read."""
+
+    path: str
+    all_runs: bool = False
+    shown: str = ""
+    clock: Callable[[], float] = time.monotonic
+    took: float = 0.0
+    seen: Stamp | None = field(default=None)
+
+    @property
+    def name(self) -> str:
+        """The path as the user gave it."""
+        return self.shown or self.path
+
+    def size(self) -> int:
+        """Bytes of all its logs."""
+        return sum(size for _, size, _ in self.stamp())
+
+    def stamp(self) -> Stamp:
+        """What changes when a log grows, appears or goes."""
+        try:
+            rows = []
+            for name in find_logs(self.path):
+                stat = Path(name).stat()
+                rows.append((name, stat.st_size, stat.st_mtime_ns))
+            return tuple(rows)
+        except (Unreadable, OSError):
+            return ()
+
+    def changed(self) -> bool:
+        """Whether there is more than when it was last read."""
+        return self.stamp() != self.seen
+
+    def read(self) -> Diagnosis:
+        """Read all of it.
+
+        Raises:
+            Unreadable: there is nothing to read, or no record in it.
+        """
+        started = self.clock()
+        stamp = self.stamp()
+        diagnosis = diagnose(load(self.path, all_runs=self.all_runs))
+        self.took, self.seen = self.clock() - started, stamp
+        return diagnosis
+
+    def glimpse(self) -> Diagnosis | None:
+        """Read the beginning of a long trace, to have something to show; None if it is short."""
+        stamp = self.stamp()
+        if sum(size for _, size, _ in stamp) < 2 * HEAD:
+            return None
+        if any(name.endswith(_PACKED) for name, _, _ in stamp):
+            return None
+        # `load` reads files, so the beginnings become files; they live until they are read.
+        with tempfile.TemporaryDirectory(prefix="tc-tui-") as folder:
+            for name, _, _ in stamp:
+                with open(name, "rb") as log:
+                    head = log.read(HEAD // len(stamp) + 1)
+                whole = head[: head.rfind(b"\n") + 1]
+                target = Path(folder) / Path(name).name
+                target.write_bytes(whole[: _last_record(whole)])
+            try:
+                session = load(folder, all_runs=self.all_runs)
+            except Unreadable:
+                return None
+        session.name = Path(self.name).name
+        return diagnose(session)
+
+
+def _last_record(head: bytes) -> int:
+    """Where the last record begins: it may be incomplete."""
+    at = len(head)
+    while (at := head.rfind(b"\n", 0, at)) >= 0:
+        if head[at + 1 : at + 2] not in (b"\t", b"\n", b""):
+            return at + 1
+    return len(head)

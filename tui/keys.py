@@ -1,0 +1,86 @@
+"""The keys, one row each: bindings of the widgets, the hints below and the help come from here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from textual.binding import Binding, BindingType
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One thing a key does.
+
+    Attributes:
+        place: the widget that answers: `app`, or `rows` (every list and text).
+        hint: the word shown at the bottom of the screen; none if empty.
+    """
+
+    id: str
+    keys: str
+    shown: str
+    action: str
+    words: str
+    group: str
+    place: str = "app"
+    hint: str = ""
+
+
+KEYS: Final = (
+    Key("down", "down,j", "j ↓", "move(1)", "down", "Move", "rows"),
+    Key("up", "up,k", "k ↑", "move(-1)", "up", "Move", "rows"),
+    Key("half_down", "ctrl+d,pagedown,space", "^d PgDn", "page(1)", "down a page", "Move", "rows"),
+    Key("half_up", "ctrl+u,pageup", "^u PgUp", "page(-1)", "up a page", "Move", "rows"),
+    Key("top", "g,home", "g", "top", "top", "Move", "rows"),
+    Key("bottom", "G,end", "G", "bottom", "bottom", "Move", "rows"),
+    Key("aside_left", "left", "←", "aside(-8)", "scroll to the left", "Move", "rows"),
+    Key("aside_right", "right", "→", "aside(8)", "scroll to the right", "Move", "rows"),
+    Key("enter", "enter", "Enter", "choose", "go in", "Go", "rows", "open"),
+    Key("out", "escape", "Esc", "out", "one level out; never quits", "Go"),
+    Key("pane", "tab", "Tab", "pane(1)", "the other pane", "Go"),
+    Key("pane_back", "shift+tab", "⇧Tab", "pane(-1)", "the other pane", "Go"),
+    Key("pane_left", "h", "h", "pane_at(0)", "left pane", "Go"),
+    Key("pane_right", "l", "l", "pane_at(1)", "right pane", "Go"),
+    Key("tab_1", "1", "1", "tab('findings')", "findings", "Go"),
+    Key("tab_2", "2", "2", "tab('functions')", "functions and their compiles", "Go"),
+    Key("tab_3", "3", "3", "tab('compile')", "one compile: every artifact", "Go"),
+    Key("tab_4", "4", "4", "tab('time')", "where the time went", "Go"),
+    Key("tab_5", "5", "5", "tab('log')", "the records of the log", "Go"),
+    Key("next_compile", "]", "]", "step(1)", "next compile", "Go"),
+    Key("last_compile", "[", "[", "step(-1)", "previous compile", "Go"),
+    Key("find", "slash", "/", "find", "filter a list, search in a text", "Find", hint="filter"),
+    Key("next_hit", "n", "n", "hit(1)", "next place found", "Find"),
+    Key("last_hit", "N", "N", "hit(-1)", "previous place found", "Find"),
+    Key("commands", "colon,ctrl+p", ": ^p", "command_palette", "go to anything by name", "Find"),
+    Key("editor", "o", "o", "editor", "open in $EDITOR, at the line", "Do", hint="editor"),
+    Key("copy", "y", "y", "copy", "copy what the cursor is on", "Do", hint="copy"),
+    Key("copy_command", "Y", "Y", "copy_command", "copy the command that shows it", "Do"),
+    Key("rank", "r", "r", "rank", "next rank, or all", "Do"),
+    Key("follow", "F", "F", "follow", "follow a running job, or stop", "Do", hint="follow"),
+    Key("theme", "T", "T", "theme", "dark or light", "Do"),
+    Key("help", "question_mark,f1", "?", "help", "this list", "Do", hint="keys"),
+    Key("quit", "q,ctrl+c", "q", "quit", "quit", "Do", hint="quit"),
+)  # fmt: skip
+
+
+def bindings(place: str) -> list[BindingType]:
+    """Return the bindings of one sort of widget."""
+    return [
+        Binding(key.keys, key.action, key.words, show=False, id=key.id)
+        for key in KEYS
+        if key.place == place
+    ]
+
+
+def hints() -> list[tuple[str, str]]:
+    """Return (key, word) for the bottom line."""
+    return [(key.shown, key.hint) for key in KEYS if key.hint]
+
+
+def groups() -> dict[str, list[Key]]:
+    """Return the keys by group, for the help."""
+    found: dict[str, list[Key]] = {}
+    for key in KEYS:
+        found.setdefault(key.group, []).append(key)
+    return found

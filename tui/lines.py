@@ -1,0 +1,167 @@
+"""Words with roles go in; lines that fit a width come out.
+
+A role (`error`, `dim`, `keyword`) says what a piece of text is; `tc.tui.look` says how it looks.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from rich.cells import cell_len, set_cell_size
+
+TAB: Final = 4
+_HOSTILE: Final = re.compile(
+    "[\x00-\x08\x0a-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
+)
+
+
+def clean(text: str) -> str:
+    """Show what would steer the terminal as a symbol: escapes, controls, changes of direction."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _HOSTILE.sub(_symbol, text.expandtabs(TAB))
+
+
+def _symbol(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return chr(0x2400 + code) if code < 0x20 else "\ufffd"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line: pieces of text, each with the role that colours it."""
+
+    pieces: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        return "".join(text for text, _ in self.pieces)
+
+    def __add__(self, other: Line) -> Line:
+        return Line(self.pieces + other.pieces)
+
+    @property
+    def width(self) -> int:
+        """Cells it takes."""
+        return sum(cell_len(text) for text, _ in self.pieces)
+
+
+def line(*pieces: str | tuple[str, str]) -> Line:
+    """Make a line of plain text and (text, role) pairs."""
+    pairs = ((piece, "") if isinstance(piece, str) else piece for piece in pieces)
+    return Line(tuple((clean(text), role) for text, role in pairs if text))
+
+
+def cut(text: str, width: int) -> str:
+    """Shorten to a width, with a mark where something is missing."""
+    text = clean(text)
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, max(width - 1, 0)).rstrip() + "…" if width > 0 else ""
+
+
+def left(text: str, width: int) -> str:
+    """Cut or pad on the right."""
+    text = cut(text, width)
+    return text + " " * (width - cell_len(text))
+
+
+def right(text: str, width: int) -> str:
+    """Cut or pad on the left."""
+    text = cut(text, width)
+    return " " * (width - cell_len(text)) + text
+
+
+def wrap(words: str, width: int, role: str = "", head: Line | None = None) -> list[Line]:
+    """Break text into lines; those after the first are indented as far as `head` reaches."""
+    first = head or Line()
+    indent = first.width
+    room = max(width - indent, 8)
+    rows: list[str] = []
+    for paragraph in clean_rows(words):
+        rows += _broken(paragraph, room)
+    blank = " " * indent
+    return [
+        (first if n == 0 else line(blank)) + line((row, role)) for n, row in enumerate(rows or [""])
+    ]
+
+
+def clean_rows(words: str) -> list[str]:
+    """Split at line ends only."""
+    return [clean(row) for row in words.replace("\r\n", "\n").split("\n")]
+
+
+def _broken(paragraph: str, room: int) -> list[str]:
+    margin = re.match(r" *", paragraph)[0][: room // 2]  # type: ignore[index]
+    rows, row = [], margin
+    for word in paragraph.split():
+        joint = "" if row == margin else " "
+        if cell_len(row) + len(joint) + cell_len(word) <= room:
+            row += joint + word
+            continue
+        if row != margin:
+            rows.append(row)
+        row = margin + word
+        while cell_len(row) > room:  # one word longer than the line
+            taken = set_cell_size(row, room)
+            rows.append(taken)
+            row = margin + row[len(taken) :]
+    rows.append(row)
+    return rows
+
+
+def is_wide(text: str) -> bool:
+    """Whether some character of it takes other than one cell."""
+    return not text.isascii() and any(
+        unicodedata.east_asian_width(c) in "WF" or unicodedata.combining(c) for c in text
+    )
+
+
+class Rows(Protocol):
+    """What a list shows, asked for only where it is seen; `width` 0 means: fits any width."""
+
+    width: int
+
+    def __len__(self) -> int: ...
+
+    def line(self, index: int, width: int) -> Line:
+        """The row, drawn for a width."""
+
+    def key(self, index: int) -> Hashable | None:
+        """What the row stands for; None if there is nothing to choose."""
+
+    def index(self, key: Hashable) -> int:
+        """The row that stands for something; -1 if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a short list; `words` is what a filter looks at."""
+
+    draw: Line | Callable[[int], Line]
+    key: Hashable | None = None
+    words: str = ""
+
+
+class Listed:
+    """Rows that are all known."""
+
+    def __init__(self, rows: Iterable[Row | Line], width: int = 0) -> None:
+        self.rows: Sequence[Row] = [row if isinstance(row, Row) else Row(row) for row in rows]
+        self.width = width
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def line(self, index: int, width: int) -> Line:
+        draw = self.rows[index].draw
+        return draw if isinstance(draw, Line) else draw(width)
+
+    def key(self, index: int) -> Hashable | None:
+        return self.rows[index].key
+
+    def index(self, key: Hashable) -> int:
+        return next((n for n, row in enumerate(self.rows) if row.key == key), -1)

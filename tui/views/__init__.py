@@ -1,0 +1,1 @@
+"""One file a view: what the session says goes in; a screen of it comes out."""

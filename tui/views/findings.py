@@ -1,0 +1,167 @@
+"""Findings go in; what is wrong, where, why and what to do about it come out."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import ClassVar, Final
+
+from tc.trace.findings import Finding, Where, duration
+from tc.tui import look
+from tc.tui.facts import short_place
+from tc.tui.lines import Line, Listed, Row, Rows, cut, left, line, right, wrap
+from tc.tui.source import excerpt
+from tc.tui.views.base import Place, View, heading
+
+_SEEN: Final = 200  # occurrences listed; a cause may have thousands
+_CODES: Final = (
+    ("TC190", "skipped"), ("TC1", "break"), ("TC209", "refused"), ("TC2", "recompile"),
+    ("TC900", "error"), ("TC9", "damage"),
+)  # fmt: skip
+
+
+def status_of(finding: Finding) -> str:
+    """The sign that a finding goes by."""
+    return next((word for code, word in _CODES if finding.code.startswith(code)), "damage")
+
+
+class Findings(View):
+    """Each cause once, the most expensive first; on the right all that is known of it."""
+
+    label: ClassVar = "Findings"
+
+    def rows(self) -> list[Row]:
+        return [
+            Row(
+                lambda width, one=one: _row(one, width),  # type: ignore[misc]
+                one.id,
+                f"{one.id} {one.title} {one.where.file} {one.where.function}",
+            )
+            for one in self.model.findings
+        ]
+
+    def nothing(self) -> str:
+        return "✓ nothing needs attention"
+
+    def count(self) -> str:
+        return str(len(self.model.findings)) if self.model.diagnosis else ""
+
+    def chosen(self) -> Finding | None:
+        """The finding under the cursor."""
+        key = self.list.key
+        return next((one for one in self.model.findings if one.id == key), None)
+
+    def document(self, key: Hashable | None) -> Rows:
+        finding = self.chosen()
+        if finding is None:
+            return Listed([])
+        return Listed(_document(finding, self.detail.room, self.trace_name))
+
+    @property
+    def trace_name(self) -> str:
+        """The trace as the user named it, for commands."""
+        return str(getattr(self.app, "trace_name", ""))
+
+    def place(self) -> Place | None:
+        finding = self.chosen()
+        if finding is None or not finding.where.file:
+            return None
+        return Place(finding.where.file, finding.where.line)
+
+    def copied(self) -> tuple[str, str]:
+        finding = self.chosen()
+        return (finding.id, str(finding)) if finding else ("", "")
+
+    def command(self) -> str:
+        finding = self.chosen()
+        return f"{finding.next} {self.trace_name}".strip() if finding else ""
+
+    def entered(self, key: Hashable | None) -> None:
+        if isinstance(key, tuple):
+            _, slug, artifact = key
+            self.post_message(self.Goto("compile", slug, artifact))
+
+
+def _row(finding: Finding, width: int) -> Line:
+    status = status_of(finding)
+    times, cost = f"×{finding.count}", duration(finding.seconds) if finding.seconds else ""
+    tail = line((right(times, 6), "dim"), (right(cost, 8), ""), " ")
+    head = line(" ", (look.STATUS[status][0], status), " ", (left(finding.code, 6), "dim"))
+    room = width - head.width - tail.width
+    where = short_place(finding.where.file, finding.where.line)
+    place = line(("  " + cut(where, 24), "dim")) if room > 56 and where else Line()
+    return head + line((left(finding.title, room - place.width), "")) + place + tail
+
+
+def _document(finding: Finding, width: int, trace: str) -> list[Row | Line]:
+    status = status_of(finding)
+    sign = look.STATUS[status][0]
+    rows: list[Row | Line] = []
+    rows += wrap(finding.title, width, "head", line((f"{sign} ", status), (finding.id, status), "  "))
+    where = f"{finding.where.file}:{finding.where.line}" if finding.where.line else finding.where.file
+    cost = f"{finding.cost}" if finding.cost else ""
+    told = "  ".join(part for part in (f"×{finding.count}", cost) if part)
+    inside = f" in {finding.where.function}" if finding.where.function else ""
+    rows += [line((_tail(where, width - len(inside)), "title"), (inside, ""))] if where else []
+    rows += [line((told, "dim")), Line()]
+    shown = excerpt(finding.where)
+    rows += [*shown, Line()] if shown else []
+    rows += wrap(finding.why, width, "", line(("why   ", "head")))
+    rows += [Line()]
+    for number, fix in enumerate(finding.fix):
+        rows += wrap(fix, width, "ok", line(("fix   " if not number else "  or  ", "head")))
+    if not finding.fix:
+        rows += [line(("fix   ", "head"), ("no known fix", "dim"))]
+    rows += _causes(finding, width)
+    rows += [Line(), line(("next  ", "head"), (f"{finding.next} {trace}".strip(), "code"))]
+    rows += _occurrences(finding, width)
+    rows += _stack(finding.stack, width)
+    if finding.evidence:
+        rows += [Line(), heading("in the compiler's words")]
+        for row in finding.evidence.split("\n"):
+            rows += wrap(row, width, "dim", line("  "))
+    if finding.reference:
+        rows += [Line(), line(("PyTorch calls it ", "dim"), finding.reference)]
+    return rows
+
+
+def _causes(finding: Finding, width: int) -> list[Line]:
+    if not finding.causes:
+        return []
+    rows = [Line(), heading("changed inputs")]
+    room = min(max(len(cause.source) for cause in finding.causes), width // 2)
+    for cause in finding.causes[:20]:
+        now = " (dynamic from then on)" if cause.now_dynamic else ""
+        change = f"{cause.old or '?'} → {cause.new or '?'}{now}"
+        rows += wrap(change, width, "", line("  ", (left(cause.source, room), "mark"), "  "))
+    more = len(finding.causes) - 20
+    return rows + ([line((f"  … and {more} more", "dim"))] if more > 0 else [])
+
+
+def _occurrences(finding: Finding, width: int) -> list[Row | Line]:
+    rows: list[Row | Line] = [Line(), heading("seen in")]
+    for number, seen in enumerate(finding.occurrences[:_SEEN]):
+        where = f"[{seen.compile}]" if seen.compile else seen.place
+        when = seen.time.partition(" ")[2].partition(".")[0] or seen.lane
+        detail = f"{seen.detail}  {seen.lane}" if seen.detail else seen.lane
+        row = line(("  " + left(where, max(8, len(where))), "title"), (f" {when}  ", "dim"))
+        row = row + line((cut(detail, width - row.width), ""))
+        rows.append(Row(row, (number, seen.compile, seen.artifact)) if seen.compile else row)
+    more = len(finding.occurrences) - _SEEN
+    return [*rows, line((f"  … and {more} more", "dim"))] if more > 0 else rows
+
+
+def _stack(stack: tuple[Where, ...], width: int) -> list[Line]:
+    if len(stack) < 2:
+        return []
+    rows = [Line(), heading("called from")]
+    for frame in stack:
+        inside = f" in {frame.function}"
+        place = _tail(f"{frame.file}:{frame.line}", width - 2 - len(inside))
+        rows += [line("  ", (place, "dim"), inside)]
+        rows += [line(("      " + cut(frame.source.strip(), width - 6), "code"))]
+    return rows
+
+
+def _tail(text: str, width: int) -> str:
+    """The end of a path matters most."""
+    return text if len(text) <= width else "…" + text[-max(width - 1, 1) :]

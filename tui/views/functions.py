@@ -1,0 +1,151 @@
+"""The compiles of each function go in; how they fared, and what changed between them, come out."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import ClassVar, Final
+
+from rich.cells import cell_len
+
+from tc.trace.compiles import Compile
+from tc.trace.findings import duration
+from tc.tui import look
+from tc.tui.facts import Function, Model, bar, short_place
+from tc.tui.ledger import Entry, Ledger, ledger
+from tc.tui.lines import Line, Listed, Row, Rows, cut, left, line, right
+from tc.tui.views.base import Place, View, heading
+
+_WIDEST: Final = 18
+
+
+class Functions(View):
+    """Every function that was compiled; on the right its ledger: a row a compile."""
+
+    label: ClassVar = "Functions"
+
+    def rows(self) -> list[Row]:
+        return [
+            Row(
+                lambda width, one=one: _row(one, width),  # type: ignore[misc]
+                one.key,
+                f"{one.title} {one.place[0]} {one.status}",
+            )
+            for one in self.model.functions
+        ]
+
+    def nothing(self) -> str:
+        return "no function was compiled"
+
+    def count(self) -> str:
+        return str(len(self.model.functions)) if self.model.diagnosis else ""
+
+    def chosen(self) -> Function | None:
+        """The function under the cursor."""
+        key = self.list.key
+        return next((one for one in self.model.functions if one.key == key), None)
+
+    def document(self, key: Hashable | None) -> Rows:
+        function = self.chosen()
+        if function is None or self.model.diagnosis is None:
+            return Listed([])
+        return page(self.model, function, self.detail.room)
+
+    def place(self) -> Place | None:
+        function = self.chosen()
+        return Place(*function.place) if function and function.place[0] else None
+
+    def copied(self) -> tuple[str, str]:
+        function = self.chosen()
+        if function is None:
+            return "", ""
+        rows = page(self.model, function, 120)
+        return function.title, "\n".join(str(rows.line(n, 120)).rstrip() for n in range(len(rows)))
+
+    def entered(self, key: Hashable | None) -> None:
+        if isinstance(key, str):
+            self.post_message(self.Goto("compile", key))
+
+
+def _row(function: Function, width: int) -> Line:
+    number = len(function.compiles)
+    tail = line(
+        (right(f"×{number}", 6), "dim"), (right(duration(function.seconds), 8), ""), " "
+    )
+    head = line(" ", (look.STATUS[function.status][0], function.status), " ")
+    room = width - head.width - tail.width
+    where = cut(function.where, max(min(room // 2, 30), 0))
+    name = left(function.title, room - cell_len(where) - 1)
+    return head + line((name, ""), " ", (where, "dim")) + tail
+
+
+def page(model: Model, function: Function, width: int) -> Listed:
+    """The ledger of a function, under a few words on it."""
+    assert model.diagnosis is not None
+    file, number = function.place
+    status = look.STATUS[function.status]
+    refused = f", {len(function.refused)} refused" if function.refused else ""
+    rows: list[Row | Line] = [
+        line((function.title, "head"), "  ", (f"{status[0]} {status[2]}", function.status)),
+        line((f"{file}:{number}" if number else file, "title")),
+        line((f"{len(function.compiles)} compiled{refused} · {duration(function.seconds)}", "dim")),
+        phase_bar(function.phases, min(width - 1, 60)),
+        Line(),
+    ]
+    table = ledger(model.diagnosis, function)
+    widths = [_column(table, n) for n in range(len(table.columns))]
+    rows += [heading("compiles, and the inputs that changed") if widths else heading("compiles")]
+    titles = [left(name, size) for name, size in zip(table.columns, widths, strict=True)]
+    head = f"  {left('', 10)}{right('time', 8)}  {left('cache', 7)}" + "".join(
+        f"  {title}" for title in titles
+    )
+    rows += [line((head, "dim"))]
+    several = len(model.lanes) > 1
+    rows += [_entry(model, entry, widths, several) for entry in table.entries]
+    if widths:
+        rows += [Line(), line(("◂", "mark"), (" changed, and made this compile necessary", "dim"))]
+    widest = max(row.draw.width if isinstance(row, Row) and isinstance(row.draw, Line)
+                 else row.width if isinstance(row, Line) else 0 for row in rows)  # fmt: skip
+    return Listed(rows, widest + 1 if widest > width else 0)
+
+
+def _column(table: Ledger, number: int) -> int:
+    cells = [cell_len(entry.cells[number]) + 2 for entry in table.entries]
+    return min(max(cell_len(table.columns[number]), *cells), _WIDEST)
+
+
+def _entry(model: Model, entry: Entry, widths: list[int], several: bool) -> Row:
+    one = entry.compiled
+    status = model.statuses.get(id(one), "ok")
+    name = f"[{one.slug if several else one.id}]"
+    drawn = line(
+        " ", (look.STATUS[status][0], status), " ", (left(name, 9), "title"),
+        (right("refused" if entry.refused else duration(one.seconds), 8), ""),
+        "  ", (left(one.cache, 7), "dim"),
+    )  # fmt: skip
+    for value, changed, size in zip(entry.cells, entry.changed, widths, strict=True):
+        if changed:
+            shown = cut(value or "?", size - 2)
+            pad = " " * (size - cell_len(shown) - 2)
+            drawn = drawn + line("  ", (f"{shown} ◂", "mark"), pad)
+        else:
+            drawn = drawn + line("  ", (left(value or "·", size), "" if value else "dim"))
+    return Row(drawn, one.slug)
+
+
+def phase_bar(phases: dict[str, float], width: int, whole: float = 0.0) -> Line:
+    """A bar of phases, each with its colour and its texture."""
+    cells = bar(phases, width, whole or sum(phases.values()))
+    return line(*((look.TEXTURE[name] * n, look.phase_role(name)) for name, n in cells))
+
+
+def compile_words(model: Model, compiled: Compile) -> Line:
+    """A compile in one line: id, function, place, status, time, cache."""
+    status = model.statuses.get(id(compiled), "ok")
+    sign, _, word = look.STATUS[status]
+    cache = f" · cache {compiled.cache}" if compiled.cache else ""
+    tries = f" · {compiled.attempts} attempts" if compiled.attempts > 1 else ""
+    where = short_place(*compiled.home)
+    return line(
+        (f"[{compiled.slug}] ", "title"), (compiled.title, "head"), (f"  {where}  ", "dim"),
+        (f"{sign} {word}", status), (f"  {duration(compiled.seconds)}{cache}{tries}", "dim"),
+    )  # fmt: skip
