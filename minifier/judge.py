@@ -325,8 +325,8 @@ def _tolerance(eager: torch.Tensor, others: Sequence[torch.Tensor]) -> torch.Ten
         spread = (other - mine).abs()
         spread = torch.where(torch.isfinite(spread), spread, torch.zeros_like(spread))
         if spread.numel():
-            typical = float(spread.max())
-            tolerance = tolerance + SLACK * torch.maximum(spread, torch.full_like(spread, typical / 4))
+            typical = float(spread.square().mean().sqrt())
+            tolerance = tolerance + SLACK * spread.clamp(min=typical)
     return tolerance
 
 

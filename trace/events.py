@@ -71,6 +71,9 @@ class StackFrame:
     name: str
     loc: str | None = None
 
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} in {self.name}"
+
 
 # --- JSON that every reader accepts -------------------------------------------------------------
 

@@ -59,6 +59,10 @@ class TraceApp(App[int]):
     #prompt.-open { display: block; }
     #note { display: none; background: $panel; }
     #note.-open { display: block; }
+    .-narrow View .list { width: 1fr; max-width: 100%; }
+    .-narrow View .detail { display: none; border-left: none; padding: 0; }
+    .-narrow View.-deep .list { display: none; }
+    .-narrow View.-deep .detail { display: block; }
     """
 
     def __init__(
@@ -206,7 +210,10 @@ class TraceApp(App[int]):
         if not self.is_running or not self._screen_stack:
             return
         dot = (" · ", "dim")
-        pieces: list[str | tuple[str, str]] = [(" tc-tui ", "title"), (self.trace_name, "head")]
+        name = self.trace_name
+        most = max(self.size.width // 3, 12)
+        name = name if len(name) <= most else "…" + name[1 - most :]
+        pieces: list[str | tuple[str, str]] = [(" tc-tui ", "title"), (name, "head")]
         diagnosis = self.model.diagnosis
         if diagnosis is not None:
             pieces += [dot, version_of(diagnosis)]
@@ -249,9 +256,6 @@ class TraceApp(App[int]):
             self.run_command(key)
         else:
             self.run_command(name)
-
-    def on_event_key(self) -> None:
-        """Unused; keys are bindings."""
 
     # ------------------------------------------------------------------------ where to
 

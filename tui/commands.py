@@ -1,4 +1,4 @@
-"""What is typed into the command palette goes in; screens, findings, functions, compiles come out."""
+"""What is typed into the command palette goes in; what it may mean comes out."""
 
 from __future__ import annotations
 

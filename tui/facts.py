@@ -1,4 +1,4 @@
-"""A diagnosis goes in; what the screens show of it (functions, statuses, shares of time) comes out."""
+"""A diagnosis goes in; functions, statuses and shares of time, as shown, come out."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def excerpt(where: Where) -> list[Line]:
     rows = _rows(where.file) if where.line else []
     known = rows[where.line - 1] if 0 < where.line <= len(rows) else None
     if known is not None and said and said not in known:
-        return _quoted(where, said) + [line(("      the file has changed since", "dim"))]
+        return [*_quoted(where, said), line(("      the file has changed since", "dim"))]
     if known is None:
         return _quoted(where, said) if said else []
     shown: list[Line] = []
@@ -35,9 +35,7 @@ def excerpt(where: Where) -> list[Line]:
         here = number == where.line
         mark = ("▸", "mark") if here else " "
         text = clean(rows[number - 1])
-        shown.append(
-            line(mark, (f"{number:>5} │ ", "dim"), (text, "code" if here else "dim"))
-        )
+        shown.append(line(mark, (f"{number:>5} │ ", "dim"), (text, "code" if here else "dim")))
         if here:
             shown += _caret(where, rows[number - 1], said)
     return shown

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch._decomp import get_decompositions
 
+from tc.compiler.aot.foreach import foreach_rows
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.table import Table
 
@@ -166,7 +167,7 @@ def _fill() -> None:
             if op._schema.is_mutable or draws_random_numbers(op):
                 continue
             DECOMPOSITIONS.add(op, (f"aot.decompose.{str(op).removesuffix('.default')}", function))
-    for op, function in OWN.items():
+    for op, function in (OWN | foreach_rows()).items():
         DECOMPOSITIONS.add(op, (f"aot.decompose.{str(op).removesuffix('.default')}", function))
 
 

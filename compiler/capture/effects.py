@@ -15,10 +15,11 @@ class Effects:
     """What traced code changed; tracing itself changes nothing but values.
 
     Contents of lists, dicts, sets and cells are kept by their values; the attributes of objects
-    and globals are kept here, the last store of each name winning.
+    and globals are kept here, the last store of each name winning. `writes` counts all changes.
     """
 
     def __init__(self) -> None:
+        self.writes = 0
         self._changed: dict[int, Value] = {}
         self._attributes: dict[int, dict[str, Value]] = {}
         self._owners: dict[int, Value] = {}
@@ -27,6 +28,7 @@ class Effects:
     # -- containers and cells --------------------------------------------------------------
     def changed(self, value: Value) -> None:
         """Note that a container's or cell's contents differ from the real object's."""
+        self.writes += 1
         self._changed.setdefault(id(value), value)
 
     def was_changed(self, value: Value) -> bool:
@@ -36,6 +38,7 @@ class Effects:
     # -- attributes ------------------------------------------------------------------------
     def store_attribute(self, owner: Value, name: str, value: Value) -> None:
         """Note ``owner.name = value``; UNBOUND stands for a deletion."""
+        self.writes += 1
         self._owners.setdefault(id(owner), owner)
         stores = self._attributes.setdefault(id(owner), {})
         if stores.get(name) is UNBOUND:
@@ -53,6 +56,7 @@ class Effects:
     # -- globals ---------------------------------------------------------------------------
     def store_global(self, module_globals: dict[str, Any], name: str, value: Value) -> None:
         """Note a store to a global of a module."""
+        self.writes += 1
         key = (id(module_globals), name)
         self._globals.pop(key, None)
         self._globals[key] = (module_globals, value)
@@ -104,6 +108,8 @@ class Effects:
             if not self._outlives(owner, at_break) and key not in made:
                 continue
             for name, value in stores.items():
+                if value is UNBOUND and owner.source is None:
+                    continue  # a new object is made without what was deleted
                 r.replay_attribute(owner, name, None if value is UNBOUND else value)
         for space, name, value in self.global_stores():
             r.replay_global(space, name, value)

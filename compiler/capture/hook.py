@@ -121,7 +121,8 @@ class _Manager:
 
     def drop(self) -> None:
         """Empty the cache entry, if it is still there."""
-        if self.cache_entry is not None and not sys.is_finalizing():
+        ending = sys is None or sys.is_finalizing()  # at exit Python empties modules
+        if self.cache_entry is not None and not ending:
             self.extra_state.invalidate(self.cache_entry, _Dropped())
 
 

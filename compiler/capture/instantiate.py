@@ -14,6 +14,7 @@ from tc.compiler.capture.torchfns import handler_of
 from tc.compiler.capture.values.base import Args, Kwargs, Slot, Value
 from tc.compiler.capture.values.builtins import BUILTINS
 from tc.compiler.capture.values.containers import TupleValue
+from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.objects import (
     MISSING,
     ClassValue,
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 #: metaclasses that call their classes as `type` does
 PLAIN_METACLASSES = (type, abc.ABCMeta)
 FOLDED = (torch.device, torch.finfo, torch.iinfo, torch.dtype, complex, bytes, frozenset)
+
+
+HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: the class was made by a class statement
 
 
 def instantiate(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
@@ -51,6 +55,8 @@ def instantiate(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value
         if kind is torch.Tensor and not kwargs:
             return t.call_torch(torch.Tensor, args, kwargs)
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{kind.__qualname__}()")
+    if issubclass(kind, dict) and kind.__flags__ & HEAP_TYPE and kind.__module__ != "collections":
+        return _object(t, cls, args, kwargs)
     if not _is_plain(kind):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {kind.__qualname__}")
     return _object(t, cls, args, kwargs)
@@ -61,7 +67,7 @@ def _is_plain(kind: type) -> bool:
         return False
     if issubclass(kind, torch.nn.Module | type | dict | list | set | str | int | float):
         return False
-    return kind.__module__ != "builtins" and bool(kind.__flags__ & (1 << 9))
+    return kind.__module__ != "builtins" and bool(kind.__flags__ & HEAP_TYPE)
 
 
 def _object(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
@@ -69,6 +75,8 @@ def _object(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     maker = type_lookup(kind, "__new__")
     if isinstance(maker, staticmethod):
         made = t.inline_object(maker.__func__, [cls, *args], kwargs)
+    elif issubclass(kind, dict) and not isinstance(maker, types.FunctionType):
+        made = DictObjectValue(kind)
     elif maker is MISSING or maker is object.__new__:
         made = ObjectValue(kind)
     elif isinstance(maker, types.FunctionType):
@@ -80,6 +88,8 @@ def _object(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     start = type_lookup(kind, "__init__")
     if isinstance(start, types.FunctionType):
         t.inline_object(start, [made, *args], kwargs)
+    elif isinstance(made, DictObjectValue):
+        made.base_method("__init__").call(t, args, kwargs)
     elif start is object.__init__:
         if (args or kwargs) and maker is object.__new__:
             t.raise_(TypeError, f"{kind.__name__}() takes no arguments")

@@ -57,6 +57,7 @@ OUTSIDE = frozenset(
 #: torch packages whose own frames are the user's model code
 MODEL_CODE = ("torch.nn.modules.", "torch.optim.", "torch.nn.functional", "torch.distributions.")
 NOT_MODEL_CODE = ("torch.nn.modules.module",)
+COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")
 _STDLIB = tuple(
     path for name in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(name))
 )

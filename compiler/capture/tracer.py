@@ -19,6 +19,7 @@ from tc.compiler.capture.semantics import Semantics
 from tc.compiler.capture.shapes import Shapes
 from tc.compiler.capture.skips import refuse_inlining
 from tc.compiler.capture.values import iteration
+from tc.compiler.capture.values.attributes import AttributesValue
 from tc.compiler.capture.values.base import Args, Kwargs, Lazy, Slot, Value
 from tc.compiler.capture.values.builtins import slot_method
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
@@ -38,10 +39,11 @@ from tc.compiler.capture.values.objects import (
     ObjectValue,
     bind_class_attr,
     bind_descriptor,
+    is_library,
 )
 from tc.compiler.capture.values.tensor import TensorValue
 from tc.compiler.capture.wrap import wrap_object
-from tc.compiler.core.sources import AttrSource, GlobalSource, ItemSource, LocalSource, Source
+from tc.compiler.core.sources import AttrSource, DictSource, GlobalSource, ItemSource, LocalSource, Source
 from tc.trace.events import StackFrame
 
 if TYPE_CHECKING:
@@ -72,12 +74,15 @@ class Tracer(Semantics):
         self.aliases: dict[Source, Any] = {}
         self.tensors: list[TensorValue] = []
         self.aliasing_matters = False
+        self.trusted: set[Source] = set()
+        self._class_guards: set[tuple[type, str]] = set()
         self.grad_before = torch.is_grad_enabled()
         self.top: Frame | None = None
         self.handled: list[Value] = []
         self._values: dict[int, tuple[Any, Value]] = {}
         self._cells: dict[int, tuple[types.CellType, CellValue]] = {}
         self._globals: dict[tuple[int, str], Value] = {}
+        self._attributes: dict[int, AttributesValue] = {}
 
     # -- guards ----------------------------------------------------------------------------
     def user_line(self) -> tuple[str, int] | None:
@@ -89,6 +94,8 @@ class Tracer(Semantics):
 
     def guard(self, kind: str, source: Source, value: Any = None) -> None:
         """Rest the result on a fact about a source; aliases of our own need no guard."""
+        if kind in ("ID", "TYPE") and source in self.trusted:
+            return
         if source.root in self.aliases and kind not in ("TENSOR", "EQUALS", "NONE", "LENGTH"):
             return
         if kind == "EQUALS_SET":
@@ -111,6 +118,24 @@ class Tracer(Semantics):
             value.whole(self)
             return
         self.guard("CONTAINS" if there else "NOT_CONTAINS", value.source, key.constant())
+
+    def guard_absent(self, owner: ObjectValue, name: str) -> None:
+        """Guard on an object not holding an attribute itself."""
+        assert owner.source is not None
+        if hasattr(owner.obj, "__dict__"):
+            self.guard("NOT_CONTAINS", DictSource(owner.source), name)
+
+    def guard_class_attr(self, cls: type, raw: Any, name: str) -> None:
+        """Guard on a class still having a function, once; those of libraries are trusted."""
+        if isinstance(raw, staticmethod):
+            raw = raw.__func__
+        plain = isinstance(raw, types.FunctionType | property)
+        if not plain or (cls, name) in self._class_guards or is_library(cls.__module__):
+            return
+        self._class_guards.add((cls, name))
+        if getattr(cls, name, None) is raw:
+            where = AttrSource(self.object_source(cls), name)
+            self.guards.add("ID", where, raw, self.user_line())
 
     def number_is_dynamic(self, obj: int, source: Source) -> bool:
         """Say whether an integer gets a symbol; attributes and defaults stay constants."""
@@ -304,6 +329,12 @@ class Tracer(Semantics):
             if name in base.__dict__:
                 return bind_descriptor(self, owner, cls, base.__dict__[name], name)
         return None
+
+    def attributes_of(self, owner: ObjectValue) -> Value:
+        """Return ``vars(owner)``, the same value each time."""
+        if id(owner) not in self._attributes:
+            self._attributes[id(owner)] = AttributesValue(owner)
+        return self._attributes[id(owner)]
 
     def slot_method(self, owner: Value, raw: Any) -> Value:
         """Return a method of a builtin type bound to an object."""

@@ -14,6 +14,7 @@ import torch
 from tc.compiler.capture import torchfns
 from tc.compiler.capture.guards import TensorSpec
 from tc.compiler.capture.shapes import free_size, free_stride
+from tc.compiler.capture.values import dict_objects
 from tc.compiler.capture.values.base import Lazy, OpaqueValue, Slot, Value
 from tc.compiler.capture.values.builtins import BUILTINS, BuiltinValue
 from tc.compiler.capture.values.const import LITERALS, ConstValue, is_constant_object
@@ -131,20 +132,30 @@ def _set(t: Tracer, obj: Any, source: Source) -> Value:
 
 
 def _function(t: Tracer, obj: types.FunctionType, source: Source) -> Value:
+    owned = source.root in t.aliases
     special = torchfns.classify(obj)
     if special is not None:
+        if not owned:
+            t.guard("ID", source, obj)
         return special(obj, source)
-    owned = source.root in t.aliases
     if not owned:
         t.guard("CALLABLE_CODE" if obj.__closure__ else "ID", source, obj)
     return wrap_function(t, obj, source)
 
 
 def _builtin(t: Tracer, obj: Any, source: Source) -> Value:
+    if source.root not in t.aliases and not _made_anew(obj):
+        t.guard("ID", source, obj)
     special = torchfns.classify(obj)
     if special is not None:
         return special(obj, source)
     return BuiltinValue(obj, source)
+
+
+def _made_anew(obj: Any) -> bool:
+    """Say whether a builtin is a bound method, made each time that it is read."""
+    owner = getattr(obj, "__self__", None)
+    return owner is not None and not isinstance(owner, types.ModuleType | type)
 
 
 def _method(t: Tracer, obj: types.MethodType, source: Source) -> Value:
@@ -173,6 +184,8 @@ def _class(t: Tracer, obj: type, source: Source) -> Value:
 
 
 def _python_module(t: Tracer, obj: types.ModuleType, source: Source) -> Value:
+    if source.root not in t.aliases:
+        t.guard("ID", source, obj)
     return PythonModuleValue(obj, source)
 
 
@@ -226,6 +239,7 @@ ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (_kind(tuple, torch.Size), _tuple),
     (lambda obj: isinstance(obj, tuple) and hasattr(type(obj), "_fields"), _tuple),
     (_kind(*DICT_KINDS), _dict),
+    (dict_objects.accepts, dict_objects.wrap_dict_object),
     (_kind(set), _set),
     (_kind(slice), _slice),
     (_kind(types.FunctionType), _function),

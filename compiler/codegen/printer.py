@@ -73,10 +73,12 @@ def c_convert(text: str, source: torch.dtype, target: torch.dtype) -> str:
     kind = c_type(target)
     if source is torch.bfloat16:
         text, source = f"tc_bf16_to_f32({text})", torch.float32
+    if source is target:
+        return text
     if target is torch.bool:
         return f"({kind})({text} != 0)"
     if target is torch.bfloat16:
-        return f"tc_f32_to_bf16((float){text})"
+        return f"tc_f32_to_bf16({c_convert(text, source, torch.float32)})"
     if source.is_floating_point and target in (torch.uint8, torch.int8, torch.int16):
         return f"({kind})(long long){text}"
     return f"({kind}){text}"
@@ -133,6 +135,7 @@ class ExprPrinter:
             seen.add(node)
             stack.append((node, True))
             needed = node.args[:1] if node.op == "select" else node.args
+            needed = node.args[0].args if _rounds(node) else needed
             stack.extend((arg, False) for arg in reversed(needed))
         return order
 
@@ -162,6 +165,8 @@ class ExprPrinter:
             return self._select(node)
         if op == "at":
             return self._at(node)
+        if op == "to" and _rounds(node):
+            return f"tc_round_bf16({self.value(node.args[0].args[0])})"
         args = [self.known[arg] for arg in node.args]
         if op == "to":
             return c_convert(args[0], node.args[0].dtype, dtype)
@@ -205,6 +210,14 @@ class ExprPrinter:
             return c_atom(atom)
 
         return f"{buffer}[{ix.render(index, spell)}]"
+
+
+def _rounds(node: Expr) -> bool:
+    """Whether it rounds a float32 to bfloat16 and comes back."""
+    inner = node.args[0] if node.op == "to" and node.dtype is torch.float32 else node
+    if inner is node or inner.op != "to" or inner.dtype is not torch.bfloat16:
+        return False
+    return inner.args[0].dtype is torch.float32
 
 
 def _plain(value: Expr) -> bool:

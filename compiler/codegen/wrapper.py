@@ -37,6 +37,8 @@ def pinned(t, size, stride):
     """`t` as the compiler expects it to lie in memory."""
     if t.stride() == stride or t.numel() == 0:
         return t
+    if all(n == 1 or a == b for n, a, b in zip(size, t.stride(), stride)):
+        return t
     fresh = torch.empty_strided(size, stride, dtype=t.dtype)
     return fresh.copy_(t)
 

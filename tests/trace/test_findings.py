@@ -360,7 +360,8 @@ def test_guards_of_tc_are_read_like_those_of_torch() -> None:
         "EQUALS: same(L['self'].step, 0)  # /tmp/a.py:6\n"
         "BOOL: L['flag'] is True\n"
         "LENGTH: is_type(L['xs'], the(0x7, 'list')) and has_length(L['xs'], 2)\n"
-        "TENSOR: check_tensor(L['self'].__dict__['_modules']['fc'].__dict__['_parameters']['weight'],"
+        "TENSOR: check_tensor("
+        "L['self'].__dict__['_modules']['fc'].__dict__['_parameters']['weight'],"
         " 'torch.nn.parameter.Parameter', torch.float32, device(type='cuda', index=1),"
         " requires_grad=True, size=[4, None], stride=[4, 1], keys='CUDA, A')\n"
     )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.containers import Horizontal
+from textual.containers import Horizontal, Vertical
 from textual.message import Message
 
 from tc.tui import filters
 from tc.tui.facts import Model
 from tc.tui.lines import Line, Listed, Row, Rows, line
+from tc.tui.widgets.bars import Bar
 from tc.tui.widgets.body import Body
 from tc.tui.widgets.rows import RowList
 
@@ -26,24 +27,16 @@ class Place:
     text: str = ""
 
 
-class HasRows(Protocol):
-    """Rows that can be counted."""
-
-    def __len__(self) -> int: ...
-
-
-class View(Horizontal):
+class View(Vertical):
     """A screen of two panes; a narrow terminal shows the one that has the focus."""
 
     DEFAULT_CSS = """
-    View { height: 1fr; }
-    View > .list { width: 45%; height: 1fr; }
-    View > .detail { width: 1fr; height: 1fr; border-left: solid $border; padding: 0 0 0 1; }
-    View > .detail:focus { border-left: solid $primary; }
-    .-narrow View > .list { width: 1fr; }
-    .-narrow View > .detail { display: none; border-left: none; padding: 0; }
-    .-narrow View.-deep > .list { display: none; }
-    .-narrow View.-deep > .detail { display: block; }
+    View { height: 1fr; width: 1fr; }
+    View > .title { display: none; background: $panel; }
+    View.-titled > .title { display: block; }
+    View .list { width: 45%; height: 1fr; }
+    View .detail { width: 1fr; height: 1fr; border-left: solid $border; padding: 0 0 0 1; }
+    View .detail:focus { border-left: solid $primary; }
     """
     label: ClassVar = ""
 
@@ -68,14 +61,17 @@ class View(Horizontal):
         self.matches: Callable[[str], bool] = filters.matcher("")
         self.list = RowList(classes="list")
         self.detail = self.make_detail()
+        self.title_bar = Bar(classes="title")
 
     def make_detail(self) -> RowList:
         """Return the right pane."""
         return RowList(classes="detail")
 
     def compose(self) -> ComposeResult:
-        yield self.list
-        yield self.detail
+        yield self.title_bar
+        with Horizontal():
+            yield self.list
+            yield self.detail
 
     # ------------------------------------------------------------------------ to be filled in
 
@@ -110,7 +106,17 @@ class View(Horizontal):
         """What its tab says behind its name."""
         return ""
 
+    def title(self) -> tuple[Line, Line]:
+        """The line above both panes: left and right part; none if both are empty."""
+        return Line(), Line()
+
     # ------------------------------------------------------------------------ shared
+
+    def draw_title(self) -> None:
+        """Draw the line above both panes."""
+        left, right = self.title()
+        self.set_class(bool(left.pieces or right.pieces), "-titled")
+        self.title_bar.say(left, right)
 
     def update(self, model: Model) -> None:  # type: ignore[override]
         """Show another state of the trace; what was chosen stays chosen."""
@@ -125,6 +131,7 @@ class View(Horizontal):
         self.list.empty = self._empty()
         self.list.show(Listed(rows if chosen or not self.filter_text else []), keep=keep)
         self.fill_detail(keep=keep and self.list.key == before)
+        self.draw_title()
 
     def _empty(self) -> str:
         if self.model.waiting:
@@ -174,6 +181,7 @@ class View(Horizontal):
     def go_deep(self, deep: bool = True) -> None:
         """Focus the right pane, or the left."""
         self.set_class(deep, "-deep")
+        self.draw_title()
         (self.detail if deep else self.list).focus()
 
     def out(self) -> bool:
@@ -200,6 +208,7 @@ class View(Horizontal):
         event.stop()
         if event.rows is self.list:
             self.fill_detail()
+            self.draw_title()
 
     def on_row_list_resized(self, event: RowList.Resized) -> None:
         """Documents are wrapped anew."""
@@ -219,6 +228,7 @@ class View(Horizontal):
         """A click into a pane is a way in, too."""
         if self.detail.has_focus or self.list.has_focus:
             self.set_class(self.detail.has_focus, "-deep")
+            self.draw_title()
 
 
 def heading(words: str) -> Line:

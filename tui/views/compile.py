@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable
 from typing import ClassVar, Final
 
 from tc.trace.compiles import Artifact, Compile
@@ -11,19 +10,19 @@ from tc.trace.reader import parse_json
 from tc.tui.facts import Model, size_of
 from tc.tui.lines import Line, Row, left, line, right
 from tc.tui.views.base import Place, View
+from tc.tui.views.functions import compile_words
 from tc.tui.widgets.body import Body
 from tc.tui.widgets.rows import RowList
 
 _SUFFIX: Final = {"python": ".py", "cpp": ".cpp", "json": ".json"}
 _LAID_OUT: Final = 16 << 20  # JSON longer than this is shown as it is
-_NARROW: Final = 400  # rows longer than this are not meant for reading
 
 
 class OneCompile(View):
     """The artifacts of a compile, in order; on the right the one under the cursor."""
 
     DEFAULT_CSS = """
-    OneCompile > .list { width: 34%; min-width: 38; max-width: 56; }
+    OneCompile .list { width: 34%; min-width: 38; max-width: 56; }
     """
     label: ClassVar = "Compile"
 
@@ -117,6 +116,20 @@ class OneCompile(View):
         head = line((right(str(one.number), 4), "dim"), "  ")
         return head + line((left(one.name, width - head.width - tail.width), "")) + tail
 
+    def title(self) -> tuple[Line, Line]:
+        compiled, one = self.compiled, self.artifact()
+        if compiled is None:
+            return Line(), Line()
+        if one is None:
+            return line(" ") + compile_words(self.model, compiled), Line()
+        lines = f"{len(self.body.text)} lines"
+        told = line((one.name, "head"), (f"  {lines} ", "dim"))
+        if self.deep:
+            return line((f" [{compiled.slug}] ", "title")) + told, line(
+                (self.body.found + " ", "mark")
+            )
+        return line(" ") + compile_words(self.model, compiled), told
+
     def nothing(self) -> str:
         return "no compile in this trace" if self.compiled is None else "it left nothing behind"
 
@@ -164,15 +177,11 @@ def _first(model: Model) -> str:
 
 
 def laid_out(text: str, kind: str) -> tuple[str, str]:
-    """Lay JSON out that is written on one line, whatever it is called; else leave text alone."""
-    starts = text[:1] in ("{", "[")
-    if not starts or len(text) > _LAID_OUT or (text.count("\n") > 0 and kind != "json"):
-        return text, kind
-    if text.count("\n") and max(map(len, text.split("\n"))) < _NARROW:
+    """Lay JSON out, whatever it is called; leave other text alone."""
+    if text[:1] not in ("{", "[") or len(text) > _LAID_OUT:
         return text, kind
     try:
         value = parse_json(text)
     except ValueError:
         return text, kind
     return json.dumps(value, indent=2, ensure_ascii=False), "json"
-

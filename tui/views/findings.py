@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from functools import partial
 from typing import ClassVar, Final
 
 from tc.trace.findings import Finding, Where, duration
@@ -32,7 +33,7 @@ class Findings(View):
     def rows(self) -> list[Row]:
         return [
             Row(
-                lambda width, one=one: _row(one, width),  # type: ignore[misc]
+                partial(_row, one),
                 one.id,
                 f"{one.id} {one.title} {one.where.file} {one.where.function}",
             )
@@ -96,8 +97,12 @@ def _document(finding: Finding, width: int, trace: str) -> list[Row | Line]:
     status = status_of(finding)
     sign = look.STATUS[status][0]
     rows: list[Row | Line] = []
-    rows += wrap(finding.title, width, "head", line((f"{sign} ", status), (finding.id, status), "  "))
-    where = f"{finding.where.file}:{finding.where.line}" if finding.where.line else finding.where.file
+    rows += wrap(
+        finding.title, width, "head", line((f"{sign} ", status), (finding.id, status), "  ")
+    )
+    where = (
+        f"{finding.where.file}:{finding.where.line}" if finding.where.line else finding.where.file
+    )
     cost = f"{finding.cost}" if finding.cost else ""
     told = "  ".join(part for part in (f"×{finding.count}", cost) if part)
     inside = f" in {finding.where.function}" if finding.where.function else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from functools import partial
 from typing import ClassVar, Final
 
 from rich.cells import cell_len
@@ -26,7 +27,7 @@ class Functions(View):
     def rows(self) -> list[Row]:
         return [
             Row(
-                lambda width, one=one: _row(one, width),  # type: ignore[misc]
+                partial(_row, one),
                 one.key,
                 f"{one.title} {one.place[0]} {one.status}",
             )
@@ -68,9 +69,7 @@ class Functions(View):
 
 def _row(function: Function, width: int) -> Line:
     number = len(function.compiles)
-    tail = line(
-        (right(f"×{number}", 6), "dim"), (right(duration(function.seconds), 8), ""), " "
-    )
+    tail = line((right(f"×{number}", 6), "dim"), (right(duration(function.seconds), 8), ""), " ")
     head = line(" ", (look.STATUS[function.status][0], function.status), " ")
     room = width - head.width - tail.width
     where = cut(function.where, max(min(room // 2, 30), 0))

@@ -113,7 +113,7 @@ class Log(View):
     """Every record of the run; on the right the one under the cursor, whole."""
 
     DEFAULT_CSS = """
-    Log > .list { width: 50%; }
+    Log .list { width: 50%; }
     """
     label: ClassVar = "Log"
 
@@ -161,6 +161,7 @@ class Log(View):
         self.list.empty = self._empty()
         if first:
             self.fill_detail()
+            self.draw_title()
         return True
 
     def fill(self, *, keep: bool) -> None:
@@ -172,6 +173,7 @@ class Log(View):
             self.entries.shown = None
         self.list.show(self.entries, keep=keep)
         self.fill_detail(keep=keep)
+        self.draw_title()
 
     def _empty(self) -> str:
         return "reading …" if self.reading else super()._empty()
@@ -187,17 +189,26 @@ class Log(View):
         if one is None or self.session is None:
             self.detail.read("", "text")
             return
-        self.detail.read(self._text(one), "json" if one.span is None else "text", keep=keep)
+        self.detail.read(*self._text(one), keep=keep)
 
-    def _text(self, one: Entry) -> str:
+    def title(self) -> tuple[Line, Line]:
+        one = self.chosen()
+        if one is None or self.session is None:
+            return Line(), Line()
+        place = f" {self.session.sources[one.source].name}:{one.line}"
+        found = self.detail.found if isinstance(self.detail, Body) and self.deep else ""
+        return line((place, "title"), (f"  {one.emitter}", "dim")), line((found + " ", "mark"))
+
+    def _text(self, one: Entry) -> tuple[str, str]:
+        """A record as it may be read: its envelope, then its payload."""
         assert self.session is not None
         source = self.session.sources[one.source]
         head = json.dumps({one.event: one.value, **one.context}, indent=2, ensure_ascii=False)
-        place = f"{source.name}:{one.line}  {one.time}  {one.emitter}"
         if one.span is None:
-            return f"{place}\n{head}"
+            return head, "json"
         payload = payload_of(source, one.span).decode("utf-8", "replace")
-        return f"{place}\n{head}\n\n{laid_out(payload, 'text')[0]}"
+        text, kind = laid_out(payload, "text")
+        return f"{head}\n\n{text}", kind
 
     def document(self, key: Hashable | None) -> Rows:
         return self.entries
@@ -210,7 +221,7 @@ class Log(View):
 
     def copied(self) -> tuple[str, str]:
         one = self.chosen()
-        return (f"record {one.line}", self._text(one)) if one else ("", "")
+        return (f"record {one.line}", self._text(one)[0]) if one else ("", "")
 
 
 def records(source: Source, index: int) -> Iterator[list[Entry]]:

@@ -118,4 +118,3 @@ def _document(
         drawn = line(" ", right(duration(seconds), 8), "  ", (left(f"[{one.slug}]", 9), "title"))
         rows.append(Row(drawn + line((cut(one.title, width - 20), "")), one.slug))
     return rows
-

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -25,7 +24,6 @@ class Bar(Widget):
     Bar { height: 1; width: 1fr; background: $background; }
     """
     can_focus = False
-    pressed: ClassVar = ""
 
     class Pressed(Message):
         """A part was clicked; `name` is the one it was drawn with."""
@@ -34,8 +32,8 @@ class Bar(Widget):
             super().__init__()
             self.name = name
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
         self._left, self._right = Line(), Line()
         self._zones: list[Zone] = []
 

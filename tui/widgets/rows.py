@@ -22,7 +22,10 @@ class RowList(ScrollView, can_focus=True):
     """A list or a text, drawn row by row; with nothing to choose in it, keys scroll it."""
 
     DEFAULT_CSS = """
-    RowList { scrollbar-size-vertical: 1; scrollbar-size-horizontal: 1; background: $background; }
+    RowList {
+        scrollbar-gutter: stable; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 1;
+        background: $background;
+    }
     """
     BINDINGS: ClassVar = bindings("rows")
 
@@ -141,8 +144,10 @@ class RowList(ScrollView, can_focus=True):
         base = self.rich_style
         if index >= len(self.rows):
             words = self.empty if not len(self.rows) and y == 0 else ""
-            strip = Strip([Segment(words[:width], look.style("dim", self._dark))]) if words else (
-                Strip.blank(width, base)
+            strip = (
+                Strip([Segment(words[:width], look.style("dim", self._dark))])
+                if words
+                else (Strip.blank(width, base))
             )
             return strip.adjust_cell_length(width, base).apply_style(base)
         strip = self._strip(self.rows.line(index, width))
@@ -152,6 +157,10 @@ class RowList(ScrollView, can_focus=True):
         if index == self.cursor and self.rows.key(index) is not None:
             role = "cursor" if self.has_focus else "cursor_away"
             strip = _over(strip, role, self._dark)
+            if strip.text.startswith(" "):  # seen without colours, too
+                mark = "▸" if not getattr(self.app, "ascii_only", False) else ">"
+                style = look.style("mark", self._dark) + look.style(role, self._dark)
+                strip = Strip.join([Strip([Segment(mark, style)], 1), strip.crop(1)])
         return strip
 
     @property

@@ -30,6 +30,7 @@ from tc.compiler.capture.values.containers import (
     SliceValue,
     TupleValue,
 )
+from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.dicts import DictValue, set_of
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.objects import (
@@ -475,6 +476,8 @@ def slot_method(t: Tracer, owner: Value, raw: Any) -> Value:
     name = raw.__name__
     if name == "__init__" and raw is object.__init__:
         return LambdaValue(lambda t, args, kwargs: t.known(None), "object.__init__")
+    if isinstance(owner, DictObjectValue) and issubclass(raw.__objclass__, dict):
+        return owner.base_method(name)
     if id(raw) in BUILTINS:
         return MethodValue(owner, BuiltinValue(raw))
     if isinstance(owner, ExceptionValue):

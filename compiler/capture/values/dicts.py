@@ -321,6 +321,7 @@ def _popitem(t: Tracer, d: DictValue, last: Value | None = None) -> Value:
 
 
 def _update(t: Tracer, d: DictValue, other: Value | None = None, **named: Value) -> Value:
+    other = getattr(other, "storage", other)
     if isinstance(other, DictValue):
         for key, value in zip(other.keys(t), other.values(t), strict=True):
             d.put(t, key, value)

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from tc.compiler.capture.tracer import Tracer
 
 
+#: items of a generator that are worked out before it is used
+MAX_AHEAD = 1000
+
+
 class CellValue(Value):
     """A closure cell.
 
@@ -322,8 +326,25 @@ class GeneratorValue(Value):
 
     def children(self, t: Tracer) -> list[Value]:
         if self.rest is None:
-            self.rest = self.unpack(t)
+            self.rest = self._run_ahead(t)
         return self.rest
+
+    def _run_ahead(self, t: Tracer) -> list[Value]:
+        """Return all that the generator will yield, if nobody can tell that it ran already."""
+        writes = t.effects.writes
+        if self.frame.started and self.frame.returned is None:
+            raise breaks.SkipFrame(f"{self.describe()} is half run at a graph break")
+        items: list[Value] = []
+        for _ in range(MAX_AHEAD):
+            try:
+                items.append(self.advance(t))
+            except Exhausted:
+                break
+        else:
+            raise breaks.SkipFrame(f"{self.describe()} yields too much to be run ahead")
+        if t.effects.writes != writes:
+            raise breaks.SkipFrame(f"{self.describe()} has effects and is used after a graph break")
+        return items
 
     def rebuild(self, r: Residual) -> None:
         r.push_slots(list(self.rest or ()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -31,6 +32,15 @@ def type_lookup(cls: type, name: str, after: type | None = None) -> Any:
         if name in base.__dict__:
             return base.__dict__[name]
     return MISSING
+
+
+def is_library(module: str) -> bool:
+    """Say whether a module's functions and classes are taken to stay as they are."""
+    return module.partition(".")[0] in LIBRARIES
+
+
+#: PyTorch and Python's own library: their functions and methods are not guarded one by one
+LIBRARIES = frozenset(("torch", *sys.stdlib_module_names))
 
 
 class ObjectValue(Value):
@@ -94,7 +104,11 @@ class ObjectValue(Value):
             if stored is not None or self.obj is None:
                 return stored
             value = getattr(self.obj, name, MISSING)
-            return None if value is MISSING else t.wrap(value, self._attr_source(name))
+            if value is not MISSING:
+                return t.wrap(value, self._attr_source(name))
+            if self.source is not None:
+                t.guard("NO_ATTR", self.source, name)
+            return None
         return t.bind_descriptor(self, self.cls, raw, name)
 
     def stored(self, t: Tracer, name: str) -> Value | None:
@@ -102,9 +116,11 @@ class ObjectValue(Value):
         pending = t.effects.attribute(self, name)
         if pending is not None:
             return None if pending is UNBOUND else pending
-        own = getattr(self.obj, "__dict__", {}) if self.obj is not None else {}
-        if name in own:
+        own = getattr(self.obj, "__dict__", None) if self.obj is not None else None
+        if own is not None and name in own:
             return t.wrap(own[name], self._attr_source(name))
+        if self.source is not None:
+            t.guard_absent(self, name)
         return None
 
     def _attr_source(self, name: str) -> Source:
@@ -112,11 +128,7 @@ class ObjectValue(Value):
 
     def dictionary(self, t: Tracer) -> Value:
         """Return the value of ``vars(self)``."""
-        if t.effects.attributes_of(self):
-            self.cannot(breaks.UNSUPPORTED_ATTR, f"{self.describe()}.__dict__ after a store")
-        if self.obj is not None and self.source is not None:
-            return t.wrap(self.obj.__dict__, DictSource(self.source))
-        return t.dict_of([])
+        return t.attributes_of(self)
 
     def set_attr(self, t: Tracer, name: str, value: Value) -> None:
         setter = type_lookup(self.cls, "__setattr__")
@@ -211,23 +223,21 @@ class NNModuleValue(ObjectValue):
     setter = "plain"
     TABLES = ("_parameters", "_buffers", "_modules")
 
-    def stored(self, t: Tracer, name: str) -> Value | None:
-        found = super().stored(t, name)
-        if found is not None or self.obj is None or self.source is None:
-            return found
-        if t.effects.attribute(self, name) is UNBOUND:
+    def _registered(self, t: Tracer, name: str) -> Value | None:
+        """Return a parameter, buffer or submodule of that name, or None."""
+        if self.obj is None or self.source is None or t.effects.attribute(self, name) is UNBOUND:
             return None
         own = self.obj.__dict__
         for table in self.TABLES:
             if name in own.get(table, ()):
                 source = ItemSource(ItemSource(DictSource(self.source), table), name)
                 return t.wrap(own[table][name], source)
+            t.guard("NOT_CONTAINS", ItemSource(DictSource(self.source), table), name)
         return None
 
     def find(self, t: Tracer, name: str) -> Value | None:
-        if self.obj is not None and name in self.obj.__dict__.get("_modules", ()):
-            return self.stored(t, name)
-        return super().find(t, name)
+        found = super().find(t, name)
+        return found if found is not None else self._registered(t, name)
 
     def generic_attr(self, t: Tracer, name: str) -> Value:
         found = self.find(t, name)
@@ -250,9 +260,16 @@ class NNModuleValue(ObjectValue):
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         if type_lookup(self.cls, "__call__") is not torch.nn.Module.__dict__["__call__"]:
             return super().call(t, args, kwargs)
-        hooks = any(self.obj.__dict__.get(name) for name in HOOKS) or t.global_hooks()
+        hooks = self._has_hooks(t) or t.global_hooks()
         name = "_call_impl" if hooks else "forward"
         return self.attr(t, name).call(t, args, kwargs)
+
+    def _has_hooks(self, t: Tracer) -> bool:
+        own = self.obj.__dict__
+        if self.source is not None:
+            for name in HOOKS:
+                t.guard("LENGTH", ItemSource(DictSource(self.source), name), own[name])
+        return any(own.get(name) for name in HOOKS)
 
     def describe(self) -> str:
         return self.source.pretty if self.source else f"module {self.cls.__qualname__}"
@@ -353,7 +370,10 @@ class PythonModuleValue(Value):
             found = getattr(self.obj, name)
         except AttributeError as error:
             return t.raise_(AttributeError, str(error))
-        return t.wrap(found, AttrSource(t.source_of(self), name))
+        source = AttrSource(t.source_of(self), name)
+        if is_library(self.obj.__name__) and (callable(found) or type(found) is types.ModuleType):
+            t.trusted.add(source)
+        return t.wrap(found, source)
 
     def set_attr(self, t: Tracer, name: str, value: Value) -> None:
         t.effects.store_attribute(self, name, value)
@@ -468,6 +488,8 @@ def bind_descriptor(
     t: Tracer, owner: Value, cls: type, raw: Any, name: str, inherited: bool = False
 ) -> Value:
     """Return what reading a class attribute through an instance gives."""
+    if not inherited:
+        t.guard_class_attr(cls, raw, name)
     if isinstance(raw, types.FunctionType):
         # a method read from the class: found again by id, so no source of its own is needed
         return MethodValue(owner, t.function_of_class(owner, cls, raw, name, inherited))

@@ -24,6 +24,8 @@ from tc.compiler.schedule.plan import Accumulate, Kernel, Let, Section, Statemen
 
 BLOCK = 4096
 LANES = 256
+WIDE = 64
+WIDE_COST = 6
 TILE = 16
 PARALLEL_WORK = 32768
 INT_LIMITS = {
@@ -162,6 +164,19 @@ def _scalars(kernel: Kernel) -> list[str]:
     return sorted(names)
 
 
+def _joined(total: str, part: str, op: str) -> str:
+    """C that takes a partial result into a total."""
+    if op in ("max", "min"):
+        sign = ">" if op == "max" else "<"
+        return f"{total} = {part} {sign} {total} ? {part} : {total};"
+    return f"{total} = {total} {op} {part};"
+
+
+def _at_least(variable: Index, count: int) -> bool:
+    known = ix.extent(variable).constant
+    return known is None or known >= count
+
+
 def _atom(variable: Index) -> Atom:
     atom = ix.atom_of(variable)
     assert atom is not None
@@ -178,6 +193,7 @@ class _CWriter:
         self.names = [0]
         self.arrays: set[str] = set()
         self.running = "a"
+        self.at = "[j]" if kernel.lane is not None else ""
         self.accumulators = {
             s.name: Accumulator(s.name, s.kind, s.dtype)
             for s in kernel.statements()
@@ -286,7 +302,7 @@ class _CWriter:
 
     def _accumulate(self, statement: Accumulate, text: str) -> None:
         accumulator = self.accumulators[statement.name]
-        at = "[j]" if self.kernel.lane is not None else ""
+        at = self.at
         name = f"x_{statement.name}"
         self.emit(f"const {c_type(statement.value.dtype)} {name} = {text};")
         if statement.kind in ("argmax", "argmin"):
@@ -378,11 +394,52 @@ class _CWriter:
             start = f"{last}_from"
             self.emit(f"const long long {last}_to = tc_min({start} + {BLOCK}, {stop});")
             stop = f"{last}_to"
+        cheap = sum(s.value.cost() for s in section.statements) <= WIDE_COST
+        if sums and plain and cheap and _at_least(last, 4 * WIDE):
+            start = self._wide_loop(section, last, sums, start, stop)
+            extent = ix.extent(last).constant
+            if not blocked and extent is not None and extent % WIDE == 0:
+                return
         if plain:
             self.emit(f"#pragma omp simd{clause}")
         self.loop(last, start, stop)
         self._statements(section.statements)
         self.close()
+
+    def _wide_loop(
+        self, section: Section, last: Index, sums: list[Accumulator], start: str, stop: str
+    ) -> str:
+        """A cheap reduction in `WIDE` sums side by side, so that additions do not wait.
+
+        Returns where the rest, shorter than `WIDE`, begins.
+        """
+        base = f"{last}_at"
+        self.emit(f"long long {base} = {start};")
+        pairs = [
+            pair
+            for a in sums
+            for pair in zip(a.variables(self.running), a.variables("l"), strict=True)
+        ]
+        for _, (kind, name, _, _) in pairs:
+            self.emit(f"{kind} {name}[{WIDE}];")
+        self.open(f"for (int j = 0; j < {WIDE}; j++)")
+        for _, (_, name, first, _) in pairs:
+            self.emit(f"{name}[j] = {first};")
+        self.close()
+        self.open(f"for (; {base} + {WIDE} <= {stop}; {base} += {WIDE})")
+        self.emit("#pragma omp simd")
+        self.open(f"for (int j = 0; j < {WIDE}; j++)")
+        self.emit(f"const long long {last} = {base} + j;")
+        running, self.running, self.at = self.running, "l", "[j]"
+        self._statements(section.statements)
+        self.running, self.at = running, ""
+        self.close(2)
+        self.emit(f"#pragma omp simd{_clause(sums, self.running)}")
+        self.open(f"for (int j = 0; j < {WIDE}; j++)")
+        for (_, total, _, op), (_, name, _, _) in pairs:
+            self.emit(_joined(total, f"{name}[j]", op))
+        self.close()
+        return base
 
     def _declare(self, sums: list[Accumulator]) -> None:
         for accumulator in sums:
@@ -406,11 +463,7 @@ class _CWriter:
         for accumulator in sums:
             pairs = zip(accumulator.variables("a"), accumulator.variables("s"), strict=True)
             for (_, total, _, op), (_, part, _, _) in pairs:
-                if op in ("max", "min"):
-                    sign = ">" if op == "max" else "<"
-                    self.emit(f"{total} = {part} {sign} {total} ? {part} : {total};")
-                else:
-                    self.emit(f"{total} = {total} {op} {part};")
+                self.emit(_joined(total, part, op))
 
     # ------------------------------------------------------------ tiles
 

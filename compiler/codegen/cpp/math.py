@@ -44,12 +44,12 @@ for _suffix, _kind, _tail in (("f32", "float", "f"), ("f64", "double", "")):
     _add(
         f"tc_minimum_{_suffix}",
         f"""
-{_kind} tc_minimum_{_suffix}({_kind} a, {_kind} b) {{ return (a < b || a != a) ? a : b; }}""",
+{_kind} tc_minimum_{_suffix}({_kind} a, {_kind} b) {{ return ((a < b) | (a != a)) ? a : b; }}""",
     )
     _add(
         f"tc_maximum_{_suffix}",
         f"""
-{_kind} tc_maximum_{_suffix}({_kind} a, {_kind} b) {{ return (a > b || a != a) ? a : b; }}""",
+{_kind} tc_maximum_{_suffix}({_kind} a, {_kind} b) {{ return ((a > b) | (a != a)) ? a : b; }}""",
     )
     _add(
         f"tc_remainder_{_suffix}",
@@ -224,7 +224,15 @@ unsigned short tc_f32_to_bf16(float x) {
   return (unsigned short)(x != x ? 0x7fc0 : rounded);
 }""",
 )
-
+_add(
+    "tc_round_bf16",
+    """
+float tc_round_bf16(float x) {
+  unsigned u = tc_bits_f32(x);
+  float rounded = tc_float_bits((u + 0x7fff + ((u >> 16) & 1)) & 0xffff0000u);
+  return x != x ? x : rounded;
+}""",
+)
 _add(
     "tc_turn_16",
     """

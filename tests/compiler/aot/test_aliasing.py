@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import torch
-from aot_harness import check
-from hypothesis import given, settings
+from aot_harness import check, check_training, gradients, with_grad
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tc.compiler import aot
@@ -90,4 +90,27 @@ KNOWN = (
     "two traces disagree on which inputs are written to",
     "a write leaves a layout on which later views depend",
     "as_strided addresses memory that is laid out otherwise",
+)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.lists(step, min_size=1, max_size=7), st.lists(st.integers(0, 30), min_size=1, max_size=4))
+def test_random_programs_with_gradients(steps, returned):
+    function = program(steps, returned)
+    x = (torch.arange(16.0).view(4, 4) / 8 - 1).requires_grad_()
+    args = (x, torch.arange(6.0).view(3, 2).t())
+    try:
+        own = [with_grad(arg) for arg in args]
+        gradients(own, function(*own))
+    except RuntimeError:
+        assume(False)  # eager refuses the program
+    try:
+        check_training(function, args)
+    except aot.Fallback as fallback:
+        assert fallback.reason.startswith((*KNOWN, *KNOWN_WITH_GRADIENTS)), fallback.reason
+
+
+KNOWN_WITH_GRADIENTS = (
+    "an input that has gradients is written to",
+    "a view carries gradients that what it views does not",
 )

@@ -1,0 +1,77 @@
+"""The ``__dict__`` of an object: a dict whose items are the object's attributes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tc.compiler.capture.values.base import UNBOUND, Value
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.dicts import DictValue, Entries
+from tc.compiler.capture.values.objects import ObjectValue
+from tc.compiler.core.sources import DictSource
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.residual import Residual
+    from tc.compiler.capture.tracer import Tracer
+
+
+class AttributesValue(DictValue):
+    """``vars(owner)``: reads see what traced code stored, stores are stores to the owner."""
+
+    noun = "an object's __dict__"
+
+    def __init__(self, owner: ObjectValue) -> None:
+        source = DictSource(owner.source) if owner.source is not None else None
+        obj = getattr(owner.obj, "__dict__", {}) if owner.obj is not None else {}
+        super().__init__({}, source, obj=obj)
+        self.owner = owner
+
+    def constant(self) -> Any:
+        return super(DictValue, self).constant()
+
+    def _names(self, t: Tracer) -> list[str]:
+        stores = t.effects.attributes_of(self.owner)
+        names = [name for name in self.obj if stores.get(name) is not UNBOUND]
+        return names + [n for n, v in stores.items() if n not in self.obj and v is not UNBOUND]
+
+    def whole(self, t: Tracer) -> Entries:
+        """Return all attributes, after guarding on the names of an existing object."""
+        if self.pending:
+            self.pending = False
+            t.guard_keys(self)
+        found: Entries = {}
+        for name in self._names(t):
+            value = self.owner.stored(t, name)
+            if value is not None:
+                found[name] = (ConstValue(name), value)
+        self.entries = found
+        return found
+
+    def at(self, t: Tracer, token: Any) -> Value:
+        """Return an attribute."""
+        found = self.owner.stored(t, token)
+        return found if found is not None else t.raise_(KeyError, token)
+
+    def has(self, t: Tracer, key: Value) -> bool:
+        """Say whether there is such an attribute."""
+        there = t.key(key) in self._names(t)
+        if self.pending and self.source is not None:
+            t.guard_contains(self, key, t.key(key) in self.obj)
+        return there
+
+    def put(self, t: Tracer, key: Value, value: Value) -> None:
+        """Store an attribute, past descriptors."""
+        t.effects.store_attribute(self.owner, t.concrete(key), value)
+
+    def drop(self, t: Tracer, key: Value) -> Value:
+        """Delete an attribute and return its value."""
+        value = self.at(t, t.key(key))
+        t.effects.store_attribute(self.owner, t.concrete(key), UNBOUND)
+        return value
+
+    def children(self, t: Tracer) -> list[Value]:
+        return [self.owner]
+
+    def rebuild(self, r: Residual) -> None:
+        r.push(self.owner)
+        r.e.load_attr("__dict__")

@@ -1,0 +1,115 @@
+"""Objects of user-defined subclasses of dict: attributes as any object, items as a dict."""
+
+from __future__ import annotations
+
+import collections
+import functools
+from typing import TYPE_CHECKING, Any
+
+from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, Lazy, Value
+from tc.compiler.capture.values.const import ConstValue, is_constant_object
+from tc.compiler.capture.values.dicts import DictValue, Entries
+from tc.compiler.capture.values.objects import ObjectValue
+from tc.compiler.core.sources import CallSource, Source
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.residual import Residual
+    from tc.compiler.capture.tracer import Tracer
+
+
+class Storage(DictValue):
+    """The items of a dict object; changed and replayed past the methods of its class."""
+
+    def __init__(self, owner: DictObjectValue, entries: Entries, kind: type) -> None:
+        super().__init__(entries, kind=kind)
+        self.owner = owner
+        self.source = owner.source
+
+    def replay(self, r: Residual) -> None:
+        """Emit a refill of the object's items."""
+        r.load_callable(refill)
+        r.push(self.owner)
+        self._build_map(r)
+        r.e.call(2)
+        r.e.pop_top()
+
+
+class DictObjectValue(ObjectValue):
+    """An instance of a subclass of dict or OrderedDict."""
+
+    noun = "a dict object"
+
+    def __init__(
+        self, cls: type, obj: Any = None, source: Source | None = None, entries: Entries | None = None
+    ) -> None:
+        super().__init__(cls, obj, source)
+        base = collections.OrderedDict if issubclass(cls, collections.OrderedDict) else dict
+        self.storage = Storage(self, entries or {}, base)
+
+    def base_method(self, name: str) -> Value:
+        """Return the method that dict itself has under a name, bound to the items."""
+
+        def run(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+            method = "update" if name == "__init__" else name
+            return self.storage.method(t, method, args, kwargs)
+
+        return LambdaValue(run, f"{self.cls.__name__}.{name}")
+
+    def children(self, t: Tracer) -> list[Value]:
+        return self.storage.children(t)
+
+    def rebuild(self, r: Residual) -> None:
+        r.load_callable(make)
+        r.load_object(self.cls)
+        self.storage._build_map(r)
+        r.e.call(2)
+
+
+def accepts(obj: Any) -> bool:
+    """Say whether an object is an instance of a user's subclass of dict with plain keys."""
+    heap_type = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+    return (
+        isinstance(obj, dict)
+        and bool(type(obj).__flags__ & heap_type)
+        and type(obj).__module__ != "collections"
+        and not isinstance(obj, collections.defaultdict)
+        and all(is_constant_object(key) for key in dict.keys(obj))
+    )
+
+
+def wrap_dict_object(t: Tracer, obj: Any, source: Source) -> Value:
+    """Return the value of an existing dict object."""
+    t.guard("TYPE", source, type(obj))
+    t.guard("EQUALS", CallSource(source, keys_of, "tuple(dict.keys({}))"), keys_of(obj))
+    entries: Entries = {}
+    for key in dict.keys(obj):
+        item = CallSource(
+            source, functools.partial(item_of, key), f"dict.__getitem__({{}}, {key!r})"
+        )
+        entries[key] = (ConstValue(key), Lazy(dict.__getitem__(obj, key), item))
+    return DictObjectValue(type(obj), obj, source, entries)
+
+
+def keys_of(mapping: dict[Any, Any]) -> tuple[Any, ...]:
+    """Return the keys, past what the class makes of them."""
+    return tuple(dict.keys(mapping))
+
+
+def item_of(key: Any, mapping: dict[Any, Any]) -> Any:
+    """Return an item, past what the class makes of item access."""
+    return dict.__getitem__(mapping, key)
+
+
+def make(cls: type, items: dict[Any, Any]) -> Any:
+    """Make a dict object without running its class's code; called from residual code."""
+    made = cls.__new__(cls)
+    refill(made, items)
+    return made
+
+
+def refill(target: Any, items: dict[Any, Any]) -> None:
+    """Replace all items, past the methods of the class; called from residual code."""
+    base: Any = collections.OrderedDict if isinstance(target, collections.OrderedDict) else dict
+    base.clear(target)
+    for key, value in items.items():
+        base.__setitem__(target, key, value)

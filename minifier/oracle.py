@@ -1,0 +1,156 @@
+"""Asks whether a case still fails in the same way: a case in, yes or no out, each text asked once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tc.minifier.case import Case, Fact
+
+MEMORY = 8 << 30  # what a child may take beyond what the server has
+
+
+class OracleError(Exception):
+    """The process that judges does not answer."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a case fared; see `tc.minifier.judge.Outcome`."""
+
+    kind: str
+    signature: str = ""
+    message: str = ""
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Answer:
+        """The answer in a line of the server's."""
+        return cls(
+            row["kind"], row.get("signature") or "", row.get("message") or "", row.get("detail") or {}
+        )
+
+
+class Server:
+    """The warm process, from outside."""
+
+    def __init__(self, folder: Path, compiler: str, threads: int) -> None:
+        self.folder = folder
+        self.threads = threads
+        environment = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tc.minifier.server", str(folder), compiler],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=(folder / "server.log").open("ab"),
+            text=True,
+            env=environment,
+            start_new_session=True,
+        )
+
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Send a request and wait for its answer."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        row = {"threads": self.threads, "memory": MEMORY, **request}
+        try:
+            self.process.stdin.write(json.dumps(row) + "\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            log = (self.folder / "server.log").read_text(errors="replace").strip().splitlines()
+            last = log[-1] if log else "it said nothing"
+            raise OracleError(f"the judging process ended: {last}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def close(self) -> None:
+        """End it and what it started."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+@dataclass
+class Oracle:
+    """Judges cases through a server and remembers every answer.
+
+    Attributes:
+        seconds: limit for one question.
+        signature: the failure that is looked for.
+        deadline: no more questions from then on (`time.monotonic`).
+        answers: program text -> answer.
+        others: other failures met on the way, by signature, and how often.
+    """
+
+    server: Server
+    seconds: float = 120
+    signature: str = ""
+    deadline: float = float("inf")
+    answers: dict[str, Answer] = field(default_factory=dict)
+    others: Counter[str] = field(default_factory=Counter)
+    asked: int = 0
+    repeated: int = 0
+    cpu: float = 0.0
+
+    def judge(self, case: Case) -> Answer:
+        """Return how a case fares."""
+        program, call = case.program(), str(case.call)
+        key = f"{program}\n{call}\n{case.backward}"
+        if key in self.answers:
+            self.repeated += 1
+            return self.answers[key]
+        if time.monotonic() > self.deadline:
+            return Answer("late")
+        self.asked += 1
+        row = self.server.ask(
+            {"do": "judge", "program": program, "arguments": case.arguments, "call": call,
+             "backward": case.backward, "seconds": self.seconds}
+        )  # fmt: skip
+        self.cpu += row.get("cpu", 0.0)
+        answer = Answer.of(row)
+        self.answers[key] = answer
+        if answer.signature and answer.signature != self.signature:
+            self.others[answer.signature] += 1
+        return answer
+
+    def fails(self, case: Case) -> bool:
+        """Whether a case fails in the way that is looked for."""
+        return bool(case.outputs or case.steps) and self.judge(case).signature == self.signature
+
+    def learn(self, case: Case) -> Case:
+        """Return the case with the facts about each of its values; the server keeps the values."""
+        row = self.server.ask(
+            {"do": "values", "program": keeping(case), "arguments": case.arguments,
+             "backward": case.backward, "seconds": self.seconds}
+        )  # fmt: skip
+        if row["kind"] != "ok":
+            raise OracleError(f"the graph does not run by itself: {row.get('message')}")
+        facts = {
+            name: Fact(**{k: tuple(v) if isinstance(v, list) else v for k, v in fact.items()})
+            for name, fact in row["facts"].items()
+        }
+        return case.with_facts(facts)
+
+
+def keeping(case: Case) -> str:
+    """The program that tells each value to ``keep`` as soon as it is there."""
+    names = case.names()
+    head, _, tail = case.program().partition("\ndef f(")
+    arguments, _, _ = tail.partition("\n")
+    lines = [f"def f({arguments}"]
+    lines += [f"    keep({item.name!r}, {names[item.name]})" for item in case.inputs]
+    for step in case.steps:
+        lines.append(f"    {names[step.name]} = {step.text(names)}")
+        lines.append(f"    keep({step.name!r}, {names[step.name]})")
+    return "\n".join([head, *lines, "", *case.makers(), ""])

@@ -1,0 +1,1 @@
+"""Reductions: a case and an oracle in, a smaller case that fails in the same way out."""

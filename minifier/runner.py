@@ -1,0 +1,271 @@
+"""Runs a user's script and records the first graph that its compiler gets wrong.
+
+    python -m tc.minifier.runner FOLDER SCRIPT [ARG ...]
+
+In: a script that calls `tc.compile` or `torch.compile`. Out, in FOLDER: ``problem.json`` (what
+failed, and the graph as a `Case`) and ``inputs.pt``. Before a graph is compiled or called for the
+first time it is written as ``begun.json``, so that a process that dies leaves it behind.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import runpy
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import fx
+
+import tc
+from tc.compiler import api
+from tc.minifier import graphs, judge
+from tc.minifier.case import Call, Fact, to_json
+from tc.minifier.judge import Outcome
+from tc.minifier.setup_code import setup_for
+
+CHECKED_CALLS = 4  # of each graph; later calls run unchecked
+FAILED = 10  # exit code of a run that found something
+
+
+class Recorder:
+    """Watches all graphs of a process; ends it when one goes wrong.
+
+    Attributes:
+        folder: where the problem is written.
+        script: text of the user's script.
+        graphs: how many were compiled.
+    """
+
+    def __init__(self, folder: Path, script: Path) -> None:
+        self.folder = folder
+        self.script = script.read_text()
+        self.graphs = 0
+        self.calls = 0
+        self.random = 0
+        self.compiles = 0
+        self.notes: list[str] = []
+
+    def backend(self, real: Callable[..., Any], call: Call) -> Callable[..., Any]:
+        """Return a backend that compiles with the real one and checks what it made."""
+
+        def recording(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+            self.graphs += 1
+            watched = Watched(self, gm, with_dynamic(gm, call))
+            inputs = [graphs.plain(value) for value in example_inputs]
+            real_tensors = not any(_is_fake(value) for value in inputs)
+            if real_tensors:
+                watched.begin(example_inputs)
+            try:
+                watched.compiled = real(gm, example_inputs)
+            except BaseException as error:
+                watched.fail(judge.crash(error, "compile"), example_inputs)
+                raise
+            return torch.compiler.disable(watched) if call.compiler == "torch" else watched
+
+        return recording
+
+    def write(self, name: str, problem: dict[str, Any]) -> None:
+        """Write a file whole or not at all."""
+        path = self.folder / name
+        draft = path.with_suffix(".part")
+        draft.write_text(json.dumps(problem))
+        draft.replace(path)
+
+
+class Watched:
+    """A compiled graph that checks its first calls against eager."""
+
+    def __init__(self, recorder: Recorder, gm: fx.GraphModule, call: Call) -> None:
+        self.recorder = recorder
+        self.gm = gm
+        self.call = call
+        self.number = recorder.graphs
+        self.checked = 0
+        self.compiled: Callable[..., Any] | None = None
+        self.grad = torch.is_grad_enabled()
+
+    def __call__(self, *inputs: Any) -> Any:
+        assert self.compiled is not None
+        if self.checked >= CHECKED_CALLS:
+            return self.compiled(*inputs)
+        self.checked += 1
+        self.recorder.calls += 1
+        self.begin(inputs)
+        self._check(inputs)
+        try:
+            result = self.compiled(*inputs)
+        except Exception as error:
+            self.fail(judge.crash(error, "compile"), inputs)
+            raise
+        self.end()
+        return result
+
+    def backward(self, inputs: Sequence[Any]) -> bool:
+        """Whether calling it is the beginning of a backward pass."""
+        return torch.is_grad_enabled() and any(
+            isinstance(v, torch.Tensor) and v.requires_grad for v in inputs
+        )
+
+    def _check(self, inputs: Sequence[Any]) -> None:
+        compiled, backward = self.compiled, self.backward(inputs)
+        assert compiled is not None
+        own = judge.clones(inputs)
+        outcome = judge.judge(self.gm.forward, lambda: compiled, own, backward)
+        if outcome.kind == "random":
+            self.recorder.random += 1
+        if outcome.failed:
+            self.fail(outcome, own)
+
+    def case(self, inputs: Sequence[Any]) -> tuple[Any, dict[str, torch.Tensor]]:
+        """Return this graph with these inputs as a case."""
+        spaces = {
+            str(node.target).partition(".")[0]
+            for node in self.gm.graph.nodes
+            if isinstance(node.target, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
+        } - {"aten", "prims", "prim"}
+        setup = setup_for(self.recorder.script, spaces)
+        return graphs.case_of(self.gm, inputs, self.call, setup, self.backward(inputs))
+
+    def begin(self, inputs: Sequence[Any]) -> None:
+        """Leave this graph behind in case the process dies."""
+        if self.checked <= 1:
+            self._save("begun.json", Outcome("died", "died", "the process died"), inputs)
+
+    def end(self) -> None:
+        """The call came back."""
+        (self.recorder.folder / "begun.json").unlink(missing_ok=True)
+
+    def fail(self, outcome: Outcome, inputs: Sequence[Any]) -> None:
+        """Write the problem and end the process."""
+        self._save("problem.json", outcome, inputs)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(FAILED)
+
+    def _save(self, name: str, outcome: Outcome, inputs: Sequence[Any]) -> None:
+        problem = problem_of(outcome, self.recorder)
+        problem["graph"] = self.number
+        problem["grad"] = self.grad
+        try:
+            case, tensors = self.case(inputs)
+        except graphs.Unprintable as reason:
+            problem["unprintable"] = str(reason)
+        else:
+            problem["case"] = to_json(case)
+            torch.save({k: v.detach() for k, v in tensors.items()}, self.recorder.folder / "inputs.pt")
+        self.recorder.write(name, problem)
+
+
+def with_dynamic(gm: fx.GraphModule, call: Call) -> Call:
+    """Say ``dynamic=True`` where a graph has symbolic sizes, whatever made them so."""
+    fakes = [graphs._fake(node) for node in gm.graph.find_nodes(op="placeholder")]
+    sizes = [s for fake in fakes if isinstance(fake, torch.Tensor) for s in fake.shape]
+    symbolic = any(isinstance(s, torch.SymInt) for s in (*fakes, *sizes))
+    options = tuple((n, v) for n, v in call.options if n != "dynamic")
+    return Call(call.compiler, (*options, ("dynamic", "True")) if symbolic else options)
+
+
+def _is_fake(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and type(value).__name__ == "FakeTensor"
+
+
+def problem_of(outcome: Outcome, recorder: Recorder) -> dict[str, Any]:
+    """Return what is known of a run, as plain data."""
+    return {
+        "kind": outcome.kind, "signature": outcome.signature, "message": outcome.message,
+        "detail": outcome.detail, "graphs": recorder.graphs, "calls": recorder.calls,
+        "compiles": recorder.compiles, "random": recorder.random,
+        "threads": torch.get_num_threads(),
+    }  # fmt: skip
+
+
+# -- in place of the compilers -----------------------------------------------------------------
+def install(recorder: Recorder) -> None:
+    """Put recording compilers in place of `tc.compile` and `torch.compile`."""
+    ours, theirs = api.compile, torch.compile
+
+    def tc_backend(options: dict[str, Any]) -> Callable[..., Any]:
+        return api.lookup_backend(options.get("backend", "inductor"))
+
+    def torch_backend(options: dict[str, Any]) -> Callable[..., Any]:
+        backend = options.get("backend", "inductor")
+        rest = options.get("mode"), options.get("options"), options.get("dynamic")
+        if backend == "inductor":
+            wrapper: Callable[..., Any] = torch._TorchCompileInductorWrapper(*rest)
+            return wrapper
+        return backend if callable(backend) else torch._TorchCompileWrapper(backend, *rest)
+
+    recording_tc = _recording(ours, "tc", recorder, tc_backend)
+    api.compile = recording_tc
+    tc.compile = recording_tc
+    torch.compile = _recording(theirs, "torch", recorder, torch_backend)
+
+
+def _recording(
+    real: Callable[..., Any],
+    compiler: str,
+    recorder: Recorder,
+    backend_of: Callable[[dict[str, Any]], Callable[..., Any]],
+) -> Callable[..., Any]:
+    @functools.wraps(real)
+    def compile(model: Any = None, **options: Any) -> Any:
+        if model is None:
+            return lambda target: compile(target, **options)
+        if options.get("disable"):
+            return real(model, **options)
+        recorder.compiles += 1
+        kept = tuple(
+            (name, repr(value))
+            for name, value in options.items()
+            if name in ("backend", "mode", "options") and isinstance(value, str | dict)
+        )
+        recording = recorder.backend(backend_of(options), Call(compiler, kept))
+        passed = {k: v for k, v in options.items() if k not in ("backend", "mode", "options")}
+        return real(model, backend=recording, **passed)
+
+    return compile
+
+
+def main() -> int:
+    """Run the script named on the command line; 0: nothing found, 10: `problem.json` is there."""
+    folder, script, *arguments = sys.argv[1:]
+    recorder = Recorder(Path(folder), Path(script))
+    install(recorder)
+    sys.argv = [script, *arguments]
+    sys.path[0] = str(Path(script).resolve().parent)
+    outcome = Outcome("ok")
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as stop:
+        if stop.code not in (None, 0):
+            outcome = Outcome("exit", message=f"the script ends with exit code {stop.code}")
+    except Exception as error:
+        outcome = script_error(error)
+    recorder.write("problem.json", problem_of(outcome, recorder))
+    return 0
+
+
+def script_error(error: Exception) -> Outcome:
+    """Return the outcome of an exception that left the script, and not from a graph."""
+    found = judge.crash(error, "capture")
+    ours = type(error).__module__.startswith(("tc.", "torch._dynamo"))
+    trace = traceback.extract_tb(error.__traceback__)
+    where = next((f"{f.filename}:{f.lineno}" for f in trace if "runpy" not in f.filename), "")
+    text = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')[:200]}"
+    detail = {"where": where, "traceback": "".join(traceback.format_exception(error))[-4000:]}
+    return Outcome("outside" if ours else "script", found.signature, text, detail)
+
+
+__all__ = ["Fact", "Recorder", "Watched", "install", "main"]
+
+if __name__ == "__main__":
+    status = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

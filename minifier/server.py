@@ -1,0 +1,225 @@
+"""A warm process that judges programs, each in a forked child of its own.
+
+    python -m tc.minifier.server FOLDER COMPILER
+
+In: requests as JSON lines on stdin. Out: answers as JSON lines on stdout. The process has torch
+and the compiler loaded and uses one thread only, so that a fork costs milliseconds; the child
+takes as many threads as the user's run had. A child that hangs or dies is an answer too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import tc
+from tc.compiler import api
+from tc.minifier import graphs, judge
+from tc.minifier.judge import Outcome
+
+Request = dict[str, Any]
+
+
+class Server:
+    """Answers requests.
+
+    Attributes:
+        folder: holds ``inputs.pt``, and ``values.pt`` once a program was run for its values.
+        recorded: tensors of the user's run by name.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.recorded: dict[str, torch.Tensor] = {}
+        self.actions: dict[str, Callable[[Request], dict[str, Any]]] = {
+            "judge": self.judge,
+            "values": self.values,
+            **stage_actions(self),
+        }
+        self.load()
+
+    def load(self) -> None:
+        """Read what was recorded so far."""
+        for name in ("inputs.pt", "values.pt"):
+            path = self.folder / name
+            if path.exists():
+                self.recorded.update(torch.load(path, mmap=True, weights_only=True))
+
+    def serve(self) -> None:
+        """Answer until stdin ends."""
+        answers = os.fdopen(os.dup(1), "w")
+        os.dup2(2, 1)  # what programs print does not mix with the answers
+        for line in sys.stdin:
+            request: Request = json.loads(line)
+            answer = in_child(lambda request=request: self._act(request), request)
+            if request["do"] == "values":
+                self.load()
+            answers.write(json.dumps(answer) + "\n")
+            answers.flush()
+
+    def _act(self, request: Request) -> dict[str, Any]:
+        torch.set_num_threads(request.get("threads") or 1)
+        return self.actions[request["do"]](request)
+
+    # -- in the child --------------------------------------------------------------------------
+    def namespace(self, program: str) -> dict[str, Any]:
+        """Run a program's text; returns its names."""
+        names: dict[str, Any] = {"recorded": self.take, "__name__": "case"}
+        exec(self.compiled(program), names)
+        return names
+
+    def compiled(self, program: str) -> Any:
+        """Compile a program's text, from a file, so that tracebacks and `inspect` find its lines."""
+        path = self.folder / "case.py"
+        path.write_text(program)
+        return compile(program, str(path), "exec")
+
+    def take(self, key: str, shape: tuple[int, ...] = ()) -> torch.Tensor:
+        """Return a recorded tensor, cropped to a shape."""
+        held = self.recorded[key]
+        if tuple(held.shape) != shape:
+            return held[tuple(slice(0, size) for size in shape)].clone()
+        own = torch.empty_strided(held.shape, held.stride(), dtype=held.dtype, device=held.device)
+        return own.copy_(held)
+
+    def prepare(self, request: Request) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:
+        """Return a program's function, its inputs, and its names."""
+        names = self.namespace(request["program"])
+        return names["f"], [names[name] for name in request["arguments"]], names
+
+    def judge(self, request: Request) -> dict[str, Any]:
+        """Run a program eagerly and compiled."""
+        program, inputs, names = self.prepare(request)
+        with torch.set_grad_enabled(request["backward"]):
+            outcome = judge.judge(
+                program, lambda: eval(request["call"], names), inputs, request["backward"]
+            )
+        return as_json(outcome)
+
+    def values(self, request: Request) -> dict[str, Any]:
+        """Run a program that keeps each value; store them, return what they were."""
+        kept: dict[str, Any] = {}
+        facts: dict[str, Any] = {}
+
+        def keep(name: str, value: Any) -> None:
+            facts[name] = graphs.fact_of(value)
+            if facts[name].kind == "tensor":
+                own = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
+                kept[name] = own.copy_(value.detach()) if _dense(value) else value.detach().clone()
+
+        names: dict[str, Any] = {"recorded": self.take, "keep": keep, "__name__": "case"}
+        exec(self.compiled(request["program"]), names)
+        with torch.set_grad_enabled(request["backward"]):
+            names["f"](*(names[name] for name in request["arguments"]))
+        torch.save(kept, self.folder / "values.pt")
+        return {"kind": "ok", "facts": {name: vars(fact) for name, fact in facts.items()}}
+
+
+def _dense(value: torch.Tensor) -> bool:
+    return value.device.type == "cpu" and all(
+        stride > 0 for size, stride in zip(value.shape, value.stride(), strict=True) if size > 1
+    )
+
+
+def stage_actions(server: Server) -> dict[str, Callable[[Request], dict[str, Any]]]:
+    """What the bisector asks for beyond `judge`; see `stages.py`."""
+    return {}
+
+
+def as_json(outcome: Outcome) -> dict[str, Any]:
+    """Return an outcome as plain data."""
+    return vars(outcome).copy()
+
+
+# -- children ----------------------------------------------------------------------------------
+def in_child(work: Callable[[], dict[str, Any]], request: Request) -> dict[str, Any]:
+    """Do work in a forked child with limits of time and memory; returns its answer."""
+    start = time.monotonic()
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        _child(work, request, writer)
+    os.close(writer)
+    answer = b""
+    deadline = start + float(request.get("seconds") or 120)
+    late = False
+    while True:
+        ready, _, _ = select.select([reader], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            late = True
+            break
+        piece = os.read(reader, 1 << 16)
+        if not piece:
+            break
+        answer += piece
+    os.close(reader)
+    if late:
+        os.killpg(pid, signal.SIGKILL)
+    _, status, usage = os.wait4(pid, 0)
+    found = _answer(answer, status, late)
+    found["cpu"] = usage.ru_utime + usage.ru_stime
+    found["wall"] = time.monotonic() - start
+    return found
+
+
+def _answer(answer: bytes, status: int, late: bool) -> dict[str, Any]:
+    if late:
+        return {"kind": "timeout", "signature": "timeout", "message": "it takes too long"}
+    if answer:
+        found: dict[str, Any] = json.loads(answer)
+        return found
+    number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+    name = signal.Signals(number).name if number else f"exit code {os.WEXITSTATUS(status)}"
+    return {"kind": "died", "signature": f"died|{name}", "message": f"the process died: {name}"}
+
+
+def _child(work: Callable[[], dict[str, Any]], request: Request, writer: int) -> None:
+    os.setpgid(0, 0)
+    memory = int(request.get("memory") or 0)
+    if memory:
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + memory, used + memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    try:
+        answer = work()
+    except BaseException as error:
+        first = next(iter(str(error).splitlines()), "")
+        answer = {"kind": "invalid", "signature": "",
+                  "message": f"{type(error).__name__}: {first[:300]}",
+                  "detail": {"traceback": traceback.format_exc()[-3000:]}}  # fmt: skip
+    os.write(writer, json.dumps(answer).encode())
+    os._exit(0)
+
+
+def warm(compiler: str) -> None:
+    """Load what every child needs."""
+    torch.set_num_threads(1)
+    x = torch.ones(2)
+    if compiler == "tc":
+        tc.compile(lambda x: x + 1)(x)
+        api.reset()
+    else:
+        torch.compile(lambda x: x + 1)(x)
+        torch.compiler.reset()
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    server = Server(Path(sys.argv[1]))
+    try:
+        warm(sys.argv[2])
+    except Exception as error:  # a compiler that fails on x + 1 is what is being looked for
+        print(f"warm-up: {type(error).__name__}", file=sys.stderr)
+    server.serve()

@@ -1,0 +1,89 @@
+"""Finds in a script the statements that register the custom ops a graph calls.
+
+In: the script's text and the ops' names. Out: the statements, and what they need, as text.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator
+
+
+def setup_for(source: str, namespaces: Collection[str]) -> str:
+    """Return the top-level statements that define ops of these namespaces (``mine`` of mine::op).
+
+    A statement is needed if it names a namespace in a string, decorates with a needed name, or
+    defines a name that a needed statement uses.
+    """
+    if not namespaces:
+        return ""
+    try:
+        body = ast.parse(source).body
+    except SyntaxError:
+        return ""
+    needed = {i for i, node in enumerate(body) if _names_namespace(node, namespaces)}
+    defined = {name for i in needed for name in _defines(body[i])}
+    needed |= {
+        i
+        for i, node in enumerate(body)
+        if isinstance(node, ast.FunctionDef)
+        and any(_root(decorator) in defined for decorator in node.decorator_list)
+    }
+    needed |= {
+        i
+        for i, node in enumerate(body)
+        if isinstance(node, ast.Expr) and _root(node.value) in defined and _registers(node)
+    }
+    while True:
+        used = {name for i in needed for name in _uses(body[i])}
+        more = {i for i, node in enumerate(body) if used & set(_defines(node))} - needed
+        if not more:
+            break
+        needed |= more
+    kept = [body[i] for i in sorted(needed) if not _is_main_import(body[i])]
+    return "\n".join(ast.unparse(node) for node in kept)
+
+
+def _names_namespace(node: ast.stmt, namespaces: Collection[str]) -> bool:
+    if isinstance(node, ast.If | ast.For | ast.While | ast.ClassDef):
+        return False
+    return any(
+        isinstance(part, ast.Constant)
+        and isinstance(part.value, str)
+        and part.value.partition("::")[0] in namespaces
+        for part in ast.walk(node)
+    )
+
+
+def _root(node: ast.expr) -> str:
+    while isinstance(node, ast.Attribute | ast.Call):
+        node = node.value if isinstance(node, ast.Attribute) else node.func
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _registers(node: ast.Expr) -> bool:
+    call = node.value
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return False
+    return call.func.attr in ("impl", "define") or call.func.attr.startswith("register")
+
+
+def _defines(node: ast.stmt) -> Iterator[str]:
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        if node.name != "_":
+            yield node.name
+    elif isinstance(node, ast.Assign):
+        yield from (t.id for t in node.targets if isinstance(t, ast.Name))
+    elif isinstance(node, ast.Import | ast.ImportFrom):
+        yield from (a.asname or a.name.partition(".")[0] for a in node.names)
+
+
+def _uses(node: ast.stmt) -> Iterator[str]:
+    yield from (part.id for part in ast.walk(node) if isinstance(part, ast.Name))
+
+
+def _is_main_import(node: ast.stmt) -> bool:
+    """``import torch`` and ``import tc`` stand in every program already."""
+    return isinstance(node, ast.Import) and all(
+        a.name in ("torch", "tc") and a.asname is None for a in node.names
+    )

@@ -1,0 +1,461 @@
+"""Graph breaks at every place: what runs around them is what eager runs, and they are counted."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import pytest
+import torch
+from capture_harness import Programs, check, two_tensors
+
+import tc
+from tc import trace
+from tc.compiler import api
+from tc.compiler.errors import Unsupported
+
+program = Programs()
+total = 0
+store: dict = {}
+
+
+class Thing:
+    def __init__(self, v):
+        self.v = v
+
+    def step(self, t):
+        self.v += 1
+        out = t * self.v
+        print(end="")
+        self.v += 1
+        return out + self.v
+
+
+class Enter:
+    def __init__(self, log):
+        self.log = log
+
+    def __enter__(self):
+        self.log.append("in")
+        return self
+
+    def __exit__(self, *exc):
+        self.log.append(exc[0].__name__ if exc[0] else "out")
+        return exc[0] is KeyError
+
+
+@contextlib.contextmanager
+def scope(log):
+    log.append("enter")
+    try:
+        yield 3
+    finally:
+        log.append("exit")
+
+
+@program(graphs=2, breaks=1)
+def at_top(x, y):
+    a = x + 1
+    print(end="")
+    return a * y
+
+
+@program(graphs=3, breaks=2)
+def twice(x, y):
+    a = x + 1
+    print(end="")
+    b = a * y
+    time.time()
+    return b - a
+
+
+@program(graphs=2, breaks=1)
+def in_an_expression(x, y):
+    return [x + 1, (y * 2, str(print(end="")), x - y)]
+
+
+@program(graphs=2, breaks=1)
+def in_a_call_argument(x, y):
+    return torch.add(x * 2, y - 1 + (0 if print(end="") else 1), alpha=2)
+
+
+@program(graphs=2, breaks=1)
+def data_dependent_branch(x, y):
+    z = x.sum()
+    if z > 1000:
+        return y
+    return z + y
+
+
+@program(graphs=2, breaks=1)
+def data_dependent_and(x, y):
+    z = x + y
+    return z.sum() > -1000 and z * 2
+
+
+@program(graphs=2, breaks=1)
+def data_dependent_while(x, y):
+    x = x.abs() + 1
+    while x.sum() < 0:
+        x = x * 2
+    return x + y
+
+
+@program(graphs=2, breaks=1)
+def item(x, y):
+    n = x.argmax().item()
+    return y * n, n
+
+
+@program(graphs=2, breaks=1)
+def tolist(x, y):
+    rows = (x + 1).tolist()
+    return y * rows[0][0], rows
+
+
+@program(graphs=2, breaks=1)
+def with_no_grad(x, y):
+    a = x + 1
+    with torch.no_grad():
+        b = a * 2
+        print(end="")
+        c = b + y
+    return c, torch.is_grad_enabled()
+
+
+@program(make=lambda: (two_tensors()[0].requires_grad_(), two_tensors()[1]))
+def grad_through_a_break(x, y):
+    a = x * y
+    with torch.no_grad():
+        print(end="")
+        b = a * 2
+    print(end="")
+    return a.sin() + b
+
+
+@program(breaks=1)
+def in_own_context(x, y):
+    log = []
+    with Enter(log) as e:
+        a = x + 1
+        print(end="")
+        b = a * len(e.log)
+    return b + y, log
+
+
+@program()
+def in_generator_context(x, y):
+    log = []
+    with scope(log) as n:
+        a = x + n
+        print(end="")
+        b = a * 2
+    return b + y, log
+
+
+@program()
+def raise_in_context_after_a_break(x, y):
+    log = []
+    with Enter(log):
+        a = x + 1
+        print(end="")
+        log.append(a)
+        raise KeyError("k")
+    return a + y, log
+
+
+@program(breaks=1)
+def in_try(x, y):
+    a = x + 1
+    try:
+        print(end="")
+        b = a * 2
+        int("zz")
+    except ValueError:
+        b = a * 3
+    return b + y
+
+
+@program(breaks=1)
+def raising_instruction_in_try(x, y):
+    a = x + 1
+    try:
+        int("zz" if x.sum().item() > -1e9 else "1")
+    except ValueError:
+        a = a * 3
+    return a + y
+
+
+@program()
+def in_except(x, y):
+    a = x + 1
+    try:
+        int("zz")
+    except ValueError as e:
+        print(end="")
+        a = a * 3
+        text = str(e)
+    return a + y, text
+
+
+@program()
+def in_finally(x, y):
+    a = x + 1
+    try:
+        b = a * 2
+    finally:
+        print(end="")
+        a = a + 5
+    return a + b
+
+
+@program()
+def raising_function(x, y):
+    a = x + 1
+    raise ValueError(f"no {a.shape[0]}")
+
+
+@program()
+def raising_after_a_mutation(x, y):
+    store["k"] = x + 1
+    x.add_(1)
+    raise KeyError("gone")
+
+
+@program()
+def in_loop(x, y):
+    for i in range(3):
+        x = x + i
+        print(end="")
+    return x * y
+
+
+@program()
+def in_while(x, y):
+    n = 0
+    while n < 3:
+        n += int((x * 0).sum().item()) + 1
+        y = y * n
+    return y, n
+
+
+@program()
+def in_nested_loop_with_state(x, y):
+    out = []
+    for i in range(2):
+        for name, t in {"a": x, "b": y}.items():
+            out.append((name, t * i))
+            if t.sum() > 1e9:
+                break
+    return out
+
+
+@program()
+def in_comprehension(x, y):
+    return [t * int(t.sum().item() * 0 + 2) for t in (x, y)]
+
+
+@program(breaks=3)
+def in_callee_twice(x, y):
+    def inner(t):
+        u = t * 2
+        print(end="")
+        return u + 1
+
+    a = inner(x)
+    return inner(a) + y
+
+
+@program()
+def in_callee_of_callee(x, y):
+    def low(t):
+        print(end="")
+        return t + 1
+
+    def mid(t):
+        return low(t * 2) * 3
+
+    return mid(x) + y
+
+
+@program(make=lambda: (*two_tensors(), Thing(1)))
+def in_method_with_state(x, y, thing):
+    a = thing.step(x)
+    thing.v *= 2
+    return a + thing.step(y), thing
+
+
+@program()
+def cells(x, y):
+    k = x + 1
+
+    def f():
+        return k * 2
+
+    print(end="")
+    k = k + y
+    return f()
+
+
+@program()
+def cell_stored_before_and_after(x, y):
+    n = 1
+
+    def bump():
+        nonlocal n
+        n += 1
+
+    bump()
+    print(end="")
+    bump()
+    return x * n, n
+
+
+@program(watched=("total", "store"))
+def globals_before_and_after(x, y):
+    global total
+    total += 1
+    store["a"] = x + total
+    print(end="")
+    total += 1
+    store["b"] = store["a"] + total
+    return y * total
+
+
+@program(make=lambda: (*two_tensors(), Thing(1), [1]))
+def stores_before_and_after(x, y, thing, items):
+    thing.v = x * 2
+    items.append(thing.v)
+    print(end="")
+    thing.w = items[-1] + y
+    items[0] = thing
+    return items, thing.w
+
+
+@program(make=lambda: (*two_tensors(), [0]))
+def order_of_effects(x, y, items):
+    items.append(1)
+    seen = list(items)
+    print(end="")
+    items.append(2)
+    return x + len(items), seen
+
+
+@program(make=lambda: (lambda a: (a, a, [a]))(two_tensors()[0]))
+def aliases_survive(x, y, items):
+    z = x.view(-1)
+    print(end="")
+    z.add_(1)
+    items.append(z)
+    return x, y, z, items
+
+
+@program()
+def unbound_locals(x, y):
+    if x.shape[0] == 3:
+        a = x + 1
+    else:
+        b = y  # noqa: F841
+    print(end="")
+    return a * 2
+
+
+@program()
+def iterator_over_a_break(x, y):
+    it = iter([x, y, x])
+    a = next(it)
+    print(end="")
+    return a + next(it), list(it)
+
+
+@program()
+def generator_over_a_break(x, y):
+    def g():
+        yield x + 1
+        yield y + 1
+
+    it = g()
+    a = next(it)
+    print(end="")
+    return a + next(it)
+
+
+@program()
+def functions_over_a_break(x, y):
+    def f(a, b=3, *, c=4):
+        return a + b * c + x
+
+    print(end="")
+    return f(y), f(y, c=1), f.__name__, f.__defaults__
+
+
+@program()
+def values_on_the_stack(x, y):
+    return {"a": x + 1, "b": [y, print(end="")], **{"c": x * 2}}, f"{x.shape}{print(end='')}"
+
+
+@program()
+def method_call_with_break(x, y):
+    return x.add(y * (2 if print(end="") is None else 3)).mul(2)
+
+
+@program(graphs=2, breaks=1)
+def explicit(x, y):
+    a = x + 1
+    tc.graph_break()
+    return a + y
+
+
+@tc.disable
+def disabled(t):
+    return t * 2
+
+
+@program(graphs=2, breaks=1)
+def disabled_function(x, y):
+    return disabled(x + 1) + y
+
+
+@program()
+def del_after(x, y):
+    a = x + 1
+    b = y + 1
+    del a
+    print(end="")
+    return b
+
+
+@pytest.mark.parametrize("case", program, ids=lambda case: case.name)
+def test_program(case):
+    check(case)
+
+
+# -- what is told ----------------------------------------------------------------------------
+def test_break_names_the_users_line():
+    with trace.capture_events() as events:
+        tc.reset()
+        tc.compile(item, backend="eager")(*two_tensors())
+    (told,) = events.of(trace.GraphBreak)
+    assert told.code == "TC101"
+    assert told.source_line.strip() == "n = x.argmax().item()"
+    assert told.function == "item" and told.fix
+
+
+def test_fullgraph_raises_at_the_first_break():
+    with pytest.raises(Unsupported, match="TC104 graph break under fullgraph=True") as caught:
+        tc.compile(at_top, backend="eager", fullgraph=True)(*two_tensors())
+    assert 'print(end="")' in str(caught.value)
+
+
+def test_fullgraph_of_a_whole_graph_is_silent():
+    f = tc.compile(lambda x: x.sin() + 1, backend="eager", fullgraph=True)
+    x = torch.ones(2)
+    assert torch.equal(f(x), x.sin() + 1)
+
+
+def test_a_loop_that_breaks_says_so_and_runs():
+    with trace.capture_events() as events:
+        tc.reset()
+        tc.compile(in_loop, backend="eager")(*two_tensors())
+    assert any("inside a loop" in skip.reason for skip in events.of(trace.FrameSkipped))
+    assert api.graph_stats()["graph_breaks"] == 1
