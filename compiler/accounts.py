@@ -19,6 +19,22 @@ from tc.compiler.capture.translate import BreakRecord, Captured
 from tc.compiler.options import Options
 from tc.trace import CompileId, StackFrame
 
+#: guard kind -> what a changed input was to the compiled code, in the user's words
+ROLES = {
+    "EQUALS": "a constant in the graph",
+    "BOOL": "a constant in the graph",
+    "NONE": "a constant in the graph",
+    "TENSOR": "a fixed property of the graph",
+    "SHAPE": "a condition on sizes",
+    "TYPE": "a fixed type",
+    "ID": "a fixed object",
+    "CALLABLE_CODE": "a fixed function",
+    "LENGTH": "a fixed length",
+    "DICT_KEYS": "fixed keys",
+    "CONTAINS": "fixed keys",
+    "NOT_CONTAINS": "fixed keys",
+    "GLOBAL_STATE": "state of torch",
+}
 LIBRARY = ("/torch/", "/tc/compiler/", "/site-packages/")
 
 
@@ -154,11 +170,16 @@ class Account:
             )
         )
 
-    def tell_skip(self, why: str, fix: str = "") -> None:
+    def tell_skip(self, why: str, fix: str = "", harmless: bool = False) -> None:
         """Tell that a frame runs as it is."""
         trace.emit(
             trace.FrameSkipped(
-                self.code.co_qualname, self.code.co_filename, self.code.co_firstlineno, why, fix
+                self.code.co_qualname,
+                self.code.co_filename,
+                self.code.co_firstlineno,
+                why,
+                fix,
+                harmless,
             ),
             self.compile_id,
         )
@@ -211,7 +232,7 @@ def cause_of(failure: Failure, now_dynamic: bool) -> trace.RecompileCause:
         guard=failure.text,
         old=failure.old,
         new=failure.new,
-        kind=kind,
+        kind=ROLES.get(kind, kind.lower().replace("_", " ")),
         fix=fix_of(failure, kind, now_dynamic),
         now_dynamic=now_dynamic,
     )

@@ -157,7 +157,7 @@ class FrameCompiler:
             account.tell_skip(reason[0])
             return hook.Skip(reason[0])
         if is_handler_resumption(frame.code):
-            account.tell_skip("it resumes in an exception handler")
+            account.tell_skip("it resumes in an exception handler", harmless=True)
             return hook.Skip("it resumes in an exception handler")
         entries = list(cache)
         failures = entries[0].guards.explain(frame.locals, frame.globals) if entries else []
@@ -195,14 +195,17 @@ class FrameCompiler:
     def _limit(self, account: Account, failures: Sequence[Failure]) -> hook.Outcome:
         limit = self.config.recompile_limit
         account.tell_limit(limit, failures)
-        causes = ", ".join(f"{f.source}: {f.old} -> {f.new}" for f in failures[:3])
         code = account.code
+        why = f"recompile_limit ({limit}) reached"
+        if trace.told("recompiles"):
+            return hook.RunCached(why)
+        causes = ", ".join(f"{f.source}: {f.old} -> {f.new}" for f in failures[:3])
         trace.warn(
             f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) was compiled "
             f"{limit} times (config.recompile_limit) and runs eagerly from now on; "
             f"what changed last: {causes or 'unknown'}. TC_LOGS=recompiles tells each change."
         )
-        return hook.RunCached(f"recompile_limit ({limit}) reached")
+        return hook.RunCached(why)
 
     def _compile(self, frame: hook.Frame, state: dict[Any, Any], account: Account) -> hook.Outcome:
         if trace.enabled():
@@ -214,7 +217,7 @@ class FrameCompiler:
             account.tell_capture(captured)
             self._install_graph(frame, captured)
         except breaks.SkipFrame as skip:
-            account.tell_skip(str(skip), skip.fix)
+            account.tell_skip(str(skip), skip.fix, skip.harmless)
             account.finish(None)
             return hook.Skip(str(skip))
         except Unsupported as error:

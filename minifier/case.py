@@ -44,11 +44,11 @@ class Input:
     """One argument of the program.
 
     Attributes:
-        fill: ``recorded`` (the values of the user's run), ``randn``, ``ones``, ``literal``,
-            or ``number``.
+        fill: ``recorded`` (the values of the user's run), ``randn``, ``rand``, ``ones``, ``text``
+            (a tensor's values as Python text), or ``number``.
         key: name under which its values were recorded.
         stride: empty if contiguous.
-        text: a literal or a number as Python text.
+        text: a number, or an expression that makes the tensor.
     """
 
     name: str
@@ -101,8 +101,8 @@ class Input:
         if self.fill == "recorded":
             crop = f", {self.shape}" if self.shape else ""
             text, flat = f"recorded({self.key!r}{crop})", ""
-        elif self.fill == "literal":
-            text = f"torch.tensor({self.text}{option})"
+        elif self.fill == "text":
+            text, flat = self.text, ""
         elif self.fill == "ones":
             text = f"torch.ones({shape}{option})"
         elif self.dtype == "torch.bool":

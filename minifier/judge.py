@@ -350,6 +350,7 @@ def _report(
     detail = {
         "output": place, "index": list(index), "first": list(first), "compiled": str(got),
         "eager": str(expected), "bad": count, "of": bad.numel(),
+        "error": abs(got - expected) if kind == "wrong" else 0.0,
     }  # fmt: skip
     return Outcome(kind, kind, text, detail)
 

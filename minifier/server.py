@@ -9,6 +9,7 @@ takes as many threads as the user's run had. A child that hangs or dies is an an
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import resource
@@ -17,6 +18,7 @@ import signal
 import sys
 import time
 import traceback
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,8 @@ from tc.minifier import graphs, judge
 from tc.minifier.judge import Outcome
 
 Request = dict[str, Any]
+LITERAL = 16  # elements that are written as numbers
+EMBEDDED = 64 << 10  # bytes that are written as base64
 
 
 class Server:
@@ -45,6 +49,8 @@ class Server:
         self.actions: dict[str, Callable[[Request], dict[str, Any]]] = {
             "judge": self.judge,
             "values": self.values,
+            "text": self.text,
+            "export": self.export,
             **stage_actions(self),
         }
         self.load()
@@ -124,6 +130,31 @@ class Server:
             names["f"](*(names[name] for name in request["arguments"]))
         torch.save(kept, self.folder / "values.pt")
         return {"kind": "ok", "facts": {name: vars(fact) for name, fact in facts.items()}}
+
+    def text(self, request: Request) -> dict[str, Any]:
+        """Return a recorded tensor as Python text."""
+        value = self.take(request["key"], tuple(request["shape"]))
+        option = "" if value.dtype == torch.float32 else f", dtype={value.dtype}"
+        if value.numel() <= LITERAL:
+            return {"kind": "ok", "text": f"torch.tensor({value.tolist()!r}{option})"}
+        raw = zlib.compress(bytes(value.contiguous().view(-1).view(torch.uint8).tolist()), 9)
+        if len(raw) > EMBEDDED:
+            return {"kind": "large"}
+        coded = base64.b64encode(raw).decode()
+        unpacked = f'__import__("zlib").decompress(__import__("base64").b64decode("{coded}"))'
+        made = f"torch.frombuffer(bytearray({unpacked}), dtype={value.dtype})"
+        return {"kind": "ok", "text": f"{made}.reshape({tuple(value.shape)})"}
+
+    def export(self, request: Request) -> dict[str, Any]:
+        """Write recorded tensors to a file."""
+        path = Path(request["path"])
+        torch.save({key: self.take_whole(key) for key in request["keys"]}, f"{path}.part")
+        Path(f"{path}.part").replace(path)
+        return {"kind": "ok"}
+
+    def take_whole(self, key: str) -> torch.Tensor:
+        """Return a recorded tensor in a storage of its own."""
+        return self.take(key, tuple(self.recorded[key].shape))
 
 
 def _dense(value: torch.Tensor) -> bool:

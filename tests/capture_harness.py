@@ -96,6 +96,7 @@ def run(fn: Callable[..., Any], program: Program) -> Outcome:
         outcome.error = error
     outcome.grad_mode = torch.is_grad_enabled()
     outcome.watched = {name: space[name] for name in program.watched}
+    torch.set_grad_enabled(True)
     outcome.grads = gradients(outcome)
     space.update(before)
     return outcome

@@ -15,6 +15,7 @@ from tc.trace.emit import (
     setup_from_environment,
     stage,
     stage_path,
+    told,
     warn,
 )
 from tc.trace.events import (
@@ -96,5 +97,6 @@ __all__ = [
     "setup_from_environment",
     "stage",
     "stage_path",
+    "told",
     "warn",
 ]

@@ -72,6 +72,11 @@ def remove_sink(sink: Sink) -> None:
         _door.sinks = tuple(other for other in _door.sinks if other is not sink)
 
 
+def told(topic: str) -> bool:
+    """Return whether the readable log of that topic is switched on (``TC_LOGS``)."""
+    return any(getattr(sink, "levels", {}).get(topic, 0) for sink in _door.sinks)
+
+
 def emit(event: Event, compile_id: CompileId | None = None) -> None:
     """Tell all sinks; never raises. The compile is the current one unless given."""
     sinks = _door.sinks

@@ -421,13 +421,18 @@ class RecompileLimit(Fact, wire="tc_recompile_limit"):
 
 @dataclass(frozen=True)
 class FrameSkipped(Fact, wire="tc_frame_skipped"):
-    """A function was not captured at all."""
+    """A function was not captured at all.
+
+    Attributes:
+        harmless: nothing is lost by it (it has no tensor operation, say): told when asked only.
+    """
 
     function: str
     file: str
     line: int
     reason: str
     fix: str = ""
+    harmless: bool = False
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,9 @@ class LogSink:
         )
 
     def frame_skipped(self, event: ev.FrameSkipped, _: CompileId | None) -> Message | None:
-        """Tell each skipped function once per reason."""
+        """Tell each skipped function once per reason; harmless ones only when asked for more."""
+        if event.harmless and self.levels.get("graph_breaks", 0) < VERBOSE:
+            return None
         key = (event.file, event.function, event.reason)
         self._skips[key] += 1
         if self._skips[key] > 1:

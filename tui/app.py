@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 from textual import work
 from textual.app import App, ComposeResult, SystemCommand
 from textual.containers import Vertical
+from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Input
 from textual.worker import get_current_worker
@@ -50,7 +51,7 @@ class TraceApp(App[int]):
     COMMAND_PALETTE_BINDING = "f12"  # ours is in the table of keys
     COMMANDS: ClassVar = {TraceCommands}
     BINDINGS: ClassVar = bindings("app")
-    HORIZONTAL_BREAKPOINTS: ClassVar = [(0, "-narrow"), (100, "-normal"), (160, "-wide")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal"), (160, "-wide")]  # noqa: RUF012
     CSS = """
     Screen { background: $background; color: $foreground; }
     #head, #hints { background: $panel; }
@@ -64,6 +65,29 @@ class TraceApp(App[int]):
     .-narrow View.-deep .list { display: none; }
     .-narrow View.-deep .detail { display: block; }
     """
+
+    # A thread tells the application by messages only: it never waits for one that is closing.
+
+    class Arrived(Message):
+        """The trace was read."""
+
+        def __init__(self, diagnosis: Diagnosis, partial: bool) -> None:
+            super().__init__()
+            self.diagnosis, self.partial = diagnosis, partial
+
+    class Failed(Message):
+        """The trace could not be read."""
+
+        def __init__(self, reason: str) -> None:
+            super().__init__()
+            self.reason = reason
+
+    class Listed(Message):
+        """Some records of the log were listed."""
+
+        def __init__(self, session: Session, batch: list[Entry], first: bool, last: bool) -> None:
+            super().__init__()
+            self.session, self.batch, self.first, self.last = session, batch, first, last
 
     def __init__(
         self,
@@ -124,21 +148,23 @@ class TraceApp(App[int]):
     def _read_once(self, first: bool) -> None:
         try:
             if first and (glimpse := self.feed.glimpse()) is not None:
-                self.call_from_thread(self.take, glimpse, partial=True)
-            self.call_from_thread(self.take, self.feed.read())
+                self.post_message(self.Arrived(glimpse, partial=True))
+            self.post_message(self.Arrived(self.feed.read(), partial=False))
         except Unreadable as error:
-            self.call_from_thread(self.unreadable, str(error))
+            self.post_message(self.Failed(str(error)))
 
-    def take(self, diagnosis: Diagnosis, partial: bool = False) -> None:
+    def on_trace_app_arrived(self, event: Arrived) -> None:
         """Show another state of the trace."""
+        diagnosis, partial = event.diagnosis, event.partial
         self.read_at = self.clock()
         self.set_model(Model(diagnosis, lane=self.model.lane, partial=partial))
         if self.goto and not partial:
             name, self.goto = self.goto, ""
             self.action_goto(name)
 
-    def unreadable(self, reason: str) -> None:
+    def on_trace_app_failed(self, event: Failed) -> None:
         """Leave with a sentence; while following there may be something to read later."""
+        reason = event.reason
         if not self.following:
             self.last_words = reason
             self.exit(return_code=UNREADABLE)
@@ -169,9 +195,7 @@ class TraceApp(App[int]):
 
     @work(thread=True, exclusive=True, group="log")
     def _read_log(self, session: Session) -> None:
-        log = self.query_one(Log)
-        first = True
-        worker = get_current_worker()
+        first, worker = True, get_current_worker()
         for index, one in enumerate(session.sources):
             last_source = index == len(session.sources) - 1
             batches = records(one, index)
@@ -179,9 +203,12 @@ class TraceApp(App[int]):
             while batch is not None and not worker.is_cancelled:
                 following = next(batches, None)
                 last = last_source and following is None
-                if not self.call_from_thread(log.take, session, batch, first, last):
-                    return
+                self.post_message(self.Listed(session, batch, first, last))
                 batch, first = following, False
+
+    def on_trace_app_listed(self, event: Listed) -> None:
+        """Show more records."""
+        self.query_one(Log).take(event.session, event.batch, event.first, event.last)
 
     # ------------------------------------------------------------------------ bars
 
@@ -216,7 +243,6 @@ class TraceApp(App[int]):
         pieces: list[str | tuple[str, str]] = [(" tc-tui ", "title"), (name, "head")]
         diagnosis = self.model.diagnosis
         if diagnosis is not None:
-            pieces += [dot, version_of(diagnosis)]
             if self.model.lane_label:
                 pieces += [dot, self.model.lane_label]
             if diagnosis.session.other_runs:
@@ -227,6 +253,8 @@ class TraceApp(App[int]):
         elif self.following:
             age = f", {self.clock() - self.read_at:.0f} s ago" if diagnosis else ""
             pieces += [dot, (f"● following{age}", "live")]
+        if diagnosis is not None:
+            pieces += [dot, (version_of(diagnosis), "dim")]
         seconds = f"{duration(self.model.seconds)} compiling " if diagnosis else ""
         self.screen_bar("#head").say(line(*pieces), line((seconds, "head")))
 

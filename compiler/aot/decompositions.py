@@ -136,6 +136,18 @@ def functional_batch_norm(
     )
 
 
+def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """Stand in for `torch.nn.functional.dropout`: draws as eager does, keeps a byte an element.
+
+    Torch's own form for tracing copies where eager returns its argument.
+    """
+    if inplace or not 0 <= p < 1:
+        return torch.nn.functional.dropout(input, p, training, inplace)
+    if not training or p == 0:
+        return input
+    return aten.native_dropout(input, p, True)[0]
+
+
 OWN: dict[Any, Callable[..., Any]] = {
     aten.native_batch_norm.default: batch_norm_without_writes,
     aten._native_batch_norm_legit_no_training.default: batch_norm_inference,
@@ -145,6 +157,8 @@ OWN: dict[Any, Callable[..., Any]] = {
 STAND_INS: Table[Any, Callable[..., Any]] = Table("stand-ins of torch functions")
 STAND_INS.add(torch.batch_norm, batch_norm)
 STAND_INS.add(torch.nn.functional.batch_norm, functional_batch_norm)
+STAND_INS.add(torch.dropout, dropout)
+STAND_INS.add(torch.nn.functional.dropout, dropout)
 
 
 def _packets(names: str) -> list[Any]:

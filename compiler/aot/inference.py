@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from tc.compiler.aot.artifact import AotGraph, Fallback, as_module, is_mutable
+from tc.compiler.aot.artifact import AotGraph, Fallback, as_module, is_mutable, short
 from tc.compiler.aot.observe import Observation, flat_outputs, observe
 from tc.compiler.aot.passes import layout_key, run_passes, separate_outputs
 from tc.compiler.aot.record import Recorder
@@ -143,6 +143,22 @@ def finish(
     )
 
 
+# Functional forms of draws into existing memory; they draw in the order of a contiguous result.
+DRAWN_IN_PLACE = {
+    "aten.bernoulli.p",
+    "aten.bernoulli.Tensor",
+    "aten.cauchy",
+    "aten.exponential",
+    "aten.geometric",
+    "aten.log_normal",
+    "aten.normal_functional",
+    "aten.random",
+    "aten.random.from",
+    "aten.random.to",
+    "aten.uniform",
+}
+
+
 def check_record(graph: fx.Graph, mutated: tuple[int, ...], layouts_differ: bool) -> None:
     """Check a functional trace against what was observed.
 
@@ -153,6 +169,9 @@ def check_record(graph: fx.Graph, mutated: tuple[int, ...], layouts_differ: bool
     writes = graph.find_nodes(op="call_function", target=aten.copy_.default)
     if {inputs.index(node.args[0]) for node in writes} != set(mutated):
         raise Fallback("two traces disagree on which inputs are written to")
+    for node in graph.nodes:
+        if short(node.target) in DRAWN_IN_PLACE and not node.args[0].meta["val"].is_contiguous():
+            raise Fallback("random numbers are drawn into memory that is not contiguous")
     for op in (aten.as_strided.default, aten.as_strided_scatter.default):
         for node in graph.find_nodes(op="call_function", target=op):
             if layouts_differ and node.args[0].op != "placeholder":

@@ -174,8 +174,14 @@ class GraphBreak(Exception):
 
 
 class SkipFrame(Exception):
-    """Control flow: this frame runs as it is; the text says why, ``fix`` what would change it."""
+    """Control flow: this frame runs as it is.
 
-    def __init__(self, why: str, fix: str = "") -> None:
+    Attributes:
+        fix: what would change it.
+        harmless: nothing is lost by it.
+    """
+
+    def __init__(self, why: str, fix: str = "", harmless: bool = False) -> None:
         super().__init__(why)
         self.fix = fix
+        self.harmless = harmless

@@ -130,6 +130,9 @@ class Residual:
             self.e.store_fast(OUTPUTS)
         else:
             self.e.pop_top()
+
+    def restore_modes(self) -> None:
+        """Emit what leaves torch in the mode that traced code left it in."""
         if torch.is_grad_enabled() != self.t.grad_before:
             self.load_callable(torch._C._set_grad_enabled)
             self.e.load_const(torch.is_grad_enabled())

@@ -193,7 +193,7 @@ class Translation:
     # -- ends ------------------------------------------------------------------------------
     def _finish_at_return(self, value: Value) -> tuple[Residual, None]:
         if self.t.calls == 0:
-            raise breaks.SkipFrame("it does no tensor operation")
+            raise breaks.SkipFrame("it does no tensor operation", harmless=True)
         r = self._begin([value], pinned=self.t.effects.any(), at_break=False)
         r.push(value)
         r.e.return_value()
@@ -220,6 +220,7 @@ class Translation:
         self._close_graph(r)
         if self.module is not None:
             r.call_graph(self.graph_name, [i.value.source for i in t.inputs if i.value.source])
+        r.restore_modes()
         if pinned:
             r.pin(values)
             r.pin_all()

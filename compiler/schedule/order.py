@@ -112,8 +112,11 @@ def _lane(group: Group, outer: Variables, inner: Variables) -> Index | None:
         if member.level != "inner":
             continue
         for use in member.body.loads():
+            index = use.data[1]
+            if not any(stride(index, v) for v in inner):
+                continue  # read once a row
             for variable in (*outer, last):
-                if stride(use.data[1], variable) == 1:
+                if stride(index, variable) == 1:
                     score[variable] = score.get(variable, 0) + 1
     along = score.pop(last, 0)
     if not score:

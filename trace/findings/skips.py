@@ -39,6 +39,8 @@ def eager_graphs(session: Session) -> list[Event]:
 def _of(compiled: Compile) -> list[Event]:
     events = []
     for note in compiled.noted("tc_frame_skipped"):
+        if note.data.get("harmless"):
+            continue
         function = str(note.data.get("function") or compiled.function)
         line = note.data.get("line")
         fix = str(note.data.get("fix") or "")

@@ -118,10 +118,10 @@ class View(Vertical):
         self.set_class(bool(left.pieces or right.pieces), "-titled")
         self.title_bar.say(left, right)
 
-    def update(self, model: Model) -> None:  # type: ignore[override]
+    def update(self, model: Model) -> None:
         """Show another state of the trace; what was chosen stays chosen."""
         self.model = model
-        self.fill(keep=True)
+        self.fill(keep=self.deep or not self.list.at_top)
 
     def fill(self, *, keep: bool) -> None:
         """List the rows that pass the filter."""
@@ -160,18 +160,23 @@ class View(Vertical):
         return isinstance(self.detail, Body) and self.deep
 
     def search(self, query: str) -> str:
-        """Search the text on the right; return what was found."""
+        """Search the text on the right; return what is to be said if that failed."""
         try:
             pattern = filters.search(query)
         except ValueError as error:
             return str(error)
         assert isinstance(self.detail, Body)
-        self.detail.search(query, pattern)
-        return self.detail.found
+        found = self.detail.search(query, pattern)
+        self.draw_title()
+        return "" if found or not query else f"{query} is not in this text"
 
     def hit(self, step: int) -> str:
-        """Go to the next place found in the text."""
-        return self.detail.hit(step) if isinstance(self.detail, Body) else ""
+        """Go to the next place found in the text; return why there is none."""
+        if not isinstance(self.detail, Body):
+            return "there is no text to search here: / filters the list"
+        failed = self.detail.hit(step)
+        self.draw_title()
+        return failed
 
     @property
     def deep(self) -> bool:

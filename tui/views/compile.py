@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import ClassVar, Final
 
 from tc.trace.compiles import Artifact, Compile
@@ -45,7 +46,7 @@ class OneCompile(View):
         """The compile shown."""
         return self.model.by_slug.get(self.slug)
 
-    def update(self, model: Model) -> None:  # type: ignore[override]
+    def update(self, model: Model) -> None:
         self.model = model
         if self.slug not in model.by_slug:
             self.slug = _first(model)
@@ -102,14 +103,14 @@ class OneCompile(View):
         several = compiled.attempts > 1
         return [
             Row(
-                lambda width, one=one: self._row(one, width, several),  # type: ignore[misc]
+                partial(self._row, one, several),
                 one.number,
                 f"{one.name} {one.kind} {one.note}",
             )
             for one in compiled.artifacts
         ]
 
-    def _row(self, one: Artifact, width: int, several: bool) -> Line:
+    def _row(self, one: Artifact, several: bool, width: int) -> Line:
         size = size_of(one.span.stop - one.span.start if one.span else len(one.inline))
         attempt = f"attempt {one.attempt + 1}  " if several else ""
         tail = line((attempt, "dim"), (right(size, 8), "dim"), " ")

@@ -98,7 +98,9 @@ class Entries:
 
     def index(self, key: Hashable) -> int:
         rows = range(len(self))
-        at = bisect_right(rows, key, key=self.key) - 1  # type: ignore[type-var]
+        if not isinstance(key, tuple):
+            return -1
+        at = bisect_right(rows, key, key=lambda n: (self.at(n).source, self.at(n).line)) - 1
         return at if at >= 0 and self.key(at) == key else -1
 
     def add(self, more: list[Entry], matches: Callable[[str], bool]) -> None:
@@ -138,10 +140,10 @@ class Log(View):
         self.reading = True
         return self.session
 
-    def take(self, session: Session, batch: list[Entry], first: bool, last: bool) -> bool:
-        """Take in a part of what was read; False if it is no longer wanted."""
+    def take(self, session: Session, batch: list[Entry], first: bool, last: bool) -> None:
+        """Take in a part of what was read, unless it is no longer wanted."""
         if session is not self.session:
-            return False
+            return
         if first:
             at_end = 0 < self.list.max_scroll_y <= self.list.scroll_offset.y
             kept = self.list.key if not at_end else None
@@ -162,7 +164,6 @@ class Log(View):
         if first:
             self.fill_detail()
             self.draw_title()
-        return True
 
     def fill(self, *, keep: bool) -> None:
         self.list.empty = self._empty()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import ClassVar, Final
 
 from tc.trace.compiles import Compile
@@ -35,7 +36,7 @@ class Time(View):
         for one in self.model.functions:
             rows.append(
                 Row(
-                    lambda width, one=one: _function_row(one, most, width),  # type: ignore[misc]
+                    partial(_function_row, one, most),
                     ("function", one.key),
                     f"{one.title} {one.place[0]}",
                 )

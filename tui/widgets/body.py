@@ -116,11 +116,11 @@ class Body(RowList):
         return len(self.text.hits)
 
     def hit(self, step: int) -> str:
-        """Go to the next or previous place found; say which it is."""
+        """Go to the next or previous place found; return why there is none."""
         if not self.text.hits:
-            return "nothing searched yet: / searches" if not self.query_text else "nothing found"
+            return f"{self.query_text} is not in this text" if self.query_text else "/ searches"
         self._go((self.text.here + step) % len(self.text.hits))
-        return self.found
+        return ""
 
     @property
     def found(self) -> str:

@@ -71,7 +71,6 @@ class RowList(ScrollView, can_focus=True):
         self.set_reactive(RowList.cursor, self._find(kept))
         if not keep:
             self.scroll_to(0, 0, animate=False, immediate=True)
-            self._into_view()
         elif at_end and self.is_mounted:
             self.scroll_to(y=len(rows), animate=False, immediate=True)
         else:
@@ -92,6 +91,11 @@ class RowList(ScrollView, can_focus=True):
     def key(self) -> Hashable | None:
         """What the row under the cursor stands for."""
         return self.rows.key(self.cursor) if 0 <= self.cursor < len(self.rows) else None
+
+    @property
+    def at_top(self) -> bool:
+        """Whether the cursor is where it began."""
+        return self.cursor == self._selectable(0, 1)
 
     def point_at(self, key: Hashable) -> bool:
         """Put the cursor on the row that stands for something; False if there is none."""
@@ -124,8 +128,10 @@ class RowList(ScrollView, can_focus=True):
 
     def on_resize(self, event: events.Resize) -> None:
         """Rows are drawn for the new width."""
+        in_sight = self._in_sight
         self._fit()
-        self._into_view()
+        if in_sight:
+            self._into_view()
         self.refresh()
         if event.size.width != self._drawn_for:
             self._drawn_for = event.size.width
@@ -204,6 +210,8 @@ class RowList(ScrollView, can_focus=True):
             self.scroll_to(y=self.scroll_offset.y + step, animate=False, immediate=True)
             return
         found = self._selectable(self.cursor + step, step)
+        if not self._in_sight:  # a text before the first choice: read on, choose when it comes
+            found = -1
         if found >= 0:
             self.cursor = found
             self._into_view()
@@ -241,6 +249,9 @@ class RowList(ScrollView, can_focus=True):
 
     def action_choose(self) -> None:
         """Go in."""
+        if self.cursor >= 0 and not self._in_sight:
+            self._into_view()
+            return
         self.post_message(self.Chosen(self, self.key))
 
     def on_click(self, event: events.Click) -> None:
@@ -253,12 +264,15 @@ class RowList(ScrollView, can_focus=True):
         if again:
             self.action_choose()
 
+    @property
+    def _in_sight(self) -> bool:
+        top, height = self.scroll_offset.y, self.scrollable_content_region.height
+        return not height or top <= self.cursor < top + height
+
     def _into_view(self) -> None:
-        if self.cursor < 0:
-            return
         height = self.scrollable_content_region.height
         top = self.scroll_offset.y
-        if height and not top <= self.cursor < top + height:
+        if self.cursor >= 0 and not self._in_sight:
             y = self.cursor if self.cursor < top else self.cursor - height + 1
             self.scroll_to(y=y, animate=False, immediate=True)
 

@@ -395,7 +395,7 @@ class _CWriter:
             self.emit(f"const long long {last}_to = tc_min({start} + {BLOCK}, {stop});")
             stop = f"{last}_to"
         cheap = sum(s.value.cost() for s in section.statements) <= WIDE_COST
-        if sums and plain and cheap and _at_least(last, 4 * WIDE):
+        if sums and plain and cheap and _at_least(last, 16 * WIDE):
             start = self._wide_loop(section, last, sums, start, stop)
             extent = ix.extent(last).constant
             if not blocked and extent is not None and extent % WIDE == 0:

@@ -115,6 +115,7 @@ class Builder:
     strides: tuple[Index, ...] | None = None
     uses: int = 1
     counter: int = 0
+    reductions: dict[tuple[Any, ...], Buffer] = field(default_factory=dict)
 
     def name(self) -> str:
         """A fresh buffer name."""
@@ -173,13 +174,16 @@ class Builder:
             strides = contiguous(sizes)
         if not reduced:
             return self._reduce_nothing(kind, dtype, kept, body, sizes)
-        buffer = Buffer(self.name(), dtype, sizes, strides)
         rename = bindings(kept, loop_vars(sizes)) if len(kept) == len(sizes) else {}
         rename.update(bindings(reduced, loop_vars([ix.extent(v) for v in reduced], "r")))
         inner = tuple(ix.substitute(v, rename) for v in reduced)
         outer = tuple(v for v in loop_vars(sizes) if v is not ix.ZERO)
         flat = linear(loop_vars(sizes), strides)
         body = substitute(body, rename)
+        key = (kind, dtype, sizes, strides, inner, body)
+        if key in self.reductions:
+            return self.memory(self.reductions[key])
+        buffer = self.reductions[key] = Buffer(self.name(), dtype, sizes, strides)
         self.nodes.append(Reduction(buffer, outer, inner, flat, kind, body, (self.origin,)))
         return self.memory(buffer)
 

@@ -35,7 +35,7 @@ from tc.compiler.loops.ir import (
     views_in,
 )
 from tc.compiler.loops.lower.border import sizes_of, strides_of, sym_index
-from tc.compiler.loops.lower.builder import Builder, NotLowered, Tensor
+from tc.compiler.loops.lower.builder import Builder, Cell, NotLowered, Tensor
 from tc.compiler.loops.lower.registry import LOWERINGS, VIEWS, Call
 
 # Checks on sizes that capture has guarded already.
@@ -83,6 +83,7 @@ class _Walk:
         self.outputs: tuple[Any, ...] = ()
         self.uses = _count_uses(graph)
         self.decisions: list[Decision] = []
+        self.returned: dict[str, Cell] = {}
         self.copies: list[tuple[str, fx.Node]] = []
 
     def visit(self, node: fx.Node) -> None:
@@ -264,6 +265,12 @@ class _Walk:
             item = item.args[0]
         if item in self.input_of:
             return Ref(self.input_of[item].name)
+        held = self.values[item]
+        if isinstance(held, Tensor):
+            name = self.builder.realize(held.cell)
+            if self.returned.setdefault(name, held.cell) is not held.cell:
+                # One buffer for two results that eager keeps apart.
+                return self.builder.copy(held, strides_of(item.meta["val"]))
         return self._plain(item)
 
 

@@ -155,6 +155,15 @@ def dropout(x):
     return F.dropout(x, 0.5, training=True), torch.rand(3), torch.randn_like(x)
 
 
+def dropouts(x):
+    return F.dropout(x.t(), 0.3), F.dropout(x.bfloat16(), 0.2), F.dropout(x, 1.0), F.dropout2d(x)
+
+
+def dropout_off(x):
+    y = x + 1
+    return F.dropout(x, 0.5, training=False), F.dropout(y, 0.5, False).add_(1), y, F.dropout(y, 0.0)
+
+
 def dead_random(x):
     torch.rand(5)
     return torch.rand(3) + x[0, :3]
@@ -250,6 +259,8 @@ PROGRAMS = [
     (returned_constant, (M,)),
     (passes_through, (M, t(2))),
     (dropout, (M,)),
+    (dropouts, (M,)),
+    (dropout_off, (M,)),
     (dead_random, (M,)),
     (bernoulli_in_place, (M,)),
     (block, (M, M + 1, t(4))),

@@ -60,7 +60,12 @@ def embedding(ids, table, w):
 
 
 def dropout(x, w):
-    return F.dropout(x @ w, 0.4, training=True), F.dropout(x, 0.1, training=True).sum()
+    return (
+        F.dropout(x @ w, 0.4),
+        F.dropout(x, 0.1).sum(),
+        F.dropout(w, training=False),
+        F.dropout(x.t()),
+    )
 
 
 def views_out(x):

@@ -1,0 +1,365 @@
+"""The command line of tc-minify: a script in; the smallest program that fails alike out."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import platform
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from tc import __version__
+from tc.minifier import verify, writer
+from tc.minifier.case import Case
+from tc.minifier.oracle import Answer, Oracle, OracleError, Server
+from tc.minifier.problem import REDUCIBLE, Problem, record
+from tc.minifier.reduce import Reduction
+
+OK: Final = 0
+NOT_REPRODUCED: Final = 1
+USAGE: Final = 2
+INTERNAL: Final = 4
+INTERRUPTED: Final = 130
+RUNS: Final = 5
+
+_HELP: Final = """\
+Make the smallest program that fails like a script of yours.
+
+examples:
+  tc-minify train.py                     writes minified.py: a few lines, no data files
+  tc-minify train.py -o bug.py --json    the result as JSON, for scripts and agents
+  tc-minify train.py -- --steps 1        what follows -- goes to the script
+
+usage:
+  tc-minify SCRIPT [-o FILE] [--json] [--seconds N] [--budget N] [-- ARGUMENT ...]
+
+The script calls tc.compile or torch.compile. It is run once; the first graph that crashes the
+compiler, or gives another result than eager by more than rounding (measured against float64), is
+cut down: calls, inputs, shapes, types, values. Every step fails in the same way as the first.
+
+options:
+  -o FILE         the result; default minified.py. The best so far is always there
+  --json          print the result as JSON
+  --seconds N     limit for one try (default 120)
+  --budget N      stop reducing after N seconds, keep the best (default: no limit)
+  --version, --help
+
+exit codes:
+  0 reduced   1 it does not fail   2 wrong usage   4 internal error   130 Ctrl-C, the best is kept
+"""
+
+
+class Usage(Exception):
+    """The command was not understood; the text says why."""
+
+
+class NotReproduced(Exception):
+    """There is nothing to reduce; the text says why."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> None:  # type: ignore[override]
+        """Report a wrong argument in one sentence."""
+        raise Usage(message)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run tc-minify and return its exit code; one sentence on stderr says what went wrong."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or "-h" in arguments or "--help" in arguments:
+        if arguments:
+            sys.stdout.write(_HELP)
+            return OK
+        return fail("tc-minify", USAGE, "name a script; try tc-minify --help")
+    if arguments == ["--version"]:
+        print(f"tc-minify {__version__} · python {platform.python_version()}")
+        return OK
+    with stoppable():
+        try:
+            return _run(parsed(arguments))
+        except Usage as error:
+            return fail("tc-minify", USAGE, f"{error}; try tc-minify --help")
+        except NotReproduced as error:
+            return fail("tc-minify", NOT_REPRODUCED, str(error))
+        except OracleError as error:
+            return fail("tc-minify", INTERNAL, str(error))
+        except KeyboardInterrupt:
+            return fail("tc-minify", INTERRUPTED, "interrupted before anything was reduced")
+        except Exception as error:
+            return fail("tc-minify", INTERNAL, crash_text("tc-minify", error))
+
+
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """Return the options; what follows ``--`` belongs to the script."""
+    own, rest = list(arguments), []
+    if "--" in own:
+        place = own.index("--")
+        own, rest = own[:place], own[place + 1 :]
+    parser = _Parser(prog="tc-minify", add_help=False, allow_abbrev=False)
+    parser.add_argument("script", metavar="SCRIPT")
+    parser.add_argument("-o", "--output", metavar="FILE", default="minified.py")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--budget", type=float, default=float("inf"))
+    options = parser.parse_args(own)
+    options.rest = rest
+    script = existing_script(options.script)
+    output = Path(options.output)
+    if not output.resolve().parent.is_dir():
+        raise Usage(f"there is no folder {output.resolve().parent} to write {output.name} to")
+    if output.resolve() == script.resolve():
+        raise Usage(f"{output} is the script itself")
+    return options
+
+
+def existing_script(name: str) -> Path:
+    """Return the path of a script.
+
+    Raises:
+        Usage: there is none.
+    """
+    script = Path(name)
+    if script.is_dir():
+        raise Usage(f"{name} is a folder, not a script")
+    if not script.is_file():
+        raise Usage(f"there is no script {name}")
+    return script
+
+
+class Progress:
+    """Says on stderr what is being done; on a terminal one line that changes."""
+
+    def __init__(self) -> None:
+        self.live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+    def line(self, text: str) -> None:
+        """A line that stays."""
+        self._print(text, "\n")
+
+    def now(self, text: str) -> None:
+        """A line that the next one replaces; not shown where lines cannot be replaced."""
+        if self.live:
+            self._print(text[: shutil.get_terminal_size().columns - 1], "")
+
+    def _print(self, text: str, end: str) -> None:
+        clear = "\r\x1b[K" if self.live else ""
+        print(f"{clear}{text}", end=end, file=sys.stderr, flush=True)
+
+
+def _run(options: argparse.Namespace) -> int:
+    start = time.monotonic()
+    progress = Progress()
+    script, output = Path(options.script), Path(options.output)
+    with tempfile.TemporaryDirectory(prefix="tc-minify-") as name:
+        folder = Path(name)
+        progress.now(f"running {script} …")
+        problem = record(script, options.rest, folder, max(options.seconds, 600.0))
+        case = reducible(problem, script)
+        server = Server(folder, case.call.compiler, problem.threads)
+        try:
+            oracle = Oracle(server, seconds=options.seconds)
+            job = Job(oracle, output, progress, start, options.budget)
+            return job.run(case, problem, options.json)
+        finally:
+            server.close()
+
+
+def reducible(problem: Problem, script: Path) -> Case:
+    """Return the graph that fails.
+
+    Raises:
+        NotReproduced: there is none, or it cannot be written down.
+    """
+    facts = problem.facts
+    if problem.kind in REDUCIBLE:
+        if problem.case is None:
+            why = facts.get("unprintable", "")
+            raise NotReproduced(f"{problem.message}; its graph cannot be written as text: {why}")
+        return problem.case
+    if problem.kind == "outside":
+        raise NotReproduced(
+            f"the compiler fails before there is a graph to reduce: {problem.message}"
+        )
+    if problem.kind in ("script", "exit"):
+        raise NotReproduced(f"{script} fails without the compiler being to blame: {problem.message}")
+    if not facts.get("compiles"):
+        raise NotReproduced(f"{script} never calls tc.compile or torch.compile")
+    if not facts.get("graphs"):
+        raise NotReproduced(f"{script} compiles no graph: nothing it calls under compile is captured")
+    noise = ""
+    if facts.get("random"):
+        noise = f"; {facts['random']} calls of graphs with random numbers could not be judged"
+    raise NotReproduced(
+        f"{script} does not fail: {facts['graphs']} graphs agree with eager in {facts['calls']} "
+        f"calls{noise}"
+    )
+
+
+@dataclasses.dataclass
+class Job:
+    """One reduction, from the failing graph to the verified file."""
+
+    oracle: Oracle
+    output: Path
+    progress: Progress
+    start: float
+    budget: float
+    first: Case | None = None
+    answer: Answer = Answer("ok")
+    stopped: str = ""
+
+    def run(self, case: Case, problem: Problem, as_json: bool) -> int:
+        """Reduce, verify, report; returns the exit code."""
+        self.progress.line(f"{describe(problem)}")
+        self.first = case
+        self.answer = self.oracle.judge(case)
+        if not self.answer.signature:
+            raise NotReproduced(
+                f"{problem.message}; but its graph alone does not fail ({self.answer.kind}: "
+                f"{self.answer.message or 'it agrees with eager'})"
+            )
+        self.oracle.signature = self.answer.signature
+        case = self.oracle.learn(case)
+        self.oracle.deadline = self.start + self.budget
+        reduction = Reduction(self.oracle, case, self.improved)
+        self.improved(case, "captured")
+        try:
+            reduction.run()
+        except KeyboardInterrupt:
+            self.stopped = "interrupted"
+            with quiet_interrupts():
+                reduction.embed()
+        if time.monotonic() > self.oracle.deadline:
+            self.stopped = self.stopped or "out of time"
+            self.oracle.deadline = float("inf")
+            reduction.embed()
+        return self.finish(reduction, as_json)
+
+    def improved(self, case: Case, name: str) -> None:
+        """Tell of an improvement, and keep it on disk."""
+        steps, inputs, elements = case.cost
+        self.progress.now(
+            f"{name}: {steps} calls, {inputs} inputs, {elements} elements after "
+            f"{self.oracle.asked} tries"
+        )
+        self.save(case)
+
+    def save(self, case: Case, tolerance: float | None = None) -> None:
+        """Write the file for a case; values that are not text yet go to a file beside it."""
+        text = writer.full_text(case, self.answer, tolerance)
+        beside = self.output.with_suffix(".pt")
+        keys = [item.key for item in case.inputs if item.fill == "recorded"]
+        if keys:
+            self.oracle.server.ask({"do": "export", "keys": keys, "path": str(beside.resolve())})
+            text = writer.with_data(text, beside.name)
+        elif self.first is not None and beside.exists() and writer.is_ours(self.output):
+            beside.unlink()
+        writer.write(self.output, text)
+
+    def finish(self, reduction: Reduction, as_json: bool) -> int:
+        """Write, verify and report the result."""
+        best = reduction.best
+        self.answer = self.oracle.judge(best) if not self.stopped else self.answer
+        self.save(best)
+        seconds = self.oracle.seconds
+        if self.answer.kind in ("wrong", "nan") and not verify.fails_alike(
+            self.output, self.answer, seconds
+        ):
+            self.save(best, tolerance=float(self.answer.detail.get("error", 0.0)) / 2)
+        good = 0
+        if self.stopped != "interrupted":
+            self.progress.now(f"running {self.output} {RUNS} times in fresh processes …")
+            good = verify.verified(self.output, self.answer, seconds, RUNS)
+        self.report(best, good, as_json)
+        if self.stopped == "interrupted":
+            return INTERRUPTED
+        return OK if good else NOT_REPRODUCED
+
+    def report(self, best: Case, good: int, as_json: bool) -> None:
+        """Print the result."""
+        assert self.first is not None
+        text = self.output.read_text()
+        lines = len(text.splitlines())
+        took = time.monotonic() - self.start
+        if as_json:
+            print(json.dumps({
+                "schema": 1, "failure": self.answer.kind, "message": self.answer.message,
+                "signature": self.answer.signature, "file": str(self.output), "lines": lines,
+                "calls_before": len(self.first.steps), "calls": len(best.steps),
+                "inputs": len(best.inputs), "elements": best.cost[2],
+                "self_contained": not any(i.fill == "recorded" for i in best.inputs),
+                "verified": good, "runs": RUNS, "tries": self.oracle.asked,
+                "cpu_seconds": round(self.oracle.cpu, 2), "seconds": round(took, 2),
+                "stopped": self.stopped or None, "also_found": dict(self.oracle.others),
+                "steps": [dataclasses.asdict(step) for step in best.steps],
+            }))  # fmt: skip
+            return
+        how = f" ({self.stopped})" if self.stopped else ""
+        self.progress.line(
+            f"reduced {len(self.first.steps)} → {len(best.steps)} calls in {took:.1f} s, "
+            f"{self.oracle.asked} tries{how}"
+        )
+        for signature, count in self.oracle.others.most_common(3):
+            self.progress.line(f"another failure met {count} times on the way: {signature}")
+        verdict = f"fails alike in {good} of {RUNS} fresh processes" if good else "not verified"
+        self.progress.line(f"{self.output}: {lines} lines, {verdict}")
+        print(text, end="")
+
+
+def describe(problem: Problem) -> str:
+    """What fails, in one line."""
+    words = {"crash": "the compiler fails", "wrong": "wrong result", "nan": "wrong NaN or infinity"}
+    calls = len(problem.case.steps) if problem.case else 0
+    return f"{words.get(problem.kind, problem.kind)} in a graph of {calls} calls: {problem.message}"
+
+
+# -- shared with tc-bisect ---------------------------------------------------------------------
+def fail(tool: str, code: int, text: str) -> int:
+    """Say on stderr what went wrong; returns the exit code."""
+    print(f"{tool}: {text}", file=sys.stderr)
+    return code
+
+
+def crash_text(tool: str, error: Exception) -> str:
+    """Store the traceback of a failure of the tool itself; returns what to tell of it."""
+    with tempfile.NamedTemporaryFile("w", prefix=f"{tool}-", suffix=".txt", delete=False) as file:
+        file.write("".join(traceback.format_exception(error)))
+    return f"internal error, {type(error).__name__}: {error}; the traceback is in {file.name}"
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[None]:
+    """Treat SIGTERM like Ctrl-C: what was found is kept."""
+
+    def stop(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def quiet_interrupts() -> Iterator[None]:
+    """Finish a short work although Ctrl-C is pressed again."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

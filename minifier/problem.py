@@ -1,0 +1,100 @@
+"""Runs a script in a child process and returns what went wrong in it, as a `Problem`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tc.minifier.case import Case, from_json
+
+REDUCIBLE = ("crash", "wrong", "nan", "died", "timeout")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a run of a script showed.
+
+    Attributes:
+        kind: ``ok``; ``crash``, ``wrong``, ``nan``, ``died``, ``timeout``: a graph goes wrong;
+            ``outside``: the compiler fails before there is a graph; ``script``, ``exit``: the
+            script fails by itself.
+        case: the graph that goes wrong, if it has a text.
+        facts: graphs, calls, compiles, threads, and what else the run counted.
+    """
+
+    kind: str
+    signature: str = ""
+    message: str = ""
+    case: Case | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def threads(self) -> int:
+        """Threads the script's torch had."""
+        return int(self.facts.get("threads", 1))
+
+
+def record(
+    script: Path,
+    arguments: Sequence[str],
+    folder: Path,
+    seconds: float,
+    environment: Mapping[str, str] | None = None,
+) -> Problem:
+    """Run a script under `tc.minifier.runner`; its output goes to ``folder/script.log``."""
+    for name in ("problem.json", "begun.json"):
+        (folder / name).unlink(missing_ok=True)
+    command = [sys.executable, "-m", "tc.minifier.runner", str(folder), str(script), *arguments]
+    with (folder / "script.log").open("wb") as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, **(environment or {})},
+            start_new_session=True,
+        )
+        try:
+            status = process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    return _read(folder, status, seconds)
+
+
+def _read(folder: Path, status: int | None, seconds: float) -> Problem:
+    found, begun = folder / "problem.json", folder / "begun.json"
+    if found.exists():
+        return _problem(json.loads(found.read_text()))
+    if status is None:
+        kind, message = "timeout", f"the script did not end within {seconds:.0f} s"
+    elif status < 0:
+        kind, message = "died", f"the process died: {signal.Signals(-status).name}"
+    else:
+        kind, message = "exit", f"the process ended with exit code {status}: {last_line(folder)}"
+    if begun.exists() and kind in ("timeout", "died"):
+        row = json.loads(begun.read_text())
+        return _problem({**row, "kind": kind, "signature": kind, "message": message})
+    return Problem(kind if kind == "exit" else "script", message=message)
+
+
+def last_line(folder: Path) -> str:
+    """Return the last line that a script printed."""
+    lines = (folder / "script.log").read_text(errors="replace").strip().splitlines()
+    return lines[-1].strip() if lines else "it printed nothing"
+
+
+def _problem(row: dict[str, Any]) -> Problem:
+    case = from_json(row["case"]) if "case" in row else None
+    facts = {k: v for k, v in row.items() if k not in ("case", "kind", "signature", "message")}
+    return Problem(row["kind"], row["signature"], row["message"] or "", case, facts)

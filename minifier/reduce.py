@@ -1,0 +1,81 @@
+"""Drives the reductions: a case and an oracle in, the smallest case that fails alike out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from tc.minifier.case import Case, Input
+from tc.minifier.oracle import Oracle
+from tc.minifier.passes import inputs, nodes
+
+Fails = Callable[[Case], bool]
+Pass = Callable[[Case, Fails], Iterator[Case]]
+
+PASSES: tuple[Pass, ...] = (
+    nodes.needed_steps,
+    nodes.delta_debugging,
+    nodes.fewer_outputs,
+    inputs.no_gradients,
+    inputs.made_values,
+    inputs.smaller_shapes,
+    inputs.contiguous_layout,
+    inputs.common_types,
+    inputs.merged,
+    nodes.bypass,
+)
+ROUNDS = 3
+
+
+@dataclass
+class Reduction:
+    """A running reduction.
+
+    Attributes:
+        best: the smallest case so far.
+        tell: told of each improvement and of the pass that made it.
+        passes_done: name -> improvements.
+    """
+
+    oracle: Oracle
+    best: Case
+    tell: Callable[[Case, str], None] = lambda case, name: None
+    passes_done: dict[str, int] = field(default_factory=dict)
+
+    def run(self) -> Case:
+        """Apply all passes until none helps."""
+        for _ in range(ROUNDS):
+            before = self.best
+            for one in PASSES:
+                self._apply(one)
+            if self.best == before or self.best.cost == before.cost:
+                break
+        self.embed()
+        return self.best
+
+    def _apply(self, one: Pass) -> None:
+        for smaller in one(self.best, self.oracle.fails):
+            self._take(smaller, one.__name__)
+
+    def _take(self, case: Case, name: str) -> None:
+        if case != self.best:
+            self.best = case
+            self.passes_done[name] = self.passes_done.get(name, 0) + 1
+            self.tell(case, name)
+
+    def embed(self) -> None:
+        """Write what is left of the recorded values into the text."""
+        embedded = dataclasses.replace(
+            self.best, inputs=tuple(self._embedded(item) for item in self.best.inputs)
+        )
+        if embedded.inputs != self.best.inputs and self.oracle.fails(embedded):
+            self._take(embedded, "embed")
+
+    def _embedded(self, item: Input) -> Input:
+        if item.fill != "recorded":
+            return item
+        row = self.oracle.server.ask({"do": "text", "key": item.key, "shape": item.shape})
+        if row["kind"] != "ok":
+            return item
+        return dataclasses.replace(item, fill="text", text=row["text"], stride=())

@@ -1,0 +1,95 @@
+"""Writes a case as a file that fails by itself: imports, one function, inputs, the compile call."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+from tc import __version__
+from tc.minifier.case import Case
+from tc.minifier.oracle import Answer
+
+BACKWARD = '''
+def run(g):
+    xs = [x.detach().clone().requires_grad_(x.requires_grad) for x in ({arguments},)]
+    out = g(*xs)
+    {loss}.backward()
+    return out, [x.grad for x in xs]
+'''
+LOSS = "out.sin().sum()"
+LOSSES = "sum(o.sin().sum() for o in out if o.requires_grad)"
+
+
+def full_text(case: Case, answer: Answer, tolerance: float | None = None) -> str:
+    """Return the whole file.
+
+    Args:
+        tolerance: compare no looser than this; None takes those of `assert_close`.
+    """
+    case_lines = [line for line in case.program().splitlines()]
+    arguments = ", ".join(case.arguments)
+    if case.backward:
+        loss = LOSS if len(case.outputs) == 1 else LOSSES
+        case_lines += BACKWARD.format(arguments=arguments, loss=loss).splitlines()
+    lines = [*header(case, answer), *case_lines, "", *_ending(case, answer, tolerance)]
+    text = "\n".join(lines) + "\n"
+    while "\n\n\n" in text:
+        text = text.replace("\n\n\n", "\n\n")
+    return text
+
+
+def header(case: Case, answer: Answer) -> list[str]:
+    """What fails, and the user's lines it comes from."""
+    lines = [f"# {line}" for line in _wrapped(f"{answer.kind}: {answer.message}")]
+    places = dict.fromkeys(step.where for step in case.steps if step.where)
+    for where in list(places)[:3]:
+        place, _, text = where.partition("\t")
+        lines.append(f"# from {Path(place).name}: {text}"[:100])
+    return [*lines, f"# tc {__version__}, Python {platform.python_version()}"]
+
+
+def _wrapped(text: str) -> list[str]:
+    words = " ".join(text.split())
+    return [words[:97] + "…"] if len(words) > 98 else [words]
+
+
+def _ending(case: Case, answer: Answer, tolerance: float | None) -> list[str]:
+    written = any(step.mutates for step in case.steps)
+    names = case.arguments
+    arguments = ", ".join(f"{name}.clone()" if written else name for name in names)
+    numbers = {case.names()[item.name] for item in case.inputs if item.fill == "number"}
+    if written:
+        arguments = ", ".join(name if name in numbers else f"{name}.clone()" for name in names)
+    compiled, eager = f"{case.call}({arguments})", f"f({arguments})"
+    if case.backward:
+        compiled, eager = f"run({case.call})", "run(f)"
+    if answer.kind not in ("wrong", "nan"):
+        return [compiled]
+    options = ", equal_nan=True" if answer.kind == "nan" else ""
+    if tolerance is not None:
+        options += f", rtol=0, atol={tolerance:.1g}"
+    return [f"torch.testing.assert_close({compiled}, {eager}{options})"]
+
+
+def with_data(text: str, file: str) -> str:
+    """Return the text of a file that reads recorded values from another file beside it."""
+    lines = text.splitlines()
+    place = max(n for n, line in enumerate(lines) if line.startswith(("import ", "from ")))
+    taken = "    return DATA[key][tuple(slice(n) for n in shape)]"
+    lines[place + 1 : place + 1] = [
+        f'DATA = torch.load(__file__.rpartition("/")[0] + "/{file}")', "",
+        "def recorded(key, shape=()):", taken,
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a file was written here."""
+    return path.exists() and f"\n# tc {__version__}, Python" in path.read_text(errors="replace")
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    draft = path.with_name(f".{path.name}.part")
+    draft.write_text(text)
+    draft.replace(path)
