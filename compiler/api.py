@@ -22,6 +22,8 @@ from tc.compiler.options import MODES, Options, config, nearest
 
 F = TypeVar("F", bound=Callable[..., Any])
 _PROCESS = driver.Process()
+#: running counts under the names torch's programs know: "frames", "stats", "graph_break"
+counters = _PROCESS.counters
 
 trace.setup_from_environment()
 
@@ -301,6 +303,7 @@ __all__ = [
     "OptimizedModule",
     "compile",
     "config",
+    "counters",
     "disable",
     "explain",
     "graph_break",

@@ -6,6 +6,7 @@ The only module that knows more than one stage.
 from __future__ import annotations
 
 import sys
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,7 +28,15 @@ from tc.compiler.capture.translate import (
     translate,
 )
 from tc.compiler.core.gate import Gate
-from tc.compiler.errors import BackendError, StageError, TcError, Unsupported
+from tc.compiler.errors import (
+    BackendError,
+    FailOnRecompileLimitHit,
+    RecompileError,
+    StageError,
+    TcError,
+    TorchRuntimeError,
+    Unsupported,
+)
 from tc.compiler.options import Config, Options
 from tc.compiler.runtime.load import load
 from tc.trace import CompileId
@@ -36,7 +45,9 @@ Compiled = Callable[..., Any]
 
 
 # -- graphs ----------------------------------------------------------------------------------
-def inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], gate: Gate | None = None) -> Compiled:
+def inductor(
+    gm: fx.GraphModule, example_inputs: Sequence[Any], gate: Gate | None = None
+) -> Compiled:
     """Compile a captured graph: aot → loops → schedule → codegen → runtime.
 
     Args:
@@ -50,27 +61,51 @@ def inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], gate: Gate | Non
     """
     gate = gate or Gate.from_environment()
     examples = graph_examples(gm, example_inputs)
+    trains = torch.is_grad_enabled() and any(_wants_grad(example) for example in examples)
     with trace.stage("inductor_compile"):
-        if torch.is_grad_enabled() and any(_wants_grad(example) for example in examples):
-            return _eager_graph(gm, "an input requires grad: eager autograd gives the gradients")
         try:
-            with trace.stage("aot"):
-                functional = aot.inference(gm, examples, gate)
+            return _training(gm, examples, gate) if trains else _inference(gm, examples, gate)
         except aot.Fallback as fallback:
             return _eager_graph(gm, str(fallback))
-        trace.emit(trace.AtenGraph("inference", str(functional)))
-        with trace.stage("loops.lower"):
-            lowered = loops.lower(functional.module, gate)
-        with trace.stage("schedule"):
-            plan = schedule.plan(lowered, gate)
-        with trace.stage("codegen"):
-            program = codegen.generate(plan, threads=torch.get_num_threads())
-        _tell_plan(plan, program)
-        with trace.stage("runtime.build"):
-            call = load(program)
-        trace.emit(trace.OutputCode(str(program), call.__code__.co_filename))
-        compiled = aot.wrap(functional, call)
-    return compiled
+
+
+def _inference(gm: fx.GraphModule, examples: list[Any], gate: Gate) -> Compiled:
+    """Compile a graph of which no gradients are wanted."""
+    with trace.stage("aot"):
+        functional = aot.inference(gm, examples, gate)
+    trace.emit(trace.AtenGraph("inference", str(functional)))
+    return aot.wrap(functional, _kernels(functional.module, gate))
+
+
+def _training(gm: fx.GraphModule, examples: list[Any], gate: Gate) -> Compiled:
+    """Compile forward and backward of a graph, cut where saving is cheapest."""
+    with trace.stage("aot"):
+        parts = aot.training(gm, examples, gate)
+    if trace.enabled() and parts.joint is not None:
+        trace.emit(trace.AtenGraph("joint", str(parts.joint)))
+        trace.emit(trace.Artifact("tc_partition", str(parts.partition)))
+    trace.emit(trace.AtenGraph("forward", str(parts.forward)))
+    forward = _kernels(parts.forward.module, gate)
+    backward = None
+    if parts.backward is not None:
+        trace.emit(trace.AtenGraph("backward", str(parts.backward)))
+        backward = _kernels(parts.backward.module, gate)
+    return aot.wrap_training(parts, forward, backward)
+
+
+def _kernels(module: fx.GraphModule, gate: Gate) -> Callable[[list[Any]], tuple[Any, ...]]:
+    """Compile a functional ATen graph: loops → schedule → codegen → runtime."""
+    with trace.stage("loops.lower"):
+        lowered = loops.lower(module, gate)
+    with trace.stage("schedule"):
+        plan = schedule.plan(lowered, gate)
+    with trace.stage("codegen"):
+        program = codegen.generate(plan, threads=torch.get_num_threads())
+    _tell_plan(plan, program)
+    with trace.stage("runtime.build"):
+        call = load(program)
+    trace.emit(trace.OutputCode(str(program), call.__code__.co_filename))
+    return call
 
 
 def graph_examples(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> list[Any]:
@@ -125,6 +160,7 @@ class Process:
     frames: int = 0
     graphs: int = 0
     breaks: int = 0
+    counters: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     compile_seconds: dict[str, float] = field(default_factory=dict)
     on_graph: list[Callable[[fx.GraphModule], None]] = field(default_factory=list)
     code_objects: dict[int, Any] = field(default_factory=dict)
@@ -163,15 +199,18 @@ class FrameCompiler:
         failures = entries[0].guards.explain(frame.locals, frame.globals) if entries else []
         if len(entries) >= self.config.recompile_limit:
             return self._limit(account, failures)
+        if entries and self.config.error_on_recompile:
+            raise RecompileError(
+                f"{frame.code.co_qualname} would be compiled again (config.error_on_recompile): "
+                + changes(failures)
+            )
         if entries:
             before = _seen(state)
             account.tell_recompile(entries[0].guards, failures, self._dynamic_now(before, failures))
         with trace.compiling(account.compile_id), trace.stage("entire_frame_compile"):
             return self._compile(frame, state, account)
 
-    def _account(
-        self, frame: hook.Frame, cache: hook.CacheView, state: dict[Any, Any]
-    ) -> Account:
+    def _account(self, frame: hook.Frame, cache: hook.CacheView, state: dict[Any, Any]) -> Account:
         if "frame_id" not in state:
             state["frame_id"] = self.process.frames
             state["compiles"] = 0
@@ -188,7 +227,9 @@ class FrameCompiler:
         numbers = {
             f.source
             for f in failures
-            if f.guard is not None and f.guard.kind == "EQUALS" and f.guard.source.name in memory.numbers
+            if f.guard is not None
+            and f.guard.kind == "EQUALS"
+            and f.guard.source.name in memory.numbers
         }
         return sizes | numbers
 
@@ -196,18 +237,23 @@ class FrameCompiler:
         limit = self.config.recompile_limit
         account.tell_limit(limit, failures)
         code = account.code
+        if self.config.fail_on_recompile_limit_hit:
+            raise FailOnRecompileLimitHit(
+                f"{code.co_qualname} was compiled {limit} times (config.recompile_limit): "
+                + changes(failures)
+            )
         why = f"recompile_limit ({limit}) reached"
         if trace.told("recompiles"):
             return hook.RunCached(why)
-        causes = ", ".join(f"{f.source}: {f.old} -> {f.new}" for f in failures[:3])
         trace.warn(
             f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) was compiled "
             f"{limit} times (config.recompile_limit) and runs eagerly from now on; "
-            f"what changed last: {causes or 'unknown'}. TC_LOGS=recompiles tells each change."
+            f"what changed last: {changes(failures)}. TC_LOGS=recompiles tells each change."
         )
         return hook.RunCached(why)
 
     def _compile(self, frame: hook.Frame, state: dict[Any, Any], account: Account) -> hook.Outcome:
+        self.process.counters["frames"]["total"] += 1
         if trace.enabled():
             account.begin(callers(sys._getframe(2)))
         captured: Captured | None = None
@@ -226,23 +272,24 @@ class FrameCompiler:
         except Exception as error:
             return self._failed(account, captured, error)
         state["compiles"] += 1
+        self.process.counters["frames"]["ok"] += 1
         account.tell_guards(captured.guards)
         account.finish(captured)
         return hook.Compiled(captured.code, captured.guards, str(account.compile_id))
 
     def _capture(self, frame: hook.Frame, state: dict[Any, Any], account: Account) -> Captured:
         memory = _seen(state)
-        sizes = DynamicSizes(
-            self.options.dynamic, self.config.automatic_dynamic_shapes, memory
-        )
+        sizes = DynamicSizes(self.options.dynamic, self.config.automatic_dynamic_shapes, memory)
         compile_id = account.compile_id
         graph_name = f"__compiled_fn_{compile_id.frame}_{compile_id.compile}"
 
         def on_break(record: BreakRecord) -> None:
             account.tell_break(record)
             self.process.breaks += 1
+            self.process.counters["graph_break"][record.cause.title] += 1
             if self.options.fullgraph:
-                raise Unsupported(break_text(record, account))
+                failed = record.cause.reason is breaks.OP_FAILED
+                raise (TorchRuntimeError if failed else Unsupported)(break_text(record, account))
 
         return translate(
             frame, sizes, str(compile_id), graph_name, on_break, self.options.fullgraph
@@ -252,6 +299,9 @@ class FrameCompiler:
         if captured.module is None:
             return
         self.process.graphs += 1
+        stats = self.process.counters["stats"]
+        stats["unique_graphs"] += 1
+        stats["calls_captured"] += captured.calls
         for listener in self.process.on_graph:
             listener(captured.module)
         with trace.stage("backend_compile"):
@@ -268,21 +318,24 @@ class FrameCompiler:
             raise
         except Exception as error:
             raise BackendError(
-                "backend", f"backend {self.options.backend_name!r} raised "
-                f"{type(error).__name__}: {error}"
+                "backend",
+                f"backend {self.options.backend_name!r} raised {type(error).__name__}: {error}",
             ) from error
         if not callable(compiled):
             raise BackendError(
-                "backend", f"backend {self.options.backend_name!r} returned "
-                f"{type(compiled).__name__}, not a callable"
+                "backend",
+                f"backend {self.options.backend_name!r} returned "
+                f"{type(compiled).__name__}, not a callable",
             )
         return compiled
 
     def _failed(
         self, account: Account, captured: Captured | None, error: Exception
     ) -> hook.Outcome:
-        stage = error.stage if isinstance(error, StageError) else (
-            "capture" if captured is None else "inductor"
+        stage = (
+            error.stage
+            if isinstance(error, StageError)
+            else ("capture" if captured is None else "inductor")
         )
         code = account.code
         where = f"{code.co_filename}:{code.co_firstlineno}"
@@ -299,8 +352,15 @@ class FrameCompiler:
             return hook.Skip(text)
         if isinstance(error, TcError):
             raise error
-        advice = "run with tc.config.suppress_errors = True to go on eagerly, TC_TRACE=DIR to record"
+        advice = (
+            "run with tc.config.suppress_errors = True to go on eagerly, TC_TRACE=DIR to record"
+        )
         raise StageError(stage, f"{text}. This is a bug in tc: {advice}") from error
+
+
+def changes(failures: Sequence[Failure]) -> str:
+    """Say what differs from the last compile, for messages."""
+    return ", ".join(f"{f.source}: {f.old} -> {f.new}" for f in failures[:3]) or "unknown"
 
 
 def _seen(state: dict[Any, Any]) -> Memory:
@@ -333,4 +393,18 @@ def break_text(record: BreakRecord, account: Account) -> str:
     )
 
 
+def aot_eager(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Compiled:
+    """Make a captured graph functional, in ATen operations, and run those one by one."""
+    examples = graph_examples(gm, example_inputs)
+    if torch.is_grad_enabled() and any(_wants_grad(example) for example in examples):
+        return _eager_graph(gm, "an input requires grad: eager autograd gives the gradients")
+    try:
+        functional = aot.inference(gm, examples, Gate.from_environment())
+    except aot.Fallback as fallback:
+        return _eager_graph(gm, str(fallback))
+    return aot.wrap(functional, lambda args: functional.module(*args))
+
+
 backends.register_backend(inductor, "inductor")
+backends.register_backend(aot_eager, "aot_eager")
+backends.register_backend(aot_eager, "aot_eager_decomp_partition")

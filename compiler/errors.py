@@ -33,3 +33,31 @@ class BackendError(StageError):
 
 class VerifyError(TcError):
     """An artifact broke one of its invariants; names the pass that made it."""
+
+
+class RecompileError(TcError):
+    """A frame would have been compiled again under ``config.error_on_recompile``."""
+
+
+class FailOnRecompileLimitHit(RecompileError):
+    """The recompile limit was reached under ``config.fail_on_recompile_limit_hit``."""
+
+
+class TorchRuntimeError(Unsupported):
+    """A torch operation raised while its shapes were worked out, under ``fullgraph=True``."""
+
+
+class UserError(Unsupported):
+    """The program asks for something that compiled code cannot mean, under ``fullgraph=True``."""
+
+
+class UncapturedHigherOrderOpError(Unsupported):
+    """The body of a higher-order operation could not be captured."""
+
+
+# The names under which torch's programs know these errors.
+TorchDynamoException = TcError
+InternalTorchDynamoError = StageError
+BackendCompilerFailed = BackendError
+InvalidBackend = OptionError
+RecompileLimitExceeded = FailOnRecompileLimitHit

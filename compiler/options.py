@@ -24,6 +24,12 @@ class Config:
         suppress_errors: run eagerly, with one warning, where the compiler fails.
         disable: make `tc.compile` return its argument unchanged.
         threads: OpenMP threads of generated kernels; 0 takes torch's number.
+        error_on_recompile: raise `RecompileError` in place of compiling a frame again.
+        fail_on_recompile_limit_hit: raise at the limit in place of going on eagerly.
+        capture_scalar_outputs: give ``item()`` and ``tolist()`` a symbol in place of a break.
+        capture_dynamic_output_shape_ops: the same for ``nonzero``, masks and the like.
+        assume_static_by_default: False makes all sizes dynamic from the first compile on.
+        specialize_int: never make an integer argument dynamic.
     """
 
     recompile_limit: int = 8
@@ -31,6 +37,12 @@ class Config:
     suppress_errors: bool = False
     disable: bool = field(default_factory=lambda: os.environ.get("TC_DISABLE") == "1")
     threads: int = 0
+    error_on_recompile: bool = False
+    fail_on_recompile_limit_hit: bool = False
+    capture_scalar_outputs: bool = False
+    capture_dynamic_output_shape_ops: bool = False
+    assume_static_by_default: bool = True
+    specialize_int: bool = False
 
     def __setattr__(self, name: str, value: Any) -> None:
         names = [f.name for f in fields(self)]

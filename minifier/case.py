@@ -98,20 +98,19 @@ class Input:
             size = 1 + sum((n - 1) * s for n, s in zip(self.shape, self.stride, strict=True))
             flat = f".as_strided({self.shape}, {self.stride})"
             shape = (size,)
+        sizes = ", ".join(map(str, shape)) or "()"
         if self.fill == "recorded":
             crop = f", {self.shape}" if self.shape else ""
             text, flat = f"recorded({self.key!r}{crop})", ""
         elif self.fill == "text":
             text, flat = self.text, ""
         elif self.fill == "ones":
-            text = f"torch.ones({shape}{option})"
+            text = f"torch.ones({sizes}{option})"
         elif self.dtype == "torch.bool":
-            text = f"torch.rand({shape}) > 0.5"
+            text = f"torch.rand({sizes}) > 0.5"
             text = f"({text})" if flat else text
         elif "float" in self.dtype or "complex" in self.dtype:
-            text = f"torch.randn({shape}{option})"
-            if self.fill == "rand":
-                text = f"torch.rand({shape}{option})"
+            text = f"torch.{'rand' if self.fill == 'rand' else 'randn'}({sizes}{option})"
         else:
             option = option if self.dtype != "torch.int64" else ""
             text = f"torch.randint(0, 2, {shape}{option})"

@@ -120,7 +120,7 @@ class Oracle:
         self.cpu += row.get("cpu", 0.0)
         answer = Answer.of(row)
         self.answers[key] = answer
-        if answer.signature and answer.signature != self.signature:
+        if self.signature and answer.signature and answer.signature != self.signature:
             self.others[answer.signature] += 1
         return answer
 

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from tc.compiler import errors as exc
     from tc.compiler.api import (
+        OptimizedModule,
         compile,
         config,
+        counters,
         disable,
         explain,
         graph_break,
@@ -27,8 +30,10 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "tc.compiler.api": (
+        "OptimizedModule",
         "compile",
         "config",
+        "counters",
         "disable",
         "explain",
         "graph_break",
@@ -43,13 +48,17 @@ _HOMES = {
     ),
     "tc.trace.logs": ("set_logs",),
 }
+_MODULES = {"exc": "tc.compiler.errors"}
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [  # noqa: PLE0604  (the names above, kept in one place)
+    "OptimizedModule",
     "__version__",
     "compile",
     "config",
+    "counters",
     "disable",
+    "exc",
     "explain",
     "graph_break",
     "is_compiling",
@@ -65,6 +74,8 @@ __all__ = [  # noqa: PLE0604  (the names above, kept in one place)
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(_MODULES[name])
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'tc' has no attribute {name!r}")

@@ -151,7 +151,7 @@ def write_to_all(values):
         if (
             isinstance(value, torch.Tensor)
             and value.is_floating_point()
-            and 0 not in value.stride()
+            and 0 not in strides(value)
         ):
             value.mul_(i + 2)
 

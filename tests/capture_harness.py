@@ -134,9 +134,13 @@ def check(program: Program) -> None:
                 raise got.error from None
             raise
     if program.graphs is not None:
-        assert stats["graphs"] == program.graphs, f"{stats}, expected {program.graphs} graphs; {told}"
+        assert stats["graphs"] == program.graphs, (
+            f"{stats}, expected {program.graphs} graphs; {told}"
+        )
     if program.breaks is not None:
-        assert stats["graph_breaks"] == program.breaks, f"{stats}, expected {program.breaks} breaks; {told}"
+        assert stats["graph_breaks"] == program.breaks, (
+            f"{stats}, expected {program.breaks} breaks; {told}"
+        )
 
 
 # -- comparing -------------------------------------------------------------------------------

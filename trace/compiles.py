@@ -139,6 +139,12 @@ class Compile:
         return self.alias or self.function or "(unknown)"
 
     @property
+    def line_of_resume(self) -> int:
+        """The line a resume function goes on at; 0 for any other function."""
+        match = _RESUMED.match(self.function)
+        return int(match[2]) if match else 0
+
+    @property
     def home(self) -> tuple[str, int]:
         """File and line to show: of the function, or of its call where torch wraps it."""
         if FRAMEWORK.search(self.file):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -187,6 +187,11 @@ def steps_of(compiles: Iterable[Compile], phase: str = "") -> list[tuple[str, fl
             if not phase or phase_of(name) == phase:
                 total[name] += seconds  # type: ignore[assignment]
     return sorted(total.items(), key=lambda row: (-row[1], row[0]))
+
+
+def count(things: Sized, noun: str) -> str:
+    """`1 compile`, `2 compiles`."""
+    return f"{len(things)} {noun if len(things) == 1 else noun + 's'}"
 
 
 def short_place(file: str, line: int) -> str:

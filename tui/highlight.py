@@ -48,7 +48,7 @@ def regions(rows: list[str], kind: str) -> list[Region]:
     if kind != "python":
         return [Region(0, kind)]
     found = [Region(0, "python")]
-    inside = ""
+    inside, opened = "", 0
     for number, row in enumerate(rows):
         if "'''" not in row and '"""' not in row:
             continue
@@ -56,11 +56,14 @@ def regions(rows: list[str], kind: str) -> list[Region]:
             if not inside and row.lstrip().startswith("#"):
                 break
             if not inside:
-                inside = match[0]
+                inside, opened = match[0], number
                 found.append(Region(number + 1, _inner(row[: match.start()])))
             elif match[0] == inside:
                 inside = ""
-                found.append(Region(number, "python"))
+                if opened == number:  # a string on one line is plain Python
+                    found.pop()
+                else:
+                    found += [Region(number, "string"), Region(number + 1, "python")]
     return _settled(found)
 
 
@@ -71,13 +74,10 @@ def _inner(before: str) -> str:
 
 
 def _settled(found: list[Region]) -> list[Region]:
-    """Of regions that begin at one line, or that end before they begin, the last holds."""
-    settled: list[Region] = []
-    for region in found:
-        while settled and settled[-1].start >= region.start:
-            settled.pop()
-        settled.append(region)
-    return settled
+    """Of regions that begin at the same line, the last holds."""
+    return [
+        one for n, one in enumerate(found) if n + 1 == len(found) or found[n + 1].start > one.start
+    ]
 
 
 class Highlighter:

@@ -63,6 +63,12 @@ def cut(text: str, width: int) -> str:
     return set_cell_size(text, max(width - 1, 0)).rstrip() + "…" if width > 0 else ""
 
 
+def tail(text: str, width: int) -> str:
+    """Shorten from the front: the end of a path, or of a dotted name, matters most."""
+    text = clean(text)
+    return text if len(text) <= width else "…" + text[len(text) - max(width - 1, 0) :]
+
+
 def left(text: str, width: int) -> str:
     """Cut or pad on the right."""
     text = cut(text, width)

@@ -38,33 +38,33 @@ LIGHT: Final = Theme(
 # role: (dark, light)
 _ROLES: Final = {
     "": ("#d7dde5", "#1c2329"),
-    "dim": ("#93a1af", "#5a646e"),
+    "dim": ("#97a5b3", "#5a646e"),
     "head": ("bold #f2f5f8", "bold #0c1116"),
     "title": ("bold #5fb0f2", "bold #0b5fa5"),
-    "error": ("#f2726a", "#b3261e"),
+    "error": ("#ff857c", "#b3261e"),
     "break": ("#e6a93c", "#8a5a00"),
     "recompile": ("#5fb0f2", "#0b5fa5"),
-    "refused": ("#f2726a", "#b3261e"),
+    "refused": ("#ff857c", "#b3261e"),
     "ok": ("#57c28f", "#0b7047"),
-    "cached": ("#93a1af", "#5a646e"),
-    "skipped": ("#93a1af", "#5a646e"),
+    "cached": ("#97a5b3", "#5a646e"),
+    "skipped": ("#97a5b3", "#5a646e"),
     "damage": ("#e6a93c", "#8a5a00"),
     "mark": ("bold #e6a93c", "bold #8a5a00"),
     "code": ("#f2f5f8", "#0c1116"),
     "key": ("bold #5fb0f2", "bold #0b5fa5"),
-    "tab": ("#93a1af", "#5a646e"),
+    "tab": ("#97a5b3", "#5a646e"),
     "tab_here": ("bold #12161b on #5fb0f2", "bold #ffffff on #0b5fa5"),
     "live": ("bold #57c28f", "bold #0b7047"),
     "keyword": ("#c792ea", "#7a3ea8"),
     "string": ("#9fd18b", "#2f6f1f"),
     "number": ("#e6a93c", "#8a5a00"),
-    "comment": ("italic #8694a2", "italic #5f6a74"),
+    "comment": ("italic #94a2b0", "italic #5f6a74"),
     "defined": ("#6fb7ff", "#0b5fa5"),
     "builtin": ("#5fc9c9", "#00696b"),
     "hit": ("#12161b on #c9a94a", "#0c1116 on #ffe08a"),
     "hit_here": ("bold #12161b on #ff9f43", "bold #0c1116 on #ffb454"),
-    "cursor": ("on #26425c", "on #cfe3f7"),
-    "cursor_away": ("on #222a33", "on #e4e9ee"),
+    "cursor": ("on #1e374f", "on #dcebfa"),
+    "cursor_away": ("on #20272f", "on #e9edf1"),
     "phase_capture": ("#56b4e9", "#0072b2"),
     "phase_graph_passes": ("#e69f00", "#b36b00"),
     "phase_lowering": ("#19b88a", "#007a59"),
@@ -87,10 +87,10 @@ STATUS: Final = {
 _ASCII: Final = str.maketrans({
     "✓": "*", "↯": "!", "↻": "~", "✗": "x", "▢": "o", "–": "-", "⚠": "!", "▸": ">", "◂": "<",
     "│": "|", "─": "-", "…": ".", "×": "x", "·": "-", "→": ">", "●": "o", "█": "#", "▓": "%",
-    "▒": "+", "░": ".", "▌": "#", "⌚": " ", "↵": " ", "↓": "v", "↑": "^", "←": "<", "⇧": "s",
+    "▒": "+", "░": ".", "▚": "x", "▞": "/", "↓": "v", "↑": "^", "←": "<", "⇧": "s",
 })  # fmt: skip
 # One texture a phase: the bars can be told apart without colours.
-TEXTURE: Final = dict(zip(PHASES, "█▓▒█░▒", strict=True))
+TEXTURE: Final = dict(zip(PHASES, "▚▓▒█░▞", strict=True))
 
 
 def plain(text: str) -> str:

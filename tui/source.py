@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from rich.cells import cell_len
+
 from tc.trace.findings import Where
 from tc.tui.lines import Line, clean, line
 
@@ -47,16 +49,16 @@ def _quoted(where: Where, said: str) -> list[Line]:
 
 
 def _caret(where: Where, text: str, said: str) -> list[Line]:
-    """Underline the part meant; columns count in the file's line, which may be indented."""
+    """Underline the part meant; columns count in the line as the trace quotes it."""
     if where.col is None or where.end_col is None or where.end_col <= where.col:
         return []
-    indent = 0
-    if text == said and where.source[:1].isspace():  # quoted without its indentation
-        indent = len(where.source) - len(where.source.lstrip())
-    start, stop = where.col - indent, where.end_col - indent
+    indent = len(where.source) - len(where.source.lstrip())
+    shift = max(text.find(said), 0) - indent
+    start, stop = where.col + shift, where.end_col + shift
     if start < 0 or stop > len(text):
         return []
-    return [line(("      │ ".rjust(9), "dim"), " " * start, ("^" * (stop - start), "mark"))]
+    before = " " * cell_len(clean(text[:start]))
+    return [line(("       │ ", "dim"), before, ("^" * cell_len(clean(text[start:stop])), "mark"))]
 
 
 def _rows(name: str) -> list[str]:

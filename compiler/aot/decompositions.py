@@ -141,10 +141,12 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
 
     Torch's own form for tracing copies where eager returns its argument.
     """
-    if inplace or not 0 <= p < 1:
+    if inplace or not 0 <= p <= 1:
         return torch.nn.functional.dropout(input, p, training, inplace)
     if not training or p == 0:
         return input
+    if p == 1:  # nothing is drawn
+        return input * torch.zeros((), dtype=input.dtype, device=input.device)
     return aten.native_dropout(input, p, True)[0]
 
 

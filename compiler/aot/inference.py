@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from tc.compiler.aot.artifact import AotGraph, Fallback, as_module, is_mutable, short
+from tc.compiler.aot.functional import functionalised
 from tc.compiler.aot.observe import Observation, flat_outputs, observe
 from tc.compiler.aot.passes import layout_key, run_passes, separate_outputs
 from tc.compiler.aot.record import Recorder
@@ -64,7 +65,7 @@ def record(gm: fx.GraphModule, observed: Observation, gate: Gate) -> tuple[Recor
     recorder = start(gm, observed, gate)
     runner = Runner(gm, recorder, before=observed.runner)
 
-    def program(*args: Any) -> Any:
+    def program(args: list[Any]) -> list[Any]:
         return pick(runner, observed, flat_outputs(runner.run(*args)))
 
     tensors = run_functional(recorder, program, observed.inputs, observed.writes)
@@ -91,19 +92,19 @@ def pick(runner: Runner, observed: Observation, outputs: Sequence[Any]) -> list[
 
 
 def run_functional(
-    recorder: Recorder, program: Callable[..., Any], inputs: Sequence[Any], writes: bool
+    recorder: Recorder,
+    program: Callable[[list[Any]], list[Any]],
+    inputs: list[Any],
+    writes: bool,
 ) -> list[Any]:
-    """Run a program under the recorder; one that writes, on top of torch's functionalisation.
-
-    That turns writes into new values, and writes to inputs only at the end.
-    """
+    """Run a program under the recorder; one that writes, functionalised."""
     if not writes:
-        return list(run_watched(recorder, program, inputs))
+        return list(run_watched(recorder, program, [inputs]))
     try:
-        return list(run_watched(recorder, torch.func.functionalize(program), inputs))
+        return list(run_watched(recorder, functionalised, [program, inputs]))
+    except UNTRACEABLE:
+        raise
     except (RuntimeError, NotImplementedError) as error:
-        if isinstance(error, UNTRACEABLE):
-            raise
         raise Fallback(f"its writes have no functional form: {first_line(error)}") from error
 
 

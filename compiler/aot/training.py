@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,8 +17,8 @@ from tc.compiler.aot.artifact import (
     Output,
     SameInput,
     as_module,
-    is_mutable,
 )
+from tc.compiler.aot.functional import functionalised
 from tc.compiler.aot.inference import (
     UNTRACEABLE,
     check_record,
@@ -103,6 +102,8 @@ def _observe(gm: fx.GraphModule, examples: Sequence[Any]) -> Observation:
     """Run the graph as it is, with gradients; refuse writes that gradients would notice."""
     try:
         observed = observe(gm, examples, gradients=True)
+    except UNTRACEABLE:
+        raise
     except RuntimeError as error:
         raise Fallback(f"it fails on stand-ins of its inputs: {first_line(error)}") from error
     for i in observed.mutated:
@@ -114,17 +115,8 @@ def _observe(gm: fx.GraphModule, examples: Sequence[Any]) -> Observation:
 def _record_joint(
     gm: fx.GraphModule, observed: Observation, diffs: Sequence[int], gate: Gate
 ) -> tuple[Recorder, list[Any], list[Any]]:
-    """Record forward and backward; returns the nodes of the user's outputs and of gradients.
-
-    Autograd's formulas write to their temporaries now and then, which shows when they have run;
-    then, or where the captured graph writes itself, all runs on top of functionalisation.
-    """
-    if not observed.writes:
-        joint = Joint(gm, observed, diffs, gate)
-        result = joint.record(functional=False)
-        if not any(is_mutable(node.target) for node in joint.recorder.graph.nodes):
-            return result
-    return Joint(gm, observed, diffs, gate).record(functional=True)
+    """Record forward and backward; returns the nodes of the user's outputs and of gradients."""
+    return Joint(gm, observed, diffs, gate).record()
 
 
 class Joint:
@@ -142,91 +134,47 @@ class Joint:
         self.differentiable = [i for i, value in enumerate(tensors) if value.requires_grad]
         self.tensors = len(tensors)
 
-    def record(self, functional: bool) -> tuple[Recorder, list[Any], list[Any]]:
-        """Run forward and backward and return what they return, as nodes."""
+    def record(self) -> tuple[Recorder, list[Any], list[Any]]:
+        """Run forward and backward and return what they return, as nodes.
+
+        Always functionalised: autograd's formulas write to temporaries of theirs.
+        """
+        recorder, observed = self.recorder, self.observed
+        inputs = [*observed.inputs, *self.tangents]
         try:
-            values, gradients = run_watched(self.recorder, self._run, [functional])
+            results = run_watched(recorder, functionalised, [self._forward_backward, inputs])
         except UNTRACEABLE:
             raise
         except (RuntimeError, NotImplementedError) as error:
             raise Fallback(f"its gradients cannot be traced: {first_line(error)}") from error
-        recorder, observed = self.recorder, self.observed
-        returned = returned_nodes(recorder, observed, values)
+        returned = returned_nodes(recorder, observed, results[: self.tensors])
         nodes: list[Any] = [None] * len(observed.inputs)
-        for i, gradient in zip(self.wanting, gradients, strict=True):
+        for i, gradient in zip(self.wanting, results[self.tensors :], strict=True):
             nodes[i] = recorder.node_of(gradient)
-        if functional or observed.writes:
-            move_writes_last(recorder.graph)
-            check_record(recorder.graph, observed.mutated, self.runner.layouts_differ)
+        move_writes_last(recorder.graph)
+        check_record(recorder.graph, observed.mutated, self.runner.layouts_differ)
         return recorder, returned, nodes
 
-    def _run(self, functional: bool) -> tuple[list[Any], list[Any]]:
+    def _forward_backward(self, args: Sequence[Any]) -> list[Any]:
         """Return the tensors forward returns, and a gradient or None for each input with one."""
-        if not functional:
-            return self._forward_backward(self.observed.inputs, self.tangents)
-        with functionalisation():
-            inputs = [as_functional(value) for value in self.observed.inputs]
-            tangents = [as_functional(value) for value in self.tangents]
-            values, gradients = self._forward_backward(inputs, tangents)
-            for functional_input, value in zip(inputs, self.observed.inputs, strict=True):
-                self._write_back(functional_input, value)
-        return [as_plain(value) for value in values], [as_plain(value) for value in gradients]
-
-    def _forward_backward(
-        self, inputs: Sequence[Any], tangents: Sequence[Any]
-    ) -> tuple[list[Any], list[Any]]:
+        count = len(self.observed.inputs)
         leaves = [
             value.detach().requires_grad_() if i in self.wanting else value
-            for i, value in enumerate(inputs)
+            for i, value in enumerate(args[:count])
         ]
         picked = pick(self.runner, self.observed, flat_outputs(self.runner.run(*leaves)))
         with torch.autocast("cpu", enabled=False):
             found = torch.autograd.grad(
                 [picked[i] for i in self.differentiable],
                 [leaves[i] for i in self.wanting],
-                tangents,
+                args[count:],
                 allow_unused=True,
             )
-        return picked, list(found)
-
-    def _write_back(self, functional: Any, value: Any) -> None:
-        """Write what an input became to the input."""
-        if isinstance(value, torch.Tensor):
-            became = as_plain(functional)
-            if became is not value:
-                with torch.no_grad():
-                    value.copy_(became)
+        return [*picked, *found]
 
 
 def _wants_grad(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.requires_grad
-
-
-@contextmanager
-def functionalisation() -> Iterator[None]:
-    """Turn on torch's functionalisation of tensors wrapped by `as_functional`."""
-    torch._enable_functionalization(reapply_views=True)
-    try:
-        yield
-    finally:
-        torch._disable_functionalization()  # type: ignore[no-untyped-call]
-
-
-def as_functional(value: Any) -> Any:
-    """Wrap a tensor so that writes to it make new values instead."""
-    if not isinstance(value, torch.Tensor):
-        return value
-    wrapped = torch._to_functional_tensor(value)
-    torch._mirror_autograd_meta_to(value, wrapped)  # type: ignore[attr-defined]
-    return wrapped
-
-
-def as_plain(value: Any) -> Any:
-    """Return the newest value of a wrapped tensor."""
-    if not isinstance(value, torch.Tensor) or not torch._is_functional_tensor(value):
-        return value
-    torch._functionalize_sync(value)
-    return torch._from_functional_tensor(value)
 
 
 def _tangents(recorder: Recorder, observed: Observation, diffs: Sequence[int]) -> list[Any]:

@@ -145,6 +145,20 @@ UNSUPPORTED_VALUE = _row(
     "{} cannot be rebuilt after the graph",
     "the value was made while tracing and has no form that the residual code can construct",
 )
+LEAKED_BODY = _row(
+    "leaked-body",
+    "TC134",
+    "{} leaves the body of a higher-order operation by a side effect",
+    "a body may be run any number of times, so only what it returns can be used outside",
+    "return the value from the body",
+)
+BODY_EFFECT = _row(
+    "body-effect",
+    "TC135",
+    "the body of {} changes something outside of itself",
+    "a body may be run any number of times or not at all, so its effects have no replay",
+    "return the new value from the body and store it outside",
+)
 
 
 class GraphBreak(Exception):

@@ -15,20 +15,26 @@ class Effects:
     """What traced code changed; tracing itself changes nothing but values.
 
     Contents of lists, dicts, sets and cells are kept by their values; the attributes of objects
-    and globals are kept here, the last store of each name winning. `writes` counts all changes.
+    and globals are kept here, the last store of each name winning. `writes` counts all changes,
+    `outer_writes` those of what was there before the frame began.
     """
 
     def __init__(self) -> None:
         self.writes = 0
+        self.outer_writes = 0
         self._changed: dict[int, Value] = {}
         self._attributes: dict[int, dict[str, Value]] = {}
         self._owners: dict[int, Value] = {}
         self._globals: dict[tuple[int, str], tuple[dict[str, Any], Value]] = {}
 
+    def _count(self, value: Value) -> None:
+        self.writes += 1
+        self.outer_writes += self._outlives(value, at_break=True)
+
     # -- containers and cells --------------------------------------------------------------
     def changed(self, value: Value) -> None:
         """Note that a container's or cell's contents differ from the real object's."""
-        self.writes += 1
+        self._count(value)
         self._changed.setdefault(id(value), value)
 
     def was_changed(self, value: Value) -> bool:
@@ -38,7 +44,7 @@ class Effects:
     # -- attributes ------------------------------------------------------------------------
     def store_attribute(self, owner: Value, name: str, value: Value) -> None:
         """Note ``owner.name = value``; UNBOUND stands for a deletion."""
-        self.writes += 1
+        self._count(owner)
         self._owners.setdefault(id(owner), owner)
         stores = self._attributes.setdefault(id(owner), {})
         if stores.get(name) is UNBOUND:
@@ -57,6 +63,7 @@ class Effects:
     def store_global(self, module_globals: dict[str, Any], name: str, value: Value) -> None:
         """Note a store to a global of a module."""
         self.writes += 1
+        self.outer_writes += 1
         key = (id(module_globals), name)
         self._globals.pop(key, None)
         self._globals[key] = (module_globals, value)

@@ -99,7 +99,8 @@ class Frame:
         if value is None:
             if name in self.cells:
                 return self.cells[name].load(self.t)
-            return self.t.raise_(UnboundLocalError, f"local variable {name!r} is not bound")
+            text = f"cannot access local variable {name!r} where it is not associated with a value"
+            return self.t.raise_(UnboundLocalError, text)
         return value
 
     def global_value(self, name: str) -> Value:

@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from tc.compiler.capture import breaks
+from tc.compiler.capture.subgraphs import Scope
 from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, SliceValue, TupleValue
@@ -49,23 +50,33 @@ class Recorder:
 
     def __init__(self, shapes: Shapes) -> None:
         self.shapes = shapes
-        self.graph = fx.Graph()
+        self.scopes = [Scope()]
         self.inputs: list[GraphInput] = []
         self.calls = 0
         self.aliasing_matters = False
+
+    @property
+    def graph(self) -> fx.Graph:
+        """The graph that calls are recorded into: the captured one, or that of a body in it."""
+        return self.scopes[-1].graph
+
+    def in_scope(self, node: fx.Node, example: Any) -> fx.Node:
+        """Return a node, or what stands for it in the body that is being captured."""
+        if node.graph is self.graph:
+            return node
+        graphs = [scope.graph for scope in self.scopes]
+        if node.graph not in graphs:
+            raise breaks.GraphBreak(breaks.LEAKED_BODY, node.name)
+        for scope in self.scopes[graphs.index(node.graph) + 1 :]:
+            node = scope.lift(node, example)
+        return node
 
     # -- inputs ----------------------------------------------------------------------------
     def add_input(self, value: NodeValue) -> fx.Node:
         """Make the placeholder of a sourced tensor or number, before all calls."""
         assert value.source is not None
         name = re.sub(r"\W+", "_", value.source.name).strip("_") + "_"
-        after = self.inputs[-1].node if self.inputs else None
-        if after is not None:
-            with self.graph.inserting_after(after):
-                node = self.graph.placeholder(name)
-        else:
-            with self.graph.inserting_before():
-                node = self.graph.placeholder(name)
+        node = self.scopes[0].placeholder(name)
         node.meta["example_value"] = value.example
         node.meta["tc_source"] = value.source
         self.inputs.append(GraphInput(node, value))
@@ -95,7 +106,7 @@ class Recorder:
             kind, target, tuple(n for n, _ in pairs), {k: n for k, (n, _) in named.items()}
         )
         self.calls += 1
-        self._annotate(node, result)
+        self.annotate(node, result)
         if known is not None:
             return known
         return self._result(result, node, [*args, *kwargs.values()])
@@ -122,7 +133,7 @@ class Recorder:
 
     def _plain_result(self, result: Any) -> Value | None:
         """Return the value of a result that holds neither tensors nor symbols, else None."""
-        if isinstance(result, (torch.Tensor, *SYMBOLIC)):
+        if isinstance(result, (torch.Tensor, dict, *SYMBOLIC)):
             return None
         if isinstance(result, tuple | list):
             flat = [self._plain_result(item) for item in result]
@@ -144,6 +155,9 @@ class Recorder:
             return TensorValue(node, result)
         if isinstance(result, SYMBOLIC):
             return self.number(node, result)
+        if isinstance(result, dict):
+            named = ((key, self._item(item, node, key, args)) for key, item in result.items())
+            return self.dict_of(named)  # type: ignore[attr-defined, no-any-return]
         if isinstance(result, tuple | list):
             items = [self._item(item, node, index, args) for index, item in enumerate(result)]
             if isinstance(result, list):
@@ -152,12 +166,17 @@ class Recorder:
         name = type(result).__name__
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{node.target} (it returns {name})")
 
-    def _item(self, item: Any, node: fx.Node, index: int, args: list[Value]) -> Value:
+    def result_of(self, result: Any, node: fx.Node) -> Value:
+        """Return the value of a node's result, whatever it is made of."""
+        plain = self._plain_result(result)
+        return plain if plain is not None else self._result(result, node, [])
+
+    def _item(self, item: Any, node: fx.Node, index: Any, args: list[Value]) -> Value:
         plain = self._plain_result(item)
         if plain is not None:
             return plain
         picked = self.graph.call_function(operator.getitem, (node, index))
-        self._annotate(picked, item)
+        self.annotate(picked, item)
         return self._result(item, picked, args)
 
     def number(self, node: fx.Node, symbol: Any) -> Value:
@@ -173,7 +192,7 @@ class Recorder:
         if found.node.expr.is_number:
             return ConstValue(int(found))
         node = self.graph.call_method(method, (tensor.node(self), *args))  # type: ignore[arg-type]
-        self._annotate(node, found)
+        self.annotate(node, found)
         return SymValue(node, found)
 
     def tensor_size(self, tensor: TensorValue) -> TupleValue:
@@ -214,7 +233,7 @@ class Recorder:
         return constant, constant
 
     # -- notes on nodes --------------------------------------------------------------------
-    def _annotate(self, node: fx.Node, example: Any) -> None:
+    def annotate(self, node: fx.Node, example: Any) -> None:
         node.meta["example_value"] = example
         if self.top is None:
             return

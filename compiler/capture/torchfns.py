@@ -109,6 +109,11 @@ def is_op(obj: Any) -> bool:
     return isinstance(obj, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
 
 
+def is_higher_order(obj: Any) -> bool:
+    """Say whether an object is an operation that takes functions."""
+    return isinstance(obj, torch._ops.HigherOrderOperator)
+
+
 def handler_of(obj: Any) -> Handler | None:
     """Return the handler of a function, if it has one."""
     return HANDLERS.get(id(obj))

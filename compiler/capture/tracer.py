@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tc.compiler.capture import breaks, torchfns
+from tc.compiler.capture import breaks, higher_order, torchfns, transforms
 from tc.compiler.capture.dynamism import DynamicSizes
 from tc.compiler.capture.effects import Effects
 from tc.compiler.capture.frame import Frame
@@ -360,4 +360,4 @@ def _chain(source: Source) -> list[Source]:
     return found
 
 
-__all__ = ["NNModuleValue", "Tracer", "iteration"]
+__all__ = ["NNModuleValue", "Tracer", "higher_order", "iteration", "transforms"]

@@ -243,7 +243,7 @@ class Translation:
             if not entry.node.users:
                 t.graph.erase_node(entry.node)
                 t.inputs.remove(entry)
-        self.module = fx.GraphModule(torch.nn.Module(), t.graph, "GraphModule")
+        self.module = t.scopes[0].module()
 
     module: fx.GraphModule | None = None
 

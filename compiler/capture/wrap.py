@@ -248,6 +248,7 @@ ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (_kind(functools._lru_cache_wrapper), _cached),
     (_kind(*GETTERS), wrap_getter),
     (lambda obj: isinstance(obj, BUILTIN_TYPES) or torchfns.is_op(obj), _builtin),
+    (torchfns.is_higher_order, _builtin),
     (lambda obj: isinstance(obj, type), _class),
     (lambda obj: isinstance(obj, types.ModuleType), _python_module),
     (lambda obj: isinstance(obj, torch.nn.Module), _nn_module),

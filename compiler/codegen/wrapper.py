@@ -32,6 +32,13 @@ LARGE_BYTES = 32 << 20
 # ATen ops whose result layout the fake result always tells.
 EXACT = ("aten.mm.", "aten.addmm.", "aten.bmm.", "aten.baddbmm.")
 
+# Python bindings that are quicker than the same op called through `torch.ops`.
+QUICK = {
+    f"aten.{name}.default": f"torch.{name}"
+    for name in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot")
+}
+REINTERPRET = "from torch._C._dynamo.guards import _reinterpret_tensor as window\n"
+
 PINNED = '''\
 def pinned(t, size, stride):
     """`t` as the compiler expects it to lie in memory."""
@@ -59,8 +66,8 @@ class _Wrapper:
         self.lines: list[str] = []
         self.shapes = {b.name: b for b in plan.buffers}
         self.shapes.update((i.buffer.name, i.buffer) for i in plan.inputs if i.buffer is not None)
-        self.inputs = {i.name for i in plan.inputs}
         self.uses_pinned = False
+        self.bound: dict[str, str] = {}
         self.read = self._read()
 
     def run(self) -> str:
@@ -80,12 +87,16 @@ class _Wrapper:
                 self.emit(f"{step.name} = {step.function}({args})")
             elif isinstance(step, CopyInto):
                 self.emit(f"{step.input}.copy_({self.value(step.source)})")
-        results = ", ".join(self.value(item) for item in self.plan.outputs)
+        results = ", ".join(self.result(item) for item in self.plan.outputs)
         self.emit(f"return ({results}{',' if len(self.plan.outputs) == 1 else ''})")
         body = "\n".join(f"    {line}" for line in self.lines)
-        helper = PINNED if self.uses_pinned else ""
-        imports = "import math\nimport operator\n\n\n"
-        return f"{imports}{helper}def call(args):\n{body}\n"
+        needed = [name for name in ("math", "operator") if f"{name}." in body]
+        head = "".join(f"import {name}\n" for name in needed)
+        head += f"\n{REINTERPRET}" if "window(" in body else ""
+        bound = "".join(f"{name} = {target}\n" for target, name in self.bound.items())
+        head += f"\n{bound}" if bound else ""
+        head += f"\n\n{PINNED.rstrip()}\n" if self.uses_pinned else ""
+        return f"{head}\n\ndef call(args):\n{body}\n"
 
     def emit(self, line: str) -> None:
         """Add a line."""
@@ -201,7 +212,7 @@ class _Wrapper:
     def _extern(self, step: Extern) -> None:
         args = [self.value(arg) for arg in step.args]
         args += [f"{name}={self.value(arg)}" for name, arg in step.kwargs]
-        call = f"{step.target}({', '.join(args)})"
+        call = f"{self._bound(step.target)}({', '.join(args)})"
         names = ["_" if b is None else b.name for b in step.results]
         if all(name == "_" for name in names):
             self.emit(call)
@@ -216,7 +227,26 @@ class _Wrapper:
                 size, stride = tuple_text(buffer.sizes), tuple_text(buffer.strides)
                 self.emit(f"{buffer.name} = pinned({buffer.name}, {size}, {stride})")
 
+    def _bound(self, target: str) -> str:
+        """A name for an op, looked up once rather than in every call."""
+        if target in QUICK:
+            return QUICK[target]
+        name = target.removeprefix("torch.ops.").removesuffix(".default").replace(".", "_")
+        return self.bound.setdefault(target, name)
+
     # ------------------------------------------------------------ values
+
+    def result(self, value: Any) -> str:
+        """Spell an output: views are views to autograd, too."""
+        if isinstance(value, View) and self._whole(value):
+            return value.buffer
+        if not isinstance(value, View):
+            return self.value(value)
+        size, stride = tuple_text(value.sizes), tuple_text(value.strides)
+        where = ""
+        if value.offset is not ix.ZERO:
+            where = f", {value.buffer}.storage_offset() + {ix.factor(value.offset)}"
+        return f"torch.as_strided({value.buffer}, {size}, {stride}{where})"
 
     def value(self, value: Any) -> str:
         """Spell an argument or result as Python."""
@@ -234,19 +264,16 @@ class _Wrapper:
             return f"device({str(value)!r})"
         return repr(value)
 
-    def _view(self, view: View) -> str:
+    def _whole(self, view: View) -> bool:
         buffer = self.shapes.get(view.buffer)
-        offset = view.offset
-        same = buffer is not None and offset is ix.ZERO and buffer.sizes == view.sizes
-        if same and buffer is not None and _strides_agree(buffer, view):
+        same = buffer is not None and view.offset is ix.ZERO and buffer.sizes == view.sizes
+        return same and buffer is not None and _strides_agree(buffer, view)
+
+    def _view(self, view: View) -> str:
+        if self._whole(view):
             return view.buffer
         size, stride = tuple_text(view.sizes), tuple_text(view.strides)
-        where = ""
-        if offset is not ix.ZERO:
-            where = f", {python_index(offset)}"
-            if view.buffer in self.inputs or buffer is None:
-                where = f", {view.buffer}.storage_offset() + {ix.factor(offset)}"
-        return f"torch.as_strided({view.buffer}, {size}, {stride}{where})"
+        return f"window({view.buffer}, {size}, {stride}, {python_index(view.offset)})"
 
 
 def _strides_agree(buffer: Buffer, view: View) -> bool:

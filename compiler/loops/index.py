@@ -222,6 +222,9 @@ def _upper(atom: Atom) -> Index | None:
         return atom.args[0] - 1
     if atom.kind == "mod":
         return atom.args[1] - 1
+    if atom.kind == "floordiv" and (by := atom.args[1].constant):
+        low = lower_bound(-atom.args[0])
+        return const(-low // by) if low is not None else None
     return None
 
 

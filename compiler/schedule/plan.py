@@ -60,10 +60,15 @@ Statement = Let | Store | Accumulate
 
 @dataclass(frozen=True)
 class Section:
-    """Statements run once a row (`row`) or for each inner element (`inner`)."""
+    """Statements run once a row (`row`) or for each inner element (`inner`).
+
+    Attributes:
+        over: an outer variable and the range of it that this section runs over, instead of all.
+    """
 
     level: Literal["row", "inner"]
     statements: tuple[Statement, ...]
+    over: tuple[Index, Index, Index] | None = None
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,10 @@ class Kernel:
         lines += [f"    scratch {s.name}: {short(s.dtype)}[{s.extent}]" for s in self.scratch]
         for section in self.sections:
             indent = "    "
+            if section.over is not None:
+                variable, low, high = section.over
+                lines.append(f"    for {low} <= {variable} < {high}")
+                indent = "        "
             if section.level == "inner":
                 lines.append(f"    for {_loops(self.inner)}")
                 indent = "        "

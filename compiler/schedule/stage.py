@@ -15,6 +15,7 @@ from tc.compiler.schedule.kernels import build
 from tc.compiler.schedule.memory import Work, with_memory
 from tc.compiler.schedule.order import ordered
 from tc.compiler.schedule.plan import Kernel, Plan
+from tc.compiler.schedule.split import split
 
 NAME_LENGTH = 40
 
@@ -28,7 +29,7 @@ def plan(graph: LoopGraph, gate: Gate) -> Plan:
         if isinstance(slot, Group):
             needed = {name for name in slot.writes() if slot_reads(name, slot, readers)}
             name = f"k{sum(isinstance(w, Kernel) for w in work)}_{_title(slot)}"
-            work.append(build(ordered(slot), needed, name))
+            work.append(split(build(ordered(slot), needed, name)))
         else:
             assert not isinstance(slot, Reduction)
             work.append(slot)  # type: ignore[arg-type]

@@ -178,7 +178,7 @@ def fewer_dimensions(case: Case, fails: Fails) -> Iterator[Case]:
     """Leave out leading dimensions of size one, of all inputs alike."""
 
     def shorter(item: Input) -> Input:
-        if item.fill == "recorded" or not item.shape or item.shape[0] != 1 or item.stride:
+        if item.fill == "recorded" or item.shape[:1] != (1,) or len(item.shape) < 2 or item.stride:
             return item
         return dataclasses.replace(item, shape=item.shape[1:])
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tc.trace.cachekeys import Miss, misses
 from tc.trace.compiles import Compile
 from tc.trace.findings.breaks import graph_breaks
+from tc.trace.findings.caches import cache_misses
 from tc.trace.findings.errors import damage, failures
 from tc.trace.findings.forecast import Step, forecasts
 from tc.trace.findings.limits import limits
@@ -25,6 +27,7 @@ class Diagnosis:
     Attributes:
         breaks, failures, skips, limits: each happening, in order.
         recompiles: each recompile with its causes, refusals included.
+        misses: each cache miss, compared with the nearest earlier entry.
         findings: the causes; failures first, then by cost.
     """
 
@@ -34,6 +37,7 @@ class Diagnosis:
     failures: Sequence[Event]
     skips: Sequence[Event]
     limits: Sequence[Event]
+    misses: Sequence[Miss]
     findings: Sequence[Finding]
 
     @property
@@ -65,6 +69,7 @@ def diagnose(session: Session) -> Diagnosis:
     """Find every cause of trouble in a session."""
     breaks, found = graph_breaks(session), recompiles(session)
     failed, skipped, limited = failures(session), skips(session), limits(session, found)
+    missed = misses(session)
     foretold = forecasts(session, found)
     again = [
         replace(one, forecast=_steps(one, found, foretold))
@@ -74,12 +79,18 @@ def diagnose(session: Session) -> Diagnosis:
         *gather(failed),
         *gather(limited),
         *sorted(
-            [*gather(breaks), *again, *gather(skipped), *gather(eager_graphs(session))],
+            [
+                *gather(breaks),
+                *again,
+                *gather(skipped),
+                *gather(eager_graphs(session)),
+                *gather(cache_misses(missed)),
+            ],
             key=lambda one: (-one.seconds, -one.count, one.id),
         ),
         *damage(session),
     ]
-    return Diagnosis(session, breaks, found, failed, skipped, limited, causes)
+    return Diagnosis(session, breaks, found, failed, skipped, limited, missed, causes)
 
 
 def _steps(

@@ -62,6 +62,7 @@ class View(Vertical):
         self.list = RowList(classes="list")
         self.detail = self.make_detail()
         self.title_bar = Bar(classes="title")
+        self._made_for = 0
 
     def make_detail(self) -> RowList:
         """Return the right pane."""
@@ -142,6 +143,7 @@ class View(Vertical):
 
     def fill_detail(self, *, keep: bool = False) -> None:
         """Show what the cursor of the list is on."""
+        self._made_for = self.detail.room
         self.detail.show(self.document(self.list.key), keep=keep)
 
     def filter(self, query: str) -> str:
@@ -218,7 +220,7 @@ class View(Vertical):
     def on_row_list_resized(self, event: RowList.Resized) -> None:
         """Documents are wrapped anew."""
         event.stop()
-        if event.rows is self.detail and not isinstance(self.detail, Body):
+        if event.rows is self.detail and self.detail.room != self._made_for:
             self.fill_detail(keep=True)
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:

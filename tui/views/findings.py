@@ -8,8 +8,8 @@ from typing import ClassVar, Final
 
 from tc.trace.findings import Finding, Where, duration
 from tc.tui import look
-from tc.tui.facts import short_place
-from tc.tui.lines import Line, Listed, Row, Rows, cut, left, line, right, wrap
+from tc.tui.facts import Model, count, short_place
+from tc.tui.lines import Line, Listed, Row, Rows, cut, left, line, right, tail, wrap
 from tc.tui.source import excerpt
 from tc.tui.views.base import Place, View, heading
 
@@ -54,7 +54,8 @@ class Findings(View):
     def document(self, key: Hashable | None) -> Rows:
         finding = self.chosen()
         if finding is None:
-            return Listed([])
+            calm = self.model.diagnosis is not None and not self.model.findings
+            return Listed(_calm(self.model) if calm else [])
         return Listed(_document(finding, self.detail.room, self.trace_name))
 
     @property
@@ -82,15 +83,31 @@ class Findings(View):
             self.post_message(self.Goto("compile", slug, artifact))
 
 
+def _calm(model: Model) -> list[Line]:
+    """What to look at where nothing is wrong."""
+    functions = model.functions
+    rows = [
+        line((f"{count(model.compiles, 'compile')} of {count(functions, 'function')}", "head")),
+        line((f"{duration(model.seconds)} compiling", "")),
+        Line(),
+    ]
+    if functions and functions[0].seconds:
+        most = functions[0]
+        told = f"{most.title}  {most.where}  {duration(most.seconds)}"
+        rows += [line(("most expensive  ", "dim"), told), Line()]
+    keys = (("2", "functions and their compiles"), ("4", "where the time went"), ("5", "the log"))
+    return rows + [line((key, "key"), f" {words}") for key, words in keys]
+
+
 def _row(finding: Finding, width: int) -> Line:
     status = status_of(finding)
-    times, cost = f"×{finding.count}", duration(finding.seconds) if finding.seconds else ""
-    tail = line((right(times, 6), "dim"), (right(cost, 8), ""), " ")
-    head = line(" ", (look.STATUS[status][0], status), " ", (left(finding.code, 6), "dim"))
-    room = width - head.width - tail.width
+    times, spent = f"×{finding.count}", duration(finding.seconds) if finding.seconds else ""
+    cost = line((right(times, 6), "dim"), (right(spent, 8), ""), " ")
+    head = line("  ", (look.STATUS[status][0], status), " ", (left(finding.code, 6), "dim"))
+    room = width - head.width - cost.width
     where = short_place(finding.where.file, finding.where.line)
     place = line(("  " + cut(where, 24), "dim")) if room > 56 and where else Line()
-    return head + line((left(finding.title, room - place.width), "")) + place + tail
+    return head + line((left(finding.title, room - place.width), "")) + place + cost
 
 
 def _document(finding: Finding, width: int, trace: str) -> list[Row | Line]:
@@ -106,7 +123,7 @@ def _document(finding: Finding, width: int, trace: str) -> list[Row | Line]:
     cost = f"{finding.cost}" if finding.cost else ""
     told = "  ".join(part for part in (f"×{finding.count}", cost) if part)
     inside = f" in {finding.where.function}" if finding.where.function else ""
-    rows += [line((_tail(where, width - len(inside)), "title"), (inside, ""))] if where else []
+    rows += [line((tail(where, width - len(inside)), "title"), (inside, ""))] if where else []
     rows += [line((told, "dim")), Line()]
     shown = excerpt(finding.where)
     rows += [*shown, Line()] if shown else []
@@ -146,9 +163,12 @@ def _occurrences(finding: Finding, width: int) -> list[Row | Line]:
     rows: list[Row | Line] = [Line(), heading("seen in")]
     for number, seen in enumerate(finding.occurrences[:_SEEN]):
         where = f"[{seen.compile}]" if seen.compile else seen.place
-        when = seen.time.partition(" ")[2].partition(".")[0] or seen.lane
+        when = seen.time.partition(" ")[2].partition(".")[0]
         detail = f"{seen.detail}  {seen.lane}" if seen.detail else seen.lane
-        row = line(("  " + left(where, max(8, len(where))), "title"), (f" {when}  ", "dim"))
+        row = line(
+            ("  " + left(where, max(8, len(where))), "title"),
+            (f"  {when}  " if when else "  ", "dim"),
+        )
         row = row + line((cut(detail, width - row.width), ""))
         rows.append(Row(row, (number, seen.compile, seen.artifact)) if seen.compile else row)
     more = len(finding.occurrences) - _SEEN
@@ -161,12 +181,7 @@ def _stack(stack: tuple[Where, ...], width: int) -> list[Line]:
     rows = [Line(), heading("called from")]
     for frame in stack:
         inside = f" in {frame.function}"
-        place = _tail(f"{frame.file}:{frame.line}", width - 2 - len(inside))
+        place = tail(f"{frame.file}:{frame.line}", width - 2 - len(inside))
         rows += [line("  ", (place, "dim"), inside)]
         rows += [line(("      " + cut(frame.source.strip(), width - 6), "code"))]
     return rows
-
-
-def _tail(text: str, width: int) -> str:
-    """The end of a path matters most."""
-    return text if len(text) <= width else "…" + text[-max(width - 1, 1) :]

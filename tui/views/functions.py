@@ -13,7 +13,7 @@ from tc.trace.findings import duration
 from tc.tui import look
 from tc.tui.facts import Function, Model, bar, short_place
 from tc.tui.ledger import Entry, Ledger, ledger
-from tc.tui.lines import Line, Listed, Row, Rows, cut, left, line, right
+from tc.tui.lines import Line, Listed, Row, Rows, cut, left, line, right, tail
 from tc.tui.views.base import Place, View, heading
 
 _WIDEST: Final = 18
@@ -69,12 +69,13 @@ class Functions(View):
 
 def _row(function: Function, width: int) -> Line:
     number = len(function.compiles)
-    tail = line((right(f"×{number}", 6), "dim"), (right(duration(function.seconds), 8), ""), " ")
-    head = line(" ", (look.STATUS[function.status][0], function.status), " ")
-    room = width - head.width - tail.width
-    where = cut(function.where, max(min(room // 2, 30), 0))
-    name = left(function.title, room - cell_len(where) - 1)
-    return head + line((name, ""), " ", (where, "dim")) + tail
+    cost = line((right(f"×{number}", 6), "dim"), (right(seconds_of(function.seconds), 8), ""), " ")
+    head = line("  ", (look.STATUS[function.status][0], function.status), " ")
+    room = width - head.width - cost.width
+    rest = room - cell_len(function.title) - 2
+    where = right(function.where, min(rest, 30)) if rest >= 10 else ""
+    name = left(function.title, room - cell_len(where) - 2 * bool(where))
+    return head + line((name, ""), ("  " + where if where else "", "dim")) + cost
 
 
 def page(model: Model, function: Function, width: int) -> Listed:
@@ -88,13 +89,16 @@ def page(model: Model, function: Function, width: int) -> Listed:
         line((f"{file}:{number}" if number else file, "title")),
         line((f"{len(function.compiles)} compiled{refused} · {duration(function.seconds)}", "dim")),
         phase_bar(function.phases, min(width - 1, 60)),
+        *legend(function.phases, width),
         Line(),
     ]
     table = ledger(model.diagnosis, function)
     widths = [_column(table, n) for n in range(len(table.columns))]
     rows += [heading("compiles, and the inputs that changed") if widths else heading("compiles")]
-    titles = [left(name, size) for name, size in zip(table.columns, widths, strict=True)]
-    head = f"  {left('', 10)}{right('time', 8)}  {left('cache', 7)}" + "".join(
+    titles = [
+        left(tail(name, size), size) for name, size in zip(table.columns, widths, strict=True)
+    ]
+    head = f"   {left('', 10)}{right('time', 8)}  {left('cache', 7)}" + "".join(
         f"  {title}" for title in titles
     )
     rows += [line((head, "dim"))]
@@ -117,7 +121,7 @@ def _entry(model: Model, entry: Entry, widths: list[int], several: bool) -> Row:
     status = model.statuses.get(id(one), "ok")
     name = f"[{one.slug if several else one.id}]"
     drawn = line(
-        " ", (look.STATUS[status][0], status), " ", (left(name, 9), "title"),
+        "  ", (look.STATUS[status][0], status), " ", (left(name, 9), "title"),
         (right("refused" if entry.refused else duration(one.seconds), 8), ""),
         "  ", (left(one.cache, 7), "dim"),
     )  # fmt: skip
@@ -135,6 +139,25 @@ def phase_bar(phases: dict[str, float], width: int, whole: float = 0.0) -> Line:
     """A bar of phases, each with its colour and its texture."""
     cells = bar(phases, width, whole or sum(phases.values()))
     return line(*((look.TEXTURE[name] * n, look.phase_role(name)) for name, n in cells))
+
+
+def legend(phases: dict[str, float], width: int) -> list[Line]:
+    """What the colours of a bar mean, and how long each phase took."""
+    rows = [Line()]
+    for name, seconds in phases.items():
+        part = line(
+            (look.TEXTURE[name] + " ", look.phase_role(name)), (f"{name} ", ""),
+            (f"{duration(seconds)}   ", "dim"),
+        )  # fmt: skip
+        if rows[-1].width + part.width > width:
+            rows.append(Line())
+        rows[-1] = rows[-1] + part
+    return rows
+
+
+def seconds_of(seconds: float) -> str:
+    """A duration; nothing where nothing was measured."""
+    return duration(seconds) if seconds else ""
 
 
 def compile_words(model: Model, compiled: Compile) -> Line:

@@ -88,7 +88,7 @@ class Entries:
         size = size_of(one.span.stop - one.span.start) if one.span else ""
         lane = (f"{one.source} ", "dim") if self.several else ""
         clock = one.time.partition(" ")[2][:12]
-        head = line(" ", lane, (clock, "dim"), " ", (left(one.compile, 7), "title"))
+        head = line("  ", lane, (clock, "dim"), " ", (left(one.compile, 7), "title"))
         room = max(width - head.width - 10, 8)
         role = "" if one.event in KNOWN_EVENTS else "mark"
         name = f"  {one.name}" if one.name else ""

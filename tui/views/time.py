@@ -11,7 +11,7 @@ from tc.trace.findings import duration
 from tc.tui.facts import Function, phases_of, steps_of
 from tc.tui.lines import Line, Listed, Row, Rows, cut, left, line, right
 from tc.tui.views.base import Place, View, heading
-from tc.tui.views.functions import phase_bar
+from tc.tui.views.functions import legend, phase_bar, seconds_of
 
 _STEPS: Final = 40
 _COMPILES: Final = 100
@@ -77,7 +77,7 @@ class Time(View):
 
 def _phase_row(phase: str, seconds: float, whole: float) -> Callable[[int], Line]:
     def draw(width: int) -> Line:
-        head = line(" ", (left(phase, 13), ""), (right(duration(seconds), 8), ""))
+        head = line("  ", (left(phase, 13), ""), (right(duration(seconds), 8), ""))
         share = line((right(f"{100 * seconds / whole:.0f} %", 6), "dim"), " ")
         room = max(width - head.width - share.width - 3, 0)
         return head + share + line(" ") + phase_bar({phase: seconds}, room, whole)
@@ -87,7 +87,7 @@ def _phase_row(phase: str, seconds: float, whole: float) -> Callable[[int], Line
 
 def _function_row(one: Function, most: float, width: int) -> Line:
     name = min(max(width // 3, 13), 34)
-    head = line(" ", (left(one.title, name), ""), (right(duration(one.seconds), 8), ""), "  ")
+    head = line("  ", (left(one.title, name), ""), (right(seconds_of(one.seconds), 8), ""), "  ")
     return head + phase_bar(one.phases, max(width - head.width - 2, 0), most)
 
 
@@ -102,20 +102,18 @@ def _document(
     rows: list[Row | Line] = [line((title, "head"))]
     if function:
         rows += [line((f"{function.place[0]}:{function.place[1]}", "title")), Line()]
-        for name, seconds in function.phases.items():
-            bar = phase_bar({name: seconds}, max(width - 26, 8), function.seconds)
-            rows += [line(" ", (left(name, 13), ""), (right(duration(seconds), 8), ""), "  ") + bar]
+        rows += [phase_bar(function.phases, min(width - 1, 60)), *legend(function.phases, width)]
     rows += [Line(), heading("steps, each without the steps inside of it")]
     steps = steps_of(compiles, phase)
     for name, seconds in steps[:_STEPS]:
-        rows.append(line(" ", right(duration(seconds), 8), "  ", (cut(name, width - 12), "")))
+        rows.append(line("  ", right(duration(seconds), 8), "  ", (cut(name, width - 13), "")))
     if len(steps) > _STEPS:
         rest = sum(seconds for _, seconds in steps[_STEPS:])
-        rows.append(line((f" {right(duration(rest), 8)}  in {len(steps) - _STEPS} more", "dim")))
+        rows.append(line((f"  {right(duration(rest), 8)}  in {len(steps) - _STEPS} more", "dim")))
     rows += [Line(), heading("compiles")]
     costs = [(one.phases.get(phase, 0.0) if phase else one.seconds, one) for one in compiles]
     costs = sorted((cost for cost in costs if cost[0]), key=lambda cost: -cost[0])
     for seconds, one in costs[:_COMPILES]:
-        drawn = line(" ", right(duration(seconds), 8), "  ", (left(f"[{one.slug}]", 9), "title"))
-        rows.append(Row(drawn + line((cut(one.title, width - 20), "")), one.slug))
+        drawn = line("  ", right(duration(seconds), 8), "  ", (left(f"[{one.slug}]", 9), "title"))
+        rows.append(Row(drawn + line((cut(one.title, width - 21), "")), one.slug))
     return rows

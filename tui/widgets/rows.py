@@ -15,7 +15,7 @@ from textual.strip import Strip
 
 from tc.tui import look
 from tc.tui.keys import bindings
-from tc.tui.lines import Line, Listed, Rows
+from tc.tui.lines import Line, Listed, Rows, line, wrap
 
 
 class RowList(ScrollView, can_focus=True):
@@ -52,7 +52,6 @@ class RowList(ScrollView, can_focus=True):
         super().__init__(id=id, classes=classes)
         self.rows: Rows = Listed([])
         self.empty = ""
-        self._drawn_for = 0
 
     # ------------------------------------------------------------------------ what is shown
 
@@ -133,9 +132,11 @@ class RowList(ScrollView, can_focus=True):
         if in_sight:
             self._into_view()
         self.refresh()
-        if event.size.width != self._drawn_for:
-            self._drawn_for = event.size.width
-            self.post_message(self.Resized(self, self.key))
+        self.post_message(self.Resized(self, self.key))
+
+    def on_show(self) -> None:
+        """What was made while nobody could see it may not fit."""
+        self.post_message(self.Resized(self, self.key))
 
     @property
     def room(self) -> int:
@@ -149,12 +150,7 @@ class RowList(ScrollView, can_focus=True):
         index = y + self.scroll_offset.y
         base = self.rich_style
         if index >= len(self.rows):
-            words = self.empty if not len(self.rows) and y == 0 else ""
-            strip = (
-                Strip([Segment(words[:width], look.style("dim", self._dark))])
-                if words
-                else (Strip.blank(width, base))
-            )
+            strip = self._strip(self._instead(y, width))
             return strip.adjust_cell_length(width, base).apply_style(base)
         strip = self._strip(self.rows.line(index, width))
         if self.rows.width:
@@ -169,16 +165,21 @@ class RowList(ScrollView, can_focus=True):
                 strip = Strip.join([Strip([Segment(mark, style)], 1), strip.crop(1)])
         return strip
 
+    def _instead(self, y: int, width: int) -> Line:
+        """A line of what an empty list says."""
+        said = wrap(self.empty, width - 1, "dim", line(" ")) if not len(self.rows) else []
+        return said[y] if y < len(said) else Line()
+
     @property
     def _dark(self) -> bool:
         return bool(self.app.current_theme.dark)
 
-    def _strip(self, line: Line) -> Strip:
+    def _strip(self, row: Line) -> Strip:
         ascii_only = getattr(self.app, "ascii_only", False)
         return Strip(
             [
                 Segment(look.plain(text) if ascii_only else text, look.style(role, self._dark))
-                for text, role in line.pieces
+                for text, role in row.pieces
             ]
         )
 

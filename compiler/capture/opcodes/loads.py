@@ -162,7 +162,10 @@ def load_deref(f: Frame, i: Instruction) -> None:
     """Push what a cell holds."""
     found: Value = f.cells[i.argval].load(f.t)
     if found is UNBOUND:
-        f.t.raise_(NameError, f"free variable {i.argval!r} is not bound")
+        own = i.argval in f.code.co_cellvars
+        kind, where = ("local", "") if own else ("free", " in enclosing scope")
+        text = f"cannot access {kind} variable {i.argval!r} where it is not associated with a value"
+        f.t.raise_(UnboundLocalError if own else NameError, text + where)
     f.push(found)
 
 

@@ -112,7 +112,7 @@ class NodeValue(Value):
         if self._node is None:
             assert self.source is not None, "an unsourced value has a node"
             self._node = t.add_input(self)
-        return self._node
+        return t.in_scope(self._node, self.example)
 
     def rebuild(self, r: Residual) -> None:
         r.load_output(self)

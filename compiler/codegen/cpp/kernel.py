@@ -265,21 +265,30 @@ class _CWriter:
     # ------------------------------------------------------------ shapes of kernels
 
     def _pointwise(self) -> None:
+        sections = self.kernel.sections
+        if any(section.over is not None for section in sections):
+            for section in sections:
+                self._nest(section.statements, section.over)
+        else:
+            self._nest([s for section in sections for s in section.statements])
+
+    def _nest(
+        self, statements: Sequence[Statement], over: tuple[Index, Index, Index] | None = None
+    ) -> None:
+        """Nested loops around pointwise statements, one of them over a range if so asked."""
         outer = self.kernel.outer
-        statements = [s for section in self.kernel.sections for s in section.statements]
-        if not outer:
-            self._statements(statements)
-            return
+        bounds = {v: ("0", "") for v in outer}
+        if over is not None:
+            bounds[over[0]] = (c_index(over[1]), c_index(over[2]))
         if len(outer) == 1:
             self.parallel(simd=True)
-            self.loop(outer[0])
-        else:
-            collapse = len(outer) - 1
-            self.parallel(f" collapse({collapse})" if collapse > 1 else "")
-            for variable in outer[:-1]:
-                self.loop(variable)
-            self.emit("#pragma omp simd")
-            self.loop(outer[-1])
+        for position, variable in enumerate(outer):
+            if position == 0 and len(outer) > 1:
+                collapse = len(outer) - 1
+                self.parallel(f" collapse({collapse})" if collapse > 1 else "")
+            elif position == len(outer) - 1 and position:
+                self.emit("#pragma omp simd")
+            self.loop(variable, *bounds[variable])
         self._statements(statements)
         self.close(len(outer))
 
@@ -413,7 +422,8 @@ class _CWriter:
 
         Returns where the rest, shorter than `WIDE`, begins.
         """
-        base = f"{last}_at"
+        self.names[0] += 1
+        base = f"{last}_at{self.names[0]}"
         self.emit(f"long long {base} = {start};")
         pairs = [
             pair

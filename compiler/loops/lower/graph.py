@@ -37,6 +37,7 @@ from tc.compiler.loops.ir import (
 from tc.compiler.loops.lower.border import sizes_of, strides_of, sym_index
 from tc.compiler.loops.lower.builder import Builder, Cell, NotLowered, Tensor
 from tc.compiler.loops.lower.registry import LOWERINGS, VIEWS, Call
+from tc.compiler.loops.rules import simplify
 
 # Checks on sizes that capture has guarded already.
 IGNORED = ("sym_constrain_range", "_assert_scalar", "_assert_tensor_metadata", "sym_constrain")
@@ -56,7 +57,8 @@ def lower(graph: fx.GraphModule, gate: Gate) -> LoopGraph:
             raise StageError("loops.lower", message) from error
     constants = tuple(walk.builder.constants.items())
     nodes = tuple(alive(walk.builder.nodes, walk.outputs))
-    return LoopGraph(tuple(walk.inputs), nodes, walk.outputs, constants, tuple(walk.decisions))
+    decisions = tuple(walk.decisions)
+    return simplify(LoopGraph(tuple(walk.inputs), nodes, walk.outputs, constants, decisions), gate)
 
 
 def alive(nodes: list[Node], outputs: tuple[Any, ...]) -> list[Node]:

@@ -156,7 +156,12 @@ def dropout(x):
 
 
 def dropouts(x):
-    return F.dropout(x.t(), 0.3), F.dropout(x.bfloat16(), 0.2), F.dropout(x, 1.0), F.dropout2d(x)
+    return (
+        F.dropout(x.t(), 0.3),
+        F.dropout(x.bfloat16(), 0.2),
+        F.dropout(x, 1.0),
+        F.dropout2d(x.view(1, 2, 2, 4)),
+    )
 
 
 def dropout_off(x):

@@ -403,7 +403,12 @@ def numbers(x, y):
 
 @whole()
 def operators(x, y):
-    return operator.add(x, y), operator.itemgetter(1)([x, y]) + 1, operator.neg(x), operator.eq(1, 1)
+    return (
+        operator.add(x, y),
+        operator.itemgetter(1)([x, y]) + 1,
+        operator.neg(x),
+        operator.eq(1, 1),
+    )
 
 
 # -- control flow ----------------------------------------------------------------------------

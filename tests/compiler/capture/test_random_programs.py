@@ -79,13 +79,25 @@ class Writer:
         target, number = self.pick("a", "b"), self.pick(*NUMBERS)
         return [
             self.pick(
-                f"{target} = {self.tensor()}", f"{number} = {self.number()}", f"{number} += 1",
-                f"{target} += {self.tensor(1)}", f"{target} = {target}.add_(1) * 1",
-                f"items.append({self.tensor(1)})", f"items[0] = {self.tensor(1)}",
-                f'd["z"] = {self.number()}', f'd["p"] = {self.tensor(1)}', f"box.v = {self.number()}",
-                "box.bump(1)", f"box.extra = {self.tensor(1)}", "print(end='')", "items = items + [n]",
-                f"x.mul_({self.number()})", "log.append(n)", "d.pop('z', None)",
-                f"a, b = b, {self.tensor(1)}", f"{number} = int(a.sum().item() > 0)",
+                f"{target} = {self.tensor()}",
+                f"{number} = {self.number()}",
+                f"{number} += 1",
+                f"{target} += {self.tensor(1)}",
+                f"{target} = {target}.add_(1) * 1",
+                f"items.append({self.tensor(1)})",
+                f"items[0] = {self.tensor(1)}",
+                f'd["z"] = {self.number()}',
+                f'd["p"] = {self.tensor(1)}',
+                f"box.v = {self.number()}",
+                "box.bump(1)",
+                f"box.extra = {self.tensor(1)}",
+                "print(end='')",
+                "items = items + [n]",
+                f"x.mul_({self.number()})",
+                "log.append(n)",
+                "d.pop('z', None)",
+                f"a, b = b, {self.tensor(1)}",
+                f"{number} = int(a.sum().item() > 0)",
                 f"log.extend([t * 2 for t in (a, b)][:{self.pick('1', '2')}])",
             )  # fmt: skip
         ]

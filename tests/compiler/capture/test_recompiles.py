@@ -210,7 +210,11 @@ def test_attribute_that_appears():
     tc.reset()
     compiled = tc.compile(f, backend="eager")
     x = rows(2)
-    for change in (lambda: 0, lambda: setattr(settings, "late", 3), lambda: setattr(settings, "q", 1)):
+    for change in (
+        lambda: 0,
+        lambda: setattr(settings, "late", 3),
+        lambda: setattr(settings, "q", 1),
+    ):
         change()
         assert torch.equal(compiled(x), f(x))
 

@@ -61,10 +61,14 @@ def ulps(got: torch.Tensor, want: torch.Tensor) -> float:
     exact = want.to(got.dtype)
     same = (exact == got) | (exact.isnan() & got.isnan())
     assert (got.isnan() == exact.isnan()).all(), "NaN where there should be none, or none where"
-    step = (torch.nextafter(exact.abs(), torch.tensor(math.inf, dtype=got.dtype)) - exact.abs()).double()
+    step = (
+        torch.nextafter(exact.abs(), torch.tensor(math.inf, dtype=got.dtype)) - exact.abs()
+    ).double()
     error = ((got.double() - want.double()).abs() / step)[~same & exact.isfinite()]
     off = ~same & ~exact.isfinite()
-    assert not off.any() or float((got[off].double() / torch.finfo(got.dtype).max).abs().min()) > 0.999
+    assert (
+        not off.any() or float((got[off].double() / torch.finfo(got.dtype).max).abs().min()) > 0.999
+    )
     return float(error.max()) if error.numel() else 0.0
 
 

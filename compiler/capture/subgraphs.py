@@ -1,0 +1,202 @@
+"""Bodies of higher-order operations: traced functions in, graph modules and lifted operands out."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.values.base import Args, Kwargs, Value
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.containers import ListValue, TupleValue
+from tc.compiler.capture.values.dicts import DictValue
+from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.tracer import Tracer
+
+
+class Scope:
+    """One graph under construction: the captured one, or that of a body inside it.
+
+    Attributes:
+        lifted: nodes of the graphs around it -> the placeholders that stand for them.
+        bodies: graph modules of the bodies inside it, by attribute name.
+    """
+
+    def __init__(self) -> None:
+        self.graph = fx.Graph()
+        self.lifted: dict[fx.Node, fx.Node] = {}
+        self.bodies: dict[str, Any] = {}
+        self._last_placeholder: fx.Node | None = None
+        self._names: set[str] = set()
+
+    def placeholder(self, name: str) -> fx.Node:
+        """Return a new placeholder, after those there are and before all calls."""
+        base, number = name, 0
+        while name in self._names:
+            number += 1
+            name = f"{base}_{number}"
+        self._names.add(name)
+        if self._last_placeholder is not None:
+            with self.graph.inserting_after(self._last_placeholder):
+                node = self.graph.placeholder(name)
+        else:
+            with self.graph.inserting_before():
+                node = self.graph.placeholder(name)
+        self._last_placeholder = node
+        return node
+
+    def lift(self, outer: fx.Node, example: Any) -> fx.Node:
+        """Return the placeholder that stands for a node of the graph around this one."""
+        if outer not in self.lifted:
+            node = self.lifted[outer] = self.placeholder(outer.name)
+            node.meta["example_value"] = example
+        return self.lifted[outer]
+
+    def add_body(self, name: str, module: fx.GraphModule) -> fx.Node:
+        """Make a body an attribute of this graph's module, and return the node that reads it."""
+        number = 0
+        while f"{name}_{number}" in self.bodies:
+            number += 1
+        self.bodies[f"{name}_{number}"] = module
+        # get_attr checks against an owning module, which is made only at the end
+        return self.graph.create_node("get_attr", f"{name}_{number}")
+
+    def module(self) -> fx.GraphModule:
+        """Return the finished graph with its bodies."""
+        root = torch.nn.Module()
+        for name, body in self.bodies.items():
+            root.add_module(name, body)
+        return fx.GraphModule(root, self.graph, "GraphModule")
+
+
+@dataclass
+class Body:
+    """A captured body.
+
+    Attributes:
+        scope: its graph, not closed yet.
+        result: what the function returned, as values of the body's graph.
+    """
+
+    scope: Scope
+    result: Value
+
+    @property
+    def lifted(self) -> list[fx.Node]:
+        """Nodes of the graph around it that the body uses, in order."""
+        return list(self.scope.lifted)
+
+
+@contextmanager
+def new_scope(t: Tracer) -> Iterator[Scope]:
+    """Record into a new graph for the length of a block."""
+    scope = Scope()
+    t.scopes.append(scope)
+    try:
+        yield scope
+    finally:
+        t.scopes.pop()
+
+
+def capture_body(
+    t: Tracer, what: str, function: Value, args: Args, kwargs: Kwargs | None = None
+) -> Body:
+    """Capture a call of a function as a body whose tensor arguments are placeholders."""
+    writes = t.effects.outer_writes
+    with new_scope(t) as scope:
+        inner = [map_leaves(t, arg, lambda leaf: as_placeholder(t, scope, leaf)) for arg in args]
+        result = function.call(t, inner, kwargs or {})
+        if t.effects.outer_writes != writes:
+            raise breaks.GraphBreak(breaks.BODY_EFFECT, what)
+        body = Body(scope, result)
+        close_flat(t, body)
+    return body
+
+
+def as_placeholder(t: Tracer, scope: Scope, leaf: NodeValue) -> NodeValue:
+    """Return the value of a new placeholder with a leaf's example."""
+    outer = t.scopes[-2]
+    assert scope is t.scopes[-1]
+    t.scopes.pop()
+    try:
+        node = leaf.node(t)
+    finally:
+        t.scopes.append(scope)
+    assert node.graph is outer.graph
+    return like(leaf, scope.lift(node, leaf.example), leaf.example)
+
+
+def like(leaf: NodeValue, node: fx.Node, example: Any) -> NodeValue:
+    """Return a value of the same kind for another node."""
+    if isinstance(leaf, TensorValue):
+        return TensorValue(node, example, kind=leaf.kind)
+    return SymValue(node, example)
+
+
+def map_leaves(t: Tracer, value: Value, change: Callable[[NodeValue], Value]) -> Value:
+    """Return a value with the tensors and sizes in its lists, tuples and dicts replaced."""
+    if isinstance(value, NodeValue):
+        return change(value)
+    if isinstance(value, TupleValue):
+        return TupleValue([map_leaves(t, v, change) for v in value.values(t)], kind=value.kind)
+    if isinstance(value, ListValue):
+        return ListValue([map_leaves(t, v, change) for v in value.values(t)])
+    if isinstance(value, DictValue):
+        pairs = zip(value.keys(t), value.values(t), strict=True)
+        return t.dict_of((key, map_leaves(t, item, change)) for key, item in pairs)
+    return value
+
+
+def close_flat(t: Tracer, body: Body) -> None:
+    """End the body's graph with a flat tuple of the tensors and sizes it returns."""
+    nodes: list[Any] = []
+
+    def note(leaf: NodeValue) -> Value:
+        nodes.append(leaf.node(t))
+        return leaf
+
+    map_leaves(t, body.result, note)
+    body.scope.graph.output(tuple(nodes))
+
+
+def same_operands(bodies: Sequence[Body]) -> list[fx.Node]:
+    """Give several bodies the same placeholders in the same order; return what they stand for."""
+    wanted = list(dict.fromkeys(node for body in bodies for node in body.lifted))
+    for body in bodies:
+        scope = body.scope
+        placeholders = [scope.lift(node, node.meta.get("example_value")) for node in wanted]
+        first = next(iter(scope.graph.nodes))
+        for node in placeholders:
+            if node is not first:
+                first.prepend(node)
+            else:
+                first = first.next
+        scope.lifted = dict(zip(wanted, placeholders, strict=True))
+    return wanted
+
+
+def results(t: Tracer, node: fx.Node, result: Value) -> Value:
+    """Return the outer values of a call of a body that returned ``result``."""
+    index = iter(range(1 << 30))
+
+    def pick(leaf: NodeValue) -> Value:
+        picked = t.graph.call_function(operator.getitem, (node, next(index)))
+        t.annotate(picked, leaf.example)
+        return like(leaf, picked, leaf.example)
+
+    made = map_leaves(t, result, pick)
+    if made is result and not isinstance(made, ConstValue):
+        raise breaks.GraphBreak(breaks.LEAKED_BODY, result.describe())
+    return made
+
+
+
+

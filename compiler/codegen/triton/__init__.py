@@ -1,0 +1,1 @@
+"""Triton for GPU plans: scalar ops, kernels, the program."""

@@ -1,0 +1,135 @@
+"""Simplification rules of value expressions, and the pass that applies them.
+
+In: `LoopGraph`. Out: the same graph with simpler values. Each rule keeps the value bit for bit, NaN
+and signed zeros included, and asks the gate as ``loops.rule.<name>``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from tc.compiler.core.gate import Gate
+from tc.compiler.core.rewrite import Any_, Firing, Match, Rewriter, Rule, Shape, match
+from tc.compiler.loops.expr import Expr, constant, rebuild
+from tc.compiler.loops.ir import LoopGraph, Pointwise, Reduction
+from tc.compiler.loops.ops import SCALAR_OPS
+
+X, Y = Any_("x"), Any_("y")
+
+
+def _is(*values: float | int | bool) -> Callable[[Any], bool]:
+    """A predicate: a constant of one of these values, sign of zero included."""
+
+    def test(node: Any) -> bool:
+        return node.op == "const" and any(
+            node.data[0] == v and math.copysign(1, node.data[0]) == math.copysign(1, v)
+            for v in values
+        )
+
+    return test
+
+
+def _fold(node: Expr) -> Expr | None:
+    """Evaluate an op on constants, in the type it is computed in."""
+    args = [torch.tensor(arg.data[0], dtype=arg.dtype) for arg in node.args]
+    if node.op in ("floordiv", "truncdiv", "remainder", "fmod") and not args[1]:
+        return None
+    result = SCALAR_OPS[node.op].python(*args).to(node.dtype)
+    return constant(result.item(), node.dtype)
+
+
+def _fold_rule(op: str, arity: int) -> Rule:
+    operands = tuple(Any_(f"x{k}", lambda n: n.op == "const") for k in range(arity))
+    return Rule(
+        f"fold_{op}",
+        Match(op, operands, "node"),
+        lambda node, **_: _fold(node),
+        f"{op} of constants → constant",
+    )
+
+
+def _power_of_two(node: Any) -> bool:
+    if node.op != "const" or node.dtype not in (torch.float32, torch.float64):
+        return False
+    mantissa, exponent = math.frexp(node.data[0])
+    return abs(mantissa) == 0.5 and exponent != 1 and -100 < exponent < 100
+
+
+def _reciprocal(x: Expr, c: Expr) -> Expr:
+    return Expr("mul", (x, constant(1.0 / c.data[0], c.dtype)), x.dtype)
+
+
+POWER = Any_("c", _power_of_two)
+TRUE, FALSE = Any_("c", _is(True)), Any_("c", _is(False))
+RULES: tuple[Rule, ...] = (
+    Rule("mul_one", match("mul", X, Any_("c", _is(1))), lambda x, c: x, "x * 1 → x"),
+    Rule("one_mul", match("mul", Any_("c", _is(1)), X), lambda x, c: x, "1 * x → x"),
+    Rule("div_one", match("div", X, Any_("c", _is(1))), lambda x, c: x, "x / 1 → x"),
+    Rule("sub_zero", match("sub", X, Any_("c", _is(0.0))), lambda x, c: x, "x - 0 → x"),
+    Rule(
+        "add_zero",
+        match("add", X, Any_("c", lambda n: _is(0)(n) and not n.dtype.is_floating_point)),
+        lambda x, c: x,
+        "n + 0 → n, for integers (for floats -0.0 + 0 is 0)",
+    ),
+    Rule("div_power", match("div", X, POWER), _reciprocal, "x / 2**k → x * 2**-k"),
+    Rule("neg_neg", match("neg", match("neg", X)), lambda x: x, "--x → x"),
+    Rule("abs_abs", match("abs", match("abs", X, name="a")), lambda x, a: a, "||x|| → |x|"),
+    Rule(
+        "abs_neg", match("abs", match("neg", X)), lambda x: Expr("abs", (x,), x.dtype), "|-x| → |x|"
+    ),
+    Rule("not_not", match("not", match("not", X)), lambda x: x, "~~x → x"),
+    Rule("and_true", match("and", X, TRUE), lambda x, c: _bool(x), "x & True → x"),
+    Rule("true_and", match("and", TRUE, X), lambda x, c: _bool(x), "True & x → x"),
+    Rule("or_false", match("or", X, FALSE), lambda x, c: x, "x | 0 → x"),
+    Rule("where_same", match("where", Any_("c"), X, X), lambda c, x: x, "x if c else x → x"),
+    Rule("where_true", match("where", TRUE, X, Y), lambda c, x, y: x, "x if True"),
+    Rule("where_false", match("where", FALSE, X, Y), lambda c, x, y: y, "y if False"),
+    Rule("select_true", match("select", TRUE, X, Y), lambda c, x, y: x, "x if True"),
+    Rule(
+        "select_false",
+        match("select", FALSE, X, Y),
+        lambda c, x, y: y,
+        "y if False",
+    ),
+    Rule("same_max", match("maximum", X, X), lambda x: x, "max(x, x) → x"),
+    Rule("same_min", match("minimum", X, X), lambda x: x, "min(x, x) → x"),
+    *(_fold_rule(name, row.arity) for name, row in SCALAR_OPS.rows()),
+)
+
+
+def _abs(x: Expr) -> Expr:
+    return Expr("abs", (x,), x.dtype)
+
+
+def _bool(x: Expr) -> Expr | None:
+    return x if x.dtype is torch.bool else None
+
+
+EXPR_SHAPE: Shape[Expr] = Shape(
+    op=lambda node: node.op,
+    operands=lambda node: node.args,
+    rebuild=lambda node, operands: rebuild(node, tuple(operands)),
+)
+
+
+def simplifier(gate: Gate, observe: Callable[[Firing], None] | None = None) -> Rewriter[Expr]:
+    """A rewriter of value expressions."""
+    return Rewriter(RULES, EXPR_SHAPE, lambda name: gate.allow(f"loops.rule.{name}"), observe)
+
+
+def simplify(graph: LoopGraph, gate: Gate) -> LoopGraph:
+    """Apply the rules to every loop nest."""
+    rewriter = simplifier(gate)
+    nodes = tuple(
+        replace(node, body=rewriter.rewrite(node.body))
+        if isinstance(node, Pointwise | Reduction)
+        else node
+        for node in graph.nodes
+    )
+    return replace(graph, nodes=nodes)

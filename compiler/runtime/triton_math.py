@@ -1,0 +1,174 @@
+"""What generated Triton kernels call beyond Triton's own functions: roundings and reductions that
+mean what torch means by them.
+
+In and out: Triton values inside kernels. Needs triton; imported by generated code alone.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+
+@triton.jit
+def floor_div(a, b):
+    """``a // b`` of integers, rounded down."""
+    quotient = a // b
+    rest = a % b
+    return tl.where((rest != 0) & ((rest < 0) != (b < 0)), quotient - 1, quotient)
+
+
+@triton.jit
+def floor_mod(a, b):
+    """``a % b`` of integers, with the sign of ``b``."""
+    rest = a % b
+    return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
+
+
+@triton.jit
+def floor_remainder(a, b):
+    """``a % b`` of floats, with the sign of ``b``."""
+    rest = libdevice.fmod(a, b)
+    return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
+
+
+@triton.jit
+def floor_divide(a, b):
+    """``a // b`` of floats: exact where ``a`` is a multiple of ``b``."""
+    rest = libdevice.fmod(a, b)
+    whole = (a - rest) / b
+    whole = tl.where((rest != 0) & ((rest < 0) != (b < 0)), whole - 1, whole)
+    down = tl.floor(whole)
+    down = tl.where(whole - down > 0.5, down + 1, down)
+    down = tl.where(whole != 0, down, libdevice.copysign(whole * 0, a / b))
+    return tl.where(b == 0, a / b, down)
+
+
+@triton.jit
+def shift_left(a, b):
+    """``a << b``; 0 where ``b`` is no valid shift."""
+    valid = (b >= 0) & (b < a.dtype.primitive_bitwidth)
+    return tl.where(valid, a << tl.where(valid, b, 0).to(a.dtype), 0).to(a.dtype)
+
+
+@triton.jit
+def shift_right(a, b):
+    """``a >> b``; the sign alone where ``b`` is no valid shift."""
+    last = a.dtype.primitive_bitwidth - 1
+    valid = (b >= 0) & (b <= last)
+    return a >> tl.where(valid, b, last).to(a.dtype)
+
+
+@triton.jit
+def integer_pow(a, b):
+    """``a ** b``; a negative power of anything but 1 and -1 is 0."""
+    result = a * 0 + 1
+    square = a
+    power = tl.where(b < 0, -b, b)
+    for _ in range(63):
+        result = tl.where((power & 1) != 0, result * square, result)
+        square = square * square
+        power = power >> 1
+    odd = (b & 1) != 0
+    inverse = tl.where(a == 1, 1, tl.where(a == -1, tl.where(odd, -1, 1), 0))
+    return tl.where(b < 0, inverse.to(result.dtype), result)
+
+
+@triton.jit
+def clip(position, extent):
+    """A position read from memory, made safe to read at."""
+    return tl.minimum(tl.maximum(position, 0), extent - 1)
+
+
+@triton.jit
+def _multiply(a, b):
+    return a * b
+
+
+@triton.jit
+def _larger(a, b):
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def _smaller(a, b):
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def reduce_sum(x):
+    """Row sums of a block."""
+    return tl.sum(x, 1, keep_dims=True)
+
+
+@triton.jit
+def reduce_prod(x):
+    """Row products."""
+    return tl.reduce(x, 1, _multiply, keep_dims=True)
+
+
+@triton.jit
+def reduce_max(x):
+    """Row maxima; NaN wins."""
+    return tl.reduce(x, 1, _larger, keep_dims=True)
+
+
+@triton.jit
+def reduce_min(x):
+    """Row minima; NaN wins."""
+    return tl.reduce(x, 1, _smaller, keep_dims=True)
+
+
+@triton.jit
+def reduce_any(x):
+    """Whether anything in a row is true."""
+    return tl.max(x.to(tl.int32), 1, keep_dims=True) != 0
+
+
+@triton.jit
+def reduce_all(x):
+    """Whether everything in a row is true."""
+    return tl.min(x.to(tl.int32), 1, keep_dims=True) != 0
+
+
+@triton.jit
+def better_max(value, place, best, best_place):
+    """Whether a candidate beats the largest so far: NaN first, then size, then the earlier."""
+    nan, best_nan = value != value, best != best
+    same = (value == best) | (nan & best_nan)
+    return (value > best) | (nan & (best == best)) | (same & (place < best_place))
+
+
+@triton.jit
+def better_min(value, place, best, best_place):
+    """Whether a candidate beats the smallest so far."""
+    nan, best_nan = value != value, best != best
+    same = (value == best) | (nan & best_nan)
+    return (value < best) | (nan & (best == best)) | (same & (place < best_place))
+
+
+@triton.jit
+def _pick_max(value, place, other, other_place):
+    take = better_max(other, other_place, value, place)
+    return tl.where(take, other, value), tl.where(take, other_place, place)
+
+
+@triton.jit
+def _pick_min(value, place, other, other_place):
+    take = better_min(other, other_place, value, place)
+    return tl.where(take, other, value), tl.where(take, other_place, place)
+
+
+@triton.jit
+def reduce_argmax(value, place):
+    """Where the largest of each row is."""
+    _, found = tl.reduce((value, place), 1, _pick_max, keep_dims=True)
+    return found
+
+
+@triton.jit
+def reduce_argmin(value, place):
+    """Where the smallest of each row is."""
+    _, found = tl.reduce((value, place), 1, _pick_min, keep_dims=True)
+    return found

@@ -1,0 +1,233 @@
+"""The schedule for GPUs: the same fusion, order and memory, but other kernels than a CPU's.
+
+In: `LoopGraph`. Out: `Plan`. A block of threads holds its rows in registers, so there is no scratch
+memory: what a later pass needs is written as computed again, and the printer shares it where both
+passes see the same registers. Long reductions to few results are taken in two steps, so that all
+of the GPU works on them; loops are not split by position, since each thread would run all pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import torch
+
+from tc.compiler.core.artifacts import Decision
+from tc.compiler.core.gate import Gate
+from tc.compiler.loops import index as ix
+from tc.compiler.loops.expr import Expr, constant, index_value, load, substitute, transform
+from tc.compiler.loops.index import Atom, Index
+from tc.compiler.loops.ir import (
+    Buffer,
+    LoopGraph,
+    Node,
+    Origin,
+    Reduction,
+    contiguous,
+    reads,
+    writes,
+)
+from tc.compiler.loops.ops import compute_dtype
+from tc.compiler.schedule.fuse import Group, Member, fuse
+from tc.compiler.schedule.memory import Work, with_memory
+from tc.compiler.schedule.order import Order, ordered
+from tc.compiler.schedule.plan import Accumulate, Kernel, Let, Plan, Section, Statement, Store
+from tc.compiler.schedule.stage import _outside_readers as outside_readers
+from tc.compiler.schedule.stage import _title as kernel_title
+from tc.compiler.schedule.stage import slot_reads
+
+FEW_RESULTS = 512  # fewer than this leave most of a GPU idle
+PART = 4096  # elements that one block reduces
+NEUTRAL: dict[str, float | int | bool] = {"sum": 0, "prod": 1, "any": False, "all": True}
+
+
+def plan(graph: LoopGraph, gate: Gate) -> Plan:
+    """Cut long reductions, fuse, order, build kernels, plan memory."""
+    graph, cuts = with_parts(graph, gate)
+    slots, decisions = fuse(graph, gate)
+    readers = outside_readers(slots, graph.outputs)
+    work: list[Work] = []
+    for slot in slots:
+        if isinstance(slot, Group):
+            needed = {name for name in slot.writes() if slot_reads(name, slot, readers)}
+            name = f"k{sum(isinstance(w, Kernel) for w in work)}_{kernel_title(slot)}"
+            work.append(build(ordered(slot), needed, name))
+        else:
+            work.append(slot)  # type: ignore[arg-type]
+    buffers = {buffer.name: buffer for node in graph.nodes for buffer in writes(node)}
+    steps, reuses = with_memory(work, graph.outputs, buffers, gate)
+    return Plan(
+        graph.inputs,
+        tuple(steps),
+        graph.outputs,
+        graph.constants,
+        tuple(buffers.values()),
+        (*graph.decisions, *cuts, *decisions, *reuses),
+    )
+
+
+# ---------------------------------------------------------------- reductions in two steps
+
+
+def with_parts(graph: LoopGraph, gate: Gate) -> tuple[LoopGraph, list[Decision]]:
+    """Replace long reductions to few results by two: over parts, then over the parts' results."""
+    nodes: list[Node] = []
+    decisions: list[Decision] = []
+    for node in graph.nodes:
+        if isinstance(node, Reduction) and _worth_cutting(node) and gate.allow("schedule.cut"):
+            parts, whole = cut(node)
+            nodes += [parts, whole]
+            reason = f"few results, each of {ix.product(_extents(node.reduced))} elements"
+            decisions.append(Decision("cut", (node.buffer.name,), True, reason))
+        else:
+            nodes.append(node)
+    return replace(graph, nodes=tuple(nodes)), decisions
+
+
+def _worth_cutting(node: Reduction) -> bool:
+    length = ix.product(_extents(node.reduced)).constant
+    results = ix.product(_extents(node.vars)).constant
+    if length is None or results is None or node.kind.startswith("arg"):
+        return False
+    return 0 < results < FEW_RESULTS and length >= 4 * PART
+
+
+def cut(node: Reduction) -> tuple[Reduction, Reduction]:
+    """A reduction over parts of the range, and the reduction of its results."""
+    extents = _extents(node.reduced)
+    length = ix.product(extents).constant
+    assert length is not None
+    count = -(-length // PART)
+    part, step = ix.var("part", count), ix.var("step", PART)
+    flat = part * PART + step
+    position = ix.regrouped(extents, (ix.const(length),), (flat,))
+    atoms = (_atom(v) for v in node.reduced)
+    body = substitute(node.body, dict(zip(atoms, position, strict=True)))
+    if length % PART:
+        inside = Expr("lt", (index_value(flat), index_value(ix.const(length))), torch.bool)
+        body = Expr("select", (inside, body, neutral(node.kind, body.dtype)), body.dtype)
+    wide = compute_dtype(node.buffer.dtype)
+    sizes = (*_extents(node.vars), ix.const(count))
+    steps = contiguous(sizes)
+    partial = Buffer(f"{node.buffer.name}_parts", wide, sizes, steps)
+    variables = (*node.vars, part)
+    place = ix.ZERO
+    for variable, stride in zip(variables, steps, strict=True):
+        place = place + variable * stride
+    parts = Reduction(partial, variables, (step,), place, node.kind, body, node.origins)
+    value = load(partial.name, place, wide)
+    whole = replace(node, reduced=(part,), body=value)
+    return parts, whole
+
+
+def neutral(kind: str, dtype: torch.dtype) -> Expr:
+    """The value that changes no reduction of that kind."""
+    if kind in NEUTRAL:
+        return constant(NEUTRAL[kind], dtype)
+    if dtype.is_floating_point:
+        return constant(float("-inf") if "max" in kind else float("inf"), dtype)
+    limits = torch.iinfo(dtype)
+    return constant(limits.min if "max" in kind else limits.max, dtype)
+
+
+def _extents(variables: Sequence[Index]) -> tuple[Index, ...]:
+    return tuple(ix.extent(v) for v in variables)
+
+
+def _atom(variable: Index) -> Atom:
+    atom = ix.atom_of(variable)
+    assert atom is not None
+    return atom
+
+
+# ---------------------------------------------------------------- kernels
+
+
+def build(order: Order, needed: set[str], name: str) -> Kernel:
+    """Make a kernel of an ordered group; ``needed`` are the buffers read outside it."""
+    group = order.group
+    writer = _Writer(group, needed)
+    sections: list[Section] = []
+    for number in range(writer.last_pass() + 1):
+        for level in ("row", "inner"):
+            statements = writer.statements(number, level)  # type: ignore[arg-type]
+            if statements:
+                sections.append(Section(level, statements))  # type: ignore[arg-type]
+    origins: list[Origin] = []
+    for member in group.members:
+        origins += [origin for origin in member.node.origins if origin not in origins]
+    members = tuple(m.name for m in group.members)
+    return Kernel(
+        name,
+        group.outer,
+        group.inner,
+        tuple(sections),
+        order.lane,
+        members=members,
+        origins=tuple(origins),
+        tile=order.tile,
+    )
+
+
+class _Writer:
+    """Statements of a kernel, pass by pass; a reduction's result is there in the next pass."""
+
+    def __init__(self, group: Group, needed: set[str]) -> None:
+        self.group, self.needed = group, needed
+        self.members = {member.name: member for member in group.members}
+        self.number: dict[str, int] = {}
+        self.ready: dict[str, int] = {}
+        for member in group.members:
+            own = [name for name in reads(member.node) if name in self.ready]
+            number = max((self.ready[name] for name in own), default=0)
+            self.number[member.name] = number
+            self.ready[member.name] = number + (1 if _reduces(member) else 0)
+
+    def last_pass(self) -> int:
+        """The number of the last pass."""
+        return max(self.ready.values(), default=0)
+
+    def statements(self, number: int, level: Literal["row", "inner"]) -> tuple[Statement, ...]:
+        """What runs at a level in a pass."""
+        found: list[Statement] = []
+        for member in self.group.members:
+            name, dtype = member.name, member.node.buffer.dtype
+            result = Expr("local", (), dtype, (_local(name),))
+            if _reduces(member):
+                done = level == "row" and self.ready[name] == number
+                if done and name in self.needed:
+                    found.insert(0, Store(name, member.index, result))
+                if level == "row" or self.number[name] != number:
+                    continue
+                assert isinstance(member.node, Reduction)
+                body = self._body(member, number)
+                found.append(Accumulate(_local(name), member.node.kind, body, dtype))
+            elif self.number[name] == number and member.level == level:
+                found.append(Let(_local(name), self._body(member, number)))
+                if name in self.needed:
+                    found.append(Store(name, member.index, result))
+        return tuple(found)
+
+    def _body(self, member: Member, number: int) -> Expr:
+        """The member's value, reads of other members replaced by their registers or values."""
+
+        def change(node: Expr) -> Expr:
+            other = self.members.get(node.data[0]) if node.op == "load" else None
+            if other is None:
+                return node
+            lost = other.level == "inner" and not _reduces(other)
+            if lost and self.number[other.name] != number:
+                return self._body(other, number)
+            return Expr("local", (), node.dtype, (_local(other.name),))
+
+        return transform(member.body, change)
+
+
+def _reduces(member: Member) -> bool:
+    return isinstance(member.node, Reduction) and member.level == "inner"
+
+
+def _local(buffer: str) -> str:
+    return f"v_{buffer}"

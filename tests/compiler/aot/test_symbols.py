@@ -1,0 +1,64 @@
+"""Symbolic sizes become arithmetic over sizes of inputs, each computed once."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from aot_harness import fake
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from tc.compiler.aot.artifact import Fallback
+from tc.compiler.aot.symbols import SizeNodes
+
+EXPRESSIONS = [
+    lambda n, m: n + m + 3,
+    lambda n, m: n * m * 2 - n,
+    lambda n, m: n // 2,
+    lambda n, m: (n + 1) % 4,
+    lambda n, m: torch.sym_max(n, m * 2),
+    lambda n, m: torch.sym_min(n, m),
+    lambda n, m: torch.sym_float(n) / 2,
+    lambda n, m: n / m,
+    lambda n, m: n**2,
+    lambda n, m: -n,
+]
+
+
+def sizes():
+    """Return an input's node with two symbolic sizes, and the sizes."""
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    value = fake(mode, torch.zeros(11, 5), True)
+    graph = fx.Graph()
+    node = graph.placeholder("x")
+    node.meta["val"] = value
+    nodes = SizeNodes(graph)
+    nodes.add_input(node, value)
+    return nodes, *value.shape
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_arithmetic(expression):
+    nodes, n, m = sizes()
+    nodes.graph.output(nodes.node_for(expression(n, m)))
+    module = fx.GraphModule({}, nodes.graph)
+    for shape in ((11, 5), (8, 3), (30, 2)):
+        assert module(torch.zeros(shape)) == expression(*shape)
+
+
+def test_each_size_is_taken_once():
+    nodes, n, m = sizes()
+    nodes.node_for(n * 2 + m)
+    nodes.node_for(n * 2 + 1)
+    taken = nodes.graph.find_nodes(op="call_function", target=torch.ops.aten.sym_size.int)
+    assert len(taken) == 2
+    assert nodes.node_for(n * 2 + 1) is nodes.node_for(1 + 2 * n)
+
+
+def test_unknown_symbol_is_refused():
+    nodes, *_ = sizes()
+    _, other, _ = sizes()
+    with pytest.raises(Fallback, match="not the size of any input"):
+        nodes.homes.clear()
+        nodes.node_for(other)

@@ -1,0 +1,103 @@
+"""The wrapper of a compiled graph makes the outputs, and does nothing where that takes nothing."""
+
+from __future__ import annotations
+
+import timeit
+
+import pytest
+import torch
+from aot_harness import captured, fake, interpreted, trace, trace_training
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from tc.compiler import aot
+from tc.compiler.aot.wrap import wrapper_source
+from tc.compiler.core.gate import Gate
+
+M = torch.arange(12.0).view(3, 4)
+
+
+def source(function, *args):
+    with torch.no_grad():
+        return wrapper_source(trace(function, args), {})
+
+
+def test_nothing_to_do():
+    assert source(lambda x, y: (x + y, x * y), M, M) == (
+        "def wrapper(a0, a1, ):\n    return list(compiled([a0, a1, ]))\n"
+    )
+
+
+def test_outputs_of_all_kinds():
+    text = source(lambda x: (x, x + 1, x[1], None, 3), M)
+    assert "r0 = a0" in text and "r1 = out[0]" in text and "r3 = None" in text
+    assert "r2 = a0.as_strided((4, ), (1, ), a0.storage_offset() + 4)" in text
+
+
+def test_no_overlap_check_for_a_single_input():
+    assert "overlap" not in source(lambda x: x.add_(1), M.clone())
+    assert "overlap((a0, ), (a1, ))" in source(lambda x, y: x.add_(y), M.clone(), M)
+
+
+def test_views_of_an_input_that_starts_elsewhere():
+    with torch.no_grad():
+        graph = trace(lambda x: (x[1:], x + 1), (M,))
+    run = aot.wrap(graph, interpreted(graph))
+    shifted = torch.arange(24.0).view(6, 4)[3:]
+    assert torch.equal(run(shifted)[0], shifted[1:])
+
+
+def test_symbolic_view_takes_sizes_of_the_call():
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    gm = fx.symbolic_trace(lambda x: (x[1:], x.t()))
+    with torch.no_grad():
+        graph = aot.inference(gm, [fake(mode, M, True)], Gate())
+    run = aot.wrap(graph, interpreted(graph))
+    other = torch.rand(7, 5)
+    assert torch.equal(run(other)[0], other[1:]) and torch.equal(run(other)[1], other.t())
+
+
+def test_errors_pass_through():
+    with torch.no_grad():
+        graph = trace(lambda x: x + 1, (M,))
+
+    def fails(args):
+        raise RuntimeError("out of luck")
+
+    with pytest.raises(RuntimeError, match="out of luck"):
+        aot.wrap(graph, fails)(M)
+
+
+def test_autocast_is_back_on_after_an_error():
+    with torch.no_grad(), torch.autocast("cpu"):
+        graph = trace(lambda x: x @ x.t(), (M,))
+        with pytest.raises(ZeroDivisionError):
+            aot.wrap(graph, lambda args: 1 / 0)(M)
+        assert torch.is_autocast_enabled("cpu")
+
+
+def test_examples_of_parameters():
+    weight = torch.nn.Parameter(torch.rand(4))
+    gm = captured(lambda w: (w * 2,), (weight.detach(),))
+    with torch.no_grad():
+        graph = aot.inference(gm, [FakeTensorMode().from_tensor(weight)], Gate())
+    assert torch.equal(aot.wrap(graph, interpreted(graph))(weight)[0], weight * 2)
+
+
+def test_overhead_is_printed(capsys):
+    x, w = torch.rand(2), torch.rand(2, requires_grad=True)
+    with torch.no_grad():
+        plain = trace(lambda x, w: x * w, (x, w))
+    graphs = trace_training(lambda x, w: x * w, (x, w))
+    out = (x * 2,)
+    cases = {
+        "inference": aot.wrap(plain, lambda args: out),
+        "training": aot.wrap_training(graphs, lambda args: (x.clone(),), lambda args: (x,)),
+    }
+    lines = [
+        f"{name}: {min(timeit.repeat(lambda r=run: r(x, w), number=3000, repeat=3)) / 3e-3:.2f} us"
+        for name, run in cases.items()
+    ]
+    with capsys.disabled():
+        print("", *lines, sep="\n")

@@ -1,0 +1,162 @@
+"""Breaks a compiler on purpose, in every process that has this folder on PYTHONPATH.
+
+    TC_TEST_FAULT=COMPILER:KIND:OP[+OP]    e.g. tc:wrong:tanh, torch:crash:relu+log1p
+
+`wrong`, `nan`: the lowering computes a sine or a logarithm. `crash`: a stage raises (as a whole
+in tc, in one lowering in PyTorch). `symbolic`: like `crash`, where a size is symbolic.
+Of tc only: `gcc`: the C of a scalar op does not compile. `kernel`: that C computes a sine.
+`fused`: a kernel that computes the op with others is wrong. `decomposition`: a decomposition is.
+With two ops the fault shows only in graphs that hold both; the second one goes wrong.
+"""
+
+import dataclasses
+import importlib.abc
+import importlib.util
+import os
+import sys
+
+COMPILER, _, REST = os.environ.get("TC_TEST_FAULT", "").partition(":")
+KIND, _, OPS = REST.partition(":")
+NAMES = OPS.split("+")
+CULPRIT = NAMES[-1]
+
+
+class AfterImport(importlib.abc.MetaPathFinder):
+    """Calls a function once a module is loaded."""
+
+    def __init__(self, module, action):
+        self.module, self.action = module, action
+
+    def find_spec(self, name, path=None, target=None):
+        if name != self.module:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        load = spec.loader.exec_module
+
+        def exec_module(module):
+            load(module)
+            self.action(module)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+def op(name):
+    import torch
+
+    packet, _, overload = name.partition(".")
+    return getattr(getattr(torch.ops.aten, packet), overload or "default")
+
+
+def plant(rows, state_of, is_symbolic):
+    """Break a lowering table."""
+    for name in NAMES[:-1]:
+        rows[op(name)] = noting(name, rows[op(name)], state_of)
+    rows[op(CULPRIT)] = bad(rows[op(CULPRIT)], rows, state_of, is_symbolic)
+
+
+def noting(name, real, state_of):
+    def lowering(*args, **kwargs):
+        state_of(*args).setdefault("broken", set()).add(name)
+        return real(*args, **kwargs)
+
+    return lowering
+
+
+def bad(real, rows, state_of, is_symbolic):
+    instead = {"wrong": "sin", "nan": "log"}.get(KIND)
+
+    def lowering(*args, **kwargs):
+        seen = state_of(*args).setdefault("broken", set())
+        if not set(NAMES[:-1]) <= seen or (KIND == "symbolic" and not is_symbolic(*args)):
+            return real(*args, **kwargs)
+        if instead is None:
+            raise RuntimeError(f"no room for {CULPRIT} in buf{len(seen) * 7}")
+        return rows[op(instead)](*args, **kwargs)
+
+    return lowering
+
+
+def break_torch_lowering(module):
+    def state_of(*args):
+        return sys.modules["torch._inductor.virtualized"].V.graph.__dict__
+
+    def is_symbolic(x, *rest):
+        return any(getattr(size, "free_symbols", None) for size in x.get_size())
+
+    plant(module.lowerings, state_of, is_symbolic)
+
+
+def break_lowering(module):
+    rows = sys.modules["tc.compiler.loops.lower.registry"].LOWERINGS._rows
+    plant(rows, lambda builder, call: builder.__dict__, lambda builder, call: False)
+
+
+def short(op):
+    return str(op).removeprefix("aten.").removesuffix(".default")
+
+
+def computed(kernel):
+    return {short(origin.op) for origin in kernel.origins}
+
+
+def break_stage(module):
+    real = module.lower
+
+    def lower(graph, gate):
+        import torch
+
+        nodes = list(graph.graph.nodes)
+        seen = {short(node.target) for node in nodes}
+        sizes = [size for node in nodes for size in getattr(node.meta.get("val"), "shape", ())]
+        symbolic = any(isinstance(size, torch.SymInt) for size in sizes)
+        if set(NAMES) <= seen and (KIND == "crash" or symbolic):
+            raise RuntimeError(f"no room for {CULPRIT} in buf{len(nodes)}")
+        return real(graph, gate)
+
+    module.lower = lower
+
+
+def break_fused(module):
+    real = module.generate_kernel
+
+    def generate_kernel(kernel, *rest):
+        printed = real(kernel, *rest)
+        if CULPRIT not in computed(kernel) or len(computed(kernel)) < 2:
+            return printed
+        source = printed.source.replace(f"tc_{CULPRIT}_f32(", "tc_sin_f32(")
+        return dataclasses.replace(printed, source=source)
+
+    module.generate_kernel = generate_kernel
+
+
+def break_scalar(module):
+    rows = module.SCALAR_OPS._rows
+    wrong = rows["sin"].c if KIND == "kernel" else "no_such_function_{t}({0})"
+    rows[CULPRIT] = dataclasses.replace(rows[CULPRIT], c=wrong)
+
+
+def break_decomposition(module):
+    rows = module.DECOMPOSITIONS._rows
+    gate, real = rows[op(CULPRIT)]
+    rows[op(CULPRIT)] = (gate, lambda *args, **kwargs: real(*args, **kwargs) * 1.25)
+
+
+FAULTS = {
+    ("tc", "wrong"): ("tc.compiler.loops.lower", break_lowering),
+    ("tc", "nan"): ("tc.compiler.loops.lower", break_lowering),
+    ("tc", "crash"): ("tc.compiler.loops.lower.graph", break_stage),
+    ("tc", "symbolic"): ("tc.compiler.loops.lower.graph", break_stage),
+    ("tc", "fused"): ("tc.compiler.codegen.stage", break_fused),
+    ("tc", "gcc"): ("tc.compiler.loops.ops", break_scalar),
+    ("tc", "kernel"): ("tc.compiler.loops.ops", break_scalar),
+    ("tc", "decomposition"): ("tc.compiler.aot.decompositions", break_decomposition),
+    **{
+        ("torch", kind): ("torch._inductor.lowering", break_torch_lowering)
+        for kind in ("wrong", "nan", "crash", "symbolic")
+    },
+}
+
+if COMPILER:
+    sys.meta_path.insert(0, AfterImport(*FAULTS[COMPILER, KIND]))
