@@ -19,7 +19,7 @@ from tc.compiler.capture.translate import BreakRecord, Captured
 from tc.compiler.options import Options
 from tc.trace import CompileId, StackFrame
 
-#: guard kind -> what a changed input was to the compiled code, in the user's words
+#: guard kind -> what the guarded input was to the compiled code
 ROLES = {
     "EQUALS": "a constant in the graph",
     "BOOL": "a constant in the graph",
@@ -232,10 +232,17 @@ def cause_of(failure: Failure, now_dynamic: bool) -> trace.RecompileCause:
         guard=failure.text,
         old=failure.old,
         new=failure.new,
-        kind=ROLES.get(kind, kind.lower().replace("_", " ")),
+        kind=role_of(kind, failure.source),
         fix=fix_of(failure, kind, now_dynamic),
         now_dynamic=now_dynamic,
     )
+
+
+def role_of(kind: str, source: str) -> str:
+    """Return what a changed input was to the compiled code, in the user's words."""
+    if ".shape[" in source:
+        return "a fixed size"
+    return ROLES.get(kind, kind.lower().replace("_", " "))
 
 
 def fix_of(failure: Failure, kind: str, now_dynamic: bool) -> str:

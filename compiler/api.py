@@ -17,8 +17,10 @@ from tc.compiler.capture import hook
 from tc.compiler.capture.dynamism import MARKS
 from tc.compiler.capture.skips import DISABLED
 from tc.compiler.capture.torchfns import graph_break, is_compiling
+from tc.compiler.core.gate import Gate
 from tc.compiler.errors import OptionError
 from tc.compiler.options import MODES, Options, config, nearest
+from tc.compiler.replay import REPLAYED, replaying
 
 F = TypeVar("F", bound=Callable[..., Any])
 _PROCESS = driver.Process()
@@ -299,7 +301,9 @@ def explain(fn: Any) -> Callable[..., Explanation]:
 
 
 __all__ = [
+    "REPLAYED",
     "Explanation",
+    "Gate",
     "OptimizedModule",
     "compile",
     "config",
@@ -316,5 +320,6 @@ __all__ = [
     "maybe_mark_dynamic",
     "on_graph_compiled",
     "register_backend",
+    "replaying",
     "reset",
 ]

@@ -51,9 +51,7 @@ def replaying(stage: str, gate: Gate | None = None) -> Callable[..., Compiled]:
     return backend
 
 
-def _interpreted(
-    gm: fx.GraphModule, examples: Sequence[Any], stage: str, gate: Gate
-) -> Compiled:
+def _interpreted(gm: fx.GraphModule, examples: Sequence[Any], stage: str, gate: Gate) -> Compiled:
     wants_grad = any(isinstance(e, torch.Tensor) and e.requires_grad for e in examples)
     if torch.is_grad_enabled() and wants_grad:
         training = aot.training(gm, examples, gate)

@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import json
-import os
 import platform
-import shutil
-import signal
 import sys
 import tempfile
 import time
-import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tc import __version__
 from tc.minifier import verify, writer
 from tc.minifier.case import Case
+from tc.minifier.console import (
+    INTERNAL,
+    INTERRUPTED,
+    OK,
+    USAGE,
+    Parser,
+    Progress,
+    Usage,
+    crash_text,
+    existing_script,
+    fail,
+    quiet_interrupts,
+    split_rest,
+    stoppable,
+)
 from tc.minifier.oracle import Answer, Oracle, OracleError, Server
 from tc.minifier.problem import REDUCIBLE, Problem, record
 from tc.minifier.reduce import Reduction
 
-OK: Final = 0
 NOT_REPRODUCED: Final = 1
-USAGE: Final = 2
-INTERNAL: Final = 4
-INTERRUPTED: Final = 130
 RUNS: Final = 5
 
 _HELP: Final = """\
@@ -59,18 +65,8 @@ exit codes:
 """
 
 
-class Usage(Exception):
-    """The command was not understood; the text says why."""
-
-
 class NotReproduced(Exception):
     """There is nothing to reduce; the text says why."""
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> None:  # type: ignore[override]
-        """Report a wrong argument in one sentence."""
-        raise Usage(message)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -101,11 +97,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     """Return the options; what follows ``--`` belongs to the script."""
-    own, rest = list(arguments), []
-    if "--" in own:
-        place = own.index("--")
-        own, rest = own[:place], own[place + 1 :]
-    parser = _Parser(prog="tc-minify", add_help=False, allow_abbrev=False)
+    own, rest = split_rest(arguments)
+    parser = Parser(prog="tc-minify", add_help=False, allow_abbrev=False)
     parser.add_argument("script", metavar="SCRIPT")
     parser.add_argument("-o", "--output", metavar="FILE", default="minified.py")
     parser.add_argument("--json", action="store_true")
@@ -120,40 +113,6 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     if output.resolve() == script.resolve():
         raise Usage(f"{output} is the script itself")
     return options
-
-
-def existing_script(name: str) -> Path:
-    """Return the path of a script.
-
-    Raises:
-        Usage: there is none.
-    """
-    script = Path(name)
-    if script.is_dir():
-        raise Usage(f"{name} is a folder, not a script")
-    if not script.is_file():
-        raise Usage(f"there is no script {name}")
-    return script
-
-
-class Progress:
-    """Says on stderr what is being done; on a terminal one line that changes."""
-
-    def __init__(self) -> None:
-        self.live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-
-    def line(self, text: str) -> None:
-        """A line that stays."""
-        self._print(text, "\n")
-
-    def now(self, text: str) -> None:
-        """A line that the next one replaces; not shown where lines cannot be replaced."""
-        if self.live:
-            self._print(text[: shutil.get_terminal_size().columns - 1], "")
-
-    def _print(self, text: str, end: str) -> None:
-        clear = "\r\x1b[K" if self.live else ""
-        print(f"{clear}{text}", end=end, file=sys.stderr, flush=True)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -191,11 +150,15 @@ def reducible(problem: Problem, script: Path) -> Case:
             f"the compiler fails before there is a graph to reduce: {problem.message}"
         )
     if problem.kind in ("script", "exit"):
-        raise NotReproduced(f"{script} fails without the compiler being to blame: {problem.message}")
+        raise NotReproduced(
+            f"{script} fails without the compiler being to blame: {problem.message}"
+        )
     if not facts.get("compiles"):
         raise NotReproduced(f"{script} never calls tc.compile or torch.compile")
     if not facts.get("graphs"):
-        raise NotReproduced(f"{script} compiles no graph: nothing it calls under compile is captured")
+        raise NotReproduced(
+            f"{script} compiles no graph: nothing it calls under compile is captured"
+        )
     noise = ""
     if facts.get("random"):
         noise = f"; {facts['random']} calls of graphs with random numbers could not be judged"
@@ -321,44 +284,6 @@ def describe(problem: Problem) -> str:
     words = {"crash": "the compiler fails", "wrong": "wrong result", "nan": "wrong NaN or infinity"}
     calls = len(problem.case.steps) if problem.case else 0
     return f"{words.get(problem.kind, problem.kind)} in a graph of {calls} calls: {problem.message}"
-
-
-# -- shared with tc-bisect ---------------------------------------------------------------------
-def fail(tool: str, code: int, text: str) -> int:
-    """Say on stderr what went wrong; returns the exit code."""
-    print(f"{tool}: {text}", file=sys.stderr)
-    return code
-
-
-def crash_text(tool: str, error: Exception) -> str:
-    """Store the traceback of a failure of the tool itself; returns what to tell of it."""
-    with tempfile.NamedTemporaryFile("w", prefix=f"{tool}-", suffix=".txt", delete=False) as file:
-        file.write("".join(traceback.format_exception(error)))
-    return f"internal error, {type(error).__name__}: {error}; the traceback is in {file.name}"
-
-
-@contextlib.contextmanager
-def stoppable() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C: what was found is kept."""
-
-    def stop(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@contextlib.contextmanager
-def quiet_interrupts() -> Iterator[None]:
-    """Finish a short work although Ctrl-C is pressed again."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 if __name__ == "__main__":

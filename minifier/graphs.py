@@ -188,7 +188,9 @@ def mutates(node: fx.Node) -> bool:
         return name.endswith("_") and not name.endswith("__")
     name = getattr(node.target, "__name__", "")
     in_place = name.endswith("_") and not name.endswith("__") and name not in BINARY
-    return in_place or name in IN_PLACE or "out" in node.kwargs or node.kwargs.get("inplace") is True
+    return (
+        in_place or name in IN_PLACE or "out" in node.kwargs or node.kwargs.get("inplace") is True
+    )
 
 
 def user_line(node: fx.Node) -> str:

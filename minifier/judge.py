@@ -331,7 +331,12 @@ def _tolerance(eager: torch.Tensor, others: Sequence[torch.Tensor]) -> torch.Ten
 
 
 def _report(
-    kind: str, place: int, bad: torch.Tensor, eager: torch.Tensor, compiled: torch.Tensor, error: Any
+    kind: str,
+    place: int,
+    bad: torch.Tensor,
+    eager: torch.Tensor,
+    compiled: torch.Tensor,
+    error: Any,
 ) -> Outcome | None:
     count = int(bad.sum())
     if not count:
@@ -390,9 +395,7 @@ def judge(
     return outcome
 
 
-def is_random(
-    program: Program, inputs: Sequence[Any], backward: bool, eager: list[Any]
-) -> bool:
+def is_random(program: Program, inputs: Sequence[Any], backward: bool, eager: list[Any]) -> bool:
     """Whether eager's results depend on the random state, or on nothing that stays the same."""
     with same_random_numbers():
         torch.manual_seed(12345)

@@ -36,7 +36,10 @@ class Answer:
     def of(cls, row: Mapping[str, Any]) -> Answer:
         """The answer in a line of the server's."""
         return cls(
-            row["kind"], row.get("signature") or "", row.get("message") or "", row.get("detail") or {}
+            row["kind"],
+            row.get("signature") or "",
+            row.get("message") or "",
+            row.get("detail") or {},
         )
 
 

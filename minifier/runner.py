@@ -48,6 +48,7 @@ class Recorder:
         self.graphs = 0
         self.calls = 0
         self.random = 0
+        self.rounding = 0
         self.compiles = 0
         self.notes: list[str] = []
 
@@ -119,6 +120,8 @@ class Watched:
         outcome = judge.judge(self.gm.forward, lambda: compiled, own, backward)
         if outcome.kind == "random":
             self.recorder.random += 1
+        elif outcome.kind == "ok" and outcome.message:
+            self.recorder.rounding += 1
         if outcome.failed:
             self.fail(outcome, own)
 
@@ -158,7 +161,9 @@ class Watched:
             problem["unprintable"] = str(reason)
         else:
             problem["case"] = to_json(case)
-            torch.save({k: v.detach() for k, v in tensors.items()}, self.recorder.folder / "inputs.pt")
+            torch.save(
+                {k: v.detach() for k, v in tensors.items()}, self.recorder.folder / "inputs.pt"
+            )
         self.recorder.write(name, problem)
 
 
@@ -181,6 +186,7 @@ def problem_of(outcome: Outcome, recorder: Recorder) -> dict[str, Any]:
         "kind": outcome.kind, "signature": outcome.signature, "message": outcome.message,
         "detail": outcome.detail, "graphs": recorder.graphs, "calls": recorder.calls,
         "compiles": recorder.compiles, "random": recorder.random,
+        "rounding": recorder.rounding,
         "threads": torch.get_num_threads(),
     }  # fmt: skip
 

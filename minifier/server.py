@@ -35,6 +35,19 @@ LITERAL = 16  # elements that are written as numbers
 EMBEDDED = 64 << 10  # bytes that are written as base64
 
 
+class CountingGate(api.Gate):
+    """A gate that remembers what it was asked, in order."""
+
+    def __init__(self, refuse: dict[str, int]) -> None:
+        super().__init__(dict(refuse))
+        self.names: list[str] = []
+
+    def allow(self, kind: str) -> bool:
+        """Ask the real gate."""
+        self.names.append(kind)
+        return super().allow(kind)
+
+
 class Server:
     """Answers requests.
 
@@ -51,7 +64,7 @@ class Server:
             "values": self.values,
             "text": self.text,
             "export": self.export,
-            **stage_actions(self),
+            "stage": self.stage,
         }
         self.load()
 
@@ -113,6 +126,17 @@ class Server:
             )
         return as_json(outcome)
 
+    def stage(self, request: Request) -> dict[str, Any]:
+        """Run a program compiled up to a stage, with some optional steps refused."""
+        program, inputs, names = self.prepare(request)
+        gate = CountingGate(request["refuse"])
+        names["replayed"] = api.replaying(request["stage"], gate)
+        with torch.set_grad_enabled(request["backward"]):
+            outcome = judge.judge(
+                program, lambda: eval(request["call"], names), inputs, request["backward"]
+            )
+        return {**as_json(outcome), "steps": gate.names}
+
     def values(self, request: Request) -> dict[str, Any]:
         """Run a program that keeps each value; store them, return what they were."""
         kept: dict[str, Any] = {}
@@ -161,11 +185,6 @@ def _dense(value: torch.Tensor) -> bool:
     return value.device.type == "cpu" and all(
         stride > 0 for size, stride in zip(value.shape, value.stride(), strict=True) if size > 1
     )
-
-
-def stage_actions(server: Server) -> dict[str, Callable[[Request], dict[str, Any]]]:
-    """What the bisector asks for beyond `judge`; see `stages.py`."""
-    return {}
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:

@@ -9,13 +9,13 @@ from tc import __version__
 from tc.minifier.case import Case
 from tc.minifier.oracle import Answer
 
-BACKWARD = '''
+BACKWARD = """
 def run(g):
     xs = [x.detach().clone().requires_grad_(x.requires_grad) for x in ({arguments},)]
     out = g(*xs)
     {loss}.backward()
     return out, [x.grad for x in xs]
-'''
+"""
 LOSS = "out.sin().sum()"
 LOSSES = "sum(o.sin().sum() for o in out if o.requires_grad)"
 

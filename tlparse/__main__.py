@@ -9,21 +9,27 @@ import platform
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from tc import __version__
-from tc.trace.reader import STDIN, Unreadable
+from tc.tlparse.cli import (
+    GATE_FAILED,
+    INTERNAL,
+    INTERRUPTED,
+    OK,
+    UNREADABLE,
+    USAGE,
+    Usage,
+    beside,
+    load,
+    say,
+    write,
+)
+from tc.trace.reader import Unreadable
 
-OK: Final = 0
-GATE_FAILED: Final = 1
-USAGE: Final = 2
-UNREADABLE: Final = 3
-INTERNAL: Final = 4
-INTERRUPTED: Final = 130
-
-VERBS: Final = ("summary", "show", "check")
+VERBS: Final = ("summary", "show", "check", "diff")
 _HELP: Final = """\
 Explain a compiler run: where graphs broke, what recompiled and why, where the time went.
 
@@ -31,12 +37,14 @@ examples:
   tc-report tc_trace/                        one offline HTML file, and a summary
   tc-report summary tc_trace/ --json         the same for scripts, CI and agents
   tc-report check tc_trace/ --max-graph-breaks 0 --max-recompiles 2
+  tc-report diff before/ after/              what changed: graphs, kernels, findings, times
 
 usage:
   tc-report TRACE [-o FILE] [--json] [--open] [--all]
   tc-report summary TRACE [--json] [--all]
   tc-report show ID [TRACE] [--json]
   tc-report check TRACE [--max-graph-breaks N] [--max-recompiles N] [--max-failures N]
+  tc-report diff A B [--html FILE] [--json] [--exit-code]
 
 TRACE is a folder, a log, a packed log (.gz, .zst) or - for stdin. Logs of tc (TC_TRACE)
 and of PyTorch (TORCH_TRACE) are read alike. A folder with several runs: the newest.
@@ -49,6 +57,8 @@ options:
   --max-graph-breaks N   check: fail above N graph breaks
   --max-recompiles N     check: fail above N recompiles
   --max-failures N       check: fail above N failed compiles (default 0)
+  --html FILE            diff: write a page as well
+  --exit-code            diff: exit 1 if graphs, kernels, compiles or findings differ
   --version, --help
 
 environment:
@@ -56,18 +66,15 @@ environment:
   TORCH_TRACE=FOLDER     PyTorch writes its trace there
 
 exit codes:
-  0 fine   1 check failed   2 wrong usage   3 nothing readable   4 internal error   130 Ctrl-C
+  0 fine   1 check failed, diff --exit-code found differences
+   2 wrong usage   3 nothing readable   4 internal error   130 Ctrl-C
 """
-
-
-class _Usage(Exception):
-    """The command was not understood; the text says why."""
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> None:  # type: ignore[override]
         """Report a wrong argument in one sentence."""
-        raise _Usage(message)
+        raise Usage(message)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -75,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         return _run(arguments)
-    except _Usage as error:
+    except Usage as error:
         return _fail(USAGE, f"{error}; try tc-report --help")
     except Unreadable as error:
         return _fail(UNREADABLE, str(error))
@@ -90,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> int:
     if not arguments:
-        raise _Usage("name a trace: a folder, a log, or - for stdin")
+        raise Usage("name a trace: a folder, a log, or - for stdin")
     if "--help" in arguments or "-h" in arguments:
         sys.stdout.write(_HELP)
         return OK
@@ -102,7 +109,9 @@ def _run(arguments: list[str]) -> int:
         return OK
     verb = arguments[0] if arguments[0] in VERBS else "report"
     options = _parser(verb).parse_args(arguments if verb == "report" else arguments[1:])
-    return {"report": _report, "summary": _summary, "show": _show, "check": _check}[verb](options)
+    if verb != "diff" and options.trace in VERBS and not os.path.exists(options.trace):
+        raise Usage(f"{options.trace} is a command; a folder of that name is ./{options.trace}")
+    return _RUN[verb](options)
 
 
 def _parser(verb: str) -> _Parser:
@@ -110,6 +119,11 @@ def _parser(verb: str) -> _Parser:
     if verb == "show":
         parser.add_argument("id", metavar="ID")
         parser.add_argument("trace", nargs="?", default=os.environ.get("TC_TRACE", "tc_trace"))
+    elif verb == "diff":
+        parser.add_argument("a", metavar="A")
+        parser.add_argument("b", metavar="B")
+        parser.add_argument("--html", metavar="FILE")
+        parser.add_argument("--exit-code", action="store_true")
     else:
         parser.add_argument("trace", metavar="TRACE")
     parser.add_argument("--json", action="store_true")
@@ -124,36 +138,18 @@ def _parser(verb: str) -> _Parser:
     return parser
 
 
-def _load(options: argparse.Namespace):  # type: ignore[no-untyped-def]
-    from tc.trace.findings import diagnose
-    from tc.trace.session import load
-
-    if options.trace != STDIN and not os.path.exists(options.trace):
-        hint = "" if options.trace not in VERBS else " (name it ./" + options.trace + ")"
-        raise _Usage(f"{options.trace} does not exist{hint}")
-    diagnosis = diagnose(load(options.trace, all_runs=options.all))
-    damaged = sum(diagnosis.session.defects.counts.values())
-    if damaged:
-        kinds = ", ".join(
-            f"{kind.replace('_', ' ')} {n}"
-            for kind, n in sorted(diagnosis.session.defects.counts.items())
-        )
-        print(f"tc-report: warning: the trace is damaged: {kinds}", file=sys.stderr)
-    return diagnosis
-
-
 def _report(options: argparse.Namespace) -> int:
     from tc.tlparse import summary
     from tc.tlparse.report import render
 
-    diagnosis = _load(options)
-    target = Path(options.output) if options.output else _beside(options.trace)
-    _write(target, render(diagnosis))
+    diagnosis = load(options.trace, all_runs=options.all)
+    target = Path(options.output) if options.output else beside(options.trace)
+    write(target, render(diagnosis))
     if options.json:
         print(json.dumps({**summary.as_json(diagnosis), "report": str(target)}, indent=1))
     else:
-        _print(summary.text(diagnosis, options.trace))
-        _print(f"report: {target}")
+        say(summary.text(diagnosis, options.trace))
+        say(f"report: {target}")
     if options.open:
         import webbrowser
 
@@ -164,34 +160,34 @@ def _report(options: argparse.Namespace) -> int:
 def _summary(options: argparse.Namespace) -> int:
     from tc.tlparse import summary
 
-    diagnosis = _load(options)
+    diagnosis = load(options.trace, all_runs=options.all)
     if options.json:
         print(json.dumps(summary.as_json(diagnosis), indent=1))
     else:
-        _print(summary.text(diagnosis, options.trace))
+        say(summary.text(diagnosis, options.trace))
     return OK
 
 
 def _show(options: argparse.Namespace) -> int:
-    diagnosis = _load(options)
+    diagnosis = load(options.trace, all_runs=options.all)
     finding = diagnosis.finding(options.id)
     if finding is None:
         known = ", ".join(one.id for one in diagnosis.findings[:5]) or "none"
-        raise _Usage(f"no finding {options.id} in {options.trace}; it has: {known}")
+        raise Usage(f"no finding {options.id} in {options.trace}; it has: {known}")
     if options.json:
         print(json.dumps({"schema": 1, **finding.to_json()}, indent=1))
         return OK
-    _print(str(finding))
+    say(str(finding))
     for seen in finding.occurrences[:20]:
         detail = f"  {seen.detail}" if seen.detail else ""
-        _print(f"       [{seen.compile}] {seen.lane}  record {seen.place}{detail}")
+        say(f"       [{seen.compile}] {seen.lane}  record {seen.place}{detail}")
     if finding.evidence:
-        _print("\nin the compiler's words:\n" + finding.evidence)
+        say("\nin the compiler's words:\n" + finding.evidence)
     return OK
 
 
 def _check(options: argparse.Namespace) -> int:
-    diagnosis = _load(options)
+    diagnosis = load(options.trace, all_runs=options.all)
     rows = (
         ("graph breaks", len(diagnosis.breaks), options.max_graph_breaks),
         ("recompiles", diagnosis.recompile_count, options.max_recompiles),
@@ -211,34 +207,32 @@ def _check(options: argparse.Namespace) -> int:
     return GATE_FAILED if failed else OK
 
 
-def _beside(trace: str) -> Path:
-    if trace == STDIN:
-        return Path("tc_report.html")
-    path = Path(trace)
-    return (path if path.is_dir() else path.parent) / "tc_report.html"
+def _diff(options: argparse.Namespace) -> int:
+    from tc.tlparse import difftext
+    from tc.tlparse.compare import compare
+
+    a, b = (load(path, all_runs=options.all) for path in (options.a, options.b))
+    told = compare(a, b)
+    if options.html:
+        from tc.tlparse import diffpage
+
+        write(Path(options.html), [diffpage.render(told, options.a, options.b)])
+    if options.json:
+        print(json.dumps(difftext.as_json(told), indent=1))
+    else:
+        say(difftext.text(told, options.a, options.b))
+        if options.html:
+            say(f"page: {options.html}")
+    return GATE_FAILED if options.exit_code and told.differs else OK
 
 
-def _write(target: Path, pieces: Iterable[bytes]) -> None:
-    """Replace the report in one step: a reader never sees half of it."""
-    try:
-        handle, name = tempfile.mkstemp(prefix=".tc_report-", dir=target.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.writelines(pieces)
-            os.chmod(name, 0o644)
-            os.replace(name, target)
-        except BaseException:
-            os.unlink(name)
-            raise
-    except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise _Usage(f"cannot write {target}: {why}; choose another place with -o FILE") from error
-
-
-def _print(text: str) -> None:
-    from tc.tlparse.summary import plain
-
-    print(plain(text, sys.stdout.encoding))
+_RUN: Final = {
+    "report": _report,
+    "summary": _summary,
+    "show": _show,
+    "check": _check,
+    "diff": _diff,
+}
 
 
 def _fail(code: int, sentence: str) -> int:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tc.tlparse.hunks import Hunk, hunks, plain_code
 from tc.tlparse.summary import phases_of
-from tc.trace.cachekeys import KeyRing, Miss, cache_events, explain
+from tc.trace.cachekeys import KeyRing, Miss, cache_events, explain, keyed
 from tc.trace.compiles import Artifact, Compile
 from tc.trace.findings import Diagnosis, Finding
 from tc.trace.reader import parse_json
@@ -269,14 +269,12 @@ def _stage(stage: str, old: str | None, new: str | None) -> StageDiff:
 def _misses(a: Session, b: Session, new: Compile, ring: KeyRing) -> list[Miss]:
     """What differs between the keys of B's misses and the nearest entries of A."""
     found = []
-    for compiled, artifact in cache_events(b):
-        if compiled is not new:
+    for artifact in keyed(new):
+        entry = ring.add(b, new, artifact)
+        if entry is None:
             continue
-        entry = ring.add(b, compiled, artifact)
-        if entry is None or entry.hit:
-            continue
-        ring.entries.pop()
-        nearest = ring.nearest(entry)
+        ring.entries.pop()  # only A's entries are to be compared with
+        nearest = None if entry.hit else ring.nearest(entry)
         if nearest is not None:
             found.append(explain(ring, b, entry, a, nearest))
     return found

@@ -26,7 +26,7 @@ _SCRIPTS: Final = (
     "dom.js", "data.js", "parts.js", "code.js", "overview.js", "finding.js", "function.js",
     "compile.js", "raw.js", "search.js", "app.js",
 )  # fmt: skip
-_STYLES: Final = ("base.css", "parts.css")
+STYLES: Final = ("base.css", "parts.css")
 _SEAM: Final = "<!--blocks-->"
 _TOP_STEPS: Final = 30
 _METRICS: Final = (
@@ -40,9 +40,9 @@ def render(diagnosis: Diagnosis) -> Iterator[bytes]:
     names = _function_names(diagnosis.session)
     page = _template().render(
         title=f"tc report: {diagnosis.session.name}",
-        styles="\n".join(_static(name) for name in _STYLES),
-        scripts="\n".join(_static(name) for name in _SCRIPTS),
-        early=_static("early.js"),
+        styles="\n".join(static(name) for name in STYLES),
+        scripts="\n".join(static(name) for name in _SCRIPTS),
+        early=static("early.js"),
         index=_script_safe(_index(diagnosis, names)),
         summary=summary.text(diagnosis, diagnosis.session.name),
         version=__version__,
@@ -61,7 +61,7 @@ def _template() -> jinja2.Template:
     return environment.from_string(text)
 
 
-def _static(name: str) -> str:
+def static(name: str) -> str:
     return (files("tc.tlparse") / "static" / name).read_text("utf-8")
 
 

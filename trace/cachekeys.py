@@ -98,9 +98,7 @@ class KeyRing:
     def nearest(self, entry: Entry) -> Entry | None:
         """Return the earlier entry with the fewest differing parts; the newest of equals."""
         rivals = [
-            one
-            for one in self.entries[-_RIVALS:]
-            if one is not entry and one.cache == entry.cache
+            one for one in self.entries[-_RIVALS:] if one is not entry and one.cache == entry.cache
         ]
         same = [one for one in rivals if one.graph and one.graph == entry.graph]
         best, least = None, -1
@@ -136,9 +134,13 @@ def misses(session: Session) -> list[Miss]:
 def cache_events(session: Session) -> Iterator[tuple[Compile, Artifact]]:
     """Yield every artifact that may hold a cache key, in the order of the log."""
     for compiled in all_compiles(session):
-        for artifact in compiled.artifacts:
-            if _EVENTS.fullmatch(artifact.name):
-                yield compiled, artifact
+        for artifact in keyed(compiled):
+            yield compiled, artifact
+
+
+def keyed(compiled: Compile) -> list[Artifact]:
+    """Return the cache events of one compile."""
+    return [one for one in compiled.artifacts if _EVENTS.fullmatch(one.name)]
 
 
 def explain(ring: KeyRing, ours: Session, entry: Entry, theirs: Session, nearest: Entry) -> Miss:

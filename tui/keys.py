@@ -59,6 +59,7 @@ KEYS: Final = (
     Key("rank", "r", "r", "rank", "next rank, or all", "Do"),
     Key("follow", "F", "F", "follow", "follow a running job, or stop", "Do", hint="follow"),
     Key("theme", "T", "T", "theme", "dark or light", "Do"),
+    Key("suspend", "ctrl+z", "^z", "suspend_process", "back to the shell; fg returns", "Do"),
     Key("help", "question_mark,f1", "?", "help", "this list", "Do", hint="keys"),
     Key("quit", "q,ctrl+c", "q", "quit", "quit", "Do", hint="quit"),
 )  # fmt: skip

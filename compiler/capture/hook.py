@@ -22,7 +22,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import CodeType
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from torch._C._dynamo import eval_frame as _c
 
@@ -118,6 +118,8 @@ class _Manager:
         self.diff_guard_root: None = None
         self.cache_entry: Any = None
         self.extra_state: Any = None
+        # read by torch.compile where it meets our entries on a code object it compiles too
+        self.id_matched_objs: dict[str, Any] = {}
 
     def drop(self) -> None:
         """Empty the cache entry, if it is still there."""
@@ -132,6 +134,7 @@ class _Dropped:
     guards = None
     root = None
     diff_guard_root = None
+    id_matched_objs: ClassVar[dict[str, Any]] = {}
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import (
     DynamicOutputShapeException,
     UnsupportedFakeTensorException,
 )
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from tc.compiler.capture import breaks
@@ -51,6 +52,10 @@ class Recorder:
     def __init__(self, shapes: Shapes) -> None:
         self.shapes = shapes
         self.scopes = [Scope()]
+        self._dispatch_keys = (
+            torch._C._dispatch_tls_local_include_set(),
+            torch._C._dispatch_tls_local_exclude_set(),
+        )
         self.inputs: list[GraphInput] = []
         self.calls = 0
         self.aliasing_matters = False
@@ -249,6 +254,13 @@ class Recorder:
             return function(symbol)
         except GuardOnDataDependentSymNode as error:
             raise breaks.GraphBreak(breaks.DATA_GUARD, str(symbol), str(error)) from None
+
+    @contextmanager
+    def dispatch_as_at_entry(self) -> Iterator[None]:
+        """Dispatch as torch did when the frame began, outside of transforms and modes."""
+        with temporarily_clear_interpreter_stack():
+            with torch._C._ForceDispatchKeyGuard(*self._dispatch_keys):
+                yield
 
     @contextmanager
     def torch_state(self) -> Iterator[None]:

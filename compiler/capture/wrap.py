@@ -73,8 +73,9 @@ def _constant(t: Tracer, obj: Any, source: Source) -> Value:
 
 def _tensor(t: Tracer, obj: torch.Tensor, source: Source) -> Value:
     dims = t.sizes.dimensions(source, obj)
-    fake = t.shapes.fake(obj, source, dims)
-    spec = TensorSpec.of(obj, free_size(fake), free_stride(fake))
+    with t.dispatch_as_at_entry():  # a transform of torch.func may be at work
+        fake = t.shapes.fake(obj, source, dims)
+        spec = TensorSpec.of(obj, free_size(fake), free_stride(fake))
     t.guard("TENSOR", source, spec)
     value = TensorValue(None, fake, source, kind=type(obj), obj=obj)
     t.tensors.append(value)

@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 
 from tc.trace.compiles import Compile
 from tc.trace.findings import duration
+from tc.tui import look
 from tc.tui.facts import Function, phases_of, steps_of
 from tc.tui.lines import Line, Listed, Row, Rows, cut, left, line, right
 from tc.tui.views.base import Place, View, heading
@@ -80,9 +81,15 @@ def _phase_row(phase: str, seconds: float, whole: float) -> Callable[[int], Line
         head = line("  ", (left(phase, 13), ""), (right(duration(seconds), 8), ""))
         share = line((right(f"{100 * seconds / whole:.0f} %", 6), "dim"), " ")
         room = max(width - head.width - share.width - 3, 0)
-        return head + share + line(" ") + phase_bar({phase: seconds}, room, whole)
+        drawn = phase_bar({phase: seconds}, room, whole)
+        return head + share + line(" ") + (drawn if drawn.pieces else _sliver(phase))
 
     return draw
+
+
+def _sliver(phase: str) -> Line:
+    """Something too short for a cell is not nothing."""
+    return line(("▏", look.phase_role(phase)))
 
 
 def _function_row(one: Function, most: float, width: int) -> Line:

@@ -7,6 +7,7 @@ a dot are functions of `runtime/triton_math.py`. Float rows mean float32 and flo
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -127,21 +128,26 @@ _row("hypot", "libdevice.hypot({0}, {1})")
 _row("nextafter", "libdevice.nextafter({0}, {1})")
 
 
+def typed_constant(value: float | int | bool, dtype: torch.dtype) -> str:
+    """Spell a constant so that it has exactly that type, whatever stands beside it."""
+    return f"tl.full([], {literal(value, dtype)}, {TRITON_TYPES[dtype]})"
+
+
 def constant(value: float | int | bool, dtype: torch.dtype) -> str:
-    """Spell a constant so that it has exactly that type."""
+    """Spell a constant; a float32 that Triton takes for one by itself is spelled plainly."""
+    size = abs(value)
+    plain = dtype is torch.float32 and not (0 < size < 2**-126 or 3.4e38 < size < float("inf"))
+    return literal(value, dtype) if plain else typed_constant(value, dtype)
+
+
+def literal(value: float | int | bool, dtype: torch.dtype) -> str:
+    """Spell a number as Python."""
     if dtype is torch.bool:
-        return f"tl.full([], {bool(value)}, tl.int1)"
+        return str(bool(value))
     if not dtype.is_floating_point:
-        return f"tl.full([], {int(value)}, {TRITON_TYPES[dtype]})"
-    text = repr(float(value))
-    if text.lstrip("-") in ("inf", "nan"):
-        text = f'float("{text}")'
-    # A plain literal is a float32 to Triton, if a float32 holds it as a normal number.
-    if dtype is torch.float32 and (value == 0 or not 2**-126 <= abs(value) <= 3.4028234e38):
-        plain = value == 0 or text.startswith("float")
-    else:
-        plain = dtype is torch.float32
-    return text if plain else f"tl.full([], {text}, {TRITON_TYPES[dtype]})"
+        return str(int(value))
+    value = float(value)
+    return repr(value) if math.isfinite(value) else f'float("{value}")'
 
 
 def convert(text: str, source: torch.dtype, target: torch.dtype) -> str:

@@ -1,0 +1,66 @@
+"""Block sizes: how many rows and how many elements of a row a block of threads takes at a time.
+
+In: a `Kernel` of the plan. Out: `Blocks`. Numbers are powers of two, as Triton wants them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tc.compiler.loops import index as ix
+from tc.compiler.schedule.plan import Kernel
+
+POINTWISE = 1024  # elements of a pointwise block: 8 a thread
+HELD = 4096  # elements of a reduction that a block holds in registers
+COLUMNS = 64  # rows taken together where neighbouring rows are neighbours in memory
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """How a kernel is cut.
+
+    Attributes:
+        rows: rows of a block (elements, for pointwise kernels).
+        elements: of a row at a time; 0 for pointwise kernels.
+        persistent: a whole row fits, so it is read once and there is no loop.
+        warps: threads of a block, in groups of 32.
+    """
+
+    rows: int
+    elements: int = 0
+    persistent: bool = False
+    warps: int = 4
+
+    def constants(self) -> dict[str, int]:
+        """The kernel's compile-time parameters."""
+        return {"XBLOCK": self.rows} | ({"RBLOCK": self.elements} if self.elements else {})
+
+
+def power_of_two(count: int) -> int:
+    """The smallest power of two that is not less."""
+    return 1 << max(count - 1, 0).bit_length()
+
+
+def choose(kernel: Kernel) -> Blocks:
+    """Block sizes for a kernel."""
+    rows = ix.product([ix.extent(v) for v in kernel.outer]).constant
+    if not kernel.inner:
+        size = POINTWISE if rows is None else min(POINTWISE, power_of_two(max(rows, 1)))
+        return Blocks(size, warps=4 if size > 256 else max(size // 64, 1))
+    length = ix.product([ix.extent(v) for v in kernel.inner]).constant
+    along_rows = kernel.lane is not None
+    held = COLUMNS if along_rows else HELD
+    persistent = length is not None and length <= held
+    if persistent:
+        assert length is not None
+        elements = power_of_two(max(length, 1))
+    else:
+        elements = 32 if along_rows else 2048
+    most = COLUMNS if along_rows else max(1024 // elements, 1)
+    count = most if rows is None else min(most, power_of_two(max(rows, 1)))
+    return Blocks(count, elements, persistent, _warps(count * elements))
+
+
+def _warps(elements: int) -> int:
+    """About 8 elements a thread, at most 16 warps."""
+    return min(max(power_of_two(elements // 256), 1), 16)

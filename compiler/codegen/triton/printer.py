@@ -1,0 +1,233 @@
+"""Printing of value expressions as statements of a Triton kernel.
+
+In: value expressions and the block they are computed in (`Space`). Out: lines that compute them,
+each shared subexpression once, and the text of the result. What a `select` chooses between is
+computed in all lanes, with the loads of each arm masked by the choice.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
+
+import torch
+
+from tc.compiler.codegen.triton.ops import (
+    TRITON_OPS,
+    TRITON_TYPES,
+    constant,
+    convert,
+    spell,
+    typed_constant,
+)
+from tc.compiler.loops import index as ix
+from tc.compiler.loops.expr import Expr
+from tc.compiler.loops.index import Atom, Index
+
+INLINE_LENGTH = 60
+SIMPLE = ("const", "local")
+
+
+def triton_atom(atom: Atom) -> str:
+    """Spell an index atom in Triton, whose quotients round towards zero."""
+    if atom.kind in ("size", "var"):
+        return atom.name
+    if atom.kind in ("min", "max"):
+        return f"tl.{atom.kind}imum({triton_index(atom.args[0])}, {triton_index(atom.args[1])})"
+    a, b = atom.args
+    if ix.is_at_least(a, 0):
+        sign = "//" if atom.kind == "floordiv" else "%"
+        return f"({ix.factor(a, triton_atom)} {sign} {ix.factor(b, triton_atom)})"
+    name = "floor_div" if atom.kind == "floordiv" else "floor_mod"
+    return f"{name}({triton_index(a)}, {triton_index(b)})"
+
+
+def triton_index(index: Index) -> str:
+    """Spell an index in Triton."""
+    return ix.render(index, triton_atom)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One direction of a block.
+
+    Attributes:
+        name: its positions in the kernel, ``x`` or ``r``.
+        variables: loop variables made of them.
+        mask: which positions exist; empty if all do.
+    """
+
+    name: str
+    variables: tuple[Index, ...]
+    mask: str
+
+    def runs_in(self, index: Index) -> bool:
+        """Whether the index moves along this axis."""
+        mine = {ix.atom_of(v) for v in self.variables}
+        return not mine.isdisjoint(index.variables())
+
+
+@dataclass(frozen=True)
+class Space:
+    """The block a statement is computed in."""
+
+    axes: tuple[Axis, ...]
+
+    def mask(self, index: Index | None = None) -> list[str]:
+        """Masks of the axes an index moves along (of all, without index)."""
+        used = (a for a in self.axes if a.mask and (index is None or a.runs_in(index)))
+        return [axis.mask for axis in used]
+
+    def spread(self, index: Index) -> str:
+        """An index, as a block of the whole shape even if it does not move along every axis."""
+        still = [f"{axis.name} * 0" for axis in self.axes if not axis.runs_in(index)]
+        return " + ".join([triton_index(index), *still])
+
+
+class BlockPrinter:
+    """Prints expressions of one block; knows what has been computed there already."""
+
+    def __init__(
+        self,
+        emit: Callable[[str], None],
+        fresh: Callable[[], str],
+        space: Space,
+        known: MutableMapping[Expr, str],
+        chosen: str = "",
+    ) -> None:
+        self.emit, self.fresh, self.space, self.known = emit, fresh, space, known
+        self.chosen = chosen
+
+    def within(self, chosen: str) -> BlockPrinter:
+        """A printer for one arm of a `select`: loads happen only where it is chosen."""
+        chosen = f"{self.chosen} & {chosen}" if self.chosen else chosen
+        return BlockPrinter(self.emit, self.fresh, self.space, ChainMap({}, self.known), chosen)
+
+    def value(self, root: Expr) -> str:
+        """Emit what is needed and return the text of the value."""
+        if root in self.known:
+            return self.known[root]
+        counts: dict[Expr, int] = {}
+        for node in self._order(root, counts):
+            text = self._spell(node)
+            single = counts.get(node, 0) <= 1 and len(text) <= INLINE_LENGTH
+            if node is root or node.op in SIMPLE or single:
+                self.known[node] = text
+            else:
+                self.known[node] = self.named(text)
+        return self.known[root]
+
+    def named(self, text: str) -> str:
+        """Give a value a name of its own."""
+        name = self.fresh()
+        self.emit(f"{name} = {text}")
+        return name
+
+    def _order(self, root: Expr, counts: dict[Expr, int]) -> list[Expr]:
+        """Nodes to print, operands first; what only an arm of a `select` needs stays out."""
+        order: list[Expr] = []
+        seen: set[Expr] = set()
+        stack: list[tuple[Expr, bool]] = [(root, False)]
+        while stack:
+            node, ready = stack.pop()
+            if ready:
+                order.append(node)
+                continue
+            counts[node] = counts.get(node, 0) + 1
+            if node in seen or node in self.known:
+                continue
+            seen.add(node)
+            stack.append((node, True))
+            needed = node.args[:1] if node.op == "select" else node.args
+            stack.extend((arg, False) for arg in reversed(needed))
+        return order
+
+    def _spell(self, node: Expr) -> str:
+        op = node.op
+        if op == "const":
+            return constant(node.data[0], node.dtype)
+        if op == "load":
+            return self._load(node.data[0], node.data[1], triton_index(node.data[1]))
+        if op == "index":
+            return self._index(node.data[0])
+        if op == "local":
+            return str(node.data[0])
+        if op == "scalar":
+            return f"tl.full([], {node.data[0]}, tl.float64)"
+        if op == "select":
+            return self._select(node)
+        if op == "at":
+            return self._at(node)
+        if op == "to":
+            return convert(self._typed(node.args[0]), node.args[0].dtype, node.dtype)
+        if op == "bits":
+            return f"{self._typed(node.args[0])}.to({TRITON_TYPES[node.dtype]}, bitcast=True)"
+        if op == "where":
+            return f"tl.where({', '.join(self.known[arg] for arg in node.args)})"
+        return self._operation(node)
+
+    def _operation(self, node: Expr) -> str:
+        dtype = node.args[0].dtype
+        row = TRITON_OPS[node.op].spelling(dtype)
+        # A bare literal takes the type of the operand beside it, in Triton's own operators only.
+        own = row.startswith(("(", "tl.")) and ".to(" not in row
+        beside = len(node.args) > 1 and any(arg.op != "const" for arg in node.args)
+        literal = own and beside
+        args = [self.known[arg] if literal else self._typed(arg) for arg in node.args]
+        return spell(node.op, dtype, args)
+
+    def _typed(self, arg: Expr) -> str:
+        return typed_constant(arg.data[0], arg.dtype) if arg.op == "const" else self.known[arg]
+
+    def _index(self, index: Index) -> str:
+        text = triton_index(index)
+        return f"({text}).to(tl.int64)" if index.variables() else f"tl.full([], {text}, tl.int64)"
+
+    def _load(self, buffer: str, index: Index, text: str, everywhere: bool = False) -> str:
+        masks = self.space.mask(index)
+        if self.chosen:
+            still = [axis for axis in self.space.axes if everywhere or not axis.runs_in(index)]
+            text = " + ".join([text, *(f"{axis.name} * 0" for axis in still)])
+            masks = [*self.space.mask(), self.chosen]
+        place = f"{buffer}_ptr" if text == "0" else f"{buffer}_ptr + {text}"
+        return f"tl.load({', '.join([place, *([' & '.join(masks)] if masks else [])])})"
+
+    def _select(self, node: Expr) -> str:
+        condition, yes, no = node.args
+        test = self.named(self.known[condition])
+        first = self.within(test).value(yes)
+        second = self.within(f"({test} == 0)").value(no)
+        return f"tl.where({test}, {first}, {second})"
+
+    def _at(self, node: Expr) -> str:
+        buffer, index, bounds = node.data
+        text_of: dict[str, str] = {}
+        for k, (arg, bound) in enumerate(zip(node.args, bounds, strict=True)):
+            position = f"clip({self._typed(arg)}, {triton_index(bound)})"
+            text_of[f"x{k}"] = self.named(position)
+
+        def spelled(atom: Atom) -> str:
+            if atom.kind == "var" and atom.name in text_of:
+                return text_of[atom.name]
+            return triton_atom(atom)
+
+        return self._load(buffer, index, ix.render(index, spelled))
+
+
+def masked(value: str, mask: str, neutral: str) -> str:
+    """The value where the mask holds, else the neutral element."""
+    return f"tl.where({mask}, {value}, {neutral})" if mask else value
+
+
+def neutral_of(kind: str, dtype: torch.dtype) -> str:
+    """The text of the value that changes no reduction of that kind."""
+    if kind in ("sum", "any", "prod", "all"):
+        return typed_constant(kind in ("prod", "all"), dtype)
+    high = "max" not in kind
+    if dtype.is_floating_point:
+        return typed_constant(float("inf") if high else float("-inf"), dtype)
+    if dtype is torch.bool:
+        return typed_constant(high, dtype)
+    limits = torch.iinfo(dtype)
+    return typed_constant(limits.max if high else limits.min, dtype)

@@ -1,0 +1,321 @@
+"""The command line of tc-bisect: a script in; whether, where and at which step it goes wrong, out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tc import __version__
+from tc.minifier.case import Case
+from tc.minifier.console import (
+    INTERNAL,
+    INTERRUPTED,
+    OK,
+    USAGE,
+    Parser,
+    Progress,
+    Usage,
+    crash_text,
+    existing_script,
+    fail,
+    split_rest,
+    stoppable,
+)
+from tc.minifier.ladder import MEANING, Ladder, Rung, Step
+from tc.minifier.oracle import Oracle, OracleError, Server
+from tc.minifier.passes import nodes
+from tc.minifier.problem import REDUCIBLE, Problem, record
+
+BUG: Final = 1
+INCONCLUSIVE: Final = 5
+
+_HELP: Final = """\
+Find the step of the compiler that makes a script go wrong.
+
+examples:
+  tc-bisect train.py                     the verdict, for people
+  tc-bisect train.py --json              the same for scripts and agents
+  tc-bisect train.py -- --steps 1        what follows -- goes to the script
+
+usage:
+  tc-bisect SCRIPT [--json] [--seconds N] [-- ARGUMENT ...]
+
+First: is there a bug? Every compiled graph is compared with eager, both against float64. Then the
+stage: the graph runs up to each stage, the rest by reference interpreters (torch.compile: by
+PyTorch's simpler backends). Then the step: optional steps are numbered, and refused from N on.
+
+options:
+  --json          print the verdict as JSON
+  --seconds N     limit for one try (default 120)
+  --version, --help
+
+exit codes:
+  0 no bug   1 bug found   2 wrong usage   4 internal error   5 inconclusive   130 Ctrl-C
+"""
+
+
+@dataclass
+class Verdict:
+    """What was found; grows while the search goes on.
+
+    Attributes:
+        code: exit code.
+        title: the verdict in one sentence.
+        rows: what supports it, label and text.
+    """
+
+    code: int
+    title: str
+    rows: list[tuple[str, str]] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, label: str, text: str, **facts: Any) -> None:
+        """Add a row, and what scripts are to know of it."""
+        self.rows.append((label, text))
+        self.facts.update(facts)
+
+    def __str__(self) -> str:
+        rows = [f"   {label:<11} {text}" for label, text in self.rows]
+        return "\n".join([f"VERDICT  {self.title}", *rows])
+
+    def as_json(self) -> str:
+        """The verdict for scripts."""
+        words = {OK: "no bug", BUG: "bug", INCONCLUSIVE: "inconclusive"}
+        return json.dumps(
+            {"schema": 1, "verdict": words[self.code], "title": self.title, **self.facts}
+        )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run tc-bisect and return its exit code; one sentence on stderr says what went wrong."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or "-h" in arguments or "--help" in arguments:
+        if arguments:
+            sys.stdout.write(_HELP)
+            return OK
+        return fail("tc-bisect", USAGE, "name a script; try tc-bisect --help")
+    if arguments == ["--version"]:
+        print(f"tc-bisect {__version__} · python {platform.python_version()}")
+        return OK
+    with stoppable():
+        try:
+            return _run(_parsed(arguments))
+        except Usage as error:
+            return fail("tc-bisect", USAGE, f"{error}; try tc-bisect --help")
+        except OracleError as error:
+            return fail("tc-bisect", INCONCLUSIVE, str(error))
+        except KeyboardInterrupt:
+            return fail("tc-bisect", INTERRUPTED, "interrupted; nothing was left behind")
+        except Exception as error:
+            return fail("tc-bisect", INTERNAL, crash_text("tc-bisect", error))
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    own, rest = split_rest(arguments)
+    parser = Parser(prog="tc-bisect", add_help=False, allow_abbrev=False)
+    parser.add_argument("script", metavar="SCRIPT")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--seconds", type=float, default=120.0)
+    options = parser.parse_args(own)
+    options.rest = rest
+    existing_script(options.script)
+    return options
+
+
+def _run(options: argparse.Namespace) -> int:
+    start = time.monotonic()
+    progress = Progress()
+    script = Path(options.script)
+    with tempfile.TemporaryDirectory(prefix="tc-bisect-") as name:
+        search = Search(script, options.rest, Path(name), options.seconds, progress)
+        verdict = search.run()
+    verdict.facts["seconds"] = round(time.monotonic() - start, 2)
+    print(verdict.as_json() if options.json else verdict)
+    return verdict.code
+
+
+@dataclass
+class Search:
+    """One search, from the script to the verdict."""
+
+    script: Path
+    arguments: Sequence[str]
+    folder: Path
+    seconds: float
+    progress: Progress
+
+    def run(self) -> Verdict:
+        """Return what is wrong, if anything is."""
+        self.progress.now(f"running {self.script} …")
+        problem = self.record()
+        verdict = without_graph(self.script, problem)
+        if verdict is not None:
+            if problem.kind == "outside":
+                self._try_variables(verdict, [{"TC_DISABLE": "1"}])
+            return verdict
+        assert problem.case is not None
+        self.progress.line(f"compiled   {problem.message}")
+        server = Server(self.folder, problem.case.call.compiler, problem.threads)
+        try:
+            return self._search(problem, problem.case, Oracle(server, self.seconds))
+        finally:
+            server.close()
+
+    def record(self, environment: Mapping[str, str] | None = None) -> Problem:
+        """Run the script."""
+        limit = max(self.seconds, 600.0)
+        return record(self.script, self.arguments, self.folder, limit, environment)
+
+    def _search(self, problem: Problem, case: Case, oracle: Oracle) -> Verdict:
+        first = oracle.judge(case)
+        if not first.signature:
+            return Verdict(
+                INCONCLUSIVE,
+                f"{problem.message}; its graph alone does not fail ({first.message or first.kind})",
+            )
+        oracle.signature = first.signature
+        ladder = Ladder(oracle, case, lambda text: self.progress.now(f"stage      {text}"))
+        rung = ladder.climb()
+        shown = " ".join(f"{r.name} {'✗' if r.answer.signature else '✓'}" for r in ladder.rungs)
+        self.progress.line(f"stage      {shown}")
+        if rung is None:
+            return Verdict(INCONCLUSIVE, f"{first.message}; no stage by itself shows it")
+        step = ladder.step(rung) if case.call.compiler == "tc" else None
+        small = self.narrowed(case, oracle)
+        verdict = Verdict(BUG, title(rung, step, small))
+        verdict.add("failure", rung.answer.message, failure=first.kind, message=first.message)
+        tell_lines(verdict, small)
+        verdict.facts["stage"] = rung.name
+        if step is not None:
+            tell_step(verdict, step)
+        elif case.call.compiler == "tc":
+            verdict.add("step", "it fails with every optional step refused", step=None)
+        if rung.answer.detail.get("index") is not None:
+            tell_element(verdict, rung.answer.detail)
+        self._workaround(verdict, ladder, rung, step)
+        verdict.add("next", f"tc-minify {self.script}", probes=ladder.probes + oracle.asked)
+        return verdict
+
+    def narrowed(self, case: Case, oracle: Oracle) -> Case:
+        """Return the calls of the graph that the failure needs."""
+        small = case = oracle.learn(case)
+        for one in (nodes.needed_steps, nodes.delta_debugging):
+            for smaller in one(small, oracle.fails):
+                small = smaller
+                self.progress.now(f"calls      {len(small.steps)} of {len(case.steps)}")
+        return small
+
+    def _workaround(self, verdict: Verdict, ladder: Ladder, rung: Rung, step: Step | None) -> None:
+        if ladder.case.call.compiler == "torch":
+            place = [r.name for r in ladder.rungs].index(rung.name)
+            if place:
+                name = ladder.rungs[place - 1].name
+                verdict.add("works if", f'backend="{name}" (tried)', workaround=f"backend={name}")
+            return
+        tries = [{"TC_BISECT": f"{step.kind}:1"}] if step else []
+        self._try_variables(verdict, [*tries, {"TC_BISECT": "1"}, {"TC_DISABLE": "1"}])
+
+    def _try_variables(self, verdict: Verdict, tries: Sequence[Mapping[str, str]]) -> None:
+        """Run the whole script with each until it is right."""
+        for environment in tries:
+            text = " ".join(f"{name}={value}" for name, value in environment.items())
+            self.progress.now(f"trying     {text}")
+            if self.record(environment).kind == "ok":
+                verdict.add("works if", f"{text} (tried: the script is right)", workaround=text)
+                return
+        verdict.add("works if", "nothing that was tried helps", workaround=None)
+
+
+def without_graph(script: Path, problem: Problem) -> Verdict | None:
+    """Return the verdict on a run in which no graph went wrong, or none that can be written."""
+    facts = problem.facts
+    if problem.kind in REDUCIBLE:
+        if problem.case is not None:
+            return None
+        why = facts.get("unprintable", "")
+        return Verdict(INCONCLUSIVE, f"{problem.message}; its graph cannot be written: {why}")
+    if problem.kind == "outside":
+        verdict = Verdict(BUG, "the compiler fails while capturing, before there is a graph")
+        verdict.add("failure", problem.message, stage="capture", message=problem.message)
+        return verdict
+    if problem.kind in ("script", "exit"):
+        return Verdict(INCONCLUSIVE, f"{script} fails by itself: {problem.message}")
+    if not facts.get("compiles"):
+        return Verdict(INCONCLUSIVE, f"{script} never calls tc.compile or torch.compile")
+    graphs, calls = facts.get("graphs", 0), facts.get("calls", 0)
+    if not calls:
+        return Verdict(INCONCLUSIVE, f"{script} compiles {graphs} graphs and calls none of them")
+    verdict = Verdict(OK, f"no bug: {graphs} graphs agree with eager in {calls} checked calls")
+    verdict.facts.update(graphs=graphs, calls=calls)
+    if facts.get("rounding"):
+        verdict.add(
+            "rounding",
+            f"{facts['rounding']} calls differ from eager by no more than eager itself differs "
+            "from float64, or from inputs moved by one unit in the last place",
+            rounding=facts["rounding"],
+        )
+    if facts.get("random"):
+        verdict.add(
+            "random",
+            f"{facts['random']} calls could not be judged: eager itself gives another result on "
+            "each run (random numbers, or an op that is not deterministic)",
+            random=facts["random"],
+        )
+        if facts["random"] == calls:
+            verdict.code = INCONCLUSIVE
+            verdict.title = "not the compiler: eager alone gives another result on each run"
+    return verdict
+
+
+def title(rung: Rung, step: Step | None, small: Case) -> str:
+    """The verdict in one sentence."""
+    calls = ", ".join(call_text(case_step.form) for case_step in small.steps[:3])
+    many = f" and {len(small.steps) - 3} more calls" if len(small.steps) > 3 else ""
+    how = "fails on" if rung.answer.kind in ("crash", "died", "timeout") else "computes"
+    end = "" if how == "fails on" else " wrong"
+    who = f"step {step.number}, {step.kind}," if step else MEANING.get(rung.name, rung.name)
+    return f"{who} {how} {calls}{many}{end}"
+
+
+def call_text(form: str) -> str:
+    """What is called in a step, without its arguments."""
+    head = form.partition("(")[0].removeprefix("$0.")
+    return head if head.replace(".", "").replace("_", "").isalnum() else form.replace("$", "arg")
+
+
+def tell_lines(verdict: Verdict, small: Case) -> None:
+    """Name the user's lines."""
+    places = list(dict.fromkeys(step.where for step in small.steps if step.where))
+    for place in places[:4]:
+        where, _, text = place.partition("\t")
+        verdict.add("your line", f"{where}   {text}")
+    verdict.facts["lines"] = [place.partition("\t")[0] for place in places]
+    verdict.facts["calls"] = [step.form for step in small.steps]
+
+
+def tell_step(verdict: Verdict, step: Step) -> None:
+    """Name the step."""
+    text = f"{step.kind}, number {step.number} of {step.of} (the {step.among}. of its kind)"
+    verdict.add("step", text, step=step.kind, number=step.number, of=step.of)
+
+
+def tell_element(verdict: Verdict, detail: Mapping[str, Any]) -> None:
+    """Name the first bad element."""
+    index, first = detail["index"], detail.get("first")
+    text = f"output {detail['output']}{first or ''}, worst at {index}: {detail['compiled']}, "
+    verdict.add(
+        "first bad", f"{text}eager {detail['eager']} ({detail['bad']} of {detail['of']} elements)",
+        element={key: detail[key] for key in ("output", "index", "compiled", "eager")},
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""What tc-minify and tc-bisect share at the terminal: exit codes, progress, one-sentence errors."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+OK: Final = 0
+USAGE: Final = 2
+INTERNAL: Final = 4
+INTERRUPTED: Final = 130
+
+
+class Usage(Exception):
+    """The command was not understood; the text says why."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one sentence."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        """Report a wrong argument."""
+        raise Usage(message)
+
+
+def split_rest(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the tool's own arguments, and those after ``--``, which belong to the script."""
+    own = list(arguments)
+    if "--" not in own:
+        return own, []
+    place = own.index("--")
+    return own[:place], own[place + 1 :]
+
+
+def existing_script(name: str) -> Path:
+    """Return the path of a script.
+
+    Raises:
+        Usage: there is none.
+    """
+    script = Path(name)
+    if script.is_dir():
+        raise Usage(f"{name} is a folder, not a script")
+    if not script.is_file():
+        raise Usage(f"there is no script {name}")
+    return script
+
+
+class Progress:
+    """Says on stderr what is being done; on a terminal one line that changes."""
+
+    def __init__(self) -> None:
+        self.live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+    def line(self, text: str) -> None:
+        """A line that stays."""
+        self._print(text, "\n")
+
+    def now(self, text: str) -> None:
+        """A line that the next one replaces; not shown where lines cannot be replaced."""
+        if self.live:
+            self._print(text[: shutil.get_terminal_size().columns - 1], "")
+
+    def _print(self, text: str, end: str) -> None:
+        clear = "\r\x1b[K" if self.live else ""
+        print(f"{clear}{text}", end=end, file=sys.stderr, flush=True)
+
+
+def fail(tool: str, code: int, text: str) -> int:
+    """Say on stderr what went wrong; returns the exit code."""
+    print(f"{tool}: {text}", file=sys.stderr)
+    return code
+
+
+def crash_text(tool: str, error: Exception) -> str:
+    """Store the traceback of a failure of the tool itself; returns what to tell of it."""
+    with tempfile.NamedTemporaryFile("w", prefix=f"{tool}-", suffix=".txt", delete=False) as file:
+        file.write("".join(traceback.format_exception(error)))
+    return f"internal error, {type(error).__name__}: {error}; the traceback is in {file.name}"
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[None]:
+    """Treat SIGTERM like Ctrl-C: what was found is kept."""
+
+    def stop(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def quiet_interrupts() -> Iterator[None]:
+    """Finish a short work although Ctrl-C is pressed again."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,121 @@
+"""Finds the stage and the step of a compiler that make a graph go wrong.
+
+In: a failing case and the server that judges. Out: the first stage whose artifact is wrong, and the
+first optional step without which all is right, by binary search over the gate's numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tc.minifier.case import Call, Case
+from tc.minifier.oracle import Answer, Oracle
+
+STAGES = ("capture", "aot", "loops", "kernels")
+BACKENDS = ("eager", "aot_eager", "aot_eager_decomp_partition", "inductor")
+MEANING = {
+    "eager": "capture (TorchDynamo)",
+    "aot_eager": "AOTAutograd",
+    "aot_eager_decomp_partition": "decompositions or partitioner",
+    "inductor": "Inductor",
+}
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One stage, and how the case fares when compiled so far."""
+
+    name: str
+    answer: Answer
+    steps: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Step:
+    """An optional step of the compiler, found to be the cause.
+
+    Attributes:
+        number: its running number among all steps of the graph.
+        of: how many steps there are.
+        kind: e.g. ``loops.lower.tanh``.
+        among: its running number among steps of its kind.
+    """
+
+    number: int
+    of: int
+    kind: str
+    among: int
+
+
+@dataclass
+class Ladder:
+    """Climbs the stages of a compiler with one case.
+
+    Attributes:
+        tell: told of each rung.
+        probes: questions asked.
+    """
+
+    oracle: Oracle
+    case: Case
+    tell: Callable[[str], None] = lambda text: None
+    probes: int = 0
+    rungs: list[Rung] = field(default_factory=list)
+
+    def climb(self) -> Rung | None:
+        """Return the first rung that fails."""
+        names = STAGES if self.case.call.compiler == "tc" else BACKENDS
+        for name in names:
+            rung = self.stage(name) if name in STAGES else self.backend(name)
+            self.rungs.append(rung)
+            self.tell(f"{name} {'✗' if rung.answer.signature else '✓'}")
+            if rung.answer.signature:
+                return rung
+        return None
+
+    def backend(self, name: str) -> Rung:
+        """Compile with one of torch's backends."""
+        options = tuple((n, v) for n, v in self.case.call.options if n == "dynamic")
+        call = Call("torch", (("backend", repr(name)), *options))
+        self.probes += 1
+        return Rung(name, Answer.of(self._ask("judge", {"call": str(call)})))
+
+    def stage(self, name: str, refuse: Mapping[str, int] | None = None) -> Rung:
+        """Compile up to a stage of tc, refusing some steps."""
+        options = tuple((n, v) for n, v in self.case.call.options if n == "dynamic")
+        call = Call("tc", (("backend", "replayed"), *options))
+        self.probes += 1
+        row = self._ask("stage", {"call": str(call), "stage": name, "refuse": dict(refuse or {})})
+        return Rung(name, Answer.of(row), tuple(row.get("steps", ())))
+
+    def _ask(self, action: str, more: Mapping[str, Any]) -> dict[str, Any]:
+        case = self.case
+        return self.oracle.server.ask(
+            {"do": action, "program": case.program(), "arguments": case.arguments,
+             "backward": case.backward, "seconds": self.oracle.seconds, **more}
+        )  # fmt: skip
+
+    def step(self, rung: Rung) -> Step | None:
+        """Return the step that a stage needs in order to fail; None if it fails without any.
+
+        Refusing all steps from N on: the largest N that passes, its own step being the first that
+        the failure needs.
+        """
+        total = len(rung.steps)
+        if not total or self.stage(rung.name, {"*": 1}).answer.signature:
+            return None
+        low, high = 1, total + 1  # refused from `low` on it passes, from `high` on it fails
+        last = rung
+        while high - low > 1:
+            middle = (low + high) // 2
+            tried = self.stage(rung.name, {"*": middle})
+            self.tell(f"step {middle} of {total}")
+            if tried.answer.signature:
+                high, last = middle, tried
+            else:
+                low = middle
+        kind = last.steps[low - 1]
+        among = sum(name == kind for name in last.steps[:low])
+        return Step(low, total, kind, among)

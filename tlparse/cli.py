@@ -1,0 +1,76 @@
+"""What every command of tc-report needs: options go in; a diagnosis, a file, printed text come out."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tc.trace.reader import STDIN
+
+if TYPE_CHECKING:  # imported when needed: `--help` must be quick
+    from tc.trace.findings import Diagnosis
+
+OK: Final = 0
+GATE_FAILED: Final = 1
+USAGE: Final = 2
+UNREADABLE: Final = 3
+INTERNAL: Final = 4
+INTERRUPTED: Final = 130
+
+
+class Usage(Exception):
+    """The command was not understood; the text says why."""
+
+
+def load(trace: str, *, all_runs: bool = False) -> Diagnosis:
+    """Read a trace and find its causes; warn on stderr if it is damaged."""
+    from tc.trace.findings import diagnose
+    from tc.trace.session import load as read
+
+    if trace != STDIN and not os.path.exists(trace):
+        raise Usage(f"{trace} does not exist")
+    diagnosis = diagnose(read(trace, all_runs=all_runs))
+    damaged = sum(diagnosis.session.defects.counts.values())
+    if damaged:
+        kinds = ", ".join(
+            f"{kind.replace('_', ' ')} {n}"
+            for kind, n in sorted(diagnosis.session.defects.counts.items())
+        )
+        print(f"tc-report: warning: the trace is damaged: {kinds}", file=sys.stderr)
+    return diagnosis
+
+
+def beside(trace: str) -> Path:
+    """Return where the report of a trace goes."""
+    if trace == STDIN:
+        return Path("tc_report.html")
+    path = Path(trace)
+    return (path if path.is_dir() else path.parent) / "tc_report.html"
+
+
+def write(target: Path, pieces: Iterable[bytes]) -> None:
+    """Replace the report in one step: a reader never sees half of it."""
+    try:
+        handle, name = tempfile.mkstemp(prefix=".tc_report-", dir=target.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.writelines(pieces)
+            os.chmod(name, 0o644)
+            os.replace(name, target)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise Usage(f"cannot write {target}: {why}; choose another place with -o FILE") from error
+
+
+def say(text: str) -> None:
+    """Print what this terminal can show of a text."""
+    from tc.tlparse.summary import plain
+
+    print(plain(text, sys.stdout.encoding))

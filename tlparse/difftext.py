@@ -1,0 +1,207 @@
+"""A comparison of two runs goes in; sentences for a terminal and JSON for machines come out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tc.tlparse.compare import DIFFERS, IDENTICAL, Comparison, CompileDiff, FunctionDiff, StageDiff
+from tc.tlparse.summary import SCHEMA, count, headline
+from tc.trace.findings import Finding, duration
+from tc.trace.findings.caches import readable
+
+_WIDTH: Final = 100
+_MOST_SETTINGS: Final = 12
+_MOST_ROWS: Final = 12
+_MOST_FUNCTIONS: Final = 20
+_MOST_KEYS: Final = 4
+
+
+def verdict(told: Comparison) -> str:
+    """Say in one sentence what differs."""
+    changed = sum(one.state != IDENTICAL for one in told.functions)
+    parts = []
+    if changed:
+        parts.append(f"{count(changed, 'function')} of {len(told.functions)} differ")
+    else:
+        parts.append("all graphs and kernels are identical")
+    if told.new or told.gone:
+        parts.append(f"{len(told.new)} new and {count(len(told.gone), 'gone finding')}")
+    if told.settings:
+        parts.append(f"{count(len(told.settings), 'setting')} differ")
+    before, after = seconds(told)
+    parts.append(f"compiling took {duration(before)} → {duration(after)}")
+    return "; ".join(parts)
+
+
+def seconds(told: Comparison) -> tuple[float, float]:
+    """Seconds of compiling, in A and in B."""
+    return sum(row[1] for row in told.phases), sum(row[2] for row in told.phases)
+
+
+def sentence(one: CompileDiff) -> str:
+    """`captured graph, ATen graph identical; kernels differ at line 41`."""
+    if one.a is None or one.b is None:
+        return f"compiled {one.state}"
+    same = [stage.stage for stage in one.stages if stage.state == IDENTICAL]
+    parts = [f"{', '.join(same)} identical"] if same else []
+    parts += [str(stage) for stage in one.stages if stage.state != IDENTICAL]
+    return "; ".join(parts) or "nothing was recorded to compare"
+
+
+def first_difference(one: CompileDiff) -> StageDiff | None:
+    """The earliest stage that differs: the later ones follow from it."""
+    return next((stage for stage in one.stages if stage.state == DIFFERS), None)
+
+
+def bracket(one: CompileDiff) -> str:
+    """`[0/1]`, or `[0/1 → 0/2]` where the runs number it differently."""
+    a, b = one.a.slug if one.a else "", one.b.slug if one.b else ""
+    return f"[{a or b}]" if not a or not b or a == b else f"[{a} → {b}]"
+
+
+def keys_sentence(one: CompileDiff) -> list[str]:
+    """For each cache miss of B: what its key has that no entry of A has."""
+    rows = []
+    for miss in one.misses:
+        names = [readable(change) for change in miss.changes[:_MOST_KEYS]]
+        rest = miss.differing - len(names)
+        what = ", ".join(names) + (f" and {rest} more" if rest > 0 else "")
+        told = f": {what}" if what else ", so the entry of A could have served"
+        rows.append(f"{miss.entry.cache} cache missed in B: {miss} from A{told}")
+    return rows
+
+
+def text(told: Comparison, a: str, b: str) -> str:
+    """Return the comparison as a person reads it."""
+    lines = [verdict(told), "", f"A  {a}", f"   {headline(told.a)}"]
+    lines += [f"B  {b}", f"   {headline(told.b)}"]
+    if told.settings:
+        lines += ["", "versions, environment, configuration"]
+        lines += [f"   {name}  {old or 'absent'} → {new or 'absent'}"
+                  for name, old, new in told.settings[:_MOST_SETTINGS]]  # fmt: skip
+        lines += _rest(len(told.settings) - _MOST_SETTINGS)
+    lines += ["", "functions"]
+    order = sorted(told.functions, key=lambda one: one.state == IDENTICAL)
+    for one in order[:_MOST_FUNCTIONS]:
+        lines += _function(one)
+    lines += _rest(len(order) - _MOST_FUNCTIONS)
+    lines += _findings(told)
+    before, after = seconds(told)
+    lines += ["", f"time   {duration(before)} → {duration(after)}"]
+    lines += [f"   {name:<13} {duration(x):>8} → {duration(y)}" for name, x, y in told.phases]
+    return "\n".join(line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…" for line in lines)
+
+
+def _rest(number: int) -> list[str]:
+    return [f"   … and {number} more"] if number > 0 else []
+
+
+def _function(one: FunctionDiff) -> list[str]:
+    if one.state == IDENTICAL:
+        slugs = " ".join(bracket(compiled) for compiled in one.compiles[:6])
+        return [f" = {one.name} {slugs}: {sentence(one.compiles[0])}"]
+    lines = []
+    for compiled in one.compiles:
+        mark = "=" if compiled.state == IDENTICAL else "≠"
+        lines += _wrapped(f" {mark} {one.name} {bracket(compiled)}: ", sentence(compiled))
+        if mark == "=":
+            continue
+        lines += [f"     {row}" for row in keys_sentence(compiled)]
+        stage = first_difference(compiled)
+        if stage is not None:
+            rows = stage.hunks[0].rows
+            lines += [f"     {row}" for row in _around(rows)]
+            more = len(rows) - _MOST_ROWS
+            hunks = len(stage.hunks) - 1
+            words = [count(more, "more line")] if more > 0 else []
+            words += [f"{count(hunks, 'more place')} in the {stage.stage}"] if hunks else []
+            lines += [f"     … {', '.join(words)}"] if words else []
+    return lines
+
+
+def _around(rows: Sequence[str]) -> list[str]:
+    """The rows to show: those about the first change."""
+    first = next((n for n, row in enumerate(rows) if not row.startswith("  ")), 0)
+    start = max(first - 1, 0)
+    return list(rows[start : start + _MOST_ROWS])
+
+
+def _wrapped(head: str, words: str) -> list[str]:
+    lines, line = [], head
+    for part in words.split("; "):
+        if line != head and len(line) + len(part) > _WIDTH - 2:
+            lines.append(line.rstrip())
+            line = " " * 5
+        line += part + "; "
+    return [*lines, line.rstrip("; ")]
+
+
+def _findings(told: Comparison) -> list[str]:
+    if not (told.new or told.gone or told.changed):
+        return (
+            ["", f"findings   the same {len(told.b.findings)} in both"] if told.b.findings else []
+        )
+    lines = ["", "findings"]
+    lines += [f" + {_finding(one)}" for one in told.new]
+    lines += [f" - {_finding(one)}" for one in told.gone]
+    lines += [f"   {_finding(old)} → ×{new.count}" for old, new in told.changed]
+    return lines
+
+
+def _finding(one: Finding) -> str:
+    place = f"  {one.where.short}" if one.where.file else ""
+    return f"{one.id} ×{one.count}  {one.title}{place}"
+
+
+def as_json(told: Comparison) -> dict[str, Any]:
+    """Return the comparison as plain values."""
+    before, after = seconds(told)
+    return {
+        "schema": SCHEMA,
+        "tool": "tc-report",
+        "differs": told.differs,
+        "verdict": verdict(told),
+        "settings": [{"name": n, "a": a, "b": b} for n, a, b in told.settings],
+        "functions": [
+            {
+                "name": one.name,
+                "state": one.state,
+                "seconds": [round(value, 6) for value in one.seconds],
+                "compiles": [_compile_json(compiled) for compiled in one.compiles],
+            }
+            for one in told.functions
+        ],
+        "new": [one.to_json() for one in told.new],
+        "gone": [one.to_json() for one in told.gone],
+        "changed": [{"id": x.id, "a": x.count, "b": y.count} for x, y in told.changed],
+        "seconds": [round(before, 6), round(after, 6)],
+        "phases": [{"name": n, "a": round(a, 6), "b": round(b, 6)} for n, a, b in told.phases],
+    }
+
+
+def _compile_json(one: CompileDiff) -> dict[str, Any]:
+    return {
+        "a": one.a.slug if one.a else None,
+        "b": one.b.slug if one.b else None,
+        "state": one.state,
+        "sentence": sentence(one),
+        "stages": [
+            {
+                "stage": stage.stage,
+                "state": stage.state,
+                "line": stage.line,
+                "hunks": [list(hunk.rows) for hunk in stage.hunks],
+            }
+            for stage in one.stages
+        ],
+        "cache": [
+            {
+                "cache": miss.entry.cache,
+                "differing": miss.differing,
+                "parts": miss.parts,
+                "changes": [{"name": c.name, "a": c.old, "b": c.new} for c in miss.changes],
+            }
+            for miss in one.misses
+        ],
+    }
