@@ -81,4 +81,4 @@ browser:  ## Chromium and its driver, by apt; the browser tests skip without the
 	fi
 
 clean:  ## remove what the targets made, the environment included
-	rm -rf $(VENV) $(OUT) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(OUT) snapshot_report.html build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -20,7 +20,7 @@ from tc.compiler.accounts import Account, break_event, callers
 from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.dynamism import DynamicSizes, Memory
 from tc.compiler.capture.guards import Failure
-from tc.compiler.capture.skips import skip_reason
+from tc.compiler.capture.skips import in_transform, skip_reason
 from tc.compiler.capture.translate import (
     BreakRecord,
     Captured,
@@ -188,6 +188,8 @@ class FrameCompiler:
         reason = skip_reason(frame)
         if reason is not None and not reason[1]:
             return hook.Skip(reason[0])
+        if in_transform():
+            return hook.RunOnce()
         account = self._account(frame, cache, state)
         if reason is not None:
             account.tell_skip(reason[0])

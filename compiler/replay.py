@@ -55,7 +55,9 @@ def _interpreted(gm: fx.GraphModule, examples: Sequence[Any], stage: str, gate: 
     wants_grad = any(isinstance(e, torch.Tensor) and e.requires_grad for e in examples)
     if torch.is_grad_enabled() and wants_grad:
         training = aot.training(gm, examples, gate)
-        backward = training.backward and _run(training.backward.module, stage, gate)
+        backward = None
+        if training.backward is not None:
+            backward = _run(training.backward.module, stage, gate)
         return aot.wrap_training(training, _run(training.forward.module, stage, gate), backward)
     functional = aot.inference(gm, examples, gate)
     return aot.wrap(functional, _run(functional.module, stage, gate))

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
@@ -178,7 +179,7 @@ class Job:
     start: float
     budget: float
     first: Case | None = None
-    answer: Answer = Answer("ok")
+    answer: Answer = field(default_factory=lambda: Answer("ok"))
     stopped: str = ""
 
     def run(self, case: Case, problem: Problem, as_json: bool) -> int:
@@ -186,6 +187,10 @@ class Job:
         self.progress.line(f"{describe(problem)}")
         self.first = case
         self.answer = self.oracle.judge(case)
+        if self.answer.signature and not alike(self.answer, problem):
+            raise NotReproduced(
+                f"{problem.message}; but its graph alone fails otherwise: {self.answer.message}"
+            )
         if not self.answer.signature:
             raise NotReproduced(
                 f"{problem.message}; but its graph alone does not fail ({self.answer.kind}: "
@@ -277,6 +282,15 @@ class Job:
         verdict = f"fails alike in {good} of {RUNS} fresh processes" if good else "not verified"
         self.progress.line(f"{self.output}: {lines} lines, {verdict}")
         print(text, end="")
+
+
+def alike(answer: Answer, problem: Problem) -> bool:
+    """Whether a graph alone fails as it did in the script."""
+    values = ("wrong", "nan")
+    if answer.kind in values or problem.kind in values:
+        return answer.kind in values and problem.kind in values
+    detail = problem.facts.get("detail") or {}
+    return answer.kind == problem.kind and answer.detail.get("type") == detail.get("type")
 
 
 def describe(problem: Problem) -> str:

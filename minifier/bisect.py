@@ -1,4 +1,4 @@
-"""The command line of tc-bisect: a script in; whether, where and at which step it goes wrong, out."""
+"""The command line of tc-bisect: a script in; whether and at which step it goes wrong out."""
 
 from __future__ import annotations
 

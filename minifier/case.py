@@ -326,16 +326,22 @@ def to_json(case: Case) -> dict[str, Any]:
 def from_json(data: Mapping[str, Any]) -> Case:
     """The case of `to_json`, after a round trip through JSON."""
 
-    def tuples(row: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: tuple(v) if isinstance(v, list) else v for name, v in row.items()}
-
     call = Call(data["call"]["compiler"], tuple((n, v) for n, v in data["call"]["options"]))
     return Case(
-        inputs=tuple(Input(**tuples(row)) for row in data["inputs"]),
-        steps=tuple(Step(**tuples(row)) for row in data["steps"]),
+        inputs=tuple(Input(**_tuples(row)) for row in data["inputs"]),
+        steps=tuple(Step(**_tuples(row)) for row in data["steps"]),
         outputs=tuple(data["outputs"]),
         call=call,
         setup=data["setup"],
         backward=data["backward"],
-        facts={name: Fact(**tuples(row)) for name, row in data["facts"].items()},
+        facts={name: fact_from_json(row) for name, row in data["facts"].items()},
     )
+
+
+def fact_from_json(row: Mapping[str, Any]) -> Fact:
+    """The fact of `dataclasses.asdict`, after a round trip through JSON."""
+    return Fact(**_tuples(row))
+
+
+def _tuples(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in row.items()}

@@ -142,7 +142,8 @@ class _Printer:
         if isinstance(held, torch.Tensor):
             self.constants[node.name] = held.detach()
         elif isinstance(held, fx.GraphModule):
-            self.branches[node.name] = (node.name, function_text(node.name, held))
+            name = f"branch_{node.name}"
+            self.branches[node.name] = (name, function_text(name, held))
         else:
             raise Unprintable(f"the graph holds a {type(held).__name__} ({node.target})")
 

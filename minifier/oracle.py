@@ -1,4 +1,4 @@
-"""Asks whether a case still fails in the same way: a case in, yes or no out, each text asked once."""
+"""Asks whether a case still fails in the same way; remembers each answer by the case's text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tc.minifier.case import Case, Fact
+from tc.minifier.case import Case, fact_from_json
 
 MEMORY = 8 << 30  # what a child may take beyond what the server has
 
@@ -139,10 +139,7 @@ class Oracle:
         )  # fmt: skip
         if row["kind"] != "ok":
             raise OracleError(f"the graph does not run by itself: {row.get('message')}")
-        facts = {
-            name: Fact(**{k: tuple(v) if isinstance(v, list) else v for k, v in fact.items()})
-            for name, fact in row["facts"].items()
-        }
+        facts = {name: fact_from_json(fact) for name, fact in row["facts"].items()}
         return case.with_facts(facts)
 
 

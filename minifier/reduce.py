@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tc.minifier.case import Case, Input
 from tc.minifier.oracle import Oracle
-from tc.minifier.passes import inputs, nodes
+from tc.minifier.passes import context, inputs, nodes
 
 Fails = Callable[[Case], bool]
 Pass = Callable[[Case, Fails], Iterator[Case]]
@@ -16,6 +16,7 @@ Pass = Callable[[Case, Fails], Iterator[Case]]
 PASSES: tuple[Pass, ...] = (
     nodes.needed_steps,
     nodes.delta_debugging,
+    nodes.singles,
     nodes.fewer_outputs,
     inputs.no_gradients,
     inputs.made_values,
@@ -24,6 +25,8 @@ PASSES: tuple[Pass, ...] = (
     inputs.common_types,
     inputs.merged,
     nodes.bypass,
+    context.no_setup,
+    context.fewer_options,
 )
 ROUNDS = 3
 

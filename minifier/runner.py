@@ -17,7 +17,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import fx
@@ -67,7 +67,7 @@ class Recorder:
             except BaseException as error:
                 watched.fail(judge.crash(error, "compile"), example_inputs)
                 raise
-            return torch.compiler.disable(watched) if call.compiler == "torch" else watched
+            return uncompiled(watched) if call.compiler == "torch" else watched
 
         return recording
 
@@ -77,6 +77,12 @@ class Recorder:
         draft = path.with_suffix(".part")
         draft.write_text(json.dumps(problem))
         draft.replace(path)
+
+
+def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep torch's compiler out of a function."""
+    disable: Callable[..., Any] = torch.compiler.disable
+    return cast(Callable[..., Any], disable(function))
 
 
 class Watched:
@@ -202,10 +208,13 @@ def install(recorder: Recorder) -> None:
     def torch_backend(options: dict[str, Any]) -> Callable[..., Any]:
         backend = options.get("backend", "inductor")
         rest = options.get("mode"), options.get("options"), options.get("dynamic")
+        if callable(backend):
+            return backend
+        make: Any = torch._TorchCompileWrapper
         if backend == "inductor":
-            wrapper: Callable[..., Any] = torch._TorchCompileInductorWrapper(*rest)
-            return wrapper
-        return backend if callable(backend) else torch._TorchCompileWrapper(backend, *rest)
+            make = torch._TorchCompileInductorWrapper
+            return cast(Callable[..., Any], make(*rest))
+        return cast(Callable[..., Any], make(backend, *rest))
 
     recording_tc = _recording(ours, "tc", recorder, tc_backend)
     api.compile = recording_tc

@@ -10,6 +10,7 @@ takes as many threads as the user's run had. A child that hangs or dies is an an
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import os
 import resource
@@ -18,6 +19,7 @@ import signal
 import sys
 import time
 import traceback
+import types
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -81,7 +83,7 @@ class Server:
         os.dup2(2, 1)  # what programs print does not mix with the answers
         for line in sys.stdin:
             request: Request = json.loads(line)
-            answer = in_child(lambda request=request: self._act(request), request)
+            answer = in_child(functools.partial(self._act, request), request)
             if request["do"] == "values":
                 self.load()
             answers.write(json.dumps(answer) + "\n")
@@ -92,14 +94,17 @@ class Server:
         return self.actions[request["do"]](request)
 
     # -- in the child --------------------------------------------------------------------------
-    def namespace(self, program: str) -> dict[str, Any]:
+    def namespace(self, program: str, **more: Any) -> dict[str, Any]:
         """Run a program's text; returns its names."""
-        names: dict[str, Any] = {"recorded": self.take, "__name__": "case"}
+        module = types.ModuleType("case")
+        sys.modules["case"] = module  # compilers look functions up in their module
+        names = vars(module)
+        names.update(recorded=self.take, **more)
         exec(self.compiled(program), names)
         return names
 
     def compiled(self, program: str) -> Any:
-        """Compile a program's text, from a file, so that tracebacks and `inspect` find its lines."""
+        """Compile a program's text from a file, so that `inspect` and tracebacks find it."""
         path = self.folder / "case.py"
         path.write_text(program)
         return compile(program, str(path), "exec")
@@ -148,8 +153,7 @@ class Server:
                 own = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
                 kept[name] = own.copy_(value.detach()) if _dense(value) else value.detach().clone()
 
-        names: dict[str, Any] = {"recorded": self.take, "keep": keep, "__name__": "case"}
-        exec(self.compiled(request["program"]), names)
+        names = self.namespace(request["program"], keep=keep)
         with torch.set_grad_enabled(request["backward"]):
             names["f"](*(names[name] for name in request["arguments"]))
         torch.save(kept, self.folder / "values.pt")

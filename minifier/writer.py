@@ -26,7 +26,7 @@ def full_text(case: Case, answer: Answer, tolerance: float | None = None) -> str
     Args:
         tolerance: compare no looser than this; None takes those of `assert_close`.
     """
-    case_lines = [line for line in case.program().splitlines()]
+    case_lines = case.program().splitlines()
     arguments = ", ".join(case.arguments)
     if case.backward:
         loss = LOSS if len(case.outputs) == 1 else LOSSES

@@ -23,7 +23,7 @@ LOOP_IR = tuple(f"tc.compiler.loops.{name}" for name in ("ir", "expr", "index", 
 # What users set on their own functions and tensors, read by capture: disable, mark_dynamic, ...
 MARKS = tuple(f"tc.compiler.capture.{name}" for name in ("hook", "dynamism", "skips", "torchfns"))
 LAYERS: dict[str, tuple[str, ...]] = {
-    "tc": ("tc.compiler.api", "tc.trace"),
+    "tc": ("tc.compiler.api", "tc.compiler.errors", "tc.trace"),
     "tc.trace": (),
     "tc.tlparse": ("tc.trace",),
     "tc.tui": ("tc.trace",),
@@ -41,7 +41,14 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "tc.compiler.runtime": CORE,
     "tc.compiler.driver": ("tc.compiler", "tc.trace"),
     "tc.compiler.accounts": (*CORE, "tc.compiler.capture"),  # tells what capture found
-    "tc.compiler.api": (*CORE, "tc.compiler.backends", "tc.compiler.driver", *MARKS),
+    "tc.compiler.replay": ("tc.compiler", "tc.trace"),  # the driver's stages, up to a chosen one
+    "tc.compiler.api": (
+        *CORE,
+        *MARKS,
+        "tc.compiler.backends",
+        "tc.compiler.driver",
+        "tc.compiler.replay",
+    ),
 }
 STAGES = ("capture", "aot", "loops", "schedule", "codegen", "runtime")
 # What `tc` replaces, and what the viewers must start without.

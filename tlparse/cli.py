@@ -1,4 +1,4 @@
-"""What every command of tc-report needs: options go in; a diagnosis, a file, printed text come out."""
+"""What every command needs: a path goes in; a diagnosis, a written file, printed text come out."""
 
 from __future__ import annotations
 

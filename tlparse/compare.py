@@ -45,7 +45,8 @@ class StageDiff:
     def __str__(self) -> str:
         if self.state != DIFFERS:
             return f"{self.stage} {self.state}"
-        return f"{self.stage} differs at line {self.line}"
+        verb = "differ" if self.stage.startswith("kernels") else "differs"
+        return f"{self.stage} {verb} at line {self.line}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,13 +22,15 @@ def verdict(told: Comparison) -> str:
     changed = sum(one.state != IDENTICAL for one in told.functions)
     parts = []
     if changed:
-        parts.append(f"{count(changed, 'function')} of {len(told.functions)} differ")
+        verb = "differs" if changed == 1 else "differ"
+        parts.append(f"{changed} of {count(len(told.functions), 'function')} {verb}")
     else:
         parts.append("all graphs and kernels are identical")
     if told.new or told.gone:
-        parts.append(f"{len(told.new)} new and {count(len(told.gone), 'gone finding')}")
+        parts.append(f"{count(len(told.new), 'new finding')}, {len(told.gone)} gone")
     if told.settings:
-        parts.append(f"{count(len(told.settings), 'setting')} differ")
+        verb = "differs" if len(told.settings) == 1 else "differ"
+        parts.append(f"{count(len(told.settings), 'setting')} {verb}")
     before, after = seconds(told)
     parts.append(f"compiling took {duration(before)} → {duration(after)}")
     return "; ".join(parts)
@@ -43,10 +45,17 @@ def sentence(one: CompileDiff) -> str:
     """`captured graph, ATen graph identical; kernels differ at line 41`."""
     if one.a is None or one.b is None:
         return f"compiled {one.state}"
+    states = [stage.state for stage in one.stages]
+    if not states:
+        return "nothing was recorded to compare"
+    if len(states) > 2 and set(states) == {IDENTICAL}:
+        return f"all {len(states)} stages identical, from captured graph to kernels"
+    if len(states) > 2 and set(states) == {DIFFERS}:
+        return f"{one.stages[0]}, and so does every later stage"
     same = [stage.stage for stage in one.stages if stage.state == IDENTICAL]
     parts = [f"{', '.join(same)} identical"] if same else []
     parts += [str(stage) for stage in one.stages if stage.state != IDENTICAL]
-    return "; ".join(parts) or "nothing was recorded to compare"
+    return "; ".join(parts)
 
 
 def first_difference(one: CompileDiff) -> StageDiff | None:
@@ -61,15 +70,17 @@ def bracket(one: CompileDiff) -> str:
 
 
 def keys_sentence(one: CompileDiff) -> list[str]:
-    """For each cache miss of B: what its key has that no entry of A has."""
-    rows = []
+    """For each cache miss of B with a graph that A had: the parts of its key that differ."""
+    rows: dict[str, None] = {}
     for miss in one.misses:
+        if not miss.same_graph:
+            continue
         names = [readable(change) for change in miss.changes[:_MOST_KEYS]]
         rest = miss.differing - len(names)
         what = ", ".join(names) + (f" and {rest} more" if rest > 0 else "")
-        told = f": {what}" if what else ", so the entry of A could have served"
-        rows.append(f"{miss.entry.cache} cache missed in B: {miss} from A{told}")
-    return rows
+        told = f": {what}" if what else ", so A's entry could have served"
+        rows[f"{miss.entry.cache} cache missed in B: {miss} from A{told}"] = None
+    return list(rows)
 
 
 def text(told: Comparison, a: str, b: str) -> str:
@@ -100,7 +111,9 @@ def _rest(number: int) -> list[str]:
 def _function(one: FunctionDiff) -> list[str]:
     if one.state == IDENTICAL:
         slugs = " ".join(bracket(compiled) for compiled in one.compiles[:6])
-        return [f" = {one.name} {slugs}: {sentence(one.compiles[0])}"]
+        keys = {row: None for compiled in one.compiles for row in keys_sentence(compiled)}
+        head = f" = {one.name} {slugs}: {sentence(one.compiles[0])}"
+        return [head, *(f"     {row}" for row in keys)]
     lines = []
     for compiled in one.compiles:
         mark = "=" if compiled.state == IDENTICAL else "≠"

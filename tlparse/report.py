@@ -17,6 +17,7 @@ from tc import __version__
 from tc.tlparse import summary
 from tc.tlparse.ledger import ledger
 from tc.tlparse.names import STAGES, label
+from tc.trace.cachekeys import Miss
 from tc.trace.compiles import Compile, by_function
 from tc.trace.findings import Diagnosis
 from tc.trace.session import KNOWN_EVENTS, Session, all_compiles
@@ -62,6 +63,7 @@ def _template() -> jinja2.Template:
 
 
 def static(name: str) -> str:
+    """Return a script or style sheet of the report."""
     return (files("tc.tlparse") / "static" / name).read_text("utf-8")
 
 
@@ -88,6 +90,9 @@ def _index(diagnosis: Diagnosis, names: dict[tuple[str, str, int], str]) -> dict
     steps: Counter[str] = Counter()
     for compiled in session.compiles:
         steps.update(compiled.steps)
+    misses: dict[int, list[Miss]] = {}
+    for miss in diagnosis.misses:
+        misses.setdefault(id(miss.entry.compiled), []).append(miss)
     return {
         "schema": summary.SCHEMA,
         "name": session.name,
@@ -107,7 +112,10 @@ def _index(diagnosis: Diagnosis, names: dict[tuple[str, str, int], str]) -> dict
             _function(diagnosis, names[key], key, compiles) for key, compiles in groups.items()
         ],
         "compiles": [
-            _compile(diagnosis, number, compiled, names)
+            {
+                **_compile(diagnosis, number, compiled, names),
+                "misses": [_miss(one) for one in misses.get(id(compiled), ())],
+            }
             for number, compiled in enumerate(all_compiles(session))
         ],
         "raw": _raw(session),
@@ -237,6 +245,18 @@ def _compile(
             if any(seen.compile == compiled.slug for seen in finding.occurrences)
         ],
         "artifacts": [_artifact(one) for one in compiled.artifacts],
+    }
+
+
+def _miss(miss: Miss) -> dict[str, Any]:
+    return {
+        "cache": miss.entry.cache.replace("_", " "),
+        "artifact": miss.entry.artifact.number,
+        "nearest": miss.nearest.compiled.slug,
+        "sameGraph": miss.same_graph,
+        "differing": miss.differing,
+        "parts": miss.parts,
+        "changes": [[change.name, change.old, change.new] for change in miss.changes],
     }
 
 

@@ -12,7 +12,6 @@ from tc.trace.emit import (
     instant,
     phase_seconds,
     remove_sink,
-    setup_from_environment,
     stage,
     stage_path,
     told,
@@ -49,6 +48,7 @@ from tc.trace.events import (
     Stamped,
 )
 from tc.trace.ids import CompileId, cause_id, plain_function, process_rank
+from tc.trace.setup import setup_from_environment
 
 __all__ = [
     "EVENTS",

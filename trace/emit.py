@@ -33,7 +33,6 @@ class _Door:
     def __init__(self) -> None:
         self.sinks: tuple[Sink, ...] = ()  # replaced whole, so that emit needs no lock
         self.lock = threading.RLock()
-        self.environment_read = False
 
     def forget_locks(self) -> None:
         """In a forked child: another thread of the parent may have held the lock."""
@@ -232,29 +231,3 @@ def _mark(name: str, ph: str, args: dict[str, object]) -> None:
 
 
 # --- the environment ----------------------------------------------------------------------------
-
-
-def setup_from_environment() -> None:
-    """Open the sinks that TC_TRACE and TC_LOGS ask for; reads them once, never raises."""
-    with _door.lock:
-        if _door.environment_read:
-            return
-        _door.environment_read = True
-    try:
-        _open_sinks(os.environ.get("TC_TRACE"), os.environ.get("TC_LOGS"))
-    except Exception as error:
-        warn(f"TC_TRACE/TC_LOGS had no effect ({type(error).__name__}: {error})")
-
-
-def _open_sinks(directory: str | None, switches: str | None) -> None:
-    if directory is not None and not directory.strip():
-        warn("TC_TRACE is empty: nothing is recorded; set it to a folder, e.g. TC_TRACE=tc_trace")
-    elif directory is not None:
-        from tc.trace.writer import TraceWriter
-
-        add_sink(TraceWriter(directory))
-    if switches is not None and switches.strip():
-        from tc.trace.logs import setup_from_text  # structlog: only when somebody wants logs
-
-        out, form = os.environ.get("TC_LOGS_OUT"), os.environ.get("TC_LOGS_FORMAT")
-        setup_from_text(switches, form, out)

@@ -150,7 +150,7 @@ def _show(trace: str, options: argparse.Namespace) -> int:
     app.run()
     if app.last_words:
         return _fail(app.return_code or UNREADABLE, app.last_words)
-    return app.return_code or OK
+    return INTERNAL if app.return_code else OK  # Textual has shown the traceback
 
 
 def _fail(code: int, sentence: str) -> int:

@@ -110,6 +110,7 @@ class TraceApp(App[int]):
         self.views = tuple(kind(id=name) for kind, name in zip(VIEWS, _IDS, strict=True))
         self.came_from: list[str] = []
         self.read_at = 0.0
+        self.leaving = False
 
     def compose(self) -> ComposeResult:
         with Vertical():
@@ -271,7 +272,8 @@ class TraceApp(App[int]):
         self.screen_bar("#hints").say(bar, Line(), zones)
 
     def tell(self, words: str) -> None:
-        """Say something above the hints, until the next key."""
+        """Say something above the hints, until something else is done."""
+        self.leaving = False
         bar = self.screen_bar("#note")
         bar.set_class(bool(words), "-open")
         bar.say(line((f" {words}", "mark")))
@@ -311,10 +313,6 @@ class TraceApp(App[int]):
     def on_view_goto(self, event: View.Goto) -> None:
         """Enter in one view led to another; Esc leads back."""
         self.enter(event.view, event.key, event.artifact)
-
-    def on_view_told(self, event: View.Told) -> None:
-        """A view has something to say."""
-        self.tell(event.words)
 
     def enter(self, name: str, key: Hashable, artifact: int = -1) -> bool:
         """Go to something in a view; False if it is not there."""
@@ -480,6 +478,14 @@ class TraceApp(App[int]):
         model = self.model
         self.set_model(Model(model.diagnosis, lane=lane, partial=model.partial))
         self.tell(f"showing {self.model.lane_label}")
+
+    async def action_quit(self) -> None:
+        """Leave; twice, where a running job is followed."""
+        if self.following and not self.leaving:
+            self.tell("still following the job: q again to quit")
+            self.leaving = True
+        else:
+            self.exit(0)
 
     def action_follow(self) -> None:
         """Follow the running job, or stop to."""

@@ -159,17 +159,6 @@ class Model:
         """Wall seconds of all compiles shown."""
         return sum(one.seconds for one in self.compiles)
 
-    def function_of(self, compiled: Compile) -> Function | None:
-        """The function a compile belongs to."""
-        return next(
-            (
-                one
-                for one in self.functions
-                if any(mine is compiled for mine in (*one.compiles, *one.refused))
-            ),
-            None,
-        )
-
 
 def phases_of(compiles: Iterable[Compile]) -> dict[str, float]:
     """Wall seconds by phase over these compiles, in the order of the pipeline."""

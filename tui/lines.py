@@ -6,7 +6,6 @@ A role (`error`, `dim`, `keyword`) says what a piece of text is; `tc.tui.look` s
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -117,13 +116,6 @@ def _broken(paragraph: str, room: int) -> list[str]:
             row = margin + row[len(taken) :]
     rows.append(row)
     return rows
-
-
-def is_wide(text: str) -> bool:
-    """Whether some character of it takes other than one cell."""
-    return not text.isascii() and any(
-        unicodedata.east_asian_width(c) in "WF" or unicodedata.combining(c) for c in text
-    )
 
 
 class Rows(Protocol):

@@ -26,8 +26,12 @@ class Fallback(TcError):
     """
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"This graph runs uncompiled, because {reason}.")
+        super().__init__(reason)
         self.reason = reason
+
+    def __str__(self) -> str:
+        # Not from the arguments: torch.fx adds "While executing ..." to those of any exception.
+        return f"This graph runs uncompiled, because {self.reason}."
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,8 @@ def falling_back() -> Iterator[None]:
         yield
     except UNTRACEABLE as error:
         raise Fallback(f"an op needs a tensor's values: {first_line(error)}") from error
+    except NotImplementedError as error:
+        raise Fallback(f"an op cannot run on fake tensors: {first_line(error)}") from error
 
 
 def record(gm: fx.GraphModule, observed: Observation, gate: Gate) -> tuple[Recorder, list[Any]]:

@@ -18,7 +18,13 @@ from tc.compiler.aot.passes import layout_key
 
 
 def storage_key(tensor: torch.Tensor) -> int:
-    """Return a number that two living tensors share exactly if they share their memory."""
+    """Return a number that two living tensors share exactly if they share their memory.
+
+    Raises:
+        Fallback: the tensor is sparse and has no storage.
+    """
+    if tensor.layout != torch.strided:
+        raise Fallback(f"a tensor with layout {tensor.layout} appears")
     return int(tensor.untyped_storage()._cdata)
 
 

@@ -109,7 +109,37 @@ Outcome: TypeAlias = Compiled | Skip | RunOnce | RunCached
 Callback: TypeAlias = Callable[[Frame, CacheView, dict[Any, Any]], Outcome]
 
 
-class _Manager:
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """The answer to torch asking which guard failed: none of torch's concern."""
+
+    result: bool = True
+    verbose_code_parts: tuple[str, ...] = ()
+    user_stack: None = None
+
+
+class _SeenByTorch:
+    """What torch.compile reads of entries on a code object that it compiles too, ours included."""
+
+    id_matched_objs: ClassVar[dict[str, Any]] = {}
+    global_scope: ClassVar[dict[str, Any]] = {"G": {}}
+    closure_vars: ClassVar[dict[str, Any]] = {}
+    guard_fail_fn = None
+    diff_guard_sources: ClassVar[set[str]] = set()
+
+    def check_verbose(self, f_locals: dict[str, Any]) -> _Verdict:
+        """Say that all guards hold: what differs is the compiler."""
+        return _Verdict()
+
+    def collect_diff_guard_sources(self) -> set[str]:
+        """Say that no guard of ours should be tried first."""
+        return set()
+
+    def populate_diff_guard_manager(self) -> None:
+        """Keep the tree as it is."""
+
+
+class _Manager(_SeenByTorch):
     """The guard manager as C wants it: four attributes, all of them writable."""
 
     def __init__(self, guards: Guards) -> None:
@@ -118,8 +148,6 @@ class _Manager:
         self.diff_guard_root: None = None
         self.cache_entry: Any = None
         self.extra_state: Any = None
-        # read by torch.compile where it meets our entries on a code object it compiles too
-        self.id_matched_objs: dict[str, Any] = {}
 
     def drop(self) -> None:
         """Empty the cache entry, if it is still there."""
@@ -128,13 +156,12 @@ class _Manager:
             self.extra_state.invalidate(self.cache_entry, _Dropped())
 
 
-class _Dropped:
+class _Dropped(_SeenByTorch):
     """Stands in for the guard manager of an emptied entry (C sets attributes on it too)."""
 
     guards = None
     root = None
     diff_guard_root = None
-    id_matched_objs: ClassVar[dict[str, Any]] = {}
 
 
 @dataclass(slots=True)
@@ -173,6 +200,7 @@ def _answer(outcome: Outcome, frame_code: CodeType) -> _Answer:
                 code = code.replace()
             manager = _Manager(guards)
             guards.drop = manager.drop
+            _introduce(code, frame_code)
             label = f"tc {compile_id} {frame_code.co_name}"
             guarded = _GuardedCode(code, manager, compile_id, label)
             return _Answer(_strategy(_DEFAULT, _DEFAULT), False, guarded)
@@ -184,6 +212,14 @@ def _answer(outcome: Outcome, frame_code: CodeType) -> _Answer:
             return _Answer(_strategy(_RUN_ONLY, _DEFAULT), True, None)
         case _:
             raise StageError("capture.hook", f"the frame callback returned {outcome!r}")
+
+
+def _introduce(code: CodeType, frame_code: CodeType) -> None:
+    """Let torch.compile, where it is loaded, look our code up when it meets our cache entries."""
+    loaded = sys.modules.get("torch._dynamo.utils")
+    originals = getattr(loaded, "orig_code_map", None)
+    if originals is not None:
+        originals[code] = frame_code
 
 
 def _check_fits(old: CodeType, new: CodeType) -> None:

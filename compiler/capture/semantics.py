@@ -364,10 +364,10 @@ class Semantics(Recorder):
         return self.concrete(value)
 
     def lambda_value(
-        self, function: Callable[[Tracer, Args, Kwargs], Value], text: str
+        self, function: Callable[[Tracer, Args, Kwargs], Value], text: str, rebuild: Any = None
     ) -> LambdaValue:
         """Return a callable made by the tracer."""
-        return LambdaValue(function, text)
+        return LambdaValue(function, text, rebuild)
 
     def builtin_method(self: Tracer, owner: Value, name: str) -> Value:
         """Return a bound method of a list, dict, set … as a value."""

@@ -6,6 +6,8 @@ import inspect
 import sysconfig
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from tc.compiler.capture import breaks
 
 if TYPE_CHECKING:
@@ -62,6 +64,11 @@ _STDLIB = tuple(
     path for name in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(name))
 )
 _GENERATOR = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+def in_transform() -> bool:
+    """Say whether a transform of torch.func is at work: its tensors are for its own levels."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def skip_reason(frame: Frame) -> tuple[str, bool] | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tc.compiler.capture import breaks, higher_order, torchfns, transforms
+from tc.compiler.capture import autograd_functions, breaks, higher_order, torchfns, transforms
 from tc.compiler.capture.dynamism import DynamicSizes
 from tc.compiler.capture.effects import Effects
 from tc.compiler.capture.frame import Frame
@@ -321,6 +321,12 @@ class Tracer(Semantics):
 
     def bind_class_attr(self, owner: ClassValue, raw: Any, name: str) -> Value:
         """Read a class attribute through the class."""
+        if autograd_functions.is_apply(owner.obj, name):
+            return self.lambda_value(
+                lambda t, args, kwargs: autograd_functions.apply(t, owner, args, kwargs),
+                f"{owner.obj.__name__}.apply",
+                lambda r: r.load_object(owner.obj.apply),
+            )
         return bind_class_attr(self, owner, raw, name)
 
     def class_attr(self, owner: Value, cls: type, name: str) -> Value | None:

@@ -17,6 +17,9 @@ from tc.compiler.loops.index import Atom, Index
 from tc.compiler.loops.ops import C_TYPES, SCALAR_OPS
 
 INLINE_LENGTH = 70
+# From this cost on, what does not change in a loop is computed before it.
+HOIST_COST = 2
+FIXABLE = ("const", "load", "index", "scalar", "local", "at")
 # Types that C computes as int, and that have to be cut back.
 WIDENED = (torch.int16, torch.int8, torch.uint8, torch.bool)
 
@@ -92,6 +95,22 @@ class ExprPrinter:
         self.local = local
         self.names = names
         self.known: dict[Expr, str] = {}
+
+    def hoist(self, root: Expr, fixed: Callable[[Expr], bool]) -> None:
+        """Emit the largest parts of a value that are the same in all rounds of the next loop.
+
+        Args:
+            root: a value computed in that loop.
+            fixed: whether a leaf (or an indirect read, by its index) stays the same.
+        """
+        same: dict[Expr, bool] = {}
+        for node in self._order(root, {}):
+            steady = fixed(node) if node.op in FIXABLE else bool(node.args)
+            same[node] = steady and all(same.get(a, a in self.known) for a in node.args)
+        for node in same:
+            for part in node.args:
+                if same.get(part) and not same[node] and part.cost() >= HOIST_COST:
+                    self.known[part] = self._named(part, self.value(part))
 
     def nested(self) -> ExprPrinter:
         """A printer for a block inside this one."""

@@ -5,33 +5,54 @@ In: `Plan`. Out: `Program`.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import torch
+
+from tc.compiler.codegen.canonical import canonical
 from tc.compiler.codegen.cpp.kernel import CKernel
 from tc.compiler.codegen.cpp.kernel import generate as generate_kernel
 from tc.compiler.codegen.cpp.math import helpers_for
 from tc.compiler.codegen.wrapper import wrapper
 from tc.compiler.core.artifacts import KernelSpec, Program
-from tc.compiler.loops.ir import Buffer
 from tc.compiler.schedule.plan import Kernel, Plan
 
 
 def generate(plan: Plan, *, threads: int) -> Program:
     """Print a plan as a program; kernels use up to ``threads`` OpenMP threads."""
-    buffers: dict[str, Buffer] = {buffer.name: buffer for buffer in plan.buffers}
-    buffers.update((i.buffer.name, i.buffer) for i in plan.inputs if i.buffer is not None)
-    for name, tensor in plan.constants:
-        buffers.setdefault(name, Buffer(name, tensor.dtype, (), ()))
-    printed = {k.name: generate_kernel(k, buffers, threads) for k in plan.kernels()}
-    sources = [_commented(kernel, printed[kernel.name]) for kernel in plan.kernels()]
-    body = "\n".join(sources)
+    dtypes = {buffer.name: buffer.dtype for buffer in plan.buffers}
+    dtypes.update((i.buffer.name, i.buffer.dtype) for i in plan.inputs if i.buffer is not None)
+    dtypes.update((name, tensor.dtype) for name, tensor in plan.constants)
+    functions: dict[str, CKernel] = {}
+    called: dict[str, CKernel] = {}
+    computes: dict[str, list[str]] = {}
+    for kernel in plan.kernels():
+        printed = print_kernel(kernel, dtypes, threads)
+        function = functions.setdefault(printed.source, printed)
+        called[kernel.name] = replace(printed, name=function.name)
+        lines = computes.setdefault(function.name, [])
+        lines += [line for line in origins(kernel) if line not in lines]
+    body = "\n".join(_function(f, computes[f.name]) for f in functions.values())
     return Program(
-        c_source=f"{helpers_for(body)}\n{body}" if sources else "",
+        c_source=f"{helpers_for(body)}\n{body}" if functions else "",
         kernels=tuple(
-            KernelSpec(k.name, tuple(a.kind for a in k.arguments)) for k in printed.values()
+            KernelSpec(f.name, tuple(a.kind for a in f.arguments)) for f in functions.values()
         ),
-        wrapper_source=wrapper(plan, printed),
+        wrapper_source=wrapper(plan, called),
         constants=plan.constants,
-        provenance=tuple((k.name, origins(k)) for k in plan.kernels()),
+        provenance=tuple((name, tuple(lines)) for name, lines in computes.items()),
     )
+
+
+def print_kernel(kernel: Kernel, dtypes: dict[str, torch.dtype], threads: int) -> CKernel:
+    """A kernel as C over canonical names, and as its arguments the buffers of the plan."""
+    renamed = canonical(kernel)
+    own = {new: dtypes[old] for new, old in renamed.buffers.items()}
+    printed = generate_kernel(renamed.kernel, own, threads)
+    arguments = tuple(
+        replace(a, name=renamed.buffers.get(a.name, a.name)) for a in printed.arguments
+    )
+    return replace(printed, arguments=arguments)
 
 
 def origins(kernel: Kernel) -> tuple[str, ...]:
@@ -40,7 +61,6 @@ def origins(kernel: Kernel) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _commented(kernel: Kernel, printed: CKernel) -> str:
-    lines = [text.replace("*/", "* /") for text in origins(kernel)]
-    comment = "".join(f"/* {line} */\n" for line in lines)
-    return comment + printed.source
+def _function(kernel: CKernel, lines: list[str]) -> str:
+    comment = "".join(f"/* {line.replace('*/', '* /')} */\n" for line in lines)
+    return f"{comment}void {kernel.name}{kernel.source}"

@@ -30,7 +30,7 @@ from tc.compiler.schedule.plan import Allocate, Free, Kernel, Plan
 
 LARGE_BYTES = 32 << 20
 # ATen ops whose result layout the fake result always tells.
-EXACT = ("aten.mm.", "aten.addmm.", "aten.bmm.", "aten.baddbmm.")
+EXACT = tuple(f"aten.{name}." for name in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot"))
 
 # Python bindings that are quicker than the same op called through `torch.ops`.
 QUICK = {
@@ -193,8 +193,8 @@ class _Wrapper:
     # ------------------------------------------------------------ steps
 
     def _kernel(self, kernel: Kernel) -> None:
-        arguments = self.kernels[kernel.name].arguments
-        self.emit(f"{kernel.name}({', '.join(a.name for a in arguments)})")
+        called = self.kernels[kernel.name]
+        self.emit(f"{called.name}({', '.join(a.name for a in called.arguments)})")
 
     def _allocate(self, step: Allocate) -> None:
         buffer = step.buffer
@@ -219,7 +219,7 @@ class _Wrapper:
             return
         left = f"{', '.join(names)}{',' if len(names) == 1 else ''}" if step.unpack else names[0]
         self.emit(f"{left} = {call}")
-        if step.target.startswith(EXACT):
+        if step.takes_over or step.target.startswith(EXACT):
             return
         for buffer in step.results:
             if buffer is not None and buffer.sizes and buffer.name in self.read:

@@ -151,6 +151,8 @@ class Extern:
         args: Python values, `View`, `SymValue`, `Ref`, nested in tuples and lists.
         results: buffers made; None for an output that is not a tensor or unused.
         unpack: the target returns a tuple.
+        takes_over: buffers written in place, whose memory the results take over; nobody else
+            reads them.
     """
 
     target: str
@@ -159,6 +161,7 @@ class Extern:
     results: tuple[Buffer | None, ...]
     unpack: bool
     origins: tuple[Origin, ...] = ()
+    takes_over: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         made = ", ".join("_" if b is None else str(b) for b in self.results)

@@ -32,6 +32,7 @@ def with_memory(
         last.update((name, at) for name in used(step))
     kept = {view.buffer for view in views_in(tuple(outputs)) if isinstance(view, View)}
     fresh = {name for step in steps if isinstance(step, Kernel) for name in step.stored()}
+    fresh -= {name for step in steps if isinstance(step, Extern) for name in step.takes_over}
     pool: dict[tuple[Any, ...], list[str]] = {}
     result: list[Step] = []
     decisions: list[Decision] = []

@@ -22,7 +22,8 @@ def needed_steps(case: Case, fails: Fails) -> Iterator[Case]:
     end = len(names)
     while end:
         if needed and fails(case.keep(needed)):
-            break
+            yield case.keep(needed)
+            return
         low, high = 0, end  # prefixes of length `low` pass, `high` fails
         while high - low > 1:
             middle = (low + high) // 2
@@ -33,7 +34,8 @@ def needed_steps(case: Case, fails: Fails) -> Iterator[Case]:
                 low = middle
         needed.append(names[high - 1])
         end = high - 1
-    yield case.keep(needed)
+    if fails(case.keep(needed)):
+        yield case.keep(needed)
 
 
 def delta_debugging(case: Case, fails: Fails) -> Iterator[Case]:
@@ -52,6 +54,16 @@ def delta_debugging(case: Case, fails: Fails) -> Iterator[Case]:
         if size == 1 and not shrunk:
             break
         size = size if shrunk and size == 1 else size // 2
+
+
+def singles(case: Case, fails: Fails) -> Iterator[Case]:
+    """Keep one step of a few: for failures that leaving out a single one hides."""
+    if 2 < len(case.steps) <= 5:
+        for step in case.steps:
+            alone = case.keep([step.name])
+            if len(alone.steps) < len(case.steps) and fails(alone):
+                yield alone
+                return
 
 
 def bypass(case: Case, fails: Fails) -> Iterator[Case]:

@@ -256,6 +256,17 @@ def test_theme_and_help(drive: Any) -> None:
     drive(script)
 
 
+def test_q_asks_where_a_job_is_followed(drive: Any) -> None:
+    async def script(pilot: Pilot[int], see: See) -> None:
+        await pilot.press("q")
+        assert pilot.app.is_running and "q again to quit" in see()
+        await pilot.press("q")
+        await pilot.pause()
+        assert not pilot.app.is_running
+
+    drive(script, follow=True)
+
+
 def test_q_quits(drive: Any) -> None:
     async def script(pilot: Pilot[int], see: See) -> None:
         await pilot.press("q")

@@ -28,10 +28,28 @@ function compilePage(slug, number) {
       one.phases.length > 0 && [splitBar(one.phases), legend(one.phases)],
       findings.length > 0 && section("Found here", null, h("div.cards", null, findings.map(findingCard))),
       one.causes.length > 0 && section("Why it was compiled again", compared, causesTable(one.causes)),
+      one.misses.length > 0 && missesPart(one),
       section("Artifacts", `${one.artifacts.length}, by stage`, viewer(one, wanted)),
       compileDetails(one),
     ],
   };
+}
+
+/** Why each cache had nothing: the parts of the key that differ from the nearest earlier entry. */
+function missesPart(one) {
+  const parts = one.misses.map((miss) => {
+    const told = miss.differing
+      ? `${miss.differing} of ${count(miss.parts, "key part")} differ from the nearest earlier entry, `
+      : "the same key was looked up before, so its entry was lost or could not be used: ";
+    const rows = miss.changes.map(([name, was, now]) => h("tr", null, h("td.mono", null, h("span.plain", null, name)),
+      h("td", null, h("span.plain.mono", null, was || "absent")), h("td", null, h("span.plain.mono", null, now || "absent"))));
+    return [
+      h("p.why", null, h("a", { href: link.artifact(one.slug, miss.artifact) }, miss.cache), ": ", told, compileChip(miss.nearest),
+        !miss.sameGraph && h("span.soft", null, " (a new graph has to miss)")),
+      rows.length > 0 && table(["part of the key", "then", "now"], rows, { class: ".keys" }),
+    ];
+  });
+  return section("Why the cache missed", "key parts compared by their hash", parts);
 }
 
 function compileDetails(one) {

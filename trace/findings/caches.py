@@ -18,24 +18,21 @@ def cache_misses(missed: list[Miss]) -> list[Event]:
     """
     events: list[Event] = []
     for miss in missed:
-        if not miss.same_graph or any(one.about_the_program for one in miss.changes):
+        if not miss.same_graph or not miss.differing:  # ranks may look up one key at a time
+            continue
+        if any(one.about_the_program for one in miss.changes):
             continue
         compiled, artifact = miss.entry.compiled, miss.entry.artifact
         names = [readable(change) for change in miss.changes]
         told = ", ".join(names[:_MOST_NAMED])
         rest = miss.differing - _MOST_NAMED
-        title = f"cache missed: {miss}" if miss.differing else "cache missed at an equal key"
         told += f" and {rest} more" if rest > 0 else ""
         events.append(
             Event(
                 code="TC402",
-                title=title,
-                why=(
-                    f"the same graph was compiled before, as [{miss.nearest.compiled.slug}], "
-                    f"with other settings: {told}"
-                    if names
-                    else "the same key was there before, so the entry was lost or could not be used"
-                ),
+                title=f"cache missed: {miss}",
+                why=f"the same graph was compiled before, as [{miss.nearest.compiled.slug}], "
+                f"with other settings: {told}",
                 fix=_fix(miss),
                 where=Where(*compiled.home, function=compiled.alias or compiled.function),
                 reason=", ".join(names),

@@ -47,13 +47,6 @@ class View(Vertical):
             super().__init__()
             self.view, self.key, self.artifact = view, key, artifact
 
-    class Told(Message):
-        """Something to say at the bottom of the screen."""
-
-        def __init__(self, words: str) -> None:
-            super().__init__()
-            self.words = words
-
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self.model = Model()

@@ -166,10 +166,6 @@ class OneCompile(View):
             return "", ""
         return one.name, diagnosis.session.text(one)
 
-    def goto_line(self, number: int) -> None:
-        """Scroll the text to a line."""
-        self.body.scroll_to(0, max(number - 1, 0), animate=False, immediate=True)
-
 
 def _first(model: Model) -> str:
     """What to show before anything was chosen: the compile that cost most."""

@@ -16,7 +16,7 @@ from tc.tui.views.base import Place, View, heading
 _SEEN: Final = 200  # occurrences listed; a cause may have thousands
 _CODES: Final = (
     ("TC190", "skipped"), ("TC1", "break"), ("TC209", "refused"), ("TC2", "recompile"),
-    ("TC900", "error"), ("TC9", "damage"),
+    ("TC4", "cached"), ("TC900", "error"), ("TC9", "damage"),
 )  # fmt: skip
 
 
@@ -56,7 +56,9 @@ class Findings(View):
         if finding is None:
             calm = self.model.diagnosis is not None and not self.model.findings
             return Listed(_calm(self.model) if calm else [])
-        return Listed(_document(finding, self.detail.room, self.trace_name))
+        return Listed(
+            _document(finding, self.detail.room, self.trace_name, len(self.model.lanes) > 1)
+        )
 
     @property
     def trace_name(self) -> str:
@@ -110,32 +112,20 @@ def _row(finding: Finding, width: int) -> Line:
     return head + line((left(finding.title, room - place.width), "")) + place + cost
 
 
-def _document(finding: Finding, width: int, trace: str) -> list[Row | Line]:
-    status = status_of(finding)
-    sign = look.STATUS[status][0]
-    rows: list[Row | Line] = []
-    rows += wrap(
-        finding.title, width, "head", line((f"{sign} ", status), (finding.id, status), "  ")
-    )
-    where = (
-        f"{finding.where.file}:{finding.where.line}" if finding.where.line else finding.where.file
-    )
-    cost = f"{finding.cost}" if finding.cost else ""
-    told = "  ".join(part for part in (f"×{finding.count}", cost) if part)
-    inside = f" in {finding.where.function}" if finding.where.function else ""
-    rows += [line((tail(where, width - len(inside)), "title"), (inside, ""))] if where else []
-    rows += [line((told, "dim")), Line()]
+def _document(finding: Finding, width: int, trace: str, ranks: bool) -> list[Row | Line]:
+    rows: list[Row | Line] = [*_head(finding, width), Line()]
     shown = excerpt(finding.where)
     rows += [*shown, Line()] if shown else []
-    rows += wrap(finding.why, width, "", line(("why   ", "head")))
-    rows += [Line()]
+    rows += [*wrap(finding.why, width, "", line(("why   ", "head"))), Line()]
     for number, fix in enumerate(finding.fix):
         rows += wrap(fix, width, "ok", line(("fix   " if not number else "  or  ", "head")))
     if not finding.fix:
         rows += [line(("fix   ", "head"), ("no known fix", "dim"))]
+    rows += _forecast(finding, width)
     rows += _causes(finding, width)
-    rows += [Line(), line(("next  ", "head"), (f"{finding.next} {trace}".strip(), "code"))]
-    rows += _occurrences(finding, width)
+    command = f"{finding.next} {trace}".strip()
+    rows += [Line(), *wrap(command, width, "code", line(("next  ", "head")))]
+    rows += _occurrences(finding, width, ranks)
     rows += _stack(finding.stack, width)
     if finding.evidence:
         rows += [Line(), heading("in the compiler's words")]
@@ -143,6 +133,28 @@ def _document(finding: Finding, width: int, trace: str) -> list[Row | Line]:
             rows += wrap(row, width, "dim", line("  "))
     if finding.reference:
         rows += [Line(), line(("PyTorch calls it ", "dim"), finding.reference)]
+    return rows
+
+
+def _head(finding: Finding, width: int) -> list[Line]:
+    """What it is called, where it is, how often it happened and what it cost."""
+    status, where = status_of(finding), finding.where
+    sign = line((f"{look.STATUS[status][0]} {finding.id}  ", status))
+    rows = wrap(finding.title, width, "head", sign)
+    if where.file:
+        inside = f" in {where.function}" if where.function else ""
+        place = f"{where.file}:{where.line}" if where.line else where.file
+        rows.append(line((tail(place, width - len(inside)), "title"), inside))
+    told = f"×{finding.count}  {finding.cost}".rstrip()
+    return [*rows, line((told, "dim"))]
+
+
+def _forecast(finding: Finding, width: int) -> list[Line]:
+    """How many recompiles would be left, if inputs stopped changing one after the other."""
+    rows = [Line()] if finding.forecast else []
+    for number, step in enumerate(finding.forecast):
+        told = f"{step} recompiles (predicted)" if not number else step
+        rows += wrap(told, width, "", line(("saves " if not number else " then ", "head")))
     return rows
 
 
@@ -159,12 +171,12 @@ def _causes(finding: Finding, width: int) -> list[Line]:
     return rows + ([line((f"  … and {more} more", "dim"))] if more > 0 else [])
 
 
-def _occurrences(finding: Finding, width: int) -> list[Row | Line]:
+def _occurrences(finding: Finding, width: int, ranks: bool) -> list[Row | Line]:
     rows: list[Row | Line] = [Line(), heading("seen in")]
     for number, seen in enumerate(finding.occurrences[:_SEEN]):
         where = f"[{seen.compile}]" if seen.compile else seen.place
         when = seen.time.partition(" ")[2].partition(".")[0]
-        detail = f"{seen.detail}  {seen.lane}" if seen.detail else seen.lane
+        detail = "  ".join(part for part in (seen.lane if ranks else "", seen.detail) if part)
         row = line(
             ("  " + left(where, max(8, len(where))), "title"),
             (f"  {when}  " if when else "  ", "dim"),

@@ -42,11 +42,6 @@ class Bar(Widget):
         self._left, self._right, self._zones = left, right or Line(), list(zones)
         self.refresh()
 
-    @property
-    def words(self) -> str:
-        """What is shown, as text."""
-        return f"{self._left}  {self._right}".strip()
-
     def render_line(self, y: int) -> Strip:
         width = self.size.width
         dark = bool(self.app.current_theme.dark)

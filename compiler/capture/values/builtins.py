@@ -364,6 +364,10 @@ def _hasattr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     name = t.concrete(args[1])
     try:
         args[0].attr(t, name)
+    except breaks.GraphBreak as cause:
+        if cause.reason is not breaks.UNSUPPORTED_ATTR:
+            raise
+        return ConstValue(_has_unread(t, args[0], name))
     except Raised as raised:
         if issubclass(raised.value.python_type(), AttributeError):
             if args[0].source is not None and isinstance(args[0], ObjectValue):
@@ -371,6 +375,16 @@ def _hasattr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
             return ConstValue(False)
         raise
     return ConstValue(True)
+
+
+def _has_unread(t: Tracer, owner: Value, name: str) -> bool:
+    """Say whether an attribute that cannot be read is there: on the class, or the real object."""
+    obj = getattr(owner, "obj", None)
+    if obj is None or owner.source is None:
+        return hasattr(owner.python_type(), name)
+    there = hasattr(obj, name)
+    t.guard("HASATTR" if there else "NO_ATTR", owner.source, name)
+    return there
 
 
 @builtin(setattr)

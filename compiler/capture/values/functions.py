@@ -267,6 +267,8 @@ class PartialValue(Value):
             return TupleValue(list(self.args))
         if name == "keywords":
             return t.dict_of(self.kwargs.items())
+        if not hasattr(functools.partial, name):
+            return t.raise_(AttributeError, f"'functools.partial' object has no attribute '{name}'")
         return super().attr(t, name)
 
     def children(self, t: Tracer) -> list[Value]:

@@ -9,7 +9,7 @@ a time where the reduction runs across rows of memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -18,7 +18,6 @@ from tc.compiler.codegen.printer import ExprPrinter, c_convert, c_index, c_type
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, load, transform, walk
 from tc.compiler.loops.index import Atom, Index
-from tc.compiler.loops.ir import Buffer
 from tc.compiler.loops.ops import compute_dtype
 from tc.compiler.schedule.plan import Accumulate, Kernel, Let, Section, Statement, Store
 
@@ -27,7 +26,7 @@ LANES = 256
 WIDE = 64
 WIDE_COST = 6
 TILE = 16
-PARALLEL_WORK = 32768
+PARALLEL_WORK = 65536
 INT_LIMITS = {
     torch.int64: ("(-9223372036854775807LL - 1)", "9223372036854775807LL"),
     torch.int32: ("(-2147483647 - 1)", "2147483647"),
@@ -49,7 +48,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class CKernel:
-    """A printed kernel."""
+    """A printed kernel: ``source`` is parameters and body, without the name."""
 
     name: str
     arguments: tuple[Argument, ...]
@@ -116,8 +115,8 @@ def _clause(sums: list[Accumulator], prefix: str) -> str:
     return "".join(f" reduction({op}:{n})" for a in sums for _, n, _, op in a.variables(prefix))
 
 
-def generate(kernel: Kernel, buffers: dict[str, Buffer], threads: int) -> CKernel:
-    """Print one kernel."""
+def generate(kernel: Kernel, dtypes: Mapping[str, torch.dtype], threads: int) -> CKernel:
+    """Print one kernel; ``dtypes`` are those of its buffers."""
     writer = _CWriter(kernel, threads)
     body = writer.run()
     stored, loaded = kernel.stored(), kernel.loaded()
@@ -127,13 +126,13 @@ def generate(kernel: Kernel, buffers: dict[str, Buffer], threads: int) -> CKerne
     spelled = []
     for argument in arguments:
         if argument.kind == "p":
-            kind = c_type(buffers[argument.name].dtype)
             const = "" if argument.name in stored else "const "
-            spelled.append(f"{const}{kind}* restrict {argument.name}")
+            spelled.append(f"{const}{c_type(dtypes[argument.name])}* restrict {argument.name}")
         else:
             spelled.append(f"{'long long' if argument.kind == 'i64' else 'double'} {argument.name}")
-    head = f"void {kernel.name}({', '.join(spelled) or 'void'})"
-    return CKernel(kernel.name, tuple(arguments), f"{head} {{\n{body}}}\n")
+    return CKernel(
+        kernel.name, tuple(arguments), f"({', '.join(spelled) or 'void'}) {{\n{body}}}\n"
+    )
 
 
 def _indices(kernel: Kernel) -> Iterable[Index]:
@@ -192,6 +191,7 @@ class _CWriter:
         self.depth = 1
         self.names = [0]
         self.arrays: set[str] = set()
+        self.hoisted: dict[Expr, str] = {}
         self.running = "a"
         self.at = "[j]" if kernel.lane is not None else ""
         self.accumulators = {
@@ -235,7 +235,28 @@ class _CWriter:
 
     def printer(self) -> ExprPrinter:
         """A printer for a block."""
-        return ExprPrinter(self.emit, self._local, self.names)
+        made = ExprPrinter(self.emit, self._local, self.names)
+        made.known.update(self.hoisted)
+        return made
+
+    def _hoist(
+        self, statements: Sequence[Statement], variable: Index, locals_: frozenset[str]
+    ) -> None:
+        """Compute before the next loop what does not change in it."""
+        atom = _atom(variable)
+
+        def fixed(node: Expr) -> bool:
+            if node.op == "local":
+                return node.data[0] in locals_
+            if node.op in ("load", "at", "index"):
+                index: Index = node.data[1 if node.op != "index" else 0]
+                return atom not in index.atoms()
+            return True
+
+        printer = self.printer()
+        for statement in statements:
+            printer.hoist(statement.value, fixed)
+        self.hoisted = printer.known
 
     def _local(self, name: str) -> str:
         return f"{name}[j]" if name in self.arrays else name
@@ -277,7 +298,7 @@ class _CWriter:
     ) -> None:
         """Nested loops around pointwise statements, one of them over a range if so asked."""
         outer = self.kernel.outer
-        bounds = {v: ("0", "") for v in outer}
+        bounds = dict.fromkeys(outer, ("0", ""))
         if over is not None:
             bounds[over[0]] = (c_index(over[1]), c_index(over[2]))
         if len(outer) == 1:
@@ -286,11 +307,13 @@ class _CWriter:
             if position == 0 and len(outer) > 1:
                 collapse = len(outer) - 1
                 self.parallel(f" collapse({collapse})" if collapse > 1 else "")
-            elif position == len(outer) - 1 and position:
+            if position == len(outer) - 1 and position:
+                self._hoist(statements, variable, frozenset())
                 self.emit("#pragma omp simd")
             self.loop(variable, *bounds[variable])
         self._statements(statements)
         self.close(len(outer))
+        self.hoisted = {}
 
     def _statements(self, statements: Iterable[Statement]) -> None:
         printer = self.printer()
@@ -403,17 +426,32 @@ class _CWriter:
             start = f"{last}_from"
             self.emit(f"const long long {last}_to = tc_min({start} + {BLOCK}, {stop});")
             stop = f"{last}_to"
+        self._hoist(section.statements, last, self._row_locals())
         cheap = sum(s.value.cost() for s in section.statements) <= WIDE_COST
         if sums and plain and cheap and _at_least(last, 16 * WIDE):
             start = self._wide_loop(section, last, sums, start, stop)
             extent = ix.extent(last).constant
             if not blocked and extent is not None and extent % WIDE == 0:
+                self.hoisted = {}
                 return
         if plain:
             self.emit(f"#pragma omp simd{clause}")
         self.loop(last, start, stop)
         self._statements(section.statements)
         self.close()
+        self.hoisted = {}
+
+    def _row_locals(self) -> frozenset[str]:
+        """Names that hold one value a row."""
+        rows = [
+            s
+            for section in self.kernel.sections
+            if section.level == "row"
+            for s in section.statements
+        ]
+        return frozenset([s.name for s in rows if isinstance(s, Let)]) | frozenset(
+            self.accumulators
+        )
 
     def _wide_loop(
         self, section: Section, last: Index, sums: list[Accumulator], start: str, stop: str
@@ -531,7 +569,8 @@ class _CWriter:
                 self.emit(f"for (long long v = 0; v < n_{last}; v++)")
                 self.emit(f"  for (long long u = 0; u < n_{along}; u++)")
                 self.emit(
-                    f"    {name}[u * {TILE} + v] = {use.data[0]}[{first} + v * ({c_index(step)}) + u];"
+                    f"    {name}[u * {TILE} + v] = "
+                    f"{use.data[0]}[{first} + v * ({c_index(step)}) + u];"
                 )
                 self.depth -= 1
         return tiles

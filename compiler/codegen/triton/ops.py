@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from tc.compiler.core.table import Table
+from tc.compiler.loops.ops import LOW_PRECISION
 
 TRITON_TYPES: dict[torch.dtype, str] = {
     torch.float32: "tl.float32",
@@ -36,6 +37,7 @@ class TritonOp:
         floats: for float32 and float64; empty if the op takes none.
         ints: for integers; empty if the same as for floats.
         bools: for bools; empty if the same as for integers.
+        bytes: for uint8 where it differs from the other integers.
         double: for float64 where it differs from float32.
     """
 
@@ -43,6 +45,7 @@ class TritonOp:
     ints: str = ""
     bools: str = ""
     double: str = ""
+    bytes: str = ""
 
     def spelling(self, dtype: torch.dtype) -> str:
         """The spelling for operands of a type."""
@@ -52,6 +55,8 @@ class TritonOp:
             return self.floats
         if dtype is torch.bool and self.bools:
             return self.bools
+        if dtype is torch.uint8 and self.bytes:
+            return self.bytes
         return self.ints or self.floats
 
 
@@ -64,8 +69,8 @@ def spell(op: str, dtype: torch.dtype, args: list[str]) -> str:
     return TRITON_OPS[op].spelling(dtype).format(*args, t=TRITON_TYPES[dtype], i=integer)
 
 
-def _row(name: str, floats: str = "", ints: str = "", bools: str = "", double: str = "") -> None:
-    TRITON_OPS.add(name, TritonOp(floats, ints, bools, double))
+def _row(name: str, floats: str = "", ints: str = "", **special: str) -> None:
+    TRITON_OPS.add(name, TritonOp(floats, ints, **special))
 
 
 # arithmetic; `/` and `-x` are not what IEEE says in Triton, so they are spelled otherwise
@@ -81,8 +86,8 @@ _row("floordiv", "floor_divide({0}, {1})", "floor_div({0}, {1})")
 _row("remainder", "floor_remainder({0}, {1})", "floor_mod({0}, {1})")
 _row("fmod", "libdevice.fmod({0}, {1})", "({0} % {1})")
 _NAN = "propagate_nan=tl.PropagateNan.ALL"
-_row("minimum", f"tl.minimum({{0}}, {{1}}, {_NAN})", "tl.minimum({0}, {1})", "({0} & {1})")
-_row("maximum", f"tl.maximum({{0}}, {{1}}, {_NAN})", "tl.maximum({0}, {1})", "({0} | {1})")
+_row("minimum", f"tl.minimum({{0}}, {{1}}, {_NAN})", "tl.minimum({0}, {1})", bools="({0} & {1})")
+_row("maximum", f"tl.maximum({{0}}, {{1}}, {_NAN})", "tl.maximum({0}, {1})", bools="({0} | {1})")
 _row("copysign", "libdevice.copysign({0}, {1})")
 
 # comparison
@@ -100,7 +105,7 @@ _row("signbit", "({0}.to({i}, bitcast=True) < 0)")
 _row("and", ints="({0} & {1})")
 _row("or", ints="({0} | {1})")
 _row("xor", ints="({0} ^ {1})")
-_row("not", ints="(~{0})", bools="({0} == 0)")
+_row("not", ints="(~{0})", bools="({0} == 0)", bytes="({0} ^ 255)")
 _row("shl", ints="shift_left({0}, {1})")
 _row("shr", ints="shift_right({0}, {1})")
 
@@ -154,10 +159,11 @@ def convert(text: str, source: torch.dtype, target: torch.dtype) -> str:
     """Spell a conversion as eager does it."""
     if source is target:
         return text
+    for low, other in ((source, target), (target, source)):
+        if low in LOW_PRECISION and other is not torch.float32:
+            return convert(convert(text, source, torch.float32), torch.float32, target)
     if target is torch.bool:
         return f"({text} != 0)"
     if source.is_floating_point and target in (torch.uint8, torch.int8, torch.int16):
         return f"{text}.to(tl.int64).to({TRITON_TYPES[target]})"
-    if source is torch.float64 and target in (torch.bfloat16, torch.float16):
-        return f"{text}.to(tl.float32).to({TRITON_TYPES[target]})"
     return f"{text}.to({TRITON_TYPES[target]})"

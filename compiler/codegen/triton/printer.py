@@ -27,6 +27,7 @@ from tc.compiler.loops.index import Atom, Index
 
 INLINE_LENGTH = 60
 SIMPLE = ("const", "local")
+NAMED = ("load", "at")  # read once, even where a later statement needs them again
 
 
 def triton_atom(atom: Atom) -> str:
@@ -111,8 +112,9 @@ class BlockPrinter:
         counts: dict[Expr, int] = {}
         for node in self._order(root, counts):
             text = self._spell(node)
-            single = counts.get(node, 0) <= 1 and len(text) <= INLINE_LENGTH
-            if node is root or node.op in SIMPLE or single:
+            inline = counts.get(node, 0) <= 1 and len(text) <= INLINE_LENGTH
+            inline = (inline or node is root) and node.op not in NAMED
+            if node.op in SIMPLE or inline:
                 self.known[node] = text
             else:
                 self.known[node] = self.named(text)
@@ -184,10 +186,10 @@ class BlockPrinter:
         text = triton_index(index)
         return f"({text}).to(tl.int64)" if index.variables() else f"tl.full([], {text}, tl.int64)"
 
-    def _load(self, buffer: str, index: Index, text: str, everywhere: bool = False) -> str:
+    def _load(self, buffer: str, index: Index, text: str) -> str:
         masks = self.space.mask(index)
         if self.chosen:
-            still = [axis for axis in self.space.axes if everywhere or not axis.runs_in(index)]
+            still = [axis for axis in self.space.axes if not axis.runs_in(index)]
             text = " + ".join([text, *(f"{axis.name} * 0" for axis in still)])
             masks = [*self.space.mask(), self.chosen]
         place = f"{buffer}_ptr" if text == "0" else f"{buffer}_ptr + {text}"

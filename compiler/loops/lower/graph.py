@@ -41,6 +41,20 @@ from tc.compiler.loops.rules import simplify
 
 # Checks on sizes that capture has guarded already.
 IGNORED = ("sym_constrain_range", "_assert_scalar", "_assert_tensor_metadata", "sym_constrain")
+# Ops that write part of a tensor: done in place on a copy, which loops make as they make values.
+IN_PLACE = frozenset(
+    f"aten.{name}"
+    for name in (
+        "index_put.default",
+        "index_add.default",
+        "index_copy.default",
+        "scatter.src",
+        "scatter.value",
+        "scatter_add.default",
+        "scatter_reduce.two",
+        "masked_scatter.default",
+    )
+)
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -166,7 +180,11 @@ class _Walk:
         target = node.target
         row = LOWERINGS.get(target) if isinstance(target, torch._ops.OpOverload) else None
         fakes = node.meta.get("val")
-        if row is None or not _dense(fakes) or not self._arguments_dense(node):
+        if not _dense(fakes) or not self._arguments_dense(node):
+            return self._extern(node)
+        if str(target) in IN_PLACE and self.gate.allow("loops.in_place"):
+            return self._in_place(node)
+        if row is None:
             return self._extern(node)
         kind = str(target).removeprefix("aten.").removesuffix(".default")
         if target not in VIEWS and not self.gate.allow(f"loops.lower.{kind}"):
@@ -190,6 +208,25 @@ class _Walk:
     def _arguments_dense(self, node: fx.Node) -> bool:
         fakes = [a.meta.get("val") for a in node.all_input_nodes]
         return all(_dense(fake) for fake in fakes)
+
+    def _in_place(self, node: fx.Node) -> Any:
+        """Let ATen write into a copy of the first argument, which loops make with what it needs."""
+        builder = self.builder
+        first = node.args[0]
+        assert isinstance(first, fx.Node)
+        base, fake = self.values[first], node.meta["val"]
+        if not isinstance(base, Tensor):
+            return self._extern(node)
+        args = [self._plain(a, node) for a in node.args[1:]]
+        kwargs = tuple((k, self._plain(v, node)) for k, v in node.kwargs.items())
+        copy = builder.copy(base, strides_of(fake))
+        buffer = Buffer(builder.name(), fake.dtype, sizes_of(fake), strides_of(fake))
+        target = spelled(node.target).replace(".", "_.", 2).replace("aten_.", "aten.", 1)
+        found = Extern(
+            target, (copy, *args), kwargs, (buffer,), False, (builder.origin,), (copy.buffer,)
+        )
+        builder.nodes.append(found)
+        return builder.memory(buffer)
 
     def _extern(self, node: fx.Node) -> Any:
         """Call ATen in the wrapper."""

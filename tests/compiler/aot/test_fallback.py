@@ -50,6 +50,10 @@ def test_draws_into_memory_that_is_not_contiguous():
     assert "not contiguous" in refused(lambda x: torch.empty_like(x.t()).uniform_() + x, M)
 
 
+def test_sparse_tensors():
+    assert "sparse_coo" in refused(lambda x: x.to_sparse(), M)
+
+
 def test_view_as_another_type():
     assert "another type" in refused(lambda x: x.view(torch.int32), M)
 

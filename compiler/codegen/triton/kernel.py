@@ -1,0 +1,290 @@
+"""Triton for kernels: positions, masks, loops and statements.
+
+In: a `Kernel` of the GPU schedule. Out: a Triton function with its launch (`TritonKernel`).
+
+A block of threads takes ``XBLOCK`` rows, and of each row ``RBLOCK`` elements at a time: all of them
+where a row fits (then a row is read once), else in a loop a pass.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+
+from tc.compiler.codegen.triton.blocks import Blocks, choose
+from tc.compiler.codegen.triton.ops import TRITON_TYPES, convert
+from tc.compiler.codegen.triton.printer import (
+    Axis,
+    BlockPrinter,
+    Space,
+    masked,
+    neutral_of,
+    triton_atom,
+    triton_index,
+)
+from tc.compiler.loops import index as ix
+from tc.compiler.loops.expr import Expr, walk
+from tc.compiler.loops.index import Index
+from tc.compiler.loops.ir import Buffer
+from tc.compiler.loops.ops import compute_dtype
+from tc.compiler.schedule.plan import Accumulate, Kernel, Let, Section, Statement, Store
+
+INT32_MOST = 2**31 - 2**16
+INFINITY = 2**31 - 1  # a place no element has
+COMBINE = {
+    "sum": "{0} + {1}",
+    "prod": "{0} * {1}",
+    "max": "tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)",
+    "min": "tl.minimum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)",
+    "any": "{0} | {1}",
+    "all": "{0} & {1}",
+}
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One parameter of a kernel: a buffer (``p``), a size (``i64``) or a number (``f64``)."""
+
+    kind: str
+    name: str
+
+    @property
+    def spelled(self) -> str:
+        """The parameter in the kernel's head."""
+        if self.kind == "p":
+            return f"{self.name}_ptr"
+        return self.name if self.kind == "i64" else f'{self.name}: "fp64"'
+
+
+@dataclass(frozen=True)
+class TritonKernel:
+    """A printed kernel."""
+
+    name: str
+    arguments: tuple[Argument, ...]
+    blocks: Blocks
+    source: str
+
+
+def generate(kernel: Kernel, buffers: dict[str, Buffer]) -> TritonKernel:
+    """Print one kernel."""
+    sizes = sorted({a.name for i in _indices(kernel) for a in i.atoms() if a.kind == "size"})
+    numbers = {n.data[0] for s in kernel.statements() for n in walk(s.value) if n.op == "scalar"}
+    arguments = [Argument("p", name) for name in (*kernel.loaded(), *kernel.stored())]
+    arguments += [Argument("i64", name) for name in sizes]
+    arguments += [Argument("f64", name) for name in sorted(numbers)]
+    blocks = choose(kernel)
+    writer = _Writer(kernel, blocks, wide=bool(sizes) or not _small(kernel, buffers))
+    writer.run()
+    rows = triton_index(ix.product([ix.extent(v) for v in kernel.outer]))
+    if sizes:
+        rows = f"lambda {', '.join(a.name for a in arguments)}: {rows}"
+    constants = blocks.constants()
+    settings = "".join(f", {name}={size}" for name, size in constants.items())
+    head = [a.spelled for a in arguments] + [f"{name}: tl.constexpr" for name in constants]
+    source = (
+        f"@launch({rows}{settings}, num_warps={blocks.warps})\n@triton.jit\n"
+        f"def {kernel.name}({', '.join(head)}):\n" + "".join(f"{line}\n" for line in writer.lines)
+    )
+    return TritonKernel(kernel.name, tuple(arguments), blocks, source)
+
+
+def _indices(kernel: Kernel) -> Iterable[Index]:
+    for variable in (*kernel.outer, *kernel.inner):
+        yield ix.extent(variable)
+    for statement in kernel.statements():
+        if isinstance(statement, Store):
+            yield statement.index
+        for node in walk(statement.value):
+            if node.op in ("load", "at"):
+                yield node.data[1]
+                yield from node.data[2] if node.op == "at" else ()
+            elif node.op == "index":
+                yield node.data[0]
+
+
+def _small(kernel: Kernel, buffers: dict[str, Buffer]) -> bool:
+    """Whether every position fits in 32 bits."""
+    counts = [ix.product([ix.extent(v) for v in (*kernel.outer, *kernel.inner)])]
+    for name in (*kernel.loaded(), *kernel.stored()):
+        buffer = buffers[name]
+        pairs = zip(buffer.sizes, buffer.strides, strict=True)
+        counts.append(sum(((size - 1) * step for size, step in pairs), ix.ONE))
+    return all(c.constant is not None and c.constant < INT32_MOST for c in counts)
+
+
+class _Writer:
+    """The body of one kernel."""
+
+    def __init__(self, kernel: Kernel, blocks: Blocks, wide: bool) -> None:
+        self.kernel, self.blocks, self.wide = kernel, blocks, wide
+        self.lines: list[str] = []
+        self.depth = 1
+        self.count = 0
+        self.rows = ix.product([ix.extent(v) for v in kernel.outer])
+        self.length = ix.product([ix.extent(v) for v in kernel.inner])
+        self.x = Axis("x", kernel.outer, self._needs("xmask", self.rows, blocks.rows))
+        self.r = Axis("r", kernel.inner, self._needs("rmask", self.length, blocks.elements))
+        self.known: dict[Expr, str] = {}  # values of whole rows
+
+    @staticmethod
+    def _needs(mask: str, total: Index, block: int) -> str:
+        known = total.constant
+        exact = block and known is not None and known % block == 0 and known > 0
+        return "" if exact else mask
+
+    def emit(self, line: str) -> None:
+        """Add a line."""
+        self.lines.append("    " * self.depth + line)
+
+    def fresh(self) -> str:
+        """An unused name."""
+        self.count += 1
+        return f"t{self.count}"
+
+    def run(self) -> None:
+        """Print everything."""
+        kernel, blocks = self.kernel, self.blocks
+        self._positions()
+        if not kernel.inner:
+            self._statements(kernel.statements(), self._printer("row", self.known))
+        elif blocks.persistent:
+            self._row_elements("r")
+            inner = ChainMap[Expr, str]({}, self.known)
+            for section in kernel.sections:
+                known = inner if section.level == "inner" else self.known
+                self._statements(section.statements, self._printer(section.level, known))
+        else:
+            for section in kernel.sections:
+                if section.level == "row":
+                    self._statements(section.statements, self._printer("row", self.known))
+                else:
+                    self._loop(section)
+
+    def _printer(self, level: str, known: dict[Expr, str] | ChainMap[Expr, str]) -> BlockPrinter:
+        axes = (self.x, self.r) if level == "inner" else (self.x,)
+        return BlockPrinter(self.emit, self.fresh, Space(axes), known)
+
+    # ------------------------------------------------------------ positions
+
+    def _positions(self) -> None:
+        program = "tl.program_id(0).to(tl.int64)" if self.wide else "tl.program_id(0)"
+        shape = "[:, None]" if self.kernel.inner else ""
+        block = f"tl.arange(0, XBLOCK){shape}"
+        self.emit(f"x = {program} * XBLOCK + {block}")
+        if self.x.mask:
+            self.emit(f"xmask = x < {triton_index(self.rows)}")
+        self._split("x", self.kernel.outer)
+        if self.kernel.inner:
+            kind = ".to(tl.int64)" if self.wide else ""
+            start = "r" if self.blocks.persistent else "rs"
+            self.emit(f"{start} = tl.arange(0, RBLOCK)[None, :]{kind}")
+
+    def _row_elements(self, flat: str) -> None:
+        if self.r.mask:
+            self.emit(f"rmask = {flat} < {triton_index(self.length)}")
+        self._split(flat, self.kernel.inner)
+
+    def _split(self, flat: str, variables: tuple[Index, ...]) -> None:
+        """Name the loop variables of a flat position, the last one running fastest."""
+        below = ix.ONE
+        for number, variable in enumerate(reversed(variables)):
+            text = flat if below is ix.ONE else f"{flat} // {ix.factor(below, triton_atom)}"
+            if number < len(variables) - 1:
+                size = ix.factor(ix.extent(variable), triton_atom)
+                text = f"{text} % {size}"
+            self.emit(f"{variable} = {text}")
+            below = below * ix.extent(variable)
+
+    # ------------------------------------------------------------ statements
+
+    def _statements(self, statements: Iterable[Statement], printer: BlockPrinter) -> None:
+        for statement in statements:
+            text = printer.value(statement.value)
+            if isinstance(statement, Let):
+                self.emit(f"{statement.name} = {text}")
+                printer.known[statement.value] = statement.name
+            elif isinstance(statement, Store):
+                self._store(statement, text, printer.space)
+            else:
+                self._whole_row(statement, text)
+
+    def _store(self, statement: Store, text: str, space: Space) -> None:
+        mask = " & ".join(space.mask())
+        place = f"{statement.buffer}_ptr + {space.spread(statement.index)}"
+        self.emit(f"tl.store({place}, {text}{', ' + mask if mask else ''})")
+
+    def _whole_row(self, statement: Accumulate, text: str) -> None:
+        """A reduction over a row held in registers."""
+        dtype = _running(statement)
+        value = f"tl.broadcast_to({text}, [XBLOCK, RBLOCK])"
+        value = masked(value, self.r.mask, neutral_of(statement.kind, dtype))
+        if statement.kind.startswith("arg"):
+            place = f"tl.broadcast_to({masked('r', self.r.mask, str(INFINITY))}, [XBLOCK, RBLOCK])"
+            value = f"{value}, {place}"
+        self._result(statement, value)
+
+    def _result(self, statement: Accumulate, value: str) -> None:
+        source = torch.int32 if statement.kind.startswith("arg") else _running(statement)
+        text = convert(f"reduce_{statement.kind}({value})", source, statement.dtype)
+        self.emit(f"{statement.name} = {text}")
+
+    # ------------------------------------------------------------ loops
+
+    def _loop(self, section: Section) -> None:
+        """One pass over rows too long to be held."""
+        sums = [s for s in section.statements if isinstance(s, Accumulate)]
+        for each in sums:
+            kind = TRITON_TYPES[_running(each)]
+            start = neutral_of(each.kind, _running(each)).replace("tl.full([],", "").strip()
+            start = start.removesuffix(f", {kind})")
+            self.emit(f"a_{each.name} = tl.full([XBLOCK, RBLOCK], {start}, {kind})")
+            if each.kind.startswith("arg"):
+                place = f"tl.full([XBLOCK, RBLOCK], {INFINITY}, {self._place_type()})"
+                self.emit(f"p_{each.name} = {place}")
+        self.emit(f"for start in range(0, {triton_index(self.length)}, RBLOCK):")
+        self.depth += 1
+        self.emit("r = start + rs")
+        self._row_elements("r")
+        printer = self._printer("inner", ChainMap({}, self.known))
+        for statement in section.statements:
+            if isinstance(statement, Accumulate):
+                self._accumulate(statement, printer.value(statement.value))
+            else:
+                self._statements([statement], printer)
+        self.depth -= 1
+        for each in sums:
+            place = f", p_{each.name}" if each.kind.startswith("arg") else ""
+            self._result(each, f"a_{each.name}{place}")
+
+    def _place_type(self) -> str:
+        return "tl.int64" if self.wide else "tl.int32"
+
+    def _accumulate(self, statement: Accumulate, text: str) -> None:
+        total = f"a_{statement.name}"
+        if not statement.kind.startswith("arg"):
+            pattern = COMBINE[statement.kind]
+            if not _running(statement).is_floating_point:
+                pattern = pattern.replace(", propagate_nan=tl.PropagateNan.ALL", "")
+            new = pattern.format(total, text)
+            self.emit(f"{total} = {masked(new, self.r.mask, total)}")
+            return
+        place = f"p_{statement.name}"
+        value = f"v{self.fresh()}"
+        self.emit(f"{value} = {text}")
+        test = f"better_{statement.kind.removeprefix('arg')}({value}, r, {total}, {place})"
+        take = f"{self.r.mask} & {test}" if self.r.mask else test
+        better = f"take_{statement.name}"
+        self.emit(f"{better} = {take}")
+        self.emit(f"{total} = tl.where({better}, {value}, {total})")
+        self.emit(f"{place} = tl.where({better}, r, {place})")
+
+
+def _running(statement: Accumulate) -> torch.dtype:
+    """The type a reduction runs in."""
+    if statement.kind.startswith("arg"):
+        return statement.value.dtype
+    return compute_dtype(statement.dtype)

@@ -1,0 +1,68 @@
+"""The codegen stage for GPUs: a plan becomes a program of Triton kernels and a Python wrapper.
+
+In: `Plan` made by `schedule/gpu.py`, and the device it runs on. Out: `GpuProgram`.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from tc.compiler.codegen.stage import origins
+from tc.compiler.codegen.triton.kernel import TritonKernel
+from tc.compiler.codegen.triton.kernel import generate as generate_kernel
+from tc.compiler.codegen.triton.wrapper import wrapper
+from tc.compiler.core.artifacts import KernelSpec
+from tc.compiler.core.gpu import GpuProgram
+from tc.compiler.loops import index as ix
+from tc.compiler.loops.ir import Buffer
+from tc.compiler.schedule.plan import Kernel, Plan
+
+HEAD = """\
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+from tc.compiler.runtime.triton import launch
+"""
+MATH = (
+    "floor_div floor_mod floor_remainder floor_divide shift_left shift_right integer_pow clip "
+    "reduce_sum reduce_prod reduce_max reduce_min reduce_any reduce_all reduce_argmax "
+    "reduce_argmin better_max better_min"
+).split()
+
+
+def generate(plan: Plan, device: torch.device) -> GpuProgram:
+    """Print a plan as a program for one device."""
+    buffers: dict[str, Buffer] = {buffer.name: buffer for buffer in plan.buffers}
+    buffers.update((i.buffer.name, i.buffer) for i in plan.inputs if i.buffer is not None)
+    for name, tensor in plan.constants:
+        sizes = tuple(map(ix.const, tensor.shape))
+        buffers.setdefault(
+            name, Buffer(name, tensor.dtype, sizes, tuple(map(ix.const, tensor.stride())))
+        )
+    printed = {k.name: generate_kernel(k, buffers) for k in plan.kernels()}
+    return GpuProgram(
+        c_source="",
+        kernels=tuple(
+            KernelSpec(k.name, tuple(a.kind for a in k.arguments)) for k in printed.values()
+        ),
+        wrapper_source=wrapper(plan, printed, device),
+        constants=plan.constants,
+        provenance=tuple((k.name, origins(k)) for k in plan.kernels()),
+        triton_source=_module(plan, printed),
+        device=str(device),
+    )
+
+
+def _module(plan: Plan, printed: dict[str, TritonKernel]) -> str:
+    """All kernels as one Python module; empty if there is none."""
+    if not printed:
+        return ""
+    body = "\n\n".join(_commented(kernel, printed[kernel.name]) for kernel in plan.kernels())
+    used = sorted(name for name in MATH if f"{name}(" in body)
+    imports = f"from tc.compiler.runtime.triton_math import {', '.join(used)}\n" if used else ""
+    return f"{HEAD}{imports}\n\n{body}"
+
+
+def _commented(kernel: Kernel, printed: TritonKernel) -> str:
+    return "".join(f"# {line}\n" for line in origins(kernel)) + printed.source

@@ -1,0 +1,38 @@
+"""The wrapper of a GPU program: the common one, with memory on the device.
+
+In: a `Plan`, the arguments each kernel takes, the device. Out: Python source of ``call(args)``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+
+from tc.compiler.codegen.triton.kernel import TritonKernel
+from tc.compiler.codegen.wrapper import _Wrapper as CommonWrapper
+from tc.compiler.codegen.wrapper import tuple_text
+from tc.compiler.schedule.plan import Allocate, Plan
+
+
+def wrapper(plan: Plan, kernels: dict[str, TritonKernel], device: torch.device) -> str:
+    """Print the wrapper of a plan."""
+    return _GpuWrapper(plan, kernels, device).run()
+
+
+class _GpuWrapper(CommonWrapper):
+    """Lines of the wrapper."""
+
+    def __init__(self, plan: Plan, kernels: dict[str, TritonKernel], device: torch.device) -> None:
+        super().__init__(plan, cast(Any, kernels))
+        self.device = device
+
+    def _allocate(self, step: Allocate) -> None:
+        if step.reuse is not None:
+            super()._allocate(step)
+            return
+        buffer = step.buffer
+        size, stride = tuple_text(buffer.sizes), tuple_text(buffer.strides)
+        place = "" if self.device.type == "cpu" else f", device={str(self.device)!r}"
+        made = f"torch.empty_strided({size}, {stride}, dtype={buffer.dtype}{place})"
+        self.emit(f"{buffer.name} = {made}")

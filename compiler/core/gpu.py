@@ -1,0 +1,31 @@
+"""The program of a GPU graph: Triton kernels where a CPU's has C."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tc.compiler.core.artifacts import Program
+from tc.compiler.errors import VerifyError
+
+
+@dataclass(frozen=True)
+class GpuProgram(Program):
+    """A finished graph on one device.
+
+    Attributes:
+        triton_source: a Python module that defines the kernels under their names.
+        device: what the kernels run on, e.g. ``cuda:0``.
+    """
+
+    triton_source: str = ""
+    device: str = "cuda:0"
+
+    def verify(self) -> None:
+        """Check the wrapper, and that the kernels are valid Python."""
+        super().verify()
+        if self.c_source:
+            raise VerifyError("GpuProgram: it holds C kernels")
+        compile(self.triton_source, "<kernels>", "exec")
+
+    def __str__(self) -> str:
+        return f"{self.wrapper_source}\n\n# ---- kernels ----\n{self.triton_source}"

@@ -1,0 +1,105 @@
+"""Triton kernels at run time: modules of them are loaded, and launched on the caller's stream.
+
+In: a `GpuProgram`. Out: the function that runs it. Triton itself compiles each kernel at its first
+launch and keeps the result in its own cache, by content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import linecache
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tc.compiler.errors import StageError
+from tc.compiler.runtime.build import cache_dir, caches_disabled, write_atomically
+from tc.compiler.runtime.load import Compiled, keep_wrapper, wrapper_globals
+
+if TYPE_CHECKING:
+    from tc.compiler.core.artifacts import KernelSpec
+    from tc.compiler.core.gpu import GpuProgram
+
+Rows = int | Callable[..., int]
+
+
+class Launch:
+    """A Triton kernel that knows how many blocks its arguments need.
+
+    Attributes:
+        jit: Triton's function.
+        settings: compile-time parameters, block sizes first, and ``num_warps``.
+    """
+
+    def __init__(self, jit: Any, rows: Rows, settings: dict[str, Any]) -> None:
+        self.jit, self.rows = jit, rows
+        # As in the C kernels, each operation rounds by itself, as eager's do.
+        self.settings = {**settings, "enable_fp_fusion": False}
+        self.block = settings["XBLOCK"]
+        self.grid = (-(-rows // self.block),) if isinstance(rows, int) else (0,)
+
+    def __call__(self, *args: Any) -> None:
+        rows, grid = self.rows, self.grid
+        if not isinstance(rows, int):
+            grid = (-(-rows(*args) // self.block),)
+        if grid[0]:
+            self.jit[grid](*args, **self.settings)
+
+
+def launch(rows: Rows, **settings: Any) -> Callable[[Any], Launch]:
+    """Make a launchable kernel of Triton's function: one block for each ``XBLOCK`` rows."""
+    return lambda jit: Launch(jit, rows, settings)
+
+
+def load(program: GpuProgram) -> Compiled:
+    """Return the program as a function from a list of inputs to a tuple of outputs.
+
+    Raises:
+        StageError: triton is missing, or generated code is not valid Python.
+    """
+    names = wrapper_globals()
+    names.update(program.constants)
+    names.update(open_kernels(program.triton_source, program.kernels))
+    path = keep_wrapper(program.wrapper_source)
+    try:
+        exec(compile(program.wrapper_source, str(path), "exec"), names)
+        compiled: Compiled = names["call"]
+    except (SyntaxError, KeyError, NameError) as error:
+        raise StageError(
+            "runtime.load", f"The generated wrapper {path} cannot be loaded: {error!r}."
+        ) from error
+    return compiled
+
+
+def open_kernels(source: str, specs: Sequence[KernelSpec]) -> dict[str, Launch]:
+    """Load a module of kernels and return them by name."""
+    if not specs:
+        return {}
+    path = keep_module(source)
+    names: dict[str, Any] = {"__name__": "tc_generated_kernels", "__file__": path}
+    try:
+        exec(compile(source, path, "exec"), names)
+        return {spec.name: names[spec.name] for spec in specs}
+    except ImportError as error:
+        raise StageError(
+            "runtime.load",
+            f"Kernels for a GPU need triton, which cannot be imported: {error}. Install it "
+            "(pip install triton), or compile with backend='eager'.",
+        ) from error
+    except (SyntaxError, KeyError, NameError) as error:
+        raise StageError(
+            "runtime.load", f"The generated kernels {path} cannot be loaded: {error!r}."
+        ) from error
+
+
+def keep_module(source: str) -> str:
+    """Write the kernels into the cache: Triton reads their source, and so may people."""
+    content = source.encode()
+    key = hashlib.sha256(content).hexdigest()[:40]
+    path = cache_dir() / "triton" / key[:2] / f"{key}.py"
+    try:
+        if caches_disabled() or not path.exists() or path.read_bytes() != content:
+            write_atomically(path, content)
+    except OSError:  # linecache is enough for Triton
+        pass
+    linecache.cache[str(path)] = (len(source), None, source.splitlines(keepends=True), str(path))
+    return str(path)

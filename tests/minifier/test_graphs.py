@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import pytest
+import torch
+from torch import fx
+
+import tc
+from tc.minifier import graphs
+from tc.minifier.case import Call, Case
+
+
+def attention(x: torch.Tensor, w: torch.Tensor) -> Any:
+    a, b = (x @ w).chunk(2, -1)
+    y = torch.nn.functional.scaled_dot_product_attention(a[None], b[None], b[None], is_causal=True)
+    y.add_(1)
+    z = torch.nn.functional.layer_norm(y, (y.shape[-1],), eps=1e-5)
+    return z[..., 1:3], -z.relu(), y.to(torch.float64).view(-1, 2)
+
+
+def numbers(x: torch.Tensor, w: torch.Tensor) -> Any:
+    y = torch.where(x > 0, x, float("inf")).clamp(max=3.5) ** -2
+    y = torch.full((2, 2), -1.5).to(y.dtype).sum() * y
+    return torch.cat([y, y.new_zeros(x.shape)], dim=1)[:, None, ::2], x.size(0) * 2
+
+
+def captured(function: Any, inputs: tuple[torch.Tensor, ...], **options: Any) -> fx.GraphModule:
+    found: list[fx.GraphModule] = []
+
+    def backend(gm: fx.GraphModule, example_inputs: Any) -> Any:
+        found.append(gm)
+        return gm.forward
+
+    tc.compile(function, backend=backend, fullgraph=True, **options)(*inputs)
+    return found[0]
+
+
+def rerun(case: Case, recorded: dict[str, torch.Tensor]) -> tuple[Any, ...]:
+    names: dict[str, Any] = {"recorded": lambda key, shape=(): recorded[key]}
+    exec(case.program(), names)
+    result = names["f"](*(names[name] for name in case.arguments))
+    return result if isinstance(result, tuple) else (result,)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("function", [attention, numbers])
+def test_text_computes_what_the_graph_computes(function: Any, dynamic: bool) -> None:
+    inputs = (torch.randn(4, 8), torch.randn(8, 8))
+    gm = captured(function, inputs, dynamic=dynamic)
+    case, recorded = graphs.case_of(gm, inputs[: _count(gm)], Call(), "", False)
+    expected = gm(*(value.clone() for value in inputs[: _count(gm)]))
+    returned = [v for v in expected if isinstance(v, torch.Tensor)]
+    for mine, theirs in zip(rerun(case, recorded), returned, strict=False):
+        torch.testing.assert_close(mine, theirs)
+
+
+def _count(gm: fx.GraphModule) -> int:
+    return len(gm.graph.find_nodes(op="placeholder"))
+
+
+def test_steps_know_the_users_line() -> None:
+    inputs = (torch.randn(4, 8), torch.randn(8, 8))
+    case, _ = graphs.case_of(captured(attention, inputs), inputs, Call(), "", False)
+    (line,) = {step.where for step in case.steps if "chunk" in step.form}
+    assert line.endswith("\ta, b = (x @ w).chunk(2, -1)")
+    assert __file__ in line
+    assert [step.name for step in case.steps if step.mutates] == ["add_"]
+
+
+@pytest.mark.parametrize(
+    "function, name",
+    [
+        (torch.relu, "torch.relu"),
+        (torch.nn.functional.gelu, "torch.nn.functional.gelu"),
+        (torch.ops.aten.relu.default, "torch.ops.aten.relu"),
+        (torch.ops.aten.add.Tensor, "torch.ops.aten.add.Tensor"),
+        (operator.setitem, "operator.setitem"),
+    ],
+)
+def test_functions_are_named_as_users_name_them(function: Any, name: str) -> None:
+    assert graphs.name_of(function) == name
+
+
+def test_what_has_no_text_is_refused() -> None:
+    with pytest.raises(graphs.Unprintable):
+        graphs.name_of(lambda x: x)

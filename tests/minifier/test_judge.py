@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from tc.minifier import judge
+
+Program = Callable[..., Any]
+
+
+def verdict(program: Program, other: Program, *inputs: Any, backward: bool = False) -> str:
+    torch.manual_seed(0)
+    return judge.judge(program, lambda: other, inputs, backward).kind
+
+
+def deep(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    for _ in range(30):
+        x = torch.tanh(x @ w) + x
+    return x
+
+
+def deep_otherwise(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """The same, adding up in another order."""
+    for _ in range(30):
+        x = torch.tanh((x[:, ::2] @ w[::2]) + (x[:, 1::2] @ w[1::2])) + x
+    return x
+
+
+def one_off(amount: float) -> Program:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        y = torch.sin(x)
+        y.view(-1)[-1] += amount
+        return y
+
+    return program
+
+
+X = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))
+SHUFFLED = torch.randperm(64, generator=torch.Generator().manual_seed(0))
+TIE = X.sum(0)[0]  # what eager gets for one column, to the last bit
+
+RIGHT: list[tuple[str, Program, Program, tuple[Any, ...]]] = [
+    ("another order", deep, deep_otherwise, (X, X / 8)),
+    (
+        "half",
+        lambda x: x.exp().sum(0),
+        lambda x: x.float().exp().sum(0).bfloat16(),
+        (X.bfloat16(),),
+    ),
+    ("sums", lambda x: x.sum(0), lambda x: x[SHUFFLED].sum(0), (X,)),
+    ("cancelling", lambda x: (x + 1e4).mean() - 1e4, lambda x: x.add(1e4).T.mean() - 1e4, (X,)),
+    ("same NaN", torch.log, lambda x: torch.log(x.clone()), (X,)),
+    ("a tie", lambda x: x.sum(0) > TIE, lambda x: x[SHUFFLED].sum(0) > TIE, (X,)),
+]
+WRONG: list[tuple[str, str, Program, Program, tuple[Any, ...]]] = [
+    ("one element", "wrong", torch.sin, one_off(0.05), (X,)),
+    ("small scale", "wrong", lambda x: x * 1e-4, lambda x: x * 0, (X,)),
+    ("bfloat16", "wrong", torch.relu, lambda x: x.relu() + x.abs() / 8, (X.bfloat16(),)),
+    ("a mask", "wrong", lambda x: x > 0, lambda x: x <= 0, (X,)),
+    ("integers", "wrong", lambda x: x + 1, lambda x: x + 2, (torch.arange(9),)),
+    ("new NaN", "nan", torch.sin, lambda x: torch.log(x), (X,)),
+    ("NaN gone", "nan", torch.log, lambda x: x.abs().log(), (X,)),
+    ("shape", "wrong", lambda x: x.sum(0), lambda x: x.sum(0, keepdim=True), (X,)),
+    ("type", "wrong", lambda x: x.sum(0), lambda x: x.sum(0).double(), (X,)),
+    ("a number", "wrong", lambda x: x.shape[0], lambda x: x.shape[0] + 1, (X,)),
+    ("count", "wrong", lambda x: (x, x + 1), lambda x: (x + 0,), (X,)),
+]
+
+
+@pytest.mark.parametrize(
+    "program, other, inputs", [r[1:] for r in RIGHT], ids=[r[0] for r in RIGHT]
+)
+def test_rounding_is_no_bug(program: Program, other: Program, inputs: tuple[Any, ...]) -> None:
+    assert verdict(program, other, *inputs) == "ok"
+
+
+@pytest.mark.parametrize(
+    "kind, program, other, inputs", [r[1:] for r in WRONG], ids=[r[0] for r in WRONG]
+)
+def test_a_fault_is_a_bug(
+    kind: str, program: Program, other: Program, inputs: tuple[Any, ...]
+) -> None:
+    assert verdict(program, other, *inputs) == kind
+
+
+def test_gradients_are_judged() -> None:
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+            return grads[0] * 2.5
+
+    x = X.clone().requires_grad_()
+    assert verdict(lambda x: x * 2, lambda x: Wrong.apply(x), x, backward=True) == "wrong"
+    assert verdict(lambda x: x * 2, lambda x: x + x, x, backward=True) == "ok"
+
+
+def test_writes_to_inputs_are_judged() -> None:
+    assert verdict(lambda x: x.add_(1), lambda x: x.add(1), X) == "wrong"
+
+
+def test_random_programs_are_not_judged() -> None:
+    def other(x: torch.Tensor) -> torch.Tensor:
+        torch.rand(1)
+        return torch.rand_like(x)
+
+    assert verdict(torch.rand_like, other, X) == "random"
+    assert verdict(torch.rand_like, torch.rand_like, X) == "ok"
+
+
+def test_a_program_that_eager_refuses_is_no_case() -> None:
+    assert verdict(lambda x: x.view(7), lambda x: x, X) == "invalid"
+
+
+def test_crashes_are_told_apart_by_stage_type_and_words() -> None:
+    def raising(text: str) -> judge.Outcome:
+        def program(x: torch.Tensor) -> torch.Tensor:
+            raise ValueError(text)
+
+        return judge.judge(torch.sin, lambda: program, [X], False)
+
+    one, same, other = raising("no buf7 in /a/b.py"), raising("no buf12 in /c.py"), raising("no x")
+    assert one.kind == "crash"
+    assert one.signature == same.signature != other.signature

@@ -1,0 +1,190 @@
+"""Two runs compared: what differs, told in sentences, JSON and a page."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tc.tlparse import difftext
+from tc.tlparse.__main__ import main
+from tc.tlparse.compare import DIFFERS, IDENTICAL, Comparison, compare
+from tc.tlparse.hunks import hunks, plain_code
+from tc.trace.cachekeys import misses
+from tc.trace.findings import diagnose
+from tc.trace.session import load
+
+HEAD = "V1120 09:14:22.968000 1 torch/x.py:1] "
+GRAPH = "def forward(self, L_x_):\n    # File: {folder}/m.py:{line} in f, code: return x.relu()\n"
+GRAPH += "    y = L_x_.{op}();  L_x_ = None\n    return (y,)"
+CODE = "# {folder}\nkernel = compile('''\n#pragma omp for\n// 0x7f00aa\nout[i] = {op}(in[i]);\n''')"
+
+
+def record(value: dict[str, Any], payload: str | None = None, number: int = 0) -> str:
+    ids = {"frame_id": 0, "frame_compile_id": number, "attempt": 0}
+    if payload is None:
+        return HEAD + json.dumps({**value, **ids}) + "\n"
+    digest = hashlib.md5(payload.encode()).hexdigest()
+    head = HEAD + json.dumps({**value, **ids, "has_payload": digest}) + "\n"
+    return head + "".join(f"\t{row}\n" for row in payload.split("\n"))
+
+
+def artifact(name: str, payload: str, number: int = 0) -> str:
+    return record({"artifact": {"name": name, "encoding": "json"}}, payload, number)
+
+
+def components(**values: str) -> str:
+    rows = [f"[h{hashlib.md5(v.encode()).hexdigest()}] {k}: {v}" for k, v in values.items()]
+    rows = [row.replace("setting_", "inductor_config[", 1).replace(":", "]:", 1)
+            if "setting_" in row else row for row in rows]  # fmt: skip
+    return json.dumps({"key": "k", "components": rows})
+
+
+def run(
+    folder: Path,
+    *,
+    op: str = "relu",
+    kernel: str = "relu",
+    line: int = 5,
+    compiles: int = 1,
+    fusion: str = "True",
+    breaks: bool = False,
+) -> Path:
+    folder.mkdir()
+    text = HEAD + json.dumps({"str": [f"{folder}/m.py", 1]}) + "\n"
+    for number in range(compiles):
+        graph = GRAPH.format(folder=folder, line=line, op=op)
+        start = {"stack": [{"line": line, "name": "f", "filename": 1}]}
+        text += record({"dynamo_start": start}, number=number)
+        text += record({"dynamo_output_graph": {}}, graph, number)
+        text += record({"aot_inference_graph": {}}, f"relu = aten.{op}(x)", number)
+        text += record({"inductor_output_code": {}}, CODE.format(folder=folder, op=kernel), number)
+        key = components(gm=op, setting_epilogue_fusion=fusion, setting_debug="False")
+        text += artifact("fx_graph_cache_miss", key, number)
+        if breaks:
+            reason = f"Graph break in user code at {folder}/m.py:5\nReason: generic_jump"
+            text += artifact("dynamo_graph_break_reason", reason, number)
+        metrics = {"inductor_config": json.dumps({"epilogue_fusion": fusion, "debug": False})}
+        text += record({"compilation_metrics": metrics}, number=number)
+    (folder / "dedicated_log_torch_trace_a.log").write_text(text)
+    return folder
+
+
+def compared(a: Path, b: Path) -> Comparison:
+    return compare(diagnose(load(a)), diagnose(load(b)))
+
+
+def test_another_checkout_and_moved_lines_are_no_difference(tmp_path: Path) -> None:
+    told = compared(run(tmp_path / "a"), run(tmp_path / "b", line=50))
+    assert not told.differs
+    assert [one.state for one in told.functions] == [IDENTICAL]
+    assert difftext.verdict(told).startswith("all graphs and kernels are identical")
+
+
+def test_kernels_that_differ_while_graphs_do_not(tmp_path: Path) -> None:
+    told = compared(run(tmp_path / "a"), run(tmp_path / "b", kernel="gelu"))
+    (compiled,) = told.functions[0].compiles
+    said = difftext.sentence(compiled)
+    assert said == "captured graph, ATen graph identical; kernels differ at line 5"
+    stage = difftext.first_difference(compiled)
+    assert stage is not None
+    assert "- out[i] = relu(in[i]);" in stage.hunks[0].rows
+    assert "+ out[i] = gelu(in[i]);" in stage.hunks[0].rows
+
+
+def test_a_setting_that_lost_the_cache_is_named(tmp_path: Path) -> None:
+    told = compared(run(tmp_path / "a"), run(tmp_path / "b", fusion="False"))
+    assert told.settings == (("inductor.epilogue_fusion", "True", "False"),)
+    assert not told.differs
+    said = difftext.keys_sentence(told.functions[0].compiles[0])
+    assert said == ["fx_graph cache missed in B: 1 of 3 key parts differ from A: epilogue_fusion"]
+
+
+def test_compiles_of_one_side_and_findings(tmp_path: Path) -> None:
+    told = compared(run(tmp_path / "a", breaks=True), run(tmp_path / "b", compiles=3))
+    states = [one.state for one in told.functions[0].compiles]
+    assert states == [IDENTICAL, "only in B", "only in B"]
+    assert [one.code for one in told.gone] == ["TC110"]
+    assert told.differs
+
+
+def test_a_miss_is_explained_by_the_nearest_entry(tmp_path: Path) -> None:
+    folder = run(tmp_path / "a")
+    log = folder / "dedicated_log_torch_trace_a.log"
+    other = run(tmp_path / "b", fusion="False", op="relu").joinpath(log.name).read_text()
+    log.write_text(
+        log.read_text() + other.replace('"frame_compile_id": 0', '"frame_compile_id": 1')
+    )
+    session = load(folder)
+    (miss,) = misses(session)
+    assert [str(one) for one in miss.changes] == ["inductor_config[epilogue_fusion]: True → False"]
+    assert (str(miss), miss.same_graph) == ("1 of 3 key parts differ", True)
+    finding = diagnose(session).finding("TC402")
+    assert finding is not None
+    assert finding.title == "cache missed: 1 of 3 key parts differ"
+
+
+def test_a_new_graph_has_to_miss_and_is_no_finding(tmp_path: Path) -> None:
+    folder = run(tmp_path / "a")
+    log = folder / "dedicated_log_torch_trace_a.log"
+    other = run(tmp_path / "b", op="gelu").joinpath(log.name).read_text()
+    log.write_text(
+        log.read_text() + other.replace('"frame_compile_id": 0', '"frame_compile_id": 1')
+    )
+    diagnosis = diagnose(load(folder))
+    assert [one.same_graph for one in diagnosis.misses] == [False]
+    assert diagnosis.finding("TC402") is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        ("a  # at /x/y.py:3", "a  # at /z/y.py:9", True),
+        ("load('/tmp/aa/k.so')", "load('/home/k.so')", True),
+        ("#pragma omp for", "#pragma omp simd", False),
+        ("x = 0x7ffe12345", "x = 0x1234567", True),
+        ("x = 1\n\n", "x = 1", True),
+        ("x = 1", "x = 2", False),
+    ],
+)
+def test_what_counts_as_a_difference(old: str, new: str, same: bool) -> None:
+    assert (plain_code(old) == plain_code(new)) is same
+    assert (not hunks(old, new)) is same
+
+
+def test_two_long_texts_are_compared_quickly() -> None:
+    old = "\n".join(f"row {n}" for n in range(40_000))
+    made = hunks(old, old.replace("row 20000\n", "other\n"))
+    assert [one.line for one in made] == [20_001]
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = str(run(tmp_path / "a")), str(run(tmp_path / "b", kernel="gelu"))
+    page = tmp_path / "d.html"
+    assert main(["diff", a, b, "--html", str(page)]) == 0
+    out = capsys.readouterr().out
+    assert "≠ f [0/0]: captured graph, ATen graph identical; kernels differ at line 5" in out
+    assert max(map(len, out.splitlines())) <= 100
+    assert main(["diff", a, b, "--exit-code", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["functions"][0]["state"] == DIFFERS
+    assert main(["diff", a, a, "--exit-code"]) == 0
+    first = page.read_bytes()
+    assert main(["diff", a, b, "--html", str(page)]) == 0
+    assert page.read_bytes() == first
+    assert main(["diff", a, str(tmp_path / "none")]) == 2
+
+
+def test_hostile_names_are_inert_in_the_page(tmp_path: Path) -> None:
+    evil = "</pre></script><img src=x onerror=alert(1)>"
+    a, b = run(tmp_path / "a", op=evil), run(tmp_path / "b", op=evil + "2", kernel="<b>")
+    page = tmp_path / "d.html"
+    assert main(["diff", str(a), str(b), "--html", str(page)]) == 0
+    text = page.read_text()
+    assert "<img" not in text
+    assert len(re.findall("<script", text)) == 2
+    assert "url(" not in text

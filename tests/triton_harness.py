@@ -1,0 +1,88 @@
+"""Runs a function through the GPU stages, its kernels under Triton's interpreter on CPU tensors.
+
+Needs ``TRITON_INTERPRET=1`` before triton is first imported, so tests with it run in a process of
+their own (`tests/compiler/codegen/triton/test_interpreted.py`). The interpreter has no libdevice:
+`with_libdevice` gives it torch's functions of the same meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from loop_harness import check, copied, lowered
+
+from tc.compiler.codegen.triton.stage import generate
+from tc.compiler.core.gate import Gate
+from tc.compiler.core.gpu import GpuProgram
+from tc.compiler.loops.ir import LoopGraph
+from tc.compiler.runtime.triton import load
+from tc.compiler.schedule import gpu
+
+CPU = torch.device("cpu")
+LIBDEVICE: dict[str, Callable[..., Any]] = {
+    name: getattr(torch, name)
+    for name in (
+        "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh "
+        "asinh acosh atanh erf erfc lgamma hypot nextafter rsqrt trunc fmod copysign pow"
+    ).split()
+} | {"rint": torch.round}
+
+
+def with_libdevice() -> None:
+    """Make libdevice's functions, and loops up to a size under NumPy 2.4, work interpreted."""
+    from triton.language.extra import libdevice
+    from triton.runtime import interpreter
+
+    for name, function in LIBDEVICE.items():
+        setattr(libdevice, name, _interpreted(function))
+    patch = interpreter._patch_lang_tensor
+
+    def patched(tensor: Any, scope: Any) -> None:
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    interpreter._patch_lang_tensor = patched
+
+
+def _interpreted(function: Callable[..., Any]) -> Callable[..., Any]:
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    def run(*args: Any, **_: Any) -> Any:
+        dtype = next(a.dtype for a in args if isinstance(a, tl.tensor))
+        given = [a.handle.data if isinstance(a, tl.tensor) else a for a in args]
+        kind = next(a.dtype for a in given if isinstance(a, np.ndarray | np.generic))
+        operands = [torch.as_tensor(np.asarray(a, dtype=kind)) for a in given]
+        data = function(*operands).numpy()
+        kinds = tl.block_type(dtype, list(data.shape)) if data.shape else dtype
+        return tl.tensor(TensorHandle(data, dtype), kinds)
+
+    return run
+
+
+def gpu_program(graph: LoopGraph, device: torch.device = CPU) -> GpuProgram:
+    """A verified GPU program of a loop graph."""
+    plan = gpu.plan(graph, Gate())
+    plan.verify()
+    program = generate(plan, device)
+    program.verify()
+    return program
+
+
+def compare_gpu(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    mode: str = "fake",
+    run_args: Sequence[Any] | None = None,
+    **tolerance: float,
+) -> GpuProgram:
+    """Interpreted Triton == eager; returns the program for further looks."""
+    program = gpu_program(lowered(fn, args, mode))
+    used = args if run_args is None else run_args
+    with torch.no_grad():
+        want = fn(*copied(used))
+    check(load(program)(copied(used)), want, **tolerance)
+    return program

@@ -1,0 +1,334 @@
+"""The graphs and generated programs of a compile go in; which of the user's lines became which
+node and kernel comes out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tc.trace.compiles import FRAMEWORK, Artifact, Compile
+from tc.trace.reader import parse_json
+from tc.trace.session import Session
+
+Place = tuple[str, int]
+
+_FILE: Final = re.compile(
+    r"#\s*File: (?P<file>.+?):(?P<line>\d+)(?: in (?P<fn>[^,]+))?, code: (?P<code>.*)$"
+)
+_NODE: Final = re.compile(r"^\s+(?P<name>[A-Za-z_]\w*)(?:\s*:[^=]+)?\s*= (?P<op>[\w.]+)")
+_AT_END: Final = re.compile(r"  # (?P<file>[^#]+?):(?P<line>\d+)(?: in (?P<fn>[\w.<>]+))?\s*$")
+_HANDLE: Final = re.compile(r"^\s*# \[Provenance debug handles\] (?P<keys>.+)$")
+_SOURCES: Final = re.compile(
+    r"^\s*# Topologically Sorted Source Nodes: \[(?P<nodes>[^\]]*)\], "
+    r"Original ATen: \[(?P<ops>[^\]]*)\]"
+)
+_DEFINED: Final = re.compile(r"^(?P<name>\w+) = async_compile\.\w+\(")
+_VOID: Final = re.compile(r"^(?:extern \"C\" )?void\s+(?P<name>\w+)\(")
+_OURS: Final = re.compile(
+    r"^\s*(?:/\*|#|//) (?P<op>[\w.]+) \((?P<node>\w+)\) (?P<file>.+?):(?P<line>\d+)"
+    r"(?: in (?P<fn>[\w.<>]+))?(?: \*/)?\s*$"
+)
+_CALL: Final = re.compile(r"^\s+(?:\w+ = )?(?P<name>[\w.]+)\(")
+_STACK: Final = re.compile(
+    r'^\s*File "(?P<file>.+)", line (?P<line>\d+), in (?P<fn>\S+)\n(?P<code>.*)$', re.MULTILINE
+)
+_POST: Final = ("inductor_post_grad_graph",)
+_ATEN: Final = ("aot_inference_graph", "aot_forward_graph", "aot_backward_graph")
+_CODE: Final = "inductor_output_code"
+_MAPS: Final = "inductor_provenance_tracking_node_mappings"
+_STACKS: Final = "inductor_provenance_tracking_kernel_stack_traces"
+_LEAST: Final = 3  # lines a comment may lie above the call it is about
+
+
+@dataclass(slots=True)
+class Node:
+    """One node of a graph: its line in the text, and the user's line it comes from."""
+
+    line: int
+    name: str
+    op: str
+    place: Place | None
+
+
+@dataclass(slots=True)
+class Kernel:
+    """One kernel call: its line ranges in the text (its definition too), sources and nodes."""
+
+    name: str
+    lines: list[tuple[int, int]]
+    places: list[Place] = field(default_factory=list)
+    nodes: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class View:
+    """One graph beside the program generated from it; numbers are those of the artifacts."""
+
+    name: str
+    graph: int
+    code: int
+    nodes: list[Node]
+    kernels: list[Kernel]
+
+
+@dataclass(slots=True)
+class CodeMap:
+    """All views of a compile, and the user's lines as far as the trace quotes them."""
+
+    views: list[View] = field(default_factory=list)
+    quoted: dict[Place, tuple[str, str]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        rows = [f"{len(self.quoted)} lines of source"]
+        for view in self.views:
+            linked = sum(bool(kernel.nodes or kernel.places) for kernel in view.kernels)
+            rows.append(
+                f"{view.name}: {len(view.nodes)} nodes, {linked} of {len(view.kernels)} "
+                "kernel calls linked"
+            )
+        return "\n".join(rows)
+
+    def verify(self) -> None:
+        """Check that every link leads somewhere.
+
+        Raises:
+            ValueError: a kernel names a node that is not there.
+        """
+        for view in self.views:
+            for kernel in view.kernels:
+                if any(not 0 <= node < len(view.nodes) for node in kernel.nodes):
+                    raise ValueError(f"{view.name}: {kernel.name} names a node that is not there")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values; places are positions in `sources`."""
+        places = sorted(self.quoted)
+        at = {place: number for number, place in enumerate(places)}
+        files = sorted({file for file, _ in places})
+        return {
+            "files": [[file, bool(FRAMEWORK.search(file))] for file in files],
+            "sources": [[files.index(p[0]), p[1], *self.quoted[p]] for p in places],
+            "views": [
+                {
+                    "name": view.name,
+                    "graph": view.graph,
+                    "code": view.code,
+                    "nodes": [[n.line, at[n.place] if n.place else -1] for n in view.nodes],
+                    "kernels": [
+                        [k.name, k.lines, [at[place] for place in k.places], k.nodes]
+                        for k in view.kernels
+                    ],
+                }
+                for view in self.views
+            ],
+        }
+
+
+def code_map(session: Session, compiled: Compile) -> CodeMap | None:
+    """Return what links source, graphs and kernels of a compile; None if nothing does."""
+    made = CodeMap()
+    last = max((one.attempt for one in compiled.artifacts), default=0)
+    mine = [one for one in compiled.artifacts if one.attempt == last]
+    codes = [one for one in mine if one.name == _CODE]
+    post = [one for one in mine if one.name in _POST]
+    aten = [one for one in mine if one.name in _ATEN]
+    captured = [one for one in mine if one.name == "dynamo_output_graph"]
+    sources = _nodes(session.text(captured[-1]), made) if captured else []
+    for number, code in enumerate(codes):
+        graphs = post if len(post) >= len(codes) else aten if len(aten) >= len(codes) else captured
+        if number >= len(graphs):
+            continue
+        graph = graphs[number]
+        until = codes[number + 1].number if number + 1 < len(codes) else len(compiled.artifacts)
+        facts = _facts(session, [one for one in mine if code.number < one.number < until])
+        nodes = _nodes(session.text(graph), made)
+        kernels = _kernels(session.text(code), nodes, sources, facts, made)
+        name = _name(aten, number, len(codes))
+        made.views.append(View(name, graph.number, code.number, nodes, kernels))
+    linked = any(kernel.places or kernel.nodes for view in made.views for kernel in view.kernels)
+    return made if linked else None
+
+
+def _name(aten: Sequence[Artifact], number: int, many: int) -> str:
+    if len(aten) == many:
+        return aten[number].name.removeprefix("aot_").removesuffix("_graph")
+    return "graph" if many == 1 else f"graph {number + 1}"
+
+
+def _facts(session: Session, artifacts: Iterable[Artifact]) -> dict[str, Mapping[str, Any]]:
+    """PyTorch's own maps, where it was asked to record them (INDUCTOR_PROVENANCE=1)."""
+    facts: dict[str, Mapping[str, Any]] = {"nodes": {}, "stacks": {}}
+    for one in artifacts:
+        if one.name not in (_MAPS, _STACKS):
+            continue
+        try:
+            data = parse_json(session.text(one))
+        except ValueError:
+            continue
+        if one.name == _MAPS and isinstance(data, dict):
+            found = data.get("cppCodeToPost")
+            facts["nodes"] = found if isinstance(found, dict) else {}
+        elif isinstance(data, dict):
+            facts["stacks"] = data
+    return facts
+
+
+def _nodes(text: str, made: CodeMap) -> list[Node]:
+    """Read the nodes of a printed graph, each with the place its comment names."""
+    nodes: list[Node] = []
+    place: Place | None = None
+    for number, row in enumerate(text.split("\n")):
+        comment = _FILE.search(row)
+        if comment:
+            place = comment["file"], int(comment["line"])
+            _quote(made, place, comment["code"], comment["fn"])
+            continue
+        match = _NODE.match(row)
+        if match is None:
+            continue
+        behind = _AT_END.search(row)
+        if behind:
+            place = behind["file"].strip(), int(behind["line"])
+            _quote(made, place, "", behind["fn"])
+        elif not row.startswith("    "):  # our own form names a place in each row, or has none
+            place = None
+        nodes.append(Node(number, match["name"], match["op"], place))
+    return nodes
+
+
+def _quote(made: CodeMap, place: Place, code: str | None, function: str | None) -> None:
+    old = made.quoted.get(place, ("", ""))
+    made.quoted[place] = (old[0] or (code or "").rstrip(), old[1] or (function or ""))
+
+
+@dataclass(slots=True)
+class _Above:
+    """What the comments above a row say of it."""
+
+    start: int
+    key: str = ""
+    names: list[str] = field(default_factory=list)
+    ops: list[str] = field(default_factory=list)
+    nodes: list[str] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+
+
+def _kernels(
+    text: str,
+    nodes: Sequence[Node],
+    sources: Sequence[Node],
+    facts: Mapping[str, Mapping[str, Any]],
+    made: CodeMap,
+) -> list[Kernel]:
+    rows = text.split("\n")
+    defined, told = _definitions(rows, made)
+    kernels: list[Kernel] = []
+    above: _Above | None = None
+    called = set()
+    inside = sorted(defined.values())
+    for number, row in enumerate(rows):
+        if any(start <= number <= stop for start, stop in inside):
+            above = None
+            continue
+        if _read_comment(row, number, made, above := above or _Above(number)):
+            continue
+        match = _CALL.match(row)
+        name = match["name"].removesuffix(".run") if match else ""
+        says = above if above.key or above.ops or above.nodes else None
+        if match and (name in defined or (says and number - says.start <= _LEAST)):
+            start = says.start if says else number
+            lines = [(start, number), *([defined[name]] if name in defined else [])]
+            called.add(name)
+            mine = told.get(name) or _Above(number)
+            kernels.append(_link(name, lines, says or mine, mine, nodes, sources, facts, made))
+        above = None
+    for name in sorted(defined.keys() - called):
+        mine = told[name]
+        kernels.append(_link(name, [defined[name]], mine, mine, nodes, sources, facts, made))
+    return kernels
+
+
+def _definitions(
+    rows: Sequence[str], made: CodeMap
+) -> tuple[dict[str, tuple[int, int]], dict[str, _Above]]:
+    """Find where each kernel is defined, the comments above it included."""
+    found: dict[str, tuple[int, int]] = {}
+    told: dict[str, _Above] = {}
+    above: _Above | None = None
+    name, closing = "", ""
+    for number, row in enumerate(rows):
+        if name:
+            if row.startswith(closing):
+                found[name] = (found[name][0], number)
+                name = ""
+            continue
+        if _read_comment(row, number, made, above := above or _Above(number)):
+            continue
+        python, c = _DEFINED.match(row), _VOID.match(row)
+        match = python or c
+        if match:
+            name = match["name"]
+            closing = "'''" if python else "}"
+            found[name] = (above.start, number)
+            told[name] = above
+        above = None
+    return found, told
+
+
+def _read_comment(row: str, number: int, made: CodeMap, above: _Above) -> bool:
+    """Take what a comment says; False if the row is no comment that says anything."""
+    if match := _HANDLE.match(row):
+        above.key = match["keys"].split(",")[0].strip()
+    elif match := _SOURCES.match(row):
+        above.names = [name.strip() for name in match["nodes"].split(",") if name.strip()]
+        above.ops = [op.strip() for op in match["ops"].split(",") if op.strip()]
+    elif match := _OURS.match(row):
+        place = match["file"], int(match["line"])
+        _quote(made, place, "", match["fn"])
+        above.places.append(place)
+        above.nodes.append(match["node"])
+    else:
+        return False
+    return True
+
+
+def _link(
+    name: str,
+    lines: list[tuple[int, int]],
+    says: _Above,
+    defined: _Above,
+    nodes: Sequence[Node],
+    sources: Sequence[Node],
+    facts: Mapping[str, Mapping[str, Any]],
+    made: CodeMap,
+) -> Kernel:
+    """Join a kernel with nodes and places: by PyTorch's maps, else by what comments say."""
+    listed = facts["nodes"].get(says.key) if says.key else None
+    names = {str(one) for one in listed} if isinstance(listed, list) else set()
+    names.update(says.nodes or defined.nodes)
+    places = list(dict.fromkeys((*says.places, *defined.places)))
+    stacks = facts["stacks"].get(says.key) if says.key else None
+    for stack in stacks if isinstance(stacks, list) else ():
+        frames = list(_STACK.finditer(str(stack)))
+        if frames:
+            inner = frames[-1]
+            place = inner["file"], int(inner["line"])
+            _quote(made, place, inner["code"].strip(), inner["fn"])
+            places.append(place)
+    by_name = {node.name: node.place for node in sources}
+    ops = says.ops or defined.ops
+    if not places:
+        asked = (by_name.get(one) for one in says.names or defined.names)
+        places = [place for place in asked if place]
+    wanted = [n for n, node in enumerate(nodes) if node.name in names]
+    if not wanted and ops:
+        wanted = [n for n, node in enumerate(nodes) if _serves(node, ops, places)]
+    places += [place for n in wanted if (place := nodes[n].place)]
+    return Kernel(name, lines, list(dict.fromkeys(places)), wanted)
+
+
+def _serves(node: Node, ops: Sequence[str], places: Sequence[Place]) -> bool:
+    """Whether a node may be one that a kernel computes: its line and its operator fit."""
+    op = node.op.removeprefix("torch.ops.")
+    return node.place in places and any(op == one or op.startswith(f"{one}.") for one in ops)
