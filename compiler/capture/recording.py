@@ -81,6 +81,9 @@ class Recorder:
         """Make the placeholder of a sourced tensor or number, before all calls."""
         assert value.source is not None
         name = re.sub(r"\W+", "_", value.source.name).strip("_") + "_"
+        taken = {entry.node.target for entry in self.inputs}
+        if name in taken:  # different sources may differ only in what is no part of a name
+            name = f"{name}{len(taken)}_"
         node = self.scopes[0].placeholder(name)
         node.meta["example_value"] = value.example
         node.meta["tc_source"] = value.source
