@@ -18,7 +18,7 @@ TESTS ?=
 CANDIDATES := $(if $(PYTHON),$(PYTHON),python3.11 python3.12 python3.13 python3 python)
 SUITABLE   := import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 
-.PHONY: help venv demo test test-slow test-browser lint format report bench browser clean
+.PHONY: help venv demo test test-slow test-browser test-gpu lint format report bench browser clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -55,6 +55,9 @@ test-slow: $(READY)  ## the slow tests
 
 test-browser: $(READY)  ## only the tests that drive Chromium
 	@$(BIN)/pytest -m browser $(TESTS)
+
+test-gpu: $(if $(PYTHON),,$(READY))  ## tests that need a GPU (PYTHON=... whose torch sees it)
+	@$(or $(PYTHON),$(BIN)/python) -m pytest -m gpu tests/gpu
 
 lint: $(READY)  ## ruff, mypy --strict, and the rules of the house
 	@$(BIN)/ruff check .

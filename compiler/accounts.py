@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -77,7 +77,9 @@ class Account:
         )
         trace.emit(trace.FrameStart((*caller, place)))
 
-    def tell_recompile(self, of: CheckedGuards, failures: Sequence[Failure], dynamic: set[str]) -> None:
+    def tell_recompile(
+        self, of: CheckedGuards, failures: Sequence[Failure], dynamic: set[str]
+    ) -> None:
         """Tell why code that exists does not fit this call."""
         causes = tuple(cause_of(failure, failure.source in dynamic) for failure in failures)
         self.recompile = "; ".join(cause.guard for cause in causes) or None
@@ -260,7 +262,9 @@ def fix_of(failure: Failure, kind: str, now_dynamic: bool) -> str:
     if kind == "EQUALS" and "." in where and failure.new.lstrip("-").isdigit():
         owner, _, name = where.rpartition(".")
         buffer = f'register_buffer("{name}", torch.tensor({failure.old}))'
-        return f"keep {where} as a tensor ({owner}.{buffer}), or move the update out of the function"
+        return (
+            f"keep {where} as a tensor ({owner}.{buffer}), or move the update out of the function"
+        )
     if kind == "EQUALS":
         return f"pass {where} as a tensor, or keep it constant"
     if kind == "ID":
@@ -272,17 +276,12 @@ def fix_of(failure: Failure, kind: str, now_dynamic: bool) -> str:
 
 def node_sizes(graph: fx.Graph) -> dict[str, list[int | str]]:
     """Return node -> sizes of its tensor."""
-    found = {}
+    found: dict[str, list[int | str]] = {}
     for node in graph.nodes:
         value = node.meta.get("example_value", node.meta.get("val"))
         if isinstance(value, torch.Tensor):
             found[node.name] = [s if isinstance(s, int) else str(s) for s in value.shape]
     return found
-
-
-def changed_names(failures: Iterable[Failure]) -> set[str]:
-    """Return the sources that failures name."""
-    return {failure.source for failure in failures}
 
 
 def callers(frame: Any) -> list[StackFrame]:

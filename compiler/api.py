@@ -110,7 +110,7 @@ def compile(
 def _compiled_function(target: Any, compiler: driver.FrameCompiler) -> Any:
     inner = getattr(target, "_tc_original", target)
     call = hook.wrap(inner, compiler)
-    call._tc_original = inner  # type: ignore[attr-defined]
+    call._tc_original = inner
     return call
 
 

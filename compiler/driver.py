@@ -27,6 +27,7 @@ from tc.compiler.capture.translate import (
     is_handler_resumption,
     translate,
 )
+from tc.compiler.capture.values.hooks import HOOKED
 from tc.compiler.core.gate import Gate
 from tc.compiler.errors import (
     BackendError,
@@ -61,6 +62,8 @@ def inductor(
     """
     gate = gate or Gate.from_environment()
     examples = graph_examples(gm, example_inputs)
+    if gm.meta.get(HOOKED):
+        return _eager_graph(gm, "a tensor inside has a hook: eager autograd calls it")
     trains = torch.is_grad_enabled() and any(_wants_grad(example) for example in examples)
     with trace.stage("inductor_compile"):
         try:
@@ -281,7 +284,14 @@ class FrameCompiler:
 
     def _capture(self, frame: hook.Frame, state: dict[Any, Any], account: Account) -> Captured:
         memory = _seen(state)
-        sizes = DynamicSizes(self.options.dynamic, self.config.automatic_dynamic_shapes, memory)
+        sizes = DynamicSizes(
+            self._dynamic(),
+            self.config.automatic_dynamic_shapes,
+            memory,
+            scalars=self.config.capture_scalar_outputs,
+            shapes=self.config.capture_dynamic_output_shape_ops,
+            fixed_numbers=self.config.specialize_int,
+        )
         compile_id = account.compile_id
         graph_name = f"__compiled_fn_{compile_id.frame}_{compile_id.compile}"
 
@@ -296,6 +306,11 @@ class FrameCompiler:
         return translate(
             frame, sizes, str(compile_id), graph_name, on_break, self.options.fullgraph
         )
+
+    def _dynamic(self) -> bool | None:
+        if self.options.dynamic is None and not self.config.assume_static_by_default:
+            return True
+        return self.options.dynamic
 
     def _install_graph(self, frame: hook.Frame, captured: Captured) -> None:
         if captured.module is None:
@@ -376,7 +391,8 @@ def untraced(compiled: Compiled) -> Compiled:
     ours = getattr(compiled, "__module__", "") or ""
     if isinstance(owner, fx.GraphModule) or ours.startswith("tc."):
         try:
-            return hook.never_trace(compiled)
+            kept: Compiled = hook.never_trace(compiled)
+            return kept
         except TypeError:
             pass
     return hook.disabled(compiled)

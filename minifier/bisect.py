@@ -31,8 +31,8 @@ from tc.minifier.console import (
 )
 from tc.minifier.ladder import MEANING, Ladder, Rung, Step
 from tc.minifier.oracle import Oracle, OracleError, Server
-from tc.minifier.passes import nodes
 from tc.minifier.problem import REDUCIBLE, Problem, record
+from tc.minifier.reduce import Reduction
 
 BUG: Final = 1
 INCONCLUSIVE: Final = 5
@@ -206,12 +206,11 @@ class Search:
 
     def narrowed(self, case: Case, oracle: Oracle) -> Case:
         """Return the calls of the graph that the failure needs."""
-        small = case = oracle.learn(case)
-        for one in (nodes.needed_steps, nodes.delta_debugging):
-            for smaller in one(small, oracle.fails):
-                small = smaller
-                self.progress.now(f"calls      {len(small.steps)} of {len(case.steps)}")
-        return small
+
+        def tell(small: Case, name: str) -> None:
+            self.progress.now(f"calls      {len(small.steps)} of {len(case.steps)}")
+
+        return Reduction(oracle, oracle.learn(case), tell).calls_only()
 
     def _workaround(self, verdict: Verdict, ladder: Ladder, rung: Rung, step: Step | None) -> None:
         if ladder.case.call.compiler == "torch":

@@ -207,7 +207,7 @@ class Case:
         outputs = tuple(
             step.name
             for step in steps
-            if self._is_value(step.name) and (step.name in self.outputs or step.name not in used)
+            if self.is_tensor(step.name) and (step.name in self.outputs or step.name not in used)
         )
         return dataclasses.replace(self, inputs=tuple(inputs), steps=steps, outputs=outputs)
 
@@ -224,7 +224,8 @@ class Case:
                         todo.append(ref)
         return kept
 
-    def _is_value(self, name: str) -> bool:
+    def is_tensor(self, name: str) -> bool:
+        """Whether a value is a tensor, as far as is known."""
         fact = self.facts.get(name)
         return fact is None or fact.kind == "tensor"
 

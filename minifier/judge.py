@@ -6,6 +6,7 @@ unit in the last place. What differs by more than those do is wrong.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -52,8 +53,8 @@ def crash(error: BaseException, phase: str) -> Outcome:
     """Return the outcome of an exception that the compiler or its code raised."""
     cause = root_cause(error)
     stage = stage_of(error, cause)
-    text = normalised(str(cause))
-    signature = f"crash|{phase}|{stage}|{type(cause).__name__}|{text}"
+    name, text = plain_message(type(cause).__name__, normalised(str(cause)))
+    signature = f"crash|{phase}|{stage}|{name}|{text}"
     first = next(iter(str(cause).strip().splitlines()), "")
     return Outcome(
         "crash", signature, f"{type(cause).__name__} in {stage}: {first[:200]}",
@@ -94,6 +95,13 @@ def _room(filename: str) -> str:
                 stem = PurePath(parts[place]).stem
                 return stem if above == "compiler" else f"{above.strip('_')}.{stem}"
     return ""
+
+
+def plain_message(name: str, text: str) -> tuple[str, str]:
+    """Return type and words of an exception that others may be wrapped around."""
+    while found := re.match(r"(?:\w+\.)*(\w*(?:Error|Exception)): (?=\S)", text):
+        name, text = found[1], text[found.end() :]
+    return name, text
 
 
 def normalised(message: str) -> str:
@@ -235,15 +243,20 @@ def compare(
         with same_random_numbers():
             moved.append(jittered(program, inputs, backward, seed))
     worst: Outcome | None = None
+    places: list[int] = []
     for place in suspects:
         found = _differs(
             place, eager[place], compiled[place],
             double[place] if double is not None and len(double) == len(eager) else None,
             [run[place] for run in moved if len(run) == len(eager)],
         )  # fmt: skip
+        if found is not None:
+            places.append(place)
         if found is not None and (worst is None or found.kind == "nan"):
             worst = found
-    return worst or Outcome("ok", message="differs from eager by no more than rounding does")
+    if worst is None:
+        return Outcome("ok", message="differs from eager by no more than rounding does")
+    return dataclasses.replace(worst, detail={**(worst.detail or {}), "outputs": places})
 
 
 def _equal(mine: Any, theirs: Any) -> bool:

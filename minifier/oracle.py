@@ -49,6 +49,7 @@ class Server:
     def __init__(self, folder: Path, compiler: str, threads: int) -> None:
         self.folder = folder
         self.threads = threads
+        self.asked = 0
         environment = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tc.minifier.server", str(folder), compiler],
@@ -62,20 +63,32 @@ class Server:
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request and wait for its answer."""
-        assert self.process.stdin is not None and self.process.stdout is not None
-        row = {"threads": self.threads, "memory": MEMORY, **request}
+        assert self.process.stdin is not None
+        self.asked += 1
+        row = {"id": self.asked, "threads": self.threads, "memory": MEMORY, **request}
         try:
             self.process.stdin.write(json.dumps(row) + "\n")
             self.process.stdin.flush()
-            line = self.process.stdout.readline()
+            return self._answer(self.asked)
         except BrokenPipeError:
-            line = ""
-        if not line:
-            log = (self.folder / "server.log").read_text(errors="replace").strip().splitlines()
-            last = log[-1] if log else "it said nothing"
-            raise OracleError(f"the judging process ended: {last}")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+            raise self._ended() from None
+        except KeyboardInterrupt:
+            self.process.send_signal(signal.SIGUSR1)  # it need not finish what it is judging
+            raise
+
+    def _answer(self, number: int) -> dict[str, Any]:
+        """Wait for an answer; those to questions that were given up are passed over."""
+        assert self.process.stdout is not None
+        while line := self.process.stdout.readline():
+            answer: dict[str, Any] = json.loads(line)
+            if answer.get("id") == number:
+                return answer
+        raise self._ended()
+
+    def _ended(self) -> OracleError:
+        log = (self.folder / "server.log").read_text(errors="replace").strip().splitlines()
+        last = log[-1] if log else "it said nothing"
+        return OracleError(f"the judging process ended: {last}")
 
     def close(self) -> None:
         """End it and what it started."""

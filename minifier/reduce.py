@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 
 from tc.minifier.case import Case, Input
 from tc.minifier.oracle import Oracle
-from tc.minifier.passes import context, inputs, nodes
+from tc.minifier.passes import branches, context, inputs, localise, nodes
 
 Fails = Callable[[Case], bool]
 Pass = Callable[[Case, Fails], Iterator[Case]]
 
+CALLS: tuple[Pass, ...] = (nodes.needed_steps, nodes.delta_debugging, nodes.singles)
 PASSES: tuple[Pass, ...] = (
-    nodes.needed_steps,
-    nodes.delta_debugging,
-    nodes.singles,
+    *CALLS,
+    branches.inline,
+    branches.shorten,
     nodes.fewer_outputs,
     inputs.no_gradients,
     inputs.made_values,
@@ -48,6 +49,7 @@ class Reduction:
 
     def run(self) -> Case:
         """Apply all passes until none helps."""
+        self._guess()
         for _ in range(ROUNDS):
             before = self.best
             for one in PASSES:
@@ -57,9 +59,30 @@ class Reduction:
         self.embed()
         return self.best
 
+    def calls_only(self) -> Case:
+        """Leave out calls, and nothing else."""
+        self._guess()
+        for one in CALLS:
+            self._apply(one)
+        return self.best
+
+    def _guess(self) -> None:
+        if self.oracle.signature in ("wrong", "nan"):
+            self._apply(self._localise)
+
+    def _localise(self, case: Case, fails: Fails) -> Iterator[Case]:
+        """See `localise.first_wrong_steps`."""
+
+        def differing(exposed: Case) -> list[int]:
+            return list(self.oracle.judge(exposed).detail.get("outputs", ()))
+
+        yield from localise.first_wrong_steps(case, fails, differing)
+
     def _apply(self, one: Pass) -> None:
         for smaller in one(self.best, self.oracle.fails):
-            self._take(smaller, one.__name__)
+            if any(step.name not in smaller.facts for step in smaller.steps):
+                smaller = self.oracle.learn(smaller)
+            self._take(smaller, one.__name__.strip("_"))
 
     def _take(self, case: Case, name: str) -> None:
         if case != self.best:

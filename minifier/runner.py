@@ -209,12 +209,10 @@ def install(recorder: Recorder) -> None:
         backend = options.get("backend", "inductor")
         rest = options.get("mode"), options.get("options"), options.get("dynamic")
         if callable(backend):
-            return backend
-        make: Any = torch._TorchCompileWrapper
+            return cast(Callable[..., Any], backend)
         if backend == "inductor":
-            make = torch._TorchCompileInductorWrapper
-            return cast(Callable[..., Any], make(*rest))
-        return cast(Callable[..., Any], make(backend, *rest))
+            return cast(Callable[..., Any], torch._TorchCompileInductorWrapper(*rest))  # type: ignore[no-untyped-call]
+        return cast(Callable[..., Any], torch._TorchCompileWrapper(backend, *rest))  # type: ignore[no-untyped-call]
 
     recording_tc = _recording(ours, "tc", recorder, tc_backend)
     api.compile = recording_tc

@@ -10,6 +10,7 @@ takes as many threads as the user's run had. A child that hangs or dies is an an
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import json
 import os
@@ -54,7 +55,7 @@ class Server:
     """Answers requests.
 
     Attributes:
-        folder: holds ``inputs.pt``, and ``values.pt`` once a program was run for its values.
+        folder: holds ``inputs.pt``, and a file for each program that was run for its values.
         recorded: tensors of the user's run by name.
     """
 
@@ -68,14 +69,13 @@ class Server:
             "export": self.export,
             "stage": self.stage,
         }
-        self.load()
+        self.load("inputs.pt")
 
-    def load(self) -> None:
-        """Read what was recorded so far."""
-        for name in ("inputs.pt", "values.pt"):
-            path = self.folder / name
-            if path.exists():
-                self.recorded.update(torch.load(path, mmap=True, weights_only=True))
+    def load(self, file: str) -> None:
+        """Take in recorded tensors."""
+        path = self.folder / file
+        if path.exists():
+            self.recorded.update(torch.load(path, mmap=True, weights_only=True))
 
     def serve(self) -> None:
         """Answer until stdin ends."""
@@ -84,9 +84,9 @@ class Server:
         for line in sys.stdin:
             request: Request = json.loads(line)
             answer = in_child(functools.partial(self._act, request), request)
-            if request["do"] == "values":
-                self.load()
-            answers.write(json.dumps(answer) + "\n")
+            if answer.get("file"):
+                self.load(answer["file"])
+            answers.write(json.dumps({**answer, "id": request.get("id")}) + "\n")
             answers.flush()
 
     def _act(self, request: Request) -> dict[str, Any]:
@@ -156,8 +156,13 @@ class Server:
         names = self.namespace(request["program"], keep=keep)
         with torch.set_grad_enabled(request["backward"]):
             names["f"](*(names[name] for name in request["arguments"]))
-        torch.save(kept, self.folder / "values.pt")
-        return {"kind": "ok", "facts": {name: vars(fact) for name, fact in facts.items()}}
+        file = f"values{len(list(self.folder.glob('values*.pt')))}.pt"
+        torch.save(kept, self.folder / file)
+        return {
+            "kind": "ok",
+            "file": file,
+            "facts": {name: vars(fact) for name, fact in facts.items()},
+        }
 
     def text(self, request: Request) -> dict[str, Any]:
         """Return a recorded tensor as Python text."""
@@ -206,6 +211,7 @@ def in_child(work: Callable[[], dict[str, Any]], request: Request) -> dict[str, 
         os.close(reader)
         _child(work, request, writer)
     os.close(writer)
+    signal.signal(signal.SIGUSR1, lambda number, frame: _kill(pid))
     answer = b""
     deadline = start + float(request.get("seconds") or 120)
     late = False
@@ -219,8 +225,9 @@ def in_child(work: Callable[[], dict[str, Any]], request: Request) -> dict[str, 
             break
         answer += piece
     os.close(reader)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     if late:
-        os.killpg(pid, signal.SIGKILL)
+        _kill(pid)
     _, status, usage = os.wait4(pid, 0)
     found = _answer(answer, status, late)
     found["cpu"] = usage.ru_utime + usage.ru_stime
@@ -228,10 +235,17 @@ def in_child(work: Callable[[], dict[str, Any]], request: Request) -> dict[str, 
     return found
 
 
+def _kill(child: int) -> None:
+    """End a child with what it started; it may not have its group yet."""
+    for end in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError):
+            end(child, signal.SIGKILL)
+
+
 def _answer(answer: bytes, status: int, late: bool) -> dict[str, Any]:
     if late:
         return {"kind": "timeout", "signature": "timeout", "message": "it takes too long"}
-    if answer:
+    if answer and status == 0:
         found: dict[str, Any] = json.loads(answer)
         return found
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
@@ -270,7 +284,8 @@ def warm(compiler: str) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
     server = Server(Path(sys.argv[1]))
     try:
         warm(sys.argv[2])

@@ -6,11 +6,12 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tc.minifier.oracle import Answer
 
-LIKE_SHELLS = "PYTHONPATH"
+TOGETHER = 2  # processes at a time
 
 
 def fails_alike(path: Path, answer: Answer, seconds: float) -> bool:
@@ -37,4 +38,5 @@ def fails_alike(path: Path, answer: Answer, seconds: float) -> bool:
 
 def verified(path: Path, answer: Answer, seconds: float, times: int = 5) -> int:
     """Return how many of several runs fail alike."""
-    return sum(fails_alike(path, answer, seconds) for _ in range(times))
+    with ThreadPoolExecutor(TOGETHER) as pool:
+        return sum(pool.map(lambda _: fails_alike(path, answer, seconds), range(times)))

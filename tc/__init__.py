@@ -51,7 +51,7 @@ _HOMES = {
 _MODULES = {"exc": "tc.compiler.errors"}
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = [  # noqa: PLE0604  (the names above, kept in one place)
+__all__ = [
     "OptimizedModule",
     "__version__",
     "compile",

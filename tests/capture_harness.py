@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 
 import tc
@@ -18,7 +19,7 @@ from tc import trace
 from tc.compiler import api
 
 ATOMS = (int, float, complex, str, bytes, bool, type(None), torch.dtype, torch.device, enum.Enum)
-PLAIN = (type, set, frozenset, range, slice, torch.Tensor)
+PLAIN = (type, set, frozenset, range, slice, torch.Tensor, np.ndarray, np.generic)
 Make = Callable[[], tuple[Any, ...]]
 
 
@@ -170,7 +171,7 @@ def _own(value: Any) -> dict[str, Any]:
 
 def _filled(cell: types.CellType) -> bool:
     try:
-        cell.cell_contents
+        _ = cell.cell_contents
     except ValueError:
         return False
     return True
@@ -206,6 +207,9 @@ def _same(got: Any, want: Any, path: str, ours: dict[int, Any], theirs: dict[int
         ours[id(got)], theirs[id(want)] = (path, got), (path, want)
     if isinstance(want, torch.Tensor):
         _same_tensor(got, want, path, ours, theirs)
+    elif isinstance(want, np.ndarray | np.generic):
+        np.testing.assert_allclose(got, want, rtol=1e-5, err_msg=path)
+        assert got.dtype == want.dtype, f"{path}: {got.dtype}, not {want.dtype}"
     elif isinstance(want, set | frozenset | range | slice):
         assert got == want, f"{path}: {got!r} is not {want!r}"
     mine, other = parts(got), parts(want)

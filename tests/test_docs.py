@@ -53,7 +53,7 @@ def test_every_code_is_documented() -> None:
     )
     codes = set(re.findall(r"\"(TC\d{3})\"", source))
     told = "".join(path.read_text() for path in sorted(ROOT.glob("docs/*.md")))
-    told = re.sub(r"TC(\d+) to TC(\d+)", lambda span: spell_out(*map(int, span.groups())), told)
+    told = re.sub(r"TC(\d+)\s+to\s+TC(\d+)", lambda span: spell_out(*map(int, span.groups())), told)
     assert len(codes) > 20
     assert not {code for code in codes if code not in told}
 

@@ -2,7 +2,7 @@
 
 Needs ``TRITON_INTERPRET=1`` before triton is first imported, so tests with it run in a process of
 their own (`tests/compiler/codegen/triton/test_interpreted.py`). The interpreter has no libdevice:
-`with_libdevice` gives it torch's functions of the same meaning.
+`complete_interpreter` gives it torch's functions of the same meaning.
 """
 
 from __future__ import annotations
@@ -31,20 +31,25 @@ LIBDEVICE: dict[str, Callable[..., Any]] = {
 } | {"rint": torch.round}
 
 
-def with_libdevice() -> None:
-    """Make libdevice's functions, and loops up to a size under NumPy 2.4, work interpreted."""
+def complete_interpreter() -> None:
+    """Make libdevice work interpreted, loops up to a size under NumPy 2.4, and bfloat16 rounded."""
     from triton.language.extra import libdevice
     from triton.runtime import interpreter
 
     for name, function in LIBDEVICE.items():
         setattr(libdevice, name, _interpreted(function))
-    patch = interpreter._patch_lang_tensor
+    convert, patch = interpreter._convert_float, interpreter._patch_lang_tensor
+
+    def rounded(data: Any, source: Any, target: Any, mode: Any) -> Any:
+        if (source.name, target.name) != ("fp32", "bf16"):
+            return convert(data, source, target, mode)
+        return torch.as_tensor(data).bfloat16().view(torch.uint16).numpy()
 
     def patched(tensor: Any, scope: Any) -> None:
         patch(tensor, scope)
         scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
 
-    interpreter._patch_lang_tensor = patched
+    interpreter._patch_lang_tensor, interpreter._convert_float = patched, rounded
 
 
 def _interpreted(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -29,12 +29,13 @@ from tc.tlparse.cli import (
 )
 from tc.trace.reader import Unreadable
 
-VERBS: Final = ("summary", "show", "check", "diff")
+VERBS: Final = ("summary", "show", "check", "diff", "run", "explain")
 _HELP: Final = """\
 Explain a compiler run: where graphs broke, what recompiled and why, where the time went.
 
 examples:
   tc-report tc_trace/                        one offline HTML file, and a summary
+  tc-report run -- python train.py           run it with tracing on, then report
   tc-report summary tc_trace/ --json         the same for scripts, CI and agents
   tc-report check tc_trace/ --max-graph-breaks 0 --max-recompiles 2
   tc-report diff before/ after/              what changed: graphs, kernels, findings, times
@@ -44,10 +45,12 @@ usage:
   tc-report summary TRACE [--json] [--all]
   tc-report show ID [TRACE] [--json]
   tc-report check TRACE [--max-graph-breaks N] [--max-recompiles N] [--max-failures N]
+  tc-report run [-o FILE] [--trace FOLDER] [--json] [--open] -- COMMAND...
+  tc-report explain CODE [--json]
   tc-report diff A B [--html FILE] [--json] [--exit-code]
 
-TRACE is a folder, a log, a packed log (.gz, .zst) or - for stdin. Logs of tc (TC_TRACE)
-and of PyTorch (TORCH_TRACE) are read alike. A folder with several runs: the newest.
+TRACE is a folder, a log (.gz, .zst too), an archive (.zip, .tar.gz) or - for stdin, of tc
+(TC_TRACE) or of PyTorch (TORCH_TRACE). A folder with several runs: the newest.
 
 options:
   -o FILE                the report; default: tc_report.html beside the trace
@@ -98,7 +101,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     if not arguments:
         raise Usage("name a trace: a folder, a log, or - for stdin")
-    if "--help" in arguments or "-h" in arguments:
+    ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if "--help" in ours or "-h" in ours:
         sys.stdout.write(_HELP)
         return OK
     if arguments == ["--version"]:
@@ -107,9 +111,15 @@ def _run(arguments: list[str]) -> int:
             "reads TORCH_TRACE logs up to torch 2.13"
         )
         return OK
+    if arguments[0] == "run":
+        return _run_program(arguments[1:])
     verb = arguments[0] if arguments[0] in VERBS else "report"
     options = _parser(verb).parse_args(arguments if verb == "report" else arguments[1:])
-    if verb != "diff" and options.trace in VERBS and not os.path.exists(options.trace):
+    if (
+        verb not in ("diff", "explain")
+        and options.trace in VERBS
+        and not os.path.exists(options.trace)
+    ):
         raise Usage(f"{options.trace} is a command; a folder of that name is ./{options.trace}")
     return _RUN[verb](options)
 
@@ -119,6 +129,8 @@ def _parser(verb: str) -> _Parser:
     if verb == "show":
         parser.add_argument("id", metavar="ID")
         parser.add_argument("trace", nargs="?", default=os.environ.get("TC_TRACE", "tc_trace"))
+    elif verb == "explain":
+        parser.add_argument("code", metavar="CODE")
     elif verb == "diff":
         parser.add_argument("a", metavar="A")
         parser.add_argument("b", metavar="B")
@@ -226,12 +238,36 @@ def _diff(options: argparse.Namespace) -> int:
     return GATE_FAILED if options.exit_code and told.differs else OK
 
 
+def _explain(options: argparse.Namespace) -> int:
+    from tc.tlparse import verbs
+
+    return verbs.explain(options.code, as_json=options.json)
+
+
+def _run_program(arguments: list[str]) -> int:
+    from tc.tlparse import verbs
+
+    parser = _Parser(prog="tc-report run", add_help=False, allow_abbrev=False)
+    parser.add_argument("-o", "--output", metavar="FILE")
+    parser.add_argument("--trace", metavar="FOLDER")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--open", action="store_true")
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    options, command = parser.parse_args(arguments[:at]), arguments[at + 1 :]
+    if not command:
+        raise Usage("name the program after --: tc-report run -- python train.py")
+    return verbs.run(
+        command, options.output, options.trace, as_json=options.json, show=options.open
+    )
+
+
 _RUN: Final = {
     "report": _report,
     "summary": _summary,
     "show": _show,
     "check": _check,
     "diff": _diff,
+    "explain": _explain,
 }
 
 

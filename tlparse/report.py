@@ -15,17 +15,19 @@ import jinja2
 
 from tc import __version__
 from tc.tlparse import summary
+from tc.tlparse.coverage import coverage
 from tc.tlparse.ledger import ledger
 from tc.tlparse.names import STAGES, label
 from tc.trace.cachekeys import Miss
 from tc.trace.compiles import Compile, by_function
 from tc.trace.findings import Diagnosis
+from tc.trace.provenance import CodeMap, code_map
 from tc.trace.session import KNOWN_EVENTS, Session, all_compiles
 from tc.trace.timing import PHASES, phase_of
 
 _SCRIPTS: Final = (
     "dom.js", "data.js", "parts.js", "code.js", "overview.js", "finding.js", "function.js",
-    "compile.js", "raw.js", "search.js", "app.js",
+    "compile.js", "codepage.js", "sourcepage.js", "raw.js", "search.js", "app.js",
 )  # fmt: skip
 STYLES: Final = ("base.css", "parts.css")
 _SEAM: Final = "<!--blocks-->"
@@ -39,19 +41,24 @@ _METRICS: Final = (
 def render(diagnosis: Diagnosis) -> Iterator[bytes]:
     """Yield the report in pieces; the same diagnosis gives the same bytes."""
     names = _function_names(diagnosis.session)
+    compiles = list(all_compiles(diagnosis.session))
+    codes = [code_map(diagnosis.session, compiled) for compiled in compiles]
     page = _template().render(
         title=f"tc report: {diagnosis.session.name}",
         styles="\n".join(static(name) for name in STYLES),
         scripts="\n".join(static(name) for name in _SCRIPTS),
         early=static("early.js"),
-        index=_script_safe(_index(diagnosis, names)),
+        index=_script_safe(_index(diagnosis, names, codes)),
         summary=summary.text(diagnosis, diagnosis.session.name),
         version=__version__,
     )
     head, _, tail = page.partition(_SEAM)
     yield head.encode("utf-8", "replace")
-    for number, compiled in enumerate(all_compiles(diagnosis.session)):
-        yield _block(diagnosis.session, number, compiled)
+    for number, (compiled, code) in enumerate(zip(compiles, codes, strict=True)):
+        texts = [diagnosis.session.text(artifact) for artifact in compiled.artifacts]
+        yield _packed(f"block-{number}", texts)
+        if code.linked:
+            yield _packed(f"code-{number}", code.to_json())
     yield tail.encode("utf-8", "replace")
 
 
@@ -72,18 +79,21 @@ def _script_safe(value: object) -> str:
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def _block(session: Session, number: int, compiled: Compile) -> bytes:
-    """Pack all texts of a compile; the page unpacks them when they are looked at."""
-    texts = [session.text(artifact) for artifact in compiled.artifacts]
-    packed = gzip.compress(json.dumps(texts).encode("ascii"), 6, mtime=0)
-    head = f'<script type="text/plain" id="block-{number}">'.encode()
+def _packed(name: str, value: object) -> bytes:
+    """Pack what belongs to one compile; the page unpacks it when it is looked at."""
+    packed = gzip.compress(json.dumps(value).encode("ascii"), 6, mtime=0)
+    head = f'<script type="text/plain" id="{name}">'.encode()
     return head + base64.b64encode(packed) + b"</script>\n"
 
 
 # ---------------------------------------------------------------------------------- the index
 
 
-def _index(diagnosis: Diagnosis, names: dict[tuple[str, str, int], str]) -> dict[str, Any]:
+def _index(
+    diagnosis: Diagnosis,
+    names: dict[tuple[str, str, int], str],
+    codes: Sequence[CodeMap],
+) -> dict[str, Any]:
     session = diagnosis.session
     groups = by_function(session.compiles)
     phases = summary.phases_of(session.compiles)
@@ -107,6 +117,7 @@ def _index(diagnosis: Diagnosis, names: dict[tuple[str, str, int], str]) -> dict
         "steps": [[name, s, phase_of(name)] for name, s in steps.most_common(_TOP_STEPS)],
         "stages": list(STAGES),
         "lanes": _lanes(diagnosis),
+        "files": coverage(diagnosis, list(all_compiles(session)), codes),
         "findings": [_finding(one) for one in diagnosis.findings],
         "functions": [
             _function(diagnosis, names[key], key, compiles) for key, compiles in groups.items()
@@ -114,6 +125,7 @@ def _index(diagnosis: Diagnosis, names: dict[tuple[str, str, int], str]) -> dict
         "compiles": [
             {
                 **_compile(diagnosis, number, compiled, names),
+                "code": codes[number].linked,
                 "misses": [_miss(one) for one in misses.get(id(compiled), ())],
             }
             for number, compiled in enumerate(all_compiles(session))

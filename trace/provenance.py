@@ -17,6 +17,7 @@ Place = tuple[str, int]
 _FILE: Final = re.compile(
     r"#\s*File: (?P<file>.+?):(?P<line>\d+)(?: in (?P<fn>[^,]+))?, code: (?P<code>.*)$"
 )
+_NO_STACK: Final = re.compile(r"^\s*# No stacktrace found")
 _NODE: Final = re.compile(r"^\s+(?P<name>[A-Za-z_]\w*)(?:\s*:[^=]+)?\s*= (?P<op>[\w.]+)")
 _AT_END: Final = re.compile(r"  # (?P<file>[^#]+?):(?P<line>\d+)(?: in (?P<fn>[\w.<>]+))?\s*$")
 _HANDLE: Final = re.compile(r"^\s*# \[Provenance debug handles\] (?P<keys>.+)$")
@@ -39,6 +40,14 @@ _ATEN: Final = ("aot_inference_graph", "aot_forward_graph", "aot_backward_graph"
 _CODE: Final = "inductor_output_code"
 _MAPS: Final = "inductor_provenance_tracking_node_mappings"
 _STACKS: Final = "inductor_provenance_tracking_kernel_stack_traces"
+_NEVER_FUSED: Final = frozenset(
+    (
+        "permute", "transpose", "t", "view", "reshape", "_unsafe_view", "alias", "slice", "select",
+        "squeeze", "unsqueeze", "mm", "addmm", "bmm", "baddbmm", "convolution", "getitem",
+        "split", "split_with_sizes", "detach", "as_strided", "sym_size",
+    )
+)  # fmt: skip
+_TEXT: Final = "tc_source"  # {"file", "line", "text"}: a piece of the user's source
 _LEAST: Final = 3  # lines a comment may lie above the call it is about
 
 
@@ -75,10 +84,20 @@ class View:
 
 @dataclass(slots=True)
 class CodeMap:
-    """All views of a compile, and the user's lines as far as the trace quotes them."""
+    """All views of a compile, and the user's lines as far as the trace quotes them.
 
+    Attributes:
+        captured: the nodes of the captured graph.
+    """
+
+    captured: list[Node] = field(default_factory=list)
     views: list[View] = field(default_factory=list)
     quoted: dict[Place, tuple[str, str]] = field(default_factory=dict)
+
+    @property
+    def linked(self) -> bool:
+        """Whether there is a kernel with a known origin."""
+        return any(one.places or one.nodes for view in self.views for one in view.kernels)
 
     def __str__(self) -> str:
         rows = [f"{len(self.quoted)} lines of source"]
@@ -114,7 +133,7 @@ class CodeMap:
                     "name": view.name,
                     "graph": view.graph,
                     "code": view.code,
-                    "nodes": [[n.line, at[n.place] if n.place else -1] for n in view.nodes],
+                    "nodes": [[n.line, at[n.place] if n.place else -1, n.name] for n in view.nodes],
                     "kernels": [
                         [k.name, k.lines, [at[place] for place in k.places], k.nodes]
                         for k in view.kernels
@@ -125,8 +144,8 @@ class CodeMap:
         }
 
 
-def code_map(session: Session, compiled: Compile) -> CodeMap | None:
-    """Return what links source, graphs and kernels of a compile; None if nothing does."""
+def code_map(session: Session, compiled: Compile) -> CodeMap:
+    """Return what links source, graphs and kernels of a compile."""
     made = CodeMap()
     last = max((one.attempt for one in compiled.artifacts), default=0)
     mine = [one for one in compiled.artifacts if one.attempt == last]
@@ -135,6 +154,10 @@ def code_map(session: Session, compiled: Compile) -> CodeMap | None:
     aten = [one for one in mine if one.name in _ATEN]
     captured = [one for one in mine if one.name == "dynamo_output_graph"]
     sources = _nodes(session.text(captured[-1]), made) if captured else []
+    made.captured = sources
+    for one in mine:
+        if one.name == _TEXT:
+            _quote_text(session.text(one), made)
     for number, code in enumerate(codes):
         graphs = post if len(post) >= len(codes) else aten if len(aten) >= len(codes) else captured
         if number >= len(graphs):
@@ -146,8 +169,7 @@ def code_map(session: Session, compiled: Compile) -> CodeMap | None:
         kernels = _kernels(session.text(code), nodes, sources, facts, made)
         name = _name(aten, number, len(codes))
         made.views.append(View(name, graph.number, code.number, nodes, kernels))
-    linked = any(kernel.places or kernel.nodes for view in made.views for kernel in view.kernels)
-    return made if linked else None
+    return made
 
 
 def _name(aten: Sequence[Artifact], number: int, many: int) -> str:
@@ -180,6 +202,8 @@ def _nodes(text: str, made: CodeMap) -> list[Node]:
     place: Place | None = None
     for number, row in enumerate(text.split("\n")):
         comment = _FILE.search(row)
+        if _NO_STACK.search(row):
+            place = None
         if comment:
             place = comment["file"], int(comment["line"])
             _quote(made, place, comment["code"], comment["fn"])
@@ -200,6 +224,18 @@ def _nodes(text: str, made: CodeMap) -> list[Node]:
 def _quote(made: CodeMap, place: Place, code: str | None, function: str | None) -> None:
     old = made.quoted.get(place, ("", ""))
     made.quoted[place] = (old[0] or (code or "").rstrip(), old[1] or (function or ""))
+
+
+def _quote_text(text: str, made: CodeMap) -> None:
+    """Take a piece of source that the trace holds, line by line."""
+    try:
+        data = parse_json(text)
+        first, rows = int(data["line"]), str(data["text"]).split("\n")
+        file = str(data["file"])
+    except (ValueError, TypeError, KeyError):
+        return
+    for number, row in enumerate(rows):
+        made.quoted[file, first + number] = (row.rstrip(), "")
 
 
 @dataclass(slots=True)
@@ -224,6 +260,7 @@ def _kernels(
     rows = text.split("\n")
     defined, told = _definitions(rows, made)
     kernels: list[Kernel] = []
+    asked: list[_Above] = []
     above: _Above | None = None
     called = set()
     inside = sorted(defined.values())
@@ -242,10 +279,13 @@ def _kernels(
             called.add(name)
             mine = told.get(name) or _Above(number)
             kernels.append(_link(name, lines, says or mine, mine, nodes, sources, facts, made))
+            asked.append(says or mine)
         above = None
     for name in sorted(defined.keys() - called):
         mine = told[name]
         kernels.append(_link(name, [defined[name]], mine, mine, nodes, sources, facts, made))
+        asked.append(mine)
+    _infer(kernels, asked, nodes)
     return kernels
 
 
@@ -316,19 +356,56 @@ def _link(
             place = inner["file"], int(inner["line"])
             _quote(made, place, inner["code"].strip(), inner["fn"])
             places.append(place)
-    by_name = {node.name: node.place for node in sources}
-    ops = says.ops or defined.ops
     if not places:
-        asked = (by_name.get(one) for one in says.names or defined.names)
-        places = [place for place in asked if place]
+        by_name = {node.name: node.place for node in sources}
+        places = [place for one in says.names if (place := by_name.get(one))]
     wanted = [n for n, node in enumerate(nodes) if node.name in names]
-    if not wanted and ops:
-        wanted = [n for n, node in enumerate(nodes) if _serves(node, ops, places)]
     places += [place for n in wanted if (place := nodes[n].place)]
     return Kernel(name, lines, list(dict.fromkeys(places)), wanted)
 
 
-def _serves(node: Node, ops: Sequence[str], places: Sequence[Place]) -> bool:
-    """Whether a node may be one that a kernel computes: its line and its operator fit."""
-    op = node.op.removeprefix("torch.ops.")
-    return node.place in places and any(op == one or op.startswith(f"{one}.") for one in ops)
+def _infer(kernels: Sequence[Kernel], asked: Sequence[_Above], nodes: Sequence[Node]) -> None:
+    """Give kernels that nothing names nodes for the nodes that fit and that no other kernel has.
+
+    Ready-made operators run in the order of their nodes, so the first that is free is meant.
+    """
+    taken = {node for kernel in kernels for node in kernel.nodes}
+    pairs = [pair for pair in zip(kernels, asked, strict=True) if not pair[0].nodes]
+    for kernel, says in pairs:
+        if len(kernel.lines) == 1 and says.ops:
+            fitting = [n for n in range(len(nodes)) if n not in taken]
+            fitting = [n for n in fitting if _is(nodes[n].op, says.ops[-1])]
+            if kernel.places:
+                fitting = [n for n in fitting if nodes[n].place in kernel.places]
+            kernel.nodes = fitting[:1]
+            taken.update(kernel.nodes)
+    written = [kernel for kernel, _ in pairs if len(kernel.lines) > 1]
+    for kernel in written:
+        free = [n for n in range(len(nodes)) if n not in taken and _may_be_fused(nodes[n])]
+        if kernel.places:
+            kernel.nodes = [n for n in free if nodes[n].place in kernel.places]
+        elif len(written) == 1:
+            kernel.nodes = free
+        else:
+            words = kernel.name.split("_")
+            kernel.nodes = [n for n in free if _base(nodes[n].op) in words]
+        taken.update(kernel.nodes)
+    for kernel in kernels:
+        found = [place for n in kernel.nodes if (place := nodes[n].place)]
+        kernel.places = list(dict.fromkeys((*kernel.places, *found)))
+
+
+def _may_be_fused(node: Node) -> bool:
+    """Whether a node computes something in a loop: no view, no ready-made kernel."""
+    return _base(node.op) not in _NEVER_FUSED
+
+
+def _is(op: str, asked: str) -> bool:
+    """Whether `torch.ops.aten.mm.default` is `aten.mm`."""
+    plain = op.removeprefix("torch.ops.")
+    return plain == asked or plain.startswith(f"{asked}.")
+
+
+def _base(op: str) -> str:
+    """`torch.ops.aten.mm.default` -> `mm`."""
+    return op.removeprefix("torch.ops.").removeprefix("aten.").partition(".")[0]

@@ -11,8 +11,10 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
+
+from tc.trace import archives
 
 try:
     import orjson
@@ -289,7 +291,7 @@ def find_logs(path: str | Path) -> list[str]:
         return [STDIN]
     where = Path(path)
     if not where.is_dir():
-        return [str(where)]
+        return _in_archive(str(where)) if archives.is_archive(str(where)) else [str(where)]
     found = sorted(
         entry.name for entry in where.iterdir() if entry.is_file() and _is_log(entry.name)
     )
@@ -303,6 +305,17 @@ def find_logs(path: str | Path) -> list[str]:
         )
         raise Unreadable(f"no trace log in {where}; {hint}")
     return [str(where / name) for name in dedicated or found]
+
+
+def _in_archive(path: str) -> list[str]:
+    try:
+        names = [name for name in archives.members(path) if _is_log(PurePosixPath(name).name)]
+    except (OSError, EOFError, *archives.ERRORS) as error:
+        raise Unreadable(f"cannot read {path}: {_reason(error)}") from error
+    dedicated = [name for name in names if PurePosixPath(name).name.startswith(TRACE_PREFIX)]
+    if not names:
+        raise Unreadable(f"no trace log in {path}; pack the folder that TC_TRACE named")
+    return [f"{path}{archives.SEPARATOR}{name}" for name in dedicated or names]
 
 
 def _is_log(name: str) -> bool:
@@ -320,23 +333,38 @@ def _has_log(folder: Path) -> bool:
 def _open(path: str) -> IO[bytes]:
     if path == STDIN:
         return _spool(sys.stdin.buffer)
-    if path.endswith(".gz"):
-        with gzip.open(path) as packed:
-            return _spool(packed)
-    if path.endswith(".zst"):
+    packed = archives.split(path)
+    if packed and not Path(path).exists():
         try:
-            import zstandard
-        except ImportError as error:
-            raise Unreadable(
-                f"cannot unpack {path}: the package zstandard is not installed; "
-                "run `pip install zstandard` or `unzstd` the file"
-            ) from error
-        try:
-            with open(path, "rb") as raw, zstandard.ZstdDecompressor().stream_reader(raw) as packed:
-                return _spool(packed)
-        except zstandard.ZstdError as error:
+            with archives.stream(*packed) as member:
+                return _unpack(member, packed[1])
+        except archives.ERRORS as error:
             raise Unreadable(f"cannot unpack {path}: {error}") from error
+    if path.endswith((".gz", ".zst")):
+        with open(path, "rb") as raw:
+            return _unpack(raw, path)
     return open(path, "rb")
+
+
+def _unpack(raw: IO[bytes], name: str) -> IO[bytes]:
+    """Copy a stream that may be packed, as its name says, to a temporary file."""
+    if name.endswith(".gz"):
+        with gzip.open(raw) as packed:
+            return _spool(packed)
+    if not name.endswith(".zst"):
+        return _spool(raw)
+    try:
+        import zstandard
+    except ImportError as error:
+        raise Unreadable(
+            f"cannot unpack {name}: the package zstandard is not installed; "
+            "run `pip install zstandard` or `unzstd` the file"
+        ) from error
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(raw) as packed:
+            return _spool(packed)
+    except zstandard.ZstdError as error:
+        raise Unreadable(f"cannot unpack {name}: {error}") from error
 
 
 def _spool(stream: Any) -> IO[bytes]:

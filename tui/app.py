@@ -10,18 +10,14 @@ from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from typing import ClassVar, Final
 
-from textual import work
 from textual.app import App, ComposeResult, SystemCommand
 from textual.containers import Vertical
-from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Input
-from textual.worker import get_current_worker
 
-from tc.trace.findings import Diagnosis, duration
-from tc.trace.reader import Unreadable
-from tc.trace.session import Session
+from tc.trace.findings import duration
 from tc.tui import filters, look, source
+from tc.tui.background import Arrived, Background, Broke, Failed, Listed
 from tc.tui.commands import TraceCommands
 from tc.tui.facts import Model, size_of, version_of
 from tc.tui.feed import Feed
@@ -31,14 +27,12 @@ from tc.tui.views.base import Place, View
 from tc.tui.views.compile import OneCompile
 from tc.tui.views.findings import Findings
 from tc.tui.views.functions import Functions
-from tc.tui.views.log import Entry, Log, records
+from tc.tui.views.log import Log
 from tc.tui.views.time import Time
 from tc.tui.widgets.bars import Bar, fitted, zoned
 from tc.tui.widgets.help import Help
 
 UNREADABLE: Final = 3
-PAUSE: Final = 0.5  # seconds between two looks at a growing trace
-_REST: Final = 4  # reading may take one part in five of the time
 VIEWS: Final = (Findings, Functions, OneCompile, Time, Log)
 _IDS: Final = ("findings", "functions", "compile", "time", "log")
 
@@ -60,34 +54,15 @@ class TraceApp(App[int]):
     #prompt.-open { display: block; }
     #note { display: none; background: $panel; }
     #note.-open { display: block; }
+    .-ascii #body { border-top: ascii $border; }
+    .-ascii View .detail, .-ascii View .detail:focus { border-left: ascii $border; }
+    Help.-ascii > Container { border: ascii $border; }
+    .-ascii RowList { scrollbar-size-vertical: 0; scrollbar-size-horizontal: 0; }
     .-narrow View .list { width: 1fr; max-width: 100%; }
     .-narrow View .detail { display: none; border-left: none; padding: 0; }
     .-narrow View.-deep .list { display: none; }
     .-narrow View.-deep .detail { display: block; }
     """
-
-    # A thread tells the application by messages only: it never waits for one that is closing.
-
-    class Arrived(Message):
-        """The trace was read."""
-
-        def __init__(self, diagnosis: Diagnosis, partial: bool) -> None:
-            super().__init__()
-            self.diagnosis, self.partial = diagnosis, partial
-
-    class Failed(Message):
-        """The trace could not be read."""
-
-        def __init__(self, reason: str) -> None:
-            super().__init__()
-            self.reason = reason
-
-    class Listed(Message):
-        """Some records of the log were listed."""
-
-        def __init__(self, session: Session, batch: list[Entry], first: bool, last: bool) -> None:
-            super().__init__()
-            self.session, self.batch, self.first, self.last = session, batch, first, last
 
     def __init__(
         self,
@@ -99,7 +74,8 @@ class TraceApp(App[int]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
-        self.feed, self.following, self.goto, self.clock = feed, follow, goto, clock
+        self.feed, self.goto, self.clock = feed, goto, clock
+        self.background = Background(feed, self.post_message, follow)
         self.register_theme(look.DARK)
         self.register_theme(look.LIGHT)
         self.theme = look.LIGHT.name if theme == "light" else look.DARK.name
@@ -111,6 +87,11 @@ class TraceApp(App[int]):
         self.came_from: list[str] = []
         self.read_at = 0.0
         self.leaving = False
+
+    @property
+    def following(self) -> bool:
+        """Whether a running job is followed."""
+        return self.background.following
 
     def compose(self) -> ComposeResult:
         with Vertical():
@@ -124,6 +105,7 @@ class TraceApp(App[int]):
 
     def on_mount(self) -> None:
         """Show the first screen at once, and only then begin to read."""
+        self.screen.set_class(self.ascii_only, "-ascii")
         self.view.list.focus()
         self.draw_bars()
         self.set_interval(1.0, self.draw_head)
@@ -131,30 +113,19 @@ class TraceApp(App[int]):
 
     # ------------------------------------------------------------------------ reading
 
-    @work(thread=True, exclusive=True, group="read")
     def read(self) -> None:
-        """Read the trace, and again whenever it has grown, while following."""
-        worker = get_current_worker()
-        first = self.model.diagnosis is None
-        while not worker.is_cancelled:
-            if first or self.feed.changed():
-                self._read_once(first)
-                first = False
-            if not self.following:
-                return
-            until = time.monotonic() + max(PAUSE, _REST * self.feed.took)
-            while time.monotonic() < until and not worker.is_cancelled:
-                time.sleep(0.05)
+        """Read the trace; while following, again whenever it has grown."""
+        self.background.read(first=self.model.diagnosis is None)
 
-    def _read_once(self, first: bool) -> None:
-        try:
-            if first and (glimpse := self.feed.glimpse()) is not None:
-                self.post_message(self.Arrived(glimpse, partial=True))
-            self.post_message(self.Arrived(self.feed.read(), partial=False))
-        except Unreadable as error:
-            self.post_message(self.Failed(str(error)))
+    def on_unmount(self) -> None:
+        """Leave no thread at work."""
+        self.background.stop()
 
-    def on_trace_app_arrived(self, event: Arrived) -> None:
+    def on_broke(self, event: Broke) -> None:
+        """An error in a thread is shown like any other."""
+        raise event.error
+
+    def on_arrived(self, event: Arrived) -> None:
         """Show another state of the trace."""
         diagnosis, partial = event.diagnosis, event.partial
         self.read_at = self.clock()
@@ -163,7 +134,7 @@ class TraceApp(App[int]):
             name, self.goto = self.goto, ""
             self.action_goto(name)
 
-    def on_trace_app_failed(self, event: Failed) -> None:
+    def on_failed(self, event: Failed) -> None:
         """Leave with a sentence; while following there may be something to read later."""
         reason = event.reason
         if not self.following:
@@ -192,22 +163,9 @@ class TraceApp(App[int]):
         if self.view is log and not self.model.partial:
             session = log.start()
             if session is not None:
-                self._read_log(session)
+                self.background.list_records(session)
 
-    @work(thread=True, exclusive=True, group="log")
-    def _read_log(self, session: Session) -> None:
-        first, worker = True, get_current_worker()
-        for index, one in enumerate(session.sources):
-            last_source = index == len(session.sources) - 1
-            batches = records(one, index)
-            batch: list[Entry] | None = next(batches, None)
-            while batch is not None and not worker.is_cancelled:
-                following = next(batches, None)
-                last = last_source and following is None
-                self.post_message(self.Listed(session, batch, first, last))
-                batch, first = following, False
-
-    def on_trace_app_listed(self, event: Listed) -> None:
+    def on_listed(self, event: Listed) -> None:
         """Show more records."""
         self.query_one(Log).take(event.session, event.batch, event.first, event.last)
 
@@ -489,7 +447,7 @@ class TraceApp(App[int]):
 
     def action_follow(self) -> None:
         """Follow the running job, or stop to."""
-        self.following = not self.following
+        self.background.following = not self.following
         if self.following:
             self.read()
         self.tell("following: the trace is read again when it grows" if self.following else
@@ -504,7 +462,9 @@ class TraceApp(App[int]):
 
     def action_help(self) -> None:
         """Show every key."""
-        self.push_screen(Help())
+        screen = Help()
+        screen.set_class(self.ascii_only, "-ascii")
+        self.push_screen(screen)
 
     def on_resize(self) -> None:
         """The hints have another width to fit."""

@@ -117,7 +117,8 @@ class ContextValue(Value):
 
 def is_apply(cls: type, name: str) -> bool:
     """Say whether reading a class attribute gives the ``apply`` of an autograd.Function."""
-    return name == "apply" and issubclass(cls, BASE) and cls.apply.__func__ is BASE.apply.__func__
+    own: Any = getattr(cls, "apply", None)
+    return name == "apply" and issubclass(cls, BASE) and own.__func__ is BASE.apply.__func__
 
 
 @contextmanager
@@ -147,7 +148,7 @@ def apply(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
         outputs = _outputs(t, result)
         with new_scope(t) as backward:
             _backward(t, cls, context, outputs, flat, args, backward)
-        saved = [node for node in backward.lifted]
+        saved = list(backward.lifted)
         used = tuple(output.node(t) for output in outputs)
         scope.graph.output((used, tuple(saved)))
     return _record(t, context, scope, backward, [*operands, *scope.lifted], result, outputs)

@@ -44,11 +44,20 @@ class Memory:
 
 @dataclass(frozen=True)
 class DynamicSizes:
-    """Decides for one translation which dimensions and integers get symbols."""
+    """Decides for one translation which dimensions and integers get symbols.
+
+    Attributes:
+        scalars: ``item()`` gives a symbol in place of a graph break.
+        shapes: ``nonzero`` and the like give symbolic sizes in place of a graph break.
+        fixed_numbers: integers are never dynamic.
+    """
 
     dynamic: bool | None
     automatic: bool
     memory: Memory
+    scalars: bool = False
+    shapes: bool = False
+    fixed_numbers: bool = False
 
     def dimensions(self, source: Source, tensor: torch.Tensor) -> frozenset[int]:
         """Return the dimensions of an input that get a symbol."""
@@ -64,6 +73,8 @@ class DynamicSizes:
     def number(self, source: Source, number: int) -> bool:
         """Say whether an integer input gets a symbol."""
         seen = self.memory.see_number(source, number)
+        if self.fixed_numbers:
+            return False
         if self.dynamic is not None:
             return self.dynamic and number not in (0, 1)
         return self.automatic and seen is None

@@ -21,6 +21,7 @@ class Effects:
 
     def __init__(self) -> None:
         self.writes = 0
+        self.demanded: list[Value] = []
         self.outer_writes = 0
         self._changed: dict[int, Value] = {}
         self._attributes: dict[int, dict[str, Value]] = {}
@@ -59,6 +60,17 @@ class Effects:
         """Return all stores to an object."""
         return self._attributes.get(id(owner), {})
 
+    # -- calls -----------------------------------------------------------------------------
+    def demand(self, value: Value) -> None:
+        """Note a new value that must be made even if nobody uses it, for what making it does."""
+        self.writes += 1
+        self.outer_writes += 1
+        self.demanded.append(value)
+
+    def withdraw(self, value: Value) -> None:
+        """Take a demand back."""
+        self.demanded.remove(value)
+
     # -- globals ---------------------------------------------------------------------------
     def store_global(self, module_globals: dict[str, Any], name: str, value: Value) -> None:
         """Note a store to a global of a module."""
@@ -76,7 +88,7 @@ class Effects:
     # -- the way back ----------------------------------------------------------------------
     def any(self) -> bool:
         """Say whether a frame that returns has anything to replay on objects it did not make."""
-        return bool(self._globals) or bool(self.roots(at_break=False))
+        return bool(self._globals or self.demanded) or bool(self.roots(at_break=False))
 
     @staticmethod
     def _outlives(value: Value, at_break: bool) -> bool:
@@ -118,5 +130,8 @@ class Effects:
                 if value is UNBOUND and owner.source is None:
                     continue  # a new object is made without what was deleted
                 r.replay_attribute(owner, name, None if value is UNBOUND else value)
+        for value in self.demanded:
+            r.push(value)
+            r.e.pop_top()
         for space, name, value in self.global_stores():
             r.replay_global(space, name, value)

@@ -124,6 +124,8 @@ class Frame:
             handler(self, one)
         except Raised as raised:
             self.unwind(one, raised)
+        except RecursionError:
+            raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "a chain of calls too deep") from None
         except breaks.GraphBreak as cause:
             if not cause.places:
                 cause.places = tuple(self.places())

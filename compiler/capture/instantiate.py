@@ -7,6 +7,7 @@ import enum
 import types
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from tc.compiler.capture import breaks
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 #: metaclasses that call their classes as `type` does
 PLAIN_METACLASSES = (type, abc.ABCMeta)
+FOLDED_BASES = (np.generic, np.dtype)
 FOLDED = (torch.device, torch.finfo, torch.iinfo, torch.dtype, complex, bytes, frozenset)
 
 
@@ -40,7 +42,7 @@ def instantiate(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value
     handler = BUILTINS.get(id(kind)) or handler_of(kind)
     if handler is not None:
         return handler(t, args, kwargs)
-    if kind in FOLDED or isinstance(kind, enum.EnumMeta):
+    if kind in FOLDED or isinstance(kind, enum.EnumMeta) or issubclass(kind, FOLDED_BASES):
         plain = [t.concrete(a) for a in args]
         return t.known(t.fold(kind, *plain, **{k: t.concrete(v) for k, v in kwargs.items()}))
     if issubclass(kind, BaseException):

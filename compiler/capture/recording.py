@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     UnsupportedFakeTensorException,
 )
-from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from tc.compiler.capture import breaks
@@ -48,6 +48,7 @@ class Recorder:
     """Records torch calls into a graph; the graph half of a Tracer."""
 
     top: Frame | None
+    grad_before: bool
 
     def __init__(self, shapes: Shapes) -> None:
         self.shapes = shapes
@@ -58,6 +59,7 @@ class Recorder:
         )
         self.inputs: list[GraphInput] = []
         self.calls = 0
+        self.graph_marks: set[str] = set()
         self.aliasing_matters = False
 
     @property
@@ -107,8 +109,8 @@ class Recorder:
         in_place = bool(_IN_PLACE.search(text)) or "out" in kwargs or text == "setitem"
         self.aliasing_matters |= in_place
         known = self._plain_result(result)
-        if known is not None and not in_place:
-            return known
+        if known is not None and result is not None and not in_place:
+            return known  # a call that returns None is made for what it does
         kind = "call_method" if method else "call_function"
         node = self.graph.create_node(
             kind, target, tuple(n for n, _ in pairs), {k: n for k, (n, _) in named.items()}
@@ -216,6 +218,8 @@ class Recorder:
         """Return a value as an argument of a node, and as a fake argument."""
         if isinstance(value, NodeValue):
             return value.node(self), value.example  # type: ignore[arg-type]
+        if hasattr(value, "tensor"):  # a numpy array
+            return self.graphable(value.tensor, text)
         if isinstance(value, SequenceValue):
             pairs = [self.graphable(item, text) for item in value.values(self)]  # type: ignore[arg-type]
             kind = list if isinstance(value, ListValue) else tuple
@@ -261,9 +265,14 @@ class Recorder:
     @contextmanager
     def dispatch_as_at_entry(self) -> Iterator[None]:
         """Dispatch as torch did when the frame began, outside of transforms and modes."""
-        with temporarily_clear_interpreter_stack():
-            with torch._C._ForceDispatchKeyGuard(*self._dispatch_keys):
+        keys = torch._C._ForceDispatchKeyGuard(*self._dispatch_keys)
+        with temporarily_clear_interpreter_stack(), keys:
+            before = torch.is_grad_enabled()
+            torch._C._set_grad_enabled(self.grad_before)
+            try:
                 yield
+            finally:
+                torch._C._set_grad_enabled(before)
 
     @contextmanager
     def torch_state(self) -> Iterator[None]:

@@ -109,6 +109,8 @@ class Residual:
             self.need(self.t.effects.contents(owner))
             self.need(owner.children(self.t))
         self.need(value for _, _, value in self.t.effects.global_stores())
+        self.need(self.t.effects.demanded)
+        self.need(self.t.effects.demanded)  # twice: made once, then kept
 
     # -- the graph -------------------------------------------------------------------------
     def call_graph(self, name: str, inputs: Iterable[Source]) -> None:

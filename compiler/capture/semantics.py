@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.recording import Recorder
+from tc.compiler.capture.values.arrays import ArrayValue
 from tc.compiler.capture.values.base import (
     Args,
     Exhausted,
@@ -44,7 +45,21 @@ COMPARISONS = frozenset(REFLECTED)
 #: in-place operator -> the plain one, which immutable left operands fall back to
 IN_PLACE = {
     f"i{name.rstrip('_')}": name
-    for name in "add sub mul matmul truediv floordiv mod pow lshift rshift and_ or_ xor".split()
+    for name in [
+        "add",
+        "sub",
+        "mul",
+        "matmul",
+        "truediv",
+        "floordiv",
+        "mod",
+        "pow",
+        "lshift",
+        "rshift",
+        "and_",
+        "or_",
+        "xor",
+    ]
 }
 _PLAIN = {name: name.rstrip("_") for name in ("and_", "or_")}
 
@@ -90,6 +105,10 @@ class Semantics(Recorder):
     def new_tuple(self, values: Iterable[Value]) -> TupleValue:
         """Return a new tuple."""
         return TupleValue(list(values))
+
+    def list_of(self, values: Iterable[Value]) -> ListValue:
+        """Return a new list."""
+        return ListValue(list(values))
 
     def dict_of(self: Tracer, pairs: Iterable[tuple[Any, Value]]) -> DictValue:
         """Return a new dict; keys are values or plain constants."""
@@ -171,12 +190,16 @@ class Semantics(Recorder):
         function = getattr(operator, name)
         if isinstance(value, NodeValue):
             return self.call_torch(function, [value], {})
+        if isinstance(value, ArrayValue):
+            return value.method(self, f"__{name}__", [], {})
         if isinstance(value, ObjectValue):
             return value.method(self, f"__{name}__", [], {})
         return self.known(self.fold(function, self.concrete(value)))
 
     def binary(self: Tracer, name: str, left: Value, right: Value) -> Value:
         """Apply ``operator.<name>``: constants fold, tensors record, objects call their methods."""
+        if isinstance(left, ArrayValue) or isinstance(right, ArrayValue):
+            return self._array_binary(name, left, right)
         found = self._user_binary(name, left, right)
         if found is not None:
             return found
@@ -194,6 +217,22 @@ class Semantics(Recorder):
             return ConstValue(self.identical(left, right) == (name == "eq"))
         a, b = self._operand(left, name), self._operand(right, name)
         return self.known(self.fold(getattr(operator, name), a, b))
+
+    def _array_binary(self: Tracer, name: str, left: Value, right: Value) -> Value:
+        if isinstance(left, TensorValue) or isinstance(right, TensorValue):
+            pair = [side.tensor if isinstance(side, ArrayValue) else side for side in (left, right)]
+            return self.call_torch(getattr(operator, name), pair, {})
+        owner, other = (left, right) if isinstance(left, ArrayValue) else (right, left)
+        if name in COMPARISONS and (self.is_none(other) or not isinstance(left, ArrayValue)):
+            if self.is_none(other):
+                return ConstValue(self.identical(left, right) == (name == "eq"))
+            return owner.method(self, f"__{REFLECTED[name]}__", [other], {})
+        plain = name.rstrip("_")
+        dunder = f"__{plain}__" if isinstance(left, ArrayValue) else f"__r{plain}__"
+        found = owner.method(self, dunder, [other], {})
+        in_place = plain.startswith("i") and plain not in ("invert", "index")
+        scalar = isinstance(owner, ArrayValue) and owner.scalar
+        return left if in_place and not scalar else found
 
     def _operand(self: Tracer, value: Value, name: str) -> Any:
         try:

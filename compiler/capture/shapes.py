@@ -160,14 +160,16 @@ class Shapes:
         *,
         user_line: Callable[[], UserLine | None] = lambda: None,
         data_dependent: bool = False,
+        scalars: bool | None = None,
         allow_non_fake_inputs: bool = False,
     ) -> None:
         """Start a compilation.
 
         Args:
             user_line: asked for the user's place whenever a condition on a size is decided.
-            data_dependent: make symbols for ``.item()``, ``nonzero`` and the like; if not, they
-                raise `DataDependentOutputException` or `DynamicOutputShapeException`.
+            data_dependent: make symbols for ``nonzero`` and the like; if not, they raise
+                `DynamicOutputShapeException`.
+            scalars: the same for ``.item()`` (`DataDependentOutputException`); None: as above.
             allow_non_fake_inputs: let real tensors mix with fake ones.
         """
         from torch._subclasses.fake_tensor import FakeTensorMode
@@ -178,7 +180,7 @@ class Shapes:
         self._inputs: dict[str, tuple[Any, _Border, Source]] = {}
         self.env = _env_class()(
             weakref.WeakMethod(self._on_guard),
-            allow_scalar_outputs=data_dependent,
+            allow_scalar_outputs=data_dependent if scalars is None else scalars,
             allow_dynamic_output_shape_ops=data_dependent,
         )
         self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=allow_non_fake_inputs)

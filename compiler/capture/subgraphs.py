@@ -60,8 +60,8 @@ class Scope:
             node.meta["example_value"] = example
         return self.lifted[outer]
 
-    def add_body(self, name: str, module: fx.GraphModule) -> fx.Node:
-        """Make a body an attribute of this graph's module, and return the node that reads it."""
+    def add_body(self, name: str, module: Any) -> fx.Node:
+        """Make a body or function an attribute of this graph; return the node that reads it."""
         number = 0
         while f"{name}_{number}" in self.bodies:
             number += 1
@@ -73,7 +73,7 @@ class Scope:
         """Return the finished graph with its bodies."""
         root = torch.nn.Module()
         for name, body in self.bodies.items():
-            root.add_module(name, body)
+            setattr(root, name, body)
         return fx.GraphModule(root, self.graph, "GraphModule")
 
 
@@ -196,7 +196,3 @@ def results(t: Tracer, node: fx.Node, result: Value) -> Value:
     if made is result and not isinstance(made, ConstValue):
         raise breaks.GraphBreak(breaks.LEAKED_BODY, result.describe())
     return made
-
-
-
-

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
+from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.tensor import TensorMethod, TensorValue
+from tc.compiler.capture.values.tensor import SymValue, TensorMethod, TensorValue
 from tc.compiler.core.sources import Source
 from tc.compiler.core.table import Table
 
@@ -210,7 +210,8 @@ for _name in (
     "_C._is_torch_function_enabled",
     "backends.mps.is_available", "xpu.is_available", "broadcast_shapes", "_C._get_cudnn_enabled",
     "_C._is_any_autocast_enabled", "_C._len_torch_function_stack", "typename",
-    "_C._get_default_device", "cuda.is_bf16_supported", "_C._functorch.maybe_current_level", "_C._is_fwd_grad_enabled",
+    "_C._get_default_device", "cuda.is_bf16_supported", "_C._functorch.maybe_current_level",
+    "_C._is_fwd_grad_enabled",
     "backends.mkldnn.is_available", "distributed.is_available", "distributed.is_initialized",
     "_C._get_privateuse1_backend_name", "_C._get_accelerator", "backends.opt_einsum.is_available",
 ):  # fmt: skip
@@ -224,11 +225,24 @@ def _is_tensor(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _as_method(name: str) -> Handler:
-    return lambda t, args, kwargs: args[0].method(t, name, args[1:], kwargs)
+    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        rest = dict(kwargs)
+        owner = args[0] if args else rest.pop("input")
+        return owner.method(t, name, args[1:], rest)
+
+    return handler
 
 
 for _function in (torch.is_floating_point, torch.is_complex, torch.numel):
     handles(_function)(_as_method(_function.__name__))
+
+
+@handles(torch.from_numpy)
+def _from_numpy(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    tensor = getattr(args[0], "tensor", None)
+    if tensor is None:
+        raise breaks.GraphBreak(breaks.BUILTIN_CALL, "torch.from_numpy()")
+    return t.call_torch("view_as", [tensor, tensor], {}, method=True)
 
 
 @handles(torch.is_nonzero)
@@ -260,16 +274,21 @@ def _assert(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _check(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    try:
-        holds = args[0].truth(t)
-    except NotConstant:
-        holds = True
-    if not holds:
+    if isinstance(args[0], SymValue):
+        return t.call_torch(torch._check, args[:1], {})  # the message may be a function
+    if not args[0].truth(t):
         t.raise_(RuntimeError, "Expected cond to be True, but got False.")
     return t.known(None)
 
 
 handles(torch._check)(_check)
+
+
+@handles(torch._check_is_size)
+def _check_is_size(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if isinstance(args[0], SymValue):
+        return t.call_torch(torch._check_is_size, args[:1], {})
+    return t.known(None)
 
 
 def graph_break(msg: str = "") -> None:

@@ -18,7 +18,7 @@ from tc.compiler.capture.instantiate import instantiate
 from tc.compiler.capture.semantics import Semantics
 from tc.compiler.capture.shapes import Shapes
 from tc.compiler.capture.skips import refuse_inlining
-from tc.compiler.capture.values import iteration
+from tc.compiler.capture.values import hooks, iteration
 from tc.compiler.capture.values.attributes import AttributesValue
 from tc.compiler.capture.values.base import Args, Kwargs, Lazy, Slot, Value
 from tc.compiler.capture.values.builtins import slot_method
@@ -42,8 +42,15 @@ from tc.compiler.capture.values.objects import (
     is_library,
 )
 from tc.compiler.capture.values.tensor import TensorValue
-from tc.compiler.capture.wrap import wrap_object
-from tc.compiler.core.sources import AttrSource, DictSource, GlobalSource, ItemSource, LocalSource, Source
+from tc.compiler.capture.wrap import wrap_object, wrap_tensor
+from tc.compiler.core.sources import (
+    AttrSource,
+    DictSource,
+    GlobalSource,
+    ItemSource,
+    LocalSource,
+    Source,
+)
 from tc.trace.events import StackFrame
 
 if TYPE_CHECKING:
@@ -66,7 +73,13 @@ class Tracer(Semantics):
     """
 
     def __init__(self, frame: hook.Frame, sizes: DynamicSizes) -> None:
-        super().__init__(Shapes(user_line=self.user_line, allow_non_fake_inputs=True))
+        shapes = Shapes(
+            user_line=self.user_line,
+            scalars=sizes.scalars,
+            data_dependent=sizes.shapes,
+            allow_non_fake_inputs=True,
+        )
+        super().__init__(shapes)
         self.frame = frame
         self.sizes = sizes
         self.guards = GuardList()
@@ -80,6 +93,7 @@ class Tracer(Semantics):
         self.top: Frame | None = None
         self.handled: list[Value] = []
         self._values: dict[int, tuple[Any, Value]] = {}
+        self._kept: list[Any] = []
         self._cells: dict[int, tuple[types.CellType, CellValue]] = {}
         self._globals: dict[tuple[int, str], Value] = {}
         self._attributes: dict[int, AttributesValue] = {}
@@ -96,7 +110,7 @@ class Tracer(Semantics):
         """Rest the result on a fact about a source; aliases of our own need no guard."""
         if kind in ("ID", "TYPE") and source in self.trusted:
             return
-        if source.root in self.aliases and kind not in ("TENSOR", "EQUALS", "NONE", "LENGTH"):
+        if self._needs_no_guard(kind, source):
             return
         if kind == "EQUALS_SET":
             kind, value = "EQUALS", frozenset(value)
@@ -105,6 +119,16 @@ class Tracer(Semantics):
                 self.guards.add("CONTAINS", source, item, self.user_line())
             return
         self.guards.add(kind, source, value, self.user_line())
+
+    def _needs_no_guard(self, kind: str, source: Source) -> bool:
+        """Say whether a source is an object of ours, or a part of a library that stays."""
+        if source.root not in self.aliases or kind in ("TENSOR", "EQUALS", "NONE", "LENGTH"):
+            return False
+        owner = self.aliases[source.root]
+        name = owner.__name__ if isinstance(owner, types.ModuleType) else type(owner).__module__
+        if isinstance(owner, type):
+            name = owner.__module__
+        return source.parent is None or is_library(name)
 
     def guard_keys(self, value: DictValue) -> None:
         """Guard on all keys of a dict."""
@@ -166,6 +190,14 @@ class Tracer(Semantics):
         if not isinstance(obj, types.MethodType):
             self._values[id(obj)] = (obj, value)
         return value
+
+    def wrap_tensor(self, tensor: torch.Tensor, source: Source) -> TensorValue:
+        """Return the value of a tensor made from a sourced object."""
+        return wrap_tensor(self, tensor, source)
+
+    def keep(self, obj: Any) -> None:
+        """Keep an object alive as long as the trace."""
+        self._kept.append(obj)
 
     def known(self, obj: Any) -> Value:
         """Return the value of an object that traced code made or that needs no guard."""
@@ -325,7 +357,7 @@ class Tracer(Semantics):
             return self.lambda_value(
                 lambda t, args, kwargs: autograd_functions.apply(t, owner, args, kwargs),
                 f"{owner.obj.__name__}.apply",
-                lambda r: r.load_object(owner.obj.apply),
+                lambda r: r.load_object(getattr(owner.obj, "apply")),  # noqa: B009
             )
         return bind_class_attr(self, owner, raw, name)
 
@@ -366,4 +398,4 @@ def _chain(source: Source) -> list[Source]:
     return found
 
 
-__all__ = ["NNModuleValue", "Tracer", "higher_order", "iteration", "transforms"]
+__all__ = ["NNModuleValue", "Tracer", "higher_order", "hooks", "iteration", "transforms"]

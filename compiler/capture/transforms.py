@@ -85,7 +85,8 @@ def record(
         return examples
 
     result = _run(t, name, traced, options, fakes, named_fakes)
-    if not bodies or t.effects.outer_writes != writes:
+    once = len(bodies) == 1 and name != "pullback"
+    if not bodies or (t.effects.outer_writes != writes and not once):
         raise breaks.GraphBreak(breaks.BODY_EFFECT, f"torch.func.{name}")
     body = bodies[0]  # with chunks or several bases the function is traced more than once
     read = t.scopes[-1].add_body(f"{name}_body", body.module())
@@ -170,4 +171,6 @@ def _vjp(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         both = [TupleValue(list(primals)), TupleValue(list(cotangents))]
         return record(t, "pullback", function, options, both, {})
 
-    return t.new_tuple([outputs[0], t.lambda_value(pull, "the function of torch.func.vjp"), *outputs[1:]])
+    return t.new_tuple(
+        [outputs[0], t.lambda_value(pull, "the function of torch.func.vjp"), *outputs[1:]]
+    )

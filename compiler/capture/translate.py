@@ -244,6 +244,7 @@ class Translation:
                 t.graph.erase_node(entry.node)
                 t.inputs.remove(entry)
         self.module = t.scopes[0].module()
+        self.module.meta.update(dict.fromkeys(t.graph_marks, True))
 
     module: fx.GraphModule | None = None
 

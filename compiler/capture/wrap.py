@@ -9,12 +9,19 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from tc.compiler.capture import torchfns
 from tc.compiler.capture.guards import TensorSpec
 from tc.compiler.capture.shapes import free_size, free_stride
 from tc.compiler.capture.values import dict_objects
+from tc.compiler.capture.values.arrays import (
+    NumpyFunctionValue,
+    is_array,
+    numpy_name,
+    wrap_array,
+)
 from tc.compiler.capture.values.base import Lazy, OpaqueValue, Slot, Value
 from tc.compiler.capture.values.builtins import BUILTINS, BuiltinValue
 from tc.compiler.capture.values.const import LITERALS, ConstValue, is_constant_object
@@ -71,7 +78,7 @@ def _constant(t: Tracer, obj: Any, source: Source) -> Value:
     return ConstValue(obj, source)
 
 
-def _tensor(t: Tracer, obj: torch.Tensor, source: Source) -> Value:
+def _tensor(t: Tracer, obj: torch.Tensor, source: Source) -> TensorValue:
     dims = t.sizes.dimensions(source, obj)
     with t.dispatch_as_at_entry():  # a transform of torch.func may be at work
         fake = t.shapes.fake(obj, source, dims)
@@ -82,10 +89,32 @@ def _tensor(t: Tracer, obj: torch.Tensor, source: Source) -> Value:
     return value
 
 
+wrap_tensor = _tensor
+
+
+def _array(t: Tracer, obj: Any, source: Source) -> Value:
+    found = wrap_array(t, obj, source)
+    return found if found is not None else OpaqueValue(obj, source)
+
+
+def _numpy_function(t: Tracer, obj: Any, source: Source) -> Value:
+    name = numpy_name(obj)
+    assert name is not None
+    return NumpyFunctionValue(obj, name, source)
+
+
+def _numpy_dtype(t: Tracer, obj: Any, source: Source) -> Value:
+    t.guard("ID", source, obj)
+    return ConstValue(obj, source)
+
+
 def _list(t: Tracer, obj: Any, source: Source) -> Value:
-    kind = DequeValue if type(obj) is collections.deque else ListValue
     t.guard("LENGTH", source, obj)
-    return kind(t.lazy_slots(obj, source), source)
+    slots = t.lazy_slots(obj, source)
+    if type(obj) is not collections.deque:
+        return ListValue(slots, source)
+    t.guard("EQUALS", AttrSource(source, "maxlen"), obj.maxlen)
+    return DequeValue(slots, source, obj.maxlen)
 
 
 def _tuple(t: Tracer, obj: Any, source: Source) -> Value:
@@ -156,7 +185,7 @@ def _builtin(t: Tracer, obj: Any, source: Source) -> Value:
 def _made_anew(obj: Any) -> bool:
     """Say whether a builtin is a bound method, made each time that it is read."""
     owner = getattr(obj, "__self__", None)
-    return owner is not None and not isinstance(owner, types.ModuleType | type)
+    return owner is not None and not isinstance(owner, types.ModuleType)
 
 
 def _method(t: Tracer, obj: types.MethodType, source: Source) -> Value:
@@ -179,7 +208,7 @@ def _cached(t: Tracer, obj: Any, source: Source) -> Value:
 
 
 def _class(t: Tracer, obj: type, source: Source) -> Value:
-    if source.root not in t.aliases and obj.__module__ != "builtins":
+    if source.root not in t.aliases:
         t.guard("ID", source, obj)
     return ClassValue(obj, source)
 
@@ -236,6 +265,9 @@ def _kind(*kinds: type) -> Callable[[Any], bool]:
 ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (is_constant_object, _constant),
     (_is_plain_tensor, _tensor),
+    (is_array, _array),
+    (lambda obj: isinstance(obj, np.dtype), _numpy_dtype),
+    (lambda obj: numpy_name(obj) is not None, _numpy_function),
     (_kind(list, collections.deque), _list),
     (_kind(tuple, torch.Size), _tuple),
     (lambda obj: isinstance(obj, tuple) and hasattr(type(obj), "_fields"), _tuple),

@@ -6,11 +6,11 @@ In: a `Plan` and the arguments each kernel takes. Out: Python source defining ``
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import torch
 
-from tc.compiler.codegen.cpp.kernel import CKernel
 from tc.compiler.errors import StageError
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.index import Index
@@ -46,22 +46,46 @@ def pinned(t, size, stride):
         return t
     if all(n == 1 or a == b for n, a, b in zip(size, t.stride(), stride)):
         return t
-    fresh = torch.empty_strided(size, stride, dtype=t.dtype)
+    fresh = torch.empty_strided(size, stride, dtype=t.dtype, device=t.device)
     return fresh.copy_(t)
 
 
 '''
 
 
-def wrapper(plan: Plan, kernels: dict[str, CKernel]) -> str:
+class Argument(Protocol):
+    """A parameter of a kernel."""
+
+    @property
+    def kind(self) -> str:
+        """``p``, ``i64`` or ``f64``."""
+
+    @property
+    def name(self) -> str:
+        """The buffer, size or number passed."""
+
+
+class Callee(Protocol):
+    """What the wrapper has to know of a printed kernel."""
+
+    @property
+    def name(self) -> str:
+        """The function to call."""
+
+    @property
+    def arguments(self) -> Sequence[Argument]:
+        """What it takes."""
+
+
+def wrapper(plan: Plan, kernels: Mapping[str, Callee]) -> str:
     """Print the wrapper of a plan."""
-    return _Wrapper(plan, kernels).run()
+    return Wrapper(plan, kernels).run()
 
 
-class _Wrapper:
+class Wrapper:
     """Lines of the wrapper."""
 
-    def __init__(self, plan: Plan, kernels: dict[str, CKernel]) -> None:
+    def __init__(self, plan: Plan, kernels: Mapping[str, Callee]) -> None:
         self.plan, self.kernels = plan, kernels
         self.lines: list[str] = []
         self.shapes = {b.name: b for b in plan.buffers}
@@ -77,7 +101,7 @@ class _Wrapper:
             if isinstance(step, Kernel):
                 self._kernel(step)
             elif isinstance(step, Allocate):
-                self._allocate(step)
+                self.allocate(step)
             elif isinstance(step, Free):
                 self.emit(f"del {', '.join(step.names)}")
             elif isinstance(step, Extern):
@@ -196,7 +220,8 @@ class _Wrapper:
         called = self.kernels[kernel.name]
         self.emit(f"{called.name}({', '.join(a.name for a in called.arguments)})")
 
-    def _allocate(self, step: Allocate) -> None:
+    def allocate(self, step: Allocate) -> None:
+        """Take memory for a buffer."""
         buffer = step.buffer
         if step.reuse is not None:
             self.emit(

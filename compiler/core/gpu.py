@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+
 from tc.compiler.core.artifacts import Program
 from tc.compiler.errors import VerifyError
 
@@ -15,10 +17,12 @@ class GpuProgram(Program):
     Attributes:
         triton_source: a Python module that defines the kernels under their names.
         device: what the kernels run on, e.g. ``cuda:0``.
+        arguments: kernel -> for each argument the type of a tensor, or ``i64``, or ``f64``.
     """
 
     triton_source: str = ""
     device: str = "cuda:0"
+    arguments: tuple[tuple[str, tuple[torch.dtype | str, ...]], ...] = ()
 
     def verify(self) -> None:
         """Check the wrapper, and that the kernels are valid Python."""

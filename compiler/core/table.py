@@ -1,4 +1,4 @@
-"""A table maps names to rows and refuses duplicates: the one extension mechanism of the compiler."""
+"""A table maps names to rows and refuses duplicates: how the compiler is extended."""
 
 from __future__ import annotations
 

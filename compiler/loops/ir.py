@@ -151,8 +151,8 @@ class Extern:
         args: Python values, `View`, `SymValue`, `Ref`, nested in tuples and lists.
         results: buffers made; None for an output that is not a tensor or unused.
         unpack: the target returns a tuple.
-        takes_over: buffers written in place, whose memory the results take over; nobody else
-            reads them.
+        takes_over: buffers whose memory lives on in the results: written in place (then nobody
+            else reads them), or viewed.
     """
 
     target: str

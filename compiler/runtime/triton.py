@@ -6,10 +6,13 @@ launch and keeps the result in its own cache, by content.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import linecache
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from tc.compiler.errors import StageError
 from tc.compiler.runtime.build import cache_dir, caches_disabled, write_atomically
@@ -25,6 +28,10 @@ Rows = int | Callable[..., int]
 class Launch:
     """A Triton kernel that knows how many blocks its arguments need.
 
+    Triton's own call looks at every argument anew (some 20 microseconds of Python). What it looks
+    for, which pointers and sizes are multiples of 16, is asked here in one go; then the machine code
+    it made for that case is called.
+
     Attributes:
         jit: Triton's function.
         settings: compile-time parameters, block sizes first, and ``num_warps``.
@@ -34,15 +41,28 @@ class Launch:
         self.jit, self.rows = jit, rows
         # As in the C kernels, each operation rounds by itself, as eager's do.
         self.settings = {**settings, "enable_fp_fusion": False}
-        self.block = settings["XBLOCK"]
-        self.grid = (-(-rows // self.block),) if isinstance(rows, int) else (0,)
+        self.block: int = settings["XBLOCK"]
+        self.constants = tuple(v for k, v in settings.items() if k.endswith("BLOCK"))
+        self.made: dict[tuple[Any, ...], Any] = {}
 
     def __call__(self, *args: Any) -> None:
-        rows, grid = self.rows, self.grid
-        if not isinstance(rows, int):
-            grid = (-(-rows(*args) // self.block),)
-        if grid[0]:
-            self.jit[grid](*args, **self.settings)
+        rows = self.rows if isinstance(self.rows, int) else self.rows(*args)
+        if rows <= 0:
+            return
+        grid = (-(-rows // self.block), 1, 1)
+        key = tuple([_case(arg) for arg in args])
+        compiled = self.made.get(key)
+        if compiled is None:
+            self.made[key] = self.jit[grid](*args, **self.settings)
+        else:
+            compiled[grid](*args, *self.constants)
+
+
+def _case(arg: Any) -> Any:
+    """What Triton compiles a kernel for, of one argument."""
+    if isinstance(arg, int):
+        return arg % 16 == 0, arg == 1, -(2**31) <= arg < 2**31
+    return None if isinstance(arg, float) else (arg.data_ptr() % 16 == 0, arg.device.index)
 
 
 def launch(rows: Rows, **settings: Any) -> Callable[[Any], Launch]:
@@ -67,7 +87,21 @@ def load(program: GpuProgram) -> Compiled:
         raise StageError(
             "runtime.load", f"The generated wrapper {path} cannot be loaded: {error!r}."
         ) from error
-    return compiled
+    return _on_device(compiled, program.device)
+
+
+def _on_device(compiled: Compiled, device: str) -> Compiled:
+    """Make a program's device the current one around it, where there are several to choose from."""
+    index = torch.device(device).index
+    if index is None or not torch.cuda.is_available() or torch.cuda.device_count() < 2:
+        return compiled
+
+    @functools.wraps(compiled)
+    def call(args: list[Any]) -> tuple[Any, ...]:
+        with torch.cuda.device(index):
+            return compiled(args)
+
+    return call
 
 
 def open_kernels(source: str, specs: Sequence[KernelSpec]) -> dict[str, Launch]:

@@ -4,6 +4,7 @@ mean what torch means by them.
 In and out: Triton values inside kernels. Needs triton; imported by generated code alone.
 """
 
+# mypy: ignore-errors
 from __future__ import annotations
 
 import triton
@@ -55,9 +56,9 @@ def shift_left(a, b):
 @triton.jit
 def shift_right(a, b):
     """``a >> b``; the sign alone where ``b`` is no valid shift."""
-    last = a.dtype.primitive_bitwidth - 1
-    valid = (b >= 0) & (b <= last)
-    return a >> tl.where(valid, b, last).to(a.dtype)
+    valid = (b >= 0) & (b < a.dtype.primitive_bitwidth)
+    sign = tl.where(a < 0, -1, 0).to(a.dtype)
+    return tl.where(valid, a >> tl.where(valid, b, 0).to(a.dtype), sign).to(a.dtype)
 
 
 @triton.jit

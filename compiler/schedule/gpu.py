@@ -34,9 +34,7 @@ from tc.compiler.schedule.fuse import Group, Member, fuse
 from tc.compiler.schedule.memory import Work, with_memory
 from tc.compiler.schedule.order import Order, ordered
 from tc.compiler.schedule.plan import Accumulate, Kernel, Let, Plan, Section, Statement, Store
-from tc.compiler.schedule.stage import _outside_readers as outside_readers
-from tc.compiler.schedule.stage import _title as kernel_title
-from tc.compiler.schedule.stage import slot_reads
+from tc.compiler.schedule.stage import kernel_title, outside_readers, slot_reads
 
 FEW_RESULTS = 512  # fewer than this leave most of a GPU idle
 PART = 4096  # elements that one block reduces
@@ -53,7 +51,7 @@ def plan(graph: LoopGraph, gate: Gate) -> Plan:
         if isinstance(slot, Group):
             needed = {name for name in slot.writes() if slot_reads(name, slot, readers)}
             name = f"k{sum(isinstance(w, Kernel) for w in work)}_{kernel_title(slot)}"
-            work.append(build(ordered(slot), needed, name))
+            work.append(build(_in_order(slot), needed, name))
         else:
             work.append(slot)  # type: ignore[arg-type]
     buffers = {buffer.name: buffer for node in graph.nodes for buffer in writes(node)}
@@ -143,6 +141,12 @@ def _atom(variable: Index) -> Atom:
 
 
 # ---------------------------------------------------------------- kernels
+
+
+def _in_order(group: Group) -> Order:
+    """The group's loops in the best order; as they are where a position in them is a result."""
+    positions = any(_reduces(m) and m.node.kind.startswith("arg") for m in group.members)  # type: ignore[union-attr]
+    return Order(group) if positions and len(group.inner) > 1 else ordered(group)
 
 
 def build(order: Order, needed: set[str], name: str) -> Kernel:

@@ -7,6 +7,7 @@ with a section a range, in which the choices are decided and gone.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import torch
 
@@ -53,7 +54,7 @@ def _ranges(kernel: Kernel, variable: Index) -> list[tuple[Index, Index]]:
                     return []
     if len(points) > MAX_RANGES + 1:
         return []
-    return list(zip(points[:-1], points[1:], strict=True))
+    return list(pairwise(points))
 
 
 def _tests(condition: Expr) -> list[Expr]:

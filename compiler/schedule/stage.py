@@ -23,12 +23,12 @@ NAME_LENGTH = 40
 def plan(graph: LoopGraph, gate: Gate) -> Plan:
     """Fuse, order, build kernels, plan memory."""
     slots, decisions = fuse(graph, gate)
-    readers = _outside_readers(slots, graph.outputs)
+    readers = outside_readers(slots, graph.outputs)
     work: list[Work] = []
     for slot in slots:
         if isinstance(slot, Group):
             needed = {name for name in slot.writes() if slot_reads(name, slot, readers)}
-            name = f"k{sum(isinstance(w, Kernel) for w in work)}_{_title(slot)}"
+            name = f"k{sum(isinstance(w, Kernel) for w in work)}_{kernel_title(slot)}"
             work.append(split(build(ordered(slot), needed, name)))
         else:
             assert not isinstance(slot, Reduction)
@@ -50,7 +50,8 @@ def slot_reads(name: str, slot: Slot, readers: dict[str, list[Slot | None]]) -> 
     return any(reader is not slot for reader in readers.get(name, ()))
 
 
-def _outside_readers(slots: Sequence[Slot], outputs: Any) -> dict[str, list[Slot | None]]:
+def outside_readers(slots: Sequence[Slot], outputs: Any) -> dict[str, list[Slot | None]]:
+    """For each buffer who reads it; None stands for the graph's outputs."""
     readers: dict[str, list[Slot | None]] = {}
     for slot in slots:
         for name in slot.reads() if isinstance(slot, Group) else reads(slot):
@@ -60,7 +61,7 @@ def _outside_readers(slots: Sequence[Slot], outputs: Any) -> dict[str, list[Slot
     return readers
 
 
-def _title(group: Group) -> str:
+def kernel_title(group: Group) -> str:
     """A short name from the ops it computes."""
     origins: list[Origin] = [o for m in group.members for o in m.node.origins]
     names = [o.op.removeprefix("aten.").split(".")[0].lstrip("_") for o in origins]

@@ -24,7 +24,7 @@ def chain(length: int) -> Case:
             refs.append(f"v{number - 2}")
             form = "$0 + $1"
         steps.append(Step(f"v{number}", form, tuple(refs)))
-    facts = {name: TENSOR for name in ("x", *(step.name for step in steps))}
+    facts = dict.fromkeys(("x", *(step.name for step in steps)), TENSOR)
     x = Input("x", "recorded", "x", (2, 3))
     return Case((x,), tuple(steps), (steps[-1].name,), facts=facts)
 

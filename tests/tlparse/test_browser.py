@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from report_reader import CHROMIUM, DRIVER, Reader
 
 from tc.tlparse.report import render
 from tc.trace.findings import diagnose
@@ -18,8 +18,6 @@ from tc.trace.session import load
 
 SHARED = Path(os.environ.get("TC_SHARED", Path(__file__).resolve().parents[3] / "shared"))
 TRACES = SHARED / "traces"
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
 
 pytestmark = [
     pytest.mark.browser,
@@ -27,104 +25,8 @@ pytestmark = [
     pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="no chromium and chromedriver"),
 ]
 
-FLAGS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--disable-dev-shm-usage", "--window-size=1280,900",
-)  # fmt: skip
-
 CONTRAST = (Path(__file__).parent / "contrast.js").read_text("utf-8")
 UNNAMED = (Path(__file__).parent / "unnamed.js").read_text("utf-8")
-
-
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    folder = tmp_path_factory.mktemp("reports")
-
-    def url(name: str) -> str:
-        path = folder / f"{name}.html"
-        if not path.exists():
-            path.write_bytes(b"".join(render(diagnose(load(TRACES / name)))))
-        return path.as_uri()
-
-    return url
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    webdriver = pytest.importorskip("selenium.webdriver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    driver.get("about:blank")
-    yield driver
-    driver.quit()
-
-
-class Reader:
-    """Somebody who reads a report."""
-
-    def __init__(self, driver: Any, url: str) -> None:
-        self.driver, self.url = driver, url
-        driver.get("about:blank")
-        driver.get_log("performance")
-        driver.get_log("browser")
-        driver.get(url)
-        self.wait_for("main h1")
-
-    def all(self, selector: str) -> list[Any]:
-        return list(self.driver.find_elements("css selector", selector))
-
-    def texts(self, selector: str) -> list[str]:
-        return [one.text for one in self.all(selector)]
-
-    def press(self, *keys: str) -> None:
-        for key in keys:
-            self.driver.switch_to.active_element.send_keys(key)
-
-    def go(self, route: str) -> None:
-        self.driver.execute_script("location.hash = arguments[0]", route)
-        time.sleep(0.05)
-        self.wait_for("main h1")
-
-    @property
-    def route(self) -> str:
-        return str(self.driver.execute_script("return location.hash"))
-
-    def wait_for(self, selector: str, seconds: float = 8) -> None:
-        self.until(lambda: self.all(selector), selector, seconds)
-
-    def until(self, fact: Callable[[], Any], what: str = "", seconds: float = 8) -> None:
-        end = time.monotonic() + seconds
-        while not fact():
-            assert time.monotonic() < end, f"waited for {what} in vain"
-            time.sleep(0.02)
-
-    def requests(self) -> set[str]:
-        rows = [json.loads(row["message"])["message"] for row in self.driver.get_log("performance")]
-        urls = {
-            row["params"]["request"]["url"]
-            for row in rows
-            if row["method"] == "Network.requestWillBeSent"
-        }
-        return {url for url in urls if not url.startswith(("data:", "about:", self.url))}
-
-
-@pytest.fixture
-def read(browser: Any, pages: Callable[[str], str]) -> Iterator[Callable[[str], Reader]]:
-    opened: list[Reader] = []
-
-    def opener(name: str) -> Reader:
-        opened.append(Reader(browser, pages(name)))
-        return opened[-1]
-
-    yield opener
-    for reader in opened:
-        assert reader.requests() == set()
-        assert browser.get_log("browser") == []
 
 
 def test_three_graph_breaks_with_their_reasons(read: Callable[[str], Reader]) -> None:
@@ -163,7 +65,7 @@ def test_by_keyboard_from_the_first_page_to_an_artifact_and_back(
     reader.press(Keys.ESCAPE)
     reader.until(lambda: reader.route == "#/", "the overview")
     reader.go("#/c/0/0")
-    reader.press("j", "j", Keys.ENTER)
+    reader.press("j", "j", "j", Keys.ENTER)
     reader.until(lambda: "/a/" in reader.route, "an artifact")
     reader.until(lambda: reader.all(".lines div"), "its text")
     reader.press("]")

@@ -8,7 +8,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from textual.pilot import Pilot
@@ -195,13 +195,14 @@ def make_app(path: str = "tc_trace", **options: Any) -> TraceApp:
 
 async def settle(pilot: Pilot[int]) -> None:
     """Wait until everything that was begun is done."""
-    for _ in range(2):
-        await pilot.pause()
-        await pilot.app.workers.wait_for_complete()
+    background = cast(TraceApp, pilot.app).background
+    await pilot.pause()
+    while background.busy:
+        await pilot.pause(0.01)
     await pilot.pause()
 
 
-async def until(pilot: Pilot[int], holds: Callable[[], bool], seconds: float = 10) -> None:
+async def until(pilot: Pilot[int], holds: Callable[[], bool], seconds: float = 30) -> None:
     """Wait until something holds, as something in another thread."""
     async with asyncio.timeout(seconds):
         while not holds():

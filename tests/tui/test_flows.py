@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
+import threading
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,6 +13,9 @@ from typing import Any
 
 import pytest
 from textual.pilot import Pilot
+
+from tc.trace.findings import Diagnosis
+from tc.tui.feed import Feed
 
 See = Callable[[], str]
 
@@ -143,11 +149,9 @@ def test_palette_goes_to_a_function_and_to_a_compile(drive: Any, tools: Any) -> 
     async def script(pilot: Pilot[int], see: See) -> None:
         await pilot.press("colon")
         await pilot.press(*"c 0/2")
-        await pilot.app.workers.wait_for_complete()
-        await pilot.pause(0.3)
+        await tools.until(pilot, lambda: "c 0/2 forward" in see())
         await pilot.press("enter")
-        await pilot.pause(0.2)
-        assert "[0/2] forward" in see()
+        await tools.until(pilot, lambda: "[0/2] forward" in see())
 
     drive(script)
 
@@ -267,6 +271,46 @@ def test_q_asks_where_a_job_is_followed(drive: Any) -> None:
     drive(script, follow=True)
 
 
+def test_nobody_waits_for_a_long_trace_to_leave(
+    trace: Path, tools: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading = threading.Event()
+
+    def read(self: Feed) -> Diagnosis:
+        reading.set()
+        threading.Event().wait(60)
+        raise AssertionError
+
+    monkeypatch.setattr(Feed, "read", read)
+
+    async def main() -> None:
+        app = tools.make_app()
+        async with app.run_test(size=(80, 24)) as pilot:
+            await tools.until(pilot, reading.is_set)
+            assert "reading 17.4 kB" in tools.screen_of(app)
+            await pilot.press("j", "l", "2", "3", "5", "r", "y", "n", "q")
+
+    started = time.monotonic()
+    asyncio.run(main())
+    assert time.monotonic() - started < 30
+
+
+def test_an_error_of_ours_in_a_thread_is_not_lost(
+    trace: Path, tools: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(self: Feed) -> Diagnosis:
+        raise ZeroDivisionError("of ours")
+
+    monkeypatch.setattr(Feed, "read", read)
+
+    async def main() -> None:
+        async with tools.make_app().run_test() as pilot:
+            await tools.until(pilot, lambda: not pilot.app.is_running)
+
+    with pytest.raises(ZeroDivisionError, match="of ours"):
+        asyncio.run(main())
+
+
 def test_q_quits(drive: Any) -> None:
     async def script(pilot: Pilot[int], see: See) -> None:
         await pilot.press("q")
@@ -329,6 +373,25 @@ def test_a_log_that_grows_leaves_the_cursor_where_it_is(
         assert pilot.app.view.list.key == before  # type: ignore[attr-defined]
 
     drive(script, follow=True)
+
+
+def test_the_end_of_a_growing_log_stays_in_sight(drive: Any, trace: Path, tools: Any) -> None:
+    log = trace / "dedicated_log_torch_trace_a.log"
+
+    async def script(pilot: Pilot[int], see: See) -> None:
+        await tools.until(pilot, lambda: "5 Log 51" in see())
+        await pilot.press("5")
+        await tools.until(pilot, lambda: "torch_version" in see())
+        await pilot.press("G")
+        assert "brand_new_event" in see()
+        more = tools.log()
+        for number in range(40):
+            more.record(f"later_event_{number}", {})
+        with log.open("a") as file:
+            file.write(more.text)
+        await tools.until(pilot, lambda: "later_event_39" in see())
+
+    drive(script, size=(160, 40), follow=True)
 
 
 def test_garbage_leaves_with_a_sentence(drive: Any, trace: Path, tools: Any) -> None:

@@ -11,6 +11,10 @@ function route() {
   if (path === "raw") return rawPage();
   if (path.startsWith("f/")) return findingPage(part(2));
   if (path.startsWith("fn/")) return functionPage(part(3));
+  const source = /^src\/([^/]+)(?:\/(\d+))?$/.exec(path);
+  if (source) return sourcePage(decodeURIComponent(source[1]), Number(source[2]));
+  const code = /^c\/(.+?)\/code(?:\/(.+))?$/.exec(path);
+  if (code) return codePage(decodeURI(code[1]), code[2] && decodeURIComponent(code[2]));
   const match = /^c\/(.+?)(?:\/a\/(\d+))?$/.exec(path);
   if (match) return compilePage(decodeURI(match[1]), match[2] === undefined ? null : Number(match[2]));
   return missingPage(`page ${path}`);
@@ -25,6 +29,7 @@ function show() {
     return;
   }
   page = route();
+  document.body.classList.toggle("wide", Boolean(page.wide));
   document.title = `${page.title} · tc report`;
   main.replaceChildren(fragment(page.body), pager(page));
   document.getElementById("crumbs").replaceChildren(...page.crumbs.map(([words, href], n) =>
@@ -55,7 +60,8 @@ function toggleTheme() {
 }
 
 function goUp() {
-  if (page.crumbs.length > 1 && page.crumbs[0][1]) location.hash = page.crumbs[0][1];
+  if (page.up) location.hash = page.up;
+  else if (page.crumbs.length > 1 && page.crumbs[0][1]) location.hash = page.crumbs[0][1];
   else location.hash = "#/";
 }
 
@@ -63,7 +69,7 @@ const KEYS = {
   "/": openSearch, j: () => step(1), k: () => step(-1), ArrowDown: null, t: toggleTheme, "?": openKeys,
   "[": () => page.previous && (location.hash = page.previous),
   "]": () => page.next && (location.hash = page.next),
-  Escape: goUp, y: () => copyText(location.href), "0": () => (location.hash = "#/"), r: () => (location.hash = "#/raw"),
+  Escape: goUp, y: () => copyText(location.href), f: otherWay, "0": () => (location.hash = "#/"), r: () => (location.hash = "#/raw"),
 };
 
 addEventListener("keydown", (event) => {
@@ -76,7 +82,7 @@ addEventListener("keydown", (event) => {
 
 const HELP = [
   ["/", "search"], ["j k", "next, previous entry"], ["Enter", "open it"], ["Esc", "up"], ["[ ]", "previous, next page of this kind"],
-  ["y", "copy the link of this page"], ["t", "light or dark"], ["r", "the trace itself"], ["0", "overview"], ["?", "this card"],
+  ["f", "code page: forward or backward"], ["← →", "code page: the next pane"], ["y", "copy the link of this page"], ["t", "light or dark"], ["r", "the trace itself"], ["0", "overview"], ["?", "this card"],
 ];
 const WORDS = [
   ["graph break", "the compiler cannot go on: the graph ends, Python runs the line, a new graph begins"],

@@ -25,6 +25,7 @@ function compilePage(slug, number) {
     keep: `c/${slug}`,
     body: [
       lead([h("span.soft", null, bracket(slug)), " ", one.title], null, badges),
+      one.code && h("p", null, h("a.row.go", { href: link.code(one.slug) }, "Source, graph and kernels side by side →")),
       one.phases.length > 0 && [splitBar(one.phases), legend(one.phases)],
       findings.length > 0 && section("Found here", null, h("div.cards", null, findings.map(findingCard))),
       one.causes.length > 0 && section("Why it was compiled again", compared, causesTable(one.causes)),

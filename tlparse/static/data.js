@@ -12,8 +12,10 @@ function textsOf(compiled) {
   return unpacked.get(compiled.block);
 }
 
-async function unpack(block) {
-  const packed = atob(document.getElementById(`block-${block}`).textContent);
+const unpack = (block) => unpackText(`block-${block}`);
+
+async function unpackText(id) {
+  const packed = atob(document.getElementById(id).textContent);
   const raw = new Uint8Array(packed.length);
   for (let i = 0; i < packed.length; i++) raw[i] = packed.charCodeAt(i);
   const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("gzip"));
@@ -24,7 +26,10 @@ const link = {
   finding: (id) => `#/f/${encodeURIComponent(id)}`,
   fn: (name) => `#/fn/${encodeURIComponent(name)}`,
   compile: (slug) => `#/c/${encodeURI(slug)}`,
+  code: (slug, way) => `#/c/${encodeURI(slug)}/code${way ? `/${encodeURIComponent(way)}` : ""}`,
+  src: (name, line) => `#/src/${encodeURIComponent(name)}${line ? `/${line}` : ""}`,
   artifact: (slug, number) => `#/c/${encodeURI(slug)}/a/${number}`,
 };
 const realCompiles = DATA.compiles.filter((one) => one.real);
+const withCode = DATA.compiles.filter((one) => one.code);
 const bracket = (slug) => `[${slug}]`;

@@ -16,7 +16,7 @@ function findingPage(id) {
     next: siblingLink(DATA.findings, index + 1, (one) => link.finding(one.id)),
     body: [
       lead(titleOf(finding), null, badges),
-      finding.place && h("p", null, h("span.mono", { title: finding.where.file }, finding.place)),
+      finding.place && h("p", null, sourceLink(finding.where.file, finding.where.line, finding.place)),
       sourceLine(finding.where),
       section("Why", null, h("p", null, whyOf(finding))),
       section(

@@ -9,7 +9,7 @@ function functionPage(name) {
   const mine = DATA.findings.filter((one) => one.occurrences.some(isMine));
   const badges = [
     state(fn.refused ? "refused" : fn.status),
-    h("span.mono.soft", { title: `${fn.file}:${fn.line}` }, place(fn.file, fn.line)),
+    fn.file && sourceLink(fn.file, fn.line),
     h("span.soft", null, `${count(fn.compiles.length, "compile")} · ${duration(fn.seconds)}`),
   ];
   return {

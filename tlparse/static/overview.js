@@ -128,7 +128,7 @@ function overviewPage() {
       stats(),
       section("Needs attention", causes > 0 && `${count(causes, "cause")}, the most expensive first`,
         causes ? h("div.cards", null, DATA.findings.map(findingCard)) : calm),
-      timePart(), functionsPart(), ranksPart(),
+      timePart(), functionsPart(), sourcesPart(), ranksPart(),
       section("The trace", null, h("p", null,
         `${count(DATA.raw.records, "record")} in ${count(DATA.raw.sources.length, "log")}, `,
         t.defects ? h("b", null, `${t.defects} damaged`) : "none damaged", ". ",

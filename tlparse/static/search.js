@@ -7,6 +7,7 @@ const NAMES = [
   ...DATA.compiles.map((one) => [`${bracket(one.slug)} ${one.title}`, one.lane, link.compile(one.slug)]),
   ...DATA.compiles.flatMap((one) => one.artifacts.map((artifact) =>
     [`${bracket(one.slug)} ${artifact[2]}`, artifact[1], link.artifact(one.slug, artifact[0])])),
+  ...DATA.files.map((one) => [one.name, "your source", link.src(one.name)]),
   ["The trace: records, damage, environment", "", "#/raw"],
 ];
 const MOST_HITS = 60;

@@ -73,7 +73,7 @@ def _row(function: Function, width: int) -> Line:
     head = line("  ", (look.STATUS[function.status][0], function.status), " ")
     room = width - head.width - cost.width
     rest = room - cell_len(function.title) - 2
-    where = right(function.where, min(rest, 30)) if rest >= 10 else ""
+    where = right(tail(function.where, min(rest, 30)), min(rest, 30)) if rest >= 8 else ""
     name = left(function.title, room - cell_len(where) - 2 * bool(where))
     return head + line((name, ""), ("  " + where if where else "", "dim")) + cost
 

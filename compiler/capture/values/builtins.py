@@ -246,7 +246,7 @@ def _number(kind: type) -> Handler:
             return ConstValue(kind())
         value = args[0]
         if isinstance(value, TensorValue):
-            value.cannot(breaks.TENSOR_ITEM, f"__{kind.__name__}__()")
+            value = value.method(t, f"__{kind.__name__}__", [], {})
         if isinstance(value, SymValue):
             if value.python_type() is kind:
                 return value
@@ -296,9 +296,9 @@ def _set(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(collections.deque)
 def _deque(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if kwargs or len(args) > 1:
-        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "deque() with maxlen")
-    return DequeValue(list(args[0].unpack(t)) if args else [])
+    limit = kwargs.get("maxlen", args[1] if len(args) > 1 else ConstValue(None))
+    items = args[0] if args else kwargs.get("iterable")
+    return DequeValue(list(items.unpack(t)) if items else [], maxlen=t.concrete(limit))
 
 
 def _dict_of_kind(kind: type) -> Handler:

@@ -127,7 +127,7 @@ class TupleValue(SequenceValue):
             found = t.class_attr(self, self.kind, name)
             if found is not None:
                 return found
-        if name == "_fields":
+        if name == "_fields" and fields:
             return t.known(fields)
         return super().attr(t, name)
 
@@ -217,29 +217,69 @@ class ListValue(SequenceValue):
 
 
 class DequeValue(ListValue):
-    """A collections.deque without a length limit."""
+    """A collections.deque; what exceeds its length limit falls out at the other end."""
 
     noun = "a deque"
     kind = collections.deque
 
+    def __init__(
+        self, slots: list[Slot], source: Source | None = None, maxlen: int | None = None
+    ) -> None:
+        super().__init__(slots, source)
+        self.maxlen = maxlen
+        self._trim(at_end=False)
+
+    def _trim(self, at_end: bool) -> None:
+        excess = len(self.slots) - self.maxlen if self.maxlen is not None else 0
+        if excess > 0 and at_end:
+            del self.slots[-excess:]
+        elif excess > 0:
+            del self.slots[:excess]
+
+    def like(self, slots: list[Slot]) -> Value:
+        return DequeValue(slots, maxlen=self.maxlen)
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        return t.known(self.maxlen) if name == "maxlen" else super().attr(t, name)
+
     def rebuild(self, r: Residual) -> None:
         r.load_callable(collections.deque)
         super().rebuild(r)
-        r.e.call(1)
+        r.e.load_const(self.maxlen)
+        r.e.call(2)
 
     def replay(self, r: Residual) -> None:
         """Emit ``original.clear(); original.extend(items)``."""
+        ListValue.rebuild(self, r)
+        temporary = r.store_new()
         r.call_method(self, "clear")
-        r.call_method(self, "extend", lambda: ListValue.rebuild(self, r))
+        r.call_method(self, "extend", lambda: r.e.load_fast(temporary))
 
     def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "popleft":
             return _pop(t, self, ConstValue(0))
-        if name == "appendleft":
-            return _insert(t, self, ConstValue(0), args[0])
+        if name in ("appendleft", "extendleft"):
+            items = args if name == "appendleft" else args[0].unpack(t)
+            for item in items:
+                _insert(t, self, ConstValue(0), item)
+                self._trim(at_end=True)
+            return t.known(None)
+        if name == "rotate":
+            return self._rotate(t, t.concrete(args[0]) if args else 1)
         if name in ("sort", "__add__"):
             self.cannot(breaks.UNSUPPORTED_CALL, f"deque.{name}")
-        return super().method(t, name, args, kwargs)
+        if name == "insert" and len(self.slots) == self.maxlen:
+            t.raise_(IndexError, "deque already at its maximum size")
+        found = super().method(t, name, args, kwargs)
+        self._trim(at_end=False)
+        return found
+
+    def _rotate(self, t: Tracer, count: int) -> Value:
+        t.effects.changed(self)
+        if self.slots:
+            count %= len(self.slots)
+            self.slots[:] = [*self.slots[-count:], *self.slots[:-count]] if count else self.slots
+        return t.known(None)
 
 
 class SliceValue(Value):
@@ -337,7 +377,11 @@ class StepIterator(Value):
         if self.endless:
             self.cannot(breaks.UNSUPPORTED_VALUE, f"an endless {self.kind.__name__}")
         if self.rest is None:
+            writes = t.effects.writes
             self.rest = self.unpack(t)
+            if t.effects.writes != writes:
+                what = f"a {self.kind.__name__} has effects and is used after a graph break"
+                raise breaks.SkipFrame(what)
         return self.rest
 
     def rebuild(self, r: Residual) -> None:

@@ -40,7 +40,11 @@ class DictObjectValue(ObjectValue):
     noun = "a dict object"
 
     def __init__(
-        self, cls: type, obj: Any = None, source: Source | None = None, entries: Entries | None = None
+        self,
+        cls: type,
+        obj: Any = None,
+        source: Source | None = None,
+        entries: Entries | None = None,
     ) -> None:
         super().__init__(cls, obj, source)
         base = collections.OrderedDict if issubclass(cls, collections.OrderedDict) else dict
@@ -100,7 +104,7 @@ def item_of(key: Any, mapping: dict[Any, Any]) -> Any:
     return dict.__getitem__(mapping, key)
 
 
-def make(cls: type, items: dict[Any, Any]) -> Any:
+def make(cls: Any, items: dict[Any, Any]) -> Any:
     """Make a dict object without running its class's code; called from residual code."""
     made = cls.__new__(cls)
     refill(made, items)

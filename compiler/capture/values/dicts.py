@@ -320,11 +320,14 @@ def _popitem(t: Tracer, d: DictValue, last: Value | None = None) -> Value:
     return TupleValue([key, d.drop(t, key)])
 
 
-def _update(t: Tracer, d: DictValue, other: Value | None = None, **named: Value) -> Value:
+def _update(t: Tracer, d: DictValue, other: Value | None = None, /, **named: Value) -> Value:
     other = getattr(other, "storage", other)
     if isinstance(other, DictValue):
         for key, value in zip(other.keys(t), other.values(t), strict=True):
             d.put(t, key, value)
+    elif other is not None and hasattr(other.python_type(), "keys"):
+        for key in other.method(t, "keys", [], {}).unpack(t):
+            d.put(t, key, other.item(t, key))
     elif other is not None:
         for pair in other.unpack(t):
             key, value = pair.unpack(t)

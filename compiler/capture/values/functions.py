@@ -278,7 +278,7 @@ class PartialValue(Value):
         r.load_callable(functools.partial)
         r.push(self.function)
         r.push_slots([*self.args, *self.kwargs.values()])
-        r.e.call(1 + len(self.args) + len(self.kwargs), tuple(self.kwargs))
+        r.e.call(1 + len(self.args), tuple(self.kwargs))
 
 
 class GeneratorValue(Value):

@@ -274,8 +274,11 @@ def _repeat(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(itertools.accumulate)
 def _accumulate(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    function = args[1] if len(args) > 1 else None
-    totals: list[Value] = []
+    function = kwargs.get("func", args[1] if len(args) > 1 else None)
+    if function is not None and t.is_none(function):
+        function = None
+    initial = kwargs.get("initial")
+    totals: list[Value] = [] if initial is None or t.is_none(initial) else [initial]
     for item in args[0].unpack(t):
         if not totals:
             totals.append(item)
@@ -332,7 +335,7 @@ class GetterValue(Value):
     def rebuild(self, r: Residual) -> None:
         r.load_callable(self.kind)
         r.push_slots(self.children(r.t))  # type: ignore[arg-type]
-        r.e.call(len(self.args) + len(self.kwargs), tuple(self.kwargs))
+        r.e.call(len(self.args), tuple(self.kwargs))
 
 
 GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
@@ -349,6 +352,7 @@ for _getter_kind in GETTERS:
 def wrap_getter(t: Tracer, obj: Any, source: Source) -> Value:
     """Return the value of a real itemgetter, attrgetter or methodcaller."""
     t.guard("ID", source, obj)
+    maker: Any
     maker, args, *_ = obj.__reduce__()
     kwargs: dict[str, Any] = {}
     if isinstance(maker, functools.partial):

@@ -363,8 +363,8 @@ class PythonModuleValue(Value):
         return True
 
     def attr(self, t: Tracer, name: str) -> Value:
-        pending = t.effects.attribute(self, name)
-        if pending is not None and pending is not UNBOUND:
+        pending = t.effects.global_value(vars(self.obj), name)
+        if pending is not None:
             return pending
         try:
             found = getattr(self.obj, name)
@@ -376,7 +376,7 @@ class PythonModuleValue(Value):
         return t.wrap(found, source)
 
     def set_attr(self, t: Tracer, name: str, value: Value) -> None:
-        t.effects.store_attribute(self, name, value)
+        t.effects.store_global(vars(self.obj), name, value)
 
     def rebuild(self, r: Residual) -> None:
         r.load_object(self.obj)

@@ -53,12 +53,13 @@ METADATA = frozenset(
 )
 VIEWS = frozenset(("T", "mT", "H", "mH", "real", "imag", "data"))
 TO_PYTHON = frozenset(
-    ["item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__complex__"]
+    ["item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__complex__"]
 )
+#: conversions to one number, which may get a symbol
+NUMBERS = frozenset(("item", "__int__", "__float__", "__index__"))
 REFUSED = frozenset(
     [
         "backward",
-        "register_hook",
         "requires_grad_",
         "data_ptr",
         "untyped_storage",
@@ -67,7 +68,6 @@ REFUSED = frozenset(
         "resize_",
         "share_memory_",
         "retain_grad",
-        "register_post_accumulate_grad_hook",
         "__reduce_ex__",
         "__array__",
     ]
@@ -160,6 +160,8 @@ class TensorValue(NodeValue):
         if callable(member):
             return TensorMethod(self, name)
         if member is None and not hasattr(torch.Tensor, name):
+            if self.source is not None:
+                t.guard("NO_ATTR", self.source, name)
             return t.raise_(
                 AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'"
             )
@@ -179,6 +181,8 @@ class TensorValue(NodeValue):
         special = METHODS.get(name)
         if special is not None:
             return special(t, self, args, kwargs)
+        if name in NUMBERS and t.sizes.scalars:
+            return t.call_torch("item", [self], {}, method=True)
         if name in TO_PYTHON:
             self.cannot(breaks.TENSOR_ITEM, f"{name}()")
         if name in REFUSED or not hasattr(torch.Tensor, name):
@@ -206,6 +210,10 @@ class TensorValue(NodeValue):
         if self.example.dim() == 0:
             return t.raise_(TypeError, "iteration over a 0-d tensor")
         return t.call_torch("unbind", [self], {}, method=True).iterate(t)
+
+    def unpack_rows(self, t: Tracer) -> list[TensorValue]:
+        """Return the rows of the tensor."""
+        return [row for row in self.unpack(t) if isinstance(row, TensorValue)]
 
 
 class TensorMethod(Value):
@@ -274,6 +282,9 @@ def _stride(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value
 
 
 def _type(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+    if args and args[0].is_constant() and isinstance(args[0].constant(), type):
+        kind = args[0].constant()  # torch.FloatTensor prints in a graph only as its name
+        args = [ConstValue(f"{kind.__module__}.{kind.__name__}"), *args[1:]]
     if args or kwargs:
         return t.call_torch("type", [tensor, *args], kwargs, method=True)
     return t.known(tensor.example.type())
@@ -295,8 +306,17 @@ def _constant(name: str) -> Any:
     return handler
 
 
+def _tolist(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+    if not t.sizes.scalars:
+        tensor.cannot(breaks.TENSOR_ITEM, "tolist()")
+    if tensor.example.dim() == 0:
+        return tensor.method(t, "item", [], {})
+    return t.list_of(row.method(t, "tolist", [], {}) for row in tensor.unpack(t))
+
+
 METHODS: dict[str, Callable[[Tracer, TensorValue, Args, Kwargs], Value]] = {
     "size": _size,
+    "tolist": _tolist,
     "numel": _numel,
     "nelement": _numel,
     "stride": _stride,

@@ -13,6 +13,8 @@ import re
 HELPERS: dict[str, str] = {}
 
 PRELUDE = """\
+/* gcc would turn chains of clamps into chains of masks, at twice the price */
+#pragma GCC optimize ("no-thread-jumps", "no-tree-dominator-opts")
 #ifdef __FMA__
 #define tc_fma_f32 __builtin_fmaf
 #define tc_fma_f64 __builtin_fma
@@ -263,12 +265,11 @@ _add(
     "tc_exp_f32",
     """
 float tc_exp_f32(float x) {
-  /* x = n*ln2 + r, e^r by a polynomial, 2^n in two halves so that denormals round once */
-  float c = x > 89.0f ? 89.0f : x;
-  c = c < -104.0f ? 0.0f : c; /* not -104: underflow is slow, and masks are full of -inf */
-  float n = c * 1.44269504088896341f + 12582912.0f;
-  n -= 12582912.0f;
-  float r = tc_fma_f32(n, -0.693145751953125f, c);
+  /* x = n*ln2 + r, e^r by a polynomial; n, the low bits of t, is added to the exponent.
+     Results below 2^-126 are 0: denormals would cost as much again. */
+  float t = tc_fma_f32(x, 1.44269504088896341f, 12582912.0f);
+  float n = t - 12582912.0f;
+  float r = tc_fma_f32(n, -0.693145751953125f, x);
   r = tc_fma_f32(n, -1.42860677e-6f, r);
   float p = 0.0013814464763831323f;
   p = tc_fma_f32(p, r, 0.008368780622495624f);
@@ -276,10 +277,9 @@ float tc_exp_f32(float x) {
   p = tc_fma_f32(p, r, 0.16666520105543342f);
   p = tc_fma_f32(p, r, 0.4999999341226183f);
   p = tc_fma_f32(p, r * r, r) + 1.0f;
-  int i = (int)n, half = i >> 1;
-  p *= tc_float_bits((unsigned)(half + 127) << 23);
-  p *= tc_float_bits((unsigned)(i - half + 127) << 23);
-  return x < -104.0f ? 0.0f : p;
+  float y = tc_float_bits(tc_bits_f32(p) + (tc_bits_f32(t) << 23));
+  y = x > 88.72283f ? __builtin_inff() : y;
+  return x < -87.33654f ? 0.0f : y;
 }""",
 )
 _add(

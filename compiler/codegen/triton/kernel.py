@@ -128,7 +128,7 @@ class _Writer:
         self.length = ix.product([ix.extent(v) for v in kernel.inner])
         self.x = Axis("x", kernel.outer, self._needs("xmask", self.rows, blocks.rows))
         self.r = Axis("r", kernel.inner, self._needs("rmask", self.length, blocks.elements))
-        self.known: dict[Expr, str] = {}  # values of whole rows
+        self.rows_printer = BlockPrinter(self.emit, self.fresh, Space((self.x,)), {})
 
     @staticmethod
     def _needs(mask: str, total: Index, block: int) -> str:
@@ -149,24 +149,21 @@ class _Writer:
         """Print everything."""
         kernel, blocks = self.kernel, self.blocks
         self._positions()
-        if not kernel.inner:
-            self._statements(kernel.statements(), self._printer("row", self.known))
-        elif blocks.persistent:
-            self._row_elements("r")
-            inner = ChainMap[Expr, str]({}, self.known)
-            for section in kernel.sections:
-                known = inner if section.level == "inner" else self.known
-                self._statements(section.statements, self._printer(section.level, known))
-        else:
-            for section in kernel.sections:
-                if section.level == "row":
-                    self._statements(section.statements, self._printer("row", self.known))
-                else:
-                    self._loop(section)
+        if blocks.persistent:
+            self._row_elements()
+        elements = self._elements()
+        for section in kernel.sections:
+            if section.level == "row":
+                self._statements(section.statements, self.rows_printer)
+            elif blocks.persistent:
+                self._statements(section.statements, elements)
+            else:
+                self._loop(section)
 
-    def _printer(self, level: str, known: dict[Expr, str] | ChainMap[Expr, str]) -> BlockPrinter:
-        axes = (self.x, self.r) if level == "inner" else (self.x,)
-        return BlockPrinter(self.emit, self.fresh, Space(axes), known)
+    def _elements(self) -> BlockPrinter:
+        """A printer for the elements of rows; what is known of the rows is known there too."""
+        known = ChainMap[Expr, str]({}, self.rows_printer.known)
+        return BlockPrinter(self.emit, self.fresh, Space((self.x, self.r)), known)
 
     # ------------------------------------------------------------ positions
 
@@ -183,10 +180,10 @@ class _Writer:
             start = "r" if self.blocks.persistent else "rs"
             self.emit(f"{start} = tl.arange(0, RBLOCK)[None, :]{kind}")
 
-    def _row_elements(self, flat: str) -> None:
+    def _row_elements(self) -> None:
         if self.r.mask:
-            self.emit(f"rmask = {flat} < {triton_index(self.length)}")
-        self._split(flat, self.kernel.inner)
+            self.emit(f"rmask = r < {triton_index(self.length)}")
+        self._split("r", self.kernel.inner)
 
     def _split(self, flat: str, variables: tuple[Index, ...]) -> None:
         """Name the loop variables of a flat position, the last one running fastest."""
@@ -248,8 +245,8 @@ class _Writer:
         self.emit(f"for start in range(0, {triton_index(self.length)}, RBLOCK):")
         self.depth += 1
         self.emit("r = start + rs")
-        self._row_elements("r")
-        printer = self._printer("inner", ChainMap({}, self.known))
+        self._row_elements()
+        printer = self._elements()
         for statement in section.statements:
             if isinstance(statement, Accumulate):
                 self._accumulate(statement, printer.value(statement.value))

@@ -82,8 +82,13 @@ class Space:
 
     def spread(self, index: Index) -> str:
         """An index, as a block of the whole shape even if it does not move along every axis."""
-        still = [f"{axis.name} * 0" for axis in self.axes if not axis.runs_in(index)]
-        return " + ".join([triton_index(index), *still])
+        return spread(triton_index(index), index, self.axes)
+
+
+def spread(text: str, index: Index, axes: tuple[Axis, ...]) -> str:
+    """The text of an index, as a block of the whole shape of the axes."""
+    still = [f"{axis.name} * 0" for axis in axes if not axis.runs_in(index)]
+    return " + ".join([*([text] if text != "0" or not still else []), *still])
 
 
 class BlockPrinter:
@@ -95,15 +100,18 @@ class BlockPrinter:
         fresh: Callable[[], str],
         space: Space,
         known: MutableMapping[Expr, str],
-        chosen: str = "",
     ) -> None:
         self.emit, self.fresh, self.space, self.known = emit, fresh, space, known
-        self.chosen = chosen
+        self.chosen = ""
+        self.arms: dict[str, MutableMapping[Expr, str]] = {}
 
     def within(self, chosen: str) -> BlockPrinter:
         """A printer for one arm of a `select`: loads happen only where it is chosen."""
         chosen = f"{self.chosen} & {chosen}" if self.chosen else chosen
-        return BlockPrinter(self.emit, self.fresh, self.space, ChainMap({}, self.known), chosen)
+        known = self.arms.setdefault(chosen, ChainMap({}, self.known))
+        arm = BlockPrinter(self.emit, self.fresh, self.space, known)
+        arm.chosen, arm.arms = chosen, self.arms
+        return arm
 
     def value(self, root: Expr) -> str:
         """Emit what is needed and return the text of the value."""
@@ -189,15 +197,16 @@ class BlockPrinter:
     def _load(self, buffer: str, index: Index, text: str) -> str:
         masks = self.space.mask(index)
         if self.chosen:
-            still = [axis for axis in self.space.axes if not axis.runs_in(index)]
-            text = " + ".join([text, *(f"{axis.name} * 0" for axis in still)])
+            text = spread(text, index, self.space.axes)
             masks = [*self.space.mask(), self.chosen]
         place = f"{buffer}_ptr" if text == "0" else f"{buffer}_ptr + {text}"
         return f"tl.load({', '.join([place, *([' & '.join(masks)] if masks else [])])})"
 
     def _select(self, node: Expr) -> str:
         condition, yes, no = node.args
-        test = self.named(self.known[condition])
+        test = self.known[condition]
+        if not test.isidentifier():
+            test = self.known[condition] = self.named(test)
         first = self.within(test).value(yes)
         second = self.within(f"({test} == 0)").value(no)
         return f"tl.where({test}, {first}, {second})"

@@ -49,16 +49,22 @@ def generate(plan: Plan, device: torch.device) -> GpuProgram:
         wrapper_source=wrapper(plan, printed, device),
         constants=plan.constants,
         provenance=tuple((k.name, origins(k)) for k in plan.kernels()),
-        triton_source=_module(plan, printed),
+        triton_source=module_of([_commented(k, printed[k.name]) for k in plan.kernels()]),
         device=str(device),
+        arguments=tuple((k.name, _types(k, buffers)) for k in printed.values()),
     )
 
 
-def _module(plan: Plan, printed: dict[str, TritonKernel]) -> str:
-    """All kernels as one Python module; empty if there is none."""
-    if not printed:
+def _types(kernel: TritonKernel, buffers: dict[str, Buffer]) -> tuple[torch.dtype | str, ...]:
+    kinds = kernel.arguments
+    return tuple(buffers[a.name].dtype if a.kind == "p" else a.kind for a in kinds)
+
+
+def module_of(kernels: list[str]) -> str:
+    """Kernels as one Python module; empty if there is none."""
+    if not kernels:
         return ""
-    body = "\n\n".join(_commented(kernel, printed[kernel.name]) for kernel in plan.kernels())
+    body = "\n\n".join(kernels)
     used = sorted(name for name in MATH if f"{name}(" in body)
     imports = f"from tc.compiler.runtime.triton_math import {', '.join(used)}\n" if used else ""
     return f"{HEAD}{imports}\n\n{body}"

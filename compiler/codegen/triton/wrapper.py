@@ -10,7 +10,7 @@ from typing import Any, cast
 import torch
 
 from tc.compiler.codegen.triton.kernel import TritonKernel
-from tc.compiler.codegen.wrapper import _Wrapper as CommonWrapper
+from tc.compiler.codegen.wrapper import Wrapper as CommonWrapper
 from tc.compiler.codegen.wrapper import tuple_text
 from tc.compiler.schedule.plan import Allocate, Plan
 
@@ -27,9 +27,9 @@ class _GpuWrapper(CommonWrapper):
         super().__init__(plan, cast(Any, kernels))
         self.device = device
 
-    def _allocate(self, step: Allocate) -> None:
+    def allocate(self, step: Allocate) -> None:
         if step.reuse is not None:
-            super()._allocate(step)
+            super().allocate(step)
             return
         buffer = step.buffer
         size, stride = tuple_text(buffer.sizes), tuple_text(buffer.strides)

@@ -115,7 +115,17 @@ class Builder:
     strides: tuple[Index, ...] | None = None
     uses: int = 1
     counter: int = 0
+    inlined: dict[Origin, None] = field(default_factory=dict)
     reductions: dict[tuple[Any, ...], Buffer] = field(default_factory=dict)
+
+    def begin(self, origin: Origin) -> None:
+        """Turn to the next fx node."""
+        self.origin = origin
+        self.inlined.clear()
+
+    def origins(self) -> tuple[Origin, ...]:
+        """Of a value made now: the nodes inlined into it, and the one being lowered."""
+        return (*self.inlined, self.origin)
 
     def name(self) -> str:
         """A fresh buffer name."""
@@ -152,7 +162,7 @@ class Builder:
             strides = contiguous(sizes)
         # Rounded as eager rounds each result, whether or not it reaches memory.
         body = converted(converted(body, dtype), compute_dtype(dtype))
-        cell = Cell(dtype, sizes, strides, variables, body, (self.origin,))
+        cell = Cell(dtype, sizes, strides, variables, body, self.origins())
         shared = self.uses > 1 and body.cost() > CHEAP
         large = body.cost() > MAX_BODY_COST or len(body.loads()) > MAX_BODY_LOADS
         if shared or large or not self.gate.allow("loops.inline"):
@@ -184,7 +194,7 @@ class Builder:
         if key in self.reductions:
             return self.memory(self.reductions[key])
         buffer = self.reductions[key] = Buffer(self.name(), dtype, sizes, strides)
-        self.nodes.append(Reduction(buffer, outer, inner, flat, kind, body, (self.origin,)))
+        self.nodes.append(Reduction(buffer, outer, inner, flat, kind, body, self.origins()))
         return self.memory(buffer)
 
     def _reduce_nothing(
@@ -204,6 +214,8 @@ class Builder:
     def element(self, tensor: Tensor, index: Sequence[Index] | None = None) -> Expr:
         """The value at an index (default: at the tensor's own variables)."""
         into = tensor.index
+        if tensor.cell.buffer is None:
+            self.inlined.update(dict.fromkeys(tensor.cell.origins))
         if index is not None:
             values = bindings(tensor.vars, index)
             into = tuple(ix.substitute(position, values) for position in into)
@@ -265,9 +277,8 @@ class Builder:
     def copy(self, tensor: Tensor, strides: tuple[Index, ...] | None = None) -> View:
         """The tensor in memory of its own."""
         steps = contiguous(tensor.sizes) if strides is None else strides
-        cell = Cell(
-            tensor.dtype, tensor.sizes, steps, tensor.vars, self.element(tensor), (self.origin,)
-        )
+        body = self.element(tensor)
+        cell = Cell(tensor.dtype, tensor.sizes, steps, tensor.vars, body, self.origins())
         name = self.realize(cell)
         return View(name, tensor.dtype, tensor.sizes, steps, ix.ZERO)
 

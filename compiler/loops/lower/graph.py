@@ -58,9 +58,18 @@ IN_PLACE = frozenset(
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-def lower(graph: fx.GraphModule, gate: Gate) -> LoopGraph:
-    """Lower a functional ATen graph; what cannot or may not be lowered is called in the wrapper."""
-    walk = _Walk(graph, gate)
+CPU = torch.device("cpu")
+
+
+def lower(graph: fx.GraphModule, gate: Gate, device: torch.device = CPU) -> LoopGraph:
+    """Lower a functional ATen graph; what cannot or may not be lowered is called in the wrapper.
+
+    Args:
+        graph: ATen calls with fake values in ``meta["val"]``.
+        gate: asked before each op is lowered, inlined, done in place.
+        device: where loops run; tensors elsewhere are left to ATen.
+    """
+    walk = _Walk(graph, gate, device)
     for node in graph.graph.nodes:
         try:
             walk.visit(node)
@@ -89,8 +98,9 @@ def alive(nodes: list[Node], outputs: tuple[Any, ...]) -> list[Node]:
 class _Walk:
     """Values of the fx nodes seen so far."""
 
-    def __init__(self, graph: fx.GraphModule, gate: Gate) -> None:
+    def __init__(self, graph: fx.GraphModule, gate: Gate, device: torch.device) -> None:
         self.module = graph
+        self.device = device
         self.gate = gate
         self.builder = Builder(gate)
         self.values: dict[fx.Node, Any] = {}
@@ -104,7 +114,7 @@ class _Walk:
 
     def visit(self, node: fx.Node) -> None:
         """Lower one node."""
-        self.builder.origin = origin_of(node)
+        self.builder.begin(origin_of(node))
         self.builder.uses = self.uses.get(node, 0)
         kinds: dict[str, Callable[[fx.Node], Any]] = {
             "placeholder": self._placeholder,
@@ -180,7 +190,7 @@ class _Walk:
         target = node.target
         row = LOWERINGS.get(target) if isinstance(target, torch._ops.OpOverload) else None
         fakes = node.meta.get("val")
-        if not _dense(fakes) or not self._arguments_dense(node):
+        if not _dense(fakes, self.device) or not self._arguments_dense(node):
             return self._extern(node)
         if str(target) in IN_PLACE and self.gate.allow("loops.in_place"):
             return self._in_place(node)
@@ -207,7 +217,7 @@ class _Walk:
 
     def _arguments_dense(self, node: fx.Node) -> bool:
         fakes = [a.meta.get("val") for a in node.all_input_nodes]
-        return all(_dense(fake) for fake in fakes)
+        return all(_dense(fake, self.device) for fake in fakes)
 
     def _in_place(self, node: fx.Node) -> Any:
         """Let ATen write into a copy of the first argument, which loops make with what it needs."""
@@ -243,7 +253,7 @@ class _Walk:
                 results.append(buffer)
                 values.append(
                     builder.memory(buffer)
-                    if _dense(item)
+                    if _dense(item, self.device)
                     else View(buffer.name, buffer.dtype, buffer.sizes, buffer.strides, ix.ZERO)
                 )
             else:
@@ -251,8 +261,18 @@ class _Walk:
                 values.append(sym_index(item) if isinstance(item, int | torch.SymInt) else None)
         target = spelled(node.target)
         origins = (builder.origin,)
-        builder.nodes.append(Extern(target, args, kwargs, tuple(results), unpack, origins))
+        shared = tuple(view.buffer for view in views_in(self._aliased(node, args)))
+        builder.nodes.append(Extern(target, args, kwargs, tuple(results), unpack, origins, shared))
         return values if unpack else values[0]
+
+    @staticmethod
+    def _aliased(node: fx.Node, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments whose memory the results share (a view op that is not lowered)."""
+        schema = getattr(node.target, "_schema", None)
+        if schema is None:
+            return args
+        pairs = zip(args, schema.arguments, strict=False)
+        return tuple(arg for arg, declared in pairs if declared.alias_info is not None)
 
     def _plain(self, value: Any, node: fx.Node | None = None) -> Any:
         """An argument as the wrapper passes it."""
@@ -313,13 +333,13 @@ class _Walk:
         return self._plain(item)
 
 
-def _dense(fake: Any) -> bool:
-    """Whether loops can read and write it: a plain strided CPU tensor of a known type."""
+def _dense(fake: Any, device: torch.device) -> bool:
+    """Whether loops can read and write it: a plain strided tensor there, of a known type."""
     if isinstance(fake, tuple | list):
-        return all(_dense(item) for item in fake)
+        return all(_dense(item, device) for item in fake)
     if not isinstance(fake, torch.Tensor):
         return True
-    plain = fake.layout is torch.strided and fake.device.type == "cpu" and not fake.is_quantized
+    plain = fake.layout is torch.strided and fake.device == device and not fake.is_quantized
     return plain and not fake.dtype.is_complex and not fake.is_conj() and not fake.is_neg()
 
 

@@ -1,5 +1,6 @@
 """Graph breaks at every place: what runs around them is what eager runs, and they are counted."""
 
+# ruff: noqa: PLW0603
 from __future__ import annotations
 
 import contextlib

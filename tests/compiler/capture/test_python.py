@@ -3,20 +3,20 @@
 PYTEST_DONT_REWRITE: the assert statements in the programs are Python's own.
 """
 
+# ruff: noqa: C416, E501, PLW0603, RUF015, SIM905, UP031, UP032
+# (the programs are written as people write them)
 from __future__ import annotations
 
 import collections
 import dataclasses
 import enum
 import functools
-import itertools
 import math
 import operator
 from typing import Any, NamedTuple
 
 import pytest
 import torch
-import torch.nn.functional as F
 from capture_harness import Programs, check, two_tensors
 
 program = Programs()
@@ -139,19 +139,6 @@ class Typed:
 
 class WithDescriptor:
     size = Typed()
-
-
-class Ctx:
-    def __init__(self, log):
-        self.log = log
-
-    def __enter__(self):
-        self.log.append("in")
-        return self
-
-    def __exit__(self, *exc):
-        self.log.append(exc[0].__name__ if exc[0] else "out")
-        return exc[0] is KeyError
 
 
 instance = Child(3)
@@ -352,7 +339,7 @@ def data_classes(x, y):
 
 
 @whole()
-def frozen_data_classes(x, y, spec=Frozen(4)):  # noqa: B008
+def frozen_data_classes(x, y, spec=Frozen(4)):
     return x * spec.n * spec.scale, spec
 
 
@@ -411,196 +398,6 @@ def operators(x, y):
     )
 
 
-# -- control flow ----------------------------------------------------------------------------
-@whole()
-def loops(x, y):
-    i = 0
-    while i < 3:
-        x = x + i
-        i += 1
-        if i == 2:
-            continue
-        y = y * 2
-    else:
-        y = y + 1
-    for k in range(10):
-        if k == 2:
-            break
-        x = x - k
-    return x, y, i, k
-
-
-@whole()
-def iterators(x, y):
-    it = iter([x, y, x])
-    a = next(it)
-    return (
-        a, list(it), list(itertools.chain([1], [2])), list(itertools.product([1, 2], [3])),
-        list(map(lambda t: t + 1, [x, y])), any([False, True]), all([]),
-        list(itertools.islice(itertools.count(5), 2)), list(zip([1], [x], strict=False)),
-        list(filter(None, [0, 1])), list(reversed([1, 2])), next(iter([]), "none"),
-        list(itertools.accumulate([1, 2, 3])), list(enumerate("ab", 1)),
-        list(itertools.zip_longest([1, 2], [x])),
-    )  # fmt: skip
-
-
-@whole()
-def generators(x, y):
-    def powers(n):
-        for i in range(n):
-            yield x * i
-
-    return sum(powers(3)), list(powers(2)), sum(t * 2 for t in [x, y])
-
-
-@whole()
-def generator_send(x, y):
-    def collect():
-        total = x
-        while True:
-            got = yield total
-            if got is None:
-                return
-            total = total + got
-
-    g = collect()
-    first = next(g)
-    return first, g.send(y), g.send(3)
-
-
-@whole()
-def delegation(x, y):
-    def inner():
-        yield x
-        return y
-
-    def outer():
-        r = yield from inner()
-        yield r * 2
-
-    return list(outer())
-
-
-@whole()
-def exceptions(x, y):
-    try:
-        z = x + 1
-        raise ValueError("a")
-    except ValueError as e:
-        z = z * 2
-        message = str(e)
-    finally:
-        w = y + 1
-    return z, w, message
-
-
-@whole()
-def nested_exceptions(x, y):
-    log = []
-    try:
-        try:
-            {}["missing"]
-        except KeyError as e:
-            log.append(e.args)
-            raise RuntimeError("b") from e
-        finally:
-            log.append("f")
-    except (RuntimeError, TypeError) as e:
-        log.append(str(e))
-        log.append(type(e.__cause__).__name__)
-    else:
-        log.append("else")
-    return x + len(log), log
-
-
-@whole()
-def caught_in_callee(x, y):
-    def get(d, k):
-        try:
-            return d[k]
-        except KeyError:
-            return y
-
-    return get({"a": x}, "a") + get({}, "b")
-
-
-@whole()
-def lookups_that_fail(x, y):
-    out = []
-    for f in (lambda: [][1], lambda: int("z"), lambda: None.q, lambda: 1 / 0, lambda: {}[1]):
-        try:
-            f()
-        except Exception as e:
-            out.append(type(e).__name__)
-    return x + 1, out
-
-
-@whole()
-def return_in_finally(x, y):
-    def f():
-        try:
-            return x + 1
-        finally:
-            log.append(1)
-
-    log = []
-    return f(), log
-
-
-@whole()
-def contexts(x, y):
-    log = []
-    with Ctx(log) as c, Ctx(log):
-        z = x + len(c.log)
-    with Ctx(log):
-        raise KeyError("swallowed")
-    return z, log
-
-
-@whole()
-def exit_sees_error(x, y):
-    log = []
-    try:
-        with Ctx(log):
-            raise ValueError("v")
-    except ValueError:
-        log.append("caught")
-    return x * 2, log
-
-
-@whole()
-def assertions(x, y):
-    assert x.shape == y.shape, "shapes"
-    try:
-        assert x.shape[0] == 17, "no"
-    except AssertionError as e:
-        return x + 1, str(e)
-
-
-@whole()
-def matching(x, y):
-    found = []
-    for subject in ((1, "a"), {"k": 2, "r": 1}, Pair(x), Frozen(3), [1, 2, 3], 7, "s", None):
-        match subject:
-            case {"k": int(v), **rest}:
-                found.append((v, rest))
-            case Pair(a=t, b=3):
-                found.append(t * 2)
-            case (1, str() as s):
-                found.append(s)
-            case Frozen(n, scale=k):
-                found.append((n, k))
-            case [first, *others]:
-                found.append((first, others))
-            case int() | float():
-                found.append("number")
-            case None:
-                found.append("none")
-            case _:
-                found.append("other")
-    return found
-
-
 # -- classes ---------------------------------------------------------------------------------
 @whole()
 def objects(x, y):
@@ -617,7 +414,7 @@ def objects(x, y):
 def properties_set(x, y):
     c = Child(1)
     c.double = 10
-    setattr(c, "other", x)
+    c.other = x
     del c.other
     return c.v, c.double, hasattr(c, "other"), x + c.v
 
@@ -702,123 +499,6 @@ def captured_state(x, y):
 
     f(x)
     return f(y), state, f
-
-
-# -- torch -----------------------------------------------------------------------------------
-@whole()
-def functional(x, y):
-    return (
-        F.softmax(x, -1), F.gelu(y), F.layer_norm(x, (4,)), torch.cat([x, y], dim=0), x.T @ y,
-        torch.einsum("ij,kj->ik", x, y), F.dropout(x, 0.5, False), torch.stack((x, y)).sum(0),
-        F.dropout(x, 0.5, True), torch.nn.functional.linear(x, y), x.new_zeros(2), torch.randn(2),
-    )  # fmt: skip
-
-
-@whole()
-def several_results(x, y):
-    v, i = x.max(dim=1)
-    s = torch.sort(y)
-    return v, i, s.values, x.topk(2)[0], x.split(2, dim=1), torch.unbind(y), s
-
-
-@whole()
-def metadata(x, y):
-    return (
-        x.shape, x.size(), x.size(1), x.dim(), x.dtype, x.device, x.numel(), x.is_contiguous(),
-        x.stride(), len(x), x.requires_grad, x.ndim, x.is_floating_point(), x.shape[-1] * 2, x + 1,
-        torch.is_tensor(x), isinstance(x, torch.Tensor), type(x), x.element_size(), x.T.stride(),
-    )  # fmt: skip
-
-
-@whole()
-def in_place(x, y):
-    z = x.clone()
-    z.add_(y)
-    z[0] = 1
-    z += 2
-    z[:, 1].mul_(3)
-    return z
-
-
-@whole()
-def in_place_on_arguments(x, y):
-    x.mul_(2)
-    y[0] = x[1]
-    x += y
-    return x, y.sum()
-
-
-@whole()
-def views_out(x, y):
-    return x[0], x.view(-1), x, x.t(), (x * 2)[1]
-
-
-@whole(make=lambda: (lambda a: (a, a))(two_tensors()[0]))
-def one_tensor_twice(x, y):
-    x.add_(1)
-    return y * 2, x is y
-
-
-@whole()
-def no_grad(x, y):
-    with torch.no_grad():
-        z = x * 2
-        inside = torch.is_grad_enabled()
-    return z, inside, torch.is_grad_enabled()
-
-
-@torch.no_grad()
-def undecided(a):
-    return a * 2
-
-
-@whole(make=lambda: (two_tensors()[0].requires_grad_(), two_tensors()[1]))
-def grad_modes(x, y):
-    a = undecided(x)
-    with torch.no_grad():
-        b = x + 1
-        with torch.enable_grad():
-            c = x * 3
-    with torch.set_grad_enabled(False):
-        d = x * 4
-    return a, b, c, d, x * 5
-
-
-@whole(make=lambda: tuple(t.requires_grad_() for t in two_tensors()))
-def gradients(x, y):
-    h = torch.tanh(x @ y.T)
-    return (h * h.detach()).sum(), torch.sigmoid(x) * y
-
-
-@whole(make=lambda: (two_tensors()[0].requires_grad_(), two_tensors()[1]))
-def gradient_of_one(x, y):
-    y.add_(1)
-    return x * y, y
-
-
-@whole()
-def tensor_comparisons(x, y):
-    return x > y, x == y, torch.where(x > 0, x, y), (x > 0).any(), x.isnan() & y.isnan(), ~(x > 0)
-
-
-@whole()
-def numbers_with_tensors(x, y):
-    return 1 + x, 2 / x, 3 - x, x**2, 2**x, -x, x % 2, x // 0.5, abs(x), +x, 1.0 * x @ y.T
-
-
-@whole()
-def tensor_iteration(x, y):
-    return sum(row * i for i, row in enumerate(x)), [r for r in y], list(x.unbind(1))[0]
-
-
-@whole()
-def constants_made(x, y):
-    return x + torch.tensor([1.0, 2, 3, 4]), torch.arange(3), torch.zeros_like(y), torch.tensor(5)
-
-
-@whole(make=lambda: (*two_tensors(), torch.nn.Linear(4, 2)))
-def module_called(x, y, m):
-    return m(x), m.weight, m.in_features, [n for n, _ in m.named_parameters()]
 
 
 @pytest.mark.parametrize("case", program, ids=lambda case: case.name)

@@ -1,5 +1,6 @@
-"""Random Python over tensors: values, mutation, control flow, closures and breaks, against eager."""
+"""Random Python over tensors: mutation, control flow, closures and breaks, against eager."""
 
+# ruff: noqa: E501, RUF028
 from __future__ import annotations
 
 import textwrap

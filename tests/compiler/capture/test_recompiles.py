@@ -1,5 +1,6 @@
 """Guards seen from outside: what makes a new graph, what does not, and that results stay right."""
 
+# ruff: noqa: PLW0603
 from __future__ import annotations
 
 import warnings

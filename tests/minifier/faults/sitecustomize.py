@@ -45,7 +45,7 @@ class AfterImport(importlib.abc.MetaPathFinder):
 def op(name):
     import torch
 
-    packet, _, overload = name.partition(".")
+    packet, _, overload = name.partition(".")  # of aten alone
     return getattr(getattr(torch.ops.aten, packet), overload or "default")
 
 

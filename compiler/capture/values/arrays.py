@@ -1,0 +1,284 @@
+"""numpy arrays: calls of numpy become nodes that run the same function over tensors.
+
+PyTorch's own numpy over tensors (``torch._numpy``) does the work, so types are promoted and
+errors raised as numpy does; arrays enter the graph as tensors that share their memory.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.values.base import Args, Kwargs, Value
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.containers import ListValue, SequenceValue, SliceValue, TupleValue
+from tc.compiler.capture.values.dicts import DictValue
+from tc.compiler.capture.values.tensor import METHODS, SymValue, TensorValue
+from tc.compiler.core.sources import CallSource, Source
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.residual import Residual
+    from tc.compiler.capture.tracer import Tracer
+
+#: functions that give an array also where the result has no dimension
+MAKERS = frozenset(
+    ("array", "asarray", "ascontiguousarray", "zeros", "ones", "empty", "full", "reshape", "copy")
+)
+TO_PYTHON = frozenset(("item", "tolist", "tobytes", "__bool__", "__int__", "__float__"))
+#: methods that write into the array
+WRITES = frozenset(("__setitem__", "sort", "fill", "resize", "partition", "put", "itemset"))
+FIELDS = frozenset(("T", "real", "imag", "flat"))
+
+
+# -- run time --------------------------------------------------------------------------------
+@functools.cache
+def tensor_numpy() -> Any:
+    """Return PyTorch's numpy over tensors."""
+    import torch._numpy as tensor_numpy
+
+    return tensor_numpy
+
+
+def numpy_call(name: str, args: Any, kwargs: Any) -> Any:
+    """Call a numpy function on tensors; called from graphs."""
+    found = tensor_numpy()
+    for part in name.split("."):
+        found = getattr(found, part)
+    return _tensors(found(*_arrays(args), **_arrays(kwargs)))
+
+
+def numpy_method(name: str, owner: Any, args: Any, kwargs: Any) -> Any:
+    """Call a method of an array, given as a tensor; called from graphs."""
+    array = tensor_numpy().ndarray(owner)
+    return _tensors(getattr(array, name)(*_arrays(args), **_arrays(kwargs)))
+
+
+def numpy_attribute(name: str, owner: Any) -> Any:
+    """Read an attribute of an array, given as a tensor; called from graphs."""
+    return _tensors(getattr(tensor_numpy().ndarray(owner), name))
+
+
+def _arrays(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return tensor_numpy().ndarray(value)
+    if isinstance(value, tuple | list):
+        return type(value)(_arrays(item) for item in value)
+    if isinstance(value, dict):
+        return {key: _arrays(item) for key, item in value.items()}
+    return value
+
+
+def _tensors(value: Any) -> Any:
+    if isinstance(value, tensor_numpy().ndarray):
+        return value.tensor
+    if isinstance(value, tuple | list):
+        return type(value)(_tensors(item) for item in value)
+    return value
+
+
+def as_tensor(array: Any) -> torch.Tensor:
+    """Return a tensor on an array's memory (a copy of a scalar, or of what cannot be shared)."""
+    if isinstance(array, np.ndarray) and not array.flags.writeable:
+        array = array.copy()
+    return torch.as_tensor(array)
+
+
+# -- values ----------------------------------------------------------------------------------
+class ArrayValue(Value):
+    """A numpy array, or a numpy scalar if `scalar`, known by a tensor."""
+
+    noun = "a numpy array"
+
+    def __init__(
+        self, tensor: TensorValue, scalar: bool = False, source: Source | None = None
+    ) -> None:
+        self.tensor = tensor
+        self.scalar = scalar
+        self.source = source
+
+    @property
+    def dtype(self) -> Any:
+        """The array's numpy dtype."""
+        return torch.empty(0, dtype=self.tensor.example.dtype).numpy().dtype
+
+    def python_type(self) -> type:
+        return self.dtype.type if self.scalar else np.ndarray
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        if name == "shape":
+            return TupleValue(list(t.tensor_size(self.tensor).values(t)))
+        if name in ("ndim", "itemsize"):
+            return ConstValue(getattr(self.tensor.example, name))
+        if name == "size":
+            return METHODS["numel"](t, self.tensor, [], {})
+        if name == "dtype":
+            return ConstValue(self.dtype)
+        if name in FIELDS:
+            return _record(t, numpy_attribute, (name, self.tensor), scalars=False)
+        if not hasattr(np.ndarray, name):
+            text = f"'numpy.ndarray' object has no attribute '{name}'"
+            return t.raise_(AttributeError, text)
+        return t.builtin_method(self, name)
+
+    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name in TO_PYTHON:
+            self.cannot(breaks.TENSOR_ITEM, f"{name}()")
+        if not hasattr(tensor_numpy().ndarray, name):
+            self.cannot(breaks.UNSUPPORTED_CALL, f"ndarray.{name}")
+        t.aliasing_matters |= name in WRITES or name.startswith("__i")
+        given = t.new_tuple([_argument(t, a) for a in args]), _named(t, kwargs)
+        scalars = name not in ("reshape", "copy", "astype", "view", "transpose")
+        found = _record(t, numpy_method, (name, self.tensor, *given), scalars)
+        return t.known(None) if name == "__setitem__" else found
+
+    def truth(self, t: Tracer) -> bool:
+        return self.cannot(breaks.DATA_BRANCH, "")
+
+    def length(self, t: Tracer) -> Value:
+        return self.tensor.length(t)
+
+    def iterate(self, t: Tracer) -> Value:
+        rows = self.tensor.unpack_rows(t)
+        return t.list_of(ArrayValue(row, row.example.dim() == 0) for row in rows).iterate(t)
+
+    def children(self, t: Tracer) -> list[Value]:
+        return [self.tensor]
+
+    def rebuild(self, r: Residual) -> None:
+        r.load_callable(_to_scalar if self.scalar else _to_array)
+        r.push(self.tensor)
+        r.e.call(1)
+
+
+def _to_array(tensor: torch.Tensor) -> Any:
+    return tensor.numpy(force=True)
+
+
+def _to_scalar(tensor: torch.Tensor) -> Any:
+    return tensor.numpy(force=True)[()]
+
+
+class NumpyFunctionValue(Value):
+    """A function of numpy that PyTorch has over tensors."""
+
+    noun = "a numpy function"
+
+    def __init__(self, obj: Any, name: str, source: Source | None) -> None:
+        self.obj = obj
+        self.name = name
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.obj)
+
+    def constant(self) -> Any:
+        return self.obj
+
+    def describe(self) -> str:
+        return f"numpy.{self.name}"
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        return t.known(t.fold(getattr, self.obj, name))
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        if self.name.startswith("random."):
+            self.cannot(breaks.BUILTIN_CALL, f"numpy.{self.name}()")
+        given = t.new_tuple([_argument(t, a) for a in args]), _named(t, kwargs)
+        return _record(t, numpy_call, (self.name, *given), self.name not in MAKERS)
+
+    def rebuild(self, r: Residual) -> None:
+        r.load_object(self.obj)
+
+
+def _record(t: Tracer, target: Callable[..., Any], args: tuple[Any, ...], scalars: bool) -> Value:
+    values = [a if isinstance(a, Value) else ConstValue(a) for a in args]
+    return _as_arrays(t, t.call_torch(target, values, {}), scalars)
+
+
+def _as_arrays(t: Tracer, value: Value, scalars: bool) -> Value:
+    if isinstance(value, TensorValue):
+        return ArrayValue(value, scalars and value.example.dim() == 0)
+    if isinstance(value, TupleValue):
+        return TupleValue([_as_arrays(t, v, scalars) for v in value.values(t)])
+    if isinstance(value, ListValue):
+        return ListValue([_as_arrays(t, v, scalars) for v in value.values(t)])
+    return value
+
+
+def _named(t: Tracer, kwargs: Kwargs) -> DictValue:
+    return t.dict_of((key, _argument(t, value)) for key, value in kwargs.items())
+
+
+def _argument(t: Tracer, value: Value) -> Value:
+    """Return an argument of numpy as an argument of a node: dtypes by name, arrays as tensors."""
+    if isinstance(value, ArrayValue):
+        return value.tensor
+    if isinstance(value, TensorValue | SymValue):
+        return value
+    if isinstance(value, TupleValue):
+        return TupleValue([_argument(t, v) for v in value.values(t)])
+    if isinstance(value, SequenceValue):
+        return ListValue([_argument(t, v) for v in value.values(t)])
+    if isinstance(value, SliceValue):
+        return SliceValue([_argument(t, part) for part in value.parts])
+    constant = value.constant() if value.is_constant() else None
+    if isinstance(constant, np.dtype) or (isinstance(constant, type) and _is_dtype(constant)):
+        return ConstValue(np.dtype(constant).name)
+    return value
+
+
+def _is_dtype(kind: type) -> bool:
+    return issubclass(kind, np.generic) or kind in (bool, int, float, complex)
+
+
+# -- from Python -----------------------------------------------------------------------------
+def is_array(obj: Any) -> bool:
+    """Say whether an object is an array or scalar that a tensor can stand for."""
+    return type(obj) is np.ndarray or isinstance(obj, np.generic)
+
+
+def wrap_array(t: Tracer, obj: Any, source: Source) -> Value | None:
+    """Return the value of a live array, or None if torch has no such dtype."""
+    try:
+        tensor = as_tensor(obj)
+    except (TypeError, ValueError, RuntimeError):
+        return None
+    t.guard("TYPE", source, type(obj))
+    inner = t.wrap_tensor(tensor, CallSource(source, as_tensor, "as_tensor({})"))
+    t.keep(tensor)
+    return ArrayValue(inner, isinstance(obj, np.generic), source)
+
+
+def numpy_name(obj: Any) -> str | None:
+    """Return under which name PyTorch has a numpy function, or None."""
+    if isinstance(obj, type | types.ModuleType) or not callable(obj):
+        return None
+    module = getattr(obj, "__module__", None) or ("numpy" if isinstance(obj, np.ufunc) else "")
+    name = getattr(obj, "__name__", "")
+    if not module.startswith("numpy"):
+        return None
+    for prefix in ("linalg", "fft", "random"):
+        if module.startswith(f"numpy.{prefix}"):
+            home = getattr(tensor_numpy(), prefix, None)
+            return f"{prefix}.{name}" if hasattr(home, name) else None
+    same = getattr(np, name, None) is obj
+    return name if same and hasattr(tensor_numpy(), name) else None
+
+
+def array_of(t: Tracer, tensor: TensorValue) -> Value:
+    """Return the value of ``tensor.numpy()``."""
+    if tensor.example.requires_grad:
+        text = (
+            "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+        )
+        t.raise_(RuntimeError, text)
+    return ArrayValue(tensor)
+
+
+METHODS["numpy"] = lambda t, tensor, args, kwargs: array_of(t, tensor)

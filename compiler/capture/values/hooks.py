@@ -1,0 +1,82 @@
+"""Hooks on tensors: registered for real once the graph has run, or by a node inside the graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch.utils.hooks import RemovableHandle
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.values.base import Args, Kwargs, Value
+from tc.compiler.capture.values.functions import FunctionValue
+from tc.compiler.capture.values.tensor import METHODS, TensorValue
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.residual import Residual
+    from tc.compiler.capture.tracer import Tracer
+
+#: methods that take a function which autograd calls later
+REGISTERING = ("register_hook", "register_post_accumulate_grad_hook")
+#: mark on graphs whose inner tensors have hooks: such a graph needs eager autograd
+HOOKED = "tc_hooked"
+
+
+class HandleValue(Value):
+    """The handle of a hook that the residual code registers."""
+
+    noun = "the handle of a hook"
+
+    def __init__(self, tensor: TensorValue, method: str, function: Value) -> None:
+        self.tensor = tensor
+        self.name = method
+        self.function = function
+
+    def python_type(self) -> type:
+        return RemovableHandle
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        return t.builtin_method(self, name)
+
+    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name != "remove":
+            self.cannot(breaks.UNSUPPORTED_CALL, f"RemovableHandle.{name}")
+        t.effects.withdraw(self)
+        return t.known(None)
+
+    def children(self, t: Tracer) -> list[Value]:
+        return [self.tensor, self.function]
+
+    def rebuild(self, r: Residual) -> None:
+        r.push(self.tensor)
+        r.e.load_method(self.name)
+        r.push(self.function)
+        r.e.call(1)
+
+
+class GraphHandleValue(Value):
+    """The handle of a hook that a node of the graph registers."""
+
+    noun = "the handle of a hook on an inner tensor"
+
+
+def _register(name: str, t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+    function = args[0] if args else kwargs["hook"]
+    if not tensor.example.requires_grad:
+        t.raise_(RuntimeError, "cannot register a hook on a tensor that doesn't require gradient")
+    if tensor.source is None:
+        t.graph_marks.add(HOOKED)
+        if isinstance(function, FunctionValue) and function.obj is not None:
+            read = t.scopes[-1].add_body("hook", function.obj)
+            t.graph.call_method(name, (tensor.node(t), read))
+            return GraphHandleValue()
+    if len(t.scopes) > 1:
+        raise breaks.GraphBreak(breaks.BODY_EFFECT, "a higher-order operation (it sets a hook)")
+    handle = HandleValue(tensor, name, function)
+    t.effects.demand(handle)
+    return handle
+
+
+for _name in REGISTERING:
+    METHODS[_name] = lambda t, tensor, args, kwargs, name=_name: _register(  # type: ignore[misc]
+        name, t, tensor, args, kwargs
+    )

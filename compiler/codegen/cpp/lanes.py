@@ -1,0 +1,95 @@
+"""Lane kernels: reductions that run across rows of memory, a block of columns at a time.
+
+In: kernels with a lane. Out: C loops whose accumulators are arrays of `LANES` columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tc.compiler.codegen.cpp.writer import OMP, Accumulator, Writer
+from tc.compiler.codegen.printer import c_index, c_type
+from tc.compiler.loops import index as ix
+from tc.compiler.schedule.plan import Accumulate, Let, Section, Statement
+
+LANES = 256
+
+
+class LaneWriter(Writer):
+    """Blocks of columns in parallel, their lanes in vectors."""
+
+    def body(self) -> None:
+        """Reductions across rows of memory: a block of columns at a time, sums in arrays."""
+        kernel, lane = self.kernel, self.kernel.lane
+        assert lane is not None
+        outer = [v for v in kernel.outer if v is not lane]
+        extent = c_index(ix.extent(lane))
+        collapse = len(outer) + 1
+        self.parallel(f" collapse({collapse})" if collapse > 1 else "")
+        for variable in outer:
+            self.loop(variable)
+        self.open(
+            f"for (long long {lane}_from = 0; {lane}_from < {extent}; {lane}_from += {LANES})"
+        )
+        self.emit(f"const long long lanes = tc_min({LANES}, {extent} - {lane}_from);")
+        self.arrays = {
+            s.name
+            for section in kernel.sections
+            for s in section.statements
+            if isinstance(s, Accumulate) or (isinstance(s, Let) and section.level == "row")
+        }
+        types = {s.name: s.value.dtype for s in kernel.statements() if isinstance(s, Let)}
+        types.update({a.name: a.dtype for a in self.accumulators.values()})
+        for name in sorted(self.arrays):
+            self.emit(f"{c_type(types[name])} {name}[{LANES}];")
+        for section in kernel.sections:
+            if section.level == "row":
+                self._lane_loop(section.statements)
+            else:
+                self._lane_pass(section)
+        self.close(collapse)
+
+    def _lane_loop(self, body: Sequence[Statement | str], simd: bool = True) -> None:
+        """A loop over the lanes, of statements or lines of C."""
+        lane = self.kernel.lane
+        if simd:
+            self.emit("#pragma omp simd")
+        self.open("for (long long j = 0; j < lanes; j++)")
+        self.emit(f"const long long {lane} = {lane}_from + j;")
+        self.emit(f"(void){lane};")
+        printer = self.printer()
+        for item in body:
+            if isinstance(item, str):
+                self.emit(item)
+            else:
+                self.statement(item, printer)
+        self.close()
+
+    def _lane_pass(self, section: Section) -> None:
+        sums = [self.accumulators[s.name] for s in section.statements if isinstance(s, Accumulate)]
+        self.open("")
+        starts: list[str] = []
+        for accumulator in sums:
+            if accumulator.kind in ("argmax", "argmin"):
+                best = Accumulator(
+                    accumulator.name, accumulator.kind, self.source_type(accumulator.name)
+                )
+                self.emit(f"{c_type(best.wide)} b_{accumulator.name}[{LANES}];")
+                self.emit(f"long long a_{accumulator.name}[{LANES}];")
+                starts += [
+                    f"b_{accumulator.name}[j] = {best.start()};",
+                    f"a_{accumulator.name}[j] = -1;",
+                ]
+                continue
+            for kind, name, start, _ in accumulator.variables():
+                self.emit(f"{kind} {name}[{LANES}];")
+                starts.append(f"{name}[j] = {start};")
+        if starts:
+            self._lane_loop(starts)
+        for variable in self.kernel.inner:
+            self.loop(variable)
+        self._lane_loop(section.statements, all(a.kind in OMP for a in sums))
+        self.close(len(self.kernel.inner))
+        if sums:
+            self._lane_loop([f"{a.name}[j] = {a.result('[j]')};" for a in sums])
+        self.close()

@@ -1,0 +1,122 @@
+"""Pointwise kernels: nested loops, and tiles where loads and stores run along different loops.
+
+In: kernels without inner loops. Out: C loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tc.compiler.codegen.cpp.writer import Writer, atom_of
+from tc.compiler.codegen.printer import c_index, c_type
+from tc.compiler.loops import index as ix
+from tc.compiler.loops.expr import Expr, load, transform
+from tc.compiler.loops.index import Index
+from tc.compiler.schedule.plan import Statement
+
+TILE = 16
+
+
+class PointwiseWriter(Writer):
+    """Loops over all elements, the last one vectorised."""
+
+    def body(self) -> None:
+        """One nest, or one a range."""
+        sections = self.kernel.sections
+        if any(section.over is not None for section in sections):
+            for section in sections:
+                self._nest(section.statements, section.over)
+        else:
+            self._nest([s for section in sections for s in section.statements])
+
+    def _nest(
+        self, statements: Sequence[Statement], over: tuple[Index, Index, Index] | None = None
+    ) -> None:
+        """Nested loops around pointwise statements, one of them over a range if so asked."""
+        outer = self.kernel.outer
+        bounds = dict.fromkeys(outer, ("0", ""))
+        if over is not None:
+            bounds[over[0]] = (c_index(over[1]), c_index(over[2]))
+        if len(outer) == 1:
+            self.parallel(simd=True)
+        for position, variable in enumerate(outer):
+            if position == 0 and len(outer) > 1:
+                collapse = len(outer) - 1
+                self.parallel(f" collapse({collapse})" if collapse > 1 else "")
+            if position == len(outer) - 1 and position:
+                self.hoist(statements, variable, frozenset())
+                self.emit("#pragma omp simd")
+            self.loop(variable, *bounds[variable])
+        self.statements(statements)
+        self.close(len(outer))
+        self.hoisted = {}
+
+
+class TileWriter(Writer):
+    """Loops over tiles; some loads are read along the one loop and turned."""
+
+    def body(self) -> None:
+        """All tiles."""
+        assert self.kernel.tile is not None
+        self._tiles(*self.kernel.tile)
+
+    def _tiles(self, along: Index, last: Index) -> None:
+        """Pointwise loops where some loads run along ``along`` and the stores along ``last``."""
+        outer = [v for v in self.kernel.outer if v not in (along, last)]
+        self.parallel(f" collapse({len(outer) + 2})")
+        for variable in outer:
+            self.loop(variable)
+        for variable in (along, last):
+            stop = c_index(ix.extent(variable))
+            start = f"{variable}_from"
+            self.open(f"for (long long {start} = 0; {start} < {stop}; {start} += {TILE})")
+        for variable in (along, last):
+            stop = c_index(ix.extent(variable))
+            self.emit(f"const long long n_{variable} = tc_min({TILE}, {stop} - {variable}_from);")
+        tiles = self._fill_tiles(along, last)
+        self.open(f"for (long long d_{along} = 0; d_{along} < n_{along}; d_{along}++)")
+        self.emit(f"const long long {along} = {along}_from + d_{along};")
+        self.emit("#pragma omp simd")
+        self.open(f"for (long long d_{last} = 0; d_{last} < n_{last}; d_{last}++)")
+        self.emit(f"const long long {last} = {last}_from + d_{last};")
+        inside = ix.var(f"d_{along}", TILE) * TILE + ix.var(f"d_{last}", TILE)
+        statements = [s for section in self.kernel.sections for s in section.statements]
+
+        def turned(node: Expr) -> Expr:
+            return load(tiles[node], inside, node.dtype) if node in tiles else node
+
+        self.statements([replace(s, value=transform(s.value, turned)) for s in statements])
+        self.close(len(outer) + 4)
+
+    def _fill_tiles(self, along: Index, last: Index) -> dict[Expr, str]:
+        """Read a tile for each load that runs along ``along``."""
+        tiles: dict[Expr, str] = {}
+        for statement in self.kernel.statements():
+            for use in statement.value.loads():
+                step = ix.coefficient(use.data[1], last) if use.op == "load" else None
+                one = ix.coefficient(use.data[1], along)
+                if step is None or step in (ix.ZERO, ix.ONE) or one is not ix.ONE or use in tiles:
+                    continue
+                name = tiles[use] = f"tile{len(tiles)}"
+                kind = c_type(use.dtype)
+                self.emit(f"{kind} {name}[{TILE * TILE}];")
+                corner = {atom_of(v): ix.size(f"{v}_from") for v in (along, last)}
+                first = c_index(ix.substitute(use.data[1], corner))
+                source = f"{use.data[0]} + {first}, {c_index(step)}"
+                if use.dtype.itemsize == 4:
+                    self.open(f"if (n_{along} == {TILE} && n_{last} == {TILE})")
+                    self.emit(
+                        f"tc_turn_16((const int*)({source.replace(', ', '), ', 1)}, (int*){name});"
+                    )
+                    self.depth -= 1
+                    self.emit("} else")
+                self.depth += 1
+                self.emit(f"for (long long v = 0; v < n_{last}; v++)")
+                self.emit(f"  for (long long u = 0; u < n_{along}; u++)")
+                self.emit(
+                    f"    {name}[u * {TILE} + v] = "
+                    f"{use.data[0]}[{first} + v * ({c_index(step)}) + u];"
+                )
+                self.depth -= 1
+        return tiles

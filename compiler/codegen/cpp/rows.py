@@ -1,0 +1,178 @@
+"""Row kernels: rows in parallel, passes over each row, the loop along the row vectorised.
+
+In: kernels with inner loops. Out: C loops. Float sums are taken in blocks of `BLOCK` elements whose
+partial sums are added, which bounds their error; cheap ones in `WIDE` sums side by side.
+"""
+
+from __future__ import annotations
+
+from tc.compiler.codegen.cpp.writer import OMP, Accumulator, Writer, clause, joined
+from tc.compiler.codegen.printer import c_index, c_type
+from tc.compiler.loops import index as ix
+from tc.compiler.loops.index import Index
+from tc.compiler.schedule.plan import Accumulate, Let, Section
+
+BLOCK = 4096
+WIDE = 64
+WIDE_COST = 6
+
+
+def at_least(variable: Index, count: int) -> bool:
+    """Whether a loop may run that often."""
+    known = ix.extent(variable).constant
+    return known is None or known >= count
+
+
+class RowWriter(Writer):
+    """Rows in parallel, their elements in vectors."""
+
+    def body(self) -> None:
+        """All rows."""
+        kernel = self.kernel
+        if kernel.outer:
+            collapse = len(kernel.outer)
+            self.parallel(f" collapse({collapse})" if collapse > 1 else "")
+            for variable in kernel.outer:
+                self.loop(variable)
+        for scratch in kernel.scratch:
+            extent = c_index(scratch.extent)
+            self.emit(f"{c_type(scratch.dtype)} {scratch.name}[{extent}];")
+        for section in kernel.sections:
+            if section.level == "row":
+                self.statements(section.statements)
+            else:
+                self._pass(section)
+        self.close(len(kernel.outer))
+
+    def _pass(self, section: Section) -> None:
+        """One run over a row; long or nested runs sum block by block."""
+        inner = self.kernel.inner
+        sums = [self.accumulators[s.name] for s in section.statements if isinstance(s, Accumulate)]
+        self._declare(sums)
+        extent = ix.extent(inner[-1]).constant
+        plain = all(a.kind in OMP for a in sums)
+        blocked = plain and bool(sums) and (extent is None or extent > BLOCK)
+        partial = plain and bool(sums) and (blocked or len(inner) > 1)
+        passes = sum(s.level == "inner" for s in self.kernel.sections)
+        whole = not self.kernel.outer and passes == 1 and plain
+        opened = self._outer_loops(inner[:-1], inner[-1] if blocked else None, sums, whole)
+        self.running = "s" if partial else "a"
+        if partial:
+            for accumulator in sums:
+                for kind, name, start, _ in accumulator.variables("s"):
+                    self.emit(f"{kind} {name} = {start};")
+        self._vector_loop(section, inner[-1], sums, blocked, plain)
+        if partial:
+            self._join_partials(sums)
+        self.running = "a"
+        self.close(opened)
+        for accumulator in sums:
+            kind = c_type(accumulator.dtype)
+            self.emit(f"const {kind} {accumulator.name} = {accumulator.result()};")
+
+    def _outer_loops(
+        self, loops: tuple[Index, ...], blocked: Index | None, sums: list[Accumulator], whole: bool
+    ) -> int:
+        """Loops around the vectorised one; a lone full reduction is split among threads here."""
+        opened = 0
+        if whole and (loops or blocked is not None):
+            reductions = clause(sums, "a")
+            self.parallel(reductions)
+        for variable in loops:
+            self.loop(variable)
+            opened += 1
+        if blocked is not None:
+            stop = c_index(ix.extent(blocked))
+            base = f"{blocked}_from"
+            self.open(f"for (long long {base} = 0; {base} < {stop}; {base} += {BLOCK})")
+            opened += 1
+        return opened
+
+    def _vector_loop(
+        self, section: Section, last: Index, sums: list[Accumulator], blocked: bool, plain: bool
+    ) -> None:
+        reductions = clause(sums, self.running)
+        start, stop = "0", c_index(ix.extent(last))
+        if blocked:
+            start = f"{last}_from"
+            self.emit(f"const long long {last}_to = tc_min({start} + {BLOCK}, {stop});")
+            stop = f"{last}_to"
+        self.hoist(section.statements, last, self._row_locals())
+        cheap = sum(s.value.cost() for s in section.statements) <= WIDE_COST
+        if sums and plain and cheap and at_least(last, 16 * WIDE):
+            start = self._wide_loop(section, last, sums, start, stop)
+            extent = ix.extent(last).constant
+            if not blocked and extent is not None and extent % WIDE == 0:
+                self.hoisted = {}
+                return
+        if plain:
+            self.emit(f"#pragma omp simd{reductions}")
+        self.loop(last, start, stop)
+        self.statements(section.statements)
+        self.close()
+        self.hoisted = {}
+
+    def _row_locals(self) -> frozenset[str]:
+        """Names that hold one value a row."""
+        rows = [
+            s
+            for section in self.kernel.sections
+            if section.level == "row"
+            for s in section.statements
+        ]
+        return frozenset([s.name for s in rows if isinstance(s, Let)]) | frozenset(
+            self.accumulators
+        )
+
+    def _wide_loop(
+        self, section: Section, last: Index, sums: list[Accumulator], start: str, stop: str
+    ) -> str:
+        """A cheap reduction in `WIDE` sums side by side, so that additions do not wait.
+
+        Returns where the rest, shorter than `WIDE`, begins.
+        """
+        self.names[0] += 1
+        base = f"{last}_at{self.names[0]}"
+        self.emit(f"long long {base} = {start};")
+        pairs = [
+            pair
+            for a in sums
+            for pair in zip(a.variables(self.running), a.variables("l"), strict=True)
+        ]
+        for _, (kind, name, _, _) in pairs:
+            self.emit(f"{kind} {name}[{WIDE}];")
+        self.open(f"for (int j = 0; j < {WIDE}; j++)")
+        for _, (_, name, first, _) in pairs:
+            self.emit(f"{name}[j] = {first};")
+        self.close()
+        self.open(f"for (; {base} + {WIDE} <= {stop}; {base} += {WIDE})")
+        self.emit("#pragma omp simd")
+        self.open(f"for (int j = 0; j < {WIDE}; j++)")
+        self.emit(f"const long long {last} = {base} + j;")
+        running, self.running, self.at = self.running, "l", "[j]"
+        self.statements(section.statements)
+        self.running, self.at = running, ""
+        self.close(2)
+        self.emit(f"#pragma omp simd{clause(sums, self.running)}")
+        self.open(f"for (int j = 0; j < {WIDE}; j++)")
+        for (_, total, _, op), (_, name, _, _) in pairs:
+            self.emit(joined(total, f"{name}[j]", op))
+        self.close()
+        return base
+
+    def _declare(self, sums: list[Accumulator]) -> None:
+        for accumulator in sums:
+            if accumulator.kind in ("argmax", "argmin"):
+                source = self.source_type(accumulator.name)
+                best = Accumulator(accumulator.name, accumulator.kind, source)
+                self.emit(f"{c_type(best.wide)} b_{accumulator.name} = {best.start()};")
+                self.emit(f"long long a_{accumulator.name} = -1;")
+                continue
+            for kind, name, start, _ in accumulator.variables():
+                self.emit(f"{kind} {name} = {start};")
+
+    def _join_partials(self, sums: list[Accumulator]) -> None:
+        for accumulator in sums:
+            pairs = zip(accumulator.variables("a"), accumulator.variables("s"), strict=True)
+            for (_, total, _, op), (_, part, _, _) in pairs:
+                self.emit(joined(total, part, op))

@@ -1,0 +1,251 @@
+"""What all kernels are printed with: lines and blocks, statements, accumulators, hoisting.
+
+In: a `Kernel`. Out: `Writer`, whose subclasses print the loops of one kind of kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from tc.compiler.codegen.printer import ExprPrinter, c_convert, c_index, c_type
+from tc.compiler.loops import index as ix
+from tc.compiler.loops.expr import Expr
+from tc.compiler.loops.index import Atom, Index
+from tc.compiler.loops.ops import compute_dtype
+from tc.compiler.schedule.plan import Accumulate, Kernel, Let, Statement, Store
+
+PARALLEL_WORK = 65536
+INT_LIMITS = {
+    torch.int64: ("(-9223372036854775807LL - 1)", "9223372036854775807LL"),
+    torch.int32: ("(-2147483647 - 1)", "2147483647"),
+    torch.int16: ("-32768", "32767"),
+    torch.int8: ("-128", "127"),
+    torch.uint8: ("0", "255"),
+    torch.bool: ("0", "1"),
+}
+OMP = {"sum": "+", "prod": "*", "max": "max", "min": "min", "any": "|", "all": "&"}
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """A running reduction: its C variables and how it starts, steps and ends."""
+
+    name: str
+    kind: str
+    dtype: torch.dtype
+
+    @property
+    def wide(self) -> torch.dtype:
+        """The type it runs in."""
+        return compute_dtype(self.dtype)
+
+    def variables(self, prefix: str = "a") -> list[tuple[str, str, str, str]]:
+        """(C type, name, start value, OpenMP operator) of each variable; "" if it has none.
+
+        A second one tells whether a NaN was met. ``prefix`` is ``a`` for the running result, ``s``
+        for that of a block.
+        """
+        kind, wide = self.kind, self.wide
+        main = (c_type(wide), f"{prefix}_{self.name}", self.start(), OMP.get(kind, ""))
+        if kind in ("max", "min") and wide.is_floating_point:
+            return [main, ("int", f"{prefix}n_{self.name}", "0", "|")]
+        return [main]
+
+    def start(self) -> str:
+        """The neutral element."""
+        if self.kind in ("sum", "any", "prod", "all"):
+            return "0" if self.kind in ("sum", "any") else "1"
+        if self.wide.is_floating_point:
+            sign = "-" if "max" in self.kind else ""
+            return f"{sign}__builtin_inf{'' if self.wide is torch.float64 else 'f'}()"
+        return INT_LIMITS[self.wide][0 if "max" in self.kind else 1]
+
+    def step(self, value: str, prefix: str, at: str = "") -> list[str]:
+        """Statements taking one value in."""
+        a, n = f"{prefix}_{self.name}{at}", f"{prefix}n_{self.name}{at}"
+        if self.kind in ("sum", "prod"):
+            return [f"{a} {'+' if self.kind == 'sum' else '*'}= {value};"]
+        if self.kind in ("any", "all"):
+            return [f"{a} {'|' if self.kind == 'any' else '&'}= {value};"]
+        sign = ">" if self.kind == "max" else "<"
+        lines = [f"{a} = {value} {sign} {a} ? {value} : {a};"]
+        if self.wide.is_floating_point:
+            lines.append(f"{n} |= {value} != {value};")
+        return lines
+
+    def result(self, at: str = "") -> str:
+        """The final value."""
+        a, n = f"a_{self.name}{at}", f"an_{self.name}{at}"
+        if self.kind in ("max", "min") and self.wide.is_floating_point:
+            tail = "" if self.wide is torch.float64 else "f"
+            return c_convert(f'({n} ? __builtin_nan{tail}("") : {a})', self.wide, self.dtype)
+        return c_convert(a, self.wide, self.dtype) if self.wide is not self.dtype else a
+
+
+def clause(sums: list[Accumulator], prefix: str) -> str:
+    """OpenMP reduction clauses of all accumulators."""
+    return "".join(f" reduction({op}:{n})" for a in sums for _, n, _, op in a.variables(prefix))
+
+
+def joined(total: str, part: str, op: str) -> str:
+    """C that takes a partial result into a total."""
+    if op in ("max", "min"):
+        sign = ">" if op == "max" else "<"
+        return f"{total} = {part} {sign} {total} ? {part} : {total};"
+    return f"{total} = {total} {op} {part};"
+
+
+def atom_of(variable: Index) -> Atom:
+    """The atom of a loop variable."""
+    atom = ix.atom_of(variable)
+    assert atom is not None
+    return atom
+
+
+class Writer:
+    """Emits the body of one kernel; each kind of kernel has a subclass."""
+
+    def __init__(self, kernel: Kernel, threads: int) -> None:
+        self.kernel, self.threads = kernel, threads
+        self.lines: list[str] = []
+        self.depth = 1
+        self.names = [0]
+        self.arrays: set[str] = set()
+        self.hoisted: dict[Expr, str] = {}
+        self.running = "a"
+        self.at = "[j]" if kernel.lane is not None else ""
+        self.accumulators = {
+            s.name: Accumulator(s.name, s.kind, s.dtype)
+            for s in kernel.statements()
+            if isinstance(s, Accumulate)
+        }
+
+    def run(self) -> str:
+        """Print everything."""
+        self.body()
+        return "".join(f"{line}\n" for line in self.lines)
+
+    def body(self) -> None:
+        """Print the loops of this kind of kernel."""
+        raise NotImplementedError
+
+    def emit(self, line: str) -> None:
+        """Add a line."""
+        self.lines.append("  " * self.depth + line)
+
+    def open(self, line: str) -> None:
+        """Start a block."""
+        self.emit(line + " {")
+        self.depth += 1
+
+    def close(self, count: int = 1) -> None:
+        """End blocks."""
+        for _ in range(count):
+            self.depth -= 1
+            self.emit("}")
+
+    def loop(self, variable: Index, start: str = "0", stop: str = "") -> None:
+        """Open a loop."""
+        stop = stop or c_index(ix.extent(variable))
+        self.open(f"for (long long {variable} = {start}; {variable} < {stop}; {variable}++)")
+
+    def printer(self) -> ExprPrinter:
+        """A printer for a block."""
+        made = ExprPrinter(self.emit, self.local, self.names)
+        made.known.update(self.hoisted)
+        return made
+
+    def hoist(
+        self, statements: Sequence[Statement], variable: Index, locals_: frozenset[str]
+    ) -> None:
+        """Compute before the next loop what does not change in it."""
+        atom = atom_of(variable)
+
+        def fixed(node: Expr) -> bool:
+            if node.op == "local":
+                return node.data[0] in locals_
+            if node.op in ("load", "at", "index"):
+                index: Index = node.data[1 if node.op != "index" else 0]
+                return atom not in index.atoms()
+            return True
+
+        printer = self.printer()
+        for statement in statements:
+            printer.hoist(statement.value, fixed)
+        self.hoisted = printer.known
+
+    def local(self, name: str) -> str:
+        return f"{name}[j]" if name in self.arrays else name
+
+    # ------------------------------------------------------------ parallelism
+
+    def work(self) -> Index:
+        """Rough number of operations."""
+        cost = sum(min(s.value.cost(), 64) for s in self.kernel.statements())
+        loops = (*self.kernel.outer, *self.kernel.inner)
+        return ix.product([ix.extent(v) for v in loops]) * max(cost // 4, 1)
+
+    def parallel(self, clause: str = "", simd: bool = False) -> None:
+        """Mark the next loop parallel if there is enough to do."""
+        total = self.work()
+        known = total.constant
+        vector = " simd" if simd else ""
+        if self.threads > 1 and (known is None or known >= PARALLEL_WORK):
+            guard = f" if({c_index(total)} >= {PARALLEL_WORK})" if known is None else ""
+            if simd and guard:
+                guard = f" if(parallel: {c_index(total)} >= {PARALLEL_WORK})"
+            threads = f" num_threads({self.threads}) schedule(static)"
+            self.emit(f"#pragma omp parallel for{vector}{clause}{threads}{guard}")
+        elif simd:
+            self.emit("#pragma omp simd" + clause.replace(" collapse", " collapse"))
+
+    def statements(self, statements: Iterable[Statement]) -> None:
+        printer = self.printer()
+        for statement in statements:
+            self.statement(statement, printer)
+
+    def statement(self, statement: Statement, printer: ExprPrinter) -> None:
+        text = printer.value(statement.value)
+        if isinstance(statement, Store):
+            self.emit(f"{statement.buffer}[{c_index(statement.index)}] = {text};")
+        elif isinstance(statement, Let):
+            if statement.name in self.arrays:
+                self.emit(f"{statement.name}[j] = {text};")
+            else:
+                self.emit(f"const {c_type(statement.value.dtype)} {statement.name} = {text};")
+        else:
+            self.accumulate(statement, text)
+
+    def accumulate(self, statement: Accumulate, text: str) -> None:
+        accumulator = self.accumulators[statement.name]
+        at = self.at
+        name = f"x_{statement.name}"
+        self.emit(f"const {c_type(statement.value.dtype)} {name} = {text};")
+        if statement.kind in ("argmax", "argmin"):
+            self._arg(accumulator, name, at)
+            return
+        for line in accumulator.step(name, self.running, at):
+            self.emit(line)
+
+    def _arg(self, accumulator: Accumulator, value: str, at: str) -> None:
+        best, place = f"b_{accumulator.name}{at}", f"a_{accumulator.name}{at}"
+        sign = ">" if accumulator.kind == "argmax" else "<"
+        flat = ix.ZERO
+        for variable in self.kernel.inner:
+            flat = flat * ix.extent(variable) + variable
+        position = c_index(flat)
+        test = f"{value} {sign} {best} || ({value} != {value} && {best} == {best}) || {place} < 0"
+        self.open(f"if ({test})")
+        self.emit(f"{best} = {value};")
+        self.emit(f"{place} = {position};")
+        self.close()
+
+    def source_type(self, name: str) -> torch.dtype:
+        return next(
+            s.value.dtype
+            for s in self.kernel.statements()
+            if isinstance(s, Accumulate) and s.name == name
+        )

@@ -1,0 +1,20 @@
+"""Kernels under Triton's interpreter: chosen before triton is first imported, else skipped."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+os.environ.setdefault("TRITON_INTERPRET", "1")
+
+
+@pytest.fixture(scope="session")
+def interpreter() -> None:
+    """Triton's interpreter, completed; skips where triton is missing or was loaded to compile."""
+    triton = pytest.importorskip("triton", reason="triton is not installed")
+    from triton_harness import complete_interpreter
+
+    if not triton.knobs.runtime.interpret:
+        pytest.skip("triton compiles in this process (TRITON_INTERPRET=0)")
+    complete_interpreter()

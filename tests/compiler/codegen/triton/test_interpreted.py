@@ -1,0 +1,107 @@
+"""Whole programs: Triton kernels under its interpreter agree with eager, sizes known and symbolic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from loop_harness import check, copied, lowered
+from loop_programs import PROGRAMS
+
+T = torch.Tensor
+pytestmark = [
+    pytest.mark.usefixtures("interpreter"),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+]
+
+
+def r(*shape: int) -> T:
+    return torch.randn(shape)
+
+
+def compare(fn: Callable[..., Any], args: Any, mode: str = "fake", **tolerance: float) -> None:
+    from triton_harness import compare_gpu
+
+    torch.manual_seed(0)
+    compare_gpu(fn, args, mode, **tolerance)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("mode", ["fake", "symbolic"])
+def test_program_agrees_with_eager(name: str, mode: str) -> None:
+    fn, make = PROGRAMS[name]
+    compare(fn, make(7), mode)
+
+
+@pytest.mark.parametrize("name", ["block", "reductions", "padded", "size_as_value"])
+def test_symbolic_program_serves_another_size(name: str) -> None:
+    from tc.compiler.runtime.triton import load
+    from triton_harness import gpu_program
+
+    fn, make = PROGRAMS[name]
+    call = load(gpu_program(lowered(fn, make(7), "symbolic")))
+    for size in (9, 33):
+        args = make(size)
+        check(call(copied(args)), fn(*args), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["fake", "symbolic"])
+def test_rows_too_long_to_be_held(mode: str) -> None:
+    def fn(x: T) -> tuple[T, ...]:
+        return x.sum(1), F.softmax(x, 1), (x > 3).any(1), (x < 9).all(1)
+
+    compare(fn, (r(2, 5000),), mode, rtol=1e-4, atol=1e-4)
+
+
+def test_extremes_of_long_rows() -> None:
+    compare(lambda x: (x.amax(1), x.argmax(1), x.argmin(1)), (r(1, 4100),))
+
+
+def test_columns() -> None:
+    compare(lambda x: (x.sum(0), x / x.abs().sum(0)), (r(90, 17),), rtol=1e-4, atol=1e-4)
+
+
+def test_long_reductions_are_cut_in_parts() -> None:
+    def fn(x: T, y: T) -> tuple[T, ...]:
+        return (x * y).sum(), x.mean(), (x > 9).any(), x.sum(1)
+
+    compare(fn, (r(2, 20001), r(20001)), rtol=1e-4, atol=1e-3)
+
+
+def test_nan_wins_and_the_first_of_equals() -> None:
+    x = torch.tensor([[1.0, float("nan"), 3.0], [float("-inf")] * 3, [2.0, 2.0, 1.0]])
+    compare(lambda x: (x.amax(1), x.amin(1), x.argmax(1), x.argmin(1), x.sum(1)), (x,))
+
+
+def test_integer_reductions() -> None:
+    x = torch.randint(-3, 3, (4, 11))
+    compare(lambda x: (x.sum(1), x.amax(1), x.argmax(1), x.prod(1), x.amin(0)), (x,))
+
+
+def test_positions_over_several_dimensions() -> None:
+    compare(lambda x: (x.t().exp().argmax(), x.argmax(), x.t().argmin()), (r(5, 6),))
+
+
+@pytest.mark.parametrize("mode", ["fake", "symbolic"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_other_float_types(dtype: torch.dtype, mode: str) -> None:
+    def fn(x: T, w: T) -> tuple[T, ...]:
+        return F.layer_norm(x, (16,), w), F.softmax(x, -1), x.sum(0), (x * w).float(), x.exp() / 3
+
+    compare(fn, (r(9, 16).to(dtype), r(16).to(dtype)), mode)
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (4, 0)])
+def test_empty_tensors(shape: tuple[int, int]) -> None:
+    compare(lambda x: (x + 1, x.sum(0), x.sum(1), x.sum(), torch.cat([x, x])), (r(*shape),))
+
+
+def test_inputs_that_are_not_contiguous() -> None:
+    def fn(x: T, y: T) -> tuple[T, ...]:
+        return x + y, (x * 2).sum(0), F.softmax(x, -1), x.reshape(-1) + 1
+
+    compare(fn, (r(6, 5).t(), r(5, 12)[:, ::2]))
+    compare(fn, (r(1, 6).expand(5, 6), r(5, 6)))

@@ -1,0 +1,90 @@
+"""On a GPU: compiled programs agree with eager. `make test-gpu` runs these; elsewhere they skip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from loop_harness import check, trace
+from loop_programs import PROGRAMS
+
+from tc.compiler import loops
+from tc.compiler.codegen.triton.stage import generate
+from tc.compiler.core.gate import Gate
+from tc.compiler.runtime.triton import load
+from tc.compiler.schedule import gpu
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here"),
+]
+T = torch.Tensor
+GPU = torch.device("cuda:0")
+
+
+def built(fn: Callable[..., Any], args: Any, mode: str = "fake") -> Callable[..., Any]:
+    graph = loops.lower(trace(fn, args, mode), Gate(), GPU)
+    graph.verify()
+    return load(generate(gpu.plan(graph, Gate()), GPU))
+
+
+def compare(fn: Callable[..., Any], args: Any, mode: str = "fake", **tolerance: float) -> None:
+    want = fn(*args)
+    check(built(fn, args, mode)(list(args)), want, **tolerance)
+
+
+@pytest.mark.parametrize("mode", ["fake", "symbolic"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program_agrees_with_eager(name: str, mode: str) -> None:
+    fn, make = PROGRAMS[name]
+    torch.manual_seed(0)
+    with GPU:
+        compare(fn, make(33), mode, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_symbolic_program_serves_other_sizes(name: str) -> None:
+    fn, make = PROGRAMS[name]
+    with GPU:
+        call = built(fn, make(7), "symbolic")
+        for size in (9, 64, 9, 1000):
+            args = make(size)
+            check(call(list(args)), fn(*args), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_large_tensors(dtype: torch.dtype) -> None:
+    def fn(x: T, w: T) -> tuple[T, ...]:
+        y = F.gelu(x * w)
+        return y, F.softmax(x, -1), F.layer_norm(x, (x.shape[-1],), w), x.amax(0), x.argmax(1)
+
+    with GPU:
+        compare(fn, (torch.randn(2048, 3000, dtype=dtype), torch.randn(3000, dtype=dtype)))
+
+
+def test_sums_of_everything() -> None:
+    with GPU:
+        x = torch.randn(3000, 5000)
+        compare(lambda x: (x.sum(), x.mean(), x.var(), x.sum(0), x.sum(1)), (x,), rtol=1e-4, atol=1e-2)
+
+
+def test_inputs_that_are_not_aligned() -> None:
+    with GPU:
+        x = torch.randn(4097)
+        call = built(lambda x: x * 2 + 1, (x[1:],))
+        for start in (1, 0, 1):
+            part = x[start : start + 4096]
+            check(call([part]), part * 2 + 1)
+
+
+def test_a_compiled_function() -> None:
+    import tc
+
+    with GPU:
+        layer = torch.nn.Sequential(torch.nn.LayerNorm(64), torch.nn.Linear(64, 64), torch.nn.GELU())
+        x = torch.randn(128, 64)
+        with torch.no_grad():
+            torch.testing.assert_close(tc.compile(layer)(x), layer(x), rtol=1e-4, atol=1e-4)

@@ -1,0 +1,77 @@
+"""The rows of the compiler and the pages of docs/ go in; tlparse/static/codes.json comes out.
+
+Run it after a change of either: ``python tests/make_codes.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from tc.compiler.capture.breaks import REASONS
+from tc.trace.findings.advice import ROWS
+
+ROOT = Path(__file__).resolve().parents[1]
+TARGET = ROOT / "tlparse" / "static" / "codes.json"
+PAGES = ("graph-breaks.md", "recompiles.md", "tc-report.md")
+SECTION = re.compile(r"^## (TC\d{3}): (.+?)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"```python\n(.*?)\n```", re.DOTALL)
+ROW = re.compile(r"^\| (TC\d{3}) \| (.+?) \| (.+?) \|$", re.MULTILINE)
+CHANGED = re.compile(
+    r"^\| what changed \| what to do \|\n\|[- |]+\|\n((?:\|.*\|\n)+)", re.MULTILINE
+)
+
+
+def plain(text: str) -> str:
+    """Return markdown as a terminal shows it."""
+    return re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text).replace("`", "").replace("**", "").strip()
+
+
+def empty(page: str, title: str) -> dict[str, Any]:
+    """Return a row of which only the title is known."""
+    return {"title": title, "text": "", "why": "", "fix": [], "breaks": "", "instead": "",
+            "page": f"docs/{page}"}  # fmt: skip
+
+
+def from_pages() -> dict[str, dict[str, Any]]:
+    """Return what the pages say of each code."""
+    found: dict[str, dict[str, Any]] = {}
+    for page in PAGES:
+        text = (ROOT / "docs" / page).read_text("utf-8")
+        for code, title, body in SECTION.findall(text):
+            blocks = CODE.findall(body)
+            row = found.setdefault(code, empty(page, plain(title)))
+            row["text"] = plain(CODE.sub("", body))
+            row["breaks"], row["instead"] = (*blocks, "", "")[:2]
+        for code, title, fix in ROW.findall(text):
+            row = found.setdefault(code, empty(page, plain(title)))
+            row["fix"] = row["fix"] or [plain(fix)]
+        for rows in CHANGED.findall(text):
+            cells = [line.strip("| \n").split(" | ", 1) for line in rows.strip().split("\n")]
+            found.setdefault("TC201", empty(page, "an input changed, so the function was compiled "
+                                                  "again"))  # fmt: skip
+            found["TC201"]["fix"] = [f"{plain(what)} → {plain(fix)}" for what, fix in cells]
+    return found
+
+
+def codes() -> dict[str, dict[str, Any]]:
+    """Return all codes, in order."""
+    found = from_pages()
+    listed = [(row.code, row.title, row.why, row.fix) for row in map(REASONS.__getitem__, REASONS)]
+    for code, title, why, fix in (*listed, *((r.code, r.title, r.why, r.fix) for r in ROWS)):
+        row = found.setdefault(code, empty("graph-breaks.md", title.replace("{}", "…")))
+        row["why"] = row["why"] or why
+        if len(row["fix"]) < 2:
+            row["fix"] = list(fix) or row["fix"]
+    return dict(sorted(found.items()))
+
+
+def text() -> str:
+    """Return the file."""
+    return json.dumps(codes(), indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    TARGET.write_text(text(), "utf-8")

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from minifier_scripts import BLOCKS, SMALL, tool, written
+
+from tc.minifier.bisect import main
+from tc.minifier.ladder import STAGES
+
+
+def test_wrong_usage_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert main(["nowhere.py"]) == 2
+    told = capsys.readouterr().err
+    assert told.splitlines() == [
+        "tc-bisect: name a script; try tc-bisect --help",
+        "tc-bisect: there is no script nowhere.py; try tc-bisect --help",
+    ]
+
+
+def test_stages_are_those_of_the_compiler() -> None:
+    from tc.compiler.api import REPLAYED
+
+    assert tuple(REPLAYED) == STAGES
+
+
+def test_the_step_and_the_line_are_found(tmp_path: Path) -> None:
+    written(tmp_path, SMALL)
+    done = tool("tc.minifier.bisect", "script.py", "--json", fault="tc:wrong:tanh", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["verdict"], found["stage"], found["step"]) == ("bug", "loops", "loops.lower.tanh")
+    assert [line.rpartition(":")[2] for line in found["lines"]] == ["4"]
+    assert found["workaround"] == "TC_BISECT=loops.lower.tanh:1"
+    assert found["element"]["output"] == 0
+
+
+@pytest.mark.slow
+def test_a_healthy_script_has_no_bug(tmp_path: Path) -> None:
+    written(tmp_path, BLOCKS)
+    done = tool("tc.minifier.bisect", "script.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("VERDICT  no bug: 1 graphs agree with eager in 1 checked calls")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "fault, stage, step, line",
+    [
+        ("tc:kernel:tanh", "kernels", "loops.lower.tanh", "10"),
+        ("tc:fused:tanh", "kernels", None, "10"),
+        ("tc:wrong:log1p", "loops", "loops.lower.log1p", "17"),
+    ],
+)
+def test_faults_of_each_stage(
+    fault: str, stage: str, step: str | None, line: str, tmp_path: Path
+) -> None:
+    written(tmp_path, BLOCKS)
+    done = tool("tc.minifier.bisect", "script.py", "--json", fault=fault, cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
+    assert found["stage"] == stage
+    assert step is None or found["step"] == step
+    assert line in [where.rpartition(":")[2] for where in found["lines"]]
+
+
+@pytest.mark.slow
+def test_the_ladder_of_torch(tmp_path: Path) -> None:
+    written(tmp_path, BLOCKS, "torch")
+    done = tool("tc.minifier.bisect", "script.py", "--json", fault="torch:wrong:tanh", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
+    assert found["stage"] == "inductor"
+    assert found["workaround"] == "backend=aot_eager_decomp_partition"

@@ -1,0 +1,67 @@
+"""A report opened in Chromium goes in; what somebody who reads it sees and types comes out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from typing import Any
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+
+FLAGS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--disable-dev-shm-usage", "--window-size=1280,900",
+)  # fmt: skip
+
+
+class Reader:
+    """Somebody who reads a report."""
+
+    def __init__(self, driver: Any, url: str) -> None:
+        self.driver, self.url = driver, url
+        driver.get("about:blank")
+        driver.get_log("performance")
+        driver.get_log("browser")
+        driver.get(url)
+        self.wait_for("main h1")
+
+    def all(self, selector: str) -> list[Any]:
+        return list(self.driver.find_elements("css selector", selector))
+
+    def texts(self, selector: str) -> list[str]:
+        return [one.text for one in self.all(selector)]
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.driver.switch_to.active_element.send_keys(key)
+
+    def go(self, route: str) -> None:
+        self.driver.execute_script("location.hash = arguments[0]", route)
+        time.sleep(0.05)
+        self.wait_for("main h1")
+
+    @property
+    def route(self) -> str:
+        return str(self.driver.execute_script("return location.hash"))
+
+    def wait_for(self, selector: str, seconds: float = 8) -> None:
+        self.until(lambda: self.all(selector), selector, seconds)
+
+    def until(self, fact: Callable[[], Any], what: str = "", seconds: float = 8) -> None:
+        end = time.monotonic() + seconds
+        while not fact():
+            assert time.monotonic() < end, f"waited for {what} in vain"
+            time.sleep(0.02)
+
+    def requests(self) -> set[str]:
+        rows = [json.loads(row["message"])["message"] for row in self.driver.get_log("performance")]
+        urls = {
+            row["params"]["request"]["url"]
+            for row in rows
+            if row["method"] == "Network.requestWillBeSent"
+        }
+        return {url for url in urls if not url.startswith(("data:", "about:", self.url))}

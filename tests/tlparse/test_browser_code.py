@@ -1,0 +1,119 @@
+"""The pages about code in a real browser: three panes, two runs compared, cache keys."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_reader import CHROMIUM, DRIVER, Reader
+from support import shared
+
+from tc.tlparse.__main__ import main
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="no chromium and chromedriver"),
+]
+HERE = Path(__file__).parent
+CONTRAST = (HERE / "contrast.js").read_text("utf-8")
+UNNAMED = (HERE / "unnamed.js").read_text("utf-8")
+
+
+def no_complaints(reader: Reader) -> None:
+    for theme in ("light", "dark"):
+        reader.driver.execute_script("document.documentElement.dataset.theme = arguments[0]", theme)
+        time.sleep(0.2)
+        assert reader.driver.execute_script(CONTRAST) == []
+        assert reader.driver.execute_script(UNNAMED) == []
+
+
+def test_a_line_lights_its_node_and_its_kernel(read: Callable[[str], Reader]) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    shared("traces/recompile")
+    reader = read("recompile")
+    reader.go("#/c/0/1")
+    reader.driver.find_element("link text", "Source, graph and kernels side by side →").click()
+    reader.wait_for("[data-pane=source] .linked")
+    reader.driver.execute_script("document.querySelector('[data-pane=source] .rows').focus()")
+    reader.press(Keys.ARROW_DOWN)
+    assert reader.texts("[data-pane=source] .lit")[0].startswith(("y = ", "return"))
+    assert len(reader.all("[data-pane=graph] .lit")) == 2
+    assert any("cpp_fused_sigmoid_sum_0" in row for row in reader.texts("[data-pane=code] .lit"))
+    assert reader.texts(".told") == ["recompile.py:6 → sigmoid, sum_1 → cpp_fused_sigmoid_sum_0"]
+    no_complaints(reader)
+    reader.press(Keys.ESCAPE)
+    assert not reader.all(".lit")
+    reader.press(Keys.ARROW_RIGHT, "j", "n")
+    assert reader.texts("[data-pane=graph] .from")[0].strip().startswith("sum_1")
+    reader.press("]")
+    reader.until(lambda: reader.route == "#/c/0/2/code", "the code of the next compile")
+
+
+def test_forward_and_backward_of_a_training_step(read: Callable[[str], Reader]) -> None:
+    shared("traces/train")
+    reader = read("train")
+    reader.go("#/c/0/0/code")
+    reader.wait_for("[data-pane=graph] .linked")
+    assert [one.text for one in reader.all(".way")] == ["forward", "backward"]
+    reader.press("f")
+    reader.until(lambda: reader.route == "#/c/0/0/code/backward", "the backward")
+    reader.wait_for("[data-pane=code] .linked")
+    reader.all("[data-pane=code] .linked")[-1].click()
+    assert reader.texts(".told")[0].endswith("cpp_fused_sum_1")
+    reader.go("#/c/0/0/code/backward")
+    reader.press("\ue00c")
+    reader.until(lambda: reader.route == "#/c/0/0", "the compile")
+
+
+def test_why_the_cache_missed(read: Callable[[str], Reader]) -> None:
+    shared("traces/recompile")
+    reader = read("recompile")
+    reader.go("#/c/0/2")
+    assert reader.texts(".keys td:first-child") == ["example_inputs[0]"]
+    assert "1 of 635 key parts differ" in " ".join(reader.texts("section .why"))
+    no_complaints(reader)
+
+
+def test_two_runs_compared_on_a_page(browser: Any, tmp_path: Path) -> None:
+    a, b = shared("traces/simple"), shared("traces/recompile")
+    page = tmp_path / "diff.html"
+    assert main(["diff", str(a), str(b), "--html", str(page)]) == 0
+    reader = Reader(browser, page.as_uri())
+    assert "new findings" in reader.texts("h1")[0]
+    for one in reader.all("summary"):
+        one.click()
+    no_complaints(reader)
+    size = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}
+    reader.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        width = reader.driver.execute_script("return document.documentElement.scrollWidth")
+        assert width <= 360
+    finally:
+        reader.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    before = reader.driver.execute_script("return document.documentElement.dataset.theme")
+    reader.all("#theme")[0].click()
+    assert reader.driver.execute_script("return document.documentElement.dataset.theme") != before
+    assert reader.requests() == set()
+    assert browser.get_log("browser") == []
+
+
+def test_what_became_of_each_line_of_a_file(read: Callable[[str], Reader]) -> None:
+    shared("traces/graph_break")
+    reader = read("graph_break")
+    link = reader.driver.find_element("link text", "graph_break.py")
+    link.click()
+    reader.until(lambda: reader.route == "#/src/graph_break.py", "the file")
+    assert "5 lines in graphs · 3 graph breaks" in reader.texts("main > p")[0]
+    gutters = [one.get_attribute("title") for one in reader.all(".coverage .gutter")]
+    assert gutters.count("graph break") == 2
+    assert gutters.count("in a graph") == 4
+    no_complaints(reader)
+    reader.driver.find_element("partial link text", "TC110").click()
+    reader.until(lambda: reader.route.startswith("#/f/TC110"), "the finding")
+    reader.driver.find_element("partial link text", "graph_break.py:9").click()
+    reader.until(lambda: reader.route == "#/src/graph_break.py/9", "the line")
+    assert len(reader.all("tr.wanted")) == 1

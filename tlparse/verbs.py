@@ -1,0 +1,141 @@
+"""Commands of tc-report beyond reading a trace: `run` a program, `explain` a code."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+from tc.tlparse.cli import USAGE, Usage, load, say, write
+from tc.trace.reader import Unreadable
+
+NOT_FOUND: Final = 127
+NOT_EXECUTABLE: Final = 126
+_SIGNALLED: Final = 128
+_WIDTH: Final = 100
+_FOLDER: Final = "tc_trace"
+
+
+def run(
+    command: Sequence[str], output: str | None, folder: str | None, *, as_json: bool, show: bool
+) -> int:
+    """Run a program with tracing on, report on it, and return its exit code."""
+    where = _fresh(folder)
+    environment = {**os.environ, "TC_TRACE": str(where), "TORCH_TRACE": str(where)}
+    try:
+        code = _call(command, environment)
+    except FileNotFoundError:
+        where.rmdir()
+        print(f"tc-report: {command[0]}: no such program", file=sys.stderr)
+        return NOT_FOUND
+    except OSError as error:
+        where.rmdir()
+        print(f"tc-report: cannot run {command[0]}: {error.strerror}", file=sys.stderr)
+        return NOT_EXECUTABLE
+    sys.stdout.flush()
+    try:
+        _report(where, Path(output) if output else where / "tc_report.html", as_json, show)
+    except Unreadable:
+        print(
+            f"tc-report: the program wrote no trace to {where}: it compiled nothing",
+            file=sys.stderr,
+        )
+    return code
+
+
+def _fresh(folder: str | None) -> Path:
+    """Make a folder of its own for this run: `tc_trace`, else `tc_trace-2`, and so on."""
+    number = 1
+    while True:
+        name = folder or (_FOLDER if number == 1 else f"{_FOLDER}-{number}")
+        try:
+            where = Path(name).resolve()
+            where.mkdir(parents=True)
+            return where
+        except FileExistsError as error:
+            if folder and (not where.is_dir() or any(where.iterdir())):
+                raise Usage(f"{folder} is there already; name a new folder") from error
+            if folder:
+                return where
+            number += 1
+        except OSError as error:
+            raise Usage(
+                f"cannot make {name}: {error.strerror}; name another with --trace"
+            ) from error
+
+
+def _call(command: Sequence[str], environment: dict[str, str]) -> int:
+    """Wait for the program; Ctrl-C is its business, and a signal becomes 128 + its number."""
+    with subprocess.Popen(command, env=environment) as program:
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            code = program.wait()
+        finally:
+            signal.signal(signal.SIGINT, before)
+    return _SIGNALLED - code if code < 0 else code
+
+
+def _report(where: Path, target: Path, as_json: bool, show: bool) -> None:
+    from tc.tlparse import summary
+    from tc.tlparse.report import render
+
+    diagnosis = load(str(where))
+    write(target, render(diagnosis))
+    if as_json:
+        told = {**summary.as_json(diagnosis), "trace": str(where), "report": str(target)}
+        print(json.dumps(told, indent=1))
+    else:
+        say(summary.text(diagnosis, str(where)))
+        say(f"report: {target}")
+    if show:
+        import webbrowser
+
+        webbrowser.open(target.resolve().as_uri())
+
+
+# ------------------------------------------------------------------------------------ explain
+
+
+def codes() -> dict[str, dict[str, Any]]:
+    """Return what is known of each code; `tests/make_codes.py` writes it from rows and pages."""
+    text = (files("tc.tlparse") / "static" / "codes.json").read_text("utf-8")
+    found: dict[str, dict[str, Any]] = json.loads(text)
+    return found
+
+
+def explain(code: str, *, as_json: bool) -> int:
+    """Tell what a code means, without a trace and without a network."""
+    known = codes()
+    name = code.upper().partition("-")[0]
+    if name not in known:
+        near = ", ".join(one for one in known if one[:3] == name[:3]) or ", ".join(known)
+        print(f"tc-report: no code {code}; there are: {near}", file=sys.stderr)
+        return USAGE
+    if as_json:
+        print(json.dumps({"schema": 1, "code": name, **known[name]}, indent=1))
+    else:
+        say(explained(name, known[name]))
+    return 0
+
+
+def explained(name: str, row: dict[str, Any]) -> str:
+    """Return one code as a person reads it."""
+    lines = [f"{name}  {row['title']}"]
+    said = row["text"] or (f"{row['why'][0].upper()}{row['why'][1:]}." if row["why"] else "")
+    lines += ["", *textwrap.wrap(said, _WIDTH)] if said else []
+    lines += [""] if row["fix"] else []
+    for number, fix in enumerate(row["fix"]):
+        head = "  fix  " if number == 0 else "   or  "
+        lines += textwrap.wrap(fix, _WIDTH, initial_indent=head, subsequent_indent=" " * 7)
+    for title, key in (("this breaks", "breaks"), ("this does not", "instead")):
+        if row[key]:
+            lines += ["", f"{title}:", *(f"    {line}" for line in row[key].split("\n"))]
+    lines += ["", f"more: {row['page']}"]
+    return "\n".join(lines)
