@@ -357,9 +357,15 @@ class FrameCompiler:
         code = account.code
         where = f"{code.co_filename}:{code.co_firstlineno}"
         trace.emit(
-            trace.CompileError(stage, type(error).__name__, str(error), code.co_filename,
-                               code.co_firstlineno, None)
-        )  # fmt: skip
+            trace.CompileError(
+                stage,
+                type(error).__name__,
+                str(error),
+                code.co_filename,
+                code.co_firstlineno,
+                minify_command(),
+            )
+        )
         account.finish(None, error)
         text = f"compiling {code.co_qualname} ({where}) failed in {stage}: {error}"
         if self.config.suppress_errors:
@@ -369,10 +375,17 @@ class FrameCompiler:
             return hook.Skip(text)
         if isinstance(error, TcError):
             raise error
-        advice = (
-            "run with tc.config.suppress_errors = True to go on eagerly, TC_TRACE=DIR to record"
-        )
-        raise StageError(stage, f"{text}. This is a bug in tc: {advice}") from error
+        raise StageError(
+            stage,
+            f"{text}. This is a bug in tc; tc.config.suppress_errors = True goes on eagerly. "
+            f"Make it small: {minify_command()}",
+        ) from error
+
+
+def minify_command() -> str:
+    """Return the command that reduces a failure of the running script."""
+    script = sys.argv[0] if sys.argv and sys.argv[0].endswith(".py") else "SCRIPT"
+    return f"tc-minify {script}"
 
 
 def changes(failures: Sequence[Failure]) -> str:

@@ -24,6 +24,7 @@ class Fact:
         kind: ``tensor``, ``int``, ``float``, ``bool``, ``none``, or ``other`` for what cannot be
             an input of a graph (tuples of tensors, devices).
         text: a number as Python text.
+        device: where it lay; empty for the CPU.
     """
 
     kind: str
@@ -32,6 +33,7 @@ class Fact:
     dtype: str = ""
     requires_grad: bool = False
     text: str = ""
+    device: str = ""
 
     @property
     def can_be_input(self) -> bool:
@@ -59,6 +61,7 @@ class Input:
     dtype: str = "torch.float32"
     requires_grad: bool = False
     text: str = ""
+    device: str = ""
 
     @classmethod
     def of(cls, name: str, fact: Fact) -> Input:
@@ -67,8 +70,9 @@ class Input:
             return cls(name, "number", name, text=fact.text)
         stride = () if fact.stride == contiguous(fact.shape) else fact.stride
         return cls(
-            name, "recorded", name, fact.shape, stride, fact.dtype, requires_grad=fact.requires_grad
-        )
+            name, "recorded", name, fact.shape, stride, fact.dtype,
+            requires_grad=fact.requires_grad, device=fact.device,
+        )  # fmt: skip
 
     @property
     def is_float(self) -> bool:
@@ -90,9 +94,14 @@ class Input:
         text = self._values()
         return f"{text}.requires_grad_()" if self.requires_grad else text
 
+    @property
+    def _moved(self) -> str:
+        return f".to({self.device!r})" if self.device else ""
+
     def _values(self) -> str:
         short = self.dtype if self.dtype != "torch.float32" else ""
-        option = f", dtype={short}" if short else ""
+        place = f", device={self.device!r}" if self.device else ""
+        option = (f", dtype={short}" if short else "") + place
         shape, flat = self.shape, ""
         if self.stride:
             size = 1 + sum((n - 1) * s for n, s in zip(self.shape, self.stride, strict=True))
@@ -101,18 +110,18 @@ class Input:
         sizes = ", ".join(map(str, shape)) or "()"
         if self.fill == "recorded":
             crop = f", {self.shape}" if self.shape else ""
-            text, flat = f"recorded({self.key!r}{crop})", ""
+            text, flat = f"recorded({self.key!r}{crop}){self._moved}", ""
         elif self.fill == "text":
-            text, flat = self.text, ""
+            text, flat = f"{self.text}{self._moved}", ""
         elif self.fill == "ones":
             text = f"torch.ones({sizes}{option})"
         elif self.dtype == "torch.bool":
-            text = f"torch.rand({sizes}) > 0.5"
+            text = f"torch.rand({sizes}{place}) > 0.5"
             text = f"({text})" if flat else text
         elif "float" in self.dtype or "complex" in self.dtype:
             text = f"torch.{'rand' if self.fill == 'rand' else 'randn'}({sizes}{option})"
         else:
-            option = option if self.dtype != "torch.int64" else ""
+            option = option if self.dtype != "torch.int64" else place
             text = f"torch.randint(0, 2, {shape}{option})"
         return text + flat
 
@@ -303,7 +312,7 @@ class Case:
 
     def program(self) -> str:
         """Everything but the compile call: imports, functions, inputs."""
-        setup = [self.setup] if self.setup else []
+        setup = ["", self.setup] if self.setup else []
         return "\n".join([*self.imports(), *setup, "", *self.function(), "", *self.makers(), ""])
 
     @property

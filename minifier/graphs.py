@@ -90,7 +90,7 @@ def fact_of(value: Any) -> Fact:
             return Fact("other")
         return Fact(
             "tensor", tuple(value.shape), tuple(value.stride()), str(value.dtype),
-            value.requires_grad,
+            value.requires_grad, device="" if value.device.type == "cpu" else str(value.device),
         )  # fmt: skip
     if value is None:
         return Fact("none")

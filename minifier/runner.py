@@ -168,7 +168,8 @@ class Watched:
         else:
             problem["case"] = to_json(case)
             torch.save(
-                {k: v.detach() for k, v in tensors.items()}, self.recorder.folder / "inputs.pt"
+                {k: v.detach().cpu() for k, v in tensors.items()},
+                self.recorder.folder / "inputs.pt",
             )
         self.recorder.write(name, problem)
 

@@ -75,7 +75,7 @@ class Server:
         """Take in recorded tensors."""
         path = self.folder / file
         if path.exists():
-            self.recorded.update(torch.load(path, mmap=True, weights_only=True))
+            self.recorded.update(torch.load(path, mmap=True, weights_only=True, map_location="cpu"))
 
     def serve(self) -> None:
         """Answer until stdin ends."""
@@ -114,8 +114,7 @@ class Server:
         held = self.recorded[key]
         if tuple(held.shape) != shape:
             return held[tuple(slice(0, size) for size in shape)].clone()
-        own = torch.empty_strided(held.shape, held.stride(), dtype=held.dtype, device=held.device)
-        return own.copy_(held)
+        return own_copy(held)
 
     def prepare(self, request: Request) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:
         """Return a program's function, its inputs, and its names."""
@@ -150,8 +149,7 @@ class Server:
         def keep(name: str, value: Any) -> None:
             facts[name] = graphs.fact_of(value)
             if facts[name].kind == "tensor":
-                own = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
-                kept[name] = own.copy_(value.detach()) if _dense(value) else value.detach().clone()
+                kept[name] = own_copy(value.detach())
 
         names = self.namespace(request["program"], keep=keep)
         with torch.set_grad_enabled(request["backward"]):
@@ -190,10 +188,12 @@ class Server:
         return self.take(key, tuple(self.recorded[key].shape))
 
 
-def _dense(value: torch.Tensor) -> bool:
-    return value.device.type == "cpu" and all(
-        stride > 0 for size, stride in zip(value.shape, value.stride(), strict=True) if size > 1
-    )
+def own_copy(value: torch.Tensor) -> torch.Tensor:
+    """Return a copy in CPU memory of its own, laid out alike where elements do not overlap."""
+    strides = zip(value.shape, value.stride(), strict=True)
+    if any(stride == 0 for size, stride in strides if size > 1):
+        return value.cpu().clone()
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).copy_(value)
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Programs that all code generators are tested with: name -> function, and its arguments for a size."""
+"""Programs that all code generators are tested with: a function, and its arguments for a size."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Compiles modules of generated kernels to machine code, with no GPU: ``python triton_cubins.py FILE…``.
+"""Compiles modules of generated kernels to machine code with no GPU: ``triton_cubins.py FILE…``.
 
-Prints a line a kernel and target: name, architecture, bytes of the cubin, registers' spill if told.
+Prints a line a kernel and target: name, architecture, bytes of the cubin.
 Runs in a process of its own, without ``TRITON_INTERPRET``, which would turn kernels into Python.
 """
 
@@ -29,7 +29,9 @@ def compile_module(path: Path, kinds: dict[str, list[str]]) -> None:
         settings = dict(kernel.settings)
         constants = {k: v for k, v in settings.items() if k.endswith("BLOCK")}
         parameters = kernel.jit.arg_names
-        signature = dict(zip(parameters, types, strict=False)) | dict.fromkeys(constants, "constexpr")
+        signature = dict(zip(parameters, types, strict=False)) | dict.fromkeys(
+            constants, "constexpr"
+        )
         options = {k: v for k, v in settings.items() if k not in constants}
         aligned = {(k,): [["tt.divisibility", 16]] for k, t in enumerate(types) if t[0] == "*"}
         for architecture in ARCHITECTURES:

@@ -59,7 +59,7 @@ class Driver:
 
 
 def main() -> None:
-    """A graph with a size of its own, called for two sizes: launches with Triton's call, then ours."""
+    """A graph of a size, called for two: launches with Triton's call, then with ours."""
     triton.runtime.driver.set_active(Driver())
     graph = lowered(lambda x: x * x.shape[0] ** -0.5, (torch.randn(6, 40),), "symbolic")
     call = load(generate(gpu.plan(graph, Gate()), torch.device("cpu")))

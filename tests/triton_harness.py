@@ -23,11 +23,14 @@ from tc.compiler.schedule import gpu
 
 CPU = torch.device("cpu")
 LIBDEVICE: dict[str, Callable[..., Any]] = {
-    name: getattr(torch, name)
-    for name in (
-        "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh "
-        "asinh acosh atanh erf erfc lgamma hypot nextafter rsqrt trunc fmod copysign pow"
-    ).split()
+    function.__name__: function
+    for function in (
+        *(torch.exp, torch.exp2, torch.expm1, torch.log, torch.log2, torch.log10, torch.log1p),
+        *(torch.sin, torch.cos, torch.tan, torch.asin, torch.acos, torch.atan, torch.atan2),
+        *(torch.sinh, torch.cosh, torch.tanh, torch.asinh, torch.acosh, torch.atanh),
+        *(torch.erf, torch.erfc, torch.lgamma, torch.hypot, torch.nextafter, torch.rsqrt),
+        *(torch.trunc, torch.fmod, torch.copysign, torch.pow),
+    )
 } | {"rint": torch.round}
 
 

@@ -41,7 +41,7 @@ examples:
   tc-report diff before/ after/              what changed: graphs, kernels, findings, times
 
 usage:
-  tc-report TRACE [-o FILE] [--json] [--open] [--all]
+  tc-report TRACE [-o FILE] [--json] [--open] [--all] [--redact=WHAT]
   tc-report summary TRACE [--json] [--all]
   tc-report show ID [TRACE] [--json]
   tc-report check TRACE [--max-graph-breaks N] [--max-recompiles N] [--max-failures N]
@@ -56,6 +56,7 @@ options:
   -o FILE                the report; default: tc_report.html beside the trace
   --json                 print the summary as JSON
   --open                 open the report in a browser
+  --redact=WHAT          for sharing: leave out source,paths,names (or some of them)
   --all                  all runs of the folder, not the newest alone
   --max-graph-breaks N   check: fail above N graph breaks
   --max-recompiles N     check: fail above N recompiles
@@ -138,6 +139,10 @@ def _parser(verb: str) -> _Parser:
         parser.add_argument("--exit-code", action="store_true")
     else:
         parser.add_argument("trace", metavar="TRACE")
+    if verb in ("report", "summary", "show"):
+        parser.add_argument("--redact", metavar="WHAT", default="")
+    else:
+        parser.set_defaults(redact="")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--all", action="store_true")
     if verb == "report":
@@ -154,7 +159,7 @@ def _report(options: argparse.Namespace) -> int:
     from tc.tlparse import summary
     from tc.tlparse.report import render
 
-    diagnosis = load(options.trace, all_runs=options.all)
+    diagnosis = load(options.trace, all_runs=options.all, redact=options.redact)
     target = Path(options.output) if options.output else beside(options.trace)
     write(target, render(diagnosis))
     if options.json:
@@ -172,7 +177,7 @@ def _report(options: argparse.Namespace) -> int:
 def _summary(options: argparse.Namespace) -> int:
     from tc.tlparse import summary
 
-    diagnosis = load(options.trace, all_runs=options.all)
+    diagnosis = load(options.trace, all_runs=options.all, redact=options.redact)
     if options.json:
         print(json.dumps(summary.as_json(diagnosis), indent=1))
     else:
@@ -181,7 +186,7 @@ def _summary(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    diagnosis = load(options.trace, all_runs=options.all)
+    diagnosis = load(options.trace, all_runs=options.all, redact=options.redact)
     finding = diagnosis.finding(options.id)
     if finding is None:
         known = ", ".join(one.id for one in diagnosis.findings[:5]) or "none"
@@ -199,7 +204,7 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    diagnosis = load(options.trace, all_runs=options.all)
+    diagnosis = load(options.trace, all_runs=options.all, redact=options.redact)
     rows = (
         ("graph breaks", len(diagnosis.breaks), options.max_graph_breaks),
         ("recompiles", diagnosis.recompile_count, options.max_recompiles),

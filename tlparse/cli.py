@@ -26,14 +26,21 @@ class Usage(Exception):
     """The command was not understood; the text says why."""
 
 
-def load(trace: str, *, all_runs: bool = False) -> Diagnosis:
-    """Read a trace and find its causes; warn on stderr if it is damaged."""
+def load(trace: str, *, all_runs: bool = False, redact: str = "") -> Diagnosis:
+    """Read a trace and find its causes; warn on stderr if it is damaged.
+
+    Args:
+        redact: what to leave out, `source,paths,names` or some of them.
+    """
     from tc.trace.findings import diagnose
     from tc.trace.session import load as read
 
     if trace != STDIN and not os.path.exists(trace):
         raise Usage(f"{trace} does not exist")
-    diagnosis = diagnose(read(trace, all_runs=all_runs))
+    if redact:
+        diagnosis = _redacted(trace, redact, all_runs)
+    else:
+        diagnosis = diagnose(read(trace, all_runs=all_runs))
     damaged = sum(diagnosis.session.defects.counts.values())
     if damaged:
         kinds = ", ".join(
@@ -42,6 +49,23 @@ def load(trace: str, *, all_runs: bool = False) -> Diagnosis:
         )
         print(f"tc-report: warning: the trace is damaged: {kinds}", file=sys.stderr)
     return diagnosis
+
+
+def _redacted(trace: str, what: str, all_runs: bool) -> Diagnosis:
+    """Read a redacted copy, so that nothing after this point knows the original."""
+    from tc.tlparse.redact import KINDS, redact
+    from tc.trace.findings import diagnose
+    from tc.trace.session import load as read
+
+    kinds = [one.strip() for one in what.split(",") if one.strip()]
+    unknown = [one for one in kinds if one not in KINDS]
+    if unknown or not kinds:
+        raise Usage(f"--redact takes some of {','.join(KINDS)}, not {what!r}")
+    with tempfile.TemporaryDirectory(prefix="tc-report-") as folder:
+        copy = Path(folder) / "redacted"
+        copy.mkdir()
+        redact(trace, kinds, copy)
+        return diagnose(read(copy, all_runs=all_runs))  # the logs stay mapped
 
 
 def beside(trace: str) -> Path:

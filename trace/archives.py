@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import lzma
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Final
@@ -11,7 +13,10 @@ from typing import IO, Final
 SEPARATOR: Final = "!"  # `traces.zip!folder/x.log` names a log in an archive
 _ZIP: Final = (".zip",)
 _TAR: Final = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
-ERRORS: Final = (zipfile.BadZipFile, tarfile.TarError, NotImplementedError, RuntimeError)
+ERRORS: Final = (
+    zipfile.BadZipFile, tarfile.TarError, NotImplementedError, RuntimeError,
+    zlib.error, lzma.LZMAError,
+)  # fmt: skip
 
 
 def is_archive(path: str) -> bool:

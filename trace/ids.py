@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 _COMPILE_ID = re.compile(r"\[?(\d+)/(\d+)(?:_(\d+))?\]?")
@@ -71,6 +72,22 @@ def cause_id(code: str, file: str, function: str, reason: str) -> str:
     parts = (code, os.path.basename(file), plain_function(function), _VOLATILE.sub("#", reason))
     text = "\0".join(parts).encode("utf-8", "backslashreplace")
     return f"{code}-{hashlib.md5(text, usedforsecurity=False).hexdigest()[:4]}"
+
+
+UNREACHABLE = "cannot be reached"
+
+
+def leading_source(causes: Iterable[tuple[str, str, bool]]) -> str:
+    """Return the input that a recompile is told under; causes are (source, new value, dynamic).
+
+    The first that will change again: not one that is dynamic from now on, nor one that is out of
+    reach because what holds it changed. The terminal knows only this recompile, so the rule
+    looks at no other: both surfaces give a cause one id.
+    """
+    listed = list(causes)
+    reached = [one for one in listed if not one[1].startswith(UNREACHABLE)] or listed
+    staying = [one for one in reached if not one[2]] or reached
+    return staying[0][0] if staying else "an input"
 
 
 def process_rank() -> int | None:

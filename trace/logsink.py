@@ -12,7 +12,8 @@ from typing import Any
 
 from tc.trace import events as ev
 from tc.trace.emit import after_fork_in_child
-from tc.trace.ids import CompileId, cause_id, plain_function
+from tc.trace.guardtext import readable
+from tc.trace.ids import CompileId, cause_id, leading_source, plain_function
 from tc.trace.logtext import DASH, TIMES, Change, Message, brief, clean, near
 
 PLACES_PER_CAUSE = 5
@@ -196,7 +197,7 @@ class LogSink:
             mark="recompile",
             title=f"recompiling {event.function}",
             code="TC201",
-            id=cause_id("TC201", event.file, event.function, ", ".join(sources)),
+            id=cause_id("TC201", event.file, event.function, _leading(event)),
             file=event.file,
             line=event.line,
             function=event.function,
@@ -395,6 +396,11 @@ def _more() -> str:
         if folder
         else "    more: run with TC_TRACE=tc_trace, then tc-report tc_trace"
     )
+
+
+def _leading(event: ev.Recompile) -> str:
+    """The input whose change the recompile is told under; `readable` names it as reports do."""
+    return leading_source((readable(one.source), one.new, one.now_dynamic) for one in event.causes)
 
 
 def _bracket(compile_id: CompileId | None) -> str:

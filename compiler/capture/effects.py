@@ -69,7 +69,7 @@ class Effects:
 
     def withdraw(self, value: Value) -> None:
         """Take a demand back."""
-        self.demanded.remove(value)
+        self.demanded = [one for one in self.demanded if one is not value]
 
     # -- globals ---------------------------------------------------------------------------
     def store_global(self, module_globals: dict[str, Any], name: str, value: Value) -> None:

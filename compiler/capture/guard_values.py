@@ -303,7 +303,10 @@ NAMES: dict[str, Any] = {
         the, same, same_keys, is_type, has_length, has_code, check_tensor, no_aliases,
         default_device, mode_types,
     )
-} | {"torch": torch, "device": torch.device, "nan": math.nan, "inf": math.inf}  # fmt: skip
+} | {
+    "torch": torch, "as_tensor": torch.as_tensor, "device": torch.device, "nan": math.nan,
+    "inf": math.inf,
+}  # fmt: skip
 """What printed guards may name besides ``L`` and ``G``."""
 
 _short = reprlib.Repr()

@@ -26,7 +26,7 @@ from tc.compiler.capture.values.base import (
 )
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, StepIterator, TupleValue
-from tc.compiler.capture.values.dicts import DictValue, SetValue
+from tc.compiler.capture.values.dicts import DictValue, DictView, SetValue, set_of
 from tc.compiler.capture.values.functions import FunctionValue, MethodValue, PartialValue
 from tc.compiler.capture.values.objects import (
     ClassValue,
@@ -205,6 +205,9 @@ class Semantics(Recorder):
             return found
         if isinstance(left, NodeValue) or isinstance(right, NodeValue):
             return self._node_binary(name, left, right)
+        if isinstance(left, DictView) and isinstance(right, DictView | SetValue):
+            pair = [set_of(self, side.unpack(self)) for side in (left, right)]
+            return self.binary(name, *pair)
         if isinstance(left, SetValue) or (isinstance(left, DictValue) and name in ("or_", "ior")):
             return self._container_operator(name, left, right)
         if isinstance(left, SequenceValue) or isinstance(right, SequenceValue):

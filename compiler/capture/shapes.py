@@ -103,7 +103,7 @@ class ShapeGuards:
             return {}
         from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
 
-        return dict(SYMPY_INTERP)
+        return {**SYMPY_INTERP, "as_tensor": torch.as_tensor}
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.guards))

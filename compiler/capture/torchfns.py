@@ -116,7 +116,19 @@ def is_higher_order(obj: Any) -> bool:
 
 def handler_of(obj: Any) -> Handler | None:
     """Return the handler of a function, if it has one."""
-    return HANDLERS.get(id(obj))
+    found = HANDLERS.get(id(obj))
+    if found is None and isinstance(obj, types.FunctionType):
+        found = BY_NAME.get(f"{obj.__module__}.{obj.__name__}")
+    return found
+
+
+#: functions of torch._dynamo that PyTorch's own code calls; it is not imported for them
+BY_NAME: Table[str, Handler] = Table("torch functions by name")
+BY_NAME.add(
+    "torch._dynamo.external_utils.unwrap_maybe_dynamic_int",
+    lambda t, args, kwargs: [*args, *kwargs.values()][0],
+)
+BY_NAME.add("torch._dynamo.external_utils.is_compiling", lambda t, args, kwargs: t.known(True))
 
 
 def classify(obj: Any) -> Callable[[Any, Source | None], Value] | None:

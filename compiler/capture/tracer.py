@@ -181,10 +181,11 @@ class Tracer(Semantics):
         known = self._values.get(id(obj))
         if known is not None:
             value = known[1]
-            mutable = isinstance(value, TensorValue | ListValue | DictValue | ObjectValue)
             first = value.source
-            if mutable and first not in (None, source) and first.root not in self.aliases:
+            if first is not None and first != source and first.root not in self.aliases:
                 self.guard("DUPLICATE", source, first)
+            elif first is None or first.root in self.aliases:
+                self._guard_same(obj, source)
             return value
         value = wrap_object(self, obj, source)
         if not isinstance(obj, types.MethodType):
@@ -198,6 +199,11 @@ class Tracer(Semantics):
     def keep(self, obj: Any) -> None:
         """Keep an object alive as long as the trace."""
         self._kept.append(obj)
+
+    def _guard_same(self, obj: Any, source: Source) -> None:
+        """Guard on a class, function or module that was met before without a guard of its own."""
+        if isinstance(obj, type | types.FunctionType | types.ModuleType):
+            self.guard("ID", source, obj)
 
     def known(self, obj: Any) -> Value:
         """Return the value of an object that traced code made or that needs no guard."""

@@ -28,9 +28,9 @@ Rows = int | Callable[..., int]
 class Launch:
     """A Triton kernel that knows how many blocks its arguments need.
 
-    Triton's own call looks at every argument anew (some 20 microseconds of Python). What it looks
-    for, which pointers and sizes are multiples of 16, is asked here in one go; then the machine code
-    it made for that case is called.
+    Triton's own call looks at every argument anew, in Python. What it looks for, which pointers
+    and sizes are multiples of 16, is asked here in one go; then the machine code that it made for
+    that case is called.
 
     Attributes:
         jit: Triton's function.

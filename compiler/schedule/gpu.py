@@ -156,9 +156,9 @@ def build(order: Order, needed: set[str], name: str) -> Kernel:
     sections: list[Section] = []
     for number in range(writer.last_pass() + 1):
         for level in ("row", "inner"):
-            statements = writer.statements(number, level)  # type: ignore[arg-type]
+            statements = writer.statements(number, level)
             if statements:
-                sections.append(Section(level, statements))  # type: ignore[arg-type]
+                sections.append(Section(level, statements))
     origins: list[Origin] = []
     for member in group.members:
         origins += [origin for origin in member.node.origins if origin not in origins]

@@ -85,8 +85,8 @@ def merged(case: Case, fails: Fails) -> Iterator[Case]:
         for other in case.inputs:
             if other.name == item.name or item.name not in {row.name for row in case.inputs}:
                 break
-            alike = (item.shape, item.dtype, item.stride, item.requires_grad) == (
-                other.shape, other.dtype, other.stride, other.requires_grad
+            alike = (item.shape, item.dtype, item.stride, item.requires_grad, item.device) == (
+                other.shape, other.dtype, other.stride, other.requires_grad, other.device
             )  # fmt: skip
             if alike and item.fill != "number" and other.fill != "number":
                 smaller = case.without(item.name, other.name)

@@ -68,7 +68,9 @@ def test_large_tensors(dtype: torch.dtype) -> None:
 def test_sums_of_everything() -> None:
     with GPU:
         x = torch.randn(3000, 5000)
-        compare(lambda x: (x.sum(), x.mean(), x.var(), x.sum(0), x.sum(1)), (x,), rtol=1e-4, atol=1e-2)
+        compare(
+            lambda x: (x.sum(), x.mean(), x.var(), x.sum(0), x.sum(1)), (x,), rtol=1e-4, atol=1e-2
+        )
 
 
 def test_inputs_that_are_not_aligned() -> None:
@@ -84,7 +86,9 @@ def test_a_compiled_function() -> None:
     import tc
 
     with GPU:
-        layer = torch.nn.Sequential(torch.nn.LayerNorm(64), torch.nn.Linear(64, 64), torch.nn.GELU())
+        layer = torch.nn.Sequential(
+            torch.nn.LayerNorm(64), torch.nn.Linear(64, 64), torch.nn.GELU()
+        )
         x = torch.randn(128, 64)
         with torch.no_grad():
             torch.testing.assert_close(tc.compile(layer)(x), layer(x), rtol=1e-4, atol=1e-4)

@@ -1,3 +1,5 @@
+"""tc-bisect: the verdict on broken and healthy compilers."""
+
 from __future__ import annotations
 
 import json

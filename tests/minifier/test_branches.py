@@ -1,3 +1,5 @@
+"""Branches of `torch.cond` are inlined or made shorter."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

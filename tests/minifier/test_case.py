@@ -1,3 +1,5 @@
+"""Cases are cut, printed and reduced; the oracles here need no compiler."""
+
 from __future__ import annotations
 
 import json

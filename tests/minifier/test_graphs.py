@@ -1,3 +1,5 @@
+"""The text of a captured graph computes what the graph does."""
+
 from __future__ import annotations
 
 import operator

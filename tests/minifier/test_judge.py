@@ -1,3 +1,5 @@
+"""Rounding is no bug; faults of many kinds are."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,3 +1,5 @@
+"""tc-minify: usage, one reduction from end to end, interruption."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""What a custom op needs is found in a script."""
+
 from __future__ import annotations
 
 from tc.minifier.setup_code import setup_for

@@ -408,3 +408,31 @@ def test_nothing_is_foretold_where_the_guards_do_not_explain_the_past() -> None:
 def test_the_forecast_of_a_real_log() -> None:
     first = real("recompile").findings[0]
     assert first.forecast == ("x.shape[0]: 6 → 2", "flag: 2 → 1", "x.dtype: 1 → 0")
+
+
+@pytest.mark.parametrize(
+    ("causes", "lead"),
+    [
+        ((SCALE, STEP), "self.step"),
+        ((SCALE,), "scale"),
+        ((ev.RecompileCause("a.b", "", "1", "cannot be reached: None", "int"), STEP), "self.step"),
+        ((ev.RecompileCause("L['self'].k", "", "1", "2", "int"), STEP), "self.k"),
+    ],
+)
+def test_a_recompile_has_one_id_in_the_terminal_and_in_the_report(
+    tmp_path: Path, causes: tuple[ev.RecompileCause, ...], lead: str
+) -> None:
+    from tc.trace.logsink import LogSink
+
+    told: list[str] = []
+
+    class Speaker:
+        def info(self, topic: str, message: Any) -> None:
+            told.append(message.id)
+
+    event = recompile(*causes)
+    sink = LogSink({"recompiles": 1}, Speaker())
+    sink.write(ev.Stamped(event, CompileId(0, 1), time.time_ns(), __file__, 1))
+    (finding,) = Compiler(tmp_path).start().say(event, 1).start(1).end().findings
+    assert told == [finding.id]
+    assert finding.title.startswith(lead)

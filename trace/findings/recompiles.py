@@ -13,6 +13,7 @@ from tc.trace import guardtext
 from tc.trace.compiles import Compile
 from tc.trace.findings.model import Cause, Event, Where
 from tc.trace.findings.remedies import remedy
+from tc.trace.ids import UNREACHABLE, leading_source
 from tc.trace.reader import parse_json
 from tc.trace.session import Session, all_compiles
 
@@ -193,7 +194,7 @@ def _tc_causes(raw: Any) -> tuple[Cause, ...]:
             )
         )
     # What lies inside of an input that is another thing now cannot be reached: no cause by itself.
-    plain = [cause for cause in causes if not cause.new.startswith("cannot be reached")]
+    plain = [cause for cause in causes if not cause.new.startswith(UNREACHABLE)]
     return tuple(plain or causes)
 
 
@@ -296,7 +297,13 @@ def events(found: Sequence[Recompile], producer: str) -> list[Event]:
 
 
 def _lead(one: Recompile, found: Sequence[Recompile]) -> Cause:
-    """The cause of a recompile that most recompiles of its function share."""
+    """The cause that a recompile is told under.
+
+    Of tc's traces the one that its log names, of PyTorch's the one most recompiles share.
+    """
+    if one.compiled.noted("tc_recompile") and one.causes:
+        name = leading_source((c.source, c.new, c.now_dynamic) for c in one.causes)
+        return next(cause for cause in one.causes if cause.source == name)
     shared = Counter(
         cause.source
         for other in found

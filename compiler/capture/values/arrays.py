@@ -234,7 +234,8 @@ def _argument(t: Tracer, value: Value) -> Value:
 
 
 def _is_dtype(kind: type) -> bool:
-    return issubclass(kind, np.generic) or kind in (bool, int, float, complex)
+    abstract = bool(kind.__subclasses__())  # numpy.integer: no array has it
+    return (issubclass(kind, np.generic) and not abstract) or kind in (bool, int, float, complex)
 
 
 # -- from Python -----------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import collections
 import inspect
 import math
 import operator
+import sys
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.dicts import DictValue, set_of
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.objects import (
+    MISSING,
     ClassValue,
     ExceptionValue,
     NNModuleValue,
@@ -59,7 +61,7 @@ PURE = frozenset(
     id(f)
     for f in (
         abs, ascii, bin, chr, divmod, format, hash, hex, len, oct, ord, pow, repr, round, sum, min,
-        max, sorted, callable, str.maketrans,
+        max, sorted, callable, str.maketrans, sys.getrecursionlimit, sys.intern,
     )
 )  # fmt: skip
 
@@ -381,7 +383,7 @@ def _has_unread(t: Tracer, owner: Value, name: str) -> bool:
     """Say whether an attribute that cannot be read is there: on the class, or the real object."""
     obj = getattr(owner, "obj", None)
     if obj is None or owner.source is None:
-        return hasattr(owner.python_type(), name)
+        return type_lookup(owner.python_type(), name) is not MISSING
     there = hasattr(obj, name)
     t.guard("HASATTR" if there else "NO_ATTR", owner.source, name)
     return there

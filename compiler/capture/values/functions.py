@@ -267,7 +267,7 @@ class PartialValue(Value):
             return TupleValue(list(self.args))
         if name == "keywords":
             return t.dict_of(self.kwargs.items())
-        if not hasattr(functools.partial, name):
+        if name not in functools.partial.__dict__ and name not in object.__dict__:
             return t.raise_(AttributeError, f"'functools.partial' object has no attribute '{name}'")
         return super().attr(t, name)
 

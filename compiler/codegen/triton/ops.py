@@ -1,8 +1,8 @@
 """Triton spellings of the scalar ops: a row for each row of `SCALAR_OPS`.
 
 In: an op, the type of its operands, their text. Out: the text of the result. ``{0}``, ``{1}`` are
-operands, ``{t}`` is Triton's name of their type, ``{i}`` of the signed integer as wide. Names without
-a dot are functions of `runtime/triton_math.py`. Float rows mean float32 and float64.
+operands, ``{t}`` is Triton's name of their type, ``{i}`` of the signed integer as wide. Names
+without a dot are functions of `runtime/triton_math.py`. Float rows mean float32 and float64.
 """
 
 from __future__ import annotations

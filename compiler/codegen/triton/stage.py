@@ -24,11 +24,16 @@ from triton.language.extra import libdevice
 
 from tc.compiler.runtime.triton import launch
 """
+DIVISIONS = ("floor_div", "floor_mod", "floor_remainder", "floor_divide")
+INTEGERS = ("shift_left", "shift_right", "integer_pow", "clip")
+KINDS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
 MATH = (
-    "floor_div floor_mod floor_remainder floor_divide shift_left shift_right integer_pow clip "
-    "reduce_sum reduce_prod reduce_max reduce_min reduce_any reduce_all reduce_argmax "
-    "reduce_argmin better_max better_min"
-).split()
+    *DIVISIONS,
+    *INTEGERS,
+    *(f"reduce_{kind}" for kind in KINDS),
+    "better_max",
+    "better_min",
+)
 
 
 def generate(plan: Plan, device: torch.device) -> GpuProgram:

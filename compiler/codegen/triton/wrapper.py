@@ -5,8 +5,6 @@ In: a `Plan`, the arguments each kernel takes, the device. Out: Python source of
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import torch
 
 from tc.compiler.codegen.triton.kernel import TritonKernel
@@ -24,7 +22,7 @@ class _GpuWrapper(CommonWrapper):
     """Lines of the wrapper."""
 
     def __init__(self, plan: Plan, kernels: dict[str, TritonKernel], device: torch.device) -> None:
-        super().__init__(plan, cast(Any, kernels))
+        super().__init__(plan, kernels)
         self.device = device
 
     def allocate(self, step: Allocate) -> None:

@@ -1,4 +1,4 @@
-"""Whole programs: Triton kernels under its interpreter agree with eager, sizes known and symbolic."""
+"""Whole programs: Triton kernels under its interpreter agree with eager."""
 
 from __future__ import annotations
 
