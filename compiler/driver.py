@@ -172,7 +172,7 @@ class Process:
 
 @dataclass(frozen=True, eq=False)
 class FrameCompiler:
-    """Compiles the frames offered under one `tc.compile` call; equal options share compiled code."""
+    """Compiles the frames offered under a `tc.compile` call; equal options share compiled code."""
 
     options: Options
     config: Config

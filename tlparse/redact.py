@@ -31,10 +31,19 @@ _OPERATORS: Final = re.compile(r"\b(?:torch|aten|prims|inductor|extern_kernels)(
 _GUARDED: Final = re.compile(r"\b[LG]\[['\"](\w+)['\"]\]((?:\.[\w.]+|\[['\"]\w+['\"]\])*)")
 _QUOTED_CODE: Final = re.compile(r"(, code: ).*$", re.MULTILINE)
 _COMMENT: Final = re.compile(r"# (?!File:).*?(\s+# \S+:\d+ in \S+)")
-_FRAME: Final = re.compile(r'^(?P<head>\s*File "(?P<file>[^"\n]+)", line \d+, in (?P<fn>\S+)\n)'
-                           r"(?P<code>[^\n]*)(?P<carets>\n[ ^~]+(?=\n|\Z))?", re.MULTILINE)  # fmt: skip
+_FRAME: Final = re.compile(
+    r'^(?P<head>\s*File "(?P<file>[^"\n]+)", line \d+, in (?P<fn>\S+)\n)'
+    r"(?P<code>[^\n]*)(?P<carets>\n[ ^~]+(?=\n|\Z))?",
+    re.MULTILINE,
+)
+_CLASS: Final = re.compile(
+    r"(?:<class |, )['\"](?!torch\.|builtins\.)([A-Za-z_]\w*(?:\.\w+)+)['\"]"
+)
 _LITERAL: Final = re.compile(r"((?:==|!=|\bis|\bin) )(['\"])(?:(?!\2).)*\2")
 _SOURCE_KEYS: Final = frozenset(("loc", "source_line", "text"))
+_NAMED_KEYS: Final = frozenset(
+    ("sizes", "preToPost", "postToPre", "cppCodeToPost", "postToCppCode")
+)  # dicts with keys from the program
 _SHORT: Final = 2  # names of one or two letters tell nothing
 
 # Words that compilers write themselves: a variable of that name keeps it.
@@ -77,7 +86,11 @@ class Redactor:
 
     def _learn_value(self, value: Any) -> None:
         if isinstance(value, str):
-            self._learn_text(value)
+            inner = _inner(value)
+            if inner is None:
+                self._learn_text(value)
+            else:
+                self._learn_value(inner)
         elif isinstance(value, list):
             for item in value:
                 self._learn_value(item)
@@ -97,6 +110,8 @@ class Redactor:
             self._known.update(match[0].split("."))
         for match in _GUARDED.finditer(text):
             self._learn_code(f"{match[1]} {match[2]}", line=False)
+        for match in _CLASS.finditer(text):
+            self._learn_code(match[1], line=False)
         for match in _FRAME.finditer(text):
             if not _LIBRARY.match(match["file"]):
                 self._learn_file(match["file"])
@@ -166,23 +181,32 @@ class Redactor:
                 return f"{value[:2]}{HIDDEN}"
             if "names" in self.kinds and key in ("old", "new") and value.startswith(("'", '"')):
                 return f"'{HIDDEN}'"
-            return self.text(value)
+            inner = _inner(value)
+            return self.text(value) if inner is None else json.dumps(self.value(inner))
         if isinstance(value, list):
             return [self.value(item, key) for item in value]
         if isinstance(value, dict):
-            return {name: self.value(item, name) for name, item in value.items()}
+            rename = self.text if key in _NAMED_KEYS else str
+            return {rename(name): self.value(item, name) for name, item in value.items()}
         return value
 
 
 def _payload_of(record: Record) -> Any:
     """The payload as plain values if it is JSON, else as text."""
     text = record.text()
-    if text[:1] in ("{", "[", '"'):
-        try:
-            return parse_json(text)
-        except ValueError:
-            pass
-    return text
+    inner = _inner(text)
+    return text if inner is None else inner
+
+
+def _inner(text: str) -> Any:
+    """What a text holds if it is JSON, as some values within JSON are; else None."""
+    if text[:1] + text[-1:] not in ("{}", "[]"):
+        return None
+    try:
+        found = parse_json(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, (dict, list)) else None
 
 
 def redact(path: str, kinds: Iterable[str], folder: Path) -> None:

@@ -219,7 +219,7 @@ def _introduce(code: CodeType, frame_code: CodeType) -> None:
     loaded = sys.modules.get("torch._dynamo.utils")
     originals = getattr(loaded, "orig_code_map", None)
     if originals is not None:
-        originals[code] = frame_code
+        originals[code] = frame_code.co_qualname  # the code itself would never die
 
 
 def _check_fits(old: CodeType, new: CodeType) -> None:

@@ -42,8 +42,10 @@ REINTERPRET = "from torch._C._dynamo.guards import _reinterpret_tensor as window
 PINNED = '''\
 def pinned(t, size, stride):
     """`t` as the compiler expects it to lie in memory."""
-    if t is None or t.stride() == stride or t.numel() == 0:
-        return t  # some ops give None where shapes promised an empty tensor
+    if t is None:  # some ops give None where shapes promised an empty tensor
+        return torch.empty(size)
+    if t.stride() == stride or t.numel() == 0:
+        return t
     if all(n == 1 or a == b for n, a, b in zip(size, t.stride(), stride)):
         return t
     fresh = torch.empty_strided(size, stride, dtype=t.dtype, device=t.device)

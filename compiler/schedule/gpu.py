@@ -36,8 +36,9 @@ from tc.compiler.schedule.order import Order, ordered
 from tc.compiler.schedule.plan import Accumulate, Kernel, Let, Plan, Section, Statement, Store
 from tc.compiler.schedule.stage import kernel_title, outside_readers, slot_reads
 
-FEW_RESULTS = 512  # fewer than this leave most of a GPU idle
-PART = 4096  # elements that one block reduces
+BLOCKS = 512  # fewer blocks of threads than this leave part of a GPU idle
+PART = 4096  # elements that one block reduces, where a row runs along memory
+COLUMNS, COLUMN_PART = 64, 256  # rows of a block and its elements of each, where it does not
 NEUTRAL: dict[str, float | int | bool] = {"sum": 0, "prod": 1, "any": False, "all": True}
 
 
@@ -74,9 +75,9 @@ def with_parts(graph: LoopGraph, gate: Gate) -> tuple[LoopGraph, list[Decision]]
     nodes: list[Node] = []
     decisions: list[Decision] = []
     for node in graph.nodes:
-        if isinstance(node, Reduction) and _worth_cutting(node) and gate.allow("schedule.cut"):
-            parts, whole = cut(node)
-            nodes += [parts, whole]
+        size = _part(node) if isinstance(node, Reduction) else 0
+        if isinstance(node, Reduction) and size and gate.allow("schedule.cut"):
+            nodes += cut(node, size)
             reason = f"few results, each of {ix.product(_extents(node.reduced))} elements"
             decisions.append(Decision("cut", (node.buffer.name,), True, reason))
         else:
@@ -84,26 +85,38 @@ def with_parts(graph: LoopGraph, gate: Gate) -> tuple[LoopGraph, list[Decision]]
     return replace(graph, nodes=tuple(nodes)), decisions
 
 
-def _worth_cutting(node: Reduction) -> bool:
+def _part(node: Reduction) -> int:
+    """How many elements each part shall have; 0 if it is not worth while."""
     length = ix.product(_extents(node.reduced)).constant
     results = ix.product(_extents(node.vars)).constant
     if length is None or results is None or node.kind.startswith("arg"):
-        return False
-    return 0 < results < FEW_RESULTS and length >= 4 * PART
+        return 0
+    together, size = (COLUMNS, COLUMN_PART) if _across(node) else (1, PART)
+    return size if 0 < results < BLOCKS * together and length >= 4 * size else 0
 
 
-def cut(node: Reduction) -> tuple[Reduction, Reduction]:
-    """A reduction over parts of the range, and the reduction of its results."""
+def _across(node: Reduction) -> bool:
+    """Whether memory runs along the results rather than along what is reduced."""
+    indices = [use.data[1] for use in node.body.loads()]
+
+    def along(variables: Sequence[Index]) -> int:
+        return sum(ix.coefficient(i, v) is ix.ONE for i in indices for v in variables)
+
+    return along(node.vars) > along(node.reduced)
+
+
+def cut(node: Reduction, size: int) -> tuple[Reduction, Reduction]:
+    """A reduction over parts of ``size`` elements, and the reduction of its results."""
     extents = _extents(node.reduced)
     length = ix.product(extents).constant
     assert length is not None
-    count = -(-length // PART)
-    part, step = ix.var("part", count), ix.var("step", PART)
-    flat = part * PART + step
+    count = -(-length // size)
+    part, step = ix.var("part", count), ix.var("step", size)
+    flat = part * size + step
     position = ix.regrouped(extents, (ix.const(length),), (flat,))
     atoms = (_atom(v) for v in node.reduced)
     body = substitute(node.body, dict(zip(atoms, position, strict=True)))
-    if length % PART:
+    if length % size:
         inside = Expr("lt", (index_value(flat), index_value(ix.const(length))), torch.bool)
         body = Expr("select", (inside, body, neutral(node.kind, body.dtype)), body.dtype)
     wide = compute_dtype(node.buffer.dtype)

@@ -117,3 +117,43 @@ def test_what_became_of_each_line_of_a_file(read: Callable[[str], Reader]) -> No
     reader.driver.find_element("partial link text", "graph_break.py:9").click()
     reader.until(lambda: reader.route == "#/src/graph_break.py/9", "the line")
     assert len(reader.all("tr.wanted")) == 1
+
+
+def test_two_artifacts_compared(read: Callable[[str], Reader]) -> None:
+    from selenium.webdriver.support.select import Select
+
+    shared("traces/recompile")
+    reader = read("recompile")
+    reader.go("#/c/0/1")
+    reader.wait_for("select.copy")
+    chosen = Select(reader.all("select.copy")[0])
+    chosen.select_by_visible_text("[0/0] captured graph")
+    reader.until(lambda: "/vs/0/0/" in reader.route, "the comparison")
+    reader.wait_for(".row-in")
+    assert "came" in reader.texts(".lines .more")[0]
+    assert any("sigmoid" in row for row in reader.texts(".row-in"))
+    assert any("relu" in row for row in reader.texts(".row-out"))
+    no_complaints(reader)
+    reader.driver.refresh()
+    reader.wait_for(".row-in")
+
+
+def test_lines_are_compared_rightly(read: Callable[[str], Reader]) -> None:
+    """The diff turns one text into the other, whatever the texts."""
+    import random
+
+    shared("traces/simple")
+    reader = read("simple")
+    source = (HERE.parents[1] / "tlparse" / "static" / "textdiff.js").read_text("utf-8")
+    dice = random.Random(7)
+    pairs = [
+        [[dice.choice("abcd") for _ in range(dice.randrange(0, 14))] for _ in "ab"]
+        for _ in range(300)
+    ]
+    rows = reader.driver.execute_script(
+        source + "; return arguments[0].map(([a, b]) => diffRows(a, b));", pairs
+    )
+    for (a, b), made in zip(pairs, rows, strict=True):
+        assert [row[3] for row in made if row[0] != "+"] == a
+        assert [row[3] for row in made if row[0] != "-"] == b
+        assert [row[1] for row in made if row[0] != "+"] == list(range(len(a)))

@@ -4,6 +4,9 @@ const main = document.getElementById("main");
 const keysBox = document.getElementById("keys");
 let page = null;
 
+const COMPILE = /^c\/(.+?)(?:\/a\/(\d+)(?:\/vs\/(.+)\/(\d+))?)?$/;
+const versus = (match) => (match[3] ? { slug: decodeURI(match[3]), number: Number(match[4]) } : null);
+
 function route() {
   const path = location.hash.replace(/^#\/?/, "");
   const part = (from) => { try { return decodeURIComponent(path.slice(from)); } catch { return path.slice(from); } };
@@ -15,17 +18,17 @@ function route() {
   if (source) return sourcePage(decodeURIComponent(source[1]), Number(source[2]));
   const code = /^c\/(.+?)\/code(?:\/(.+))?$/.exec(path);
   if (code) return codePage(decodeURI(code[1]), code[2] && decodeURIComponent(code[2]));
-  const match = /^c\/(.+?)(?:\/a\/(\d+))?$/.exec(path);
-  if (match) return compilePage(decodeURI(match[1]), match[2] === undefined ? null : Number(match[2]));
+  const match = COMPILE.exec(path);
+  if (match) return compilePage(decodeURI(match[1]), match[2] === undefined ? null : Number(match[2]), versus(match));
   return missingPage(`page ${path}`);
 }
 
 function show() {
   if (searchBox.open) searchBox.close();
-  const match = /^#\/c\/(.+?)\/a\/(\d+)$/.exec(location.hash);
+  const match = COMPILE.exec(location.hash.slice(2));
   const pane = document.getElementById("viewer");
-  if (match && page && pane && page.keep === `c/${decodeURI(match[1])}`) {
-    pane.show(Number(match[2]));
+  if (match && match[2] && page && pane && page.keep === `c/${decodeURI(match[1])}`) {
+    pane.show(Number(match[2]), versus(match));
     return;
   }
   page = route();

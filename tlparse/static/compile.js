@@ -1,6 +1,6 @@
 // A compile: where its time went, why it was made, and all that it left behind.
 
-function compilePage(slug, number) {
+function compilePage(slug, number, against) {
   const one = compileBySlug.get(slug);
   if (!one) return missingPage(`compile ${bracket(slug)}`);
   const list = one.real ? realCompiles : DATA.compiles.filter((other) => !other.real);
@@ -30,7 +30,7 @@ function compilePage(slug, number) {
       findings.length > 0 && section("Found here", null, h("div.cards", null, findings.map(findingCard))),
       one.causes.length > 0 && section("Why it was compiled again", compared, causesTable(one.causes)),
       one.misses.length > 0 && missesPart(one),
-      section("Artifacts", `${one.artifacts.length}, by stage`, viewer(one, wanted)),
+      section("Artifacts", `${one.artifacts.length}, by stage`, viewer(one, wanted, against)),
       compileDetails(one),
     ],
   };
@@ -77,7 +77,7 @@ function defaultArtifact(one) {
   return one.artifacts.length ? one.artifacts[0][0] : null;
 }
 
-function viewer(one, wanted) {
+function viewer(one, wanted, against) {
   const sheet = h("div.sheet");
   const entry = ([number, name, words, , , attempt, , size]) =>
     h("a.row", { href: link.artifact(one.slug, number), title: name, "data-artifact": number },
@@ -87,15 +87,15 @@ function viewer(one, wanted) {
     .filter(([, items]) => items.length)
     .map(([stage, items]) => [h("h3", null, stage), items.map(entry)]));
   const pane = h("div.viewer", { id: "viewer" }, list, sheet);
-  pane.show = (number) => showArtifact(one, number, list, sheet);
-  if (wanted !== null) pane.show(wanted);
+  pane.show = (number, other) => showArtifact(one, number, list, sheet, other);
+  if (wanted !== null) pane.show(wanted, against);
   return pane;
 }
 
 const FIRST_LINES = 1500;
 const LONGEST_LINE = 20000;
 
-async function showArtifact(one, number, list, sheet) {
+async function showArtifact(one, number, list, sheet, against) {
   const artifact = one.artifacts[number];
   for (const item of list.querySelectorAll("a")) {
     if (item.dataset.artifact === String(number)) item.setAttribute("aria-current", "true");
@@ -118,10 +118,23 @@ async function showArtifact(one, number, list, sheet) {
     return;
   }
   if (!sheet.contains(lines)) return;
+  const box = compareBox(one, artifact, against && link.versus(one.slug, number, against.slug, against.number));
   const wrap = (event) =>
     event.target.setAttribute("aria-pressed", String(lines.classList.toggle("wrap")));
+  if (box) head.append(box);
   head.append(
     h("button.copy", { type: "button", "aria-pressed": "false", click: wrap }, "Wrap"), copyButton(text, words));
+  if (against) {
+    lines.classList.add("diff");
+    await fillDiff(one, artifact, against, lines);
+    return;
+  }
+  const steps = name === "tc_pass" && passTexts(text);
+  if (steps) {
+    lines.classList.add("diff");
+    lines.append(...diffLines(steps[0], steps[1], "python").rows);
+    return;
+  }
   const shown = kind === "json" ? pretty(text) : text;
   fillLines(lines, shown.replace(/\n$/, "").split("\n"), kind, 0);
 }
@@ -138,6 +151,16 @@ function fillLines(lines, rows, kind, from) {
   const words = `Show more (${rows.length - until} lines)`;
   const more = h("div.more", null, h("button.copy", { type: "button", click: next }, words));
   lines.append(more);
+}
+
+/** Before and after of a pass, if its record holds both. */
+function passTexts(text) {
+  try {
+    const { before, after } = JSON.parse(text);
+    return typeof before === "string" && typeof after === "string" && [before, after];
+  } catch {
+    return false;
+  }
 }
 
 function pretty(text) {

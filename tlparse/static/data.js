@@ -28,6 +28,7 @@ const link = {
   compile: (slug) => `#/c/${encodeURI(slug)}`,
   code: (slug, way) => `#/c/${encodeURI(slug)}/code${way ? `/${encodeURIComponent(way)}` : ""}`,
   src: (name, line) => `#/src/${encodeURIComponent(name)}${line ? `/${line}` : ""}`,
+  versus: (slug, number, other, theirs) => `#/c/${encodeURI(slug)}/a/${number}/vs/${encodeURI(other)}/${theirs}`,
   artifact: (slug, number) => `#/c/${encodeURI(slug)}/a/${number}`,
 };
 const realCompiles = DATA.compiles.filter((one) => one.real);

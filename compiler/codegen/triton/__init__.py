@@ -1,1 +1,5 @@
-"""Triton for GPU plans: scalar ops, kernels, the program."""
+"""Triton for GPU plans: plans become programs of Triton kernels and a Python wrapper (`generate`)."""
+
+from tc.compiler.codegen.triton.stage import generate
+
+__all__ = ["generate"]

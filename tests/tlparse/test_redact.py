@@ -1,0 +1,131 @@
+"""Redacted copies: what they keep, and what is nowhere in them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import shared
+
+from tc.tlparse.__main__ import main
+from tc.tlparse.redact import KINDS, redact
+from tc.trace.findings import Diagnosis, diagnose
+from tc.trace.session import load
+
+HEAD = "V1120 09:14:22.968000 1 torch/x.py:1] "
+SECRETS = ("/home/alice", "acme", "AcmeNet", "launch_code", "missile", "hunter2", "x * 7")
+GRAPH = """\
+def forward(self, L_self_modules_missile_parameters_weight_: "f32[4]", L_x_: "f32[4]"):
+    # File: /home/alice/acme.py:5 in launch_code, code: y = x * 7
+    mul: "f32[4]" = L_x_ * 7
+    relu: "f32[4]" = torch.relu(mul)
+"""
+BREAK = """\
+Graph break in user code at /home/alice/acme.py:6
+Graph Break Reason: Data-dependent branching
+User code traceback:
+  File "/home/alice/acme.py", line 6, in launch_code
+    if missile.sum() > x * 7:
+       ^^^^^^^^^^^^^^^^^^^^^
+"""
+GUARDS = """\
++- TYPE_MATCH: ___check_type_id(L['self'], 94), type=<class 'acme.AcmeNet'>
++- EQUALS_MATCH: L['self'].missile == 'hunter2'  # if missile.sum() > 0  # acme.py:6 in launch_code
+"""
+METRICS = {
+    "co_name": "launch_code", "co_filename": "/home/alice/acme.py", "co_firstlineno": 3,
+    "inductor_config": json.dumps({"cache_dir": "/home/alice/cache", "debug": False}),
+    "entire_frame_compile_time_s": 1.5,
+}  # fmt: skip
+
+
+def trace(folder: Path) -> Path:
+    ids = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
+    stack = [{"line": 5, "name": "launch_code", "filename": 1, "loc": "y = x * 7"}]
+    sizes = {"l_self_modules_missile_parameters_weight_": [4]}
+    rows: list[tuple[dict[str, Any], str | None]] = [
+        ({"dynamo_start": {"stack": stack}}, None),
+        ({"dynamo_output_graph": {"sizes": sizes}}, GRAPH),
+        ({"artifact": {"name": "dynamo_graph_break_reason", "encoding": "string"}}, BREAK),
+        ({"dynamo_cpp_guards_str": {}}, GUARDS),
+        ({"compilation_metrics": METRICS}, None),
+    ]
+    text = HEAD + json.dumps({"str": ["/home/alice/acme.py", 1]}) + "\n"
+    for value, payload in rows:
+        extra = (
+            {} if payload is None else {"has_payload": hashlib.md5(payload.encode()).hexdigest()}
+        )
+        text += HEAD + json.dumps({**value, **ids, **extra}) + "\n"
+        text += "".join(f"\t{row}\n" for row in payload.split("\n")) if payload else ""
+    folder.mkdir()
+    (folder / "dedicated_log_torch_trace_a.log").write_text(text)
+    return folder
+
+
+def copy_of(path: Path, target: Path, kinds: tuple[str, ...] = KINDS) -> tuple[str, Diagnosis]:
+    target.mkdir()
+    redact(str(path), kinds, target)
+    text = "".join(one.read_text() for one in sorted(target.iterdir()))
+    return text, diagnose(load(target))
+
+
+def test_no_secret_is_left(tmp_path: Path) -> None:
+    text, told = copy_of(trace(tmp_path / "in"), tmp_path / "out")
+    assert [secret for secret in SECRETS if secret in text] == []
+    assert told.session.defects.counts == {}
+    (finding,) = told.findings
+    assert (finding.code, finding.where.line) == ("TC110", 6)
+    assert re.fullmatch(r"/folder1/name\d+\.py", finding.where.file)
+    assert told.session.compiles[0].seconds == 1.5
+    assert "torch.relu(mul)" in text
+
+
+def test_the_same_thing_has_the_same_name_everywhere(tmp_path: Path) -> None:
+    _, told = copy_of(trace(tmp_path / "in"), tmp_path / "out")
+    (compiled,) = told.session.compiles
+    assert compiled.function == told.findings[0].where.function
+    assert compiled.file == told.findings[0].where.file
+
+
+@pytest.mark.parametrize(
+    ("kind", "gone", "kept"),
+    [
+        ("source", "x * 7", "/home/alice/acme.py"),
+        ("paths", "/home/alice", "launch_code"),
+        ("names", "launch_code", "/home/alice"),
+    ],
+)
+def test_each_kind_by_itself(tmp_path: Path, kind: str, gone: str, kept: str) -> None:
+    text, _ = copy_of(trace(tmp_path / "in"), tmp_path / "out", (kind,))
+    assert gone not in text
+    assert kept in text
+
+
+@pytest.mark.parametrize("name", ["graph_break", "recompile", "train", "two_rank", "dynamic"])
+def test_counts_and_times_of_real_logs_stay(tmp_path: Path, name: str) -> None:
+    path = shared(f"traces/{name}")
+    before = diagnose(load(path))
+    text, after = copy_of(path, tmp_path / "out")
+    assert "/home/" not in text
+    assert after.session.defects.counts == {}
+    for told in ("breaks", "recompiles", "failures", "limits", "misses"):
+        assert len(getattr(after, told)) == len(getattr(before, told))
+    assert [one.code for one in after.findings] == [one.code for one in before.findings]
+    seconds = [one.seconds for one in before.session.compiles]
+    assert [one.seconds for one in after.session.compiles] == pytest.approx(seconds)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, page = trace(tmp_path / "in"), tmp_path / "x.html"
+    assert main([str(path), "--redact=source,paths,names", "-o", str(page)]) == 0
+    first = page.read_bytes()
+    assert main([str(path), "--redact=source,paths,names", "-o", str(page)]) == 0
+    assert page.read_bytes() == first
+    told = page.read_text().partition("<main")[2]
+    assert [secret for secret in SECRETS if secret in told] == []
+    assert main([str(path), "--redact=all"]) == 2
+    assert "source,paths,names" in capsys.readouterr().err
