@@ -183,6 +183,8 @@ def main(arguments: list[str] | None = None) -> Result:
     parser.add_argument("--compiler", choices=("tc", "torch", "eager"), default="tc")
     parser.add_argument("--steps", type=int, default=500, help="training steps (%(default)s)")
     parser.add_argument("--bytes", type=int, default=80, help="bytes to write (%(default)s)")
+    # A model this small gains little from more threads, and loses much on a busy machine.
+    parser.add_argument("--threads", type=int, default=1, help="(%(default)s)")
     parser.add_argument("--prompt", default="Redistributions of source code ")
     parser.add_argument("text", type=Path, nargs="*", help="files to learn (LICENSE)")
     options = parser.parse_args(arguments)
@@ -191,6 +193,7 @@ def main(arguments: list[str] | None = None) -> Result:
     if not 0 < prompt.shape[1] <= CONTEXT - options.bytes:
         parser.error(f"prompt and --bytes together must fit the context of {CONTEXT} bytes")
     torch.manual_seed(0)
+    torch.set_num_threads(options.threads)
     data = read_bytes(options.text or [ROOT / "LICENSE"])
     model = GPT()
     start = time.perf_counter()

@@ -39,8 +39,8 @@ def members(path: str) -> list[str]:
     if path.lower().endswith(_ZIP):
         with zipfile.ZipFile(path) as archive:
             return sorted(one.filename for one in archive.infolist() if not one.is_dir())
-    with tarfile.open(path) as archive:
-        return sorted(one.name for one in archive.getmembers() if one.isfile())
+    with tarfile.open(path) as tar:
+        return sorted(one.name for one in tar.getmembers() if one.isfile())
 
 
 @contextmanager
@@ -50,8 +50,8 @@ def stream(path: str, member: str) -> Iterator[IO[bytes]]:
         with zipfile.ZipFile(path) as archive, archive.open(member) as file:
             yield file
         return
-    with tarfile.open(path) as archive:
-        file = archive.extractfile(member)
-        if file is None:
+    with tarfile.open(path) as tar:
+        plain = tar.extractfile(member)
+        if plain is None:
             raise tarfile.ReadError(f"{member} is no plain file")
-        yield file
+        yield plain

@@ -14,9 +14,9 @@ from tc.trace.session import Session, all_compiles
 
 # Where a key is recorded: PyTorch's two caches (on a hit as on a miss), and ours.
 _EVENTS: Final = re.compile(r"(?:fx_graph|aotautograd)_cache_(?:hit|miss)|tc_cache")
-_COMPONENT: Final = re.compile(r"\[(?P<hash>\w+)\] (?P<name>[^:\n]+): (?P<text>.*)", re.DOTALL)
 _WINDOW: Final = 60
 _LONGEST: Final = 240
+_REMEMBERED: Final = 16
 _MOST_PARTS: Final = 40
 _RIVALS: Final = 2000  # how many earlier entries a miss is compared with
 
@@ -73,11 +73,12 @@ class KeyRing:
     def __init__(self) -> None:
         self._bit_of: dict[tuple[str, str], int] = {}
         self._names: list[str] = []
+        self._parsed: dict[int, list[Part]] = {}
         self.entries: list[Entry] = []
 
     def add(self, session: Session, compiled: Compile, artifact: Artifact) -> Entry | None:
         """Take one cache event; None if it records no key."""
-        parts = parts_of(session, artifact)
+        parts = self.parts(session, artifact)
         if not parts:
             return None
         bits, graph = 0, ""
@@ -94,6 +95,16 @@ class KeyRing:
         entry = Entry(_cache_of(artifact.name), compiled, artifact, hit, bits, graph)
         self.entries.append(entry)
         return entry
+
+    def parts(self, session: Session, artifact: Artifact) -> list[Part]:
+        """Return the parts of a key; the last few keys read are remembered."""
+        found = self._parsed.pop(id(artifact), None)
+        if found is None:
+            found = parts_of(session, artifact)
+        self._parsed[id(artifact)] = found
+        if len(self._parsed) > _REMEMBERED:
+            del self._parsed[next(iter(self._parsed))]
+        return found
 
     def nearest(self, entry: Entry) -> Entry | None:
         """Return the earlier entry with the fewest differing parts; the newest of equals."""
@@ -146,7 +157,8 @@ def keyed(compiled: Compile) -> list[Artifact]:
 def explain(ring: KeyRing, ours: Session, entry: Entry, theirs: Session, nearest: Entry) -> Miss:
     """Compare two entries part by part, by hash; printed values may differ at equal hashes."""
     names = ring.names(entry.bits ^ nearest.bits)
-    new, old = _texts(ours, entry), _texts(theirs, nearest)
+    new = {name: text for name, _, text in ring.parts(ours, entry.artifact)}
+    old = {name: text for name, _, text in ring.parts(theirs, nearest.artifact)}
     changes = [Change(name, *_differing(old.get(name, ""), new.get(name, ""))) for name in names]
     changes.sort(key=lambda one: (not one.about_the_program, one.name))
     return Miss(
@@ -172,18 +184,16 @@ def parts_of(session: Session, artifact: Artifact) -> list[Part]:
     listed: Any = data.get("components")
     parts = []
     for row in listed if isinstance(listed, list) else ():
-        match = _COMPONENT.match(row) if isinstance(row, str) else None
-        if match:
-            parts.append((match["name"], match["hash"], match["text"]))
+        if isinstance(row, str) and row[:1] == "[":  # `[hash] name: printed value`
+            digest, _, rest = row[1:].partition("] ")
+            name, found, text = rest.partition(": ")
+            if found:
+                parts.append((name, digest, text))
     return parts
 
 
 def _cache_of(name: str) -> str:
     return name.partition("_cache_")[0] if "_cache_" in name else "tc"
-
-
-def _texts(session: Session, entry: Entry) -> dict[str, str]:
-    return {name: text for name, _, text in parts_of(session, entry.artifact)}
 
 
 def _differing(old: str, new: str) -> tuple[str, str]:

@@ -358,9 +358,9 @@ def _link(
             places.append(place)
     if not places:
         by_name = {node.name: node.place for node in sources}
-        places = [place for one in says.names if (place := by_name.get(one))]
+        places = [at for one in says.names if (at := by_name.get(one))]
     wanted = [n for n, node in enumerate(nodes) if node.name in names]
-    places += [place for n in wanted if (place := nodes[n].place)]
+    places += [at for n in wanted if (at := nodes[n].place)]
     return Kernel(name, lines, list(dict.fromkeys(places)), wanted)
 
 

@@ -39,6 +39,7 @@ function show() {
     h("li", { "aria-current": n === page.crumbs.length - 1 ? "page" : null }, href ? h("a", { href }, words) : words)));
   scrollTo(0, 0);
   main.focus({ preventScroll: true });
+  if (match && match[2]) document.getElementById("viewer")?.scrollIntoView();
 }
 
 function pager({ previous, next }) {

@@ -175,7 +175,7 @@ function lightUp(panes, model, told, name, ids, pin) {
 
 /** Scroll a pane, and the pane alone, so that a row is seen. */
 function reveal(list, row) {
-  const top = row.offsetTop - list.offsetTop;
+  const top = row.offsetTop; // the list is the offset parent of its rows
   if (top < list.scrollTop + 20 || top > list.scrollTop + list.clientHeight - 60) list.scrollTop = Math.max(0, top - list.clientHeight / 3);
 }
 

@@ -1,4 +1,4 @@
-"""Triton for GPU plans: plans become programs of Triton kernels and a Python wrapper (`generate`)."""
+"""Triton: GPU plans become programs of Triton kernels and a Python wrapper (`generate`)."""
 
 from tc.compiler.codegen.triton.stage import generate
 

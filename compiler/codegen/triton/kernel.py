@@ -56,7 +56,8 @@ class Argument:
         """The parameter in the kernel's head."""
         if self.kind == "p":
             return f"{self.name}_ptr"
-        return self.name if self.kind == "i64" else f'{self.name}: "fp64"'
+        # Left to itself Triton takes small sizes as 32 bits wide, and products of them overflow.
+        return f'{self.name}: "{"i64" if self.kind == "i64" else "fp64"}"'
 
 
 @dataclass(frozen=True)

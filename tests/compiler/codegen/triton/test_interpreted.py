@@ -38,8 +38,9 @@ def test_program_agrees_with_eager(name: str, mode: str) -> None:
 
 @pytest.mark.parametrize("name", ["block", "reductions", "padded", "size_as_value"])
 def test_symbolic_program_serves_another_size(name: str) -> None:
-    from tc.compiler.runtime.triton import load
     from triton_harness import gpu_program
+
+    from tc.compiler.runtime.triton import load
 
     fn, make = PROGRAMS[name]
     call = load(gpu_program(lowered(fn, make(7), "symbolic")))
@@ -130,7 +131,9 @@ def test_gradients() -> None:
     with FakeTensorMode() as fakes:
         inputs = [fakes.from_tensor(a).requires_grad_() for a in args]
     parts = aot.training(fx.symbolic_trace(fn), inputs, Gate())
-    calls = [load(gpu_program(loops.lower(g.module, Gate()))) for g in (parts.forward, parts.backward)]
+    calls = [
+        load(gpu_program(loops.lower(g.module, Gate()))) for g in (parts.forward, parts.backward)
+    ]
     mine, theirs = ([nn.Parameter(a.clone()) for a in args] for _ in range(2))
     (got,), want = aot.wrap_training(parts, *calls)(*mine), fn(*theirs)
     got.backward()
