@@ -77,7 +77,7 @@ class Options:
         backend_name: its name, for logs and traces.
     """
 
-    backend: Callable[..., Any]
+    backend: Callable[..., Callable[..., Any]]
     backend_name: str
     fullgraph: bool = False
     dynamic: bool | None = None
