@@ -27,7 +27,8 @@ from tc.trace.timing import PHASES, phase_of
 
 _SCRIPTS: Final = (
     "dom.js", "data.js", "parts.js", "code.js", "overview.js", "finding.js", "function.js",
-    "compile.js", "textdiff.js", "codepage.js", "sourcepage.js", "raw.js", "search.js", "app.js",
+    "compile.js", "textdiff.js", "codepage.js", "sourcepage.js", "timepage.js", "raw.js",
+    "search.js", "app.js",
 )  # fmt: skip
 STYLES: Final = ("base.css", "parts.css")
 _SEAM: Final = "<!--blocks-->"

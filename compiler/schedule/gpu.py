@@ -30,7 +30,7 @@ from tc.compiler.loops.ir import (
     writes,
 )
 from tc.compiler.loops.ops import compute_dtype
-from tc.compiler.schedule.fuse import Group, Member, fuse
+from tc.compiler.schedule.fuse import Group, Member, Slot, alone, combined, fuse
 from tc.compiler.schedule.memory import Work, with_memory
 from tc.compiler.schedule.order import Order, ordered
 from tc.compiler.schedule.plan import Accumulate, Kernel, Let, Plan, Section, Statement, Store
@@ -46,6 +46,7 @@ def plan(graph: LoopGraph, gate: Gate) -> Plan:
     """Cut long reductions, fuse, order, build kernels, plan memory."""
     graph, cuts = with_parts(graph, gate)
     slots, decisions = fuse(graph, gate)
+    slots, parted = untwisted(slots)
     readers = outside_readers(slots, graph.outputs)
     work: list[Work] = []
     for slot in slots:
@@ -63,7 +64,7 @@ def plan(graph: LoopGraph, gate: Gate) -> Plan:
         graph.outputs,
         graph.constants,
         tuple(buffers.values()),
-        (*graph.decisions, *cuts, *decisions, *reuses),
+        (*graph.decisions, *cuts, *decisions, *parted, *reuses),
     )
 
 
@@ -151,6 +152,68 @@ def _atom(variable: Index) -> Atom:
     atom = ix.atom_of(variable)
     assert atom is not None
     return atom
+
+
+# ---------------------------------------------------------------- fusions undone
+
+
+def untwisted(slots: Sequence[Slot]) -> tuple[list[Slot], list[Decision]]:
+    """Take out of reductions what only fits by taking positions apart.
+
+    Elements that a pointwise node could write side by side would be written by the few blocks, and
+    in the order, that suit the reduction.
+    """
+    found: list[Slot] = []
+    decisions: list[Decision] = []
+    for slot in slots:
+        found.append(slot)
+        if not isinstance(slot, Group) or not slot.inner:
+            continue
+        out: list[Member] = []
+        for member in reversed(slot.members):
+            stay = [m for m in slot.members if m is not member and m not in out]
+            read = any(member.name in reads(m.node) for m in stay)
+            if stay and not read and _twisted(member):
+                out.insert(0, member)
+                names = (*(m.name for m in stay), member.name)
+                reason = "its positions would be taken apart"
+                decisions.append(Decision("fuse", names, False, reason))
+        slot.members[:] = [m for m in slot.members if m not in out]
+        for member in out:
+            _place(member, found)
+    return found, decisions
+
+
+def _place(member: Member, slots: list[Slot]) -> None:
+    """Put a node into the last group that takes it as it is, else behind everything so far."""
+    needed = set(reads(member.node))
+    made = (k for k, slot in enumerate(slots) if needed & _made(slot))
+    for place in range(len(slots) - 1, max(made, default=0) - 1, -1):
+        group = slots[place]
+        if isinstance(group, Group) and needed & (group.reads() | group.writes()):
+            joined, _ = combined(group, member.node)
+            if joined is not None and not any(map(_twisted, joined.members)):
+                slots[place] = joined
+                return
+    slots.append(alone(member.node))
+
+
+def _made(slot: Slot) -> set[str]:
+    if isinstance(slot, Group):
+        return slot.writes()
+    return {buffer.name for buffer in writes(slot)}
+
+
+def _twisted(member: Member) -> bool:
+    """Whether its positions hold more quotients than its own loops need."""
+    if isinstance(member.node, Reduction):
+        return False
+    return _quotients(member) > _quotients(alone(member.node).members[0])
+
+
+def _quotients(member: Member) -> int:
+    indices = [member.index, *(use.data[1] for use in member.body.loads())]
+    return sum(str(index).count("//") + str(index).count("%") for index in indices)
 
 
 # ---------------------------------------------------------------- kernels

@@ -157,3 +157,16 @@ def test_lines_are_compared_rightly(read: Callable[[str], Reader]) -> None:
         assert [row[3] for row in made if row[0] != "+"] == a
         assert [row[3] for row in made if row[0] != "-"] == b
         assert [row[1] for row in made if row[0] != "+"] == list(range(len(a)))
+
+
+def test_where_the_time_went(read: Callable[[str], Reader]) -> None:
+    shared("traces/graph_break")
+    reader = read("graph_break")
+    reader.driver.find_element("link text", "By function, compile and step →").click()
+    reader.until(lambda: reader.route == "#/time", "the time page")
+    pieces = reader.all(".bar-piece.fn, .bar-piece.compile, .bar-piece.build")
+    assert len(pieces) > 8
+    widths = [one.size["width"] for one in reader.all(".bar-piece.fn")]
+    assert widths == sorted(widths, reverse=True)
+    assert "27.3 s" in reader.texts("tbody tr:first-child td:last-child")[0]
+    no_complaints(reader)

@@ -12,6 +12,7 @@ function route() {
   const part = (from) => { try { return decodeURIComponent(path.slice(from)); } catch { return path.slice(from); } };
   if (path === "") return overviewPage();
   if (path === "raw") return rawPage();
+  if (path === "time") return timePage();
   if (path.startsWith("f/")) return findingPage(part(2));
   if (path.startsWith("fn/")) return functionPage(part(3));
   const source = /^src\/([^/]+)(?:\/(\d+))?$/.exec(path);

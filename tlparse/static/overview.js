@@ -37,6 +37,7 @@ function timePart() {
       h("a", { href: link.fn(fn.name), title: fn.name }, fn.title),
       h("span.num", null, duration(fn.seconds)),
       h("div", null, h("div.gauge", { width: `${Math.max(0.4, (100 * fn.seconds) / most)}%` }, splitBar(phasesOf(fn), true)))])),
+    h("p", null, h("a.row", { href: "#/time" }, "By function, compile and step →")),
     h("details", null, h("summary", null, "By step"),
       table(["step", "phase", ["own time", "num"], ["share", "num"]], steps)));
 }

@@ -8,6 +8,7 @@ const NAMES = [
   ...DATA.compiles.flatMap((one) => one.artifacts.map((artifact) =>
     [`${bracket(one.slug)} ${artifact[2]}`, artifact[1], link.artifact(one.slug, artifact[0])])),
   ...DATA.files.map((one) => [one.name, "your source", link.src(one.name)]),
+  ["Where the time went", "", "#/time"],
   ["The trace: records, damage, environment", "", "#/raw"],
 ];
 const MOST_HITS = 60;

@@ -79,6 +79,13 @@ def test_long_columns_are_cut_in_parts() -> None:
     compare(fn, (r(1100, 5),), rtol=1e-4, atol=1e-4)
 
 
+def test_elements_are_not_written_in_the_order_of_a_column_sum() -> None:
+    from triton_harness import compare_gpu
+
+    program = compare_gpu(lambda x, w: (x.sum(0), F.layer_norm(x, (16,), w)), (r(9, 16), r(16)))
+    assert "//" not in program.triton_source
+
+
 def test_nan_wins_and_the_first_of_equals() -> None:
     x = torch.tensor([[1.0, float("nan"), 3.0], [float("-inf")] * 3, [2.0, 2.0, 1.0]])
     compare(lambda x: (x.amax(1), x.amin(1), x.argmax(1), x.argmin(1), x.sum(1)), (x,))

@@ -1,0 +1,57 @@
+// Where the time went, as an icicle: everything, by function, by compile, by phase, by step.
+
+const LEAST_SHARE = 0.004; // narrower pieces are gathered
+
+function timePage() {
+  const total = DATA.totals.seconds;
+  const functions = [...DATA.functions].filter((fn) => fn.seconds > 0).sort((a, b) => b.seconds - a.seconds);
+  const rows = functions.map((fn) => h("tr", null,
+    h("td", null, h("a.row", { href: link.fn(fn.name) }, fn.name)),
+    DATA.phaseOrder.map((phase) => h("td.num", null, phaseSeconds(fn, phase))),
+    h("td.num", null, h("b", null, duration(fn.seconds)))));
+  const columns = ["function", ...DATA.phaseOrder.map((phase) => [phase, "num"]), ["all", "num"]];
+  return {
+    title: "Time",
+    crumbs: [["time"]],
+    wide: true,
+    body: [
+      lead("Where the time went", total ? `${duration(total)} of compiling` : "The trace records no time."),
+      total > 0 && [
+        legend(DATA.phases),
+        h("div.icicle", { role: "img", "aria-label": "Time by function, compile, phase and step; the table below has the numbers" },
+          ice("all", total, total, "", functions.map((fn) => functionIce(fn, total)))),
+        section("Functions and phases", "wall time, no instant counted twice", table(columns, rows, { wide: "Functions and phases" })),
+      ],
+    ],
+  };
+}
+
+function phaseSeconds(fn, name) {
+  const found = phasesOf(fn).find(([phase]) => phase === name);
+  return found ? duration(found[1]) : "–";
+}
+
+function functionIce(fn, total) {
+  return ice(fn.title, fn.seconds, total, "fn", fn.compiles.map((slug) => compileIce(compileBySlug.get(slug), total)), link.fn(fn.name));
+}
+
+function compileIce(one, total) {
+  const phases = one.phases.map(([phase, seconds]) => ice(phase, seconds, total, phaseClass(phase),
+    one.steps.filter((step) => step[2] === phase).map(([name, part]) => ice(name, part, total, `${phaseClass(phase)}.step`, []))));
+  return ice(bracket(one.slug), one.seconds, total, "compile", phases, link.compile(one.slug));
+}
+
+/** One piece: a bar as wide as its share, above its parts. */
+function ice(name, seconds, total, kind, parts, href) {
+  const share = seconds / total;
+  if (!(share > 0)) return null;
+  const words = `${name} ${duration(seconds)}`;
+  const about = { title: `${name}: ${duration(seconds)} (${percent(seconds, total)})` };
+  const wide = share > 0.03 ? words : "";
+  const bar = h(`${href ? "a" : "span"}.bar-piece${kind ? `.${kind}` : ""}`, { ...about, href, tabindex: href ? "-1" : null, "aria-hidden": "true" }, wide);
+  const shown = parts.filter((one) => one && Number(one.style.flexGrow) >= LEAST_SHARE * 100);
+  const told = shown.reduce((sum, one) => sum + Number(one.style.flexGrow), 0);
+  const rest = share * 100 - told;
+  return h("div.ice", { grow: share * 100 }, bar,
+    shown.length > 0 && h("div.kids", null, shown, rest > 0.01 && h("div.ice", { grow: rest })));
+}
