@@ -420,7 +420,8 @@ def test_stack_values_are_not_kept_alive() -> None:
     import weakref
 
     if "torch" in sys.modules:  # its frame hook makes callers keep arguments: ask a bare Python
-        run = f"import runpy; runpy.run_path({__file__!r})['test_stack_values_are_not_kept_alive']()"
+        name = "test_stack_values_are_not_kept_alive"
+        run = f"import runpy; runpy.run_path({__file__!r})[{name!r}]()"
         root = Path(__file__).parents[3]
         subprocess.run([sys.executable, "-c", run], check=True, cwd=root)
         return
