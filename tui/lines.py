@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 
 TAB: Final = 4
 _HOSTILE: Final = re.compile(
@@ -99,6 +99,16 @@ def clean_rows(words: str) -> list[str]:
     return [clean(row) for row in words.replace("\r\n", "\n").split("\n")]
 
 
+def _fitting(text: str, room: int) -> int:
+    """Return how many characters fit; wide ones, which take two cells, are never cut."""
+    used = 0
+    for count, character in enumerate(text):
+        used += cell_len(character)
+        if used > room:
+            return count
+    return len(text)
+
+
 def _broken(paragraph: str, room: int) -> list[str]:
     margin = re.match(r" *", paragraph)[0][: room // 2]  # type: ignore[index]
     rows, row = [], margin
@@ -111,9 +121,9 @@ def _broken(paragraph: str, room: int) -> list[str]:
             rows.append(row)
         row = margin + word
         while cell_len(row) > room:  # one word longer than the line
-            taken = set_cell_size(row, room)
-            rows.append(taken)
-            row = margin + row[len(taken) :]
+            count = _fitting(row, room)
+            rows.append(row[:count])
+            row = margin + row[count:]
     rows.append(row)
     return rows
 
