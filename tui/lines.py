@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 
 TAB: Final = 4
 _HOSTILE: Final = re.compile(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.util
 import linecache
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -102,6 +103,11 @@ def _on_device(compiled: Compiled, device: str) -> Compiled:
             return compiled(args)
 
     return call
+
+
+def available() -> bool:
+    """Whether triton is installed; asked without importing it."""
+    return importlib.util.find_spec("triton") is not None
 
 
 def open_kernels(source: str, specs: Sequence[KernelSpec]) -> dict[str, Launch]:
