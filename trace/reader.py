@@ -10,16 +10,17 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
 from tc.trace import archives
 
-try:
-    import orjson
-except ImportError:  # the standard library reads the same, only slower
-    orjson = None  # type: ignore[assignment]
+orjson: Any = None
+with suppress(ImportError):  # the standard library reads the same, only slower
+    orjson = import_module("orjson")
 
 HEADER: Final = re.compile(
     rb"([VIWEC])(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6}) +(\d{1,640}) ([^:\n]+):(\d{1,18})\] "

@@ -215,7 +215,7 @@ def move_writes_last(graph: fx.Graph) -> None:
         if not plain or node.users:
             raise Fallback(f"a write ({node.target}) cannot be moved to the end of the graph")
         writes.append(node)
-    last = next(reversed(graph.nodes))
+    last = next(iter(reversed(graph.nodes)))
     for node in writes:
         if node is not last:
             last.append(node)

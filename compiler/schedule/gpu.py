@@ -53,7 +53,7 @@ def plan(graph: LoopGraph, gate: Gate) -> Plan:
         if isinstance(slot, Group):
             needed = {name for name in slot.writes() if slot_reads(name, slot, readers)}
             name = f"k{sum(isinstance(w, Kernel) for w in work)}_{kernel_title(slot)}"
-            work.append(build(_in_order(slot), needed, name))
+            work.append(build(ordered(slot), needed, name))
         else:
             work.append(slot)  # type: ignore[arg-type]
     buffers = {buffer.name: buffer for node in graph.nodes for buffer in writes(node)}
@@ -217,12 +217,6 @@ def _quotients(member: Member) -> int:
 
 
 # ---------------------------------------------------------------- kernels
-
-
-def _in_order(group: Group) -> Order:
-    """The group's loops in the best order; as they are where a position in them is a result."""
-    positions = any(_reduces(m) and m.node.kind.startswith("arg") for m in group.members)  # type: ignore[union-attr]
-    return Order(group) if positions and len(group.inner) > 1 else ordered(group)
 
 
 def build(order: Order, needed: set[str], name: str) -> Kernel:

@@ -29,7 +29,7 @@ class Order:
 def ordered(group: Group) -> Order:
     """Order the loops by stride, pick lane or tile, and merge what can be merged."""
     outer = _sorted(group, group.outer)
-    inner = _sorted(group, group.inner)
+    inner = group.inner if _gives_positions(group) else _sorted(group, group.inner)
     lane = _lane(group, outer, inner)
     if lane is not None:
         outer = (*(v for v in outer if v is not lane), lane)
@@ -41,6 +41,12 @@ def ordered(group: Group) -> Order:
     if lane is not None and lane in outer:
         return Order(group, lane)
     return _tiled(group)
+
+
+def _gives_positions(group: Group) -> bool:
+    """Whether a result is a place in the inner loops as they stand (argmax and the like)."""
+    kinds = (getattr(member.node, "kind", "") for member in group.members)
+    return any(str(kind).startswith("arg") for kind in kinds)
 
 
 def _tiled(group: Group) -> Order:
