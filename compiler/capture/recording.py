@@ -82,7 +82,7 @@ class Recorder:
     def add_input(self, value: NodeValue) -> fx.Node:
         """Make the placeholder of a sourced tensor or number, before all calls."""
         assert value.source is not None
-        name = re.sub(r"\W+", "_", value.source.name).strip("_") + "_"
+        name = re.sub(r"[\W_]+", "_", value.source.name.replace(".__dict__", "")).strip("_") + "_"
         taken = {entry.node.target for entry in self.inputs}
         if name in taken:  # different sources may differ only in what is no part of a name
             name = f"{name}{len(taken)}_"

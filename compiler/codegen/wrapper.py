@@ -39,13 +39,22 @@ QUICK = {
 }
 REINTERPRET = "from torch._C._dynamo.guards import _reinterpret_tensor as window\n"
 
+# Ops that keep what their gradient needs only in grad mode, which compiled code runs without.
+KEEPING = ("aten.mkldnn_rnn_layer.default",)
+KEPT = '''\
+def keeping(op, *args):
+    """The op with what its gradient needs, outside of autograd."""
+    with torch._C._AutoDispatchBelowAutograd(), torch.enable_grad():
+        return op(*args)
+
+
+'''
+
 PINNED = '''\
 def pinned(t, size, stride):
     """`t` as the compiler expects it to lie in memory."""
-    if t is None:  # some ops give None where shapes promised an empty tensor
-        return torch.empty(size)
-    if t.stride() == stride or t.numel() == 0:
-        return t
+    if t is None or t.stride() == stride or t.numel() == 0:
+        return t  # some ops give None where shapes promised an empty tensor
     if all(n == 1 or a == b for n, a, b in zip(size, t.stride(), stride)):
         return t
     fresh = torch.empty_strided(size, stride, dtype=t.dtype, device=t.device)
@@ -121,6 +130,7 @@ class Wrapper:
         head += f"\n{REINTERPRET}" if "window(" in body else ""
         bound = "".join(f"{name} = {target}\n" for target, name in self.bound.items())
         head += f"\n{bound}" if bound else ""
+        head += f"\n\n{KEPT.rstrip()}\n" if "keeping(" in body else ""
         head += f"\n\n{PINNED.rstrip()}\n" if self.uses_pinned else ""
         return f"{head}\n\ndef call(args):\n{body}\n"
 
@@ -239,7 +249,11 @@ class Wrapper:
     def _extern(self, step: Extern) -> None:
         args = [self.value(arg) for arg in step.args]
         args += [f"{name}={self.value(arg)}" for name, arg in step.kwargs]
-        call = f"{self._bound(step.target)}({', '.join(args)})"
+        called = self._bound(step.target)
+        call = f"{called}({', '.join(args)})"
+        kept = step.results[-1]
+        if step.target in KEEPING and kept is not None and kept.name in self.read:
+            call = f"keeping({', '.join([called, *args])})"
         names = ["_" if b is None else b.name for b in step.results]
         if all(name == "_" for name in names):
             self.emit(call)

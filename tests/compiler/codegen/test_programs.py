@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from loop_harness import check, compare, copied, externs, lowered, program, trace
 
+import tc
 from tc.compiler import codegen, loops, schedule
 from tc.compiler.core.gate import Gate
 from tc.compiler.runtime.load import load
@@ -216,3 +217,11 @@ def test_large_indices_and_out_of_range_reads_stay_in_memory() -> None:
     )
     (got,) = call([weights, tokens])
     check((got[:2],), weights[[0, 4]])
+
+
+def test_an_op_keeps_its_workspace_for_the_gradient() -> None:
+    layer, x = torch.nn.LSTM(4, 8, batch_first=True), r(2, 5, 4)
+    compiled = tc.compile(layer)(x)[0]
+    mine = torch.autograd.grad(compiled.sum(), list(layer.parameters()))
+    theirs = torch.autograd.grad(layer(x)[0].sum(), list(layer.parameters()))
+    check(mine, theirs)
