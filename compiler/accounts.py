@@ -13,7 +13,6 @@ import torch
 from torch import fx
 
 from tc import trace
-from tc.compiler.capture import hook
 from tc.compiler.capture.guards import CheckedGuards, Failure
 from tc.compiler.capture.translate import BreakRecord, Captured
 from tc.compiler.options import Options
@@ -296,6 +295,3 @@ def callers(frame: Any) -> list[StackFrame]:
             found.append(StackFrame(file, line, frame.f_code.co_name, text))
         frame = frame.f_back
     return found[::-1]
-
-
-__all__ = ["Account", "callers", "hook"]

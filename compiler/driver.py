@@ -164,7 +164,6 @@ class Process:
     graphs: int = 0
     breaks: int = 0
     counters: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    compile_seconds: dict[str, float] = field(default_factory=dict)
     on_graph: list[Callable[[fx.GraphModule], None]] = field(default_factory=list)
     code_objects: dict[int, Any] = field(default_factory=dict)
     warned: set[str] = field(default_factory=set)

@@ -12,7 +12,7 @@ from tc.compiler.capture.bytecode import Instruction, disassemble
 from tc.compiler.capture.opcodes import OPCODES
 from tc.compiler.capture.opcodes.table import RUNNING
 from tc.compiler.capture.values.base import NULL, Exhausted, Raised, Value
-from tc.compiler.capture.values.functions import CellValue, MethodValue
+from tc.compiler.capture.values.functions import CellValue
 from tc.trace.events import StackFrame
 
 if TYPE_CHECKING:
@@ -199,10 +199,3 @@ class Frame:
 def source_line(filename: str, line: int) -> str:
     """Return a line of source without its indentation, or an empty string."""
     return linecache.getline(filename, line).strip()
-
-
-def split_method(function: Value) -> tuple[Value, list[Value]]:
-    """Return a method's function and its owner as first argument."""
-    if isinstance(function, MethodValue):
-        return function.function, [function.owner]
-    return function, []

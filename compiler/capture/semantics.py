@@ -19,7 +19,6 @@ from tc.compiler.capture.values.base import (
     Kwargs,
     LambdaValue,
     NotConstant,
-    OpaqueValue,
     Raised,
     Slot,
     Value,
@@ -27,12 +26,10 @@ from tc.compiler.capture.values.base import (
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, StepIterator, TupleValue
 from tc.compiler.capture.values.dicts import DictValue, DictView, SetValue, set_of
-from tc.compiler.capture.values.functions import FunctionValue, MethodValue, PartialValue
 from tc.compiler.capture.values.objects import (
     ClassValue,
     ExceptionValue,
     ObjectValue,
-    PythonModuleValue,
     type_lookup,
 )
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue
@@ -61,7 +58,6 @@ IN_PLACE = {
         "xor",
     ]
 }
-_PLAIN = {name: name.rstrip("_") for name in ("and_", "or_")}
 
 
 class Semantics(Recorder):
@@ -438,13 +434,3 @@ class IdentityKey:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IdentityKey) and other.obj is self.obj
-
-
-__all__ = [
-    "FunctionValue",
-    "MethodValue",
-    "OpaqueValue",
-    "PartialValue",
-    "PythonModuleValue",
-    "Semantics",
-]

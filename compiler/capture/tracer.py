@@ -35,7 +35,6 @@ from tc.compiler.capture.values.functions import (
 )
 from tc.compiler.capture.values.objects import (
     ClassValue,
-    NNModuleValue,
     ObjectValue,
     bind_class_attr,
     bind_descriptor,
@@ -404,4 +403,4 @@ def _chain(source: Source) -> list[Source]:
     return found
 
 
-__all__ = ["NNModuleValue", "Tracer", "higher_order", "hooks", "iteration", "transforms"]
+__all__ = ["Tracer", "higher_order", "hooks", "iteration", "transforms"]

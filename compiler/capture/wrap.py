@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import enum
 import functools
 import types
 from collections.abc import Callable
@@ -23,8 +22,8 @@ from tc.compiler.capture.values.arrays import (
     wrap_array,
 )
 from tc.compiler.capture.values.base import Lazy, OpaqueValue, Slot, Value
-from tc.compiler.capture.values.builtins import BUILTINS, BuiltinValue
-from tc.compiler.capture.values.const import LITERALS, ConstValue, is_constant_object
+from tc.compiler.capture.values.builtins import BuiltinValue
+from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.containers import (
     DequeValue,
     ListValue,
@@ -287,5 +286,3 @@ ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (lambda obj: isinstance(obj, torch.nn.Module), _nn_module),
     (_is_plain_object, _object),
 )
-
-__all__ = ["BUILTINS", "LITERALS", "ROWS", "enum", "wrap_object"]

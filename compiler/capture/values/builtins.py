@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import collections
 import inspect
 import math
@@ -16,11 +15,9 @@ import torch
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import (
-    UNBOUND,
     Args,
     Kwargs,
     LambdaValue,
-    NotConstant,
     Raised,
     Value,
 )
@@ -36,7 +33,6 @@ from tc.compiler.capture.values.dicts import DictValue, set_of
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.objects import (
     MISSING,
-    ClassValue,
     ExceptionValue,
     NNModuleValue,
     ObjectValue,
@@ -525,13 +521,3 @@ OBJECT_METHODS: dict[str, Callable[..., Value]] = {
     "__setattr__": lambda t, x, name, v: _object_setattr(t, [x, name, v], {}),
     "__getattribute__": lambda t, x, name: _object_getattribute(t, [x, name], {}),
 }
-
-__all__ = [
-    "BUILTINS",
-    "UNBOUND",
-    "BuiltinValue",
-    "ClassValue",
-    "NotConstant",
-    "builtins",
-    "slot_method",
-]

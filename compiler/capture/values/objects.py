@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.values.base import UNBOUND, Args, Exhausted, Kwargs, NotConstant, Value
+from tc.compiler.capture.values.base import UNBOUND, Args, Kwargs, NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.functions import FunctionValue, MethodValue
-from tc.compiler.core.sources import AttrSource, DictSource, ItemSource, Source, TypeSource
+from tc.compiler.capture.values.functions import MethodValue
+from tc.compiler.core.sources import AttrSource, DictSource, ItemSource, Source
 
 if TYPE_CHECKING:
     from tc.compiler.capture.residual import Residual
@@ -47,8 +47,6 @@ class ObjectValue(Value):
     """An instance of a class written in Python: an existing one, or one made by traced code."""
 
     noun = "an object"
-    #: attributes looked up by `stored` beside the instance dictionary
-    setter: ClassVar[str] = "object"
 
     def __init__(self, cls: type, obj: Any = None, source: Source | None = None) -> None:
         self.cls = cls
@@ -220,7 +218,6 @@ class NNModuleValue(ObjectValue):
     """An nn.Module: parameters, buffers and submodules are looked up in its own tables."""
 
     noun = "a module"
-    setter = "plain"
     TABLES = ("_parameters", "_buffers", "_modules")
 
     def _registered(self, t: Tracer, name: str) -> Value | None:
@@ -525,18 +522,3 @@ def bind_class_attr(t: Tracer, owner: ClassValue, raw: Any, name: str) -> Value:
     if type_lookup(owner.obj, name) is not raw:
         return t.known(found)  # found further up by super()
     return t.wrap(found, AttrSource(t.source_of(owner), name))
-
-
-__all__ = [
-    "ClassValue",
-    "ExceptionValue",
-    "Exhausted",
-    "FunctionValue",
-    "NNModuleValue",
-    "ObjectValue",
-    "PythonModuleValue",
-    "SuperValue",
-    "TypeSource",
-    "bind_class_attr",
-    "bind_descriptor",
-]
