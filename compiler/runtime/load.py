@@ -6,7 +6,7 @@ import ctypes
 import hashlib
 import linecache
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +29,18 @@ def load(program: Program) -> Compiled:
     Raises:
         StageError: no C compiler, or it refuses the kernels, or the wrapper is not valid Python.
     """
+    return load_wrapper(program, open_kernels(program.c_source, program.kernels))
+
+
+def load_wrapper(program: Program, kernels: Mapping[str, Any]) -> Compiled:
+    """Run a program's wrapper source with its constants and kernels, and return its ``call``.
+
+    Raises:
+        StageError: the wrapper is not valid Python.
+    """
     names = wrapper_globals()
     names.update(program.constants)
-    names.update(open_kernels(program.c_source, program.kernels))
+    names.update(kernels)
     path = keep_wrapper(program.wrapper_source)
     try:
         exec(compile(program.wrapper_source, str(path), "exec"), names)

@@ -17,7 +17,7 @@ import torch
 
 from tc.compiler.errors import StageError
 from tc.compiler.runtime.build import cache_dir, caches_disabled, write_atomically
-from tc.compiler.runtime.load import Compiled, keep_wrapper, wrapper_globals
+from tc.compiler.runtime.load import Compiled, load_wrapper
 
 if TYPE_CHECKING:
     from tc.compiler.core.artifacts import KernelSpec
@@ -77,17 +77,7 @@ def load(program: GpuProgram) -> Compiled:
     Raises:
         StageError: triton is missing, or generated code is not valid Python.
     """
-    names = wrapper_globals()
-    names.update(program.constants)
-    names.update(open_kernels(program.triton_source, program.kernels))
-    path = keep_wrapper(program.wrapper_source)
-    try:
-        exec(compile(program.wrapper_source, str(path), "exec"), names)
-        compiled: Compiled = names["call"]
-    except (SyntaxError, KeyError, NameError) as error:
-        raise StageError(
-            "runtime.load", f"The generated wrapper {path} cannot be loaded: {error!r}."
-        ) from error
+    compiled = load_wrapper(program, open_kernels(program.triton_source, program.kernels))
     return _on_device(compiled, program.device)
 
 
