@@ -20,6 +20,7 @@ from tc.compiler.capture.values.objects import (
     MISSING,
     ClassValue,
     ExceptionValue,
+    NNModuleValue,
     ObjectValue,
     type_lookup,
 )
@@ -67,7 +68,7 @@ def instantiate(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value
 def _is_plain(kind: type) -> bool:
     if kind.__call__ is not type.__call__ and type(kind) not in PLAIN_METACLASSES:
         return False
-    if issubclass(kind, torch.nn.Module | type | dict | list | set | str | int | float):
+    if issubclass(kind, type | dict | list | set | str | int | float):
         return False
     return kind.__module__ != "builtins" and bool(kind.__flags__ & HEAP_TYPE)
 
@@ -80,7 +81,7 @@ def _object(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     elif issubclass(kind, dict) and not isinstance(maker, types.FunctionType):
         made = DictObjectValue(kind)
     elif maker is MISSING or maker is object.__new__:
-        made = ObjectValue(kind)
+        made = (NNModuleValue if issubclass(kind, torch.nn.Module) else ObjectValue)(kind)
     elif isinstance(maker, types.FunctionType):
         made = t.inline_object(maker, [cls, *args], kwargs)
     else:

@@ -22,7 +22,6 @@ from tc.compiler.capture.values.functions import CellValue, FunctionValue
 from tc.compiler.capture.values.objects import (
     NNModuleValue,
     ObjectValue,
-    PythonModuleValue,
     type_lookup,
 )
 from tc.compiler.capture.values.tensor import NodeValue
@@ -312,9 +311,8 @@ class Residual:
             self.push(owner)
             self.e.delete_attr(name)
             return
-        if isinstance(owner, PythonModuleValue | NNModuleValue) or not isinstance(
-            owner, ObjectValue
-        ):
+        existing_module = isinstance(owner, NNModuleValue) and owner.source is not None
+        if existing_module or not isinstance(owner, ObjectValue):
             self.push(value)
             self.push(owner)
             self.e.store_attr(name)

@@ -56,6 +56,15 @@ OUTSIDE = frozenset(
         "hypothesis",
     ]
 )
+#: those of their functions that only read what guards can see
+READING = frozenset(
+    (
+        "os.getenv",
+        "os._Environ.__getitem__",
+        "os._createenviron.<locals>.encode",
+        "os._createenviron.<locals>.decode",
+    )
+)
 #: torch packages whose own frames are the user's model code
 MODEL_CODE = ("torch.nn.modules.", "torch.optim.", "torch.nn.functional", "torch.distributions.")
 NOT_MODEL_CODE = ("torch.nn.modules.module",)
@@ -102,7 +111,8 @@ def refuse_inlining(function: FunctionValue) -> None:
     if obj is not None and getattr(obj, DISABLED, None) is not None:
         raise breaks.GraphBreak(breaks.DISABLED_CALL, function.name)
     module = str(function.module_globals.get("__name__", ""))
-    if module.partition(".")[0] in OUTSIDE:
+    reads = f"{module}.{function.name}" in READING
+    if module.partition(".")[0] in OUTSIDE and not reads:
         raise breaks.GraphBreak(breaks.BUILTIN_CALL, f"{module}.{function.name}()")
     if module.startswith(("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx")):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{module}.{function.name}")

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tc.compiler.capture import autograd_functions, breaks, higher_order, torchfns, transforms
+from tc.compiler.capture import (
+    autograd_functions,
+    breaks,
+    higher_order,
+    signatures,
+    torchfns,
+    transforms,
+)
 from tc.compiler.capture.dynamism import DynamicSizes
 from tc.compiler.capture.effects import Effects
 from tc.compiler.capture.frame import Frame
@@ -57,6 +64,8 @@ if TYPE_CHECKING:
 
 #: nesting of inlined calls; each takes about ten frames of the tracer's own
 MAX_DEPTH = 80
+#: attribute by which `torch.compiler.assume_constant_result` marks functions
+MARKED_CONSTANT = "_dynamo_marked_constant"
 
 
 class Tracer(Semantics):
@@ -301,6 +310,10 @@ class Tracer(Semantics):
         if handler is not None:
             return handler(self, args, kwargs)
         refuse_inlining(function)
+        if function.obj is not None and getattr(function.obj, MARKED_CONSTANT, False):
+            plain = [self.real_object(a) for a in args]
+            named = {name: self.real_object(a) for name, a in kwargs.items()}
+            return self.known(self.fold(function.obj, *plain, **named))
         refuse_coroutine(function.code)
         if self.top is not None and self.top.depth > MAX_DEPTH:
             raise breaks.GraphBreak(
@@ -314,6 +327,11 @@ class Tracer(Semantics):
             return frame.run()
         finally:
             self.top = caller
+
+    def real_object(self, value: Value) -> Any:
+        """Return the object behind a value: a constant, or one that was there before the frame."""
+        obj = getattr(value, "obj", None) if value.source is not None else None
+        return self.concrete(value) if obj is None or self.effects.any() else obj
 
     def _callee(self, function: FunctionValue, locals: dict[str, Value]) -> Frame:
         code = function.code
@@ -403,4 +421,4 @@ def _chain(source: Source) -> list[Source]:
     return found
 
 
-__all__ = ["Tracer", "higher_order", "hooks", "iteration", "transforms"]
+__all__ = ["Tracer", "higher_order", "hooks", "iteration", "signatures", "transforms"]

@@ -14,7 +14,7 @@ import torch
 from tc.compiler.capture import torchfns
 from tc.compiler.capture.guards import TensorSpec
 from tc.compiler.capture.shapes import free_size, free_stride
-from tc.compiler.capture.values import dict_objects
+from tc.compiler.capture.values import dict_objects, proxies
 from tc.compiler.capture.values.arrays import (
     NumpyFunctionValue,
     is_array,
@@ -272,6 +272,7 @@ ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (lambda obj: isinstance(obj, tuple) and hasattr(type(obj), "_fields"), _tuple),
     (_kind(*DICT_KINDS), _dict),
     (dict_objects.accepts, dict_objects.wrap_dict_object),
+    (proxies.accepts, proxies.wrap_proxy),
     (_kind(set), _set),
     (_kind(slice), _slice),
     (_kind(types.FunctionType), _function),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import inspect
 import math
 import operator
 import sys
@@ -476,11 +475,6 @@ def _round(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 @builtin(format)
 def _format(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return t.format(args[0], t.concrete(args[1]) if len(args) > 1 else "")
-
-
-@builtin(inspect.signature)
-def _signature(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return t.known(t.fold(inspect.signature, t.concrete(args[0])))
 
 
 def slot_method(t: Tracer, owner: Value, raw: Any) -> Value:

@@ -123,7 +123,7 @@ class TupleValue(SequenceValue):
         fields = field_names(self.kind)
         if name in fields:
             return self.at(t, fields.index(name))
-        if self.kind is not tuple and name not in dir(tuple):
+        if self.kind not in (tuple, torch.Size) and name not in dir(tuple):
             found = t.class_attr(self, self.kind, name)
             if found is not None:
                 return found
@@ -145,7 +145,7 @@ class TupleValue(SequenceValue):
             for size in self.values(t):
                 total = t.binary("mul", total, size)
             return total
-        if name not in SEQUENCE_METHODS and self.kind is not tuple:
+        if name not in SEQUENCE_METHODS and self.kind not in (tuple, torch.Size):
             return self.attr(t, name).call(t, args, kwargs)
         return super().method(t, name, args, kwargs)
 

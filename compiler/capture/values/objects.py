@@ -222,14 +222,29 @@ class NNModuleValue(ObjectValue):
 
     def _registered(self, t: Tracer, name: str) -> Value | None:
         """Return a parameter, buffer or submodule of that name, or None."""
-        if self.obj is None or self.source is None or t.effects.attribute(self, name) is UNBOUND:
+        if t.effects.attribute(self, name) is UNBOUND:
             return None
+        if self.obj is None or self.source is None:
+            tables = [t.effects.attribute(self, table) for table in self.TABLES]
+            key = ConstValue(name)
+            found = [
+                table for table in tables if table is not None and t.contains(table, key).truth(t)
+            ]
+            return found[0].item(t, key) if found else None
         own = self.obj.__dict__
         for table in self.TABLES:
             if name in own.get(table, ()):
                 source = ItemSource(ItemSource(DictSource(self.source), table), name)
                 return t.wrap(own[table][name], source)
             t.guard("NOT_CONTAINS", ItemSource(DictSource(self.source), table), name)
+        return None
+
+    def _registered_now(self, t: Tracer, key: ConstValue) -> Value | None:
+        """Look in the tables of a module that traced code makes."""
+        for name in self.TABLES:
+            table = t.effects.attribute(self, name)
+            if table is not None and t.contains(table, key).truth(t):
+                return table.item(t, key)
         return None
 
     def find(self, t: Tracer, name: str) -> Value | None:
@@ -247,7 +262,10 @@ class NNModuleValue(ObjectValue):
 
     def set_attr(self, t: Tracer, name: str, value: Value) -> None:
         setter = type_lookup(self.cls, "__setattr__")
-        if isinstance(setter, types.FunctionType) and setter is not torch.nn.Module.__setattr__:
+        made = self.source is None
+        if isinstance(setter, types.FunctionType) and (
+            made or setter is not torch.nn.Module.__setattr__
+        ):
             t.inline_object(setter, [self, ConstValue(name), value])
             return
         if isinstance(value, NNModuleValue) and value.source is None:
@@ -262,6 +280,8 @@ class NNModuleValue(ObjectValue):
         return self.attr(t, name).call(t, args, kwargs)
 
     def _has_hooks(self, t: Tracer) -> bool:
+        if self.obj is None:
+            return any(self.attr(t, name).truth(t) for name in HOOKS)
         own = self.obj.__dict__
         if self.source is not None:
             for name in HOOKS:

@@ -1,0 +1,79 @@
+"""Read-only views of dicts: ``types.MappingProxyType``."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.values.base import Args, Kwargs, Lazy, Value
+from tc.compiler.capture.values.builtins import builtin
+from tc.compiler.capture.values.const import ConstValue, is_constant_object
+from tc.compiler.capture.values.dicts import DictValue
+from tc.compiler.core.sources import ItemSource, Source
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.residual import Residual
+    from tc.compiler.capture.tracer import Tracer
+
+
+class MappingProxyValue(Value):
+    """A read-only view of a dict: ``types.MappingProxyType(d)``."""
+
+    noun = "a mapping proxy"
+
+    def __init__(self, mapping: DictValue, source: Source | None = None) -> None:
+        self.mapping = mapping
+        self.source = source
+
+    def python_type(self) -> type:
+        return types.MappingProxyType
+
+    def truth(self, t: Tracer) -> bool:
+        return self.mapping.truth(t)
+
+    def length(self, t: Tracer) -> Value:
+        return self.mapping.length(t)
+
+    def item(self, t: Tracer, key: Value) -> Value:
+        return self.mapping.item(t, key)
+
+    def iterate(self, t: Tracer) -> Value:
+        return self.mapping.iterate(t)
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        if not hasattr(types.MappingProxyType, name):
+            return t.raise_(AttributeError, f"'mappingproxy' object has no attribute '{name}'")
+        return t.builtin_method(self, name)
+
+    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if not hasattr(types.MappingProxyType, name):
+            return self.attr(t, name)
+        return self.mapping.method(t, name, args, kwargs)
+
+    def children(self, t: Tracer) -> list[Value]:
+        return [self.mapping]
+
+    def rebuild(self, r: Residual) -> None:
+        r.load_callable(types.MappingProxyType)
+        r.push(self.mapping)
+        r.e.call(1)
+
+
+@builtin(types.MappingProxyType)
+def _mapping_proxy(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if not isinstance(args[0], DictValue):
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "mappingproxy()")
+    return MappingProxyValue(args[0])
+
+
+def accepts(obj: Any) -> bool:
+    """Say whether an object is a mapping proxy that the tracer can look into."""
+    return type(obj) is types.MappingProxyType and all(map(is_constant_object, obj))
+
+
+def wrap_proxy(t: Tracer, obj: types.MappingProxyType[Any, Any], source: Source) -> Value:
+    """Return the value of an existing proxy, which is read through, item by item."""
+    t.guard("TYPE", source, type(obj))
+    entries: Any = {k: (ConstValue(k), Lazy(v, ItemSource(source, k))) for k, v in obj.items()}
+    return MappingProxyValue(DictValue(entries, source, obj=obj), source)
