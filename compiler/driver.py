@@ -43,6 +43,8 @@ from tc.compiler.runtime.load import load
 from tc.trace import CompileId
 
 Compiled = Callable[..., Any]
+#: times that code without tensor operations is looked at before it is left to Python
+IDLE_TRIES = 4
 
 
 # -- graphs ----------------------------------------------------------------------------------
@@ -269,6 +271,9 @@ class FrameCompiler:
         except breaks.SkipFrame as skip:
             account.tell_skip(str(skip), skip.fix, skip.harmless)
             account.finish(None)
+            state["idle"] = state.get("idle", 0) + 1
+            if skip.harmless and state["idle"] < IDLE_TRIES:
+                return hook.RunOnce()  # other arguments may lead to tensor operations
             return hook.Skip(str(skip))
         except Unsupported as error:
             account.finish(None, error)

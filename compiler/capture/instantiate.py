@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 #: metaclasses that call their classes as `type` does
 PLAIN_METACLASSES = (type, abc.ABCMeta)
 FOLDED_BASES = (np.generic, np.dtype)
-FOLDED = (torch.device, torch.finfo, torch.iinfo, torch.dtype, complex, bytes, frozenset)
+FOLDED = (torch.device, torch.finfo, torch.iinfo, torch.dtype, complex, bytes)
 
 
 HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: the class was made by a class statement

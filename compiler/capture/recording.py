@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from tc.compiler.capture.frame import Frame
     from tc.compiler.capture.shapes import Shapes
 
+#: types of Python that torch takes for a dtype; a printed graph cannot name them
+PYTHON_DTYPES: dict[type, torch.dtype] = {
+    bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128,
+}  # fmt: skip
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 #: in-place by convention: the name ends in one underscore, or the operator is an in-place one
 _IN_PLACE = re.compile(r"(?<!_)_$|^i(add|sub|mul|truediv|floordiv|mod|pow|and|or|xor|matmul)$")
@@ -239,6 +243,8 @@ class Recorder:
             callable_or_object = True
         else:
             callable_or_object = callable(constant) and not isinstance(constant, type)
+        if isinstance(constant, type):
+            constant = PYTHON_DTYPES.get(constant, constant)
         if callable_or_object:
             what = f"{text} with {value.describe()} as an argument"
             raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, what)

@@ -26,6 +26,7 @@ from tc.compiler.capture.values.base import (
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, StepIterator, TupleValue
 from tc.compiler.capture.values.dicts import DictValue, DictView, SetValue, set_of
+from tc.compiler.capture.values.iterators import ConstIterator
 from tc.compiler.capture.values.objects import (
     ClassValue,
     ExceptionValue,
@@ -91,7 +92,7 @@ class Semantics(Recorder):
         if isinstance(value, TensorValue):
             raise breaks.GraphBreak(breaks.TENSOR_ITEM, "__index__()")
         if isinstance(value, SetValue):
-            return {self.concrete(item) for item in value.values(self)}
+            return value.kind(self.concrete(item) for item in value.values(self))
         try:
             return value.constant()
         except NotConstant:
@@ -115,12 +116,18 @@ class Semantics(Recorder):
             entries[token] = (entries[token][0] if token in entries else held, value)
         return DictValue(entries)
 
+    def frozen_set(self: Tracer, values: Iterable[Value]) -> SetValue:
+        """Return a new frozenset."""
+        return set_of(self, values, frozenset)
+
     def key(self: Tracer, value: Value) -> Any:
         """Return what stands for a value as a dictionary key: equal keys, equal tokens."""
         if isinstance(value, SymValue):
             return value.specialise(self).obj
         if isinstance(value, TupleValue):
             return tuple(self.key(item) for item in value.values(self))
+        if isinstance(value, SetValue) and value.kind is frozenset:
+            return frozenset(value.items)
         if isinstance(value, ListValue | DictValue | SetValue):
             self.raise_(TypeError, f"unhashable type: '{value.python_type().__name__}'")
         if isinstance(value, ObjectValue) and (
@@ -204,6 +211,12 @@ class Semantics(Recorder):
         if isinstance(left, DictView) and isinstance(right, DictView | SetValue):
             pair = [set_of(self, side.unpack(self)) for side in (left, right)]
             return self.binary(name, *pair)
+        if (
+            isinstance(right, SetValue)
+            and isinstance(left, ConstValue)
+            and (type(left.obj) is frozenset)
+        ):
+            left = self.frozen_set(left.unpack(self))
         if isinstance(left, SetValue) or (isinstance(left, DictValue) and name in ("or_", "ior")):
             return self._container_operator(name, left, right)
         if isinstance(left, SequenceValue) or isinstance(right, SequenceValue):
@@ -384,6 +397,11 @@ class Semantics(Recorder):
                 raise
 
         return StepIterator(step, type(iter([])))
+
+    def constant_iterator(self: Tracer, obj: Any) -> Value:
+        """Iterate over a known object."""
+        self.fold(iter, obj)
+        return ConstIterator(obj)
 
     def advance_by_next(self: Tracer, call: Callable[[], Value]) -> Value:
         """Call a ``__next__`` written by users; StopIteration ends the iteration."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from tc.compiler.capture import breaks
 from tc.compiler.capture.torchfns import handles
 from tc.compiler.capture.values.base import Args, Kwargs, Value
-from tc.compiler.capture.values.functions import FunctionValue, MethodValue
+from tc.compiler.capture.values.dicts import DictValue
+from tc.compiler.capture.values.functions import FunctionValue, MethodValue, PartialValue
 from tc.compiler.capture.values.objects import ClassValue
 from tc.compiler.core.sources import AttrSource
 
@@ -19,20 +21,24 @@ if TYPE_CHECKING:
 
 @handles(inspect.signature)
 def _signature(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if kwargs or len(args) != 1:
-        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "inspect.signature() with options")
-    value, bound = args[0], 0
-    while isinstance(value, MethodValue):
-        value, bound = value.function, bound + 1
+    named = {name: t.concrete(value) for name, value in kwargs.items()}
+    return t.known(t.fold(inspect.signature, _like(t, args[0]), **named))
+
+
+def _like(t: Tracer, value: Value) -> Any:
+    """Return a callable with the signature of a value."""
+    if isinstance(value, MethodValue):
+        return types.MethodType(_like(t, value.function), object())
+    if isinstance(value, PartialValue):
+        plain = [t.concrete(one) for one in value.args]
+        named = {name: t.concrete(one) for name, one in value.kwargs.items()}
+        return functools.partial(_like(t, value.function), *plain, **named)
     if isinstance(value, FunctionValue):
-        function = _real_function(t, value)
-    elif isinstance(value, ClassValue):
-        function = value.obj
-    else:
-        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"signature of {value.describe()}")
-    for _ in range(bound):
-        function = types.MethodType(function, None.__class__)
-    return t.known(t.fold(inspect.signature, function))
+        wrapped = value.extra.get("__wrapped__")
+        return _real_function(t, value) if wrapped is None else _like(t, wrapped)
+    if isinstance(value, ClassValue):
+        return value.obj
+    raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"signature of {value.describe()}")
 
 
 def _real_function(t: Tracer, value: FunctionValue) -> Any:
@@ -46,6 +52,11 @@ def _real_function(t: Tracer, value: FunctionValue) -> Any:
             tuple(types.CellType() for _ in value.closure),
         )
         made.__kwdefaults__ = {name: t.concrete(v) for name, v in value.kwdefaults.items()}
+        notes = value.attr(t, "__annotations__")
+        assert isinstance(notes, DictValue)
+        names = [t.concrete(key) for key in notes.keys(t)]
+        plain = [t.concrete(note) for note in notes.values(t)]
+        made.__annotations__ = dict(zip(names, plain, strict=True))
         return made
     if value.source is not None and value.source.root not in t.aliases:
         for name in ("__defaults__", "__kwdefaults__"):

@@ -87,6 +87,8 @@ def skip_reason(frame: Frame) -> tuple[str, bool] | None:
         return "a frame of tc itself", False
     if module.partition(".")[0] in ("torch", "sympy", "numpy") and not _is_model_code(module):
         return f"a frame of {module.partition('.')[0]} itself", False
+    if not frame.code.co_flags & inspect.CO_OPTIMIZED:
+        return "the body of a class or module", False
     if frame.code.co_flags & _GENERATOR:
         return f"{frame.code.co_qualname} is a generator or coroutine", True
     filename = frame.code.co_filename

@@ -223,7 +223,8 @@ for _name in (
     "backends.mps.is_available", "xpu.is_available", "broadcast_shapes", "_C._get_cudnn_enabled",
     "_C._is_any_autocast_enabled", "_C._len_torch_function_stack", "typename",
     "_C._get_default_device", "cuda.is_bf16_supported", "_C._functorch.maybe_current_level",
-    "_C._is_fwd_grad_enabled",
+    "_C._is_fwd_grad_enabled", "autograd._is_checkpoint_valid", "_C._get_cublas_allow_tf32",
+    "_C._are_functorch_transforms_active",
     "backends.mkldnn.is_available", "distributed.is_available", "distributed.is_initialized",
     "_C._get_privateuse1_backend_name", "_C._get_accelerator", "backends.opt_einsum.is_available",
 ):  # fmt: skip

@@ -24,7 +24,7 @@ from tc.compiler.capture.guards import CheckedGuards, build
 from tc.compiler.capture.residual import Residual
 from tc.compiler.capture.tracer import Tracer
 from tc.compiler.capture.values.base import Raised, Value
-from tc.compiler.capture.values.functions import CellValue
+from tc.compiler.capture.values.functions import CellValue, GeneratorValue
 from tc.compiler.capture.values.tensor import SymValue
 from tc.compiler.core.sources import LocalSource, Scope
 from tc.trace.events import StackFrame
@@ -192,6 +192,8 @@ class Translation:
 
     # -- ends ------------------------------------------------------------------------------
     def _finish_at_return(self, value: Value) -> tuple[Residual, None]:
+        if self.t.calls == 0 and isinstance(value, GeneratorValue):
+            value.children(self.t)  # it is run ahead, which may do tensor operations
         if self.t.calls == 0:
             raise breaks.SkipFrame("it does no tensor operation", harmless=True)
         r = self._begin([value], pinned=self.t.effects.any(), at_break=False)

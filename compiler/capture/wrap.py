@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from tc.compiler.capture import torchfns
-from tc.compiler.capture.guards import TensorSpec
+from tc.compiler.capture.guards import Predicate, TensorSpec
 from tc.compiler.capture.shapes import free_size, free_stride
 from tc.compiler.capture.values import dict_objects, proxies
 from tc.compiler.capture.values.arrays import (
@@ -30,18 +30,29 @@ from tc.compiler.capture.values.containers import (
     SliceValue,
     TupleValue,
 )
-from tc.compiler.capture.values.dicts import DICT_KINDS, DictValue, SetValue
+from tc.compiler.capture.values.dicts import DICT_KINDS, DictValue, SetValue, set_of
 from tc.compiler.capture.values.functions import (
     MethodValue,
     PartialValue,
     wrap_function,
 )
 from tc.compiler.capture.values.iteration import GETTERS, wrap_getter
+from tc.compiler.capture.values.iterators import (
+    RANGE_ITERATORS,
+    SEQUENCE_ITERATORS,
+    wrap_iterator,
+)
 from tc.compiler.capture.values.objects import (
     ClassValue,
     NNModuleValue,
     ObjectValue,
     PythonModuleValue,
+)
+from tc.compiler.capture.values.reflection import (
+    DESCRIPTORS,
+    is_generic,
+    wrap_descriptor,
+    wrap_generic,
 )
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
 from tc.compiler.core.sources import AttrSource, CallSource, ItemSource, Source
@@ -57,6 +68,8 @@ BUILTIN_TYPES = (
     types.MethodWrapperType,
     types.ClassMethodDescriptorType,
 )
+#: items of sets that are compared by identity: they live as long as the program
+_LASTING = (*BUILTIN_TYPES, type, types.FunctionType, types.ModuleType)
 
 
 def wrap_object(t: Tracer, obj: Any, source: Source) -> Value:
@@ -118,7 +131,19 @@ def _list(t: Tracer, obj: Any, source: Source) -> Value:
 
 def _tuple(t: Tracer, obj: Any, source: Source) -> Value:
     t.guard("LENGTH", source, obj)
-    return TupleValue(t.lazy_slots(obj, source), source, kind=type(obj))
+    slots = t.lazy_slots(obj, source)
+    if type(obj).__getitem__ is not tuple.__getitem__:
+        slots = [Lazy(item, _plain_item(source, i)) for i, item in enumerate(tuple.__iter__(obj))]
+    return TupleValue(slots, source, kind=type(obj))
+
+
+def _plain_item(source: Source, index: int) -> Source:
+    item = functools.partial(_tuple_item, index)
+    return CallSource(source, item, f"tuple.__getitem__({{}}, {index})")
+
+
+def _tuple_item(index: int, items: tuple[Any, ...]) -> Any:
+    return tuple.__getitem__(items, index)
 
 
 def _dict(t: Tracer, obj: Any, source: Source) -> Value:
@@ -154,10 +179,18 @@ def _nth_value(index: int, mapping: Any) -> Any:
 
 
 def _set(t: Tracer, obj: Any, source: Source) -> Value:
-    if not all(is_constant_object(item) for item in obj):
+    if all(is_constant_object(item) for item in obj):
+        t.guard("EQUALS_SET", source, obj)
+        return SetValue({item: ConstValue(item) for item in obj}, source)
+    if not all(isinstance(item, _LASTING) or is_constant_object(item) for item in obj):
         return OpaqueValue(obj, source)
-    t.guard("EQUALS_SET", source, obj)
-    return SetValue({item: ConstValue(item) for item in obj}, source)
+    expected = frozenset(obj)
+    same = f"set(map(id, {{}})) == set({sorted(map(id, obj))})"
+    t.guard("TYPE", source, type(obj))
+    t.guard("CUSTOM", source, Predicate(same, lambda found: found == expected))
+    made = set_of(t, (t.known(item) for item in obj), type(obj))
+    made.source = source
+    return made
 
 
 def _function(t: Tracer, obj: types.FunctionType, source: Source) -> Value:
@@ -273,13 +306,16 @@ ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (_kind(*DICT_KINDS), _dict),
     (dict_objects.accepts, dict_objects.wrap_dict_object),
     (proxies.accepts, proxies.wrap_proxy),
-    (_kind(set), _set),
+    (_kind(set, frozenset), _set),
     (_kind(slice), _slice),
+    (is_generic, wrap_generic),
+    (lambda obj: type(obj) in DESCRIPTORS, wrap_descriptor),
     (_kind(types.FunctionType), _function),
     (_kind(types.MethodType), _method),
     (_kind(functools.partial), _partial),
     (_kind(functools._lru_cache_wrapper), _cached),
     (_kind(*GETTERS), wrap_getter),
+    (_kind(*RANGE_ITERATORS, *SEQUENCE_ITERATORS), wrap_iterator),
     (lambda obj: isinstance(obj, BUILTIN_TYPES) or torchfns.is_op(obj), _builtin),
     (torchfns.is_higher_order, _builtin),
     (lambda obj: isinstance(obj, type), _class),

@@ -209,6 +209,11 @@ def _set_part(f: Frame, function: FunctionValue, flag: int, part: Value) -> None
         assert isinstance(part, DictValue)
         names = [f.t.concrete(key) for key in part.keys(f.t)]
         function.kwdefaults = dict(zip(names, part.values(f.t), strict=True))
+    elif flag == 4:
+        items = part.unpack(f.t)
+        names = [f.t.concrete(name) for name in items[::2]]
+        pairs = zip(names, items[1::2], strict=True)
+        function.extra["__annotations__"] = f.t.dict_of(pairs)
     elif flag == 8:
         cells = [cell for cell in part.unpack(f.t) if isinstance(cell, CellValue)]
         function.closure = tuple(cells)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import collections
+import functools
+import inspect
 import math
 import operator
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,7 +22,7 @@ from tc.compiler.capture.values.base import (
     Raised,
     Value,
 )
-from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.containers import (
     DequeValue,
     ListValue,
@@ -59,6 +61,25 @@ PURE = frozenset(
         max, sorted, callable, str.maketrans, sys.getrecursionlimit, sys.intern,
     )
 )  # fmt: skip
+
+
+@functools.cache
+def _signature_of(function: Any) -> inspect.Signature | None:
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+
+
+def refuse_arguments(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> None:
+    """Raise TypeError into the traced code where a builtin does not take such arguments."""
+    signature = _signature_of(function)
+    if signature is None:
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        t.raise_(TypeError, f"{getattr(function, '__name__', function)}() {error}")
 
 
 def builtin(*functions: Any) -> Callable[[Handler], Handler]:
@@ -101,16 +122,22 @@ class BuiltinValue(Value):
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         handler = BUILTINS.get(id(self.obj))
         if handler is not None:
+            refuse_arguments(t, self.obj, args, kwargs)
             return handler(t, args, kwargs)
         module = getattr(self.obj, "__module__", None)
         name = getattr(self.obj, "__name__", "")
         owner = getattr(self.obj, "__self__", None)
+        if owner is not None and is_constant_object(owner):
+            return t.known(owner).method(t, name, args, kwargs)
         if isinstance(owner, type) and name != "__new__":
             special = CLASS_METHODS.get(name)
             return special(t, owner, args, kwargs) if special else self._fold(t, args, kwargs)
         if module in ("_operator", "operator") or id(self.obj) in OPERATORS:
             return _operator(t, OPERATORS.get(id(self.obj), name), args, kwargs)
         if isinstance(self.obj, types.MethodDescriptorType | types.WrapperDescriptorType):
+            overridden = type_lookup(args[0].python_type(), name) is not self.obj
+            if overridden and isinstance(args[0], ObjectValue | TupleValue):
+                return slot_method(t, args[0], self.obj).call(t, args[1:], kwargs)
             return args[0].method(t, name, args[1:], kwargs)
         if id(self.obj) in PURE or module in PURE_MODULES:
             return self._fold(t, args, kwargs)
@@ -291,6 +318,16 @@ def _set(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return set_of(t, args[0].unpack(t) if args else [])
 
 
+@builtin(frozenset)
+def _frozenset(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    made = t.frozen_set(args[0].unpack(t) if args else [])
+    return ConstValue(frozenset(made.items)) if _all_constant(made.items) else made
+
+
+def _all_constant(items: Iterable[Any]) -> bool:
+    return all(is_constant_object(item) for item in items)
+
+
 @builtin(collections.deque)
 def _deque(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     limit = kwargs.get("maxlen", args[1] if len(args) > 1 else ConstValue(None))
@@ -316,7 +353,7 @@ for _kind in (dict, collections.OrderedDict, collections.defaultdict):
 
 
 def _fromkeys(t: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
-    value = args[1] if len(args) > 1 else t.known(None)
+    value = args[1] if len(args) > 1 else kwargs.get("value", t.known(None))
     made = t.dict_of((key, value) for key in args[0].unpack(t))
     made.kind = cls
     return made
@@ -486,6 +523,8 @@ def slot_method(t: Tracer, owner: Value, raw: Any) -> Value:
         return owner.base_method(name)
     if id(raw) in BUILTINS:
         return MethodValue(owner, BuiltinValue(raw))
+    if isinstance(owner, TupleValue) and raw.__objclass__ is tuple:
+        return t.builtin_method(TupleValue(owner.slots), name)  # past what the class defines
     if isinstance(owner, ExceptionValue):
         return _exception_method(owner, name)
     if isinstance(owner, ObjectValue) and not isinstance(owner, NNModuleValue):

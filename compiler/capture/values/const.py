@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import inspect
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.values.base import Args, Exhausted, Kwargs, NotConstant, Value
+from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
 from tc.compiler.core.sources import Source
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ ATOMS = (
     torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo,
     types.CodeType,
 )  # fmt: skip
+#: bound methods of objects implemented in C or in Python
+BOUND = (types.BuiltinMethodType, types.MethodType, types.MethodWrapperType)
 
 
 def is_constant_object(obj: Any) -> bool:
@@ -58,8 +61,12 @@ class ConstValue(Value):
         return bool(self.obj)
 
     def attr(self, t: Tracer, name: str) -> Value:
+        if isinstance(self.obj, enum.Enum):
+            own = inspect.getattr_static(self.obj, name, None)
+            if isinstance(own, types.FunctionType | classmethod | staticmethod):
+                return t.bind_descriptor(self, type(self.obj), own, name)
         found = t.fold(getattr, self.obj, name)
-        if isinstance(found, types.BuiltinMethodType | types.MethodType):
+        if isinstance(found, BOUND):
             return ConstMethod(self, name)
         return t.known(found)
 
@@ -70,6 +77,10 @@ class ConstValue(Value):
             plain = [a.constant() for a in args]
             named = {k: v.constant() for k, v in kwargs.items()}
         except NotConstant:
+            if type(self.obj) is frozenset:
+                return t.frozen_set(t.known(item) for item in self.obj).method(
+                    t, name, args, kwargs
+                )
             if name.startswith("__"):
                 return t.known(NotImplemented)
             self.cannot(breaks.UNSUPPORTED_CALL, f"{type(self.obj).__name__}.{name}")
@@ -85,7 +96,7 @@ class ConstValue(Value):
         return t.known(t.fold(len, self.obj))
 
     def iterate(self, t: Tracer) -> Value:
-        return ConstIterator(t.fold(list, self.obj))
+        return t.constant_iterator(self.obj)
 
     def rebuild(self, r: Residual) -> None:
         if type(self.obj) in LITERALS:
@@ -119,32 +130,6 @@ class ConstMethod(Value):
     def rebuild(self, r: Residual) -> None:
         r.push(self.owner)
         r.e.load_attr(self.name)
-
-
-class ConstIterator(Value):
-    """An iterator over known items."""
-
-    noun = "an iterator"
-
-    def __init__(self, items: list[Any]) -> None:
-        self.items = items
-        self.index = 0
-
-    def python_type(self) -> type:
-        return type(iter([]))
-
-    def iterate(self, t: Tracer) -> Value:
-        return self
-
-    def advance(self, t: Tracer) -> Value:
-        if self.index >= len(self.items):
-            raise Exhausted
-        self.index += 1
-        return t.known(self.items[self.index - 1])
-
-    def rebuild(self, r: Residual) -> None:
-        r.load_object(list(self.items[self.index :]))
-        r.e.get_iter()
 
 
 def _join(t: Tracer, text: str, args: Args) -> Value:

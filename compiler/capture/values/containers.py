@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -123,13 +124,36 @@ class TupleValue(SequenceValue):
         fields = field_names(self.kind)
         if name in fields:
             return self.at(t, fields.index(name))
-        if self.kind not in (tuple, torch.Size) and name not in dir(tuple):
+        own = isinstance(getattr(self.kind, name, None), types.FunctionType)
+        if self.kind not in (tuple, torch.Size) and (own or name not in dir(tuple)):
             found = t.class_attr(self, self.kind, name)
             if found is not None:
                 return found
         if name == "_fields" and fields:
             return t.known(fields)
         return super().attr(t, name)
+
+    def _own(self, t: Tracer, name: str) -> Value | None:
+        """Return a special method that the class of a named tuple defines anew, bound."""
+        if self.kind is tuple or not isinstance(getattr(self.kind, name), types.FunctionType):
+            return None
+        return t.class_attr(self, self.kind, name)
+
+    def item(self, t: Tracer, key: Value) -> Value:
+        own = self._own(t, "__getitem__")
+        return super().item(t, key) if own is None else own.call(t, [key], {})
+
+    def iterate(self, t: Tracer) -> Value:
+        own = self._own(t, "__iter__")
+        return super().iterate(t) if own is None else own.call(t, [], {})
+
+    def length(self, t: Tracer) -> Value:
+        own = self._own(t, "__len__")
+        return super().length(t) if own is None else own.call(t, [], {})
+
+    def unpack(self, t: Tracer) -> list[Value]:
+        own = self._own(t, "__iter__")
+        return super().unpack(t) if own is None else own.call(t, [], {}).unpack(t)
 
     def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "_replace" and hasattr(self.kind, "_fields"):
@@ -145,7 +169,8 @@ class TupleValue(SequenceValue):
             for size in self.values(t):
                 total = t.binary("mul", total, size)
             return total
-        if name not in SEQUENCE_METHODS and self.kind not in (tuple, torch.Size):
+        own = isinstance(getattr(self.kind, name, None), types.FunctionType)
+        if self.kind not in (tuple, torch.Size) and (own or name not in SEQUENCE_METHODS):
             return self.attr(t, name).call(t, args, kwargs)
         return super().method(t, name, args, kwargs)
 
@@ -315,38 +340,85 @@ class SliceValue(Value):
         r.e.build_slice(3)
 
 
-class SequenceIterator(Value):
-    """An iterator over a list or tuple; sees later changes of the list, as Python's does."""
+class KnownIterator(Value):
+    """Base of iterators over what is known already, at a place that may be counted."""
 
     noun = "an iterator"
-
-    def __init__(self, sequence: SequenceValue, index: int = 0) -> None:
-        self.sequence = sequence
-        self.index = index
-
-    def python_type(self) -> type:
-        return type(iter([])) if isinstance(self.sequence, ListValue) else type(iter(()))
+    index: int
 
     def iterate(self, t: Tracer) -> Value:
         return self
 
+    def truth(self, t: Tracer) -> bool:
+        return True
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        return t.builtin_method(self, name)
+
+    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name == "__iter__":
+            return self
+        if name != "__next__":
+            self.cannot(breaks.UNSUPPORTED_CALL, f"{self.python_type().__name__}.{name}")
+        try:
+            return self.advance(t)
+        except Exhausted:
+            return t.raise_(StopIteration)
+
+    def count(self, t: Tracer) -> int:
+        """Step on and return the place stepped over; an iterator that came in changes by it."""
+        if self.source is not None:
+            t.effects.changed(self)
+        self.index += 1
+        return self.index - 1
+
+
+class SequenceIterator(KnownIterator):
+    """An iterator over a list or tuple; sees later changes of the list, as Python's does."""
+
+    def __init__(
+        self, sequence: SequenceValue, index: int = 0, source: Source | None = None
+    ) -> None:
+        self.sequence = sequence
+        self.index = index
+        self.source = source
+
+    def python_type(self) -> type:
+        if isinstance(self.sequence, DequeValue):
+            return type(iter(collections.deque()))
+        return type(iter([])) if isinstance(self.sequence, ListValue) else type(iter(()))
+
     def advance(self, t: Tracer) -> Value:
         if self.index >= len(self.sequence.slots):
             raise Exhausted
-        self.index += 1
-        return self.sequence.at(t, self.index - 1)
+        return self.sequence.at(t, self.count(t))
 
     def children(self, t: Tracer) -> list[Value]:
-        return [self.sequence] if self.index == 0 else self.sequence.children(t)[self.index :]
+        return [self.sequence]
 
     def rebuild(self, r: Residual) -> None:
-        if self.index == 0:
-            r.push(self.sequence)
-        else:
+        if isinstance(self.sequence, DequeValue) and self.index:
             rest = self.sequence.slots[self.index :]
             r.push_slots(rest)
             r.e.build_list(len(rest))
+            r.e.get_iter()
+            return
+        r.push(self.sequence)
         r.e.get_iter()
+        if self.index:
+            r.e.copy(1)
+            self._set_place(r)
+
+    def replay(self, r: Residual) -> None:
+        """Emit the stepping on of an iterator that came in."""
+        r.push(self)
+        self._set_place(r)
+
+    def _set_place(self, r: Residual) -> None:
+        r.e.load_method("__setstate__")
+        r.e.load_const(self.index)
+        r.e.call(1)
+        r.e.pop_top()
 
 
 class StepIterator(Value):

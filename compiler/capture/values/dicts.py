@@ -149,8 +149,8 @@ class DictValue(Value):
     def attr(self, t: Tracer, name: str) -> Value:
         if name == "__class__":
             return t.known(self.kind)
-        if name == "default_factory" and self.factory is not None:
-            return self.factory
+        if name == "default_factory" and self._has_factory():
+            return self.factory or t.known(None)
         return t.builtin_method(self, name)
 
     def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
@@ -168,11 +168,14 @@ class DictValue(Value):
     def rebuild(self, r: Residual) -> None:
         if self.kind is not dict:
             r.load_callable(self.kind)
-            if self.factory is not None:
-                r.push(self.factory)
+            if self._has_factory():
+                r.push(self.factory or ConstValue(None))
         self._build_map(r)
         if self.kind is not dict:
-            r.e.call(1 if self.factory is None else 2)
+            r.e.call(2 if self._has_factory() else 1)
+
+    def _has_factory(self) -> bool:
+        return issubclass(self.kind, collections.defaultdict)
 
     def _build_map(self, r: Residual) -> None:
         for entry in self.entries.values():
@@ -188,17 +191,19 @@ class DictValue(Value):
 
 
 class SetValue(Value):
-    """A set: token of the item -> item."""
+    """A set, or a frozenset whose items are not all constants: token of the item -> item."""
 
     noun = "a set"
-    kind = set
 
-    def __init__(self, items: dict[Any, Slot], source: Source | None = None) -> None:
+    def __init__(
+        self, items: dict[Any, Slot], source: Source | None = None, kind: type = set
+    ) -> None:
         self.items = items
         self.source = source
+        self.kind = kind
 
     def python_type(self) -> type:
-        return set
+        return self.kind
 
     def values(self, t: Tracer) -> list[Value]:
         """Return all items."""
@@ -222,15 +227,21 @@ class SetValue(Value):
     def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         handler = SET_METHODS.get(name)
         if handler is None:
-            self.cannot(breaks.UNSUPPORTED_CALL, f"set.{name}")
+            self.cannot(breaks.UNSUPPORTED_CALL, f"{self.kind.__name__}.{name}")
+        if not hasattr(self.kind, name):
+            t.raise_(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
         return handler(t, self, *args, **kwargs)
 
     def children(self, t: Tracer) -> list[Value]:
         return [slot for slot in self.items.values() if isinstance(slot, Value)]
 
     def rebuild(self, r: Residual) -> None:
+        if self.kind is frozenset:
+            r.load_callable(frozenset)
         r.push_slots(list(self.items.values()))
         r.e.build_set(len(self.items))
+        if self.kind is frozenset:
+            r.e.call(1)
 
     def replay(self, r: Residual) -> None:
         """Emit ``original.clear(); original.update(items)``."""
@@ -285,12 +296,12 @@ class DictView(Value):
         r.call_method(self.owner, self.name, keep=True)
 
 
-def set_of(t: Tracer, values: Iterable[Value]) -> SetValue:
+def set_of(t: Tracer, values: Iterable[Value], kind: type = set) -> SetValue:
     """Return a new set of values."""
     items: dict[Any, Slot] = {}
     for value in values:
         items.setdefault(t.key(value), value)
-    return SetValue(items)
+    return SetValue(items, kind=kind)
 
 
 # -- dict methods ----------------------------------------------------------------------------
@@ -441,9 +452,20 @@ def _algebra(name: str) -> Any:
             right = {t.key(v): v for v in other.unpack(t)}
             kept = getattr(dict.fromkeys(values).keys(), name)(dict.fromkeys(right).keys())
             values = {k: v for k, v in {**values, **right}.items() if k in kept}
-        return SetValue(dict(values))
+        return SetValue(dict(values), kind=s.kind)
 
     return operate
+
+
+def _in_place(name: str) -> Any:
+    def update(t: Tracer, s: SetValue, *others: Value) -> Value:
+        kept = SET_METHODS[name](t, s, *others)
+        assert isinstance(kept, SetValue)
+        t.effects.changed(s)
+        s.items = kept.items
+        return t.known(None)
+
+    return update
 
 
 def _relation(name: str) -> Any:
@@ -461,7 +483,10 @@ SET_METHODS: dict[str, Callable[..., Value]] = {
     "pop": _set_pop,
     "update": _set_update,
     "clear": _set_clear,
-    "copy": lambda t, s: SetValue(dict(s.items)),
+    "copy": lambda t, s: SetValue(dict(s.items), kind=s.kind),
+    "intersection_update": _in_place("intersection"),
+    "difference_update": _in_place("difference"),
+    "symmetric_difference_update": _in_place("symmetric_difference"),
     "union": _algebra("__or__"),
     "intersection": _algebra("__and__"),
     "difference": _algebra("__sub__"),

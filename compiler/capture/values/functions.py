@@ -8,9 +8,18 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.values.base import UNBOUND, Args, Exhausted, Kwargs, Slot, Value
+from tc.compiler.capture.values.base import (
+    UNBOUND,
+    Args,
+    Exhausted,
+    Kwargs,
+    NotConstant,
+    Slot,
+    Value,
+)
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import TupleValue
+from tc.compiler.capture.values.dicts import DictValue, Entries
 from tc.compiler.core.sources import AttrSource, ItemSource, Source
 
 if TYPE_CHECKING:
@@ -146,7 +155,7 @@ class FunctionValue(Value):
         if name in ("__name__", "__qualname__") and self.obj is None:
             return t.known(self.name.rpartition(".")[2] if name == "__name__" else self.name)
         if name == "__get__":
-            return super().attr(t, name)
+            return t.lambda_value(self._bind, f"{self.name}.__get__")
         if self.obj is not None:
             if not hasattr(self.obj, name):
                 return t.raise_(AttributeError, f"'function' object has no attribute '{name}'")
@@ -154,22 +163,45 @@ class FunctionValue(Value):
             if self.source is not None:
                 return t.wrap(found, AttrSource(self.source, name))
             return t.known(found)
-        if name == "__code__":
-            return t.known(self.code)
-        if name in ("__doc__", "__module__", "__dict__", "__wrapped__", "__annotations__"):
-            if name == "__module__":
-                return t.known(self.module_globals.get("__name__"))
-            if name == "__doc__":
-                return t.known(self.code.co_consts[0] if self.code.co_consts else None)
+        if name == "__dict__":
+            return FunctionDict(self)
+        known = self._known_attr(t, name)
+        if known is not None:
+            return known
+        if not hasattr(types.FunctionType, name):
+            return t.raise_(AttributeError, f"'function' object has no attribute '{name}'")
         return super().attr(t, name)
 
+    def _known_attr(self, t: Tracer, name: str) -> Value | None:
+        """Return an attribute that every function has, of one made by traced code."""
+        if name == "__code__":
+            return t.known(self.code)
+        if name == "__module__":
+            return t.known(self.module_globals.get("__name__"))
+        if name == "__doc__":
+            first = self.code.co_consts[0] if self.code.co_consts else None
+            return t.known(first if isinstance(first, str) else None)
+        if name == "__annotations__":
+            return t.dict_of([])
+        if name == "__defaults__":
+            return self.defaults if self.defaults.slots else t.known(None)
+        if name == "__kwdefaults__":
+            return t.dict_of(self.kwdefaults.items()) if self.kwdefaults else t.known(None)
+        if name == "__closure__":
+            return TupleValue(list(self.closure)) if self.closure else t.known(None)
+        return None
+
+    def _bind(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return self if t.is_none(args[0]) else MethodValue(args[0], self)
+
     def set_attr(self, t: Tracer, name: str, value: Value) -> None:
-        if self.source is not None:
+        if self.obj is not None:
             super().set_attr(t, name, value)
         self.extra[name] = value
 
     def children(self, t: Tracer) -> list[Value]:
-        return [*self.closure, *self.defaults.values(t), *self.kwdefaults.values()]
+        own = [*self.closure, *self.defaults.values(t), *self.kwdefaults.values()]
+        return [*own, *self.extra.values()]
 
     def rebuild(self, r: Residual) -> None:
         if self.obj is not None:
@@ -196,6 +228,44 @@ class FunctionValue(Value):
         r.push_slots(list(self.closure))
         r.e.build_tuple(len(self.closure))
         r.e.call(5)
+
+
+class FunctionDict(DictValue):
+    """The ``__dict__`` of a function made by traced code: stores are stores to the function."""
+
+    noun = "a function's __dict__"
+
+    def __init__(self, owner: FunctionValue) -> None:
+        super().__init__({})
+        self.owner = owner
+
+    def constant(self) -> Any:
+        raise NotConstant(self.describe())
+
+    def whole(self, t: Tracer) -> Entries:
+        """Return all attributes that a function does not have by itself."""
+        found = {k: v for k, v in self.owner.extra.items() if not hasattr(types.FunctionType, k)}
+        self.entries = {name: (ConstValue(name), value) for name, value in found.items()}
+        return self.entries
+
+    def has(self, t: Tracer, key: Value) -> bool:
+        """Say whether the function has an attribute."""
+        return t.key(key) in self.whole(t)
+
+    def put(self, t: Tracer, key: Value, value: Value) -> None:
+        """Store an attribute."""
+        self.owner.extra[t.concrete(key)] = value
+
+    def drop(self, t: Tracer, key: Value) -> Value:
+        """Delete an attribute and return its value."""
+        return self.owner.extra.pop(t.concrete(key))
+
+    def children(self, t: Tracer) -> list[Value]:
+        return [self.owner]
+
+    def rebuild(self, r: Residual) -> None:
+        r.push(self.owner)
+        r.e.load_attr("__dict__")
 
 
 class MethodValue(Value):

@@ -10,14 +10,28 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Exhausted, Kwargs, Value
-from tc.compiler.capture.values.builtins import BUILTINS, Handler, builtin
+from tc.compiler.capture.values.builtins import BUILTINS, CLASS_METHODS, Handler, builtin
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.containers import ListValue, StepIterator, TupleValue, sort_values
+from tc.compiler.capture.values.containers import ListValue, TupleValue, sort_values
 from tc.compiler.capture.values.functions import PartialValue
+from tc.compiler.capture.values.iterators import (
+    ChainIterator,
+    CompressIterator,
+    CountIterator,
+    CycleIterator,
+    EnumerateIterator,
+    FilterIterator,
+    MapIterator,
+    RepeatIterator,
+    SentinelIterator,
+    SliceIterator,
+    StarMapIterator,
+    WhileIterator,
+    ZipIterator,
+)
 from tc.compiler.capture.values.objects import ObjectValue
-from tc.compiler.capture.values.tensor import SymValue
+from tc.compiler.capture.values.tensor import SymValue, TensorValue
 from tc.compiler.core.sources import Source
 
 if TYPE_CHECKING:
@@ -28,9 +42,7 @@ if TYPE_CHECKING:
 # -- iteration -------------------------------------------------------------------------------
 @builtin(iter)
 def _iter(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if len(args) > 1:
-        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "iter() with a sentinel")
-    return args[0].iterate(t)
+    return args[0].iterate(t) if len(args) == 1 else SentinelIterator(args[0], args[1])
 
 
 @builtin(next)
@@ -45,67 +57,31 @@ def _next(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(enumerate)
 def _enumerate(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    source = args[0].iterate(t)
+    source = args[0] if args else kwargs["iterable"]
     start = kwargs.get("start", args[1] if len(args) > 1 else ConstValue(0))
-    count = itertools.count(t.concrete(start))
-
-    def step() -> Value:
-        item = source.advance(t)
-        return TupleValue([ConstValue(next(count)), item])
-
-    return StepIterator(step, enumerate)
+    return EnumerateIterator(source.iterate(t), t.concrete(start))
 
 
 @builtin(zip)
 def _zip(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    sources = [a.iterate(t) for a in args]
     strict = "strict" in kwargs and kwargs["strict"].truth(t)
-
-    def step() -> Value:
-        if not sources:
-            raise Exhausted
-        items: list[Any] = []
-        for index, source in enumerate(sources):
-            try:
-                items.append(source.advance(t))
-            except Exhausted:
-                if strict and index:
-                    t.raise_(ValueError, f"zip() argument {index + 1} is shorter than argument 1")
-                if strict:
-                    _check_all_done(t, sources[1:])
-                raise
-        return TupleValue(items)
-
-    return StepIterator(step, zip)
-
-
-def _check_all_done(t: Tracer, sources: list[Value]) -> None:
-    for index, source in enumerate(sources):
-        try:
-            source.advance(t)
-        except Exhausted:
-            continue
-        t.raise_(ValueError, f"zip() argument {index + 2} is longer than argument 1")
+    return ZipIterator([a.iterate(t) for a in args], strict)
 
 
 @builtin(map)
 def _map(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    sources = [a.iterate(t) for a in args[1:]]
-    return StepIterator(lambda: args[0].call(t, [s.advance(t) for s in sources], {}), map)
+    if len(args) < 2:
+        t.raise_(TypeError, "map() must have at least two arguments.")
+    return MapIterator(args[0], [a.iterate(t) for a in args[1:]])
 
 
-@builtin(filter)
-def _filter(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    source = args[1].iterate(t)
-
-    def step() -> Value:
-        while True:
-            item = source.advance(t)
-            kept = item if t.is_none(args[0]) else args[0].call(t, [item], {})
-            if kept.truth(t):
-                return item
-
-    return StepIterator(step, filter)
+for _filter_kind in (filter, itertools.filterfalse):
+    BUILTINS.add(
+        id(_filter_kind),
+        lambda t, args, kwargs, kind=_filter_kind: FilterIterator(  # type: ignore[misc]
+            kind, args[0], args[1].iterate(t)
+        ),
+    )
 
 
 @builtin(reversed)
@@ -158,23 +134,38 @@ def _extreme(name: str) -> Handler:
                 return kwargs["default"]
             return t.raise_(ValueError, f"{'max' if name == 'gt' else 'min'}() arg is empty")
         key = kwargs.get("key")
-        best, best_key = items[0], None
-        for item in items:
-            item_key = item if key is None or t.is_none(key) else key.call(t, [item], {})
-            if best_key is None:
-                best, best_key = item, item_key
-            elif isinstance(item_key, SymValue) or isinstance(best_key, SymValue):
-                return _symbolic_extreme(t, name, items)
-            elif t.binary(name, item_key, best_key).truth(t):
+        if key is None or t.is_none(key):
+            return functools.reduce(lambda a, b: _better(t, name, a, b), items)
+        best, best_key = items[0], key.call(t, [items[0]], {})
+        for item in items[1:]:
+            item_key = key.call(t, [item], {})
+            if t.binary(name, item_key, best_key).truth(t):
                 best, best_key = item, item_key
         return best
 
     return find
 
 
-def _symbolic_extreme(t: Tracer, name: str, items: list[Value]) -> Value:
-    function = torch.sym_max if name == "gt" else torch.sym_min
-    return functools.reduce(lambda a, b: t.call_torch(function, [a, b], {}), items)
+def _better(t: Tracer, name: str, best: Value, item: Value) -> Value:
+    """Return which of two values max or min keeps: a node of the graph where they are numbers."""
+    if isinstance(best, SymValue) or isinstance(item, SymValue):
+        function = torch.sym_max if name == "gt" else torch.sym_min
+        return t.call_torch(function, [best, item], {})
+    wins = t.binary(name, item, best)
+    if isinstance(wins, TensorValue) and _one_number(best, item):
+        return t.call_torch(torch.where, [wins, item, best], {})
+    return item if wins.truth(t) else best
+
+
+def _one_number(*values: Value) -> bool:
+    """Say whether a choice between values is one between numbers of one dtype."""
+    tensors = [v.example for v in values if isinstance(v, TensorValue)]
+    first = tensors[0]
+    alike = all(one.dtype == first.dtype and one.shape == first.shape for one in tensors)
+    others = [v for v in values if not isinstance(v, TensorValue)]
+    kinds = (int, float) if first.is_floating_point() else (int,)
+    plain = all(isinstance(v, ConstValue) and type(v.obj) in kinds for v in others)
+    return alike and first.dim() == 0 and plain
 
 
 BUILTINS.add(id(max), _extreme("gt"))
@@ -217,59 +208,58 @@ BUILTINS.add(id(itertools.pairwise), _materialised(itertools.pairwise))
 
 @builtin(itertools.chain)
 def _chain(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return _chained(t, iter(args))
+    return ChainIterator(TupleValue(list(args)).iterate(t))
 
 
-def _chained(t: Tracer, sources: Any) -> Value:
-    state: list[Value] = []
-
-    def step() -> Value:
-        while True:
-            if not state:
-                try:
-                    state.append(next(sources).iterate(t))
-                except StopIteration:
-                    raise Exhausted from None
-            try:
-                return state[0].advance(t)
-            except Exhausted:
-                state.clear()
-
-    return StepIterator(step, itertools.chain)
+CLASS_METHODS["from_iterable"] = lambda t, cls, args, kwargs: ChainIterator(args[0].iterate(t))
 
 
 @builtin(itertools.islice)
 def _islice(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     bounds = slice(*[t.concrete(a) for a in args[1:]])
-    source = args[0].iterate(t)
-    wanted = iter(range(bounds.start or 0, 1 << 62 if bounds.stop is None else bounds.stop,
-                        bounds.step or 1))  # fmt: skip
-    place = itertools.count()
-
-    def step() -> Value:
-        try:
-            target = next(wanted)
-        except StopIteration:
-            raise Exhausted from None
-        while True:
-            item = source.advance(t)
-            if next(place) == target:
-                return item
-
-    return StepIterator(step, itertools.islice)
+    step = 1 if bounds.step is None else bounds.step
+    for bound in (bounds.start or 0, bounds.stop or 0, step - 1):
+        if bound < 0:
+            t.raise_(ValueError, "Indices for islice() must be None or an integer >= 0.")
+    return SliceIterator(args[0].iterate(t), bounds.start or 0, bounds.stop, step)
 
 
 @builtin(itertools.count)
 def _count(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    numbers = itertools.count(*[t.concrete(a) for a in args])
-    return StepIterator(lambda: ConstValue(next(numbers)), itertools.count, endless=True)
+    given = dict(zip(("start", "step"), args, strict=False)) | kwargs
+    return CountIterator(given.get("start", ConstValue(0)), given.get("step", ConstValue(1)))
 
 
 @builtin(itertools.repeat)
 def _repeat(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if len(args) > 1:
-        return ListValue([args[0]] * t.concrete(args[1])).iterate(t)
-    return StepIterator(lambda: args[0], itertools.repeat, endless=True)
+    times = kwargs.get("times", args[1] if len(args) > 1 else None)
+    item = args[0] if args else kwargs["object"]
+    return RepeatIterator(item, None if times is None else max(0, t.concrete(times)))
+
+
+@builtin(itertools.cycle)
+def _cycle(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return CycleIterator(args[0].iterate(t))
+
+
+@builtin(itertools.compress)
+def _compress(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    data, selectors = [*args, *kwargs.values()]
+    return CompressIterator(data.iterate(t), selectors.iterate(t))
+
+
+@builtin(itertools.starmap)
+def _starmap(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return StarMapIterator(args[0], args[1].iterate(t))
+
+
+for _while_kind in (itertools.takewhile, itertools.dropwhile):
+    BUILTINS.add(
+        id(_while_kind),
+        lambda t, args, kwargs, kind=_while_kind: WhileIterator(  # type: ignore[misc]
+            kind, args[0], args[1].iterate(t)
+        ),
+    )
 
 
 @builtin(itertools.accumulate)

@@ -324,6 +324,8 @@ class ClassValue(Value):
     def attr(self, t: Tracer, name: str) -> Value:
         if name in ("__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__doc__"):
             return t.known(getattr(self.obj, name))
+        if name == "__dict__":
+            return t.wrap(self.obj.__dict__, AttrSource(t.source_of(self), name))
         raw = type_lookup(self.obj, name)
         if raw is MISSING:
             if hasattr(self.obj, name):
@@ -416,6 +418,10 @@ class SuperValue(Value):
         raw = type_lookup(start, name, after=self.cls)
         if raw is MISSING:
             return t.raise_(AttributeError, f"'super' object has no attribute '{name}'")
+        if not hasattr(type(raw), "__get__"):
+            mro = start.__mro__[start.__mro__.index(self.cls) + 1 :]
+            home = next(base for base in mro if name in base.__dict__)
+            return t.wrap(raw, AttrSource(t.source_of(t.known(home)), name))
         if isinstance(self.owner, ClassValue):
             return t.bind_class_attr(self.owner, raw, name)
         return t.bind_descriptor(self.owner, start, raw, name, inherited=True)

@@ -38,6 +38,12 @@ class MappingProxyValue(Value):
     def item(self, t: Tracer, key: Value) -> Value:
         return self.mapping.item(t, key)
 
+    def set_item(self, t: Tracer, key: Value, value: Value) -> None:
+        t.raise_(TypeError, "'mappingproxy' object does not support item assignment")
+
+    def del_item(self, t: Tracer, key: Value) -> None:
+        t.raise_(TypeError, "'mappingproxy' object doesn't support item deletion")
+
     def iterate(self, t: Tracer) -> Value:
         return self.mapping.iterate(t)
 

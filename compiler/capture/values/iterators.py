@@ -1,0 +1,483 @@
+"""Lazy iterators that traced code makes, and iterators that come in: rebuilt as their own kind."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.values.base import Args, Exhausted, Kwargs, Value
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.containers import (
+    KnownIterator,
+    SequenceIterator,
+    SequenceValue,
+    TupleValue,
+)
+from tc.compiler.core.sources import CallSource, Source
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.residual import Residual
+    from tc.compiler.capture.tracer import Tracer
+
+
+class LazyIterator(Value):
+    """Base of iterators that work out an item when asked for it.
+
+    `kind` called on `parts` gives an iterator in the same state.
+    """
+
+    noun = "an iterator"
+    kind: type
+
+    def python_type(self) -> type:
+        return self.kind
+
+    def describe(self) -> str:
+        return f"a {self.kind.__name__}"
+
+    def truth(self, t: Tracer) -> bool:
+        return True
+
+    def iterate(self, t: Tracer) -> Value:
+        return self
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        return t.builtin_method(self, name)
+
+    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name == "__iter__":
+            return self
+        if name != "__next__":
+            self.cannot(breaks.UNSUPPORTED_CALL, f"{self.kind.__name__}.{name}")
+        try:
+            return self.advance(t)
+        except Exhausted:
+            return t.raise_(StopIteration)
+
+    def parts(self) -> list[Value]:
+        """Return the arguments that make such an iterator."""
+        raise NotImplementedError
+
+    def children(self, t: Tracer) -> list[Value]:
+        return self.parts()
+
+    def rebuild(self, r: Residual) -> None:
+        parts = self.parts()
+        r.load_callable(self.kind)
+        r.push_slots(list(parts))
+        r.e.call(len(parts))
+
+
+class ZipIterator(LazyIterator):
+    """``zip(*sources)``."""
+
+    kind = zip
+
+    def __init__(self, sources: list[Value], strict: bool) -> None:
+        self.sources = sources
+        self.strict = strict
+
+    def parts(self) -> list[Value]:
+        return self.sources
+
+    def advance(self, t: Tracer) -> Value:
+        if not self.sources:
+            raise Exhausted
+        items: list[Any] = []
+        for index, source in enumerate(self.sources):
+            try:
+                items.append(source.advance(t))
+            except Exhausted:
+                if self.strict and index:
+                    t.raise_(ValueError, f"zip() argument {index + 1} is shorter than argument 1")
+                if self.strict:
+                    self._check_all_done(t)
+                raise
+        return TupleValue(items)
+
+    def _check_all_done(self, t: Tracer) -> None:
+        for index, source in enumerate(self.sources[1:]):
+            try:
+                source.advance(t)
+            except Exhausted:
+                continue
+            t.raise_(ValueError, f"zip() argument {index + 2} is longer than argument 1")
+
+    def rebuild(self, r: Residual) -> None:
+        r.load_callable(zip)
+        r.push_slots([*self.sources, ConstValue(self.strict)])
+        r.e.call(len(self.sources), ("strict",))
+
+
+class MapIterator(LazyIterator):
+    """``map(function, *sources)``."""
+
+    kind = map
+
+    def __init__(self, function: Value, sources: list[Value]) -> None:
+        self.function = function
+        self.sources = sources
+
+    def parts(self) -> list[Value]:
+        return [self.function, *self.sources]
+
+    def advance(self, t: Tracer) -> Value:
+        return self.function.call(t, [source.advance(t) for source in self.sources], {})
+
+
+class FilterIterator(LazyIterator):
+    """``filter(function, source)``, or what keeps the items that a test is false of."""
+
+    def __init__(self, kind: type, function: Value, source: Value) -> None:
+        self.kind = kind
+        self.function = function
+        self.iterated = source
+
+    def parts(self) -> list[Value]:
+        return [self.function, self.iterated]
+
+    def advance(self, t: Tracer) -> Value:
+        while True:
+            item = self.iterated.advance(t)
+            plain = t.is_none(self.function)
+            verdict = item if plain else self.function.call(t, [item], {})
+            if verdict.truth(t) == (self.kind is filter):
+                return item
+
+
+class EnumerateIterator(LazyIterator):
+    """``enumerate(source, count)``."""
+
+    kind = enumerate
+
+    def __init__(self, source: Value, count: int) -> None:
+        self.iterated = source
+        self.count = count
+
+    def parts(self) -> list[Value]:
+        return [self.iterated, ConstValue(self.count)]
+
+    def advance(self, t: Tracer) -> Value:
+        item = self.iterated.advance(t)
+        self.count += 1
+        return TupleValue([ConstValue(self.count - 1), item])
+
+
+class CountIterator(LazyIterator):
+    """``itertools.count(number, step)``."""
+
+    kind = itertools.count
+
+    def __init__(self, number: Value, step: Value) -> None:
+        self.number = number
+        self.step = step
+
+    def parts(self) -> list[Value]:
+        return [self.number, self.step]
+
+    def advance(self, t: Tracer) -> Value:
+        number = self.number
+        self.number = t.binary("add", number, self.step)
+        return number
+
+
+class RepeatIterator(LazyIterator):
+    """``itertools.repeat(item)``, or with a number of times left."""
+
+    kind = itertools.repeat
+
+    def __init__(self, item: Value, times: int | None) -> None:
+        self.repeated = item
+        self.times = times
+
+    def parts(self) -> list[Value]:
+        return [self.repeated] if self.times is None else [self.repeated, ConstValue(self.times)]
+
+    def advance(self, t: Tracer) -> Value:
+        if self.times is not None:
+            if self.times <= 0:
+                raise Exhausted
+            self.times -= 1
+        return self.repeated
+
+
+class CycleIterator(LazyIterator):
+    """``itertools.cycle(source)``."""
+
+    kind = itertools.cycle
+
+    def __init__(self, source: Value) -> None:
+        self.iterated: Value | None = source
+        self.saved: list[Value] = []
+        self.place = 0
+
+    def parts(self) -> list[Value]:
+        if self.iterated is None:
+            return [TupleValue([*self.saved[self.place :], *self.saved[: self.place]])]
+        if self.saved:
+            self.cannot(breaks.UNSUPPORTED_VALUE, "an itertools.cycle on its first round")
+        return [self.iterated]
+
+    def children(self, t: Tracer) -> list[Value]:
+        parts = self.parts()
+        return parts if self.iterated is not None else list(self.saved)
+
+    def advance(self, t: Tracer) -> Value:
+        if self.iterated is not None:
+            try:
+                item = self.iterated.advance(t)
+            except Exhausted:
+                self.iterated = None
+            else:
+                self.saved.append(item)
+                return item
+        if not self.saved:
+            raise Exhausted
+        item = self.saved[self.place]
+        self.place = (self.place + 1) % len(self.saved)
+        return item
+
+
+#: made anew each time that it is read, so read once
+FROM_ITERABLE = itertools.chain.from_iterable
+
+
+class ChainIterator(LazyIterator):
+    """``itertools.chain.from_iterable(sources)``, in the middle of one of them or between two."""
+
+    kind = itertools.chain
+
+    def __init__(self, sources: Value) -> None:
+        self.sources = sources
+        self.current: Value | None = None
+
+    def advance(self, t: Tracer) -> Value:
+        while True:
+            if self.current is None:
+                self.current = self.sources.advance(t).iterate(t)
+            try:
+                return self.current.advance(t)
+            except Exhausted:
+                self.current = None
+
+    def children(self, t: Tracer) -> list[Value]:
+        return [self.sources] if self.current is None else [self.current, self.sources]
+
+    def rebuild(self, r: Residual) -> None:
+        if self.current is not None:
+            r.load_callable(itertools.chain)
+            r.push(self.current)
+        r.load_callable(FROM_ITERABLE)
+        r.push(self.sources)
+        r.e.call(1)
+        if self.current is not None:
+            r.e.call(2)
+
+
+class SliceIterator(LazyIterator):
+    """``itertools.islice(source, start, stop, step)``; the bounds count from here on."""
+
+    kind = itertools.islice
+
+    def __init__(self, source: Value, start: int, stop: int | None, step: int) -> None:
+        self.iterated = source
+        self.start = start
+        self.stop = stop
+        self.step = step
+
+    def parts(self) -> list[Value]:
+        bounds = (self.start, self.stop, self.step)
+        return [self.iterated, *(ConstValue(bound) for bound in bounds)]
+
+    def advance(self, t: Tracer) -> Value:
+        for _ in range(self.start):
+            self.iterated.advance(t)
+        if self.stop is not None and self.start >= self.stop:
+            self.start = self.stop = 0
+            raise Exhausted
+        item = self.iterated.advance(t)
+        if self.stop is not None:
+            self.stop -= self.start + 1
+            self.start = min(self.step - 1, self.stop)
+        else:
+            self.start = self.step - 1
+        return item
+
+
+class CompressIterator(LazyIterator):
+    """``itertools.compress(data, selectors)``."""
+
+    kind = itertools.compress
+
+    def __init__(self, data: Value, selectors: Value) -> None:
+        self.data = data
+        self.selectors = selectors
+
+    def parts(self) -> list[Value]:
+        return [self.data, self.selectors]
+
+    def advance(self, t: Tracer) -> Value:
+        while True:
+            item = self.data.advance(t)
+            if self.selectors.advance(t).truth(t):
+                return item
+
+
+class WhileIterator(LazyIterator):
+    """``itertools.takewhile(test, source)``, or ``dropwhile``."""
+
+    def __init__(self, kind: type, test: Value, source: Value) -> None:
+        self.kind = kind
+        self.test = test
+        self.iterated = source
+        self.turned = False
+
+    def parts(self) -> list[Value]:
+        return [self.test, self.iterated]
+
+    def children(self, t: Tracer) -> list[Value]:
+        return [self.iterated] if self.turned else self.parts()
+
+    def rebuild(self, r: Residual) -> None:
+        if not self.turned:
+            super().rebuild(r)
+        else:  # one that dropped all it is to drop, or took all it is to take
+            r.load_callable(itertools.chain if self._drops() else iter)
+            r.push(self.iterated if self._drops() else TupleValue([]))
+            r.e.call(1)
+
+    def _drops(self) -> bool:
+        return self.kind is itertools.dropwhile
+
+    def advance(self, t: Tracer) -> Value:
+        if self._drops():
+            return self._dropped(t)
+        if self.turned:
+            raise Exhausted
+        item = self.iterated.advance(t)
+        if not self.test.call(t, [item], {}).truth(t):
+            self.turned = True
+            raise Exhausted
+        return item
+
+    def _dropped(self, t: Tracer) -> Value:
+        item = self.iterated.advance(t)
+        while not self.turned and self.test.call(t, [item], {}).truth(t):
+            item = self.iterated.advance(t)
+        self.turned = True
+        return item
+
+
+class StarMapIterator(LazyIterator):
+    """``itertools.starmap(function, source)``."""
+
+    kind = itertools.starmap
+
+    def __init__(self, function: Value, source: Value) -> None:
+        self.function = function
+        self.iterated = source
+
+    def parts(self) -> list[Value]:
+        return [self.function, self.iterated]
+
+    def advance(self, t: Tracer) -> Value:
+        return self.function.call(t, self.iterated.advance(t).unpack(t), {})
+
+
+class SentinelIterator(LazyIterator):
+    """``iter(function, sentinel)``."""
+
+    kind = type(iter(int, 1))
+
+    def __init__(self, function: Value, sentinel: Value) -> None:
+        self.function = function
+        self.sentinel = sentinel
+        self.done = False
+
+    def parts(self) -> list[Value]:
+        return [self.function, self.sentinel]
+
+    def advance(self, t: Tracer) -> Value:
+        if self.done:
+            raise Exhausted
+        item = self.function.call(t, [], {})
+        self.done = t.equal(item, self.sentinel)
+        if self.done:
+            raise Exhausted
+        return item
+
+    def rebuild(self, r: Residual) -> None:
+        r.load_callable(iter)
+        r.push_slots([TupleValue([])] if self.done else list(self.parts()))
+        r.e.call(1 if self.done else 2)
+
+
+class ConstIterator(KnownIterator):
+    """An iterator over a known range, string, enum class …"""
+
+    def __init__(self, obj: Any, source: Source | None = None) -> None:
+        self.obj = obj
+        self.items = list(obj)
+        self.index = 0
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(iter(self.obj))
+
+    def advance(self, t: Tracer) -> Value:
+        if self.index >= len(self.items):
+            raise Exhausted
+        return t.known(self.items[self.count(t)])
+
+    def rebuild(self, r: Residual) -> None:
+        if self.index == 0:
+            r.load_object(self.obj)
+        elif isinstance(self.obj, range | str | bytes):
+            r.load_object(self.obj[self.index :])
+        else:
+            r.load_object(self.items[self.index :])
+        r.e.get_iter()
+
+    def replay(self, r: Residual) -> None:
+        """Emit the stepping on of an iterator that came in."""
+        r.load_callable(step_on)
+        r.push(self)
+        r.e.load_const(self.index)
+        r.e.call(2)
+        r.e.pop_top()
+
+
+RANGE_ITERATORS: tuple[type, ...] = (type(iter(range(0))), type(iter(range(1 << 65))))
+SEQUENCE_ITERATORS: tuple[type, ...] = (type(iter([])), type(iter(())))
+
+
+def wrap_iterator(t: Tracer, obj: Any, source: Source) -> Value:
+    """Return the value of an existing iterator over a range, list or tuple, at its place."""
+    t.guard("TYPE", source, type(obj))
+    over = CallSource(source, iterated, "{}.__reduce__()[1][0]")
+    place = CallSource(source, place_of, "({}.__reduce__() + (None,))[2]")
+    t.guard("EQUALS", place, place_of(obj))
+    index = place_of(obj) or 0
+    if type(obj) in RANGE_ITERATORS:
+        t.guard("EQUALS", over, iterated(obj))
+        return ConstIterator(iterated(obj)[index:], source)
+    sequence = t.wrap(iterated(obj), over)
+    assert isinstance(sequence, SequenceValue)
+    return SequenceIterator(sequence, index, source)
+
+
+def iterated(iterator: Any) -> Any:
+    """Return what an iterator iterates over."""
+    return iterator.__reduce__()[1][0]
+
+
+def place_of(iterator: Any) -> Any:
+    """Return how many items an iterator is past; None if it does not count or is at its end."""
+    return (*iterator.__reduce__(), None)[2]
+
+
+def step_on(iterator: Any, count: int) -> None:
+    """Step over items; called from residual code."""
+    for _ in itertools.islice(iterator, count):
+        pass

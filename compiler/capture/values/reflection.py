@@ -1,0 +1,122 @@
+"""Objects that describe code: descriptors, typing's generics, signatures of functions."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import types
+import typing
+from typing import TYPE_CHECKING, Any
+
+from tc.compiler.capture.torchfns import handles
+from tc.compiler.capture.values.base import Args, Kwargs, Value
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.objects import ObjectValue
+from tc.compiler.core.sources import AttrSource, Source
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.residual import Residual
+    from tc.compiler.capture.tracer import Tracer
+
+SLOTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
+DESCRIPTORS = (*SLOTS, property, classmethod, staticmethod, functools.cached_property)
+
+
+class DescriptorValue(Value):
+    """A property, slot, classmethod or staticmethod, taken from its class as an object."""
+
+    noun = "a descriptor"
+
+    def __init__(self, obj: Any, source: Source | None) -> None:
+        self.obj = obj
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.obj)
+
+    def constant(self) -> Any:
+        return self.obj
+
+    def truth(self, t: Tracer) -> bool:
+        return True
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        if name in ("__get__", "__set__", "__delete__"):
+            return t.lambda_value(
+                lambda t, args, kwargs: self._use(t, name, args), f"{self.describe()}.{name}"
+            )
+        found = t.fold(getattr, self.obj, name)
+        if self.source is None:
+            return t.known(found)
+        return t.wrap(found, AttrSource(self.source, name))
+
+    def _use(self, t: Tracer, way: str, args: Args) -> Value:
+        name: str = getattr(self.obj, "__name__", "") or getattr(self.obj, "attrname", "")
+        if isinstance(self.obj, property) and way != "__get__":
+            function = self.obj.fset if way == "__set__" else self.obj.fdel
+            return t.inline_object(function, args)
+        if way == "__get__" and t.is_none(args[0]) and len(args) < 2:
+            return self
+        if way == "__get__" and not isinstance(self.obj, SLOTS):
+            owner = args[0] if not t.is_none(args[0]) else args[1]
+            cls = args[1].constant() if len(args) > 1 else owner.python_type()
+            return t.bind_descriptor(owner, cls, self.obj, name, inherited=True)
+        if way == "__get__":
+            return args[0].attr(t, name)
+        if way == "__set__":
+            args[0].set_attr(t, name, args[1])
+        else:
+            args[0].del_attr(t, name)
+        return t.known(None)
+
+    def rebuild(self, r: Residual) -> None:
+        r.load_object(self.obj)
+
+
+def wrap_descriptor(t: Tracer, obj: Any, source: Source) -> Value:
+    """Return the value of a descriptor."""
+    t.guard("ID", source, obj)
+    return DescriptorValue(obj, source)
+
+
+class GenericValue(ConstValue):
+    """An object of the typing module, or ``list[int]``: a constant that stands for a class."""
+
+    noun = "a generic"
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        origin = getattr(self.obj, "__origin__", None)
+        if isinstance(self.obj, typing.NewType):
+            return args[0]
+        if not isinstance(origin, type):
+            return t.raise_(TypeError, f"Type {self.obj} cannot be instantiated")
+        made = t.known(origin).call(t, args, kwargs)
+        if isinstance(made, ObjectValue):
+            made.set_attr(t, "__orig_class__", self)
+        return made
+
+    def rebuild(self, r: Residual) -> None:
+        r.load_object(self.obj)
+
+
+def is_generic(obj: Any) -> bool:
+    """Say whether an object is one of typing's, or a builtin generic or union."""
+    kind = type(obj)
+    if kind in (types.GenericAlias, types.UnionType):
+        return True
+    return kind.__module__ == "typing" and not isinstance(obj, type | types.FunctionType)
+
+
+def wrap_generic(t: Tracer, obj: Any, source: Source) -> Value:
+    """Return the value of a generic."""
+    t.guard("ID", source, obj)
+    return GenericValue(obj, source)
+
+
+@handles(collections.namedtuple)
+def _namedtuple(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    plain = [t.concrete(a) for a in args]
+    named = {k: t.concrete(v) for k, v in kwargs.items()}
+    if t.top is not None:
+        named.setdefault("module", t.top.module_globals.get("__name__"))
+    return t.known(t.fold(collections.namedtuple, *plain, **named))
