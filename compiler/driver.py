@@ -21,6 +21,7 @@ from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.dynamism import DynamicSizes, Memory
 from tc.compiler.capture.guards import Failure
 from tc.compiler.capture.skips import in_transform, skip_reason
+from tc.compiler.capture.transforms import LEVELLED
 from tc.compiler.capture.translate import (
     BreakRecord,
     Captured,
@@ -28,6 +29,7 @@ from tc.compiler.capture.translate import (
     translate,
 )
 from tc.compiler.capture.values.hooks import HOOKED
+from tc.compiler.core import levels
 from tc.compiler.core.gate import Gate
 from tc.compiler.errors import (
     BackendError,
@@ -327,6 +329,8 @@ class FrameCompiler:
             listener(captured.module)
         with trace.stage("backend_compile"):
             compiled = self._run_backend(frame, captured)
+        if captured.module.meta.get(LEVELLED):
+            compiled = levels.keeping(compiled)
         frame.globals[captured.graph_name] = untraced(compiled)
 
     def _run_backend(self, frame: hook.Frame, captured: Captured) -> Compiled:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import fx
+from torch._C._functorch import is_functorch_wrapped_tensor as is_wrapped
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -15,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tc.compiler.aot.artifact import ORIGIN_KEYS, Fallback
 from tc.compiler.aot.decompositions import STAND_INS
 from tc.compiler.aot.passes import layout_key
+from tc.compiler.core import levels
 
 
 def storage_key(tensor: torch.Tensor) -> int:
@@ -100,7 +102,7 @@ def run_watched(watcher: Watcher, function: Callable[..., Any], args: Iterable[A
     account of what they write to (batch normalisation), only there.
     """
     mode: Any = watcher
-    with enable_python_dispatcher(), watcher.fake_mode, mode:
+    with levels.kept(), enable_python_dispatcher(), watcher.fake_mode, mode:
         return function(*args)
 
 
@@ -177,10 +179,14 @@ class Runner(fx.Interpreter):
 
 
 def _tensors(result: Any) -> Iterable[tuple[int | None, torch.Tensor]]:
-    """Yield the tensors of a node's value with their place in it, None for the value itself."""
+    """Yield the tensors of a node's value with their place in it, None for the value itself.
+
+    Without what is wrapped for a level of torch.func: it has no memory that outlives the level.
+    """
     if isinstance(result, torch.Tensor):
-        yield None, result
+        if not is_wrapped(result):
+            yield None, result
     elif isinstance(result, (list, tuple)):
         for i, item in enumerate(result):
-            if isinstance(item, torch.Tensor):
+            if isinstance(item, torch.Tensor) and not is_wrapped(item):
                 yield i, item

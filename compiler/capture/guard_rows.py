@@ -478,6 +478,14 @@ GUARDS.add("TORCH_FUNCTION_MODES", Row(
         ("torch function modes", str(g.expected), str(values.mode_types()))
     ],
 ))  # fmt: skip
+GUARDS.add("TRANSFORMS", Row(
+    "these transforms of torch.func, and no others, are at work",
+    lambda value: values.transforms(),
+    lambda g: f"transforms() == {g.expected!r}",
+    lambda tree, g: tree.test(g.source, g.text, lambda value: values.transforms() == g.expected),
+    lambda value, g, scope: values.transforms() == g.expected,
+    lambda value, g, scope: [("transforms", str(g.expected), str(values.transforms()))],
+))  # fmt: skip
 GUARDS.add("CUSTOM", Row(
     "a check of its own holds",
     _as_is,

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 
 from tc.compiler.core.sources import Scope, Source
 from tc.compiler.errors import StageError
@@ -297,11 +298,18 @@ def mode_types() -> list[str]:
     return [label_of(type(mode)) for mode in function_modes()]
 
 
+def transforms() -> list[tuple[Any, ...]]:
+    """Return the levels that transforms of torch.func have pushed, innermost last."""
+    if torch._C._functorch.peek_interpreter_stack() is None:
+        return []
+    return [level.get_state() for level in retrieve_all_functorch_interpreters()]
+
+
 NAMES: dict[str, Any] = {
     function.__name__: function
     for function in (
         the, same, same_keys, is_type, has_length, has_code, check_tensor, no_aliases,
-        default_device, mode_types,
+        default_device, mode_types, transforms,
     )
 } | {
     "torch": torch, "as_tensor": torch.as_tensor, "device": torch.device, "nan": math.nan,

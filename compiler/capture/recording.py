@@ -26,6 +26,7 @@ from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, SliceValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue
+from tc.compiler.core import levels
 
 if TYPE_CHECKING:
     from tc.compiler.capture.frame import Frame
@@ -57,6 +58,7 @@ class Recorder:
     def __init__(self, shapes: Shapes) -> None:
         self.shapes = shapes
         self.scopes = [Scope()]
+        self.levels_before = levels.modes()
         self._dispatch_keys = (
             torch._C._dispatch_tls_local_include_set(),
             torch._C._dispatch_tls_local_exclude_set(),
@@ -124,6 +126,18 @@ class Recorder:
         if known is not None:
             return known
         return self._result(result, node, [*args, *kwargs.values()])
+
+    def call_state(self, target: Any, args: Args, kwargs: Kwargs) -> Value:
+        """Record a call that changes a state of torch, and change it for what is traced next."""
+        text = target.__name__
+        pairs = [self.graphable(a, text) for a in args]
+        named = {k: self.graphable(v, text) for k, v in kwargs.items()}
+        fake_named = {k: fake for k, (_, fake) in named.items()}
+        result = self._run_fake(target, text, [f for _, f in pairs], fake_named, False)
+        nodes = tuple(node for node, _ in pairs)
+        node = self.graph.call_function(target, nodes, {k: n for k, (n, _) in named.items()})
+        self.annotate(node, result)
+        return self.known(result)  # type: ignore[attr-defined, no-any-return]
 
     def _run_fake(
         self, target: Any, text: str, fakes: list[Any], named: dict[str, Any], method: bool
@@ -285,6 +299,7 @@ class Recorder:
         """Undo what traced code does to torch's global modes while it is traced."""
         grad = torch.is_grad_enabled()
         try:
-            yield
+            with levels.kept():
+                yield
         finally:
             torch._C._set_grad_enabled(grad)

@@ -68,6 +68,11 @@ READING = frozenset(
 #: torch packages whose own frames are the user's model code
 MODEL_CODE = ("torch.nn.modules.", "torch.optim.", "torch.nn.functional", "torch.distributions.")
 NOT_MODEL_CODE = ("torch.nn.modules.module",)
+#: modules of torch._functorch that are Python over the calls that push and pop levels
+TRANSFORMS = frozenset(
+    f"torch._functorch.{name}"
+    for name in ("apis", "vmap", "eager_transforms", "functional_call", "utils")
+)
 COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")
 _STDLIB = tuple(
     path for name in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(name))
@@ -116,6 +121,8 @@ def refuse_inlining(function: FunctionValue) -> None:
     reads = f"{module}.{function.name}" in READING
     if module.partition(".")[0] in OUTSIDE and not reads:
         raise breaks.GraphBreak(breaks.BUILTIN_CALL, f"{module}.{function.name}()")
+    if module in TRANSFORMS:
+        return
     if module.startswith(("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx")):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{module}.{function.name}")
     if module.startswith("tc.") and not module.startswith("tc.examples"):

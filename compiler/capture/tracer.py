@@ -16,6 +16,7 @@ from tc.compiler.capture import (
     signatures,
     torchfns,
     transforms,
+    trees,
 )
 from tc.compiler.capture.dynamism import DynamicSizes
 from tc.compiler.capture.effects import Effects
@@ -200,6 +201,11 @@ class Tracer(Semantics):
             self._values[id(obj)] = (obj, value)
         return value
 
+    def met(self, obj: Any) -> Value | None:
+        """Return the value of an object that was wrapped before, or None."""
+        known = self._values.get(id(obj))
+        return known[1] if known is not None else None
+
     def wrap_tensor(self, tensor: torch.Tensor, source: Source) -> TensorValue:
         """Return the value of a tensor made from a sourced object."""
         return wrap_tensor(self, tensor, source)
@@ -314,6 +320,10 @@ class Tracer(Semantics):
             plain = [self.real_object(a) for a in args]
             named = {name: self.real_object(a) for name, a in kwargs.items()}
             return self.known(self.fold(function.obj, *plain, **named))
+        return self.interpret(function, args, kwargs)
+
+    def interpret(self, function: FunctionValue, args: Args, kwargs: Kwargs) -> Value:
+        """Interpret a call of a Python function, whatever handler there is for it."""
         refuse_coroutine(function.code)
         if self.top is not None and self.top.depth > MAX_DEPTH:
             raise breaks.GraphBreak(
@@ -421,4 +431,6 @@ def _chain(source: Source) -> list[Source]:
     return found
 
 
-__all__ = ["Tracer", "higher_order", "hooks", "iteration", "signatures", "transforms"]
+__all__ = [
+    "Tracer", "higher_order", "hooks", "iteration", "signatures", "transforms", "trees",
+]  # fmt: skip

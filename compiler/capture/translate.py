@@ -26,6 +26,7 @@ from tc.compiler.capture.tracer import Tracer
 from tc.compiler.capture.values.base import Raised, Value
 from tc.compiler.capture.values.functions import CellValue, GeneratorValue
 from tc.compiler.capture.values.tensor import SymValue
+from tc.compiler.core import levels
 from tc.compiler.core.sources import LocalSource, Scope
 from tc.trace.events import StackFrame
 
@@ -215,6 +216,8 @@ class Translation:
     def _begin(self, values: list[Value], pinned: bool, at_break: bool = True) -> Residual:
         """Start the residual code: graph call, values that must be read early, effects."""
         t = self.t
+        if levels.modes() != t.levels_before:
+            raise breaks.SkipFrame("it stops inside a transform of torch.func")
         r = Residual(t, self.frame.code)
         r.need(values)
         r.need_effects(at_break)

@@ -404,7 +404,8 @@ def _hasattr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         return ConstValue(_has_unread(t, args[0], name))
     except Raised as raised:
         if issubclass(raised.value.python_type(), AttributeError):
-            if args[0].source is not None and isinstance(args[0], ObjectValue):
+            absent = isinstance(args[0], ObjectValue) and not hasattr(args[0].obj, name)
+            if args[0].source is not None and absent:  # else traced code deleted it
                 t.guard("NO_ATTR", args[0].source, name)
             return ConstValue(False)
         raise

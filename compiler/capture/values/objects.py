@@ -12,6 +12,7 @@ import torch
 from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import UNBOUND, Args, Kwargs, NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.core.sources import AttrSource, DictSource, ItemSource, Source
 
@@ -233,6 +234,11 @@ class NNModuleValue(ObjectValue):
             return found[0].item(t, key) if found else None
         own = self.obj.__dict__
         for table in self.TABLES:
+            met = t.met(own.get(table))
+            if isinstance(met, DictValue) and t.effects.was_changed(met):
+                if met.has(t, ConstValue(name)):
+                    return met.item(t, ConstValue(name))
+                continue
             if name in own.get(table, ()):
                 source = ItemSource(ItemSource(DictSource(self.source), table), name)
                 return t.wrap(own[table][name], source)

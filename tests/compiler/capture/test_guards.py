@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 import pytest
 import torch
 from torch import nn
+from torch._functorch.eager_transforms import grad_increment_nesting
+from torch._functorch.vmap import vmap_increment_nesting
 
 from tc.compiler.capture import guard_values, guards, hook
 from tc.compiler.capture.guard_rows import GUARDS
@@ -175,6 +177,9 @@ EXAMPLES = [
     ]),
     Example("TORCH_FUNCTION_MODES", 0, source=PROCESS, value=None,
             states=[Mode, lambda: torch.device("meta")]),
+    Example("TRANSFORMS", 0, source=PROCESS, value=None, states=[
+        lambda: vmap_increment_nesting(2, "error"), grad_increment_nesting,
+    ]),
     Example("CUSTOM", [1, 2], [[1, 2, 3], 3], value=Predicate("len({}) < 3", lambda v: len(v) < 3),
             passes=[[]]),
 ]  # fmt: skip

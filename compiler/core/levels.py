@@ -1,0 +1,65 @@
+"""Levels of torch.func transforms on this thread: how many are pushed, and how to undo them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import torch
+from torch._C import _functorch
+from torch.autograd import forward_ad
+
+_hooks = torch._C._autograd
+
+
+def depth() -> int:
+    """Return how many levels are pushed."""
+    return int(_functorch.get_dynamic_layer_stack_depth())
+
+
+def modes() -> tuple[Any, ...]:
+    """Return the modes that transforms set for the length of their call."""
+    return (
+        depth(),
+        torch._C._is_fwd_grad_enabled(),
+        _functorch.get_inplace_requires_grad_allowed(),
+        _hooks._saved_tensors_hooks_get_disabled_error_message(),
+    )
+
+
+def restore(before: tuple[Any, ...]) -> None:
+    """Pop levels and set modes back to what they were; a level of forward mode is left."""
+    pushed, forward, in_place, message = before
+    if depth() > pushed and forward_ad._current_level < 0:
+        with suppress(RuntimeError):  # none was entered
+            torch._C._exit_dual_level(0)
+    if depth() > pushed:
+        _functorch.pop_dynamic_layer_stack_and_undo_to_depth(pushed)
+    torch._C._set_fwd_grad_enabled(forward)
+    _functorch.set_inplace_requires_grad_allowed(in_place)
+    if message is None:
+        _hooks._saved_tensors_hooks_enable()
+    else:
+        _hooks._saved_tensors_hooks_disable(message)
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Leave levels and modes as they were before a block, whatever it pushes or raises."""
+    before = modes()
+    try:
+        yield
+    finally:
+        if modes() != before:
+            restore(before)
+
+
+def keeping(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that leaves levels and modes as they were, even if it raises."""
+
+    def call(*args: Any) -> Any:
+        with kept():
+            return function(*args)
+
+    return call
