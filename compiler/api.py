@@ -2,32 +2,64 @@
 
 from __future__ import annotations
 
-import copy
-import functools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, overload
 
 import torch
 
 from tc import trace
 from tc.compiler import driver
-from tc.compiler.backends import list_backends, lookup_backend, name_of, register_backend
+from tc.compiler.backends import DEBUG, list_backends, lookup_backend, name_of, register_backend
 from tc.compiler.capture import hook
-from tc.compiler.capture.dynamism import MARKS
-from tc.compiler.capture.skips import DISABLED
-from tc.compiler.capture.torchfns import graph_break, is_compiling
+from tc.compiler.capture.guard_filter import (
+    keep_portable_guards_unsafe,
+    keep_tensor_guards_unsafe,
+    skip_all_guards_unsafe,
+    skip_guard_on_all_nn_modules_unsafe,
+    skip_guard_on_globals_unsafe,
+    skip_guard_on_inbuilt_nn_modules_unsafe,
+)
+from tc.compiler.capture.torchfns import graph_break, is_compiling, mark_step, skip_frame
+from tc.compiler.capture.traceable import error_on_graph_break
 from tc.compiler.core.gate import Gate
+from tc.compiler.debug_backends import DEBUG_BACKENDS
+from tc.compiler.decorators import (
+    allow_in_graph,
+    assume_constant_result,
+    disable,
+    disallow_in_graph,
+    forbid_in_graph,
+    innermost,
+    nested_compile_region,
+    nonstrict_trace,
+    run,
+    substitute_in_graph,
+    wrap_numpy,
+)
+from tc.compiler.driver import PROCESS as _PROCESS
 from tc.compiler.errors import OptionError
+from tc.compiler.marks import (
+    mark_dynamic,
+    mark_static,
+    mark_static_address,
+    mark_unbacked,
+    maybe_mark_dynamic,
+)
+from tc.compiler.modules import OptimizedModule
 from tc.compiler.options import MODES, Options, config, nearest
 from tc.compiler.replay import REPLAYED, replaying
+from tc.compiler.stance import STANDING, set_stance
 
 F = TypeVar("F", bound=Callable[..., Any])
-_PROCESS = driver.Process()
 #: running counts under the names torch's programs know: "frames", "stats", "graph_break"
 counters = _PROCESS.counters
+is_dynamo_compiling = is_compiling
+cudagraph_mark_step_begin = mark_step
 
 trace.setup_from_environment()
+for _name, _backend in DEBUG_BACKENDS.items():
+    register_backend(_backend, _name, DEBUG)
 
 
 @overload
@@ -36,7 +68,7 @@ def compile(
     *,
     fullgraph: bool = ...,
     dynamic: bool | None = ...,
-    backend: str | Callable[..., Any] = ...,
+    backend: str | Callable[..., Any] | None = ...,
     mode: str | None = ...,
     options: dict[str, Any] | None = ...,
     disable: bool = ...,
@@ -47,7 +79,7 @@ def compile(
     *,
     fullgraph: bool = ...,
     dynamic: bool | None = ...,
-    backend: str | Callable[..., Any] = ...,
+    backend: str | Callable[..., Any] | None = ...,
     mode: str | None = ...,
     options: dict[str, Any] | None = ...,
     disable: bool = ...,
@@ -57,7 +89,7 @@ def compile(
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: str | Callable[..., Any] = "inductor",
+    backend: str | Callable[..., Any] | None = None,
     mode: str | None = None,
     options: dict[str, Any] | None = None,
     disable: bool = False,
@@ -65,14 +97,16 @@ def compile(
     """Compile a function or module; it is captured when it is first called.
 
     Args:
-        model: a function, method, class instance with ``__call__``, or ``nn.Module``. Without it
-            a decorator is returned.
+        model: a function (static and class methods too), class instance with ``__call__``, or
+            ``nn.Module``. Without it a decorator is returned.
         fullgraph: raise `tc.compiler.errors.Unsupported` at the first graph break.
         dynamic: True: all sizes dynamic from the first call; False: never; None: a size becomes
             dynamic when it changes for the first time.
-        backend: a name of `list_backends()` or a function ``(gm, example_inputs) -> callable``.
-        mode: one of `tc.compiler.options.MODES`.
-        options: settings of the backend.
+        backend: a name of `list_backends()` or a function ``(gm, example_inputs) -> callable``;
+            by default the one of `set_default_backend`.
+        mode: one of `tc.compiler.options.MODES`; given to a backend of the user's as ``mode=``.
+        options: settings of the backend, given to one of the user's as ``options=``; and
+            ``guard_filter_fn``, which gets a `GuardEntry` a guard and says which are kept.
         disable: return the model as it is.
 
     Raises:
@@ -89,146 +123,75 @@ def compile(
         )  # fmt: skip
     if disable or config.disable:
         return model
+    if isinstance(model, staticmethod | classmethod):
+        return type(model)(compile(
+            model.__func__, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode,
+            options=options,
+        ))  # fmt: skip
     if not callable(model):
         raise OptionError(f"tc.compile takes something callable, not a {type(model).__name__}")
+    chosen = _options(fullgraph, dynamic, backend, mode, dict(options or {}))
+    compiler = driver.FrameCompiler(chosen, config, _PROCESS)
+    if isinstance(model, OptimizedModule):
+        model = model._orig_mod
+    if isinstance(model, torch.nn.Module):
+        return OptimizedModule(model, compiler)
+    return hook.wrap(innermost(model), compiler)
+
+
+def _options(
+    fullgraph: bool,
+    dynamic: bool | None,
+    backend: str | Callable[..., Any] | None,
+    mode: str | None,
+    settings: dict[str, Any],
+) -> Options:
     if mode is not None and mode not in MODES:
         raise OptionError(f"there is no mode {mode!r}{nearest(mode, list(MODES))}")
-    chosen = Options(
+    backend = get_default_backend() if backend is None else backend
+    return Options(
         backend=lookup_backend(backend),
         backend_name=name_of(backend),
         fullgraph=fullgraph,
         dynamic=dynamic,
         mode=mode,
-        extra=tuple(sorted((options or {}).items())),
+        guard_filter=settings.pop("guard_filter_fn", None),
+        extra=tuple(sorted(settings.items())),
     )
-    compiler = driver.FrameCompiler(chosen, config, _PROCESS)
-    if isinstance(model, torch.nn.Module):
-        return OptimizedModule(model, compiler)
-    return _compiled_function(model, compiler)
 
 
-def _compiled_function(target: Any, compiler: driver.FrameCompiler) -> Any:
-    inner = getattr(target, "_tc_original", target)
-    call = hook.wrap(inner, compiler)
-    call._tc_original = inner
-    return call
-
-
-class OptimizedModule(torch.nn.Module):
-    """A compiled module: calls are captured, all else goes to the module it wraps."""
-
-    _orig_mod: torch.nn.Module
-
-    def __init__(self, module: torch.nn.Module, compiler: driver.FrameCompiler) -> None:
-        super().__init__()
-        self._modules["_orig_mod"] = module
-        self.__dict__["_compiler"] = compiler
-        self.__dict__["_call"] = hook.wrap(module.__call__, compiler)
-        self.__dict__["training"] = module.training
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the module under capture."""
-        return self._call(*args, **kwargs)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._call(*args, **kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "_orig_mod":
-            return self._modules["_orig_mod"]
-        return getattr(self._modules["_orig_mod"], name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in ("_orig_mod", "_call", "_compiler"):
-            self.__dict__[name] = value
-        else:
-            setattr(self._modules["_orig_mod"], name, value)
-
-    def __delattr__(self, name: str) -> None:
-        delattr(self._modules["_orig_mod"], name)
-
-    def train(self, mode: bool = True) -> OptimizedModule:
-        """Set the wrapped module's training mode."""
-        self._orig_mod.train(mode)
-        self.__dict__["training"] = mode
-        return self
-
-    def __len__(self) -> int:
-        return len(self._orig_mod)  # type: ignore[arg-type]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._orig_mod)  # type: ignore[call-overload,no-any-return]
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._orig_mod[key]  # type: ignore[index]
-
-    def __reduce__(self) -> Any:
-        return _rebuild_module, (self._modules["_orig_mod"], self.__dict__["_compiler"].options)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> OptimizedModule:
-        inner = copy.deepcopy(self._modules["_orig_mod"], memo)
-        assert inner is not None
-        return OptimizedModule(inner, self.__dict__["_compiler"])
-
-
-def _rebuild_module(module: torch.nn.Module, options: Options) -> OptimizedModule:
-    return OptimizedModule(module, driver.FrameCompiler(options, config, _PROCESS))
-
-
-# -- the programming model ---------------------------------------------------------------------
-def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """Keep a function out of compiled code: it runs eagerly wherever it is called from.
+def compile_in_place(model: torch.nn.Module, **settings: Any) -> None:
+    """Compile the calls of a module that stays itself; like ``model.compile()`` with torch.
 
     Args:
-        fn: the function; without it a decorator is returned.
-        recursive: what it calls is kept out too.
-        reason: told in the graph break that a call of it makes.
+        settings: as `compile` takes them.
     """
-    if fn is None:
-        return lambda target: disable(target, recursive, reason=reason)
-    if recursive:
-        wrapper = hook.disabled(fn)
-    else:
-
-        @functools.wraps(fn)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            return fn(*args, **kwargs)
-
-    setattr(wrapper, DISABLED, reason or "tc.disable")
-    return wrapper
+    model._compiled_call_impl = compile(model._call_impl, **settings)
 
 
-def mark_dynamic(tensor: torch.Tensor, index: int | list[int] | tuple[int, ...]) -> None:
-    """Make dimensions of a tensor dynamic from the first compile on."""
-    _mark(tensor, index, True)
+def set_default_backend(backend: str | Callable[..., Any] | None) -> None:
+    """Set the backend of compiles that name none; None: "inductor" again.
+
+    Raises:
+        OptionError: there is none of that name.
+    """
+    chosen = "inductor" if backend is None else backend
+    lookup_backend(chosen)
+    _PROCESS.default_backend = chosen
 
 
-def maybe_mark_dynamic(tensor: torch.Tensor, index: int | list[int] | tuple[int, ...]) -> None:
-    """Like `mark_dynamic`; code that needs a fixed size may still specialise."""
-    _mark(tensor, index, True)
+def get_default_backend() -> str | Callable[..., Any]:
+    """Return the backend of compiles that name none."""
+    return _PROCESS.default_backend
 
 
-def mark_static(
-    tensor: torch.Tensor, index: int | list[int] | tuple[int, ...] | None = None
-) -> None:
-    """Keep dimensions of a tensor (all, if none is named) static."""
-    _mark(tensor, list(range(tensor.dim())) if index is None else index, False)
-
-
-def _mark(tensor: torch.Tensor, index: Any, dynamic: bool) -> None:
-    marks: dict[int, bool] = dict(getattr(tensor, MARKS, {}))
-    for dim in [index] if isinstance(index, int) else index:
-        if not -tensor.dim() <= dim < tensor.dim():
-            raise OptionError(f"dimension {dim} of a tensor with {tensor.dim()} dimensions")
-        marks[dim % tensor.dim()] = dynamic
-    setattr(tensor, MARKS, marks)
-
-
+# -- the process -------------------------------------------------------------------------------
 def reset() -> None:
     """Forget all compiled code and all that was remembered of earlier calls."""
     for code in list(_PROCESS.code_objects.values()):
         hook.reset(code)
     _PROCESS.code_objects.clear()
+    STANDING.for_one_call.clear()
     _PROCESS.frames = _PROCESS.graphs = _PROCESS.breaks = 0
     _PROCESS.warned.clear()
 
@@ -236,6 +199,26 @@ def reset() -> None:
 def graph_stats() -> dict[str, int]:
     """Return how many graphs were compiled, and how often capture broke, since the last reset."""
     return {"graphs": _PROCESS.graphs, "graph_breaks": _PROCESS.breaks}
+
+
+def _narrow_guards() -> None:
+    """Pick for all compiled code the guards that told variants apart; see `set_stance`."""
+    for code in list(_PROCESS.code_objects.values()):
+        telling: set[str] = set()
+        for entry in hook.cache_entries(code):
+            telling |= entry.guards.telling
+        hook.narrow(code, lambda guards: guards.few(telling))  # noqa: B023 - called at once
+
+
+def _redirected(compiler: Any, backend: Any) -> Any:
+    options = replace(
+        compiler.options, backend=lookup_backend(backend), backend_name=name_of(backend)
+    )
+    return replace(compiler, options=options)
+
+
+STANDING.prepare = _narrow_guards
+STANDING.redirect = _redirected
 
 
 def on_graph_compiled(listener: Callable[[torch.fx.GraphModule], None]) -> None:
@@ -305,21 +288,46 @@ __all__ = [
     "Explanation",
     "Gate",
     "OptimizedModule",
+    "allow_in_graph",
+    "assume_constant_result",
     "compile",
+    "compile_in_place",
     "config",
     "counters",
+    "cudagraph_mark_step_begin",
     "disable",
+    "disallow_in_graph",
+    "error_on_graph_break",
     "explain",
+    "forbid_in_graph",
+    "get_default_backend",
     "graph_break",
     "graph_stats",
     "is_compiling",
+    "is_dynamo_compiling",
+    "keep_portable_guards_unsafe",
+    "keep_tensor_guards_unsafe",
     "list_backends",
     "lookup_backend",
     "mark_dynamic",
     "mark_static",
+    "mark_static_address",
+    "mark_unbacked",
     "maybe_mark_dynamic",
+    "nested_compile_region",
+    "nonstrict_trace",
     "on_graph_compiled",
     "register_backend",
     "replaying",
     "reset",
+    "run",
+    "set_default_backend",
+    "set_stance",
+    "skip_all_guards_unsafe",
+    "skip_frame",
+    "skip_guard_on_all_nn_modules_unsafe",
+    "skip_guard_on_globals_unsafe",
+    "skip_guard_on_inbuilt_nn_modules_unsafe",
+    "substitute_in_graph",
+    "wrap_numpy",
 ]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from torch import fx
@@ -13,26 +14,45 @@ from tc.compiler.errors import OptionError
 from tc.compiler.options import nearest
 
 Backend = Callable[..., Callable[..., Any]]
-BACKENDS: Table[str, Backend] = Table("backends")
+DEBUG = ("debug",)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A backend and the tags by which `list_backends` leaves it out."""
+
+    compile: Backend
+    tags: tuple[str, ...] = ()
+
+
+BACKENDS: Table[str, Row] = Table("backends")
 
 
 def register_backend(
-    compiler_fn: Backend | None = None, name: str | None = None, tags: tuple[str, ...] = ()
+    compiler_fn: Backend | None = None, name: str | None = None, tags: Sequence[str] = ()
 ) -> Any:
     """Register a backend; usable as a plain call or as a decorator.
 
     Args:
         compiler_fn: takes a graph module and example inputs, returns a callable.
         name: how `tc.compile` calls it; the function's own name if omitted.
-        tags: accepted for compatibility with torch; not used.
+        tags: what kind of backend it is ("debug", "experimental"), for `list_backends`.
 
     Raises:
         ValueError: the name is taken.
     """
     if compiler_fn is None:
         return lambda function: register_backend(function, name, tags)
-    BACKENDS.add(name or compiler_fn.__name__, compiler_fn)
+    name = name or compiler_fn.__name__
+    if name in BACKENDS and _is_of_torch(compiler_fn):
+        return compiler_fn  # where tc stands in for torch.compile, torch's own come here too
+    BACKENDS.add(name, Row(compiler_fn, tuple(tags)))
     return compiler_fn
+
+
+def _is_of_torch(compiler_fn: Backend) -> bool:
+    module = getattr(compiler_fn, "__module__", None) or ""
+    return module.partition(".")[0] == "torch"
 
 
 def lookup_backend(backend: str | Backend) -> Backend:
@@ -47,17 +67,18 @@ def lookup_backend(backend: str | Backend) -> Backend:
     if found is None:
         raise OptionError(
             f"there is no backend {backend!r}{nearest(backend, list(BACKENDS))}; "
-            "tc.list_backends() names them all"
+            "tc.list_backends(None) names them all"
         )
-    return found
+    return found.compile
 
 
-def list_backends(exclude_tags: tuple[str, ...] = ("debug", "experimental")) -> list[str]:
-    """Return the names of all backends, sorted."""
-    return sorted(BACKENDS)
+def list_backends(exclude_tags: Sequence[str] | None = ("debug", "experimental")) -> list[str]:
+    """Return the names of the backends without these tags, sorted; None: of all."""
+    excluded = set(exclude_tags or ())
+    return sorted(name for name, row in BACKENDS.rows() if not excluded & set(row.tags))
 
 
-def eager(gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+def eager(gm: fx.GraphModule, example_inputs: Any, **ignored: Any) -> Callable[..., Any]:
     """Run the captured graph as it is."""
     return gm.forward
 
@@ -69,4 +90,4 @@ def name_of(backend: str | Backend) -> str:
     return getattr(backend, "__name__", None) or re.sub(r"\W", "_", type(backend).__name__)
 
 
-register_backend(eager, "eager")
+register_backend(eager, "eager", DEBUG)

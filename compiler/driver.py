@@ -8,14 +8,14 @@ from __future__ import annotations
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import fx
 
 from tc import trace
-from tc.compiler import aot, backends, codegen, loops, schedule
+from tc.compiler import aot, backends, codegen, loops, schedule, stance
 from tc.compiler.accounts import Account, break_event, callers
 from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.dynamism import DynamicSizes, Memory
@@ -161,9 +161,11 @@ class Process:
         frames: code objects met so far; the index is the frame id.
         stats: running counts for `tc.graph_stats`.
         on_graph: told of each graph before a backend gets it.
+        default_backend: of compiles that name none.
     """
 
     gate: Gate = field(default_factory=Gate.from_environment)
+    default_backend: str | Callable[..., Any] = "inductor"
     frames: int = 0
     graphs: int = 0
     breaks: int = 0
@@ -171,6 +173,9 @@ class Process:
     on_graph: list[Callable[[fx.GraphModule], None]] = field(default_factory=list)
     code_objects: dict[int, Any] = field(default_factory=dict)
     warned: set[str] = field(default_factory=set)
+
+
+PROCESS = Process()
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,6 +201,11 @@ class FrameCompiler:
             return hook.Skip(reason[0])
         if in_transform():
             return hook.RunOnce()
+        standing = stance.in_place_of_compiling(frame, state)
+        if standing is stance.FIRST_RUN:
+            return self._first_run(frame, cache, state)
+        if standing is not None:
+            return standing
         account = self._account(frame, cache, state)
         if reason is not None:
             account.tell_skip(reason[0])
@@ -204,7 +214,8 @@ class FrameCompiler:
             account.tell_skip("it resumes in an exception handler", harmless=True)
             return hook.Skip("it resumes in an exception handler")
         entries = list(cache)
-        failures = entries[0].guards.explain(frame.locals, frame.globals) if entries else []
+        refusals = [entry.guards.refuse(frame.locals, frame.globals) for entry in entries]
+        failures = refusals[0] if refusals else []
         if len(entries) >= self.config.recompile_limit:
             return self._limit(account, failures)
         if entries and self.config.error_on_recompile:
@@ -217,6 +228,16 @@ class FrameCompiler:
             account.tell_recompile(entries[0].guards, failures, self._dynamic_now(before, failures))
         with trace.compiling(account.compile_id), trace.stage("entire_frame_compile"):
             return self._compile(frame, state, account)
+
+    def _first_run(
+        self, frame: hook.Frame, cache: hook.CacheView, state: dict[Any, Any]
+    ) -> hook.Outcome:
+        """Compile for one call, by the backend that gives the operations to ATen one by one."""
+        options = replace(self.options, backend=aot_eager, backend_name="aot_eager")
+        found = replace(self, options=options)(frame, cache, state)
+        if isinstance(found, hook.Compiled):
+            stance.STANDING.for_one_call.append(found.guards)
+        return found
 
     def _account(self, frame: hook.Frame, cache: hook.CacheView, state: dict[Any, Any]) -> Account:
         if "frame_id" not in state:
@@ -297,6 +318,7 @@ class FrameCompiler:
             scalars=self.config.capture_scalar_outputs,
             shapes=self.config.capture_dynamic_output_shape_ops,
             fixed_numbers=self.config.specialize_int,
+            lenient=self.config.allow_ignore_mark_dynamic,
         )
         compile_id = account.compile_id
         graph_name = f"__compiled_fn_{compile_id.frame}_{compile_id.compile}"
@@ -305,13 +327,16 @@ class FrameCompiler:
             account.tell_break(record)
             self.process.breaks += 1
             self.process.counters["graph_break"][record.cause.title] += 1
-            if self.options.fullgraph:
+            if self.options.fullgraph or record.strict:
                 failed = record.cause.reason is breaks.OP_FAILED
-                raise (TorchRuntimeError if failed else Unsupported)(break_text(record, account))
+                raise (TorchRuntimeError if failed else Unsupported)(
+                    break_text(record, account, self.options.fullgraph)
+                )
 
         return translate(
-            frame, sizes, str(compile_id), graph_name, on_break, self.options.fullgraph
-        )
+            frame, sizes, str(compile_id), graph_name, on_break, self.options.fullgraph,
+            self.options.guard_filter,
+        )  # fmt: skip
 
     def _dynamic(self) -> bool | None:
         if self.options.dynamic is None and not self.config.assume_static_by_default:
@@ -337,8 +362,10 @@ class FrameCompiler:
         assert captured.module is not None
         if self.options.backend is inductor:
             return inductor(captured.module, captured.examples, self.process.gate)
+        inputs = captured.real_inputs(frame)
+        reference = copied(captured.module) if self.config.verify_correctness else None
         try:
-            compiled = self.options.backend(captured.module, captured.real_inputs(frame))
+            compiled = self.options.backend(captured.module, inputs, **self._settings())
         except TcError:
             raise
         except Exception as error:
@@ -352,7 +379,18 @@ class FrameCompiler:
                 f"backend {self.options.backend_name!r} returned "
                 f"{type(compiled).__name__}, not a callable",
             )
+        if reference is not None:
+            verify(reference, compiled, inputs, self.options.backend_name)
         return compiled
+
+    def _settings(self) -> dict[str, Any]:
+        """Return what the user asked of a backend other than our own, where anything."""
+        found: dict[str, Any] = {}
+        if self.options.mode is not None and self.options.mode != "default":
+            found["mode"] = self.options.mode
+        if self.options.extra:
+            found["options"] = dict(self.options.extra)
+        return found
 
     def _failed(
         self, account: Account, captured: Captured | None, error: Exception
@@ -390,6 +428,35 @@ class FrameCompiler:
         ) from error
 
 
+def copied(module: fx.GraphModule) -> fx.GraphModule:
+    """Return a graph of its own, that a backend does not change."""
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(module.graph, {}))
+    return fx.GraphModule(module, graph)
+
+
+def verify(module: fx.GraphModule, compiled: Compiled, inputs: list[Any], name: str) -> None:
+    """Compare one call of a compiled graph with the captured one, on copies of the inputs.
+
+    Raises:
+        BackendError: they differ.
+    """
+    if not all(isinstance(value, torch.Tensor) for value in inputs):
+        return
+    state = torch.get_rng_state()
+    found = []
+    for run in (module.forward, compiled):
+        torch.set_rng_state(state)
+        found.append(run(*[value.detach().clone() for value in inputs]))
+    torch.set_rng_state(state)
+    try:
+        torch.testing.assert_close(found[1], found[0], equal_nan=True)
+    except AssertionError as error:
+        raise BackendError(
+            "backend", f"backend {name!r} gives another result than the graph it was given: {error}"
+        ) from error
+
+
 def minify_command() -> str:
     """Return the command that reduces a failure of the running script."""
     script = sys.argv[0] if sys.argv and sys.argv[0].endswith(".py") else "SCRIPT"
@@ -419,20 +486,21 @@ def untraced(compiled: Compiled) -> Compiled:
     return hook.disabled(compiled)
 
 
-def break_text(record: BreakRecord, account: Account) -> str:
-    """Return the message of a break under ``fullgraph=True``."""
+def break_text(record: BreakRecord, account: Account, fullgraph: bool) -> str:
+    """Return the message of a break that is an error, by ``fullgraph`` or a mark in the code."""
+    asked = "fullgraph=True" if fullgraph else "error_on_graph_break(True)"
     event = break_event(record, account.code)
     fixes = "".join(f"\n  fix: {fix}" for fix in event.fix)
     note = f"\n  note: {record.cause.note}" if record.cause.note else ""
     return (
-        f"{event.code} graph break under fullgraph=True: {event.title}\n"
+        f"{event.code} graph break under {asked}: {event.title}\n"
         f"  at {event.file}:{event.line} in {event.function}\n"
         f"    {event.source_line.strip()}\n"
         f"  why: {event.why}{note}{fixes}"
     )
 
 
-def aot_eager(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Compiled:
+def aot_eager(gm: fx.GraphModule, example_inputs: Sequence[Any], **ignored: Any) -> Compiled:
     """Make a captured graph functional, in ATen operations, and run those one by one."""
     examples = graph_examples(gm, example_inputs)
     if torch.is_grad_enabled() and any(_wants_grad(example) for example in examples):
@@ -445,5 +513,5 @@ def aot_eager(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Compiled:
 
 
 backends.register_backend(inductor, "inductor")
-backends.register_backend(aot_eager, "aot_eager")
-backends.register_backend(aot_eager, "aot_eager_decomp_partition")
+backends.register_backend(aot_eager, "aot_eager", backends.DEBUG)
+backends.register_backend(aot_eager, "aot_eager_decomp_partition", backends.DEBUG)

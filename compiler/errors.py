@@ -35,8 +35,8 @@ class VerifyError(TcError):
     """An artifact broke one of its invariants; names the pass that made it."""
 
 
-class RecompileError(TcError):
-    """A frame would have been compiled again under ``config.error_on_recompile``."""
+class RecompileError(TcError, RuntimeError):
+    """A frame would have been compiled again (``config.error_on_recompile``, `set_stance`)."""
 
 
 class FailOnRecompileLimitHit(RecompileError):
@@ -49,6 +49,14 @@ class TorchRuntimeError(Unsupported):
 
 class UserError(Unsupported):
     """The program asks for something that compiled code cannot mean, under ``fullgraph=True``."""
+
+
+class ForbiddenCall(TcError, AssertionError):
+    """Compiled code calls a function that must only be called outside of it."""
+
+
+class ConstraintViolationError(UserError):
+    """A dimension marked with `tc.mark_dynamic` has to be a constant, or leaves its range."""
 
 
 class UncapturedHigherOrderOpError(Unsupported):

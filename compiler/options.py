@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ContextDecorator
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -19,7 +20,8 @@ class Config:
     """Process-wide settings; read when a frame is compiled.
 
     Attributes:
-        recompile_limit: compiles of one code object after which it runs eagerly.
+        recompile_limit: compiles of one code object after which it runs eagerly; torch's older
+            name ``cache_size_limit`` works too.
         automatic_dynamic_shapes: make a size dynamic when it changes for the first time.
         suppress_errors: run eagerly, with one warning, where the compiler fails.
         disable: make `tc.compile` return its argument unchanged.
@@ -30,6 +32,8 @@ class Config:
         capture_dynamic_output_shape_ops: the same for ``nonzero``, masks and the like.
         assume_static_by_default: False makes all sizes dynamic from the first compile on.
         specialize_int: never make an integer argument dynamic.
+        verify_correctness: run each compiled graph once, and compare it with the captured one.
+        allow_ignore_mark_dynamic: let a dimension marked with `mark_dynamic` become a constant.
     """
 
     recompile_limit: int = 8
@@ -43,24 +47,76 @@ class Config:
     capture_dynamic_output_shape_ops: bool = False
     assume_static_by_default: bool = True
     specialize_int: bool = False
+    verify_correctness: bool = False
+    allow_ignore_mark_dynamic: bool = False
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OLD_NAMES:
+            return getattr(self, _OLD_NAMES[name])
+        raise AttributeError(_unknown(name))
 
     def __setattr__(self, name: str, value: Any) -> None:
-        names = [f.name for f in fields(self)]
-        if name not in names:
-            raise OptionError(f"tc.config has no setting {name!r}{nearest(name, names)}")
+        name = _OLD_NAMES.get(name, name)
+        if name not in _settings():
+            raise OptionError(_unknown(name))
         object.__setattr__(self, name, value)
 
-    @contextmanager
-    def patch(self, **changes: Any) -> Iterator[None]:
-        """Change settings for the length of a ``with`` block."""
-        before = {name: getattr(self, name, None) for name in changes}
-        for name, value in changes.items():
-            setattr(self, name, value)
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                setattr(self, name, value)
+    def patch(
+        self, name: str | Mapping[str, Any] | None = None, value: Any = None, **changes: Any
+    ) -> Patch:
+        """Return a context manager, or decorator, that changes settings while it is at work.
+
+        Args:
+            name: of one setting, which gets `value`; or a mapping of several.
+            changes: settings by keyword.
+
+        Raises:
+            OptionError: there is no such setting.
+
+        Example:
+            >>> from tc.compiler.options import config
+            >>> with config.patch(recompile_limit=2):
+            ...     config.recompile_limit
+            2
+        """
+        if isinstance(name, str):
+            changes = {name: value, **changes}
+        elif name is not None:
+            changes = {**name, **changes}
+        for setting in changes:
+            if setting not in _settings() and setting not in _OLD_NAMES:
+                raise OptionError(_unknown(setting))
+        return Patch(self, changes)
+
+
+class Patch(ContextDecorator):
+    """Settings in force for the length of a block, or of each call of a function."""
+
+    def __init__(self, of: Config, changes: Mapping[str, Any]) -> None:
+        self._config = of
+        self.changes = dict(changes)
+        self._before: list[dict[str, Any]] = []
+
+    def __enter__(self) -> None:
+        self._before.append({name: getattr(self._config, name) for name in self.changes})
+        for name, value in self.changes.items():
+            setattr(self._config, name, value)
+
+    def __exit__(self, *raised: object) -> None:
+        for name, value in self._before.pop().items():
+            setattr(self._config, name, value)
+
+
+_OLD_NAMES = {"cache_size_limit": "recompile_limit"}
+
+
+@functools.cache
+def _settings() -> tuple[str, ...]:
+    return tuple(setting.name for setting in fields(Config))
+
+
+def _unknown(name: str) -> str:
+    return f"tc.config has no setting {name!r}{nearest(name, list(_settings()))}"
 
 
 config = Config()
@@ -75,6 +131,8 @@ class Options:
         dynamic: True: all sizes dynamic at once; False: never; None: on their second value.
         backend: ``(gm, example_inputs) -> callable``.
         backend_name: its name, for logs and traces.
+        extra: settings of the backend, by name.
+        guard_filter: entries of guards -> which of them are kept; None keeps all.
     """
 
     backend: Callable[..., Callable[..., Any]]
@@ -83,6 +141,7 @@ class Options:
     dynamic: bool | None = None
     mode: str | None = None
     extra: tuple[tuple[str, Any], ...] = ()
+    guard_filter: Callable[[Sequence[Any]], Sequence[bool]] | None = None
 
 
 def nearest(name: str, known: list[str]) -> str:

@@ -21,7 +21,14 @@ NESTING = 5
 CORE = ("tc.compiler.core", "tc.compiler.options", "tc.compiler.errors", "tc.trace")
 LOOP_IR = tuple(f"tc.compiler.loops.{name}" for name in ("ir", "expr", "index", "ops"))
 # What users set on their own functions and tensors, read by capture: disable, mark_dynamic, ...
-MARKS = tuple(f"tc.compiler.capture.{name}" for name in ("hook", "dynamism", "skips", "torchfns"))
+MARKS = tuple(
+    f"tc.compiler.capture.{name}"
+    for name in (
+        "dynamism", "guard_filter", "hook", "marked", "skips", "torchfns", "traceable", "whole",
+    )
+)  # fmt: skip
+# The programming model: what users call besides `compile`.
+MODEL = tuple(f"tc.compiler.{name}" for name in ("decorators", "marks", "modules", "stance"))
 LAYERS: dict[str, tuple[str, ...]] = {
     "tc": ("tc.compiler.api", "tc.compiler.errors", "tc.trace"),
     "tc.trace": (),
@@ -42,10 +49,17 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "tc.compiler.driver": ("tc.compiler", "tc.trace"),
     "tc.compiler.accounts": (*CORE, "tc.compiler.capture"),  # tells what capture found
     "tc.compiler.replay": ("tc.compiler", "tc.trace"),  # the driver's stages, up to a chosen one
+    "tc.compiler.debug_backends": CORE,
+    "tc.compiler.decorators": (*CORE, *MARKS, "tc.compiler.modules"),
+    "tc.compiler.marks": (*CORE, *MARKS),
+    "tc.compiler.stance": (*CORE, *MARKS),
+    "tc.compiler.modules": (*CORE, "tc.compiler.capture.hook", "tc.compiler.driver"),
     "tc.compiler.api": (
         *CORE,
         *MARKS,
+        *MODEL,
         "tc.compiler.backends",
+        "tc.compiler.debug_backends",
         "tc.compiler.driver",
         "tc.compiler.replay",
     ),

@@ -70,6 +70,13 @@ DISABLED_CALL = _row(
     "a disabled function always runs in eager mode",
     "remove the disable mark, or call it outside of the compiled function",
 )
+DISALLOWED_CALL = _row(
+    "disallowed-call",
+    "TC115",
+    "call of {}, which is marked disallow_in_graph",
+    "such a function always runs between graphs, in eager mode",
+    "remove the disallow_in_graph mark, or call it outside of the compiled function",
+)
 DATA_BRANCH = _row(
     "data-dependent-branch",
     "TC110",

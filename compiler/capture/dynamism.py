@@ -3,14 +3,53 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
 from tc.compiler.core.sources import Source
 
-#: attribute on tensors: dimension -> True (always dynamic), False (always static)
+#: attribute on tensors: dimension -> `Mark`
 MARKS = "_tc_dimension_marks"
+#: attribute on tensors whose address is guarded on
+FIXED_ADDRESS = "_tc_fixed_address"
+#: attributes that torch's own functions put on tensors -> the kind of mark they stand for
+TORCH_MARKS = {
+    "_dynamo_static_indices": "static",
+    "_dynamo_weak_dynamic_indices": "maybe",
+    "_dynamo_dynamic_indices": "dynamic",
+    "_dynamo_unbacked_indices": "unbacked",
+}
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What the user said of one dimension of a tensor.
+
+    Attributes:
+        kind: "static"; "dynamic": it must not become a constant; "maybe": it may; "unbacked":
+            nothing may depend on its value.
+        low, high: bounds; None is open.
+    """
+
+    kind: str
+    low: int | None = None
+    high: int | None = None
+
+
+def marks_of(tensor: torch.Tensor) -> dict[int, Mark]:
+    """Return what the user said of the dimensions of a tensor, through us or through torch."""
+    attributes = getattr(tensor, "__dict__", None)
+    if not attributes:
+        return {}
+    found = {
+        dim % tensor.dim(): Mark(kind)
+        for name, kind in TORCH_MARKS.items()
+        for dim in attributes.get(name, ())
+    }
+    for bounds in attributes.get("_dynamo_dynamic_range", ()):
+        found[bounds.dim % tensor.dim()] = Mark("dynamic", bounds.min, bounds.max)
+    found.update(attributes.get(MARKS, {}))
+    return found
 
 
 @dataclass
@@ -50,6 +89,7 @@ class DynamicSizes:
         scalars: ``item()`` gives a symbol in place of a graph break.
         shapes: ``nonzero`` and the like give symbolic sizes in place of a graph break.
         fixed_numbers: integers are never dynamic.
+        lenient: a dimension marked dynamic may become a constant.
     """
 
     dynamic: bool | None
@@ -58,17 +98,23 @@ class DynamicSizes:
     scalars: bool = False
     shapes: bool = False
     fixed_numbers: bool = False
+    lenient: bool = False
+
+    def demands(self, tensor: torch.Tensor) -> dict[int, Mark]:
+        """Return the marks on dimensions that must keep their symbol."""
+        kinds = ("unbacked",) if self.lenient else ("dynamic", "unbacked")
+        return {dim: mark for dim, mark in marks_of(tensor).items() if mark.kind in kinds}
 
     def dimensions(self, source: Source, tensor: torch.Tensor) -> frozenset[int]:
         """Return the dimensions of an input that get a symbol."""
         seen = self.memory.see_tensor(source, tensor)
-        marks: dict[int, Any] = getattr(tensor, MARKS, {})
-        chosen = {dim for dim, mark in marks.items() if mark}
+        marks = marks_of(tensor)
+        chosen = {dim for dim, mark in marks.items() if mark.kind != "static"}
         if self.dynamic is True:
             chosen |= set(range(tensor.dim()))
         elif self.dynamic is None and self.automatic:
             chosen |= {dim for dim, size in enumerate(seen) if size is None}
-        return frozenset(chosen - {dim for dim, mark in marks.items() if not mark})
+        return frozenset(chosen - {dim for dim, mark in marks.items() if mark.kind == "static"})
 
     def number(self, source: Source, number: int) -> bool:
         """Say whether an integer input gets a symbol."""

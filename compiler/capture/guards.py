@@ -22,6 +22,8 @@ from tc.compiler.core.sources import Scope, Source
 from tc.compiler.errors import StageError
 
 UserLine = tuple[str, int]
+#: nodes of the tree between an object and what is reached through it
+BETWEEN = ("", ".__dict__", "._parameters", "._buffers", "._modules")
 
 
 class GuardList:
@@ -45,6 +47,10 @@ class GuardList:
         """
         guard = Guard(kind, source, GUARDS[kind].remember(value), user_line)
         return self._guards.setdefault((kind, guard.text), guard)
+
+    def put(self, guard: Guard) -> None:
+        """Add a guard of another list."""
+        self._guards.setdefault((guard.kind, guard.text), guard)
 
     def extend(self, other: GuardList) -> None:
         """Add all guards of another list."""
@@ -95,6 +101,7 @@ class CheckedGuards:
         root: the C++ tree.
         drop: set by the frame hook; takes the code behind these guards out of its cache.
         alive: False once an object that the code knows by identity has died.
+        telling: names of sources at which a call that these guards refused differed.
     """
 
     guards: tuple[Guard, ...]
@@ -103,9 +110,8 @@ class CheckedGuards:
     root: Any
     drop: Callable[[], None] | None = None
     alive: bool = True
+    telling: set[str] = field(default_factory=set)
     _watched: list[Any] = field(default_factory=list, repr=False)
-
-    diff_guard_root = None
 
     @property
     def text(self) -> str:
@@ -130,6 +136,29 @@ class CheckedGuards:
             gone = "an object this code was compiled for no longer exists"
             failures.append(Failure(None, "process", gone, "alive", "gone", None))
         return failures
+
+    def refuse(self, locals: dict[str, Any], globals: dict[str, Any]) -> list[Failure]:
+        """Do as `explain` does, and remember at which sources the frame differed."""
+        failures = self.explain(locals, globals)
+        self.telling |= {f.guard.source.name for f in failures if f.guard is not None}
+        return failures
+
+    def few(self, telling: set[str]) -> Any:
+        """Return a tree of the guards on tensors, on sizes, and on some sources only."""
+        chosen = [g.source for g in self.guards if g.kind == "TENSOR" or g.source.name in telling]
+        ways = {"L", "G"}
+        for source in chosen:
+            step: Source | None = source
+            while step is not None:
+                ways |= {step.name + below for below in BETWEEN}
+                step = step.parent
+        names = tuple(source.name for source in chosen if source.name)
+
+        def keeps(node: Any) -> bool:
+            name = node.get_source()
+            return name in ways or name.startswith(names)
+
+        return self.root.clone_manager(keeps)
 
     def _watch(self) -> None:
         """Give up when an object known by identity dies: its address may be used again."""

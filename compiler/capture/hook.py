@@ -20,8 +20,9 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from types import CodeType
+from types import CodeType, FunctionType, MethodType
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from torch._C._dynamo import eval_frame as _c
@@ -30,6 +31,8 @@ from tc.compiler.errors import StageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+#: attribute of a compiled function: what it was made of
+ORIGINAL = "_tc_original"
 _VARARGS = 0x04 | 0x08  # CO_VARARGS | CO_VARKEYWORDS
 
 
@@ -145,7 +148,7 @@ class _Manager(_SeenByTorch):
     def __init__(self, guards: Guards) -> None:
         self.guards = guards
         self.root = guards.root
-        self.diff_guard_root: None = None
+        self.diff_guard_root: Any = None
         self.cache_entry: Any = None
         self.extra_state: Any = None
 
@@ -261,27 +264,93 @@ def wrap(fn: F, callback: Callback) -> F:
     set_hook = _c.set_eval_frame
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        previous = set_hook(offer)
+        previous = set_hook(_chosen(callback) if _choices else offer)
         try:
             return fn(*args, **kwargs)
         finally:
             set_hook(previous)
 
-    return _dressed(call, fn)
+    _wrappers.add(call.__code__)
+    wrapper = _dressed(call, fn)
+    setattr(wrapper, ORIGINAL, fn)
+    return wrapper
+
+
+_wrappers: set[CodeType] = set()
+
+
+def original_of(obj: Any) -> Any:
+    """Return what `wrap` was given to make a function, or None for other objects.
+
+    The attribute alone says nothing: `functools.wraps` copies it to functions around.
+    """
+    made_here = isinstance(obj, FunctionType) and obj.__code__ in _wrappers
+    return getattr(obj, ORIGINAL, None) if made_here else None
+
+
+_choices: list[Callable[[Any], Any]] = []
+
+
+def choose_by(choice: Callable[[Any], Any] | None) -> None:
+    """Ask a function, at each call of what `wrap` returned, for the callback to use.
+
+    Args:
+        choice: the callback given to `wrap` -> the one to use, or None: the frames run as they
+            are. None in place of a function: each has its own again.
+    """
+    _choices[:] = [] if choice is None else [choice]
+
+
+def _chosen(callback: Callback) -> Any:
+    chosen = _choices[0](callback)
+    return None if chosen is None else _adapt(chosen)
+
+
+def check_few_guards(few: bool) -> None:
+    """Check only the guards that `narrow` picked; where none of them hold, C++ raises."""
+    _c.set_skip_guard_eval_unsafe(few)
+
+
+def narrow(code: CodeType, root_of: Callable[[Any], Any]) -> None:
+    """Pick the tree of guards that `check_few_guards` leaves to each entry of a code object."""
+    for entry in _c._debug_get_cache_entry_list(code):
+        manager = entry.guard_manager
+        if isinstance(manager, _Manager):
+            manager.diff_guard_root = root_of(manager.guards)
+            entry.update_diff_guard_root_manager()
 
 
 def disabled(fn: F) -> F:
     """Return a function that calls ``fn`` with the hook off."""
+    return _under(fn, None)
+
+
+def cached_only(fn: F) -> F:
+    """Return a function that calls ``fn`` with what is compiled already, for any callback."""
+    return _under(fn, False)
+
+
+def _under(fn: F, state: bool | None) -> F:
     set_hook = _c.set_eval_frame
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        previous = set_hook(None)
+        previous = set_hook(state)
         try:
             return fn(*args, **kwargs)
         finally:
             set_hook(previous)
 
     return _dressed(call, fn)
+
+
+@contextmanager
+def off() -> Iterator[None]:
+    """Keep frames that are run in a block from being offered."""
+    previous = _c.set_eval_frame(None)
+    try:
+        yield
+    finally:
+        _c.set_eval_frame(previous)
 
 
 def _dressed(call: Callable[..., Any], fn: F) -> F:
@@ -289,6 +358,26 @@ def _dressed(call: Callable[..., Any], fn: F) -> F:
     _c.set_code_exec_strategy(call.__code__, _strategy(_SKIP, _DEFAULT))
     wrapper: Any = functools.update_wrapper(call, fn)
     return wrapper  # type: ignore[no-any-return]
+
+
+def passed_over(fn: Any) -> Any:
+    """Return a function like ``fn`` whose frames are not offered; what it calls is.
+
+    The twin has a code object of its own, so that ``fn`` itself is still offered.
+
+    Raises:
+        TypeError: ``fn`` has no Python code.
+    """
+    if isinstance(fn, MethodType):
+        return MethodType(passed_over(fn.__func__), fn.__self__)
+    if not isinstance(fn, FunctionType):
+        _c.set_code_exec_strategy(code_of(fn), _strategy(_SKIP, _DEFAULT))
+        return fn
+    code = fn.__code__.replace()
+    twin = FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
+    twin.__kwdefaults__ = fn.__kwdefaults__
+    _c.set_code_exec_strategy(code, _strategy(_SKIP, _DEFAULT))
+    return functools.update_wrapper(twin, fn)
 
 
 def never_trace(target: F) -> F:

@@ -111,7 +111,7 @@ class Recorder:
         named = {k: self.graphable(v, text) for k, v in kwargs.items()}
         fakes = [fake for _, fake in pairs]
         fake_named = {k: fake for k, (_, fake) in named.items()}
-        result = self._run_fake(target, text, fakes, fake_named, method)
+        result = self.run_fake(target, text, fakes, fake_named, method)
         in_place = bool(_IN_PLACE.search(text)) or "out" in kwargs or text == "setitem"
         self.aliasing_matters |= in_place
         known = self._plain_result(result)
@@ -133,15 +133,16 @@ class Recorder:
         pairs = [self.graphable(a, text) for a in args]
         named = {k: self.graphable(v, text) for k, v in kwargs.items()}
         fake_named = {k: fake for k, (_, fake) in named.items()}
-        result = self._run_fake(target, text, [f for _, f in pairs], fake_named, False)
+        result = self.run_fake(target, text, [f for _, f in pairs], fake_named, False)
         nodes = tuple(node for node, _ in pairs)
         node = self.graph.call_function(target, nodes, {k: n for k, (n, _) in named.items()})
         self.annotate(node, result)
         return self.known(result)  # type: ignore[attr-defined, no-any-return]
 
-    def _run_fake(
+    def run_fake(
         self, target: Any, text: str, fakes: list[Any], named: dict[str, Any], method: bool
     ) -> Any:
+        """Call a function on fake tensors; what it raises breaks the graph."""
         try:
             with self.shapes.mode:
                 if method:

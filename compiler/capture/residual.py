@@ -16,6 +16,7 @@ import torch
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.emitter import Emitter
+from tc.compiler.capture.traceable import set_error_on_graph_break
 from tc.compiler.capture.values.base import NULL, Lazy, Slot, Value
 from tc.compiler.capture.values.const import LITERALS, ConstValue
 from tc.compiler.capture.values.functions import CellValue, FunctionValue
@@ -135,10 +136,15 @@ class Residual:
     def restore_modes(self) -> None:
         """Emit what leaves torch in the mode that traced code left it in."""
         if torch.is_grad_enabled() != self.t.grad_before:
-            self.load_callable(torch._C._set_grad_enabled)
-            self.e.load_const(torch.is_grad_enabled())
-            self.e.call(1)
-            self.e.pop_top()
+            self._call_with(torch._C._set_grad_enabled, torch.is_grad_enabled())
+        if self.t.strict != self.t.strict_before:
+            self._call_with(set_error_on_graph_break, self.t.strict)
+
+    def _call_with(self, function: Any, constant: Any) -> None:
+        self.load_callable(function)
+        self.e.load_const(constant)
+        self.e.call(1)
+        self.e.pop_top()
 
     def _share_prefix(self, source: Source, prefixes: Counter[str]) -> None:
         base = source.parent

@@ -6,9 +6,11 @@ the first `Shapes` of a process makes torch load `torch._dynamo` (about a second
 
 from __future__ import annotations
 
+import functools
 import re
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -17,7 +19,9 @@ import torch
 from torch._guards import GuardSource
 from torch._guards import Source as TorchSource
 
+from tc.compiler.capture.dynamism import Mark
 from tc.compiler.core.sources import GlobalSource, Scope, Source
+from tc.compiler.errors import ConstraintViolationError
 
 UserLine = tuple[str, int]
 Dynamic = frozenset[int] | Literal["all", "none"]
@@ -178,6 +182,7 @@ class Shapes:
         self._lines: dict[frozenset[str], UserLine] = {}
         self._created: dict[str, UserLine | None] = {}
         self._inputs: dict[str, tuple[Any, _Border, Source]] = {}
+        self._demanded: dict[str, Any] = {}
         self.env = _env_class()(
             weakref.WeakMethod(self._on_guard),
             allow_scalar_outputs=data_dependent if scalars is None else scalars,
@@ -186,7 +191,12 @@ class Shapes:
         self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=allow_non_fake_inputs)
 
     def fake(
-        self, tensor: torch.Tensor, source: Source, dynamic: Dynamic = "none", duck: bool = True
+        self,
+        tensor: torch.Tensor,
+        source: Source,
+        dynamic: Dynamic = "none",
+        duck: bool = True,
+        demands: Mapping[int, Mark] | None = None,
     ) -> Any:
         """Return the fake of an input, the same one for the same tensor.
 
@@ -197,14 +207,21 @@ class Shapes:
             source: where it comes from.
             dynamic: dimensions that get a symbol; sizes 0 and 1 stay numbers all the same.
             duck: let dimensions of equal size share one symbol, guarded by an equality.
+            demands: what `guards` checks of dimensions: that they keep their symbol.
+
+        Raises:
+            ConstraintViolationError: a size lies out of the bounds demanded.
         """
         if dynamic == "none" or not dynamic or not tensor.dim():
             # Without source, lest torch make a symbol for ``.item()`` of a number in a tensor.
             return _without_grad(self.mode.from_tensor(tensor, static_shapes=True))
         border = _Border(source)
-        context = _context(tensor, dynamic, duck)
-        fake = self.mode.from_tensor(tensor, source=border, symbolic_context=context)
+        context = _context(tensor, dynamic, duck, demands or {})
+        with violations():
+            fake = self.mode.from_tensor(tensor, source=border, symbolic_context=context)
         _without_grad(fake)
+        if demands:
+            self._demanded[source.name] = context
         if any(isinstance(n, torch.SymInt) for n in (*fake.shape, *_strides(fake))):
             self._track(fake, border, source)
         return fake
@@ -233,12 +250,18 @@ class Shapes:
             self._lines.setdefault(symbols, line)
 
     def guards(self) -> ShapeGuards:
-        """Return all conditions that traced code relies on: ranges, equalities, decided tests."""
+        """Return all conditions that traced code relies on: ranges, equalities, decided tests.
+
+        Raises:
+            ConstraintViolationError: a dimension is not as free as was demanded.
+        """
         if not self._inputs:
             return ShapeGuards()
         values = [value for value, _, _ in self._inputs.values()]
         borders = [border for _, border, _ in self._inputs.values()]
-        texts = list(self.env.produce_guards(values, borders))
+        contexts = [self._demanded.get(name) for name in self._inputs] if self._demanded else None
+        with violations():
+            texts = list(self.env.produce_guards(values, borders, input_contexts=contexts))
         texts += [text for text in self._specialised() if text not in texts]
         operands = self._operands()
         return ShapeGuards(tuple(self._guard(text, operands) for text in texts))
@@ -345,19 +368,54 @@ def free_stride(fake: torch.Tensor) -> tuple[int | None, ...]:
     return tuple(None if isinstance(n, torch.SymInt) else n for n in _strides(fake))
 
 
-def _context(tensor: torch.Tensor, dynamic: Dynamic, duck: bool) -> Any:
+def _context(
+    tensor: torch.Tensor, dynamic: Dynamic, duck: bool, demands: Mapping[int, Mark]
+) -> Any:
     """Say to torch which dimensions get symbols; a view's base gets none."""
     from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
 
     symbol = DimDynamic.DUCK if duck else DimDynamic.DYNAMIC
     chosen = {"all": range(tensor.dim()), "none": ()}.get(dynamic, dynamic)  # type: ignore[arg-type]
     sizes = [symbol if i in chosen else DimDynamic.STATIC for i in range(tensor.dim())]
+    for dim in demands:
+        sizes[dim] = DimDynamic.DYNAMIC  # with a symbol of its own
     base = tensor._base if tensor._is_view() else None
     return StatelessSymbolicContext(
         dynamic_sizes=sizes,
-        constraint_sizes=[None] * tensor.dim(),
-        view_base_context=None if base is None else _context(base, "none", duck),
+        constraint_sizes=[_constraint(demands.get(i)) for i in range(tensor.dim())],
+        view_base_context=None if base is None else _context(base, "none", duck, {}),
     )
+
+
+def _constraint(mark: Mark | None) -> Any:
+    """Return a demand as torch takes it."""
+    from torch.fx.experimental import symbolic_shapes
+    from torch.utils._sympy.numbers import int_oo
+    from torch.utils._sympy.value_ranges import ValueRanges
+
+    if mark is None:
+        return None
+    if mark.low is None and mark.high is None:
+        return symbolic_shapes.RelaxedUnspecConstraint(warn_only=False)
+    bounds = ValueRanges(
+        lower=0 if mark.low is None else mark.low,
+        upper=int_oo if mark.high is None else mark.high,
+    )
+    return symbolic_shapes.StrictMinMaxConstraint(vr=bounds, warn_only=False)
+
+
+@contextmanager
+def violations() -> Iterator[None]:
+    """Raise torch's errors of unmet demands as ours, which torch's programs catch too."""
+    from torch.fx.experimental import symbolic_shapes
+
+    try:
+        yield
+    except symbolic_shapes.ConstraintViolationError as error:
+        raise _violation()(
+            f"a dimension marked dynamic cannot be kept so: {error}\n"
+            "tc.maybe_mark_dynamic lets it become a constant"
+        ) from None
 
 
 def _env_class() -> Any:
@@ -378,3 +436,12 @@ def _env_class() -> Any:
             super()._log_guard(prefix, g, forcing_spec)
 
     return ReportingShapeEnv
+
+
+@functools.cache
+def _violation() -> type[ConstraintViolationError]:
+    """Return a class that is torch's error of unmet demands as well as ours."""
+    from torch.fx.experimental import symbolic_shapes
+
+    bases = (ConstraintViolationError, symbolic_shapes.ConstraintViolationError)
+    return type("ConstraintViolationError", bases, {})

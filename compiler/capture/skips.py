@@ -73,6 +73,9 @@ TRANSFORMS = frozenset(
     f"torch._functorch.{name}"
     for name in ("apis", "vmap", "eager_transforms", "functional_call", "utils")
 )
+TRACEABLE = "tc.compiler.capture.traceable"
+#: modules of our own that are traced into
+TRACED = ("tc.examples", TRACEABLE, "tc.compiler.modules")
 COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")
 _STDLIB = tuple(
     path for name in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(name))
@@ -88,7 +91,7 @@ def in_transform() -> bool:
 def skip_reason(frame: Frame) -> tuple[str, bool] | None:
     """Say why a frame is left to Python, and whether users should hear of it; None: capture it."""
     module = str(frame.globals.get("__name__", ""))
-    if module == "tc" or module.startswith("tc."):
+    if (module == "tc" or module.startswith("tc.")) and module != TRACEABLE:
         return "a frame of tc itself", False
     if module.partition(".")[0] in ("torch", "sympy", "numpy") and not _is_model_code(module):
         return f"a frame of {module.partition('.')[0]} itself", False
@@ -125,5 +128,5 @@ def refuse_inlining(function: FunctionValue) -> None:
         return
     if module.startswith(("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx")):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{module}.{function.name}")
-    if module.startswith("tc.") and not module.startswith("tc.examples"):
+    if module.startswith("tc.") and not module.startswith(TRACED):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{module}.{function.name}")

@@ -143,15 +143,21 @@ def like(leaf: NodeValue, node: fx.Node, example: Any) -> NodeValue:
 
 def map_leaves(t: Tracer, value: Value, change: Callable[[NodeValue], Value]) -> Value:
     """Return a value with the tensors and sizes in its lists, tuples and dicts replaced."""
-    if isinstance(value, NodeValue):
-        return change(value)
+    return map_items(t, value, lambda v: change(v) if isinstance(v, NodeValue) else None)
+
+
+def map_items(t: Tracer, value: Value, change: Callable[[Value], Value | None]) -> Value:
+    """Return a value with those it is made of replaced; what `change` gives None for stays."""
+    changed = change(value)
+    if changed is not None:
+        return changed
     if isinstance(value, TupleValue):
-        return TupleValue([map_leaves(t, v, change) for v in value.values(t)], kind=value.kind)
+        return TupleValue([map_items(t, v, change) for v in value.values(t)], kind=value.kind)
     if isinstance(value, ListValue):
-        return ListValue([map_leaves(t, v, change) for v in value.values(t)])
+        return ListValue([map_items(t, v, change) for v in value.values(t)])
     if isinstance(value, DictValue):
         pairs = zip(value.keys(t), value.values(t), strict=True)
-        return t.dict_of((key, map_leaves(t, item, change)) for key, item in pairs)
+        return t.dict_of((key, map_items(t, item, change)) for key, item in pairs)
     return value
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tc.compiler.capture import breaks
+from tc.compiler.capture.marked import MarkedValue, mark_of
+from tc.compiler.capture.traceable import set_error_on_graph_break
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.tensor import SymValue, TensorMethod, TensorValue
@@ -132,7 +134,9 @@ BY_NAME.add("torch._dynamo.external_utils.is_compiling", lambda t, args, kwargs:
 
 
 def classify(obj: Any) -> Callable[[Any, Source | None], Value] | None:
-    """Return how a torch function is wrapped; None: it is not one, or it is inlined."""
+    """Return how a torch function, or one that users marked, is wrapped; None: it is inlined."""
+    if mark_of(obj) is not None:
+        return MarkedValue
     if id(obj) in HANDLERS:
         return HandledValue
     if is_op(obj):
@@ -305,7 +309,11 @@ def _check_is_size(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 
 def graph_break(msg: str = "") -> None:
-    """Break the graph here; does nothing outside of compiled code."""
+    """Break the graph here; does nothing outside of compiled code.
+
+    Args:
+        msg: told as a note on the break.
+    """
 
 
 def is_compiling() -> bool:
@@ -318,4 +326,33 @@ handles(is_compiling)(_always(True))
 
 @handles(graph_break)
 def _graph_break(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    raise breaks.GraphBreak(breaks.USER_BREAK)
+    text = [str(t.concrete(value)) for value in (*args, *kwargs.values())]
+    raise breaks.GraphBreak(breaks.USER_BREAK, note="".join(text))
+
+
+def skip_frame(msg: str = "") -> None:
+    """Leave the compiled frame that this is called in to Python; does nothing outside of one.
+
+    Args:
+        msg: told as the reason.
+    """
+
+
+@handles(skip_frame)
+def _skip_frame(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    reason = [t.concrete(value) for value in (*args, *kwargs.values())]
+    raise breaks.SkipFrame(": ".join(["skip_frame() was called", *map(str, reason)]))
+
+
+def mark_step() -> None:
+    """Say that a new iteration begins; nothing to do, as no memory is kept for replayed graphs."""
+
+
+handles(mark_step)(_always(None))
+
+
+@handles(set_error_on_graph_break)
+def _set_error_on_graph_break(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    before = t.strict
+    t.strict = t.concrete(args[0])
+    return t.known(before)

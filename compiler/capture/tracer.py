@@ -22,10 +22,12 @@ from tc.compiler.capture.dynamism import DynamicSizes
 from tc.compiler.capture.effects import Effects
 from tc.compiler.capture.frame import Frame
 from tc.compiler.capture.guards import GuardList
+from tc.compiler.capture.hook import ORIGINAL, original_of
 from tc.compiler.capture.instantiate import instantiate
 from tc.compiler.capture.semantics import Semantics
 from tc.compiler.capture.shapes import Shapes
 from tc.compiler.capture.skips import refuse_inlining
+from tc.compiler.capture.traceable import breaks_are_errors
 from tc.compiler.capture.values import hooks, iteration
 from tc.compiler.capture.values.attributes import AttributesValue
 from tc.compiler.capture.values.base import Args, Kwargs, Lazy, Slot, Value
@@ -79,6 +81,7 @@ class Tracer(Semantics):
         tensors: values of the input tensors, in the order they were met.
         top: the frame at work.
         handled: exceptions being handled, innermost last.
+        strict: whether a graph break is an error here; None leaves it to ``fullgraph``.
     """
 
     def __init__(self, frame: hook.Frame, sizes: DynamicSizes) -> None:
@@ -99,6 +102,7 @@ class Tracer(Semantics):
         self.trusted: set[Source] = set()
         self._class_guards: set[tuple[type, str]] = set()
         self.grad_before = torch.is_grad_enabled()
+        self.strict = self.strict_before = breaks_are_errors()
         self.top: Frame | None = None
         self.handled: list[Value] = []
         self._values: dict[int, tuple[Any, Value]] = {}
@@ -210,6 +214,10 @@ class Tracer(Semantics):
         """Return the value of a tensor made from a sourced object."""
         return wrap_tensor(self, tensor, source)
 
+    def wrap_kept(self, obj: Any) -> Value:
+        """Return the value of an object that compiled code keeps, not reached from the frame."""
+        return self.wrap(obj, self.object_source(obj))
+
     def keep(self, obj: Any) -> None:
         """Keep an object alive as long as the trace."""
         self._kept.append(obj)
@@ -315,6 +323,9 @@ class Tracer(Semantics):
         handler = torchfns.handler_of(function.obj) if function.obj is not None else None
         if handler is not None:
             return handler(self, args, kwargs)
+        original = original_of(function.obj)
+        if original is not None:  # compiled on its own: here it is a part of this frame
+            return self._original(function, original).call(self, args, kwargs)
         refuse_inlining(function)
         if function.obj is not None and getattr(function.obj, MARKED_CONSTANT, False):
             plain = [self.real_object(a) for a in args]
@@ -342,6 +353,11 @@ class Tracer(Semantics):
         """Return the object behind a value: a constant, or one that was there before the frame."""
         obj = getattr(value, "obj", None) if value.source is not None else None
         return self.concrete(value) if obj is None or self.effects.any() else obj
+
+    def _original(self, function: FunctionValue, original: Any) -> Value:
+        if function.source is None:
+            return self.wrap_kept(original)
+        return self.wrap(original, AttrSource(function.source, ORIGINAL))
 
     def _callee(self, function: FunctionValue, locals: dict[str, Value]) -> Frame:
         code = function.code

@@ -19,6 +19,7 @@ from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.breaking import finish_at_break, in_loop
 from tc.compiler.capture.dynamism import DynamicSizes
 from tc.compiler.capture.frame import Frame, program_of
+from tc.compiler.capture.guard_filter import GuardFilter, filtered
 from tc.compiler.capture.guard_values import PROCESS
 from tc.compiler.capture.guards import CheckedGuards, build
 from tc.compiler.capture.residual import Residual
@@ -41,6 +42,7 @@ class BreakRecord:
         offset: of the instruction of the captured frame at which it breaks.
         span: (end line, first column, end column) of the expression, as far as known.
         attempt: in which attempt it was met.
+        strict: whether the program asked for an error here; None leaves it to ``fullgraph``.
     """
 
     cause: breaks.GraphBreak
@@ -49,6 +51,7 @@ class BreakRecord:
     span: tuple[int | None, int | None, int | None]
     attempt: int
     resume: str | None = None
+    strict: bool | None = None
 
 
 @dataclass
@@ -100,12 +103,14 @@ def translate(
     graph_name: str,
     on_break: Callable[[BreakRecord], None],
     fullgraph: bool = False,
+    guard_filter: GuardFilter | None = None,
 ) -> Captured:
     """Capture a frame.
 
     Args:
         on_break: told of each break when it is met; raising from there ends the translation.
         fullgraph: a break ends the translation (``on_break`` is expected to raise).
+        guard_filter: says which guards are kept.
 
     Raises:
         SkipFrame: the frame is to run as it is.
@@ -113,6 +118,7 @@ def translate(
     stop: BreakRecord | None = None
     for attempt in range(MAX_ATTEMPTS):
         translation = Translation(frame, sizes, compile_id, graph_name, stop, attempt)
+        translation.guard_filter = guard_filter
         try:
             return translation.run()
         except breaks.GraphBreak as cause:
@@ -189,7 +195,7 @@ class Translation:
         offset = self.root.current.offset
         assert offset is not None
         places = cause.places or tuple(self.root.places())
-        return BreakRecord(cause, offset, places, span, self.attempt)
+        return BreakRecord(cause, offset, places, span, self.attempt, strict=self.t.strict)
 
     # -- ends ------------------------------------------------------------------------------
     def _finish_at_return(self, value: Value) -> tuple[Residual, None]:
@@ -252,6 +258,7 @@ class Translation:
         self.module.meta.update(dict.fromkeys(t.graph_marks, True))
 
     module: fx.GraphModule | None = None
+    guard_filter: GuardFilter | None = None
 
     def _captured(self, r: Residual, broke: BreakRecord | None) -> Captured:
         t = self.t
@@ -261,9 +268,13 @@ class Translation:
         code = r.e.assemble(self.frame.code)
         aliases = {source.pretty: obj for source, obj in t.aliases.items()}
         self.frame.globals.update(aliases)
+        kept, shapes = t.guards, t.shapes.guards()
+        if self.guard_filter is not None:
+            scope = Scope(self.frame.locals, self.frame.globals)
+            kept, shapes = filtered(kept, shapes, self.guard_filter, scope)
         guards = build(
-            t.guards,
-            t.shapes.guards(),
+            kept,
+            shapes,
             self.frame.code,
             self.frame.locals,
             self.frame.globals,

@@ -12,7 +12,10 @@ import numpy as np
 import torch
 
 from tc.compiler.capture import torchfns
+from tc.compiler.capture.dynamism import FIXED_ADDRESS
 from tc.compiler.capture.guards import Predicate, TensorSpec
+from tc.compiler.capture.hook import original_of
+from tc.compiler.capture.marked import MarkedValue, mark_of
 from tc.compiler.capture.shapes import free_size, free_stride
 from tc.compiler.capture.values import dict_objects, proxies
 from tc.compiler.capture.values.arrays import (
@@ -93,15 +96,22 @@ def _constant(t: Tracer, obj: Any, source: Source) -> Value:
 def _tensor(t: Tracer, obj: torch.Tensor, source: Source) -> TensorValue:
     dims = t.sizes.dimensions(source, obj)
     with t.dispatch_as_at_entry():  # a transform of torch.func may be at work
-        fake = t.shapes.fake(obj, source, dims)
+        fake = t.shapes.fake(obj, source, dims, demands=t.sizes.demands(obj))
         spec = TensorSpec.of(obj, free_size(fake), free_stride(fake))
     t.guard("TENSOR", source, spec)
+    if getattr(obj, FIXED_ADDRESS, False):
+        address = obj.data_ptr()
+        t.guard("CUSTOM", source, Predicate(f"{{}}.data_ptr() == {address}", _at(address)))
     value = TensorValue(None, fake, source, kind=type(obj), obj=obj)
     t.tensors.append(value)
     return value
 
 
 wrap_tensor = _tensor
+
+
+def _at(address: int) -> Callable[[torch.Tensor], bool]:
+    return lambda tensor: tensor.data_ptr() == address
 
 
 def _array(t: Tracer, obj: Any, source: Source) -> Value:
@@ -201,7 +211,8 @@ def _function(t: Tracer, obj: types.FunctionType, source: Source) -> Value:
             t.guard("ID", source, obj)
         return special(obj, source)
     if not owned:
-        t.guard("CALLABLE_CODE" if obj.__closure__ else "ID", source, obj)
+        same_code = obj.__closure__ and original_of(obj) is None
+        t.guard("CALLABLE_CODE" if same_code else "ID", source, obj)
     return wrap_function(t, obj, source)
 
 
@@ -242,7 +253,7 @@ def _cached(t: Tracer, obj: Any, source: Source) -> Value:
 def _class(t: Tracer, obj: type, source: Source) -> Value:
     if source.root not in t.aliases:
         t.guard("ID", source, obj)
-    return ClassValue(obj, source)
+    return ClassValue(obj, source) if mark_of(obj) is None else MarkedValue(obj, source)
 
 
 def _python_module(t: Tracer, obj: types.ModuleType, source: Source) -> Value:

@@ -1,0 +1,176 @@
+"""What users said of their functions: recorded whole, refused, replaced, or run while tracing."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.subgraphs import map_items
+from tc.compiler.capture.traceable import over_tensors
+from tc.compiler.capture.values.arrays import ArrayValue
+from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
+from tc.compiler.capture.values.const import is_constant_object
+from tc.compiler.capture.values.dicts import DictValue
+from tc.compiler.capture.values.tensor import TensorValue
+from tc.compiler.errors import ForbiddenCall
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.residual import Residual
+    from tc.compiler.capture.tracer import Tracer
+    from tc.compiler.core.sources import Source
+
+Call = Callable[["Tracer", Any, Args, Kwargs], Value]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a call of a marked function does: `call` gets the tracer, the function, arguments."""
+
+    name: str
+    call: Call
+
+
+_MARKS: dict[int, tuple[Any, Mark]] = {}
+
+
+def mark(function: Any, name: str, call: Call) -> None:
+    """Say what a call of a function does in traced code; the last word holds."""
+    key = id(function)
+
+    def forget(_: Any, marks: dict[int, Any] = _MARKS) -> None:
+        marks.pop(key, None)
+
+    try:
+        held: Any = weakref.ref(function, forget)
+    except TypeError:
+        held = function  # an id must not be used again while its mark is there
+    _MARKS[key] = held, Mark(name, call)
+
+
+def unmark(function: Any) -> None:
+    """Take back what was said of a function."""
+    _MARKS.pop(id(function), None)
+
+
+def mark_of(function: Any) -> Mark | None:
+    """Return what was said of a function."""
+    found = _MARKS.get(id(function))
+    return found[1] if found is not None else None
+
+
+class MarkedValue(Value):
+    """A function that users said something of."""
+
+    noun = "a marked function"
+
+    def __init__(self, obj: Any, source: Source | None) -> None:
+        self.obj = obj
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.obj)
+
+    def constant(self) -> Any:
+        return self.obj
+
+    def describe(self) -> str:
+        return getattr(self.obj, "__qualname__", repr(self.obj))
+
+    def truth(self, t: Tracer) -> bool:
+        return True
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        return t.known(t.fold(getattr, self.obj, name))
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        said = mark_of(self.obj)
+        assert said is not None
+        return said.call(t, self.obj, args, kwargs)
+
+    def rebuild(self, r: Residual) -> None:
+        r.load_object(self.obj)
+
+
+# -- what can be said ----------------------------------------------------------------------------
+def allow(function: Any) -> None:
+    """Record calls of a function whole: it is not looked into."""
+    mark(function, "allowed", lambda t, obj, args, kwargs: t.call_torch(obj, args, kwargs))
+
+
+def disallow(function: Any) -> None:
+    """Break the graph at calls of a function."""
+
+    def refuse(t: Tracer, obj: Any, args: Args, kwargs: Kwargs) -> Value:
+        raise breaks.GraphBreak(breaks.DISALLOWED_CALL, _name(obj))
+
+    mark(function, "disallowed", refuse)
+
+
+def forbid(function: Any) -> None:
+    """Raise where a function is called in traced code."""
+
+    def refuse(t: Tracer, obj: Any, args: Args, kwargs: Kwargs) -> Value:
+        place = t.user_line()
+        where = f" ({place[0]}:{place[1]})" if place is not None else ""
+        raise ForbiddenCall(
+            f"{_name(obj)}() must not be called in compiled code{where}: call it before"
+        )
+
+    mark(function, "forbidden", refuse)
+
+
+def substitute(function: Any, replacement: Any, original: Any, pure: bool) -> None:
+    """Trace another function in the place of one; a pure one is folded where it can be."""
+
+    def inline(t: Tracer, obj: Any, args: Args, kwargs: Kwargs) -> Value:
+        if pure:
+            try:
+                plain = [a.constant() for a in args]
+                named = {name: value.constant() for name, value in kwargs.items()}
+            except NotConstant:
+                pass
+            else:
+                return t.known(t.fold(original, *plain, **named))
+        return t.inline_object(replacement, args, kwargs)
+
+    mark(function, "substituted", inline)
+
+
+def fix_result(function: Any) -> None:
+    """Call a function while tracing, and take its result for a constant from then on."""
+
+    def run(t: Tracer, obj: Any, args: Args, kwargs: Kwargs) -> Value:
+        plain = [t.real_object(a) for a in args]
+        named = {name: t.real_object(value) for name, value in kwargs.items()}
+        found = t.fold(obj, *plain, **named)
+        return t.known(found) if is_constant_object(found) else t.wrap_kept(found)
+
+    mark(function, "constant", run)
+
+
+def _over_tensors(t: Tracer, obj: Any, args: Args, kwargs: Kwargs) -> Value:
+    """Call a function of arrays on tensors: they become arrays on the way in, tensors after."""
+
+    def enter(value: Value) -> Value | None:
+        return ArrayValue(value) if isinstance(value, TensorValue) else None
+
+    def leave(value: Value) -> Value | None:
+        return value.tensor if isinstance(value, ArrayValue) else None
+
+    function, given, named = args
+    arrays = [map_items(t, item, enter) for item in given.unpack(t)]
+    keywords = map_items(t, named, enter)
+    assert isinstance(keywords, DictValue)
+    names = [t.concrete(key) for key in keywords.keys(t)]
+    found = function.call(t, arrays, dict(zip(names, keywords.values(t), strict=True)))
+    return map_items(t, found, leave)
+
+
+mark(over_tensors, "over tensors", _over_tensors)
+
+
+def _name(obj: Any) -> str:
+    return getattr(obj, "__name__", None) or repr(obj)

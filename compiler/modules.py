@@ -1,0 +1,81 @@
+"""Compiled modules: calls go to the compiler, all else to the module that was compiled."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from tc.compiler.capture import hook
+from tc.compiler.driver import PROCESS, FrameCompiler
+from tc.compiler.options import Options, config
+
+
+class OptimizedModule(torch.nn.Module):
+    """A compiled module: calls are captured, all else goes to the module it wraps."""
+
+    _orig_mod: torch.nn.Module
+
+    def __init__(self, module: torch.nn.Module, compiler: FrameCompiler | None) -> None:
+        """Wrap a module; without a compiler its calls stay out of compiled code."""
+        super().__init__()
+        self._modules["_orig_mod"] = module
+        self.__dict__["_compiler"] = compiler
+        call = module.__call__
+        self.__dict__["_call"] = (
+            hook.disabled(call) if compiler is None else hook.wrap(call, compiler)
+        )
+        self.__dict__["training"] = module.training
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the module under capture."""
+        return self._call(*args, **kwargs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._call(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_orig_mod":
+            return self._modules["_orig_mod"]
+        return getattr(self._modules["_orig_mod"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("_orig_mod", "_call", "_compiler"):
+            self.__dict__[name] = value
+        else:
+            setattr(self._modules["_orig_mod"], name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._modules["_orig_mod"], name)
+
+    def train(self, mode: bool = True) -> OptimizedModule:
+        """Set the wrapped module's training mode."""
+        self._orig_mod.train(mode)
+        self.__dict__["training"] = mode
+        return self
+
+    def __len__(self) -> int:
+        return len(self._orig_mod)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._orig_mod)  # type: ignore[call-overload,no-any-return]
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._orig_mod[key]  # type: ignore[index]
+
+    def __reduce__(self) -> Any:
+        compiler = self.__dict__["_compiler"]
+        options = None if compiler is None else compiler.options
+        return _rebuild_module, (self._modules["_orig_mod"], options)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> OptimizedModule:
+        inner = copy.deepcopy(self._modules["_orig_mod"], memo)
+        assert inner is not None
+        return OptimizedModule(inner, self.__dict__["_compiler"])
+
+
+def _rebuild_module(module: torch.nn.Module, options: Options | None) -> OptimizedModule:
+    compiler = None if options is None else FrameCompiler(options, config, PROCESS)
+    return OptimizedModule(module, compiler)

@@ -1,0 +1,170 @@
+"""Compiled modules, methods and functions: used as what they were made of."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+
+import pytest
+import torch
+
+import tc
+
+
+class Count:
+    """A backend that counts its graphs and their operations."""
+
+    def __init__(self):
+        self.graphs = self.ops = 0
+
+    def __call__(self, gm, example_inputs):
+        self.graphs += 1
+        self.ops += sum(node.op.startswith("call") for node in gm.graph.nodes)
+        return gm.forward
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    tc.reset()
+
+
+@pytest.fixture
+def count():
+    return Count()
+
+
+def ones():
+    return torch.ones(3)
+
+
+def test_methods_of_all_kinds(count):
+    class Thing:
+        k = 2
+
+        @tc.compile(backend=count)
+        def plain(self, x):
+            return x * self.k
+
+        @tc.compile(backend=count)
+        @staticmethod
+        def static(x):
+            return x * 3
+
+        @tc.compile(backend=count)
+        @classmethod
+        def of_class(cls, x):
+            return x * cls.k
+
+    for method in (Thing().plain, Thing().static, Thing.static, Thing().of_class, Thing.of_class):
+        assert method(ones())[0].item() in (2, 3)
+    assert count.graphs == 3
+    bound = tc.compile(Thing().plain, backend=count)
+    assert bound(ones())[0].item() == 2
+
+
+def test_compiled_in_compiled_is_one_graph(count):
+    inner = tc.compile(lambda x: x.cos(), backend=count)
+    layer = tc.compile(torch.nn.Linear(3, 3), backend=count)
+
+    @tc.compile(backend=count, fullgraph=True)
+    def outer(x):
+        return layer(inner(x.sin())) + 1
+
+    torch.testing.assert_close(outer(ones()), layer._orig_mod(ones().sin().cos()) + 1)
+    assert (count.graphs, count.ops) == (1, 4)
+
+
+def test_another_compiled_function_in_its_place_is_noticed(count):
+    cell = [tc.compile(lambda x: x + 1, backend=count)]
+
+    @tc.compile(backend=count, fullgraph=True)
+    def outer(x):
+        return cell[0](x)
+
+    assert outer(ones())[0] == 2
+    cell[0] = tc.compile(lambda x: x + 2, backend=count)
+    assert outer(ones())[0] == 3
+
+
+def test_wrappers_around_a_compiled_function_are_not_skipped(count):
+    import functools
+
+    inner = tc.compile(lambda x: x + 1, backend=count)
+
+    @functools.wraps(inner)
+    def twice(x):
+        return inner(inner(x))
+
+    assert tc.compile(twice, backend=count)(ones())[0] == 3
+    assert tc.compile(lambda x: twice(x), backend=count, fullgraph=True)(ones())[0] == 3
+
+
+def test_in_place(count):
+    net = torch.nn.Linear(3, 3)
+    expected = net(ones())
+    tc.compile_in_place(net, backend=count)
+    torch.testing.assert_close(net(ones()), expected)
+    assert count.graphs == 1 and type(net) is torch.nn.Linear
+
+
+def test_module_copies_pickles_and_states(count):
+    net = tc.compile(torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh()), backend="eager")
+    expected = net(ones())
+    for other in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert isinstance(other, tc.OptimizedModule)
+        torch.testing.assert_close(other(ones()), expected)
+        assert other[0].weight is not net[0].weight
+    assert list(net.state_dict()) == [f"_orig_mod.{name}" for name in ("0.weight", "0.bias")]
+    twin = copy.deepcopy(net)
+    with torch.no_grad():
+        net[0].weight.zero_()
+    twin.load_state_dict(net.state_dict())
+    assert not twin[0].weight.any()
+
+
+def test_threads_compile_on_their_own(count):
+    g = tc.compile(lambda x: x * 2, backend=count)
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(g(ones()))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4 and all(torch.equal(x, ones() * 2) for x in found)
+
+
+def test_disabled_module_class_and_block(count):
+    layer = tc.disable(torch.nn.Linear(3, 3))
+    g = tc.compile(lambda x: layer(x.sin()).cos(), backend=count)
+    torch.testing.assert_close(g(ones()), layer._orig_mod(ones().sin()).cos())
+    assert count.graphs == 2
+
+    class Made:
+        def __init__(self, x):
+            self.x = x
+
+    assert tc.disable(Made) is Made
+    h = tc.compile(lambda x: Made(x).x + 1, backend=count)
+    assert h(ones())[0] == 2
+    before = count.graphs
+    k = tc.compile(lambda f, x: f(x) + 1, backend=count)
+    k(torch.sin, ones())
+    assert count.graphs == before + 1
+
+    def off(x):
+        with tc.disable():
+            return x + 1
+
+    assert tc.compile(off, backend=count)(ones())[0] == 2
+
+
+def test_run_uses_what_is_compiled_only(count):
+    def f(x):
+        return x + 1
+
+    g = tc.compile(f, backend=count)
+    g(ones())
+    only = tc.run(g)
+    assert only(ones())[0] == 2 and only(torch.ones(2, 2)).shape == (2, 2)
+    assert count.graphs == 1
