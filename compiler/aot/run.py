@@ -11,7 +11,7 @@ from torch import fx
 from torch._C._functorch import is_functorch_wrapped_tensor as is_wrapped
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
 from tc.compiler.aot.artifact import ORIGIN_KEYS, Fallback
 from tc.compiler.aot.decompositions import STAND_INS
@@ -144,6 +144,8 @@ class Runner(fx.Interpreter):
         if n.op == "output":
             return result
         for item, value in _tensors(result):
+            if is_traceable_wrapper_subclass(value):
+                raise Fallback(f"{n.name} is a {type(value).__name__}, not a plain tensor")
             self.made.setdefault(storage_key(value), Made(value, n, item))
         if self.before is not None:
             self._compare(result, self.before.env[n])

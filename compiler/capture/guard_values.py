@@ -115,16 +115,17 @@ class TensorSpec:
     ) -> TensorSpec:
         """Read a live tensor; ``size`` and ``stride``, if given, say which dimensions are free."""
         keys = torch._C._dispatch_keys(tensor)
-        return cls(
-            ObjectRef.of(type(tensor)),
-            tensor.dtype,
-            tensor.device,
-            torch.is_grad_enabled() and tensor.requires_grad,
-            tuple(tensor.shape) if size is None else size,
-            _strides(tensor) if stride is None else stride,
-            keys,
-            key_names(keys),
-        )
+        with torch._C.DisableTorchFunctionSubclass():  # reading runs no code of users
+            return cls(
+                ObjectRef.of(type(tensor)),
+                tensor.dtype,
+                tensor.device,
+                torch.is_grad_enabled() and tensor.requires_grad,
+                tuple(tensor.shape) if size is None else size,
+                _strides(tensor) if stride is None else stride,
+                keys,
+                key_names(keys),
+            )
 
     def properties(self) -> dict[str, Any]:
         """Return what is compared, by the name under which a failure is reported."""
@@ -325,7 +326,9 @@ def brief(value: Any) -> str:
     """Describe a live value in a few words. Never raises."""
     try:
         if isinstance(value, torch.Tensor):
-            return f"{type(value).__name__} {value.dtype}{list(value.shape)}".replace("torch.", "")
+            with torch._C.DisableTorchFunctionSubclass():
+                dtype, shape = str(value.dtype).removeprefix("torch."), list(value.shape)
+            return f"{type(value).__name__} {dtype}{shape}"
         if isinstance(value, type) or callable(value) or isinstance(value, torch.nn.Module):
             return label_of(value)
         return _short.repr(value)

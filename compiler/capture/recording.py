@@ -25,11 +25,13 @@ from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, SliceValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue
+from tc.compiler.capture.values.subclasses import ClassesMet, tensor_value
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue
 from tc.compiler.core import levels
 
 if TYPE_CHECKING:
     from tc.compiler.capture.frame import Frame
+    from tc.compiler.capture.overrides import Overrides
     from tc.compiler.capture.shapes import Shapes
 
 #: types of Python that torch takes for a dtype; a printed graph cannot name them
@@ -39,6 +41,13 @@ PYTHON_DTYPES: dict[type, torch.dtype] = {
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 #: in-place by convention: the name ends in one underscore, or the operator is an in-place one
 _IN_PLACE = re.compile(r"(?<!_)_$|^i(add|sub|mul|truediv|floordiv|mod|pow|and|or|xor|matmul)$")
+
+
+def _method(name: str) -> Callable[..., Any]:
+    def call(owner: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(owner, name)(*args, **kwargs)
+
+    return call
 
 
 @dataclass
@@ -54,6 +63,7 @@ class Recorder:
 
     top: Frame | None
     grad_before: bool
+    overrides: Overrides
 
     def __init__(self, shapes: Shapes) -> None:
         self.shapes = shapes
@@ -67,6 +77,7 @@ class Recorder:
         self.calls = 0
         self.graph_marks: set[str] = set()
         self.aliasing_matters = False
+        self.derived = ClassesMet()
 
     @property
     def graph(self) -> fx.Graph:
@@ -106,7 +117,11 @@ class Recorder:
             target: a function, or the name of a tensor method.
             method: the target is a method of the first argument.
         """
+        found = self.intercept(_method(target) if method else target, args, kwargs)  # type: ignore[attr-defined]
+        if found is not None:
+            return found  # type: ignore[no-any-return]
         text = target if isinstance(target, str) else getattr(target, "__name__", str(target))
+        self.derived.forget()
         pairs = [self.graphable(a, text) for a in args]
         named = {k: self.graphable(v, text) for k, v in kwargs.items()}
         fakes = [fake for _, fake in pairs]
@@ -130,6 +145,7 @@ class Recorder:
     def call_state(self, target: Any, args: Args, kwargs: Kwargs) -> Value:
         """Record a call that changes a state of torch, and change it for what is traced next."""
         text = target.__name__
+        self.derived.forget()
         pairs = [self.graphable(a, text) for a in args]
         named = {k: self.graphable(v, text) for k, v in kwargs.items()}
         fake_named = {k: fake for k, (_, fake) in named.items()}
@@ -144,7 +160,7 @@ class Recorder:
     ) -> Any:
         """Call a function on fake tensors; what it raises breaks the graph."""
         try:
-            with self.shapes.mode:
+            with self.shapes.mode, self.derived.as_below(self.overrides.level):
                 if method:
                     return getattr(fakes[0], target)(*fakes[1:], **named)
                 return target(*fakes, **named)
@@ -181,7 +197,7 @@ class Recorder:
             for arg in args:
                 if isinstance(arg, TensorValue) and arg.example is result:
                     return arg
-            return TensorValue(node, result)
+            return tensor_value(node, result)
         if isinstance(result, SYMBOLIC):
             return self.number(node, result)
         if isinstance(result, dict):
@@ -300,7 +316,7 @@ class Recorder:
         """Undo what traced code does to torch's global modes while it is traced."""
         grad = torch.is_grad_enabled()
         try:
-            with levels.kept():
+            with levels.kept(), self.overrides.aside():
                 yield
         finally:
             torch._C._set_grad_enabled(grad)

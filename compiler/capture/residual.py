@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tc.compiler.capture import breaks
+from tc.compiler.capture import breaks, overrides
 from tc.compiler.capture.emitter import Emitter
 from tc.compiler.capture.traceable import set_error_on_graph_break
 from tc.compiler.capture.values.base import NULL, Lazy, Slot, Value
@@ -89,6 +89,9 @@ class Residual:
         if isinstance(value, NodeValue):
             self._output_index[key] = len(self.outputs)
             self.outputs.append(value)
+            if not value.reloadable or self.t.effects.attributes_of(value):
+                self._made[key] = value
+                self._need_changes(value)
             return
         self._made[key] = value
         for child in value.children(self.t):
@@ -100,7 +103,7 @@ class Residual:
             return
         self._visited.add(id(value))
         fresh = value.source is None or self.t.effects.was_changed(value)
-        if isinstance(value, ObjectValue) or (isinstance(value, CellValue) and fresh):
+        if isinstance(value, ObjectValue | NodeValue) or (isinstance(value, CellValue) and fresh):
             self.need(self.t.effects.contents(value))
 
     def need_effects(self, at_break: bool) -> None:
@@ -109,6 +112,7 @@ class Residual:
             self.need(self.t.effects.contents(owner))
             self.need(owner.children(self.t))
         self.need(value for _, _, value in self.t.effects.global_stores())
+        self.need(self.t.overrides.changes()[1])
         self.need(self.t.effects.demanded)
         self.need(self.t.effects.demanded)  # twice: made once, then kept
 
@@ -124,10 +128,15 @@ class Residual:
                 step = step.parent
         for source in sources:
             self._share_prefix(source, prefixes)
-        self.e.load_global(name, call=True)
+        below = overrides.runner(self.t)
+        if below is not None:
+            self.load_callable(below)
+            self.e.load_global(name)
+        else:
+            self.e.load_global(name, call=True)
         for source in sources:
             self.load_source(source)
-        self.e.call(len(sources))
+        self.e.call(len(sources) + (below is not None))
         if self.outputs:
             self.e.store_fast(OUTPUTS)
         else:
@@ -139,11 +148,20 @@ class Residual:
             self._call_with(torch._C._set_grad_enabled, torch.is_grad_enabled())
         if self.t.strict != self.t.strict_before:
             self._call_with(set_error_on_graph_break, self.t.strict)
+        gone, new = self.t.overrides.changes()
+        for _ in range(gone):
+            self._call_with(torch._C._pop_torch_function_stack)
+        for mode in new:
+            self._call_with(torch._C._push_on_torch_function_stack, mode)
 
-    def _call_with(self, function: Any, constant: Any) -> None:
+    def _call_with(self, function: Any, *args: Any) -> None:
         self.load_callable(function)
-        self.e.load_const(constant)
-        self.e.call(1)
+        for arg in args:
+            if isinstance(arg, Value):
+                self.push(arg)
+            else:
+                self.e.load_const(arg)
+        self.e.call(len(args))
         self.e.pop_top()
 
     def _share_prefix(self, source: Source, prefixes: Counter[str]) -> None:
@@ -167,7 +185,7 @@ class Residual:
         plain_local = isinstance(value.source, LocalSource) and not isinstance(value, CellValue)
         if plain_local and value.source.local not in self._cells:  # type: ignore[union-attr]
             return
-        if isinstance(value, NodeValue) and value.source is None:
+        if isinstance(value, NodeValue) and value.source is None and value.reloadable:
             return
         self.push(value)
         if id(value) in self._temporaries:
@@ -196,7 +214,8 @@ class Residual:
         else:
             value.rebuild(self)
             touched = self.t.effects.attributes_of(value) or isinstance(value, CellValue)
-            if (self._uses[id(value)] > 1 or touched) and not isinstance(value, NodeValue):
+            reloaded = isinstance(value, NodeValue) and value.reloadable
+            if (self._uses[id(value)] > 1 or touched) and not reloaded:
                 self.e.copy(1)
                 self._temporaries[id(value)] = self.store_new()
 

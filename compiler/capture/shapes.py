@@ -13,18 +13,27 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from operator import methodcaller
+from typing import Any
 
 import torch
 from torch._guards import GuardSource
 from torch._guards import Source as TorchSource
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from tc.compiler.capture.contexts import Dynamic, Sizes, plain_context, wrapper_context
 from tc.compiler.capture.dynamism import Mark
-from tc.compiler.core.sources import GlobalSource, Scope, Source
+from tc.compiler.core.sources import (
+    AttrSource,
+    CallSource,
+    GlobalSource,
+    ItemSource,
+    Scope,
+    Source,
+)
 from tc.compiler.errors import ConstraintViolationError
 
 UserLine = tuple[str, int]
-Dynamic = frozenset[int] | Literal["all", "none"]
 
 
 @dataclass(frozen=True)
@@ -59,9 +68,14 @@ class ShapeGuard:
 
 @dataclass(frozen=True)
 class ShapeGuards:
-    """All shape guards of a frame, checked by one Python function."""
+    """All shape guards of a frame, checked by one Python function.
+
+    Attributes:
+        derived: some sizes are those of classes whose ``__torch_function__`` must not be asked.
+    """
 
     guards: tuple[ShapeGuard, ...] = ()
+    derived: bool = False
 
     @property
     def text(self) -> str:
@@ -80,7 +94,7 @@ class ShapeGuards:
             body = body.replace(call, f"v{i}")
         exec("\n".join([*lines, f"    return {body}"]), names)
         check: Callable[[dict[str, Any]], bool] = names["check"]
-        return check
+        return _unasked(check) if self.derived else check
 
     def _calls(self) -> list[str]:
         """Return the calls ``L['x'].size()`` and the like in all guards, longest first."""
@@ -91,11 +105,12 @@ class ShapeGuards:
     def failures(self, scope: Scope) -> Iterator[tuple[str, str, str, str, UserLine | None]]:
         """Yield (what, guard, old, new, user line) of each condition that fails. Never raises."""
         names = {**self._names(), "L": scope.locals, "G": scope.globals}
+        read = _unasked(lambda text: eval(text, names))
         for guard in self.guards:
             try:
-                if eval(guard.text, names):
+                if read(guard.text):
                     continue
-                new = ", ".join(str(eval(operand.text, names)) for operand in guard.operands)
+                new = ", ".join(str(read(operand.text)) for operand in guard.operands)
             except Exception as error:
                 new = f"cannot be read: {type(error).__name__}: {error}"
             what = ", ".join(operand.pretty for operand in guard.operands) or guard.pretty
@@ -183,6 +198,7 @@ class Shapes:
         self._created: dict[str, UserLine | None] = {}
         self._inputs: dict[str, tuple[Any, _Border, Source]] = {}
         self._demanded: dict[str, Any] = {}
+        self._derived = False
         self.env = _env_class()(
             weakref.WeakMethod(self._on_guard),
             allow_scalar_outputs=data_dependent if scalars is None else scalars,
@@ -215,8 +231,9 @@ class Shapes:
         if dynamic == "none" or not dynamic or not tensor.dim():
             # Without source, lest torch make a symbol for ``.item()`` of a number in a tensor.
             return _without_grad(self.mode.from_tensor(tensor, static_shapes=True))
+        self._derived |= type(tensor) not in (torch.Tensor, torch.nn.Parameter)
         border = _Border(source)
-        context = _context(tensor, dynamic, duck, demands or {})
+        context = plain_context(tensor, dynamic, duck, demands or {})
         with violations():
             fake = self.mode.from_tensor(tensor, source=border, symbolic_context=context)
         _without_grad(fake)
@@ -225,6 +242,43 @@ class Shapes:
         if any(isinstance(n, torch.SymInt) for n in (*fake.shape, *_strides(fake))):
             self._track(fake, border, source)
         return fake
+
+    def fake_wrapper(
+        self, tensor: torch.Tensor, source: Source, dynamic: Dynamic, sizes: Sizes
+    ) -> Any:
+        """Return the fake of a tensor that wraps others, made by its own class around their fakes.
+
+        Args:
+            tensor: the live input.
+            source: where it comes from.
+            dynamic: dimensions of the wrapper, and of wrapped tensors of its shape, with symbols.
+            sizes: asked for the dynamic dimensions of each wrapped tensor.
+        """
+        self._derived = True
+        border = _Border(source)
+        context, symbolic = wrapper_context(tensor, source, dynamic, sizes, _Border)
+        if not symbolic:
+            fake = self.mode.from_tensor(tensor, static_shapes=True, source=border)
+            return _without_grad(fake)
+        fake = self.mode.from_tensor(tensor, source=border, symbolic_context=context)
+        self._track_wrapper(fake, source)
+        return _without_grad(fake)
+
+    def _track_wrapper(self, fake: Any, source: Source) -> None:
+        """Make known the symbols of a wrapper's own sizes, and of all that it wraps."""
+        for what, numbers in ("size", fake.shape), ("stride", _strides(fake)):
+            read = CallSource(source, methodcaller(what), f"{{}}.{what}()")
+            for i, number in enumerate(numbers):
+                if isinstance(number, torch.SymInt) and number.node.is_symbolic():
+                    where = ItemSource(read, i)
+                    self._track(number, _Border(where), where)
+        names = fake.__tensor_flatten__()[0] if is_traceable_wrapper_subclass(fake) else ()
+        for name in [*names, *(["_base"] if fake._is_view() else [])]:
+            inner, held = getattr(fake, name), AttrSource(source, name)
+            if is_traceable_wrapper_subclass(inner):
+                self._track_wrapper(inner, held)
+            elif any(isinstance(n, torch.SymInt) for n in (*inner.shape, *_strides(inner))):
+                self._track(inner, _Border(held), held)
 
     def symint(self, value: int, source: Source) -> Any:
         """Return a symbol for an integer input; 0 and 1 are not special."""
@@ -264,7 +318,8 @@ class Shapes:
             texts = list(self.env.produce_guards(values, borders, input_contexts=contexts))
         texts += [text for text in self._specialised() if text not in texts]
         operands = self._operands()
-        return ShapeGuards(tuple(self._guard(text, operands) for text in texts))
+        guards = tuple(self._guard(text, operands) for text in texts)
+        return ShapeGuards(guards, self._derived)
 
     def _guard(self, text: str, operands: dict[str, tuple[Operand, frozenset[str]]]) -> ShapeGuard:
         found = {m for m in _PROPERTY.findall(text) if m in operands}
@@ -315,8 +370,7 @@ class Shapes:
         """Return symbol -> (the text that reads it, its value now), in order of creation."""
         return {
             str(symbol): (_name(sources[0]), self._hint(symbol))
-            for symbol, sources in self.env.var_to_sources.items()
-            if sources
+            for symbol, sources in self._symbols()
         }
 
     def events(self) -> list[SymbolEvent]:
@@ -329,13 +383,33 @@ class Shapes:
                 _name(sources[0]),
                 self._created.get(str(symbol)),
             )
-            for symbol, sources in self.env.var_to_sources.items()
-            if sources
+            for symbol, sources in self._symbols()
         ]
 
-    def _hint(self, symbol: Any) -> int:
+    def _symbols(self) -> Iterator[tuple[Any, list[Any]]]:
+        """Yield the symbols that stand for numbers (not for ragged sizes), with their sources."""
+        from torch.utils._sympy.singleton_int import SingletonInt
+
+        for symbol, sources in self.env.var_to_sources.items():
+            if sources and not isinstance(self._value(symbol), SingletonInt):
+                yield symbol, sources
+
+    def _value(self, symbol: Any) -> Any:
         table = getattr(self.env, "backed_var_to_val", None)  # since torch 2.12
-        return int((self.env.var_to_val if table is None else table)[symbol])
+        return (self.env.var_to_val if table is None else table).get(symbol)
+
+    def _hint(self, symbol: Any) -> int:
+        return int(self._value(symbol))
+
+
+def _unasked(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a function that leaves ``__torch_function__`` of classes aside."""
+
+    def run(given: Any) -> Any:
+        with torch._C.DisableTorchFunctionSubclass():
+            return read(given)
+
+    return run
 
 
 _READ = re.compile(r"\.(size|stride|storage_offset)\(\)(\[\d+\])?$")
@@ -366,42 +440,6 @@ def free_size(fake: torch.Tensor) -> tuple[int | None, ...]:
 def free_stride(fake: torch.Tensor) -> tuple[int | None, ...]:
     """Return a fake tensor's strides with None for symbols."""
     return tuple(None if isinstance(n, torch.SymInt) else n for n in _strides(fake))
-
-
-def _context(
-    tensor: torch.Tensor, dynamic: Dynamic, duck: bool, demands: Mapping[int, Mark]
-) -> Any:
-    """Say to torch which dimensions get symbols; a view's base gets none."""
-    from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
-
-    symbol = DimDynamic.DUCK if duck else DimDynamic.DYNAMIC
-    chosen = {"all": range(tensor.dim()), "none": ()}.get(dynamic, dynamic)  # type: ignore[arg-type]
-    sizes = [symbol if i in chosen else DimDynamic.STATIC for i in range(tensor.dim())]
-    for dim in demands:
-        sizes[dim] = DimDynamic.DYNAMIC  # with a symbol of its own
-    base = tensor._base if tensor._is_view() else None
-    return StatelessSymbolicContext(
-        dynamic_sizes=sizes,
-        constraint_sizes=[_constraint(demands.get(i)) for i in range(tensor.dim())],
-        view_base_context=None if base is None else _context(base, "none", duck, {}),
-    )
-
-
-def _constraint(mark: Mark | None) -> Any:
-    """Return a demand as torch takes it."""
-    from torch.fx.experimental import symbolic_shapes
-    from torch.utils._sympy.numbers import int_oo
-    from torch.utils._sympy.value_ranges import ValueRanges
-
-    if mark is None:
-        return None
-    if mark.low is None and mark.high is None:
-        return symbolic_shapes.RelaxedUnspecConstraint(warn_only=False)
-    bounds = ValueRanges(
-        lower=0 if mark.low is None else mark.low,
-        upper=int_oo if mark.high is None else mark.high,
-    )
-    return symbolic_shapes.StrictMinMaxConstraint(vr=bounds, warn_only=False)
 
 
 @contextmanager

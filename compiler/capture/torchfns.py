@@ -25,6 +25,8 @@ Handler = Callable[["Tracer", Args, Kwargs], Value]
 #: functions with an answer of their own, by identity
 HANDLERS: Table[int, Handler] = Table("torch functions")
 _KEPT: list[Any] = []
+#: functions with handlers that ask ``__torch_function__`` first
+OVERRIDABLE = frozenset((torch.is_floating_point, torch.is_complex, torch.numel, torch.is_nonzero))
 
 #: modules whose Python functions are recorded whole
 RECORDED = frozenset(("torch.functional", "torch.nn.functional"))
@@ -93,6 +95,10 @@ class HandledValue(TorchValue):
     """A torch function with a handler of its own."""
 
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        if self.obj in OVERRIDABLE:
+            found = t.intercept(self.obj, args, kwargs)
+            if found is not None:
+                return found
         return HANDLERS[id(self.obj)](t, args, kwargs)
 
 
@@ -102,8 +108,21 @@ class TensorDescriptor(TorchValue):
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         owner = args[0]
         if not isinstance(owner, TensorValue):
+            found = t.intercept(self.obj, args, kwargs)
+            if found is not None:
+                return found
             self.cannot(breaks.UNSUPPORTED_CALL, f"Tensor.{self.obj.__name__}")
         return TensorMethod(owner, self.obj.__name__).call(t, args[1:], kwargs)
+
+
+class TensorGetter(TorchValue):
+    """The getter of an attribute of tensors (``torch.Tensor.ndim.__get__``)."""
+
+    def describe(self) -> str:
+        return f"torch.Tensor.{self.obj.__self__.__name__}.__get__"
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return args[0].attr(t, self.obj.__self__.__name__)
 
 
 def is_op(obj: Any) -> bool:
@@ -141,11 +160,15 @@ def classify(obj: Any) -> Callable[[Any, Source | None], Value] | None:
         return HandledValue
     if is_op(obj):
         return TorchValue
+    if isinstance(obj, types.MethodWrapperType):
+        getter = obj.__name__ == "__get__" and _is_tensors(obj.__self__)
+        return TensorGetter if getter else None
     module = getattr(obj, "__module__", None) or ""
     if isinstance(obj, types.FunctionType):
+        if module == "torch._tensor" and getattr(torch.Tensor, obj.__name__, None) is obj:
+            return TensorDescriptor
         return TorchValue if module in RECORDED and not _takes_callables(obj) else None
-    owner = getattr(obj, "__objclass__", None)
-    if owner is not None and issubclass(owner, torch._C.TensorBase):
+    if _is_tensors(obj):
         return TensorDescriptor
     if isinstance(obj, types.BuiltinFunctionType):
         home = getattr(obj, "__self__", None)
@@ -156,6 +179,11 @@ def classify(obj: Any) -> Callable[[Any, Source | None], Value] | None:
         if getattr(torch, obj.__name__, None) is obj and module in ("torch", ""):
             return TorchValue
     return None
+
+
+def _is_tensors(obj: Any) -> bool:
+    owner = getattr(obj, "__objclass__", None)
+    return owner is not None and issubclass(owner, torch._C.TensorBase)
 
 
 def _takes_callables(obj: types.FunctionType) -> bool:
@@ -196,9 +224,6 @@ handles(
     _find("jit.is_tracing"),
     torch._jit_internal.is_scripting,
     _C._is_tracing,
-    torch.overrides.has_torch_function,
-    torch.overrides.has_torch_function_unary,
-    torch.overrides.has_torch_function_variadic,
     torch.overrides.is_tensor_method_or_property,
     _find("fx._symbolic_trace.is_fx_tracing"),
     _find("fx._symbolic_trace.is_fx_symbolic_tracing"),
@@ -223,9 +248,8 @@ for _name in (
     "is_deterministic_algorithms_warn_only_enabled", "finfo", "iinfo",
     "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "is_autocast_cpu_enabled",
     "backends.cuda.is_built", "cuda.is_available", "cuda.device_count",
-    "_C._is_torch_function_enabled",
     "backends.mps.is_available", "xpu.is_available", "broadcast_shapes", "_C._get_cudnn_enabled",
-    "_C._is_any_autocast_enabled", "_C._len_torch_function_stack", "typename",
+    "_C._is_any_autocast_enabled", "typename",
     "_C._get_default_device", "cuda.is_bf16_supported", "_C._functorch.maybe_current_level",
     "_C._is_fwd_grad_enabled", "autograd._is_checkpoint_valid", "_C._get_cublas_allow_tf32",
     "_C._are_functorch_transforms_active",
@@ -250,7 +274,7 @@ def _as_method(name: str) -> Handler:
     return handler
 
 
-for _function in (torch.is_floating_point, torch.is_complex, torch.numel):
+for _function in OVERRIDABLE - {torch.is_nonzero}:
     handles(_function)(_as_method(_function.__name__))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +14,8 @@ from tc.compiler.capture import (
     autograd_functions,
     breaks,
     higher_order,
+    override_handlers,
+    overrides,
     signatures,
     torchfns,
     transforms,
@@ -110,6 +113,7 @@ class Tracer(Semantics):
         self._cells: dict[int, tuple[types.CellType, CellValue]] = {}
         self._globals: dict[tuple[int, str], Value] = {}
         self._attributes: dict[int, AttributesValue] = {}
+        self.overrides = overrides.Overrides.now(self)
 
     # -- guards ----------------------------------------------------------------------------
     def user_line(self) -> tuple[str, int] | None:
@@ -164,15 +168,29 @@ class Tracer(Semantics):
 
     def guard_class_attr(self, cls: type, raw: Any, name: str) -> None:
         """Guard on a class still having a function, once; those of libraries are trusted."""
-        if isinstance(raw, staticmethod):
+        if (cls, name) in self._class_guards or is_library(cls.__module__):
+            return
+        where: Source = AttrSource(self.object_source(cls), name)
+        found = getattr(cls, name, None)
+        if isinstance(raw, classmethod):
+            where, found = AttrSource(where, "__func__"), getattr(found, "__func__", None)
+        if isinstance(raw, staticmethod | classmethod):
             raw = raw.__func__
-        plain = isinstance(raw, types.FunctionType | property)
-        if not plain or (cls, name) in self._class_guards or is_library(cls.__module__):
+        if not isinstance(raw, types.FunctionType | property):
             return
         self._class_guards.add((cls, name))
-        if getattr(cls, name, None) is raw:
-            where = AttrSource(self.object_source(cls), name)
+        if found is raw:
             self.guards.add("ID", where, raw, self.user_line())
+
+    def guard_inherited(self, cls: type, name: str) -> None:
+        """Guard on a class of tensors still leaving an attribute to torch.Tensor, once."""
+        if (cls, name) in self._class_guards or is_library(cls.__module__):
+            return
+        self._class_guards.add((cls, name))
+        found = getattr(cls, name)
+        if found is getattr(torch.Tensor, name):
+            where = AttrSource(self.object_source(cls), name)
+            self.guards.add("ID", where, found, self.user_line())
 
     def number_is_dynamic(self, obj: int, source: Source) -> bool:
         """Say whether an integer gets a symbol; attributes and defaults stay constants."""
@@ -423,6 +441,12 @@ class Tracer(Semantics):
             self._attributes[id(owner)] = AttributesValue(owner)
         return self._attributes[id(owner)]
 
+    def intercept(
+        self, operation: Callable[..., Any], args: Args, kwargs: Kwargs | None = None
+    ) -> Value | None:
+        """Return what ``__torch_function__`` makes of an operation; None: nothing overrides it."""
+        return overrides.intercept(self, operation, args, kwargs)
+
     def slot_method(self, owner: Value, raw: Any) -> Value:
         """Return a method of a builtin type bound to an object."""
         return slot_method(self, owner, raw)
@@ -448,5 +472,6 @@ def _chain(source: Source) -> list[Source]:
 
 
 __all__ = [
-    "Tracer", "higher_order", "hooks", "iteration", "signatures", "transforms", "trees",
+    "Tracer", "higher_order", "hooks", "iteration", "override_handlers", "signatures",
+    "transforms", "trees",
 ]  # fmt: skip

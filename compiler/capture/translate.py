@@ -249,6 +249,8 @@ class Translation:
             return
         if torch.is_grad_enabled() != t.grad_before:
             t.graph.call_function(torch._C._set_grad_enabled, (t.grad_before,))
+        if t.derived.below and t.derived.native:
+            raise breaks.SkipFrame("tensors of classes with overrides, and of PyTorch's own, mix")
         t.graph.output(tuple(outputs))
         for entry in list(t.inputs):
             if not entry.node.users:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from tc.compiler.capture import torchfns
+from tc.compiler.capture import torchfns, wrappers
 from tc.compiler.capture.dynamism import FIXED_ADDRESS
 from tc.compiler.capture.guards import Predicate, TensorSpec
 from tc.compiler.capture.hook import original_of
@@ -57,6 +57,7 @@ from tc.compiler.capture.values.reflection import (
     wrap_descriptor,
     wrap_generic,
 )
+from tc.compiler.capture.values.subclasses import is_wrapper, tensor_value
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
 from tc.compiler.core.sources import AttrSource, CallSource, ItemSource, Source
 
@@ -102,7 +103,7 @@ def _tensor(t: Tracer, obj: torch.Tensor, source: Source) -> TensorValue:
     if getattr(obj, FIXED_ADDRESS, False):
         address = obj.data_ptr()
         t.guard("CUSTOM", source, Predicate(f"{{}}.data_ptr() == {address}", _at(address)))
-    value = TensorValue(None, fake, source, kind=type(obj), obj=obj)
+    value = tensor_value(None, fake, source, obj)
     t.tensors.append(value)
     return value
 
@@ -284,6 +285,19 @@ def _is_plain_tensor(obj: Any) -> bool:
     )
 
 
+def _is_derived_tensor(obj: Any) -> bool:
+    """Say whether a tensor is a plain one of a class that adds only Python to it."""
+    cls = type(obj)
+    if not isinstance(obj, torch.Tensor) or cls.__torch_dispatch__ is not _NO_DISPATCH:
+        return False
+    if is_wrapper(cls) or obj.layout is not torch.strided or torch._is_functional_tensor(obj):
+        return False
+    return not obj.is_nested
+
+
+_NO_DISPATCH = torch.Tensor.__torch_dispatch__
+
+
 def _is_plain_object(obj: Any) -> bool:
     cls = type(obj)
     if cls.__module__ == "builtins" or issubclass(cls, torch.Tensor | type | BaseException):
@@ -308,6 +322,8 @@ def _kind(*kinds: type) -> Callable[[Any], bool]:
 ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (is_constant_object, _constant),
     (_is_plain_tensor, _tensor),
+    (_is_derived_tensor, _tensor),
+    (wrappers.accepts, wrappers.wrap_wrapper),
     (is_array, _array),
     (lambda obj: isinstance(obj, np.dtype), _numpy_dtype),
     (lambda obj: numpy_name(obj) is not None, _numpy_function),

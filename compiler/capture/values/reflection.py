@@ -8,7 +8,7 @@ import types
 import typing
 from typing import TYPE_CHECKING, Any
 
-from tc.compiler.capture.torchfns import handles
+from tc.compiler.capture.torchfns import classify, handles
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.objects import ObjectValue
@@ -41,6 +41,8 @@ class DescriptorValue(Value):
         return True
 
     def attr(self, t: Tracer, name: str) -> Value:
+        if name == "__get__" and classify(found := getattr(self.obj, name, None)) is not None:
+            return t.known(found)  # overrides compare functions with it
         if name in ("__get__", "__set__", "__delete__"):
             return t.lambda_value(
                 lambda t, args, kwargs: self._use(t, name, args), f"{self.describe()}.{name}"

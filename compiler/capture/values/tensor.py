@@ -101,6 +101,8 @@ class NodeValue(Value):
     """
 
     example: Any
+    #: the graph's output is the very object
+    reloadable = True
 
     def __init__(self, node: fx.Node | None, example: Any, source: Source | None = None) -> None:
         self._node = node
@@ -321,6 +323,7 @@ METHODS: dict[str, Callable[[Tracer, TensorValue, Args, Kwargs], Value]] = {
     "nelement": _numel,
     "stride": _stride,
     "type": _type,
+    "__getitem__": lambda t, x, args, kwargs: x.item(t, args[0]),
     "__len__": lambda t, x, args, kwargs: x.length(t),
     "__iter__": lambda t, x, args, kwargs: x.iterate(t),
     **{name: _constant(name) for name in CONSTANT_METHODS - {"type_as"}},

@@ -1,0 +1,115 @@
+"""Which dimensions of an input get symbols, in the terms of torch's fake tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Literal
+
+import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from tc.compiler.capture.dynamism import Mark
+from tc.compiler.core.sources import AttrSource, Source
+
+Dynamic = frozenset[int] | Literal["all", "none"]
+#: dynamic dimensions of a tensor at a source
+Sizes = Callable[[Source, torch.Tensor], frozenset[int]]
+
+
+def plain_context(
+    tensor: torch.Tensor, dynamic: Dynamic, duck: bool, demands: Mapping[int, Mark]
+) -> Any:
+    """Say to torch which dimensions get symbols; a view's base gets none."""
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
+
+    symbol = DimDynamic.DUCK if duck else DimDynamic.DYNAMIC
+    chosen = _chosen(tensor, dynamic)
+    sizes = [symbol if i in chosen else DimDynamic.STATIC for i in range(tensor.dim())]
+    for dim in demands:
+        sizes[dim] = DimDynamic.DYNAMIC  # with a symbol of its own
+    base = tensor._base if tensor._is_view() else None
+    return StatelessSymbolicContext(
+        dynamic_sizes=sizes,
+        constraint_sizes=[_constraint(demands.get(i)) for i in range(tensor.dim())],
+        view_base_context=None if base is None else plain_context(base, "none", duck, {}),
+    )
+
+
+def wrapper_context(
+    tensor: Any,
+    source: Source,
+    dynamic: Dynamic,
+    sizes: Sizes,
+    border: Callable[[Source], Any],
+) -> tuple[Any, bool]:
+    """Say to torch which dimensions of a wrapper, and of what it wraps, get symbols.
+
+    Args:
+        tensor: the live wrapper.
+        source: where it comes from.
+        dynamic: dimensions of the wrapper, and of wrapped tensors of its shape.
+        sizes: asked for those of each wrapped tensor.
+        border: makes a source one of torch's.
+
+    Returns:
+        What torch takes, and whether there is any symbol in it.
+    """
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, SubclassSymbolicContext
+
+    ragged = getattr(tensor, "_ragged_idx", None)
+    chosen = {*_chosen(tensor, dynamic), *([] if ragged is None else [ragged])}
+    symbolic = bool(chosen)
+    inner: dict[str, Any] = {}
+    for name in tensor.__tensor_flatten__()[0]:
+        part, where = getattr(tensor, name), AttrSource(source, name)
+        dims = frozenset(_chosen(part, sizes(where, part)))
+        if part.shape == tensor.shape:
+            dims |= chosen
+        if is_traceable_wrapper_subclass(part):
+            inner[name], below = wrapper_context(part, where, dims, sizes, border)
+        else:
+            own = frozenset(getattr(part, "_dynamo_dynamic_indices", ()))  # as torch marks them
+            inner[name] = plain_context(part, dims | own, duck=not own, demands={})
+            below = bool(dims | own)
+        symbolic |= below
+    kinds = [DimDynamic.DUCK if i in chosen else DimDynamic.STATIC for i in range(tensor.dim())]
+    base_context = None
+    if tensor._is_view():
+        base: Any = tensor._base
+        dims = frozenset(range(base.dim())) if symbolic else frozenset()
+        if is_traceable_wrapper_subclass(base):
+            where = AttrSource(source, "_base")
+            base_context, _ = wrapper_context(base, where, dims, sizes, border)
+        else:
+            base_context = plain_context(base, dims, duck=True, demands={})
+    context = SubclassSymbolicContext(
+        dynamic_sizes=kinds,
+        constraint_sizes=[None] * tensor.dim(),
+        view_base_context=base_context,
+        inner_contexts=inner,
+        tensor_source=border(source),
+    )
+    return context, symbolic
+
+
+def _chosen(tensor: torch.Tensor, dynamic: Dynamic) -> Collection[int]:
+    if isinstance(dynamic, str):
+        return range(tensor.dim()) if dynamic == "all" else ()
+    return dynamic
+
+
+def _constraint(mark: Mark | None) -> Any:
+    """Return a demand as torch takes it."""
+    from torch.fx.experimental import symbolic_shapes
+    from torch.utils._sympy.numbers import int_oo
+    from torch.utils._sympy.value_ranges import ValueRanges
+
+    if mark is None:
+        return None
+    if mark.low is None and mark.high is None:
+        return symbolic_shapes.RelaxedUnspecConstraint(warn_only=False)
+    bounds = ValueRanges(
+        lower=0 if mark.low is None else mark.low,
+        upper=int_oo if mark.high is None else mark.high,
+    )
+    return symbolic_shapes.StrictMinMaxConstraint(vr=bounds, warn_only=False)

@@ -1,0 +1,295 @@
+"""Tensors of classes that users derive from `torch.Tensor`, and what those classes override.
+
+Two kinds: classes that only add Python to a plain tensor (a graph knows the plain tensor, the class
+is put back on what leaves it), and wrappers around other tensors (``__tensor_flatten__``), which
+graphs hold as they are and whose ``__torch_dispatch__`` runs whenever a node of theirs runs.
+"""
+
+from __future__ import annotations
+
+import operator
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.values.base import UNBOUND, Args, Kwargs, Value
+from tc.compiler.capture.values.const import ConstValue, is_constant_object
+from tc.compiler.capture.values.objects import MISSING, is_library, type_lookup
+from tc.compiler.capture.values.tensor import NodeValue, TensorValue
+from tc.compiler.core.sources import AttrSource, DictSource, Source
+
+if TYPE_CHECKING:
+    from torch import fx
+
+    from tc.compiler.capture.residual import Residual
+    from tc.compiler.capture.tracer import Tracer
+
+#: classes of torch's own whose tensors are plain ones to a graph
+PLAIN_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+#: how much of the overriding is off: nothing, that of classes, that of modes too
+ON, CLASSES_OFF, OFF = range(3)
+_DISABLED = torch._C._disabled_torch_function_impl
+
+
+def override_of(cls: type) -> Any:
+    """Return the raw ``__torch_function__`` that is traced for a class, or None.
+
+    Wrappers that leave it to PyTorch's own code have none: that code runs with the node.
+    """
+    raw = type_lookup(cls, "__torch_function__")
+    if raw is MISSING or raw is _DISABLED or cls in PLAIN_CLASSES:
+        return None
+    if not issubclass(cls, torch.Tensor):
+        return raw
+    home = next(base for base in cls.__mro__ if "__torch_function__" in base.__dict__)
+    return None if is_wrapper(cls) and is_library(home.__module__) else raw
+
+
+def is_wrapper(cls: type) -> bool:
+    """Say whether instances of a class are wrappers around other tensors."""
+    return hasattr(cls, "__tensor_flatten__") and hasattr(cls, "__tensor_unflatten__")
+
+
+def own_attribute(cls: type, name: str) -> Any:
+    """Return the raw attribute of a class or of one between it and torch's own, or MISSING."""
+    for base in cls.__mro__:
+        if base in PLAIN_CLASSES:
+            return MISSING
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return MISSING
+
+
+def tensor_value(
+    node: fx.Node | None,
+    example: torch.Tensor,
+    source: Source | None = None,
+    obj: torch.Tensor | None = None,
+) -> TensorValue:
+    """Return the value of a tensor, of the class that its example or the real tensor has.
+
+    Raises:
+        GraphBreak: it is of a class that cannot stand in a graph.
+    """
+    kind = type(obj) if obj is not None else type(example)
+    if kind is FakeTensor:
+        kind = torch.Tensor
+    if kind in PLAIN_CLASSES:
+        return TensorValue(node, example, source, kind, obj)
+    if obj is None and not is_traceable_wrapper_subclass(example):
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_VALUE, f"a {kind.__qualname__} in a graph")
+    return SubclassValue(node, example, source, kind, obj)
+
+
+class SubclassValue(TensorValue):
+    """A tensor of a derived class.
+
+    Attributes:
+        wraps: it is a wrapper, in the graph too; else the graph has a plain tensor.
+        overrides: operations on it are offered to its ``__torch_function__``.
+    """
+
+    noun = "a tensor of a derived class"
+
+    def __init__(
+        self,
+        node: fx.Node | None,
+        example: torch.Tensor,
+        source: Source | None,
+        kind: type,
+        obj: torch.Tensor | None = None,
+    ) -> None:
+        super().__init__(node, example, source, kind, obj)
+        self.wraps = is_wrapper(kind)
+        self.overrides = override_of(kind) is not None
+        self.reloadable = self.wraps
+
+    def node(self, t: Tracer) -> fx.Node:
+        t.derived.meet(self)
+        return super().node(t)
+
+    # -- attributes ------------------------------------------------------------------------
+    def attr(self, t: Tracer, name: str) -> Value:
+        if name == "__class__":
+            return t.known(self.kind)
+        raw = own_attribute(self.kind, name)
+        if raw is MISSING and hasattr(torch.Tensor, name):
+            t.guard_inherited(self.kind, name)
+            return self._tensor_attr(t, name)
+        if raw is MISSING or not hasattr(type(raw), "__set__"):
+            stored = self._stored(t, name)
+            if stored is not None:
+                return stored
+        if raw is MISSING:
+            return self._missing(t, name)
+        if self.wraps and is_library(self.kind.__module__) and callable(raw):
+            return t.lambda_value(
+                lambda t, args, kwargs: t.call_torch(name, [self, *args], kwargs, method=True),
+                f"{self.kind.__name__}.{name}",
+            )
+        return t.bind_descriptor(self, self.kind, raw, name)
+
+    def _tensor_attr(self, t: Tracer, name: str) -> Value:
+        if not callable(getattr(torch.Tensor, name)):
+            found = t.intercept(getattr, [self, ConstValue(name)])
+            if found is not None:
+                return found
+        return super().attr(t, name)
+
+    def _stored(self, t: Tracer, name: str) -> Value | None:
+        """Return an attribute that the tensor itself holds, or None."""
+        pending = t.effects.attribute(self, name)
+        if pending is not None:
+            return None if pending is UNBOUND else pending
+        if self.source is not None:
+            own = getattr(self.obj, "__dict__", {})
+            if name in own:
+                return t.wrap(own[name], AttrSource(self.source, name))
+            t.guard("NOT_CONTAINS", DictSource(self.source), name)
+            return None
+        own = getattr(self.example, "__dict__", {}) if self.wraps else {}
+        return self._part(t, name, own[name]) if name in own else None
+
+    def _part(self, t: Tracer, name: str, held: Any) -> Value:
+        """Return what a wrapper made inside the graph holds under a name."""
+        if isinstance(held, torch.Tensor | torch.SymInt):
+            return t.call_torch(getattr, [self, ConstValue(name)], {})
+        if is_constant_object(held) or isinstance(held, tuple | type):
+            return t.known(held)
+        self.cannot(breaks.UNSUPPORTED_ATTR, f"{self.kind.__name__}.{name}")
+
+    def _missing(self, t: Tracer, name: str) -> Value:
+        fallback = own_attribute(self.kind, "__getattr__")
+        if isinstance(fallback, types.FunctionType):
+            return t.inline_object(fallback, [self, ConstValue(name)])
+        text = f"'{self.kind.__name__}' object has no attribute '{name}'"
+        return t.raise_(AttributeError, text)
+
+    def set_attr(self, t: Tracer, name: str, value: Value) -> None:
+        raw = own_attribute(self.kind, name)
+        if isinstance(raw, property) and raw.fset is not None:
+            t.inline_object(raw.fset, [self, value])
+            return
+        if hasattr(type(raw), "__set__") or hasattr(torch.Tensor, name) or self.wraps:
+            super().set_attr(t, name, value)
+        t.effects.store_attribute(self, name, value)
+
+    # -- operations ------------------------------------------------------------------------
+    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        raw = own_attribute(self.kind, name)
+        if raw is not MISSING or not hasattr(torch.Tensor, name):
+            return self.attr(t, name).call(t, args, kwargs)
+        t.guard_inherited(self.kind, name)
+        found = t.intercept(_calling(name), [self, *args], kwargs)
+        return found if found is not None else super().method(t, name, args, kwargs)
+
+    def _special(self, t: Tracer, operation: Any, name: str, args: Args) -> Value | None:
+        raw = own_attribute(self.kind, name)
+        if raw is not MISSING:
+            return t.bind_descriptor(self, self.kind, raw, name).call(t, args, {})
+        return t.intercept(operation, [self, *args])
+
+    def item(self, t: Tracer, key: Value) -> Value:
+        found = self._special(t, operator.getitem, "__getitem__", [key])
+        return found if found is not None else super().item(t, key)
+
+    def set_item(self, t: Tracer, key: Value, value: Value) -> None:
+        if self._special(t, operator.setitem, "__setitem__", [key, value]) is None:
+            super().set_item(t, key, value)
+
+    def truth(self, t: Tracer) -> bool:
+        found = self._special(t, bool, "__bool__", [])
+        return found.truth(t) if found is not None else super().truth(t)
+
+    def length(self, t: Tracer) -> Value:
+        found = self._special(t, len, "__len__", [])
+        return found if found is not None else super().length(t)
+
+    def iterate(self, t: Tracer) -> Value:
+        found = self._special(t, torch.Tensor.__iter__, "__iter__", [])
+        return found.iterate(t) if found is not None else super().iterate(t)
+
+    # -- the way back ----------------------------------------------------------------------
+    def rebuild(self, r: Residual) -> None:
+        if self.wraps:
+            super().rebuild(r)
+            return
+        r.load_callable(as_subclass)
+        r.load_output(self)
+        r.load_object(self.kind)
+        r.e.call(2)
+
+
+def _calling(name: str) -> Callable[..., Any]:
+    return lambda owner, *args, **kwargs: getattr(owner, name)(*args, **kwargs)
+
+
+class ClassesMet:
+    """Which derived tensors go into a graph, and so how it has to be run.
+
+    Attributes:
+        native: overrides that are PyTorch's own code run with the graph's nodes.
+        below: overrides were traced, so the nodes must not run them again.
+    """
+
+    def __init__(self) -> None:
+        self.native = False
+        self.below = False
+        self._native_now = False
+
+    def forget(self) -> None:
+        """Begin a new call."""
+        self._native_now = False
+
+    def meet(self, value: NodeValue) -> None:
+        """Note an argument of the call."""
+        if not isinstance(value, SubclassValue):
+            return
+        if value.wraps and not value.overrides:
+            self._native_now = True
+        elif value.wraps or value.source is not None:
+            self.below |= value.overrides
+
+    @contextmanager
+    def as_below(self, level: int) -> Iterator[None]:
+        """Have overrides run, or not, as they will when the call's node runs."""
+        if not self._native_now:
+            yield
+        elif level == ON:
+            self.native = True
+            with torch._C._EnableTorchFunction():
+                yield
+        else:
+            self.below = True
+            yield
+
+
+def as_subclass(tensor: torch.Tensor, kind: type) -> torch.Tensor:
+    """Return a plain tensor as one of a derived class; called from residual code."""
+    with torch._C.DisableTorchFunctionSubclass():
+        return tensor.as_subclass(kind)
+
+
+def with_class(t: Tracer, value: NodeValue, kind: type) -> Value:
+    """Return the value of ``value.as_subclass(kind)``.
+
+    Raises:
+        GraphBreak: the class holds more than a tensor.
+    """
+    if is_wrapper(kind) or getattr(value, "wraps", False):
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"as_subclass({kind.__qualname__})")
+    dispatch = getattr(kind, "__torch_dispatch__", None)
+    if dispatch is not torch.Tensor.__torch_dispatch__:
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"as_subclass({kind.__qualname__})")
+    if kind is torch.Tensor:
+        if value.source is None:
+            return TensorValue(value.node(t), value.example)
+        with t.overrides.at_least(CLASSES_OFF):
+            return t.call_torch(torch.ops.aten.alias.default, [value], {})
+    return SubclassValue(value.node(t), value.example, None, kind)
