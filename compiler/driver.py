@@ -42,6 +42,7 @@ from tc.compiler.errors import (
 )
 from tc.compiler.options import Config, Options
 from tc.compiler.runtime.load import load
+from tc.compiler.runtime.memo import memo_type
 from tc.trace import CompileId
 
 Compiled = Callable[..., Any]
@@ -335,7 +336,7 @@ class FrameCompiler:
 
         return translate(
             frame, sizes, str(compile_id), graph_name, on_break, self.options.fullgraph,
-            self.options.guard_filter,
+            self.options.guard_filter, memo_type,
         )  # fmt: skip
 
     def _dynamic(self) -> bool | None:

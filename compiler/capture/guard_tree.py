@@ -50,6 +50,25 @@ class GuardTree:
         self._slots = {name: i for i, name in enumerate(_frames.code_framelocals_names(code))}
         self._managers: dict[str, Manager] = {}
 
+    @classmethod
+    def below(cls, base: Source, tree: GuardTree) -> GuardTree:
+        """Return a tree whose root sees the value of ``base`` in place of a frame's locals."""
+        made = cls.__new__(cls)
+        made.root = _c.RootGuardManager()
+        made._scope, made._slots = tree._scope, {}
+        made._managers = {base.name: made.root}
+        return made
+
+    @classmethod
+    def of_items(cls, sources: Sequence[Source], tree: GuardTree) -> GuardTree:
+        """Return a tree whose root sees a tuple: the values of the sources in their order."""
+        made = cls.below(LocalSource("items"), tree)
+        made._managers = {
+            source.name: child(made.root, "tuple_getitem", source.name, key=i)
+            for i, source in enumerate(sources)
+        }
+        return made
+
     def value(self, source: Source) -> Any:
         """Return the value of a source in the frame that the tree is built for."""
         return source.evaluate(self._scope)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
+from tc.compiler.capture.guard_memo import MakeMemo, groups
 from tc.compiler.capture.guard_rows import GUARDS, NAMES, Guard, Predicate
 from tc.compiler.capture.guard_tree import GuardTree
 from tc.compiler.capture.guard_values import PROCESS, ObjectRef, TensorSpec
@@ -212,6 +213,7 @@ def build(
     locals: dict[str, Any],
     globals: dict[str, Any],
     compile_id: str,
+    make_memo: Callable[[], MakeMemo | None] = lambda: None,
 ) -> CheckedGuards:
     """Install guards in C++ and make sure that they hold for the frame they were made from.
 
@@ -222,15 +224,22 @@ def build(
         locals: as `tc.compiler.capture.hook.Frame` gives them.
         globals: of the frame.
         compile_id: for messages.
+        make_memo: gives what remembers checks, if anything does; asked when it would be of use.
 
     Raises:
         StageError: a guard cannot be installed, or does not hold.
     """
     scope = Scope(locals, globals)
     tree = GuardTree(code, scope)
+    grouped = groups(guards, scope)
+    memo = make_memo() if grouped else None
     for guard in guards:
         try:
-            GUARDS[guard.kind].install(tree, guard)
+            group = grouped.get(id(guard))
+            if memo is None or group is None:
+                GUARDS[guard.kind].install(tree, guard)
+            elif guard is group.guards[0]:
+                group.install(tree, memo)
         except Exception as error:
             raise StageError(
                 "capture.guards", f"[{compile_id}] cannot install guard {guard}: {error!r}"

@@ -16,6 +16,7 @@ import torch
 
 from tc.compiler.capture import breaks, overrides
 from tc.compiler.capture.emitter import Emitter
+from tc.compiler.capture.guard_memo import MakeMemo, reads
 from tc.compiler.capture.traceable import set_error_on_graph_break
 from tc.compiler.capture.values.base import NULL, Lazy, Slot, Value
 from tc.compiler.capture.values.const import LITERALS, ConstValue
@@ -33,6 +34,7 @@ from tc.compiler.core.sources import (
     GlobalSource,
     ItemSource,
     LocalSource,
+    Scope,
     Source,
     TypeSource,
 )
@@ -117,12 +119,19 @@ class Residual:
         self.need(self.t.effects.demanded)  # twice: made once, then kept
 
     # -- the graph -------------------------------------------------------------------------
-    def call_graph(self, name: str, inputs: Iterable[Source]) -> None:
-        """Emit the call of the compiled graph; its outputs are kept in a local."""
+    def call_graph(self, name: str, inputs: Iterable[Source], memo: MakeMemo | None) -> None:
+        """Emit the call of the compiled graph; its outputs are kept in a local.
+
+        Args:
+            name: the global that holds it.
+            memo: makes what reads many inputs at once, where there are many.
+        """
         sources = list(inputs)
+        if memo is not None:
+            self._read_at_once(sources, memo)
         prefixes: Counter[str] = Counter()
         for source in sources:
-            step = source.parent
+            step = source.parent if source.name not in self._shared_sources else None
             while step is not None:
                 prefixes[step.name] += 1
                 step = step.parent
@@ -141,6 +150,19 @@ class Residual:
             self.e.store_fast(OUTPUTS)
         else:
             self.e.pop_top()
+
+    def _read_at_once(self, sources: list[Source], memo: MakeMemo) -> None:
+        """Emit reads of all sources below one object by one call, into locals."""
+        names = {source.pretty: obj for source, obj in self.t.aliases.items()}
+        scope = Scope(self.t.frame.locals, {**self.globals, **names})
+        for base, steps, at in list(reads(sources, scope)):
+            read = memo(steps.rows(), None, tuple(at), None)
+            self.load_callable(read)
+            self.load_source(base)
+            self.e.call(1)
+            self.e.unpack_sequence(len(at))
+            for source in at.values():
+                self._shared_sources[source.name] = self.store_new()
 
     def restore_modes(self) -> None:
         """Emit what leaves torch in the mode that traced code left it in."""
@@ -165,7 +187,7 @@ class Residual:
         self.e.pop_top()
 
     def _share_prefix(self, source: Source, prefixes: Counter[str]) -> None:
-        base = source.parent
+        base = source.parent if source.name not in self._shared_sources else None
         if base is None or isinstance(base, LocalSource | GlobalSource):
             return
         if prefixes[base.name] > 1 and base.name not in self._shared_sources:

@@ -20,6 +20,7 @@ from tc.compiler.capture.breaking import finish_at_break, in_loop
 from tc.compiler.capture.dynamism import DynamicSizes
 from tc.compiler.capture.frame import Frame, program_of
 from tc.compiler.capture.guard_filter import GuardFilter, filtered
+from tc.compiler.capture.guard_memo import WORTHWHILE, MakeMemo
 from tc.compiler.capture.guard_values import PROCESS
 from tc.compiler.capture.guards import CheckedGuards, build
 from tc.compiler.capture.residual import Residual
@@ -104,6 +105,7 @@ def translate(
     on_break: Callable[[BreakRecord], None],
     fullgraph: bool = False,
     guard_filter: GuardFilter | None = None,
+    make_memo: Callable[[], MakeMemo | None] = lambda: None,
 ) -> Captured:
     """Capture a frame.
 
@@ -111,6 +113,7 @@ def translate(
         on_break: told of each break when it is met; raising from there ends the translation.
         fullgraph: a break ends the translation (``on_break`` is expected to raise).
         guard_filter: says which guards are kept.
+        make_memo: gives what remembers checks of guards; see `guards.build`.
 
     Raises:
         SkipFrame: the frame is to run as it is.
@@ -119,6 +122,7 @@ def translate(
     for attempt in range(MAX_ATTEMPTS):
         translation = Translation(frame, sizes, compile_id, graph_name, stop, attempt)
         translation.guard_filter = guard_filter
+        translation.make_memo = make_memo
         try:
             return translation.run()
         except breaks.GraphBreak as cause:
@@ -230,7 +234,9 @@ class Translation:
         r.e.prologue(self.frame.code.co_cellvars, self.frame.code.co_freevars)
         self._close_graph(r)
         if self.module is not None:
-            r.call_graph(self.graph_name, [i.value.source for i in t.inputs if i.value.source])
+            inputs = [i.value.source for i in t.inputs if i.value.source]
+            memo = self.make_memo() if len(inputs) >= WORTHWHILE else None
+            r.call_graph(self.graph_name, inputs, memo)
         r.restore_modes()
         if pinned:
             r.pin(values)
@@ -261,6 +267,7 @@ class Translation:
 
     module: fx.GraphModule | None = None
     guard_filter: GuardFilter | None = None
+    make_memo: Callable[[], MakeMemo | None] = staticmethod(lambda: None)
 
     def _captured(self, r: Residual, broke: BreakRecord | None) -> Captured:
         t = self.t
@@ -281,6 +288,7 @@ class Translation:
             self.frame.locals,
             self.frame.globals,
             self.compile_id,
+            self.make_memo,
         )
         captured = Captured(
             code,

@@ -8,11 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib.util
-import sys
-import sysconfig
 from collections.abc import Callable, Sequence
-from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,7 +16,7 @@ from typing import Any
 import torch
 
 from tc.compiler.errors import StageError
-from tc.compiler.runtime.build import build
+from tc.compiler.runtime.extension import extension
 
 Kernel = Callable[..., None]
 
@@ -55,22 +51,10 @@ def make_kernel(
 @functools.cache
 def launcher() -> ModuleType | None:
     """Return the launcher extension, or None where it cannot be built."""
-    include = Path(sysconfig.get_path("include"))
     pointer = getattr(torch._C._dynamo.guards, "_torchinductor_pyobject_tensor_data_ptr", None)
-    if pointer is None or not (include / "Python.h").exists():
-        return None
-    source = (Path(__file__).parent / "launch.c").read_text()
-    salt = f"{sys.version} {sysconfig.get_config_var('SOABI')}"
-    try:
-        library = build(source, ("-O2", "-fPIC", "-shared", f"-I{include}"), salt=salt)
-        loader = ExtensionFileLoader("tc_launch", str(library))
-        spec = importlib.util.spec_from_loader("tc_launch", loader)
-        assert spec is not None
-        module = importlib.util.module_from_spec(spec)
-        loader.exec_module(module)
-    except (StageError, ImportError):
-        return None
-    module.setup(torch._C.TensorBase, pointer)
+    module = extension("launch") if pointer is not None else None
+    if module is not None:
+        module.setup(torch._C.TensorBase, pointer)
     return module
 
 

@@ -1,0 +1,37 @@
+"""Takes the name of a C file beside this one and returns the extension module built from it."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import sys
+import sysconfig
+from importlib.machinery import ExtensionFileLoader
+from pathlib import Path
+from types import ModuleType
+
+from tc.compiler.errors import StageError
+from tc.compiler.runtime.build import build
+
+
+@functools.cache
+def extension(name: str) -> ModuleType | None:
+    """Return the module ``tc_{name}``, built once a machine, Python and compiler from ``{name}.c``.
+
+    None where it cannot be built: no C compiler, or no headers of Python.
+    """
+    include = Path(sysconfig.get_path("include"))
+    if not (include / "Python.h").exists():
+        return None
+    source = (Path(__file__).parent / f"{name}.c").read_text()
+    salt = f"{sys.version} {sysconfig.get_config_var('SOABI')}"
+    try:
+        library = build(source, ("-O2", "-fPIC", "-shared", f"-I{include}"), salt=salt)
+        loader = ExtensionFileLoader(f"tc_{name}", str(library))
+        spec = importlib.util.spec_from_loader(f"tc_{name}", loader)
+        assert spec is not None
+        module = importlib.util.module_from_spec(spec)
+        loader.exec_module(module)
+    except (StageError, ImportError):
+        return None
+    return module

@@ -1,0 +1,28 @@
+"""Offers `Memo`, a check that is remembered while the dictionaries it rests on do not change."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from tc.compiler.runtime.extension import extension
+
+Step = tuple[int, Any]
+"""The step that this one starts at (-1: the root itself), and a key, or None for ``__dict__``."""
+Check = Callable[[Any], bool]
+MakeMemo = Callable[[tuple[Step, ...], Check | None, tuple[int, ...], Check | None], Any]
+
+
+def memo_type() -> MakeMemo | None:
+    """Return ``Memo(steps, full check, wanted steps, check of their values)``.
+
+    Without a full check it returns the wanted values instead of whether all checks pass. The
+    result is None where dictionaries have no versions that could be read:
+
+    Python 3.13 did away with them; and without a C compiler there is nothing that reads them.
+    """
+    if sys.version_info >= (3, 13):
+        return None
+    module = extension("memo")
+    return module.Memo if module is not None else None
