@@ -112,8 +112,12 @@ def groups(guards: Iterable[Guard], scope: Scope) -> dict[int, Group]:
     for guard in guards:
         if not guard.source.name or guard.kind not in kinds:
             continue
-        base, way = ways.way(guard.source)
-        if _rests_on_dicts(guard, guard.source.evaluate(scope), way):
+        try:
+            base, way = ways.way(guard.source)
+            remembered = _rests_on_dicts(guard, guard.source.evaluate(scope), way)
+        except Exception:
+            continue  # it cannot be reached: installing it tells
+        if remembered:
             group = found.setdefault(base.name, Group(base))
             group.add(guard, way)
             taken[id(guard)] = group
