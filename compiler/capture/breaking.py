@@ -1,33 +1,50 @@
-"""The end of a trace at a graph break: the instruction run for real, then the resume calls."""
+"""The end of a trace at a graph break: the instruction run for real, then the resume calls.
+
+The instruction may be one of an inlined frame. Then the frame under capture goes on in a function
+that first calls the one in which the inlined frame goes on, and so forth down to the innermost.
+"""
 
 from __future__ import annotations
 
-import functools
+import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import CodeType
 from typing import TYPE_CHECKING
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.bytecode import Handler, Instruction, stack_effect
 from tc.compiler.capture.dialects import DIALECT
-from tc.compiler.capture.frame import program_of
+from tc.compiler.capture.frame import Frame
+from tc.compiler.capture.going import Going, go_on
 from tc.compiler.capture.liveness import live_at
-from tc.compiler.capture.resume import resume_code, resume_name
-from tc.compiler.capture.values.base import NULL, OpaqueValue, Value
-from tc.compiler.core.sources import LocalSource
+from tc.compiler.capture.opcodes.blocks import HandlingValue
+from tc.compiler.capture.resume import (
+    HANDLING,
+    Kind,
+    cached_resume_code,
+    can_resume,
+    is_resumed,
+    origin_of,
+)
+from tc.compiler.capture.values.base import NULL, Value
 
 if TYPE_CHECKING:
     from tc.compiler.capture.residual import Residual
-    from tc.compiler.capture.translate import RootFrame
 
 #: opcodes that may leave a NULL or a method's owner on the stack: run as a plain load instead
 NULL_PUSHERS = ("LOAD_METHOD", "LOAD_GLOBAL", "LOAD_ATTR", "LOAD_SUPER_ATTR")
-
-cached_resume_code = functools.lru_cache(maxsize=4096)(
-    lambda code, offset, stack, local_names, name: resume_code(
-        code, offset, stack=stack, locals=local_names, name=name
-    )
+#: starts of opcodes that act on their own frame: never run in the place of another frame
+OWN_FRAME = (
+    "LOAD_FAST", "STORE_FAST", "DELETE_FAST", "LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF",
+    "LOAD_CLOSURE", "LOAD_CLASSDEREF", "LOAD_FROM_DICT", "MAKE_CELL", "COPY_FREE_VARS", "LOAD_NAME",
+    "STORE_NAME", "DELETE_NAME", "LOAD_LOCALS", "RETURN_", "YIELD_", "SEND", "MAKE_FUNCTION",
+    "LOAD_SUPER_ATTR",
+)  # fmt: skip
+#: starts of opcodes that act on the globals of their frame
+OWN_GLOBALS = ("LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_", "LOAD_BUILD_CLASS")
+#: names by which a function looks at the frame that calls it
+LOOKS_BACK = frozenset(
+    ["locals", "vars", "dir", "eval", "exec", "globals", "_getframe", "currentframe", "stack"]
 )
 
 
@@ -39,89 +56,263 @@ class Ending:
     name: str
 
 
-def in_loop(code: CodeType, offset: int) -> bool:
-    """Say whether an instruction lies between a backward jump and its target."""
-    for one in program_of(code).instructions:
-        target = one.target
-        if target is None or target.offset is None or one.offset is None:
-            continue
-        if target.offset <= offset <= one.offset:
-            return True
-    return False
+@dataclass(frozen=True)
+class Here:
+    """A value on the residual code's own stack, counted from the bottom."""
+
+    index: int
 
 
-def finish_at_break(root: RootFrame, begin: Callable[[list[Value], bool], Residual]) -> Ending:
+@dataclass(frozen=True)
+class Link:
+    """A frame that goes on after the break.
+
+    Attributes:
+        offset: of the instruction at which it goes on; of its call, if `calls`.
+        kinds, slots: its stack, bottom first.
+        calls: it waits for the next link, which was called from there.
+        raises: it raises what is on top of its stack at that instruction.
+    """
+
+    frame: Frame
+    offset: int
+    kinds: tuple[Kind, ...]
+    slots: tuple[Value | Here, ...]
+    locals: dict[str, Value]
+    calls: bool = False
+    raises: bool = False
+
+    def inner(self, rest: Sequence[Link]) -> int | None:
+        """Return how many arguments the function of the next link takes."""
+        return rest[0].count(rest[1:]) if self.calls else None
+
+    def count(self, rest: Sequence[Link]) -> int:
+        """Return how many arguments this link's function takes."""
+        own = sum(map(bool, self.kinds)) + len(self.locals)
+        inner = self.inner(rest)
+        return own if inner is None else own + 1 + inner
+
+
+def breakable(frames: Sequence[Frame]) -> list[Frame]:
+    """Return the frames, outermost first, down to the innermost that a break can be taken in."""
+    root, *inlined = frames
+    chain = [root]
+    for frame in inlined:
+        if not frame.answers or not can_resume(frame.code):
+            break
+        chain.append(frame)
+    while len(chain) > 1 and not _runs_elsewhere(chain[-1], root):
+        chain.pop()
+    return chain
+
+
+def _runs_elsewhere(frame: Frame, root: Frame) -> bool:
+    """Say whether a frame's current instruction does the same in the frame under capture."""
+    opname = frame.current.opname
+    if opname.startswith(OWN_FRAME):
+        return False
+    if opname.startswith(OWN_GLOBALS):
+        return frame.module_globals is root.module_globals
+    return not (opname.startswith("CALL") and LOOKS_BACK & set(frame.code.co_names))
+
+
+def finish_at_break(leaf: Frame, begin: Callable[[list[Value], bool], Residual]) -> Ending:
     """Emit everything from the graph's call to the calls of the resume functions."""
-    one = root.current
+    one = leaf.current
     if one.opname in ("YIELD_VALUE", "SEND"):
         raise breaks.SkipFrame("it yields")
-    following = _following(root, one)
-    targets = [t for t in (following, one.target, _handler_target(one)) if t is not None]
-    names = _live_names(root, targets)
-    locals_ = {name: _local(root, name) for name in names}
-    stack = list(root.stack)
-    mask = tuple(value is not NULL for value in stack)
-    r = begin([*stack, *locals_.values()], True)
-    for value in stack:
-        r.push(value)
-    label = r.e.label()
-    caught = r.e.label()
-    handler = one.handler
-    copied = _copies(root, one, label)
-    if handler is not None:
-        for part in copied:
-            part.handler = Handler(caught, handler.depth, handler.lasti)
-    r.e.extend(copied)
-    made: list[str] = []
-    call = functools.partial(_call_resume, r, root, locals_, made)
-    if following is not None:
-        call(following, _after(mask, one, jump=False))
-    if one.target is not None:
-        r.e.place(label)
-        call(one.target, _after(mask, one, jump=True))
-    if handler is not None:
-        r.e.place(caught)
-        kept = (*mask[: handler.depth], *([True] if handler.lasti else []), True)
-        call(handler.target, kept)
-    return Ending(r, made[0] if made else "")
+    return _Ending(leaf.chain(), begin).emit()
 
 
-def _following(root: RootFrame, one: Instruction) -> Instruction | None:
+class _Ending:
+    """The residual code of one break, under construction."""
+
+    def __init__(self, chain: list[Frame], begin: Callable[[list[Value], bool], Residual]) -> None:
+        self.chain = chain
+        self.leaf = chain[-1]
+        self.handled = {id(value) for value in self.leaf.t.handled}
+        self.locals = [self._live(frame) for frame in chain]
+        stacks = [value for frame in chain for value in frame.stack]
+        cells = [cell for frame in chain[1:] for cell in frame.cells.values()]
+        locals_ = [value for found in self.locals for value in found.values()]
+        self.r = begin([*map(self._passed, stacks), *locals_, *cells], True)
+        self.below = [v for frame in chain[:-1] for v in frame.stack if self._handles(v)]
+        self.name = ""
+
+    def _handles(self, value: Value) -> bool:
+        return id(value) in self.handled
+
+    def _passed(self, value: Value) -> Value:
+        """Return what stands for a stack entry among the arguments of a resume function."""
+        return value.error if isinstance(value, HandlingValue) and self._handles(value) else value
+
+    def _kinds(self, stack: Sequence[Value]) -> tuple[Kind, ...]:
+        return tuple(HANDLING if self._handles(v) else v is not NULL for v in stack)
+
+    @staticmethod
+    def _live(frame: Frame) -> dict[str, Value]:
+        targets = [*_following(frame), frame.current.target, *_handler_target(frame)]
+        instructions = frame.program.instructions
+        wanted: set[str] = set()
+        for target in targets:
+            if target is not None:
+                wanted |= live_at(instructions, target, frame_locals=frame.code.co_varnames)
+        found = frame.bound(wanted)
+        return {name: found[name] for name in sorted(found)}
+
+    def emit(self) -> Ending:
+        r, one = self.r, self.leaf.current
+        for value in (*self.below, *self.leaf.stack):
+            r.push(self._passed(value))
+            if self._handles(value):
+                r.e.handle()
+        label, caught = r.e.label(), r.e.label()
+        handler = self._handler(caught)
+        kinds = self._kinds(self.leaf.stack)
+        for part in _copies(self.leaf, one, label):
+            part.handler = handler
+            if self.leaf.code.co_filename != self.chain[0].code.co_filename:
+                part.positions = self.chain[0].current.positions
+            r.e.append(part)
+        for following in _following(self.leaf):
+            self._go_on(following, _after(kinds, one, jump=False))
+        if one.target is not None:
+            r.e.place(label)
+            self._go_on(one.target, _after(kinds, one, jump=True))
+        if handler is not None:
+            r.e.place(caught)
+            self._go_on_raised(handler)
+        return Ending(r, self.name)
+
+    def _handler(self, label: Instruction) -> Handler | None:
+        """Return what catches an error of the instruction: an inlined frame has to raise it."""
+        handler = self.leaf.current.handler
+        depth = handler.depth if handler is not None else 0
+        if self.leaf is not self.chain[0]:
+            return Handler(label, len(self.below) + depth, False)
+        return None if handler is None else Handler(label, depth, handler.lasti)
+
+    # -- links -----------------------------------------------------------------------------
+    def _go_on(self, target: Instruction, kinds: tuple[Kind, ...]) -> None:
+        """Emit the call after which the innermost frame goes on at ``target``."""
+        assert target.offset is not None
+        wanted = self._wanted(self.leaf, target)
+        last = Link(self.leaf, target.offset, kinds, self._slots(kinds), wanted)
+        self._call([*self._waiting(), last], len(self.below) + len(kinds))
+
+    def _slots(self, kinds: tuple[Kind, ...]) -> tuple[Value | Here, ...]:
+        """Return where the innermost frame's stack is to be found."""
+        return tuple(
+            self._passed(self.leaf.stack[i]) if kind == HANDLING else Here(len(self.below) + i)
+            for i, kind in enumerate(kinds)
+        )
+
+    def _go_on_raised(self, handler: Handler) -> None:
+        """Emit the call after which an error of the instruction goes on.
+
+        The frame under capture goes on in its handler. An inlined frame raises the error again,
+        where it came from: its own handlers and those of its callers, and tracebacks, see it there.
+        """
+        own = self.leaf.current.handler
+        kept = handler.depth - len(self.below)
+        kinds: tuple[Kind, ...] = (*self._kinds(self.leaf.stack[:kept]), True)
+        if self.leaf is self.chain[0]:
+            assert own is not None
+            self._go_on(own.target, (*kinds, True) if own.lasti else kinds)
+            return
+        offset, wanted = self.leaf.current.offset, {}
+        assert offset is not None
+        if own is not None:
+            wanted = self._wanted(self.leaf, own.target)
+        last = Link(self.leaf, offset, kinds, self._slots(kinds), wanted, raises=True)
+        self._call([*self._waiting(), last], len(self.below) + len(kinds))
+
+    def _waiting(self) -> list[Link]:
+        """Return the frames above the innermost: each waits for what it called."""
+        found: list[Link] = []
+        for frame, locals_ in zip(self.chain[:-1], self.locals[:-1], strict=True):
+            assert frame.current.offset is not None
+            slots = tuple(map(self._passed, frame.stack))
+            kinds = self._kinds(frame.stack)
+            found.append(Link(frame, frame.current.offset, kinds, slots, locals_, calls=True))
+        return found
+
+    def _wanted(self, frame: Frame, target: Instruction) -> dict[str, Value]:
+        names = live_at(frame.program.instructions, target, frame_locals=frame.code.co_varnames)
+        known = self.locals[self.chain.index(frame)]
+        return {name: value for name, value in known.items() if name in names}
+
+    # -- calls -----------------------------------------------------------------------------
+    def _call(self, links: list[Link], depth: int) -> None:
+        """Emit ``return`` of a call of the first link's function; the stack is ``depth`` deep."""
+        e = self.r.e
+        marks = [i for i, v in enumerate((*self.below, *self.leaf.stack)) if self._handles(v)]
+        if marks:
+            e.copy(depth - marks[0])
+            e.end_handling()
+        self.r.load_callable(Going if is_resumed(self.chain[0].code) else go_on)
+        pushed = 2
+        while links:
+            link, *links = links
+            self._make(link, link.inner(links))
+            pushed += 1
+            for slot, kind in zip(link.slots, link.kinds, strict=True):
+                if isinstance(slot, Here) and kind:
+                    e.copy(depth + pushed - slot.index)
+                elif not isinstance(slot, Here) and kind:
+                    self.r.push(slot)
+                pushed += bool(kind)
+            for value in link.locals.values():
+                self.r.push(value)
+                pushed += 1
+        e.call(pushed - 2)
+        e.return_value()
+
+    def _make(self, link: Link, inner: int | None) -> None:
+        """Push the function in which a frame goes on."""
+        code, offset = origin_of(link.frame.code, link.offset)
+        resumed = cached_resume_code(
+            code, offset, link.kinds, tuple(link.locals), inner, link.raises
+        )
+        if link.frame is self.chain[0]:
+            self.r.e.make_function(resumed, resumed.co_freevars)
+            self.name = self.name or resumed.co_name
+            return
+        r = self.r
+        r.load_callable(types.FunctionType)
+        r.e.load_const(resumed)
+        r.load_object(link.frame.module_globals)
+        r.e.load_const(resumed.co_name)
+        r.e.load_const(None)
+        for name in resumed.co_freevars:
+            r.push(link.frame.cells[name])
+        r.e.build_tuple(len(resumed.co_freevars))
+        r.e.call(5)
+
+
+def _following(frame: Frame) -> list[Instruction]:
+    """Return the instruction after the current one, if that can be reached."""
+    one = frame.current
     if one.opname in ("RAISE_VARARGS", "RERAISE", "RETURN_VALUE", "RETURN_CONST") or (
         one.opname.startswith("JUMP_") and "IF" not in one.opname
     ):
-        return None
-    index = root.program.index[id(one)] + 1
-    return root.program.instructions[index]
+        return []
+    index = frame.program.index[id(one)] + 1
+    return [frame.program.instructions[index]]
 
 
-def _handler_target(one: Instruction) -> Instruction | None:
-    return one.handler.target if one.handler is not None else None
+def _handler_target(frame: Frame) -> list[Instruction]:
+    return [] if frame.current.handler is None else [frame.current.handler.target]
 
 
-def _live_names(root: RootFrame, targets: Sequence[Instruction]) -> tuple[str, ...]:
-    instructions = root.program.instructions
-    wanted: set[str] = set()
-    for target in targets:
-        wanted |= live_at(instructions, target, frame_locals=root.code.co_varnames)
-    bound = {**root.locals, **root.unread}
-    return tuple(sorted(name for name in wanted if name in bound and name not in root.cells))
-
-
-def _local(root: RootFrame, name: str) -> Value:
-    if name in root.locals:
-        return root.locals[name]
-    return OpaqueValue(root.unread[name], LocalSource(name))
-
-
-def _copies(root: RootFrame, one: Instruction, label: Instruction) -> list[Instruction]:
+def _copies(frame: Frame, one: Instruction, label: Instruction) -> list[Instruction]:
     """Return the breaking instruction to be run for real, with what belongs to it."""
     if one.opname in NULL_PUSHERS and _pushes_null(one):
         return _plain_load(one)
     copied: list[Instruction] = []
-    index = root.program.index[id(one)] - 1
+    index = frame.program.index[id(one)] - 1
     while one.opname == "CALL" and index >= 0:
-        before = root.program.instructions[index]
+        before = frame.program.instructions[index]
         if before.opname not in ("PRECALL", "KW_NAMES"):
             break
         copied.insert(0, _copy(before))
@@ -150,7 +341,7 @@ def _copy(one: Instruction) -> Instruction:
     return Instruction(one.opname, one.arg, one.argval, one.target, one.positions)
 
 
-def _after(mask: tuple[bool, ...], one: Instruction, jump: bool) -> tuple[bool, ...]:
+def _after(mask: tuple[Kind, ...], one: Instruction, jump: bool) -> tuple[Kind, ...]:
     """Return which stack entries are values (and not NULL) after an instruction."""
     if one.opname in NULL_PUSHERS and _pushes_null(one):
         kept = mask if one.opname == "LOAD_GLOBAL" else mask[:-1]
@@ -163,33 +354,3 @@ def _after(mask: tuple[bool, ...], one: Instruction, jump: bool) -> tuple[bool, 
         return (*mask, *[True] * effect)
     left = mask[: len(mask) + effect]
     return (*left[:-1], True) if one.opname == "CALL_FUNCTION_EX" else left
-
-
-def _call_resume(
-    r: Residual,
-    root: RootFrame,
-    locals_: dict[str, Value],
-    made: list[str],
-    target: Instruction,
-    mask: tuple[bool, ...],
-) -> None:
-    """Emit ``return resume(stack values, live locals)``."""
-    assert target.offset is not None
-    live = live_at(root.program.instructions, target, frame_locals=root.code.co_varnames)
-    names = tuple(name for name in locals_ if name in live)
-    name = resume_name(root.code, target.offset)
-    code = cached_resume_code(root.code, target.offset, mask, names, name)
-    made.append(name)
-    r.e.before_callable()
-    r.e.make_function(code, code.co_freevars)
-    r.e.after_callable()
-    pushed = 2
-    for index, is_value in enumerate(mask):
-        if is_value:
-            r.e.copy(len(mask) - index + pushed)
-            pushed += 1
-    for local in names:
-        r.push(locals_[local])
-        pushed += 1
-    r.e.call(pushed - 2)
-    r.e.return_value()

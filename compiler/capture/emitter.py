@@ -123,6 +123,15 @@ class Emitter:
         """Raise: 0 again, 1 the exception on top, 2 that with a cause above it."""
         self.emit("RAISE_VARARGS", count)
 
+    def handle(self) -> None:
+        """Make the exception on top the one being handled; leave the one before it in its place."""
+        self.emit("PUSH_EXC_INFO")
+        self.pop_top()
+
+    def end_handling(self) -> None:
+        """Pop what `handle` left: the exception that is being handled again."""
+        self.emit("POP_EXCEPT")
+
     def nop(self) -> Instruction:
         """Do nothing: a place to jump to."""
         return self.emit("NOP")

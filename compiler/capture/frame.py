@@ -41,6 +41,8 @@ class Frame:
         cells: own and free variables kept in cells.
         current: the instruction at work.
         parent: the frame that called, or None for the frame under capture.
+        answers: what it returns is, untouched, what the calling instruction of `parent` pushes.
+        step_number: which of the trace's instructions `current` is.
     """
 
     def __init__(
@@ -66,6 +68,8 @@ class Frame:
         self.returned: Value | None = None
         self.yielded: Value | None = None
         self.started = False
+        self.answers = False
+        self.step_number = 0
         self.depth: int = 0 if parent is None else parent.depth + 1
 
     # -- stack -----------------------------------------------------------------------------
@@ -103,6 +107,10 @@ class Frame:
             return self.t.raise_(UnboundLocalError, text)
         return value
 
+    def bound(self, names: set[str]) -> dict[str, Value]:
+        """Return those of some locals that have a value and are not kept in cells."""
+        return {n: self.locals[n] for n in names if n in self.locals and n not in self.cells}
+
     def global_value(self, name: str) -> Value:
         """Return a global or builtin of this frame's module."""
         return self.t.load_global(self.module_globals, name)
@@ -117,6 +125,7 @@ class Frame:
         one = self.current = self.program.instructions[self.pc]
         self.pc += 1
         self.t.top = self
+        self.step_number = self.t.count_step(self)
         try:
             handler = OPCODES.get(one.opname)
             if handler is None:
@@ -128,6 +137,7 @@ class Frame:
             raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "a chain of calls too deep") from None
         except breaks.GraphBreak as cause:
             if not cause.places:
+                cause.frame = self
                 cause.places = tuple(self.places())
                 cause.positions = one.positions
             raise
@@ -179,6 +189,10 @@ class Frame:
         self.push(result)
 
     # -- where -----------------------------------------------------------------------------
+    def chain(self) -> list[Frame]:
+        """Return the frames from the one under capture down to this one."""
+        return [*(self.parent.chain() if self.parent is not None else ()), self]
+
     def place(self) -> StackFrame:
         """Return where this frame is in the user's source."""
         positions = self.current.positions

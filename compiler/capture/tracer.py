@@ -24,6 +24,7 @@ from tc.compiler.capture import (
 from tc.compiler.capture.dynamism import DynamicSizes
 from tc.compiler.capture.effects import Effects
 from tc.compiler.capture.frame import Frame
+from tc.compiler.capture.going import go_on
 from tc.compiler.capture.guards import GuardList
 from tc.compiler.capture.hook import ORIGINAL, original_of
 from tc.compiler.capture.instantiate import instantiate
@@ -67,6 +68,7 @@ from tc.trace.events import StackFrame
 
 if TYPE_CHECKING:
     from tc.compiler.capture import hook
+    from tc.compiler.capture.opcodes.blocks import HandlingValue
 
 #: nesting of inlined calls; each takes about ten frames of the tracer's own
 MAX_DEPTH = 80
@@ -85,6 +87,8 @@ class Tracer(Semantics):
         top: the frame at work.
         handled: exceptions being handled, innermost last.
         strict: whether a graph break is an error here; None leaves it to ``fullgraph``.
+        steps: instructions interpreted so far, in all frames.
+        stop_at: the number of the instruction that ends the trace before it runs.
     """
 
     def __init__(self, frame: hook.Frame, sizes: DynamicSizes) -> None:
@@ -107,7 +111,10 @@ class Tracer(Semantics):
         self.grad_before = torch.is_grad_enabled()
         self.strict = self.strict_before = breaks_are_errors()
         self.top: Frame | None = None
-        self.handled: list[Value] = []
+        self.handled: list[HandlingValue] = []
+        self.steps = 0
+        self.stop_at: int | None = None
+        self._answering: tuple[types.CodeType, ...] = ()
         self._values: dict[int, tuple[Any, Value]] = {}
         self._kept: list[Any] = []
         self._cells: dict[int, tuple[types.CellType, CellValue]] = {}
@@ -325,10 +332,21 @@ class Tracer(Semantics):
         return ItemSource(self.alias(f"__tc_globals_{id(module_globals):x}", module_globals), name)
 
     # -- calls -----------------------------------------------------------------------------
+    def count_step(self, f: Frame) -> int:
+        """Count an instruction that a frame begins. Raises Reached at the one to stop at."""
+        self.steps += 1
+        if self.steps == self.stop_at:
+            f.step_number = self.steps
+            raise breaks.Reached(f)
+        return self.steps
+
     def call(self, f: Frame, function: Value, args: Args, kwargs: Kwargs) -> Value:
         """Call a value from a frame."""
         if isinstance(function, ClassValue) and function.obj is super and not args:
             return self._zero_argument_super(f)
+        if isinstance(function, FunctionValue) and function.obj is go_on:
+            function, args = args[0], args[1:]
+        self._answering = function.answering()
         return function.call(self, args, kwargs)
 
     def _zero_argument_super(self, f: Frame) -> Value:
@@ -338,6 +356,7 @@ class Tracer(Semantics):
 
     def inline(self, function: FunctionValue, args: Args, kwargs: Kwargs) -> Value:
         """Interpret a call of a Python function as part of this frame."""
+        answers, self._answering = function.code in self._answering, ()
         handler = torchfns.handler_of(function.obj) if function.obj is not None else None
         if handler is not None:
             return handler(self, args, kwargs)
@@ -361,6 +380,7 @@ class Tracer(Semantics):
         frame = self._callee(function, bind(self, function, args, kwargs))
         if function.code.co_flags & inspect.CO_GENERATOR:
             return GeneratorValue(frame)
+        frame.answers = answers
         caller = self.top
         try:
             return frame.run()

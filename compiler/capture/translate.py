@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import Any
 
@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from tc.compiler.capture import breaks, hook
-from tc.compiler.capture.breaking import finish_at_break, in_loop
+from tc.compiler.capture.breaking import breakable, finish_at_break
 from tc.compiler.capture.dynamism import DynamicSizes
 from tc.compiler.capture.frame import Frame, program_of
 from tc.compiler.capture.guard_filter import GuardFilter, filtered
@@ -24,8 +24,9 @@ from tc.compiler.capture.guard_memo import WORTHWHILE, MakeMemo
 from tc.compiler.capture.guard_values import PROCESS
 from tc.compiler.capture.guards import CheckedGuards, build
 from tc.compiler.capture.residual import Residual
+from tc.compiler.capture.resume import is_handed_on
 from tc.compiler.capture.tracer import Tracer
-from tc.compiler.capture.values.base import Raised, Value
+from tc.compiler.capture.values.base import OpaqueValue, Raised, Value
 from tc.compiler.capture.values.functions import CellValue, GeneratorValue
 from tc.compiler.capture.values.tensor import SymValue
 from tc.compiler.core import levels
@@ -40,14 +41,12 @@ class BreakRecord:
     """One graph break: why, and the user's stack at that place (frame under capture first).
 
     Attributes:
-        offset: of the instruction of the captured frame at which it breaks.
         span: (end line, first column, end column) of the expression, as far as known.
         attempt: in which attempt it was met.
         strict: whether the program asked for an error here; None leaves it to ``fullgraph``.
     """
 
     cause: breaks.GraphBreak
-    offset: int
     stack: tuple[StackFrame, ...]
     span: tuple[int | None, int | None, int | None]
     attempt: int
@@ -110,7 +109,8 @@ def translate(
     """Capture a frame.
 
     Args:
-        on_break: told of each break when it is met; raising from there ends the translation.
+        on_break: told of each break (but not of an earlier one's aftermath) when it is met;
+            raising from there ends the translation.
         fullgraph: a break ends the translation (``on_break`` is expected to raise).
         guard_filter: says which guards are kept.
         make_memo: gives what remembers checks of guards; see `guards.build`.
@@ -118,7 +118,7 @@ def translate(
     Raises:
         SkipFrame: the frame is to run as it is.
     """
-    stop: BreakRecord | None = None
+    stop: Stop | None = None
     for attempt in range(MAX_ATTEMPTS):
         translation = Translation(frame, sizes, compile_id, graph_name, stop, attempt)
         translation.guard_filter = guard_filter
@@ -126,19 +126,46 @@ def translate(
         try:
             return translation.run()
         except breaks.GraphBreak as cause:
+            if stop is not None and translation.t.steps >= stop.step:
+                stop = stop.further_out(cause)
+                continue
             record = translation.record(cause)
-            on_break(record)
+            if not isinstance(cause, breaks.Aftermath):
+                on_break(record)
             if fullgraph:
                 raise breaks.SkipFrame(cause.title) from None
-            again = stop is not None and record.offset == stop.offset
-            if again or in_loop(frame.code, record.offset):
-                where = "before it runs" if again else "inside a loop"
-                raise breaks.SkipFrame(
-                    f"a graph break {where} ({cause.title}); its callees are captured one by one",
-                    "take the call that breaks out of the loop" if not again else "",
-                ) from None
-            stop = record
+            stop = translation.stop_before(cause, record)
+        except breaks.SkipFrame as skip:
+            if stop is None or not stop.places[1:]:
+                raise
+            stop = stop.further_out(skip)
     raise breaks.SkipFrame(f"it broke in {MAX_ATTEMPTS} attempts at different places")
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Where the next attempt ends: before the instruction that broke.
+
+    Attributes:
+        places: step number and offset of the current instruction of each frame that the break can
+            be taken in, the frame under capture first.
+    """
+
+    record: BreakRecord
+    places: tuple[tuple[int, int | None], ...]
+
+    @property
+    def step(self) -> int:
+        """The number of the instruction to stop at."""
+        return self.places[-1][0]
+
+    def further_out(self, cause: Exception) -> Stop:
+        """Return the place one frame further out. Raises SkipFrame if there is none."""
+        if len(self.places) == 1:
+            raise breaks.SkipFrame(
+                f"a graph break before it runs ({cause}); its callees are captured one by one"
+            ) from None
+        return Stop(self.record, self.places[:-1])
 
 
 class Translation:
@@ -150,7 +177,7 @@ class Translation:
         sizes: DynamicSizes,
         compile_id: str,
         graph_name: str,
-        stop: BreakRecord | None,
+        stop: Stop | None,
         attempt: int,
     ) -> None:
         self.frame = frame
@@ -159,6 +186,7 @@ class Translation:
         self.stop = stop
         self.attempt = attempt
         self.t = Tracer(frame, sizes)
+        self.t.stop_at = stop.step if stop is not None else None
         self.root = RootFrame(self.t, frame)
 
     def run(self) -> Captured:
@@ -172,15 +200,14 @@ class Translation:
         return self._captured(*ending)
 
     def _interpret(self, root: RootFrame) -> tuple[Residual, BreakRecord | None]:
-        while root.returned is None:
-            one = root.program.instructions[root.pc]
-            if self.stop is not None and one.offset == self.stop.offset:
-                root.current = one
-                return self._finish_at_break()
-            try:
-                root.step()
-            except Raised as raised:
-                self._leave(raised)
+        try:
+            while root.returned is None:
+                try:
+                    root.step()
+                except Raised as raised:
+                    self._leave(raised)
+        except breaks.Reached as reached:
+            return self._finish_at_break(reached.frame)
         return self._finish_at_return(root.returned)
 
     @staticmethod
@@ -188,7 +215,8 @@ class Translation:
         value = raised.value
         text = getattr(value, "text", lambda: "")()
         detail = f"{value.describe()}({text!r})" if text else value.describe()
-        raise breaks.GraphBreak(breaks.RAISES, detail) from None
+        kind = breaks.Aftermath if is_handed_on(value.source) else breaks.GraphBreak
+        raise kind(breaks.RAISES, detail) from None
 
     def record(self, cause: breaks.GraphBreak) -> BreakRecord:
         """Describe a break that was just met."""
@@ -196,10 +224,8 @@ class Translation:
         span: tuple[int | None, int | None, int | None] = (None, None, None)
         if positions is not None:
             span = (positions.end_lineno, positions.col_offset, positions.end_col_offset)
-        offset = self.root.current.offset
-        assert offset is not None
         places = cause.places or tuple(self.root.places())
-        return BreakRecord(cause, offset, places, span, self.attempt, strict=self.t.strict)
+        return BreakRecord(cause, places, span, self.attempt, strict=self.t.strict)
 
     # -- ends ------------------------------------------------------------------------------
     def _finish_at_return(self, value: Value) -> tuple[Residual, None]:
@@ -212,16 +238,20 @@ class Translation:
         r.e.return_value()
         return r, None
 
-    def _finish_at_break(self) -> tuple[Residual, BreakRecord]:
+    def _finish_at_break(self, leaf: Frame) -> tuple[Residual, BreakRecord]:
         assert self.stop is not None
-        if self.t.handled:
-            raise breaks.SkipFrame("a graph break inside an except block")
-        resume = finish_at_break(self.root, self._begin)
-        record = BreakRecord(
-            self.stop.cause, self.stop.offset, self.stop.stack, self.stop.span,
-            self.stop.attempt, resume.name,
-        )  # fmt: skip
-        return resume.residual, record
+        chain = leaf.chain()
+        if tuple((f.step_number, f.current.offset) for f in chain) != self.stop.places:
+            raise breaks.SkipFrame("its trace went another way when it was repeated")
+        self.t.top = leaf
+        resume = finish_at_break(leaf, self._begin)
+        return resume.residual, replace(self.stop.record, resume=resume.name)
+
+    def stop_before(self, cause: breaks.GraphBreak, record: BreakRecord) -> Stop:
+        """Return where the next attempt has to end for a break that this one met."""
+        frames = cause.frame.chain() if cause.frame is not None else [self.root]
+        chain = breakable(frames if frames[0] is self.root else [self.root])
+        return Stop(record, tuple((frame.step_number, frame.current.offset) for frame in chain))
 
     def _begin(self, values: list[Value], pinned: bool, at_break: bool = True) -> Residual:
         """Start the residual code: graph call, values that must be read early, effects."""
@@ -326,6 +356,11 @@ class RootFrame(Frame):
             cells[name] = CellValue(obj=cell, source=LocalSource(name, True), root_name=name)
             t.own_cell(cell, cells[name])
         return cells
+
+    def bound(self, names: set[str]) -> dict[str, Value]:
+        """Return those of some locals that have a value; what was never read is passed on as is."""
+        unread = {n: OpaqueValue(self.unread[n], LocalSource(n)) for n in names & {*self.unread}}
+        return {**unread, **super().bound(names)}
 
     def local(self, name: str) -> Value:
         """Return a local, wrapping an argument when it is first read."""

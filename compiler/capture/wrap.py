@@ -59,7 +59,7 @@ from tc.compiler.capture.values.reflection import (
 )
 from tc.compiler.capture.values.subclasses import is_wrapper, tensor_value
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
-from tc.compiler.core.sources import AttrSource, CallSource, ItemSource, Source
+from tc.compiler.core.sources import AttrSource, CallSource, ItemSource, LocalSource, Source
 
 if TYPE_CHECKING:
     from tc.compiler.capture.tracer import Tracer
@@ -212,7 +212,8 @@ def _function(t: Tracer, obj: types.FunctionType, source: Source) -> Value:
             t.guard("ID", source, obj)
         return special(obj, source)
     if not owned:
-        same_code = obj.__closure__ and original_of(obj) is None
+        made_anew = obj.__closure__ or isinstance(source, LocalSource)
+        same_code = made_anew and original_of(obj) is None
         t.guard("CALLABLE_CODE" if same_code else "ID", source, obj)
     return wrap_function(t, obj, source)
 

@@ -13,6 +13,23 @@ from tc.compiler.capture.values.objects import ClassValue, ExceptionValue
 if TYPE_CHECKING:
     from tc.compiler.capture.bytecode import Instruction
     from tc.compiler.capture.frame import Frame
+    from tc.compiler.capture.residual import Residual
+
+
+class HandlingValue(Value):
+    """What PUSH_EXC_INFO puts below an exception: the one handled before, which POP_EXCEPT takes.
+
+    Attributes:
+        error: the exception that is being handled from there up.
+    """
+
+    noun = "the exception handled before"
+
+    def __init__(self, error: Value) -> None:
+        self.error = error
+
+    def rebuild(self, r: Residual) -> None:
+        r.e.load_const(None)
 
 
 @opcode("BEFORE_WITH")
@@ -37,9 +54,10 @@ def with_except_start(f: Frame, i: Instruction) -> None:
 def push_exc_info(f: Frame, i: Instruction) -> None:
     """Make the exception on top the one being handled; keep the one before it below."""
     error = f.pop()
-    f.push(f.t.handled[-1] if f.t.handled else ConstValue(None))
+    handling = HandlingValue(error)
+    f.push(handling)
     f.push(error)
-    f.t.handled.append(error)
+    f.t.handled.append(handling)
 
 
 @opcode("POP_EXCEPT")
@@ -70,7 +88,7 @@ def raise_varargs(f: Frame, i: Instruction) -> None:
     if not i.arg:
         if not f.t.handled:
             f.t.raise_(RuntimeError, "No active exception to reraise")
-        raise Raised(f.t.handled[-1])
+        raise Raised(f.t.handled[-1].error)
     cause = f.pop() if i.arg == 2 else None
     error = f.pop()
     if isinstance(error, ClassValue):

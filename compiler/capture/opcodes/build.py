@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from tc.compiler.capture.opcodes.table import opcode
 from tc.compiler.capture.values.base import Slot, Value
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.containers import ListValue, SequenceValue, SliceValue, TupleValue
-from tc.compiler.capture.values.dicts import DictValue, SetValue, set_of
+from tc.compiler.capture.values.containers import ListValue, SliceValue, TupleValue
+from tc.compiler.capture.values.dicts import DictValue, set_of
 from tc.compiler.capture.values.functions import CellValue, FunctionValue
 
 if TYPE_CHECKING:
@@ -99,27 +99,21 @@ def format_with_spec(f: Frame, i: Instruction) -> None:
 def list_append(f: Frame, i: Instruction) -> None:
     """Append in a comprehension."""
     value = f.pop()
-    target = f.stack[-(i.arg or 1)]
-    assert isinstance(target, SequenceValue)
-    target.slots.append(value)
+    f.stack[-(i.arg or 1)].method(f.t, "append", [value], {})
 
 
 @opcode("SET_ADD")
 def set_add(f: Frame, i: Instruction) -> None:
     """Add in a comprehension."""
     value = f.pop()
-    target = f.stack[-(i.arg or 1)]
-    assert isinstance(target, SetValue)
-    target.items.setdefault(f.t.key(value), value)
+    f.stack[-(i.arg or 1)].method(f.t, "add", [value], {})
 
 
 @opcode("MAP_ADD")
 def map_add(f: Frame, i: Instruction) -> None:
     """Add a pair in a comprehension."""
     key, value = f.popn(2)
-    target = f.stack[-(i.arg or 1)]
-    assert isinstance(target, DictValue)
-    target.put(f.t, key, value)
+    f.stack[-(i.arg or 1)].set_item(f.t, key, value)
 
 
 @opcode("LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tc.compiler.capture import breaks
 from tc.compiler.capture.opcodes.table import opcode
-from tc.compiler.capture.values.base import Exhausted
+from tc.compiler.capture.resume import is_handed_on
+from tc.compiler.capture.values.base import Exhausted, OpaqueValue, Value
 from tc.compiler.capture.values.const import ConstValue
 
 if TYPE_CHECKING:
@@ -79,11 +81,19 @@ def get_iter(f: Frame, i: Instruction) -> None:
     f.push(f.pop().iterate(f.t))
 
 
+def _next(f: Frame) -> Value:
+    """Return the next item of the iterator on top; a loop that broke advances its own for real."""
+    iterator = f.stack[-1]
+    if isinstance(iterator, OpaqueValue) and is_handed_on(iterator.source):
+        raise breaks.Aftermath(breaks.UNSUPPORTED_OP, f"next() of {iterator.describe()}")
+    return iterator.advance(f.t)
+
+
 @opcode("FOR_ITER", until=(3, 11))
 def for_iter(f: Frame, i: Instruction) -> None:
     """Push the next item, or drop the iterator and leave the loop."""
     try:
-        f.push(f.stack[-1].advance(f.t))
+        f.push(_next(f))
     except Exhausted:
         f.pop()
         f.jump(i)
@@ -93,7 +103,7 @@ def for_iter(f: Frame, i: Instruction) -> None:
 def for_iter_kept(f: Frame, i: Instruction) -> None:
     """Push the next item, or leave the loop for an END_FOR that drops iterator and item."""
     try:
-        f.push(f.stack[-1].advance(f.t))
+        f.push(_next(f))
     except Exhausted:
         f.push(ConstValue(None))
         f.jump(i)
@@ -128,7 +138,7 @@ def send(f: Frame, i: Instruction) -> None:
     """Push the next value of the delegate; at its end leave the loop with its return value."""
     f.pop()
     try:
-        f.push(f.stack[-1].advance(f.t))
+        f.push(_next(f))
     except Exhausted as end:
         result = end.args[0] if end.args else ConstValue(None)
         f.finish_delegate(result)

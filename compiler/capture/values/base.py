@@ -7,6 +7,7 @@ and *new* otherwise. One object always has one value, so `is` on values is `is` 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import CodeType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from tc.compiler.capture import breaks
@@ -81,6 +82,10 @@ class Value:
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         """Return the value of ``self(*args, **kwargs)``."""
         self.cannot(breaks.UNSUPPORTED_CALL, self.describe())
+
+    def answering(self) -> tuple[CodeType, ...]:
+        """Return the code whose result, if a call inlines it at once, is the call's, untouched."""
+        return ()
 
     def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         """Return the value of ``self.name(*args, **kwargs)``."""

@@ -149,6 +149,9 @@ class FunctionValue(Value):
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         return t.inline(self, args, kwargs)
 
+    def answering(self) -> tuple[types.CodeType, ...]:
+        return (self.code,)
+
     def attr(self, t: Tracer, name: str) -> Value:
         if name in self.extra:
             return self.extra[name]
@@ -287,6 +290,9 @@ class MethodValue(Value):
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         return self.function.call(t, [self.owner, *args], kwargs)
 
+    def answering(self) -> tuple[types.CodeType, ...]:
+        return self.function.answering()
+
     def attr(self, t: Tracer, name: str) -> Value:
         if name == "__self__":
             return self.owner
@@ -329,6 +335,9 @@ class PartialValue(Value):
 
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         return self.function.call(t, [*self.args, *args], {**self.kwargs, **kwargs})
+
+    def answering(self) -> tuple[types.CodeType, ...]:
+        return self.function.answering()
 
     def attr(self, t: Tracer, name: str) -> Value:
         if name == "func":

@@ -169,6 +169,10 @@ class ObjectValue(Value):
             return t.raise_(TypeError, f"'{self.cls.__name__}' object is not callable")
         return method.call(t, args, kwargs)
 
+    def answering(self) -> tuple[types.CodeType, ...]:
+        method = type_lookup(self.cls, "__call__")
+        return (method.__code__,) if isinstance(method, types.FunctionType) else ()
+
     def item(self, t: Tracer, key: Value) -> Value:
         return self._special(t, "__getitem__", [key])
 
@@ -284,6 +288,13 @@ class NNModuleValue(ObjectValue):
         hooks = self._has_hooks(t) or t.global_hooks()
         name = "_call_impl" if hooks else "forward"
         return self.attr(t, name).call(t, args, kwargs)
+
+    def answering(self) -> tuple[types.CodeType, ...]:
+        if type_lookup(self.cls, "__call__") is not torch.nn.Module.__dict__["__call__"]:
+            return super().answering()
+        forward = getattr(type_lookup(self.cls, "forward"), "__code__", None)
+        implementation = torch.nn.Module._call_impl.__code__
+        return (implementation,) if forward is None else (forward, implementation)
 
     def _has_hooks(self, t: Tracer) -> bool:
         if self.obj is None:
