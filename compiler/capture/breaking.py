@@ -26,6 +26,7 @@ from tc.compiler.capture.resume import (
     is_resumed,
     origin_of,
 )
+from tc.compiler.capture.skips import stays_whole
 from tc.compiler.capture.values.base import NULL, Value
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ def breakable(frames: Sequence[Frame]) -> list[Frame]:
     root, *inlined = frames
     chain = [root]
     for frame in inlined:
-        if not frame.answers or not can_resume(frame.code):
+        module = str(frame.module_globals.get("__name__", ""))
+        if not frame.answers or not can_resume(frame.code) or stays_whole(module):
             break
         chain.append(frame)
     while len(chain) > 1 and not _runs_elsewhere(chain[-1], root):

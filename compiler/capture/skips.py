@@ -76,6 +76,8 @@ TRANSFORMS = frozenset(
 TRACEABLE = "tc.compiler.capture.traceable"
 #: modules of our own that are traced into
 TRACED = ("tc.examples", TRACEABLE, "tc.compiler.modules")
+#: torch modules whose functions only wrap the user's own
+DECORATORS = ("torch.utils._contextlib",)
 COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")
 _STDLIB = tuple(
     path for name in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(name))
@@ -109,6 +111,14 @@ def skip_reason(frame: Frame) -> tuple[str, bool] | None:
     if frame.code.co_name in ("<module>", "__del__"):
         return f"{frame.code.co_name} is run once", False
     return None
+
+
+def stays_whole(module: str) -> bool:
+    """Say whether a break inside a library's function is taken at the call of that function."""
+    package = module.partition(".")[0]
+    if package not in ("torch", "sympy", "numpy") or _is_model_code(module):
+        return package == "tc"
+    return module not in DECORATORS
 
 
 def _is_model_code(module: str) -> bool:

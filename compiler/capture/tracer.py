@@ -362,15 +362,19 @@ class Tracer(Semantics):
             return handler(self, args, kwargs)
         original = original_of(function.obj)
         if original is not None:  # compiled on its own: here it is a part of this frame
-            return self._original(function, original).call(self, args, kwargs)
+            inner = self._original(function, original)
+            self._answering = inner.answering() if answers else ()
+            return inner.call(self, args, kwargs)
         refuse_inlining(function)
         if function.obj is not None and getattr(function.obj, MARKED_CONSTANT, False):
             plain = [self.real_object(a) for a in args]
             named = {name: self.real_object(a) for name, a in kwargs.items()}
             return self.known(self.fold(function.obj, *plain, **named))
-        return self.interpret(function, args, kwargs)
+        return self.interpret(function, args, kwargs, answers)
 
-    def interpret(self, function: FunctionValue, args: Args, kwargs: Kwargs) -> Value:
+    def interpret(
+        self, function: FunctionValue, args: Args, kwargs: Kwargs, answers: bool = False
+    ) -> Value:
         """Interpret a call of a Python function, whatever handler there is for it."""
         refuse_coroutine(function.code)
         if self.top is not None and self.top.depth > MAX_DEPTH:
