@@ -350,7 +350,8 @@ class FrameCompiler:
         self.process.graphs += 1
         stats = self.process.counters["stats"]
         stats["unique_graphs"] += 1
-        stats["calls_captured"] += captured.calls
+        calls = ("call_function", "call_method", "call_module")
+        stats["calls_captured"] += sum(n.op in calls for n in captured.module.graph.nodes)
         for listener in self.process.on_graph:
             listener(captured.module)
         with trace.stage("backend_compile"):

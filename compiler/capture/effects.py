@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture.values.base import UNBOUND, Value
@@ -16,13 +18,16 @@ class Effects:
 
     Contents of lists, dicts, sets and cells are kept by their values; the attributes of objects
     and globals are kept here, the last store of each name winning. `writes` counts all changes,
-    `outer_writes` those of what was there before the frame began.
+    `outer_writes` those of what was there before the frame began, `body_writes` those of what was
+    there before the body of a higher-order operation (`body`).
     """
 
     def __init__(self) -> None:
         self.writes = 0
         self.demanded: list[Value] = []
         self.outer_writes = 0
+        self.body_start = 0
+        self.body_writes = 0
         self._changed: dict[int, Value] = {}
         self._attributes: dict[int, dict[str, Value]] = {}
         self._owners: dict[int, Value] = {}
@@ -31,6 +36,17 @@ class Effects:
     def _count(self, value: Value) -> None:
         self.writes += 1
         self.outer_writes += self._outlives(value, at_break=True)
+        self.body_writes += value.source is not None or value.born < self.body_start
+
+    @contextmanager
+    def body(self) -> Iterator[Callable[[], bool]]:
+        """For a block that traces a body: yield what says whether it changed something outside."""
+        start, self.body_start = self.body_start, Value.birth()
+        before = self.body_writes
+        try:
+            yield lambda: self.body_writes != before
+        finally:
+            self.body_start = start
 
     # -- containers and cells --------------------------------------------------------------
     def changed(self, value: Value) -> None:
@@ -65,6 +81,7 @@ class Effects:
         """Note a new value that must be made even if nobody uses it, for what making it does."""
         self.writes += 1
         self.outer_writes += 1
+        self.body_writes += 1
         self.demanded.append(value)
 
     def withdraw(self, value: Value) -> None:
@@ -76,6 +93,7 @@ class Effects:
         """Note a store to a global of a module."""
         self.writes += 1
         self.outer_writes += 1
+        self.body_writes += 1
         key = (id(module_globals), name)
         self._globals.pop(key, None)
         self._globals[key] = (module_globals, value)

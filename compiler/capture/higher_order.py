@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.utils.checkpoint
 from torch._higher_order_ops import wrap as wraps
 from torch._higher_order_ops.cond import cond_op
+from torch._higher_order_ops.hints_wrap import hints_wrapper
+from torch._higher_order_ops.map import map_impl
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.subgraphs import Body, capture_body, results, same_operands
-from tc.compiler.capture.torchfns import Handler, handles
+from tc.compiler.capture.subgraphs import Body, capture_body, leaves, results, same_operands
+from tc.compiler.capture.torchfns import handles
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.containers import SequenceValue
+from tc.compiler.capture.values.dicts import DictValue
+from tc.compiler.capture.values.functions import PartialValue
 from tc.compiler.capture.values.tensor import NodeValue, TensorValue
+from tc.compiler.errors import UncapturedHigherOrderOpError
 
 if TYPE_CHECKING:
+    from torch import fx
+
     from tc.compiler.capture.tracer import Tracer
+
+#: breaks inside a branch that are the program's fault: eager torch.cond has no way for it either
+_FAULTS = (breaks.BODY_EFFECT, breaks.LEAKED_BODY)
 
 
 def _call(t: Tracer, target: Any, args: tuple[Any, ...], kwargs: Any, body: Body) -> Value:
@@ -27,63 +41,167 @@ def _call(t: Tracer, target: Any, args: tuple[Any, ...], kwargs: Any, body: Body
     return results(t, node, body.result)
 
 
-def _wrapped(target: Any, name: str) -> Handler:
-    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        body = capture_body(t, name, args[0], args[1:], kwargs)
-        read = t.scopes[-1].add_body(f"{name}_body", body.scope.module())
-        return _call(t, target, (read, *body.lifted), {}, body)
-
-    return handler
+def _read(t: Tracer, name: str, body: Body) -> fx.Node:
+    return t.scopes[-1].add_body(name, body.scope.module())
 
 
-handles(wraps.wrap)(_wrapped(wraps.wrap, "wrap"))
+def _reject(name: str, why: str) -> UncapturedHigherOrderOpError:
+    return UncapturedHigherOrderOpError(f"{name} cannot be captured: {why}")
 
 
+@handles(wraps.wrap)
+def _wrap(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    body = capture_body(t, ("wrap", wraps.wrap), args[0], args[1:], kwargs)
+    return _call(t, wraps.wrap, (_read(t, "wrap_body", body), *body.lifted), {}, body)
+
+
+@handles(hints_wrapper)
+def _hints_wrapper(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    names = ("body_fn", "args", "kwargs", "hints")
+    given = dict(zip(names, args, strict=False)) | kwargs
+    if set(given) != set(names):
+        t.raise_(TypeError, f"hints_wrapper takes {names}, not {tuple(given)}")
+    named, hints = given["kwargs"], given["hints"]
+    if not isinstance(named, DictValue) or named.keys(t) or not isinstance(hints, DictValue):
+        t.raise_(RuntimeError, "hints_wrapper: kwargs must be an empty dict, and hints a dict")
+    plain = {t.concrete(k): v for k, v in zip(hints.keys(t), hints.values(t), strict=True)}
+    if not all(isinstance(v, ConstValue) for v in plain.values()) or not all(
+        isinstance(v.constant(), int | float | str) for v in plain.values()
+    ):
+        t.raise_(RuntimeError, "hints_wrapper: each hint must be an int, float, bool or str")
+    body = capture_body(
+        t, ("hints_wrapper", hints_wrapper), given["body_fn"], given["args"].unpack(t)
+    )
+    no_names: dict[str, Any] = {}
+    operands = (_read(t, "hints_wrapper_body", body), tuple(body.lifted), no_names)
+    hint_values = {name: value.constant() for name, value in plain.items()}
+    return _call(t, hints_wrapper, operands, {"hints": hint_values}, body)
+
+
+# -- checkpoint ------------------------------------------------------------------------------
 @handles(torch.utils.checkpoint.checkpoint)
 def _checkpoint(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    own = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_stop")
-    if not t.is_none(kwargs.get("context_fn", ConstValue(None))):
-        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "checkpoint with a context_fn")
-    plain = {name: t.concrete(value) for name, value in kwargs.items() if name in own}
-    given = {name: value for name, value in kwargs.items() if name not in own}
-    plain.setdefault("use_reentrant", True)
-    if plain["use_reentrant"] is None:
+    own = ("use_reentrant", "determinism_check", "debug", "early_stop")
+    plain: dict[str, Any] = {k: t.concrete(v) for k, v in kwargs.items() if k in own}
+    given = {k: v for k, v in kwargs.items() if k not in (*own, "context_fn")}
+    if plain.get("use_reentrant") is None:
         plain["use_reentrant"] = True
-    body = capture_body(t, "checkpoint", args[0], args[1:], given)
-    read = t.scopes[-1].add_body("wrap_body", body.scope.module())
-    return _call(t, torch.utils.checkpoint.checkpoint, (read, *body.lifted), plain, body)
+    target: Any = torch.utils.checkpoint.checkpoint
+    body = capture_body(t, ("checkpoint", target), args[0], args[1:], given)
+    module = body.scope.module()
+    contexts = kwargs.get("context_fn", ConstValue(None))
+    if not t.is_none(contexts):  # an operation of its own, which torch's partitioner knows too
+        target = wraps.tag_activation_checkpoint
+        module.meta["_checkpoint_context_fn"] = _contexts(t, contexts)
+    read = t.scopes[-1].add_body("wrap_body", module)
+    return _call(t, target, (read, *body.lifted), plain, body)
 
 
+def _contexts(t: Tracer, function: Value) -> Callable[[], Any]:
+    """Return the real ``context_fn`` of a checkpoint, which graphs call as it is."""
+    real = _real(t, function)
+    if real is not torch.utils.checkpoint.noop_context_fn:
+        made = t.fold(real)
+        modes = isinstance(made, tuple) and len(made) == 2
+        if not modes or not all(isinstance(mode, TorchDispatchMode) for mode in made):
+            text = (
+                "under compilation, `context_fn` must generate a tuple of two `TorchDispatchMode`s"
+            )
+            raise _reject("checkpoint", text)
+    return real  # type: ignore[no-any-return]
+
+
+def _real(t: Tracer, function: Value) -> Any:
+    """Return a function that was there before the frame, guarded to stay the same object."""
+    if isinstance(function, PartialValue):
+        args = [t.real_object(arg) for arg in function.args]
+        named = {name: t.real_object(arg) for name, arg in function.kwargs.items()}
+        return functools.partial(_real(t, function.function), *args, **named)
+    obj = getattr(function, "obj", None)
+    if not callable(obj):
+        function.cannot(breaks.UNSUPPORTED_CALL, f"checkpoint with {function.describe()}")
+    if function.source is not None:
+        t.guard("ID", function.source, obj)
+    return obj
+
+
+# -- cond ------------------------------------------------------------------------------------
 @handles(torch.cond, cond_op)
 def _cond(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     names = ("pred", "true_fn", "false_fn", "operands")
-    given = {**dict(zip(names, args, strict=False)), **kwargs}
-    operands = given["operands"].unpack(t) if "operands" in given else []
+    given = dict(zip(names, args, strict=False)) | kwargs
+    if set(given) - set(names) or not set(names[:3]) <= set(given):
+        raise _reject("torch.cond", f"it takes {', '.join(names)}, not {', '.join(given)}")
+    operands = _operands(t, given["operands"]) if "operands" in given else []
     condition = given["pred"]
     if not isinstance(condition, NodeValue):
         chosen = given["true_fn"] if condition.truth(t) else given["false_fn"]
         return chosen.call(t, operands, {})
     if isinstance(condition, TensorValue) and condition.example.numel() != 1:
         t.raise_(RuntimeError, "torch.cond: the condition has more than one element")
-    bodies = [capture_body(t, "cond", given[name], operands) for name in ("true_fn", "false_fn")]
+    try:
+        bodies = [
+            capture_body(t, ("cond", cond_op), given[name], operands)
+            for name in ("true_fn", "false_fn")
+        ]
+    except breaks.GraphBreak as cause:
+        if cause.reason in _FAULTS:
+            raise _reject("torch.cond", cause.title) from cause
+        raise
     _agree(bodies)
     lifted = same_operands(bodies)
-    scope = t.scopes[-1]
     true, false = (
-        scope.add_body(name, body.scope.module())
-        for name, body in zip(("cond_true", "cond_false"), bodies, strict=True)
+        _read(t, name, body) for name, body in zip(("cond_true", "cond_false"), bodies, strict=True)
     )
     return _call(t, cond_op, (condition.node(t), true, false, tuple(lifted)), {}, bodies[0])
 
 
+def _operands(t: Tracer, value: Value) -> list[Value]:
+    """Return the operands of a cond: nests of lists, tuples and dicts of tensors."""
+    if not isinstance(value, SequenceValue):
+        raise _reject("torch.cond", "operands must be a list or tuple")
+    operands = value.values(t)
+    for leaf in leaves(t, value):
+        if not isinstance(leaf, NodeValue):
+            raise _reject("torch.cond", f"an operand is {leaf.describe()}, not a tensor")
+    return operands
+
+
 def _agree(bodies: list[Body]) -> None:
-    """Break unless both branches return tensors of the same shapes and dtypes."""
+    """Refuse branches that do not return tensors of the same shapes and dtypes."""
     shapes = []
     for body in bodies:
         (output,) = (node for node in body.scope.graph.nodes if node.op == "output")
         examples = [node.meta.get("example_value") for node in output.args[0]]
         shapes.append([(e.shape, e.dtype) for e in examples if isinstance(e, torch.Tensor)])
     if shapes[0] != shapes[1]:
-        raise breaks.GraphBreak(
-            breaks.UNSUPPORTED_CALL, f"torch.cond whose branches differ: {shapes[0]}, {shapes[1]}"
-        )
+        raise _reject("torch.cond", f"its branches return {shapes[0]} and {shapes[1]}")
+
+
+# -- map -------------------------------------------------------------------------------------
+@handles(map_impl)
+def _map(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    function, mapped, rest = args[0], args[1].unpack(t), args[2].unpack(t)
+    if not all(isinstance(x, TensorValue) for x in mapped):
+        raise _reject("map", "what is mapped over must be tensors")
+    nodes = [x.node(t) for x in mapped if isinstance(x, TensorValue)]
+    count = mapped[0].example.shape[0]  # type: ignore[attr-defined]
+    with t.shapes.mode:
+        slices = [torch.select_copy(x.example, 0, 0) for x in mapped]  # type: ignore[attr-defined]
+    first = [("child", slice_) for slice_ in slices]
+    body = capture_body(t, ("map_impl", map_impl), function, rest, {}, first)
+    returned = leaves(t, body.result)
+    if not returned or not all(isinstance(leaf, TensorValue) for leaf in returned):
+        raise _reject("map", "its function must return tensors")
+    read = _read(t, "map_body", body)
+    node = t.graph.call_function(map_impl, (read, nodes, body.lifted))
+    t.calls += 1
+
+    def stacked(leaf: Any) -> Any:
+        with t.shapes.mode:
+            made = leaf.new_empty((count, *leaf.shape))
+            return made.requires_grad_() if leaf.requires_grad else made
+
+    examples = [stacked(leaf.example) for leaf in returned]  # type: ignore[attr-defined]
+    t.annotate(node, tuple(examples))
+    return results(t, node, body.result, examples)

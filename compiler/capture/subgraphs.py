@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,20 +22,26 @@ if TYPE_CHECKING:
     from tc.compiler.capture.tracer import Tracer
 
 
+Operations = tuple[tuple[str, Any], ...]
+
+
 class Scope:
     """One graph under construction: the captured one, or that of a body inside it.
 
     Attributes:
+        operations: names and targets of the operations whose bodies it is in, outermost first.
         lifted: nodes of the graphs around it -> the placeholders that stand for them.
         bodies: graph modules of the bodies inside it, by attribute name.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, operations: Operations = (), body_names: set[str] | None = None) -> None:
+        self.operations = operations
         self.graph = fx.Graph()
         self.lifted: dict[fx.Node, fx.Node] = {}
         self.bodies: dict[str, Any] = {}
         self._last_placeholder: fx.Node | None = None
         self._names: set[str] = set()
+        self._body_names = body_names if body_names is not None else set()
 
     def placeholder(self, name: str) -> fx.Node:
         """Return a new placeholder, after those there are and before all calls."""
@@ -63,11 +69,18 @@ class Scope:
     def add_body(self, name: str, module: Any) -> fx.Node:
         """Make a body or function an attribute of this graph; return the node that reads it."""
         number = 0
-        while f"{name}_{number}" in self.bodies:
+        while f"{name}_{number}" in self._body_names:
             number += 1
-        self.bodies[f"{name}_{number}"] = module
+        full = f"{name}_{number}"
+        self._body_names.add(full)
+        self.bodies[full] = module
         # get_attr checks against an owning module, which is made only at the end
-        return self.graph.create_node("get_attr", f"{name}_{number}")
+        return self.graph.create_node("get_attr", full)
+
+    def inner(self, operation: tuple[str, Any] | None) -> Scope:
+        """Return a new graph to be made inside this one, as a body of an operation."""
+        operations = (*self.operations, operation) if operation else self.operations
+        return Scope(operations, self._body_names)
 
     def module(self) -> fx.GraphModule:
         """Return the finished graph with its bodies."""
@@ -96,9 +109,9 @@ class Body:
 
 
 @contextmanager
-def new_scope(t: Tracer) -> Iterator[Scope]:
-    """Record into a new graph for the length of a block."""
-    scope = Scope()
+def new_scope(t: Tracer, operation: tuple[str, Any] | None = None) -> Iterator[Scope]:
+    """Record into a new graph, the body of an operation, for the length of a block."""
+    scope = t.scopes[-1].inner(operation)
     t.scopes.append(scope)
     try:
         yield scope
@@ -107,31 +120,32 @@ def new_scope(t: Tracer) -> Iterator[Scope]:
 
 
 def capture_body(
-    t: Tracer, what: str, function: Value, args: Args, kwargs: Kwargs | None = None
+    t: Tracer,
+    operation: tuple[str, Any],
+    function: Value,
+    args: Args,
+    kwargs: Kwargs | None = None,
+    first: Iterable[tuple[str, Any]] = (),
 ) -> Body:
-    """Capture a call of a function as a body whose tensor arguments are placeholders."""
-    writes = t.effects.outer_writes
-    with new_scope(t) as scope:
-        inner = [map_leaves(t, arg, lambda leaf: as_placeholder(t, scope, leaf)) for arg in args]
-        result = function.call(t, inner, kwargs or {})
-        if t.effects.outer_writes != writes:
-            raise breaks.GraphBreak(breaks.BODY_EFFECT, what)
+    """Capture a call of a function as a body; what it uses of the graph around it is lifted.
+
+    Args:
+        operation: name and target of what takes the body.
+        args: of the graph around it.
+        first: names and examples of placeholders before those; passed as first arguments.
+    """
+    with new_scope(t, operation) as scope, t.effects.body() as changed:
+        own: list[Value] = []
+        for name, example in first:
+            node = scope.placeholder(name)
+            node.meta["example_value"] = example
+            own.append(TensorValue(node, example))
+        result = function.call(t, [*own, *args], kwargs or {})
+        if changed():
+            raise breaks.GraphBreak(breaks.BODY_EFFECT, operation[0])
         body = Body(scope, result)
         close_flat(t, body)
     return body
-
-
-def as_placeholder(t: Tracer, scope: Scope, leaf: NodeValue) -> NodeValue:
-    """Return the value of a new placeholder with a leaf's example."""
-    outer = t.scopes[-2]
-    assert scope is t.scopes[-1]
-    t.scopes.pop()
-    try:
-        node = leaf.node(t)
-    finally:
-        t.scopes.append(scope)
-    assert node.graph is outer.graph
-    return like(leaf, scope.lift(node, leaf.example), leaf.example)
 
 
 def like(leaf: NodeValue, node: fx.Node, example: Any) -> NodeValue:
@@ -189,16 +203,31 @@ def same_operands(bodies: Sequence[Body]) -> list[fx.Node]:
     return wanted
 
 
-def results(t: Tracer, node: fx.Node, result: Value) -> Value:
-    """Return the outer values of a call of a body that returned ``result``."""
+def results(
+    t: Tracer, node: fx.Node, result: Value, examples: Sequence[Any] | None = None
+) -> Value:
+    """Return the outer values of a call of a body that returned ``result``.
+
+    Args:
+        examples: of the outer values, where they differ from those of the body's.
+    """
     index = iter(range(1 << 30))
 
     def pick(leaf: NodeValue) -> Value:
-        picked = t.graph.call_function(operator.getitem, (node, next(index)))
-        t.annotate(picked, leaf.example)
-        return like(leaf, picked, leaf.example)
+        place = next(index)
+        example = examples[place] if examples is not None else leaf.example
+        picked = t.graph.call_function(operator.getitem, (node, place))
+        t.annotate(picked, example)
+        return like(leaf, picked, example)
 
     made = map_leaves(t, result, pick)
     if made is result and not isinstance(made, ConstValue):
         raise breaks.GraphBreak(breaks.LEAKED_BODY, result.describe())
     return made
+
+
+def leaves(t: Tracer, value: Value) -> list[Value]:
+    """Return what is in a nest of lists, tuples and dicts, in the order of `map_leaves`."""
+    if isinstance(value, TupleValue | ListValue | DictValue):
+        return [leaf for item in value.values(t) for leaf in leaves(t, item)]
+    return [value]

@@ -6,6 +6,7 @@ and *new* otherwise. One object always has one value, so `is` on values is `is` 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 Args = Sequence["Value"]
 Kwargs = dict[str, "Value"]
+
+
+_births = itertools.count(1)
 
 
 class NotConstant(Exception):
@@ -44,6 +48,13 @@ class Value:
     noun: ClassVar[str] = "a value"
 
     source: Source | None = None
+    #: when an object was made that traced code can change; 0: before all others
+    born = 0
+
+    @staticmethod
+    def birth() -> int:
+        """Return a number greater than those of all objects made before."""
+        return next(_births)
 
     # -- what is known ---------------------------------------------------------------------
     def python_type(self) -> type:

@@ -39,6 +39,7 @@ class DictValue(Value):
     ) -> None:
         self.entries = entries
         self.source = source
+        self.born = self.birth()
         self.kind = kind
         self.factory = factory
         self.obj = obj
@@ -200,6 +201,7 @@ class SetValue(Value):
     ) -> None:
         self.items = items
         self.source = source
+        self.born = self.birth()
         self.kind = kind
 
     def python_type(self) -> type:

@@ -54,6 +54,7 @@ class CellValue(Value):
         self.obj = obj
         self.source = source
         self.root_name = root_name
+        self.born = self.birth()
 
     def python_type(self) -> type:
         return types.CellType

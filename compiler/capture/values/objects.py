@@ -53,6 +53,7 @@ class ObjectValue(Value):
         self.cls = cls
         self.obj = obj
         self.source = source
+        self.born = self.birth()
 
     def python_type(self) -> type:
         return self.cls
