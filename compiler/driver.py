@@ -20,6 +20,7 @@ from tc.compiler.accounts import Account, break_event, callers
 from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.dynamism import DynamicSizes, Memory
 from tc.compiler.capture.guards import Failure
+from tc.compiler.capture.lazy_modules import LEAF
 from tc.compiler.capture.skips import in_transform, skip_reason
 from tc.compiler.capture.transforms import LEVELLED
 from tc.compiler.capture.translate import (
@@ -29,6 +30,7 @@ from tc.compiler.capture.translate import (
     translate,
 )
 from tc.compiler.capture.values.hooks import HOOKED
+from tc.compiler.capture.values.records import RESIZES
 from tc.compiler.core import levels
 from tc.compiler.core.gate import Gate
 from tc.compiler.errors import (
@@ -46,6 +48,12 @@ from tc.compiler.runtime.memo import memo_type
 from tc.trace import CompileId
 
 Compiled = Callable[..., Any]
+#: marks of graphs that only eager torch runs right
+EAGER_MARKS = {
+    HOOKED: "a tensor inside has a hook: eager autograd calls it",
+    LEAF: "a parameter is made inside",
+    RESIZES: "a storage changes its size",
+}
 #: times that code without tensor operations is looked at before it is left to Python
 IDLE_TRIES = 4
 
@@ -67,8 +75,9 @@ def inductor(
     """
     gate = gate or Gate.from_environment()
     examples = graph_examples(gm, example_inputs)
-    if gm.meta.get(HOOKED):
-        return _eager_graph(gm, "a tensor inside has a hook: eager autograd calls it")
+    for mark, why in EAGER_MARKS.items():
+        if gm.meta.get(mark):
+            return _eager_graph(gm, why)
     trains = torch.is_grad_enabled() and any(_wants_grad(example) for example in examples)
     with trace.stage("inductor_compile"):
         try:
@@ -308,6 +317,7 @@ class FrameCompiler:
         self.process.counters["frames"]["ok"] += 1
         account.tell_guards(captured.guards)
         account.finish(captured)
+        captured.tracer.forget()
         return hook.Compiled(captured.code, captured.guards, str(account.compile_id))
 
     def _capture(self, frame: hook.Frame, state: dict[Any, Any], account: Account) -> Captured:

@@ -33,6 +33,8 @@ class Config:
         assume_static_by_default: False makes all sizes dynamic from the first compile on.
         specialize_int: never make an integer argument dynamic.
         verify_correctness: run each compiled graph once, and compare it with the captured one.
+        reorderable_logging_functions: functions that may be called after the graph (``print``).
+        ignore_logger_methods: methods of loggers whose calls are left out.
         allow_ignore_mark_dynamic: let a dimension marked with `mark_dynamic` become a constant.
     """
 
@@ -49,6 +51,8 @@ class Config:
     specialize_int: bool = False
     verify_correctness: bool = False
     allow_ignore_mark_dynamic: bool = False
+    reorderable_logging_functions: set[Any] = field(default_factory=set)
+    ignore_logger_methods: set[Any] = field(default_factory=set)
 
     def __getattr__(self, name: str) -> Any:
         if name in _OLD_NAMES:

@@ -212,6 +212,10 @@ class Reached(BaseException):
         self.frame = frame
 
 
+class TraceAgain(Exception):
+    """Control flow: what the frame was traced with has changed for good; trace it anew."""
+
+
 class SkipFrame(Exception):
     """Control flow: this frame runs as it is.
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from tc.compiler.capture import breaks
+from tc.compiler.capture.lazy_modules import make_parameter
 from tc.compiler.capture.tensor_classes import construct
 from tc.compiler.capture.torchfns import handler_of
 from tc.compiler.capture.values.base import Args, Kwargs, Slot, Value
@@ -56,6 +57,8 @@ def instantiate(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value
     if issubclass(kind, tuple) and kind.__module__ == "torch.return_types":
         return TupleValue(list(args[0].unpack(t)), kind=kind)
     if issubclass(kind, torch.Tensor):
+        if kind in (torch.nn.Parameter, torch.nn.Buffer):
+            return make_parameter(t, kind, args, kwargs)
         return construct(t, cls, args, kwargs)
     if issubclass(kind, dict) and kind.__flags__ & HEAP_TYPE and kind.__module__ != "collections":
         return _object(t, cls, args, kwargs)

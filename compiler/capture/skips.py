@@ -63,6 +63,8 @@ READING = frozenset(
         "os._Environ.__getitem__",
         "os._createenviron.<locals>.encode",
         "os._createenviron.<locals>.decode",
+        *(f"warnings.catch_warnings.{name}" for name in ("__init__", "__enter__", "__exit__")),
+        *(f"warnings.{name}" for name in ("simplefilter", "filterwarnings", "_add_filter")),
     )
 )
 #: torch packages whose own frames are the user's model code

@@ -14,6 +14,7 @@ from tc.compiler.capture import (
     autograd_functions,
     breaks,
     higher_order,
+    lazy_modules,
     override_handlers,
     overrides,
     signatures,
@@ -32,7 +33,7 @@ from tc.compiler.capture.semantics import Semantics
 from tc.compiler.capture.shapes import Shapes
 from tc.compiler.capture.skips import refuse_inlining
 from tc.compiler.capture.traceable import breaks_are_errors
-from tc.compiler.capture.values import hooks, iteration
+from tc.compiler.capture.values import copies, hooks, iteration
 from tc.compiler.capture.values.attributes import AttributesValue
 from tc.compiler.capture.values.base import Args, Kwargs, Lazy, Slot, Value
 from tc.compiler.capture.values.builtins import slot_method
@@ -49,6 +50,7 @@ from tc.compiler.capture.values.functions import (
 )
 from tc.compiler.capture.values.objects import (
     ClassValue,
+    NNModuleValue,
     ObjectValue,
     bind_class_attr,
     bind_descriptor,
@@ -246,6 +248,10 @@ class Tracer(Semantics):
     def keep(self, obj: Any) -> None:
         """Keep an object alive as long as the trace."""
         self._kept.append(obj)
+
+    def forget(self) -> None:
+        """Let go of everything: the frame's objects are in cycles with this tracer."""
+        vars(self).clear()
 
     def _guard_same(self, obj: Any, source: Source) -> None:
         """Guard on a class, function or module that was met before without a guard of its own."""
@@ -475,6 +481,11 @@ class Tracer(Semantics):
         """Return a method of a builtin type bound to an object."""
         return slot_method(self, owner, raw)
 
+    def initialise_lazy(self, module: NNModuleValue, args: Args, kwargs: Kwargs) -> None:
+        """Initialise a module that waits for its first input; the frame is traced anew then."""
+        if module.obj is not None and lazy_modules.is_waiting(module.obj):
+            lazy_modules.initialise(self, module.obj, args, kwargs)
+
     def global_hooks(self) -> bool:
         """Say whether hooks for all modules are installed."""
         module = torch.nn.modules.module
@@ -496,6 +507,6 @@ def _chain(source: Source) -> list[Source]:
 
 
 __all__ = [
-    "Tracer", "higher_order", "hooks", "iteration", "override_handlers", "signatures",
+    "Tracer", "copies", "higher_order", "hooks", "iteration", "override_handlers", "signatures",
     "transforms", "trees",
 ]  # fmt: skip

@@ -123,13 +123,17 @@ def translate(
         translation = Translation(frame, sizes, compile_id, graph_name, stop, attempt)
         translation.guard_filter = guard_filter
         translation.make_memo = make_memo
+        captured: Captured | None = None
         try:
-            return translation.run()
+            captured = translation.run()
+            return captured
+        except breaks.TraceAgain:
+            continue
         except breaks.GraphBreak as cause:
             if stop is not None and translation.t.steps >= stop.step:
                 stop = stop.further_out(cause)
                 continue
-            record = translation.record(cause)
+            record = translation.record(cause.with_traceback(None))  # it holds all that was traced
             if not isinstance(cause, breaks.Aftermath):
                 on_break(record)
             if fullgraph:
@@ -139,6 +143,9 @@ def translate(
             if stop is None or not stop.places[1:]:
                 raise
             stop = stop.further_out(skip)
+        finally:
+            if captured is None:
+                translation.t.forget()
     raise breaks.SkipFrame(f"it broke in {MAX_ATTEMPTS} attempts at different places")
 
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import collections
 import functools
+import threading
 import types
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from tc.compiler.capture import torchfns, wrappers
+from tc.compiler.capture import later, torchfns, wrappers
 from tc.compiler.capture.dynamism import FIXED_ADDRESS
 from tc.compiler.capture.guards import Predicate, TensorSpec
 from tc.compiler.capture.hook import original_of
 from tc.compiler.capture.marked import MarkedValue, mark_of
 from tc.compiler.capture.shapes import free_size, free_stride
-from tc.compiler.capture.values import dict_objects, proxies
+from tc.compiler.capture.values import dict_objects, library, proxies, records
 from tc.compiler.capture.values.arrays import (
     NumpyFunctionValue,
     is_array,
@@ -248,6 +250,13 @@ def _partial(t: Tracer, obj: functools.partial[Any], source: Source) -> Value:
     return PartialValue(function, args, dict(zip(names, keywords.values(t), strict=True)), source)
 
 
+def _script_function(t: Tracer, obj: Any, source: Source) -> Value:
+    inline = getattr(obj, "_torchdynamo_inline", None)  # the function that was scripted
+    if inline is None:
+        return OpaqueValue(obj, source)
+    return t.wrap(inline, AttrSource(source, "_torchdynamo_inline"))
+
+
 def _cached(t: Tracer, obj: Any, source: Source) -> Value:
     return t.wrap(obj.__wrapped__, AttrSource(source, "__wrapped__"))
 
@@ -301,6 +310,8 @@ _NO_DISPATCH = torch.Tensor.__torch_dispatch__
 
 def _is_plain_object(obj: Any) -> bool:
     cls = type(obj)
+    if cls is threading.local:
+        return True
     if cls.__module__ == "builtins" or issubclass(cls, torch.Tensor | type | BaseException):
         return False
     if cls.__module__.partition(".")[0] in OPAQUE_PACKAGES:
@@ -322,6 +333,7 @@ def _kind(*kinds: type) -> Callable[[Any], bool]:
 #: tried in order; the first row whose predicate accepts the object wraps it
 ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (is_constant_object, _constant),
+    (library.is_unchanging, library.wrap_unchanging),
     (_is_plain_tensor, _tensor),
     (_is_derived_tensor, _tensor),
     (wrappers.accepts, wrappers.wrap_wrapper),
@@ -336,6 +348,10 @@ ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (proxies.accepts, proxies.wrap_proxy),
     (_kind(set, frozenset), _set),
     (_kind(slice), _slice),
+    (later.is_reorderable, later.wrap_reorderable),
+    (_kind(*records.FIELDS), records.wrap_record),
+    (_kind(weakref.ref), records.wrap_weak_reference),
+    (_kind(torch.jit.ScriptFunction), _script_function),
     (is_generic, wrap_generic),
     (lambda obj: type(obj) in DESCRIPTORS, wrap_descriptor),
     (_kind(types.FunctionType), _function),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from tc.compiler.capture import breaks
 from tc.compiler.core.sources import Source
+from tc.compiler.options import config
 
 if TYPE_CHECKING:
     from tc.compiler.capture.residual import Residual
@@ -206,12 +207,20 @@ class OpaqueValue(Value):
             value = getattr(self.obj, name)
         except AttributeError:
             return super().attr(t, name)
+        if callable(value) and is_ignored(value):
+            return LambdaValue(lambda t, args, kwargs: t.known(None), name)
         if callable(value) and self.source is not None:
             return OpaqueMethod(self, name)
         return super().attr(t, name)
 
     def rebuild(self, r: Residual) -> None:
         r.load_object(self.obj)
+
+
+def is_ignored(method: Any) -> bool:
+    """Say whether the user lets calls of a logger's method be left out."""
+    known = config.ignore_logger_methods
+    return method in known or getattr(method, "__func__", None) in known
 
 
 class OpaqueMethod(Value):

@@ -459,15 +459,6 @@ def _vars(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return args[0].attr(t, "__dict__")
 
 
-@builtin(id)
-def _id(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    obj = getattr(args[0], "obj", None)
-    if obj is None or args[0].source is None:
-        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "id() of a value made while tracing")
-    t.guard("ID", args[0].source, obj)
-    return ConstValue(id(obj))
-
-
 # -- numbers ---------------------------------------------------------------------------------
 @builtin(math.sqrt)
 def _sqrt(t: Tracer, args: Args, kwargs: Kwargs) -> Value:

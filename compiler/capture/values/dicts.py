@@ -478,7 +478,21 @@ def _relation(name: str) -> Any:
     return compare
 
 
+def _set_reduce(t: Tracer, s: SetValue, protocol: Value) -> Value:
+    items = t.new_tuple([t.list_of(s.values(t))])
+    return t.new_tuple([t.known(s.kind), items, t.known(None)])
+
+
+def _dict_reduce(t: Tracer, d: DictValue, protocol: Value) -> Value:
+    given = [d.factory or t.known(None)] if d._has_factory() else []
+    pairs = t.list_of(d.pairs(t)).iterate(t)
+    none = t.known(None)
+    return t.new_tuple([t.known(d.kind), t.new_tuple(given), none, none, pairs])
+
+
+DICT_METHODS["__reduce_ex__"] = _dict_reduce
 SET_METHODS: dict[str, Callable[..., Value]] = {
+    "__reduce_ex__": _set_reduce,
     "add": _add,
     "discard": _discard,
     "remove": _remove,

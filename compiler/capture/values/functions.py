@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import types
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
@@ -429,9 +430,15 @@ class GeneratorValue(Value):
         return items
 
     def rebuild(self, r: Residual) -> None:
+        r.load_callable(yielding)
         r.push_slots(list(self.rest or ()))
         r.e.build_list(len(self.rest or ()))
-        r.e.get_iter()
+        r.e.call(1)
+
+
+def yielding(items: list[Any]) -> Generator[Any, None, None]:
+    """Yield items that were worked out before; called from residual code."""
+    yield from items
 
 
 def wrap_function(t: Tracer, obj: types.FunctionType, source: Source | None) -> FunctionValue:

@@ -284,8 +284,10 @@ class NNModuleValue(ObjectValue):
         self.generic_set_attr(t, name, value)
 
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        if type_lookup(self.cls, "__call__") is not torch.nn.Module.__dict__["__call__"]:
+        plain = type_lookup(self.cls, "__call__") is torch.nn.Module.__dict__["__call__"]
+        if not plain and not isinstance(self.obj, torch.fx.GraphModule):
             return super().call(t, args, kwargs)
+        t.initialise_lazy(self, args, kwargs)
         hooks = self._has_hooks(t) or t.global_hooks()
         name = "_call_impl" if hooks else "forward"
         return self.attr(t, name).call(t, args, kwargs)

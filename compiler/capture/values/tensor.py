@@ -171,7 +171,7 @@ class TensorValue(NodeValue):
 
     def _foreign_attr(self, t: Tracer, name: str) -> Value:
         if self.obj is None or self.source is None:
-            if name == "grad":
+            if name == "grad" or (name == "grad_fn" and self.example.grad_fn is None):
                 return t.known(None)
             self.cannot(breaks.UNSUPPORTED_ATTR, f"Tensor.{name}")
         return t.wrap(getattr(self.obj, name), AttrSource(self.source, name))

@@ -1,0 +1,134 @@
+"""Calls that are made once the graph has run: warnings, and printing where the user allows it."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from tc.compiler.capture import breaks, hook
+from tc.compiler.capture.torchfns import handles
+from tc.compiler.capture.values.base import Args, Kwargs, OpaqueValue, Value
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.containers import ListValue
+from tc.compiler.capture.values.objects import ExceptionValue
+from tc.compiler.core.sources import Source
+from tc.compiler.options import config
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.frame import Frame
+    from tc.compiler.capture.residual import Residual
+    from tc.compiler.capture.tracer import Tracer
+
+
+class LaterCall(Value):
+    """A call that the residual code makes for what it does; its result is None."""
+
+    noun = "a call made after the graph"
+
+    def __init__(self, function: Any, args: Args, kwargs: Kwargs) -> None:
+        self.function = function
+        self.args = list(args)
+        self.kwargs = kwargs
+
+    def children(self, t: Tracer) -> list[Value]:
+        return [*self.args, *self.kwargs.values()]
+
+    def rebuild(self, r: Residual) -> None:
+        r.load_callable(hook.disabled(self.function))
+        r.push_slots([*self.args, *self.kwargs.values()])
+        r.e.call(len(self.args), tuple(self.kwargs))
+
+
+class ReorderableValue(Value):
+    """A function of `config.reorderable_logging_functions`."""
+
+    def __init__(self, obj: Any, source: Source) -> None:
+        self.obj = obj
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.obj)
+
+    def constant(self) -> Any:
+        return self.obj
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        t.effects.demand(LaterCall(self.obj, args, kwargs))
+        return t.known(None)
+
+
+def is_reorderable(obj: Any) -> bool:
+    """Say whether the user allows a function to be called after the graph."""
+    return callable(obj) and any(obj is one for one in config.reorderable_logging_functions)
+
+
+def wrap_reorderable(t: Tracer, obj: Any, source: Source) -> Value:
+    """Return the value of a function that may be called after the graph."""
+    t.guard("ID", source, obj)
+    return ReorderableValue(obj, source)
+
+
+# -- warnings --------------------------------------------------------------------------------
+_NOTE_CHANGE: Any = getattr(warnings, "_filters_mutated", None)
+PARAMETERS = ("message", "category", "stacklevel", "source")
+
+
+@handles(warnings.warn)
+def _warn(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    given = {**dict(zip(PARAMETERS, args, strict=False)), **kwargs}
+    message = given.get("message")
+    if message is None or set(given) - set(PARAMETERS[:3]):
+        raise breaks.GraphBreak(breaks.BUILTIN_CALL, "warnings.warn()")
+    category = given.get("category", ConstValue(None)).constant() or UserWarning
+    if isinstance(message, ExceptionValue):
+        category = message.cls
+    state = t.effects.global_value(vars(warnings), "filters")
+    if state is not None and _ignores(t, state, category):
+        return t.known(None)
+    raising = any(action == "error" for action, *_ in warnings.filters)
+    if state is not None or raising:
+        raise breaks.GraphBreak(breaks.BUILTIN_CALL, "warnings.warn() (its filters are changed)")
+    level = t.concrete(given.get("stacklevel", ConstValue(1)))
+    t.effects.demand(_warning(t, message, category, max(level, 1)))
+    return t.known(None)
+
+
+def _ignores(t: Tracer, filters: Value, category: type) -> bool:
+    """Say whether the first of the filters that traced code set ignores a category."""
+    if not isinstance(filters, ListValue) or not filters.slots:
+        return False
+    first = filters.slots[0]
+    if not isinstance(first, Value) or not first.is_constant():
+        return False
+    action, text, ignored, module, line = first.constant()
+    everywhere = text is None and module is None and line == 0
+    return action == "ignore" and everywhere and issubclass(category, ignored)
+
+
+def _warning(t: Tracer, message: Value, category: type, level: int) -> LaterCall:
+    frame: Frame | None = t.top
+    while level > 1 and frame is not None:
+        frame, level = frame.parent, level - 1
+    kind: Value = t.known(category)
+    if frame is None:  # a caller of the frame under capture is to blame
+        between = 2  # the residual code and the wrapper that keeps the call from being traced
+        return LaterCall(warnings.warn, [message, kind, ConstValue(level + between)], {})
+    place = frame.place()
+    where = [ConstValue(place.file), ConstValue(place.line)]
+    space = OpaqueValue(frame.module_globals, t.object_source(frame.module_globals))
+    return LaterCall(warn_at, [message, kind, *where, space], {})
+
+
+def warn_at(
+    message: Any, category: Any, file: str, line: int, module_globals: dict[str, Any]
+) -> None:
+    """Warn as a line of a module does; called from residual code."""
+    registry = module_globals.setdefault("__warningregistry__", {})
+    module = module_globals.get("__name__", "<unknown>")
+    warnings.warn_explicit(message, category, file, line, module, registry)
+
+
+@handles(_NOTE_CHANGE)
+def _filters_mutated(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    t.effects.demand(LaterCall(_NOTE_CHANGE, [], {}))
+    return t.known(None)

@@ -1,0 +1,83 @@
+"""What copies of objects are made with: ``id()``, and ``__reduce_ex__`` of plain objects."""
+
+from __future__ import annotations
+
+import copyreg
+import types
+from typing import TYPE_CHECKING
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.values.base import Args, Kwargs, Value
+from tc.compiler.capture.values.builtins import OBJECT_METHODS, builtin
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.objects import ObjectValue, type_lookup
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.residual import Residual
+    from tc.compiler.capture.tracer import Tracer
+
+
+class IdentityNumber(Value):
+    """``id()`` of what traced code made: unknown, but equal for the same object only."""
+
+    noun = "id() of a value made while tracing"
+
+    def __init__(self, owner: Value) -> None:
+        self.obj = owner
+
+    def python_type(self) -> type:
+        return int
+
+    def truth(self, t: Tracer) -> bool:
+        return True
+
+    def children(self, t: Tracer) -> list[Value]:
+        return [self.obj]
+
+    def rebuild(self, r: Residual) -> None:
+        r.load_callable(id)
+        r.push(self.obj)
+        r.e.call(1)
+
+
+@builtin(id)
+def _id(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    obj = getattr(args[0], "obj", None)
+    if obj is None or args[0].source is None:
+        return IdentityNumber(args[0])
+    t.guard("ID", args[0].source, obj)
+    return ConstValue(id(obj))
+
+
+def _reduce(t: Tracer, x: ObjectValue) -> Value:
+    """Return what ``object.__reduce_ex__(x, 4)`` does for a plain object with a ``__dict__``."""
+    own = type_lookup(x.cls, "__reduce__")
+    if isinstance(own, types.FunctionType):
+        return t.inline_object(own, [x])
+    special = ("__getnewargs__", "__getnewargs_ex__")
+    slots = any(base.__dict__.get("__slots__") for base in x.cls.__mro__)
+    if slots or any(hasattr(x.cls, name) for name in special) or not _is_plain_class(x.cls):
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{x.cls.__name__}.__reduce_ex__")
+    getter = type_lookup(x.cls, "__getstate__")
+    if isinstance(getter, types.FunctionType):
+        state = t.inline_object(getter, [x])
+    else:
+        names = x.dictionary(t)
+        held = names.method(t, "copy", [], {})
+        state = held if held.truth(t) else t.known(None)
+    maker = t.known(copyreg.__newobj__)  # type: ignore[attr-defined]
+    return t.new_tuple([maker, t.new_tuple([t.known(x.cls)]), state])
+
+
+def _is_plain_class(cls: type) -> bool:
+    return cls.__basicsize__ <= _PLAIN_SIZE
+
+
+class _Plain:
+    pass
+
+
+_PLAIN_SIZE = _Plain.__basicsize__
+
+
+OBJECT_METHODS["__reduce_ex__"] = lambda t, x, protocol: _reduce(t, x)

@@ -1,0 +1,46 @@
+"""Objects of libraries that never change: regular expressions, matches, version texts."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.torchfns import Handler, handles
+from tc.compiler.capture.values.base import Args, Kwargs, Value
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.objects import is_library
+from tc.compiler.core.sources import Source
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.tracer import Tracer
+
+
+def is_unchanging(obj: Any) -> bool:
+    """Say whether an object is a pattern, a match, or a text class of torch's or Python's own."""
+    if isinstance(obj, re.Pattern | re.Match):
+        return True
+    return isinstance(obj, str) and type(obj) is not str and is_library(type(obj).__module__)
+
+
+def wrap_unchanging(t: Tracer, obj: Any, source: Source) -> Value:
+    """Return the value of an object that never changes: a constant, known by identity."""
+    t.guard("ID", source, obj)
+    return ConstValue(obj, source)
+
+
+def _folded(function: Any) -> Handler:
+    def run(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        plain = [t.concrete(a) for a in args]
+        named = {k: t.concrete(v) for k, v in kwargs.items()}
+        if any(callable(one) for one in (*plain, *named.values())):
+            raise breaks.GraphBreak(breaks.BUILTIN_CALL, f"re.{function.__name__}()")
+        return t.known(t.fold(function, *plain, **named))
+
+    return run
+
+
+for _function in (
+    re.compile, re.match, re.fullmatch, re.search, re.sub, re.subn, re.split, re.findall, re.escape,
+):  # fmt: skip
+    handles(_function)(_folded(_function))
