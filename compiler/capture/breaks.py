@@ -171,6 +171,14 @@ BODY_EFFECT = _row(
     "return the new value from the body and store it outside",
 )
 
+UNREADABLE_SIZE = _row(
+    "unreadable-size",
+    "TC136",
+    "a size decides that cannot be read off any input",
+    "compiled code must check at each call what it was compiled for, and could not check this",
+    "pass a copy (x.clone()) in place of a view of a tensor subclass",
+)
+
 
 class GraphBreak(Exception):
     """Control flow: the frame under capture has to break at the current instruction.

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from tc.compiler.capture.dynamism import Mark
+from tc.compiler.capture.dynamism import Mark, marks_of
 from tc.compiler.core.sources import AttrSource, Source
 
 Dynamic = frozenset[int] | Literal["all", "none"]
@@ -69,6 +69,7 @@ def wrapper_context(
             inner[name], below = wrapper_context(part, where, dims, sizes, border)
         else:
             own = frozenset(getattr(part, "_dynamo_dynamic_indices", ()))  # as torch marks them
+            own |= {dim for dim, mark in marks_of(part).items() if mark.kind == "dynamic"}
             inner[name] = plain_context(part, dims | own, duck=not own, demands={})
             below = bool(dims | own)
         symbolic |= below

@@ -159,6 +159,8 @@ class TensorSpec:
 
 
 def _strides(tensor: torch.Tensor) -> tuple[int | None, ...]:
+    if tensor.layout is torch.jagged:
+        return (None,) * tensor.dim()
     if tensor.layout is not torch.strided:
         return ()
     return tuple(tensor.stride())

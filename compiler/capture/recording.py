@@ -25,6 +25,7 @@ from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, SliceValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue
+from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.capture.values.subclasses import ClassesMet, tensor_value
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue
 from tc.compiler.core import levels
@@ -48,6 +49,26 @@ def _method(name: str) -> Callable[..., Any]:
         return getattr(owner, name)(*args, **kwargs)
 
     return call
+
+
+def is_record(cls: type) -> bool:
+    """Say whether a class is a frozen dataclass: what it holds stays as it was made."""
+    params = getattr(cls, "__dataclass_params__", None)
+    return params is not None and params.frozen and not hasattr(cls, "__slots__")
+
+
+class Record:
+    """Makes objects of a class from their attributes, past its ``__init__``; called from graphs."""
+
+    def __init__(self, cls: type, names: tuple[str, ...]) -> None:
+        self.cls = cls
+        self.names = names
+        self.__name__ = self.__qualname__ = cls.__name__
+
+    def __call__(self, *attributes: Any) -> Any:
+        made: Any = object.__new__(self.cls)
+        made.__dict__.update(zip(self.names, attributes, strict=True))
+        return made
 
 
 @dataclass
@@ -121,11 +142,14 @@ class Recorder:
         if found is not None:
             return found  # type: ignore[no-any-return]
         text = target if isinstance(target, str) else getattr(target, "__name__", str(target))
-        self.derived.forget()
+        self.derived.forget(making=isinstance(target, type))
         pairs = [self.graphable(a, text) for a in args]
         named = {k: self.graphable(v, text) for k, v in kwargs.items()}
         fakes = [fake for _, fake in pairs]
         fake_named = {k: fake for k, (_, fake) in named.items()}
+        if self.derived.making:
+            given = zip([*args, *kwargs.values()], [*fakes, *fake_named.values()], strict=True)
+            self.derived.hold(given)
         result = self.run_fake(target, text, fakes, fake_named, method)
         in_place = bool(_IN_PLACE.search(text)) or "out" in kwargs or text == "setitem"
         self.aliasing_matters |= in_place
@@ -258,7 +282,11 @@ class Recorder:
         if isinstance(value, SequenceValue):
             pairs = [self.graphable(item, text) for item in value.values(self)]  # type: ignore[arg-type]
             kind = list if isinstance(value, ListValue) else tuple
+            if self.derived.making and hasattr(value.python_type(), "_fields"):
+                return self._made(value.python_type(), [n for n, _ in pairs], [f for _, f in pairs])
             return kind(n for n, _ in pairs), kind(f for _, f in pairs)
+        if isinstance(value, ObjectValue) and is_record(value.cls) and value.source is None:
+            return self._record_of(value, text)
         if isinstance(value, SliceValue):
             parts = [self.graphable(part, text) for part in value.parts]
             return slice(*[n for n, _ in parts]), slice(*[f for _, f in parts])
@@ -280,6 +308,19 @@ class Recorder:
             what = f"{text} with {value.describe()} as an argument"
             raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, what)
         return constant, constant
+
+    def _record_of(self, value: ObjectValue, text: str) -> tuple[Any, Any]:
+        """Return a new object of a frozen dataclass as a node that makes it, and as a fake one."""
+        held = self.effects.attributes_of(value)  # type: ignore[attr-defined]
+        pairs = {name: self.graphable(item, text) for name, item in held.items()}
+        make = Record(value.cls, tuple(pairs))
+        return self._made(make, [n for n, _ in pairs.values()], [f for _, f in pairs.values()])
+
+    def _made(self, make: Any, nodes: list[Any], fakes: list[Any]) -> tuple[Any, Any]:
+        fake = make(*fakes)
+        node = self.graph.call_function(make, tuple(nodes))
+        self.annotate(node, fake)
+        return node, fake
 
     # -- notes on nodes --------------------------------------------------------------------
     def annotate(self, node: fx.Node, example: Any) -> None:

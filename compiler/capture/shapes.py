@@ -199,6 +199,7 @@ class Shapes:
         self._inputs: dict[str, tuple[Any, _Border, Source]] = {}
         self._demanded: dict[str, Any] = {}
         self._derived = False
+        self._parts: set[str] = set()
         self.env = _env_class()(
             weakref.WeakMethod(self._on_guard),
             allow_scalar_outputs=data_dependent if scalars is None else scalars,
@@ -228,6 +229,8 @@ class Shapes:
         Raises:
             ConstraintViolationError: a size lies out of the bounds demanded.
         """
+        if source.name in self._parts:
+            return self.mode.from_tensor(tensor, static_shapes=True)  # made with its wrapper
         if dynamic == "none" or not dynamic or not tensor.dim():
             # Without source, lest torch make a symbol for ``.item()`` of a number in a tensor.
             return _without_grad(self.mode.from_tensor(tensor, static_shapes=True))
@@ -269,16 +272,21 @@ class Shapes:
         for what, numbers in ("size", fake.shape), ("stride", _strides(fake)):
             read = CallSource(source, methodcaller(what), f"{{}}.{what}()")
             for i, number in enumerate(numbers):
-                if isinstance(number, torch.SymInt) and number.node.is_symbolic():
-                    where = ItemSource(read, i)
-                    self._track(number, _Border(where), where)
+                self._track_number(number, ItemSource(read, i))
+        offset = CallSource(source, methodcaller("storage_offset"), "{}.storage_offset()")
+        self._track_number(fake.storage_offset(), offset)
         names = fake.__tensor_flatten__()[0] if is_traceable_wrapper_subclass(fake) else ()
         for name in [*names, *(["_base"] if fake._is_view() else [])]:
             inner, held = getattr(fake, name), AttrSource(source, name)
+            self._parts.add(held.name)
             if is_traceable_wrapper_subclass(inner):
                 self._track_wrapper(inner, held)
             elif any(isinstance(n, torch.SymInt) for n in (*inner.shape, *_strides(inner))):
                 self._track(inner, _Border(held), held)
+
+    def _track_number(self, number: Any, source: Source) -> None:
+        if isinstance(number, torch.SymInt) and number.node.is_symbolic():
+            self._track(number, _Border(source), source)
 
     def symint(self, value: int, source: Source) -> Any:
         """Return a symbol for an integer input; 0 and 1 are not special."""
@@ -438,7 +446,9 @@ def free_size(fake: torch.Tensor) -> tuple[int | None, ...]:
 
 
 def free_stride(fake: torch.Tensor) -> tuple[int | None, ...]:
-    """Return a fake tensor's strides with None for symbols."""
+    """Return a fake tensor's strides with None for symbols, and for all of a ragged tensor's."""
+    if fake.layout is torch.jagged:
+        return (None,) * fake.dim()
     return tuple(None if isinstance(n, torch.SymInt) else n for n in _strides(fake))
 
 

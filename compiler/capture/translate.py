@@ -25,6 +25,7 @@ from tc.compiler.capture.guard_values import PROCESS
 from tc.compiler.capture.guards import CheckedGuards, build
 from tc.compiler.capture.residual import Residual
 from tc.compiler.capture.resume import is_handed_on
+from tc.compiler.capture.shapes import ShapeGuards
 from tc.compiler.capture.tracer import Tracer
 from tc.compiler.capture.values.base import OpaqueValue, Raised, Value
 from tc.compiler.capture.values.functions import CellValue, GeneratorValue
@@ -78,13 +79,14 @@ class Captured:
     sizes: dict[str, Any] = field(default_factory=dict)
 
     def real_inputs(self, frame: hook.Frame) -> list[Any]:
-        """Return the graph's inputs in a live frame; symbolic numbers stay symbolic."""
+        """Return the graph's inputs in a live frame; symbolic numbers and ragged sizes stay so."""
         scope = Scope(frame.locals, frame.globals)
         found: list[Any] = []
         for entry in self.tracer.inputs:
-            assert entry.value.source is not None
-            symbolic = isinstance(entry.value, SymValue)
-            found.append(entry.value.example if symbolic else entry.value.source.evaluate(scope))
+            value, source = entry.value, entry.value.source
+            assert source is not None
+            symbolic = isinstance(value, SymValue) or value.example.is_nested
+            found.append(value.example if symbolic else source.evaluate(scope))
         return found
 
     def verify(self) -> None:
@@ -314,7 +316,7 @@ class Translation:
         code = r.e.assemble(self.frame.code)
         aliases = {source.pretty: obj for source, obj in t.aliases.items()}
         self.frame.globals.update(aliases)
-        kept, shapes = t.guards, t.shapes.guards()
+        kept, shapes = t.guards, self._shape_guards()
         if self.guard_filter is not None:
             scope = Scope(self.frame.locals, self.frame.globals)
             kept, shapes = filtered(kept, shapes, self.guard_filter, scope)
@@ -341,6 +343,12 @@ class Translation:
         )
         captured.verify()
         return captured
+
+    def _shape_guards(self) -> ShapeGuards:
+        try:
+            return self.t.shapes.guards()
+        except AssertionError as error:  # of a view of a wrapper, or a ragged size made inside
+            raise breaks.GraphBreak(breaks.UNREADABLE_SIZE, note=str(error)) from error
 
 
 class RootFrame(Frame):

@@ -40,8 +40,8 @@ def wrap_wrapper(t: Tracer, obj: torch.Tensor, source: Source) -> Value:
     t.guard("CUSTOM", source, _metadata_guard(type(obj), list(names), metadata))
     value = tensor_value(None, fake, source, obj)
     t.tensors.append(value)
-    for name in names:
-        t.wrap(getattr(obj, name), AttrSource(source, name))
+    inner = [t.wrap(getattr(obj, name), AttrSource(source, name)) for name in names]
+    t.derived.hold(zip(inner, [getattr(fake, name) for name in names], strict=True))
     return value
 
 

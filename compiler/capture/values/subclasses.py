@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -119,13 +119,12 @@ class SubclassValue(TensorValue):
         if name == "__class__":
             return t.known(self.kind)
         raw = own_attribute(self.kind, name)
+        found = self._stored(t, name)
+        if found is not None:
+            return found
         if raw is MISSING and hasattr(torch.Tensor, name):
             t.guard_inherited(self.kind, name)
             return self._tensor_attr(t, name)
-        if raw is MISSING or not hasattr(type(raw), "__set__"):
-            stored = self._stored(t, name)
-            if stored is not None:
-                return stored
         if raw is MISSING:
             return self._missing(t, name)
         if self.wraps and is_library(self.kind.__module__) and callable(raw):
@@ -143,7 +142,9 @@ class SubclassValue(TensorValue):
         return super().attr(t, name)
 
     def _stored(self, t: Tracer, name: str) -> Value | None:
-        """Return an attribute that the tensor itself holds, or None."""
+        """Return an attribute that the tensor itself holds, or None; descriptors go first."""
+        if hasattr(type(type_lookup(self.kind, name)), "__set__"):
+            return None
         pending = t.effects.attribute(self, name)
         if pending is not None:
             return None if pending is UNBOUND else pending
@@ -158,9 +159,12 @@ class SubclassValue(TensorValue):
 
     def _part(self, t: Tracer, name: str, held: Any) -> Value:
         """Return what a wrapper made inside the graph holds under a name."""
+        known = t.derived.held(held)
+        if known is not None:
+            return known
         if isinstance(held, torch.Tensor | torch.SymInt):
             return t.call_torch(getattr, [self, ConstValue(name)], {})
-        if is_constant_object(held) or isinstance(held, tuple | type):
+        if is_constant_object(held) or isinstance(held, type):
             return t.known(held)
         self.cannot(breaks.UNSUPPORTED_ATTR, f"{self.kind.__name__}.{name}")
 
@@ -182,8 +186,10 @@ class SubclassValue(TensorValue):
 
     # -- operations ------------------------------------------------------------------------
     def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
-        raw = own_attribute(self.kind, name)
-        if raw is not MISSING or not hasattr(torch.Tensor, name):
+        stored = self._stored(t, name)
+        if stored is not None:
+            return stored.call(t, args, kwargs)
+        if own_attribute(self.kind, name) is not MISSING or not hasattr(torch.Tensor, name):
             return self.attr(t, name).call(t, args, kwargs)
         t.guard_inherited(self.kind, name)
         found = t.intercept(_calling(name), [self, *args], kwargs)
@@ -241,11 +247,23 @@ class ClassesMet:
     def __init__(self) -> None:
         self.native = False
         self.below = False
+        self.making = False
         self._native_now = False
+        self._held: dict[int, tuple[Any, Value]] = {}
 
-    def forget(self) -> None:
-        """Begin a new call."""
+    def hold(self, pairs: Iterable[tuple[Value, Any]]) -> None:
+        """Note values that a wrapper may hold from now on, each with what its fake holds."""
+        self._held.update((id(fake), (fake, value)) for value, fake in pairs)
+
+    def held(self, fake: Any) -> Value | None:
+        """Return the value that a part of a wrapper's fake stands for, if it was noted."""
+        known = self._held.get(id(fake))
+        return known[1] if known is not None else None
+
+    def forget(self, making: bool = False) -> None:
+        """Begin a new call; ``making``: of a class, whose object holds the arguments."""
         self._native_now = False
+        self.making = making
 
     def meet(self, value: NodeValue) -> None:
         """Note an argument of the call."""
