@@ -18,7 +18,7 @@ TESTS ?=
 CANDIDATES := $(if $(PYTHON),$(PYTHON),python3.11 python3.12 python3.13 python3 python)
 SUITABLE   := import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 
-.PHONY: help venv demo test test-slow test-browser test-gpu lint format report bench browser clean
+.PHONY: help venv demo test test-slow test-browser test-gpu test-matrix lint format report bench browser clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -58,6 +58,22 @@ test-browser: $(READY)  ## only the tests that drive Chromium
 
 test-gpu: $(if $(PYTHON),,$(READY))  ## tests that need a GPU (PYTHON=... whose torch sees it)
 	@$(or $(PYTHON),$(BIN)/python) -m pytest -m gpu tests/gpu
+
+# Another Python with the newest torch: the capture tests, then PyTorch's own, side by side with $(VENV).
+MATRIX_VENV   ?= .venv-matrix
+MATRIX_PYTHON ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.12*/bin/python) python3.12)
+HARNESS       ?= ../shared/conformance
+PT_SRC        ?= /tmp/pytorch-2.6
+
+test-matrix: $(READY)  ## tests under Python 3.12 and the newest torch; takes long
+	@test -d $(MATRIX_VENV) || "$(MATRIX_PYTHON)" -m venv $(MATRIX_VENV)
+	@for env in $(VENV) $(MATRIX_VENV); do \
+	  $$env/bin/python -m pip install -qq --disable-pip-version-check -e '.[torch,dev]' expecttest; \
+	done
+	@$(MATRIX_VENV)/bin/python -m pytest -q -m 'not slow' tests/compiler/capture
+	@test -d $(PT_SRC)/test || bash $(HARNESS)/get_pytorch_tests.sh $(PT_SRC)
+	@$(BIN)/python bench/matrix.py --harness $(HARNESS) --sources $(PT_SRC) \
+	  --python $(CURDIR)/$(BIN)/python --python $(CURDIR)/$(MATRIX_VENV)/bin/python
 
 lint: $(READY)  ## ruff, mypy --strict, and the rules of the house
 	@$(BIN)/ruff check .
