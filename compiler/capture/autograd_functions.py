@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -117,8 +118,9 @@ class ContextValue(Value):
 
 def is_apply(cls: type, name: str) -> bool:
     """Say whether reading a class attribute gives the ``apply`` of an autograd.Function."""
-    own: Any = getattr(cls, "apply", None)
-    return name == "apply" and issubclass(cls, BASE) and own.__func__ is BASE.apply.__func__
+    if name != "apply" or not issubclass(cls, BASE):
+        return False
+    return inspect.getattr_static(cls, name) is inspect.getattr_static(BASE, name)
 
 
 @contextmanager

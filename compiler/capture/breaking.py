@@ -18,6 +18,7 @@ from tc.compiler.capture.frame import Frame
 from tc.compiler.capture.going import Going, go_on
 from tc.compiler.capture.liveness import live_at
 from tc.compiler.capture.opcodes.blocks import HandlingValue
+from tc.compiler.capture.opcodes.table import RUNNING
 from tc.compiler.capture.resume import (
     HANDLING,
     Kind,
@@ -179,8 +180,7 @@ class _Ending:
         for following in _following(self.leaf):
             self._go_on(following, _after(kinds, one, jump=False))
         if one.target is not None:
-            r.e.place(label)
-            self._go_on(one.target, _after(kinds, one, jump=True))
+            self._go_on_jumped(label, one.target, _after(kinds, one, jump=True))
         if handler is not None:
             r.e.place(caught)
             self._go_on_raised(handler)
@@ -201,6 +201,19 @@ class _Ending:
         wanted = self._wanted(self.leaf, target)
         last = Link(self.leaf, target.offset, kinds, self._slots(kinds), wanted)
         self._call([*self._waiting(), last], len(self.below) + len(kinds))
+
+    def _go_on_jumped(
+        self, label: Instruction, target: Instruction, kinds: tuple[Kind, ...]
+    ) -> None:
+        """Emit what the instruction jumps to; the end of a loop jumps behind what stands there."""
+        skipped = _loop_end(self.leaf)
+        if skipped:
+            label.opname = skipped[0].opname
+            kinds = kinds[:-2]
+        self.r.e.place(label)
+        self.r.e.extend(map(_copy, skipped[1:]))
+        instructions, index = self.leaf.program.instructions, self.leaf.program.index[id(target)]
+        self._go_on(instructions[index + len(skipped)], kinds)
 
     def _slots(self, kinds: tuple[Kind, ...]) -> tuple[Value | Here, ...]:
         """Return where the innermost frame's stack is to be found."""
@@ -301,6 +314,15 @@ def _following(frame: Frame) -> list[Instruction]:
         return []
     index = frame.program.index[id(one)] + 1
     return [frame.program.instructions[index]]
+
+
+def _loop_end(frame: Frame) -> list[Instruction]:
+    """Return what CPython skips when FOR_ITER ends a loop (from 3.12 on): it pops by itself."""
+    one = frame.current
+    if one.opname != "FOR_ITER" or one.target is None or one.target.opname != "END_FOR":
+        return []
+    index = frame.program.index[id(one.target)]
+    return frame.program.instructions[index : index + (1 if RUNNING < (3, 13) else 2)]
 
 
 def _handler_target(frame: Frame) -> list[Instruction]:

@@ -9,6 +9,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
+from tc.compiler.capture.opcodes.table import RUNNING
 from tc.compiler.capture.values.base import (
     UNBOUND,
     Args,
@@ -188,6 +189,8 @@ class FunctionValue(Value):
             return t.known(first if isinstance(first, str) else None)
         if name == "__annotations__":
             return t.dict_of([])
+        if name == "__type_params__" and RUNNING >= (3, 12):
+            return t.known(())
         if name == "__defaults__":
             return self.defaults if self.defaults.slots else t.known(None)
         if name == "__kwdefaults__":
