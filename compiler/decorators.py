@@ -87,10 +87,13 @@ def _passing_on(fn: Any) -> Any:
     return wrapper
 
 
-def run(fn: F) -> F:
-    """Return a function that uses what is compiled already, and compiles nothing."""
-    run_only: F = hook.cached_only(innermost(fn))
-    return run_only
+def run(fn: Any = None) -> Any:
+    """Return a function that uses what is compiled already, and compiles nothing.
+
+    Args:
+        fn: the function, compiled or not; without it a decorator is returned.
+    """
+    return run if fn is None else hook.cached_only(innermost(fn))
 
 
 # -- how calls are traced ------------------------------------------------------------------------

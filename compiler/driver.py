@@ -22,6 +22,7 @@ from tc.compiler.capture.dynamism import DynamicSizes, Memory
 from tc.compiler.capture.guards import Failure
 from tc.compiler.capture.lazy_modules import LEAF
 from tc.compiler.capture.skips import in_transform, skip_reason
+from tc.compiler.capture.torchfns import CHANGES_STATE
 from tc.compiler.capture.transforms import LEVELLED
 from tc.compiler.capture.translate import (
     BreakRecord,
@@ -41,6 +42,7 @@ from tc.compiler.errors import (
     TcError,
     TorchRuntimeError,
     Unsupported,
+    UserError,
 )
 from tc.compiler.options import Config, Options
 from tc.compiler.runtime.load import load
@@ -52,8 +54,11 @@ Compiled = Callable[..., Any]
 EAGER_MARKS = {
     HOOKED: "a tensor inside has a hook: eager autograd calls it",
     LEAF: "a parameter is made inside",
+    CHANGES_STATE: "it changes a state of torch that later operations look at",
     RESIZES: "a storage changes its size",
 }
+#: code of a break -> the error it is where breaks are errors
+ERRORS = {breaks.OP_FAILED.code: TorchRuntimeError, breaks.DATA_GUARD.code: UserError}
 #: times that code without tensor operations is looked at before it is left to Python
 IDLE_TRIES = 4
 
@@ -75,9 +80,8 @@ def inductor(
     """
     gate = gate or Gate.from_environment()
     examples = graph_examples(gm, example_inputs)
-    for mark, why in EAGER_MARKS.items():
-        if gm.meta.get(mark):
-            return _eager_graph(gm, why)
+    if (why := kept_eager(gm)) is not None:
+        return _eager_graph(gm, why)
     trains = torch.is_grad_enabled() and any(_wants_grad(example) for example in examples)
     with trace.stage("inductor_compile"):
         try:
@@ -123,6 +127,11 @@ def _kernels(module: fx.GraphModule, gate: Gate) -> Callable[[list[Any]], tuple[
         call = load(program)
     trace.emit(trace.OutputCode(str(program), call.__code__.co_filename))
     return call
+
+
+def kept_eager(gm: fx.GraphModule) -> str | None:
+    """Say why a graph has to run operation by operation, or None."""
+    return next((why for mark, why in EAGER_MARKS.items() if gm.meta.get(mark)), None)
 
 
 def graph_examples(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> list[Any]:
@@ -339,10 +348,8 @@ class FrameCompiler:
             self.process.breaks += 1
             self.process.counters["graph_break"][record.cause.title] += 1
             if self.options.fullgraph or record.strict:
-                failed = record.cause.reason is breaks.OP_FAILED
-                raise (TorchRuntimeError if failed else Unsupported)(
-                    break_text(record, account, self.options.fullgraph)
-                )
+                kind = ERRORS.get(record.cause.reason.code, Unsupported)
+                raise kind(break_text(record, account, self.options.fullgraph))
 
         return translate(
             frame, sizes, str(compile_id), graph_name, on_break, self.options.fullgraph,
@@ -515,6 +522,8 @@ def break_text(record: BreakRecord, account: Account, fullgraph: bool) -> str:
 def aot_eager(gm: fx.GraphModule, example_inputs: Sequence[Any], **ignored: Any) -> Compiled:
     """Make a captured graph functional, in ATen operations, and run those one by one."""
     examples = graph_examples(gm, example_inputs)
+    if (why := kept_eager(gm)) is not None:
+        return _eager_graph(gm, why)
     if torch.is_grad_enabled() and any(_wants_grad(example) for example in examples):
         return _eager_graph(gm, "an input requires grad: eager autograd gives the gradients")
     try:

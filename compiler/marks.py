@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from tc.compiler.capture.dynamism import FIXED_ADDRESS, MARKS, Mark
+from tc.compiler.capture.dynamism import ADDRESS, MARKS, Mark
 from tc.compiler.capture.marked import forbid
 from tc.compiler.errors import OptionError
 
@@ -102,7 +102,7 @@ def mark_static_address(t: torch.Tensor, guard: bool = False) -> None:
     """
     if not isinstance(t, torch.Tensor):
         raise OptionError(f"mark_static_address takes a tensor, not {t!r}")
-    setattr(t, FIXED_ADDRESS, guard)
+    setattr(t, ADDRESS, "guarded" if guard else "unguarded")
 
 
 def _mark(tensor: torch.Tensor, index: Dims, mark: Mark) -> None:

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.bytecode import Handler, Instruction, stack_effect
-from tc.compiler.capture.dialects import DIALECT
+from tc.compiler.capture.dialects import DIALECT, RUNNING
 from tc.compiler.capture.frame import Frame
 from tc.compiler.capture.going import Going, go_on
 from tc.compiler.capture.liveness import live_at
 from tc.compiler.capture.opcodes.blocks import HandlingValue
-from tc.compiler.capture.opcodes.table import RUNNING
 from tc.compiler.capture.resume import (
     HANDLING,
     Kind,

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 
 from tc.compiler.core.table import Table
 
+Version = tuple[int, int]
+RUNNING: Version = (sys.version_info[0], sys.version_info[1])
+
 
 @dataclass(frozen=True)
 class Dialect:

@@ -10,8 +10,8 @@ from tc.compiler.core.sources import Source
 
 #: attribute on tensors: dimension -> `Mark`
 MARKS = "_tc_dimension_marks"
-#: attribute on tensors whose address is guarded on
-FIXED_ADDRESS = "_tc_fixed_address"
+#: attribute on tensors that stay at their address: "guarded" or "unguarded"; torch reads it too
+ADDRESS = "_dynamo_static_input_type"
 #: attributes that torch's own functions put on tensors -> the kind of mark they stand for
 TORCH_MARKS = {
     "_dynamo_static_indices": "static",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.bytecode import Instruction, disassemble
+from tc.compiler.capture.dialects import RUNNING
 from tc.compiler.capture.opcodes import OPCODES
-from tc.compiler.capture.opcodes.table import RUNNING
 from tc.compiler.capture.values.base import NULL, Exhausted, Raised, Value
 from tc.compiler.capture.values.functions import CellValue
 from tc.trace.events import StackFrame

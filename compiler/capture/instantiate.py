@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 #: metaclasses that call their classes as `type` does
 PLAIN_METACLASSES = (type, abc.ABCMeta)
 FOLDED_BASES = (np.generic, np.dtype)
-FOLDED = (torch.device, torch.finfo, torch.iinfo, torch.dtype, complex, bytes)
+FOLDED = (
+    torch.device, torch.finfo, torch.iinfo, torch.dtype, complex, bytes, np.finfo, np.iinfo,
+)  # fmt: skip
 
 
 HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: the class was made by a class statement

@@ -15,6 +15,7 @@ from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
 from tc.compiler.capture.values.const import is_constant_object
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.tensor import TensorValue
+from tc.compiler.capture.whole import call_tree, holds_objects
 from tc.compiler.errors import ForbiddenCall
 
 if TYPE_CHECKING:
@@ -97,7 +98,13 @@ class MarkedValue(Value):
 # -- what can be said ----------------------------------------------------------------------------
 def allow(function: Any) -> None:
     """Record calls of a function whole: it is not looked into."""
-    mark(function, "allowed", lambda t, obj, args, kwargs: t.call_torch(obj, args, kwargs))
+
+    def record(t: Tracer, obj: Any, args: Args, kwargs: Kwargs) -> Value:
+        given = [*args, *kwargs.values()]
+        in_parts = any(holds_objects(t, value) for value in given)
+        return call_tree(t, obj, args, kwargs) if in_parts else t.call_torch(obj, args, kwargs)
+
+    mark(function, "allowed", record)
 
 
 def disallow(function: Any) -> None:

@@ -278,6 +278,9 @@ class Recorder:
         if isinstance(value, NodeValue):
             return value.node(self), value.example  # type: ignore[arg-type]
         if hasattr(value, "tensor"):  # a numpy array
+            fixed = getattr(value, "fixed", None)
+            if fixed is not None:  # to torch, numpy's scalars are numbers
+                return fixed.item(), fixed.item()
             return self.graphable(value.tensor, text)
         if isinstance(value, SequenceValue):
             pairs = [self.graphable(item, text) for item in value.values(self)]  # type: ignore[arg-type]
@@ -357,8 +360,11 @@ class Recorder:
     def torch_state(self) -> Iterator[None]:
         """Undo what traced code does to torch's global modes while it is traced."""
         grad = torch.is_grad_enabled()
+        deterministic = torch.are_deterministic_algorithms_enabled()
+        warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
         try:
             with levels.kept(), self.overrides.aside():
                 yield
         finally:
             torch._C._set_grad_enabled(grad)
+            torch._C._set_deterministic_algorithms(deterministic, warn_only=warn_only)

@@ -27,6 +27,7 @@ from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, StepIterator, TupleValue
 from tc.compiler.capture.values.dicts import DictValue, DictView, SetValue, set_of
 from tc.compiler.capture.values.iterators import ConstIterator
+from tc.compiler.capture.values.numbers import known_number
 from tc.compiler.capture.values.objects import (
     ClassValue,
     ExceptionValue,
@@ -90,7 +91,10 @@ class Semantics(Recorder):
         if hasattr(value, "parts"):
             return slice(*[self.concrete(part) for part in value.parts])
         if isinstance(value, TensorValue):
-            raise breaks.GraphBreak(breaks.TENSOR_ITEM, "__index__()")
+            number = known_number(self, value)
+            if number is None:
+                raise breaks.GraphBreak(breaks.TENSOR_ITEM, "__index__()")
+            return number.obj
         if isinstance(value, SetValue):
             return value.kind(self.concrete(item) for item in value.values(self))
         try:
@@ -231,8 +235,11 @@ class Semantics(Recorder):
         return self.known(self.fold(getattr(operator, name), a, b))
 
     def _array_binary(self: Tracer, name: str, left: Value, right: Value) -> Value:
+        if left.is_constant() and right.is_constant():
+            both = self.concrete(left), self.concrete(right)
+            return self.known(self.fold(getattr(operator, name), *both))
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
-            pair = [side.tensor if isinstance(side, ArrayValue) else side for side in (left, right)]
+            pair = [self._unboxed(side) for side in (left, right)]
             return self.call_torch(getattr(operator, name), pair, {})
         owner, other = (left, right) if isinstance(left, ArrayValue) else (right, left)
         if name in COMPARISONS and (self.is_none(other) or not isinstance(left, ArrayValue)):
@@ -245,6 +252,11 @@ class Semantics(Recorder):
         in_place = plain.startswith("i") and plain not in ("invert", "index")
         scalar = isinstance(owner, ArrayValue) and owner.scalar
         return left if in_place and not scalar else found
+
+    @staticmethod
+    def _unboxed(side: Value) -> Value:
+        boxed = isinstance(side, ArrayValue) and side.fixed is None
+        return side.tensor if boxed else side  # type: ignore[attr-defined]
 
     def _operand(self: Tracer, value: Value, name: str) -> Any:
         try:

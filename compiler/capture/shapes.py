@@ -11,7 +11,7 @@ import re
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import methodcaller
 from typing import Any
@@ -287,6 +287,16 @@ class Shapes:
     def _track_number(self, number: Any, source: Source) -> None:
         if isinstance(number, torch.SymInt) and number.node.is_symbolic():
             self._track(number, _Border(source), source)
+
+    @contextmanager
+    def scalars_allowed(self) -> Iterator[None]:
+        """Let ``.item()`` make symbols for the length of a block."""
+        before = self.env.settings
+        self.env.settings = replace(before, allow_scalar_outputs=True)
+        try:
+            yield
+        finally:
+            self.env.settings = before
 
     def symint(self, value: int, source: Source) -> Any:
         """Return a symbol for an integer input; 0 and 1 are not special."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import torch
 from tc.compiler.capture import breaks
 from tc.compiler.capture.marked import MarkedValue, mark_of
 from tc.compiler.capture.traceable import set_error_on_graph_break
+from tc.compiler.capture.values import numbers
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.tensor import SymValue, TensorMethod, TensorValue
@@ -52,9 +54,10 @@ REFUSED = frozenset(
         "load",
         "compile",
         "set_default_tensor_type",
-        "use_deterministic_algorithms",
     ]
 )
+#: mark on a graph that changes a state of torch while it runs
+CHANGES_STATE = "tc_changes_state"
 
 
 class TorchValue(Value):
@@ -274,6 +277,32 @@ def _as_method(name: str) -> Handler:
     return handler
 
 
+def _unless(handled: Callable[..., Value | None], function: Any) -> Handler:
+    """Return a handler that records the call where another one has no answer."""
+
+    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        found = handled(t, args, kwargs)
+        return t.call_torch(function, args, kwargs) if found is None else found
+
+    return handler
+
+
+def _with_tensor_factor(t: Tracer, args: Args, kwargs: Kwargs, name: str) -> Value | None:
+    if not isinstance(kwargs.get("value"), TensorValue) or not args or "out" in kwargs:
+        return None
+    return args[0].method(t, name, args[1:], kwargs)
+
+
+for _function, _handled in (
+    (torch.tensor, numbers.tensor_of_tensors),
+    (torch._foreach_lerp_, numbers.each_lerp),
+    (torch._foreach_pow, numbers.each_pow),
+    (torch.addcmul, functools.partial(_with_tensor_factor, name="addcmul")),
+    (torch.addcdiv, functools.partial(_with_tensor_factor, name="addcdiv")),
+):
+    handles(_function)(_unless(_handled, _function))
+
+
 for _function in OVERRIDABLE - {torch.is_nonzero}:
     handles(_function)(_as_method(_function.__name__))
 
@@ -296,6 +325,17 @@ def _set_grad_enabled(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     mode = bool(t.concrete(args[0]))
     t.graph.call_function(_C._set_grad_enabled, (mode,))
     _C._set_grad_enabled(mode)
+    return t.known(None)
+
+
+@handles(torch.use_deterministic_algorithms, _C._set_deterministic_algorithms)
+def _use_deterministic(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    mode, warn_only = bool(t.concrete(args[0])), kwargs.get("warn_only", ConstValue(False))
+    settings: dict[str, Any] = {"warn_only": bool(t.concrete(warn_only))}
+    t.graph.call_function(torch.use_deterministic_algorithms, (mode,), settings)
+    t.calls += 1
+    t.graph_marks.add(CHANGES_STATE)
+    _C._set_deterministic_algorithms(mode, **settings)
     return t.known(None)
 
 

@@ -8,7 +8,7 @@ results, the other way round.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from torch.utils import _pytree as pytree
@@ -28,11 +28,25 @@ LEAF = object()
 
 @dataclass(frozen=True)
 class Made:
-    """An object of a class that torch's pytrees know, by what it is made from."""
+    """An object of a class that torch's pytrees know, or a frozen dataclass, by what it holds."""
 
     kind: type
     context: Any
     children: Any
+
+    def make(self, children: Any) -> Any:
+        """Return an object like it."""
+        known = pytree.SUPPORTED_NODES.get(self.kind)
+        if known is not None:
+            return known.unflatten_fn(children, self.context)
+        made: Any = object.__new__(self.kind)
+        for name, child in zip(self.context, children, strict=True):
+            object.__setattr__(made, name, child)
+        return made
+
+
+def _is_frozen(kind: type) -> bool:
+    return is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
 
 
 class WholeCall:
@@ -77,8 +91,7 @@ def together(shape: Any, parts: Iterator[Any]) -> Any:
     if kind is dict:
         return {key: together(item, parts) for key, item in shape.items()}
     if isinstance(shape, Made):
-        known = pytree.SUPPORTED_NODES[shape.kind]
-        return known.unflatten_fn(together(shape.children, parts), shape.context)
+        return shape.make(together(shape.children, parts))
     return next(parts) if shape is LEAF else shape
 
 
@@ -104,6 +117,13 @@ def call_tree(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Value:
     return _value(t, found[0], parts)
 
 
+def holds_objects(t: Tracer, value: Value) -> bool:
+    """Say whether an argument can be recorded only in parts."""
+    if isinstance(value, ListValue | TupleValue | DictValue):
+        return any(holds_objects(t, item) for item in value.values(t))
+    return isinstance(value, ObjectValue)
+
+
 def _shape(t: Tracer, value: Value, leaves: list[NodeValue]) -> Any:
     if isinstance(value, NodeValue):
         leaves.append(value)
@@ -116,7 +136,7 @@ def _shape(t: Tracer, value: Value, leaves: list[NodeValue]) -> Any:
     if isinstance(value, DictValue) and value.kind is dict:
         pairs = zip(value.keys(t), value.values(t), strict=True)
         return {t.concrete(key): _shape(t, item, leaves) for key, item in pairs}
-    if isinstance(value, ObjectValue) and value.python_type() in pytree.SUPPORTED_NODES:
+    if isinstance(value, ObjectValue):
         return _made(t, value, leaves)
     return t.concrete(value)
 
@@ -124,6 +144,9 @@ def _shape(t: Tracer, value: Value, leaves: list[NodeValue]) -> Any:
 def _made(t: Tracer, value: Value, leaves: list[NodeValue]) -> Made:
     kind = value.python_type()
     known = pytree.SUPPORTED_NODES.get(kind)
+    if known is None and _is_frozen(kind):
+        names = tuple(field.name for field in fields(kind))
+        return Made(kind, names, [_shape(t, value.attr(t, name), leaves) for name in names])
     if known is None:
         what = f"a {kind.__qualname__}, which is not registered with torch.utils._pytree,"
         raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, f"{what} as an argument")

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from tc.compiler.capture import later, torchfns, wrappers
-from tc.compiler.capture.dynamism import FIXED_ADDRESS
+from tc.compiler.capture.dynamism import ADDRESS
 from tc.compiler.capture.guards import Predicate, TensorSpec
 from tc.compiler.capture.hook import original_of
 from tc.compiler.capture.marked import MarkedValue, mark_of
@@ -91,7 +91,7 @@ def _constant(t: Tracer, obj: Any, source: Source) -> Value:
         symbol = t.shapes.symint(obj, source)
         t.guard("TYPE", source, int)
         return SymValue(None, symbol, source)
-    kind = "ID" if isinstance(obj, types.CodeType) else "EQUALS"
+    kind = "ID" if isinstance(obj, types.CodeType | np.finfo | np.iinfo) else "EQUALS"
     t.guard("NONE" if obj is None else kind, source, obj)
     return ConstValue(obj, source)
 
@@ -102,7 +102,7 @@ def _tensor(t: Tracer, obj: torch.Tensor, source: Source) -> TensorValue:
         fake = t.shapes.fake(obj, source, dims, demands=t.sizes.demands(obj))
         spec = TensorSpec.of(obj, free_size(fake), free_stride(fake))
     t.guard("TENSOR", source, spec)
-    if getattr(obj, FIXED_ADDRESS, False):
+    if getattr(obj, ADDRESS, None) == "guarded":
         address = obj.data_ptr()
         t.guard("CUSTOM", source, Predicate(f"{{}}.data_ptr() == {address}", _at(address)))
     value = tensor_value(None, fake, source, obj)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.opcodes.table import RUNNING, opcode
+from tc.compiler.capture.dialects import RUNNING
+from tc.compiler.capture.opcodes.table import opcode
 from tc.compiler.capture.values.base import NULL, Args, Kwargs, Value
 from tc.compiler.capture.values.containers import TupleValue
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.opcodes.table import Version, opcode
+from tc.compiler.capture.dialects import Version
+from tc.compiler.capture.opcodes.table import opcode
 
 if TYPE_CHECKING:
     from tc.compiler.capture.bytecode import Instruction

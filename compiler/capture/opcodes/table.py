@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tc.compiler.capture.dialects import RUNNING, Version
 from tc.compiler.core.table import Table
 
 if TYPE_CHECKING:
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from tc.compiler.capture.frame import Frame
 
 Handler = Callable[["Frame", "Instruction"], None]
-Version = tuple[int, int]
-RUNNING: Version = (sys.version_info[0], sys.version_info[1])
 
 #: handlers of the running Python
 OPCODES: Table[str, Handler] = Table("opcodes")

@@ -30,7 +30,13 @@ if TYPE_CHECKING:
 MAKERS = frozenset(
     ("array", "asarray", "ascontiguousarray", "zeros", "ones", "empty", "full", "reshape", "copy")
 )
+#: functions that may get types in the place of arrays
+ON_TYPES = frozenset(
+    ("issubdtype", "can_cast", "promote_types", "result_type", "min_scalar_type", "isscalar")
+)
 TO_PYTHON = frozenset(("item", "tolist", "tobytes", "__bool__", "__int__", "__float__"))
+#: functions that make an array of lists of arrays
+STACKING = frozenset(("array", "asarray"))
 #: methods that write into the array
 WRITES = frozenset(("__setitem__", "sort", "fill", "resize", "partition", "put", "itemset"))
 FIELDS = frozenset(("T", "real", "imag", "flat"))
@@ -50,7 +56,19 @@ def numpy_call(name: str, args: Any, kwargs: Any) -> Any:
     found = tensor_numpy()
     for part in name.split("."):
         found = getattr(found, part)
+    if name in STACKING and args and isinstance(args[0], list | tuple):
+        args = (_stacked(args[0]), *args[1:])
     return _tensors(found(*_arrays(args), **_arrays(kwargs)))
+
+
+def _stacked(items: Any) -> Any:
+    """Return nested lists of arrays as one array, where all the items are arrays of one shape."""
+    parts = [_stacked(item) if isinstance(item, list | tuple) else item for item in items]
+    if not parts or not all(isinstance(part, torch.Tensor) for part in parts):
+        return items
+    if len({part.dtype for part in parts}) != 1:
+        return items  # numpy promotes otherwise than torch
+    return torch.stack(parts)
 
 
 def numpy_method(name: str, owner: Any, args: Any, kwargs: Any) -> Any:
@@ -91,9 +109,15 @@ def as_tensor(array: Any) -> torch.Tensor:
 
 # -- values ----------------------------------------------------------------------------------
 class ArrayValue(Value):
-    """A numpy array, or a numpy scalar if `scalar`, known by a tensor."""
+    """A numpy array, or a numpy scalar if `scalar`, known by a tensor.
+
+    Attributes:
+        tensor: what stands for it in the graph.
+        fixed: the scalar itself, where traced code made it of constants.
+    """
 
     noun = "a numpy array"
+    fixed: Any = None
 
     def __init__(
         self, tensor: TensorValue, scalar: bool = False, source: Source | None = None
@@ -127,7 +151,11 @@ class ArrayValue(Value):
         return t.builtin_method(self, name)
 
     def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name == "tolist" and not args and not kwargs:
+            return self.tensor.method(t, "tolist", [], {})
         if name in TO_PYTHON:
+            if self.fixed is not None and all(a.is_constant() for a in args):
+                return t.known(t.fold(getattr(self.fixed, name), *map(t.concrete, args)))
             self.cannot(breaks.TENSOR_ITEM, f"{name}()")
         if not hasattr(tensor_numpy().ndarray, name):
             self.cannot(breaks.UNSUPPORTED_CALL, f"ndarray.{name}")
@@ -154,6 +182,36 @@ class ArrayValue(Value):
         r.load_callable(_to_scalar if self.scalar else _to_array)
         r.push(self.tensor)
         r.e.call(1)
+
+
+class FixedScalar(ArrayValue):
+    """A numpy scalar that traced code made of constants; its tensor is made where one is needed."""
+
+    def __init__(self, fixed: Any, make: Callable[[], TensorValue]) -> None:
+        self.fixed = fixed
+        self.scalar = True
+        self._make = make
+
+    @functools.cached_property
+    def tensor(self) -> TensorValue:  # type: ignore[override]
+        """What stands for it in the graph."""
+        return self._make()
+
+    @property
+    def dtype(self) -> Any:
+        return self.fixed.dtype
+
+    def constant(self) -> Any:
+        return self.fixed
+
+    def truth(self, t: Tracer) -> bool:
+        return bool(t.fold(bool, self.fixed))
+
+    def children(self, t: Tracer) -> list[Value]:
+        return []
+
+    def rebuild(self, r: Residual) -> None:
+        r.load_object(self.fixed)
 
 
 def _to_array(tensor: torch.Tensor) -> Any:
@@ -189,8 +247,14 @@ class NumpyFunctionValue(Value):
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         if self.name.startswith("random."):
             self.cannot(breaks.BUILTIN_CALL, f"numpy.{self.name}()")
+        if self.name in ON_TYPES and all(a.is_constant() for a in (*args, *kwargs.values())):
+            named = {name: t.concrete(value) for name, value in kwargs.items()}
+            return t.known(t.fold(self.obj, *map(t.concrete, args), **named))
         given = t.new_tuple([_argument(t, a) for a in args]), _named(t, kwargs)
-        return _record(t, numpy_call, (self.name, *given), self.name not in MAKERS)
+        out = kwargs.get("out")
+        t.aliasing_matters |= out is not None
+        found = _record(t, numpy_call, (self.name, *given), self.name not in MAKERS)
+        return out if isinstance(out, ArrayValue) else found
 
     def rebuild(self, r: Residual) -> None:
         r.load_object(self.obj)
@@ -250,6 +314,9 @@ def wrap_array(t: Tracer, obj: Any, source: Source) -> Value | None:
         tensor = as_tensor(obj)
     except (TypeError, ValueError, RuntimeError):
         return None
+    if isinstance(obj, np.generic) and source.root in t.aliases:
+        plain, dtype = ConstValue(obj.item()), ConstValue(tensor.dtype)
+        return FixedScalar(obj, lambda: t.call_torch(torch.tensor, [plain], {"dtype": dtype}))  # type: ignore[arg-type, return-value]
     t.guard("TYPE", source, type(obj))
     inner = t.wrap_tensor(tensor, CallSource(source, as_tensor, "as_tensor({})"))
     t.keep(tensor)
@@ -272,14 +339,20 @@ def numpy_name(obj: Any) -> str | None:
     return name if same and hasattr(tensor_numpy(), name) else None
 
 
-def array_of(t: Tracer, tensor: TensorValue) -> Value:
-    """Return the value of ``tensor.numpy()``."""
-    if tensor.example.requires_grad:
+def array_of(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+    """Return the value of ``tensor.numpy(force=...)``."""
+    force = [*args, *kwargs.values()]
+    forced = bool(force) and force[0].truth(t)
+    if tensor.example.requires_grad and not forced:
         text = (
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
         )
         t.raise_(RuntimeError, text)
-    return ArrayValue(tensor)
+    found = t.call_torch("detach", [tensor], {}, method=True)
+    if forced and (tensor.example.is_conj() or tensor.example.is_neg()):
+        found = t.call_torch("clone", [found], {}, method=True)
+    assert isinstance(found, TensorValue)
+    return ArrayValue(found)
 
 
-METHODS["numpy"] = lambda t, tensor, args, kwargs: array_of(t, tensor)
+METHODS["numpy"] = array_of

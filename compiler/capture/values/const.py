@@ -8,6 +8,7 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from tc.compiler.capture import breaks
@@ -23,7 +24,7 @@ LITERALS = (
 )  # fmt: skip
 ATOMS = (
     torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo,
-    types.CodeType,
+    types.CodeType, np.finfo, np.iinfo,
 )  # fmt: skip
 #: bound methods of objects implemented in C or in Python
 BOUND = (types.BuiltinMethodType, types.MethodType, types.MethodWrapperType)

@@ -9,7 +9,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.opcodes.table import RUNNING
+from tc.compiler.capture.dialects import RUNNING
 from tc.compiler.capture.values.base import (
     UNBOUND,
     Args,

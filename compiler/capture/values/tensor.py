@@ -52,11 +52,6 @@ METADATA = frozenset(
     ]
 )
 VIEWS = frozenset(("T", "mT", "H", "mH", "real", "imag", "data"))
-TO_PYTHON = frozenset(
-    ["item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__complex__"]
-)
-#: conversions to one number, which may get a symbol
-NUMBERS = frozenset(("item", "__int__", "__float__", "__index__"))
 REFUSED = frozenset(
     [
         "backward",
@@ -183,10 +178,6 @@ class TensorValue(NodeValue):
         special = METHODS.get(name)
         if special is not None:
             return special(t, self, args, kwargs)
-        if name in NUMBERS and t.sizes.scalars:
-            return t.call_torch("item", [self], {}, method=True)
-        if name in TO_PYTHON:
-            self.cannot(breaks.TENSOR_ITEM, f"{name}()")
         if name in REFUSED or not hasattr(torch.Tensor, name):
             self.cannot(breaks.UNSUPPORTED_CALL, f"Tensor.{name}")
         return t.call_torch(name, [self, *args], kwargs, method=True)
@@ -201,7 +192,10 @@ class TensorValue(NodeValue):
         t.call_torch(operator.setitem, [self, key, value], {})
 
     def truth(self, t: Tracer) -> bool:
-        self.cannot(breaks.DATA_BRANCH, "")
+        contents = getattr(self.example, "constant", None)  # known where made of constants
+        if contents is None:
+            self.cannot(breaks.DATA_BRANCH, "")
+        return bool(t.fold(bool, contents))
 
     def length(self, t: Tracer) -> Value:
         if self.example.dim() == 0:
@@ -308,17 +302,8 @@ def _constant(name: str) -> Any:
     return handler
 
 
-def _tolist(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
-    if not t.sizes.scalars:
-        tensor.cannot(breaks.TENSOR_ITEM, "tolist()")
-    if tensor.example.dim() == 0:
-        return tensor.method(t, "item", [], {})
-    return t.list_of(row.method(t, "tolist", [], {}) for row in tensor.unpack(t))
-
-
 METHODS: dict[str, Callable[[Tracer, TensorValue, Args, Kwargs], Value]] = {
     "size": _size,
-    "tolist": _tolist,
     "numel": _numel,
     "nelement": _numel,
     "stride": _stride,

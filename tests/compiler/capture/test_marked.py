@@ -468,3 +468,21 @@ class TestGuardFilter:
 
 
 SCALE = 2.0
+
+
+def test_allowed_functions_take_frozen_dataclasses():
+    @dataclasses.dataclass(frozen=True)
+    class Point:
+        at: torch.Tensor
+        k: int = 3
+
+    @tc.allow_in_graph
+    def scaled(point, by):
+        return point.at * point.k + by
+
+    check(lambda x: scaled(Point(x.sin()), x) + scaled(Point(x, 4), by=x), x(), fullgraph=True)
+
+
+def test_run_as_decorator_compiles_nothing(count):
+    g = tc.compile(lambda x: x + 1, backend=count)
+    assert tc.run()(g)(x()).shape == (4,) and count.graphs == 0

@@ -1,0 +1,245 @@
+"""Python numbers out of tensors, tensors in the place of numbers, numpy scalars and arrays."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+import tc
+
+
+def check(fn, *args, fullgraph=True, **options):
+    """Compare a compiled call with the eager one: results with their types, and arguments."""
+    tc.reset()
+    twins = copy.deepcopy(args)
+    found = tc.compile(fn, backend="eager", fullgraph=fullgraph, **options)(*args)
+    expected = fn(*twins)
+    assert kinds(found) == kinds(expected)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(args, twins)
+
+
+def kinds(obj):
+    if isinstance(obj, list | tuple):
+        return [type(obj), *map(kinds, obj)]
+    return type(obj), getattr(obj, "dtype", None)
+
+
+def x():
+    return torch.linspace(-1, 1, 4)
+
+
+# -- numbers out of tensors ----------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "tensor",
+    [torch.tensor(42), torch.tensor([2, 1]), torch.arange(12).view(2, 3, 2), torch.zeros(0).int()],
+    ids=lambda t: str(tuple(t.shape)),
+)
+def test_lists_of_integers_at_any_rank(tensor):
+    check(lambda t: [t.tolist(), [t.tolist()]], tensor)
+
+
+def test_lists_of_integers_hold_symbols_not_constants():
+    graphs = []
+    f = tc.compile(
+        lambda t: [i * 4 for i in t.tolist()],
+        backend=lambda gm, inputs: graphs.append(gm) or gm.forward,
+        fullgraph=True,
+    )
+    assert f(torch.tensor([2, 1])) == [8, 4]
+    assert f(torch.tensor([7, 9])) == [28, 36]
+    assert len(graphs) == 1
+
+
+def test_lists_of_floats_need_the_setting():
+    def f(t):
+        return [i + 1 for i in t.tolist()]
+
+    with pytest.raises(tc.exc.Unsupported, match="tolist"):
+        check(f, x())
+    with tc.config.patch(capture_scalar_outputs=True):
+        check(f, torch.tensor([1.5, 2.5]))
+
+
+def test_tensors_made_of_constants_are_known():
+    def f(t):
+        one = torch.tensor(1)
+        rest = torch.tensor([1, 2]).tolist()
+        picked = [t, t + 1, t + 2][torch.as_tensor(2)]
+        if torch.tensor([True]):
+            picked = picked * rest[1]
+        return picked + int(one) + float(torch.tensor(2.5)) + one.item()
+
+    check(f, x())
+
+
+def test_what_was_written_to_is_no_longer_known():
+    def f(t):
+        n = torch.tensor(1)
+        n.add_(1)
+        return t * 2 if n > 1 else t * 3
+
+    check(f, x(), fullgraph=False)
+
+    def g(t):
+        n = torch.tensor(1)
+        n.fill_(t.sum() > 5)
+        return t + n
+
+    check(g, x())
+
+
+def test_a_condition_on_an_unknown_size_is_the_users_error():
+    def f(t):
+        n = t.item()
+        torch._check(n >= 0)
+        return torch.zeros(2) if n == 0 else torch.arange(0, n)
+
+    with tc.config.patch(capture_scalar_outputs=True):
+        with pytest.raises(tc.exc.UserError):
+            check(f, torch.tensor(3))
+        check(f, torch.tensor(3), fullgraph=False)
+
+
+# -- tensors in the place of numbers -------------------------------------------------------------
+@pytest.mark.parametrize("name", ["addcmul", "addcdiv", "addcmul_", "addcdiv_"])
+@pytest.mark.parametrize("factor", [torch.tensor(0.3), 2, None], ids=["tensor", "number", "none"])
+def test_factors(name, factor):
+    def method(a, b, c, value):
+        named = {} if value is None else {"value": value}
+        return getattr(a, name)(b, c, **named)
+
+    def function(a, b, c, value):
+        named = {} if value is None else {"value": value}
+        return getattr(torch, name)(a, b, c, **named)
+
+    args = x(), x() + 3, x() + 4, factor
+    check(method, *args)
+    if not name.endswith("_"):
+        check(function, *args)
+
+
+def test_foreach_with_a_tensor_for_a_number():
+    def lerp(a, b, weight):
+        torch._foreach_lerp_(a, b, weight)
+        return a
+
+    check(lerp, [x(), x()], [x() + 1, x() + 2], torch.tensor(0.5))
+    check(lerp, [x(), x()], [x() + 1, x() + 2], 0.5)
+    check(torch._foreach_pow, torch.tensor(0.8), [torch.tensor(3.4), torch.tensor(7.8)])
+    check(lambda a: torch._foreach_pow(a, 2), [x(), x()])
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [torch.tensor(20)],
+        [[torch.tensor(20), 1], [2, torch.tensor(2.5, dtype=torch.float64)]],
+        [torch.tensor(False), True],
+        [torch.tensor(1.5), 2],
+        [torch.tensor(2, dtype=torch.int8), True],
+    ],
+    ids=str,
+)
+def test_tensors_of_lists_of_tensors(items):
+    check(lambda items: torch.tensor(items), items)
+    check(lambda items: torch.tensor(items, dtype=torch.float32), items)
+
+
+def test_a_tensor_of_tensors_has_no_gradient_and_its_own_memory():
+    def f(t):
+        made = torch.tensor([t.sum(), 1.0])
+        made.add_(1)
+        return made, t * 2
+
+    p = x().requires_grad_()
+    made, _ = tc.compile(f, backend="eager", fullgraph=True)(p)
+    assert not made.requires_grad
+
+
+# -- numpy ---------------------------------------------------------------------------------------
+def test_scalars_made_of_constants_are_numbers_to_torch_and_typed_to_numpy():
+    check(lambda t: t.reshape(np.int_(2), -1) * np.float64(2), x())
+    check(lambda t: (t + 1, np.float64(2) * np.float32(3), np.float32(1) / 3), x())
+    check(lambda a: a * np.float64(2), np.ones(3, dtype=np.float32))
+    check(lambda a: a * 2.0, np.ones(3, dtype=np.float32))
+    check(lambda t: t + 1 if np.float32(2) > 1 else t, x())
+    check(lambda t: t + np.float32(2.5).item() + int(np.int8(3)), x())
+
+
+def test_limits_of_types():
+    check(lambda t: t + np.finfo(np.float32).max + np.finfo("float64").eps, x())
+    check(lambda t: t + np.iinfo(np.int16).max, x())
+    check(lambda t, n: np.issubdtype(type(n), np.integer) + t, x(), 4)
+
+
+def test_arrays_of_arrays():
+    check(lambda a, b: np.array([a, b]), np.arange(3), np.arange(3) + 1)
+    check(lambda a, b: np.array([[a, b], [b, a]]), np.float64(1), np.float64(2))
+    mixed = np.ones(1, dtype=np.float32), np.ones(1, dtype=np.int32)
+    check(lambda a, b: np.array([a, b]), *mixed, fullgraph=False)  # numpy says float64
+
+
+def test_results_into_given_arrays():
+    def f(a, out):
+        found = np.sin(a, out=out)
+        assert found is out
+        return found + 1
+
+    check(f, np.ones(3), np.zeros(3))
+
+    def g(t):
+        out = np.empty((5, 5))
+        assert np.cos(np.arange(5), out=out) is out
+        return out + t.numpy().sum()
+
+    check(g, x())
+
+
+def test_arrays_to_lists_and_from_tensors():
+    check(lambda a: a.tolist(), np.arange(5))
+    check(lambda t: t.numpy().size, x())
+    check(lambda t: t.numpy(force=True), x())
+    check(lambda t: t.numpy(force=True), torch.view_as_complex(torch.ones(2, 2)).conj())
+
+    def shared(t):
+        array = t.numpy()
+        array += 1
+        return t * 2
+
+    check(shared, x())
+    p = x().requires_grad_()
+    forced = tc.compile(lambda t: t.numpy(force=True), backend="eager", fullgraph=True)(p)
+    assert (forced == p.detach().numpy()).all()
+    with pytest.raises(RuntimeError, match="requires grad"):
+        tc.compile(lambda t: t.numpy(), backend="eager")(p)
+
+
+# -- states of torch -----------------------------------------------------------------------------
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_determinism_changes_where_the_program_says(backend):
+    seen = []
+
+    @tc.allow_in_graph
+    def look():
+        seen.append(torch.are_deterministic_algorithms_enabled())
+
+    def f(t):
+        look()
+        torch.use_deterministic_algorithms(False)
+        look()
+        return t + 1, torch.are_deterministic_algorithms_enabled()
+
+    compiled = tc.compile(f, backend=backend, fullgraph=True)
+    try:
+        for _ in range(2):
+            torch.use_deterministic_algorithms(True, warn_only=True)
+            del seen[:]
+            _, after = compiled(x())
+            assert seen[-2:] == [True, False] and not after
+            assert not torch.are_deterministic_algorithms_enabled()
+    finally:
+        torch.use_deterministic_algorithms(False)
