@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -18,15 +18,28 @@ class OptimizedModule(torch.nn.Module):
 
     _orig_mod: torch.nn.Module
 
-    def __init__(self, module: torch.nn.Module, compiler: FrameCompiler | None) -> None:
-        """Wrap a module; without a compiler its calls stay out of compiled code."""
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        compiler: FrameCompiler | Callable[[Callable[..., Any]], Callable[..., Any]] | None,
+    ) -> None:
+        """Wrap a module.
+
+        Args:
+            compiler: of tc; or what compiles a function, as torch's own class takes; or None:
+                calls of the module stay out of compiled code.
+        """
         super().__init__()
         self._modules["_orig_mod"] = module
         self.__dict__["_compiler"] = compiler
         call = module.__call__
-        self.__dict__["_call"] = (
-            hook.disabled(call) if compiler is None else hook.wrap(call, compiler)
-        )
+        if compiler is None:
+            compiled = hook.disabled(call)
+        elif isinstance(compiler, FrameCompiler):
+            compiled = hook.wrap(call, compiler)
+        else:
+            compiled = compiler(call)
+        self.__dict__["_call"] = compiled
         self.__dict__["training"] = module.training
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

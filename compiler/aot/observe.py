@@ -31,6 +31,8 @@ OPAQUE_METHODS = {
     "untyped_storage",
     "storage",
 }
+# Where the operations of torch's compiled autograd are.
+OPAQUE_HOME = "torch._dynamo.compiled_autograd.ops"
 
 
 @dataclass
@@ -147,3 +149,5 @@ def _refuse_opaque(gm: fx.GraphModule) -> None:
     for node in gm.graph.nodes:
         if node.op == "call_method" and node.target in OPAQUE_METHODS:
             raise Fallback(f"it calls .{node.target}()")
+        if getattr(node.target, "__module__", "") == OPAQUE_HOME:
+            raise Fallback(f"{node.target.__name__} reads which tensors require gradients")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -57,9 +58,12 @@ def unmark(function: Any) -> None:
 
 
 def mark_of(function: Any) -> Mark | None:
-    """Return what was said of a function."""
+    """Return what was said of a function, here or to torch's own compiler."""
     found = _MARKS.get(id(function))
-    return found[1] if found is not None else None
+    if found is not None:
+        return found[1]
+    rules = sys.modules.get("torch._dynamo.trace_rules")
+    return ALLOWED if rules is not None and rules.is_callable_allowed(function) else None
 
 
 class MarkedValue(Value):
@@ -96,15 +100,18 @@ class MarkedValue(Value):
 
 
 # -- what can be said ----------------------------------------------------------------------------
+def _record(t: Tracer, obj: Any, args: Args, kwargs: Kwargs) -> Value:
+    given = [*args, *kwargs.values()]
+    in_parts = any(holds_objects(t, value) for value in given)
+    return call_tree(t, obj, args, kwargs) if in_parts else t.call_torch(obj, args, kwargs)
+
+
+ALLOWED = Mark("allowed", _record)
+
+
 def allow(function: Any) -> None:
     """Record calls of a function whole: it is not looked into."""
-
-    def record(t: Tracer, obj: Any, args: Args, kwargs: Kwargs) -> Value:
-        given = [*args, *kwargs.values()]
-        in_parts = any(holds_objects(t, value) for value in given)
-        return call_tree(t, obj, args, kwargs) if in_parts else t.call_torch(obj, args, kwargs)
-
-    mark(function, "allowed", record)
+    mark(function, ALLOWED.name, ALLOWED.call)
 
 
 def disallow(function: Any) -> None:

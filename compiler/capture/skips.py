@@ -75,6 +75,8 @@ TRANSFORMS = frozenset(
     f"torch._functorch.{name}"
     for name in ("apis", "vmap", "eager_transforms", "functional_call", "utils")
 )
+#: Python that torch's compiled autograd puts into its graphs, to be traced through
+ENGINE_CODE = "torch._dynamo.external_utils"
 TRACEABLE = "tc.compiler.capture.traceable"
 #: modules of our own that are traced into
 TRACED = ("tc.examples", TRACEABLE, "tc.compiler.modules")
@@ -136,7 +138,7 @@ def refuse_inlining(function: FunctionValue) -> None:
     reads = f"{module}.{function.name}" in READING
     if module.partition(".")[0] in OUTSIDE and not reads:
         raise breaks.GraphBreak(breaks.BUILTIN_CALL, f"{module}.{function.name}()")
-    if module in TRANSFORMS:
+    if module in TRANSFORMS or module == ENGINE_CODE:
         return
     if module.startswith(("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx")):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{module}.{function.name}")

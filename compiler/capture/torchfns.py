@@ -148,10 +148,6 @@ def handler_of(obj: Any) -> Handler | None:
 
 #: functions of torch._dynamo that PyTorch's own code calls; it is not imported for them
 BY_NAME: Table[str, Handler] = Table("torch functions by name")
-BY_NAME.add(
-    "torch._dynamo.external_utils.unwrap_maybe_dynamic_int",
-    lambda t, args, kwargs: [*args, *kwargs.values()][0],
-)
 BY_NAME.add("torch._dynamo.external_utils.is_compiling", lambda t, args, kwargs: t.known(True))
 
 
@@ -254,7 +250,8 @@ for _name in (
     "backends.mps.is_available", "xpu.is_available", "broadcast_shapes", "_C._get_cudnn_enabled",
     "_C._is_any_autocast_enabled", "typename",
     "_C._get_default_device", "cuda.is_bf16_supported", "_C._functorch.maybe_current_level",
-    "_C._is_fwd_grad_enabled", "autograd._is_checkpoint_valid", "_C._get_cublas_allow_tf32",
+    "_C._is_fwd_grad_enabled", "_C._get_graph_exec_group",
+    "autograd._is_checkpoint_valid", "_C._get_cublas_allow_tf32",
     "_C._are_functorch_transforms_active",
     "backends.mkldnn.is_available", "distributed.is_available", "distributed.is_initialized",
     "_C._get_privateuse1_backend_name", "_C._get_accelerator", "backends.opt_einsum.is_available",

@@ -279,6 +279,9 @@ def _nn_module(t: Tracer, obj: torch.nn.Module, source: Source) -> Value:
 
 
 def _object(t: Tracer, obj: Any, source: Source) -> Value:
+    if callable(obj) and mark_of(obj) is not None:
+        t.guard("ID", source, obj)
+        return MarkedValue(obj, source)
     t.guard("TYPE", source, type(obj))
     return ObjectValue(type(obj), obj, source)
 

@@ -30,6 +30,7 @@ class HandleValue(Value):
         self.tensor = tensor
         self.name = method
         self.function = function
+        self.removed = False
 
     def python_type(self) -> type:
         return RemovableHandle
@@ -41,6 +42,7 @@ class HandleValue(Value):
         if name != "remove":
             self.cannot(breaks.UNSUPPORTED_CALL, f"RemovableHandle.{name}")
         t.effects.withdraw(self)
+        self.removed = True
         return t.known(None)
 
     def children(self, t: Tracer) -> list[Value]:
@@ -51,6 +53,11 @@ class HandleValue(Value):
         r.e.load_method(self.name)
         r.push(self.function)
         r.e.call(1)
+        if self.removed:
+            r.e.copy(1)
+            r.e.load_method("remove")
+            r.e.call(0)
+            r.e.pop_top()
 
 
 class GraphHandleValue(Value):

@@ -141,6 +141,9 @@ class TensorValue(NodeValue):
         return self.kind
 
     def attr(self, t: Tracer, name: str) -> Value:
+        stored = t.effects.attribute(self, name)
+        if stored is not None:
+            return stored
         if name == "shape":
             return t.tensor_size(self)
         if name in METADATA:
@@ -172,7 +175,10 @@ class TensorValue(NodeValue):
         return t.wrap(getattr(self.obj, name), AttrSource(self.source, name))
 
     def set_attr(self, t: Tracer, name: str, value: Value) -> None:
-        self.cannot(breaks.UNSUPPORTED_STORE, f"{self.describe()}.{name}")
+        gradient = name == "grad" and (t.is_none(value) or isinstance(value, TensorValue))
+        if self.source is None or not (gradient or not hasattr(torch.Tensor, name)):
+            self.cannot(breaks.UNSUPPORTED_STORE, f"{self.describe()}.{name}")
+        t.effects.store_attribute(self, name, value)
 
     def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         special = METHODS.get(name)

@@ -1,0 +1,115 @@
+"""Hooks and gradients that traced code sets; functions and objects that are recorded whole."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import tc
+from tc.compiler.modules import OptimizedModule
+
+
+def leaf(n=3):
+    return torch.ones(n, requires_grad=True)
+
+
+def removed(x, y):
+    handle = x.register_hook(lambda g: g * 2)
+    kept = x.register_hook(lambda g: g * 3)
+    handle.remove()
+    handle.remove()
+    return x, y * y, handle, handle, kept
+
+
+def test_a_removed_hook_stays_removed_when_its_handle_is_returned():
+    x = leaf()
+    out, _, first, second, kept = tc.compile(removed, backend="eager", fullgraph=True)(x, leaf())
+    assert first is second
+    out.backward(torch.ones(3))
+    assert torch.equal(x.grad, torch.full((3,), 3.0))
+    kept.remove()
+    x.grad = None
+    (x * 1).sum().backward()
+    assert torch.equal(x.grad, torch.ones(3))
+
+
+def storing(x, y):
+    x.grad = None
+    empty = x.grad is None
+    x.grad = y.detach() * 2
+    x.note = 3
+    return empty, x.grad + 1, x.note
+
+
+def storing_before_a_break(x, y):
+    x.grad = y.detach() * 2
+    tc.graph_break()
+    return x.grad + 1
+
+
+def storing_the_wrong_shape(x, y):
+    x.grad = torch.cat([y, y]).detach()
+    return y + 1
+
+
+@pytest.mark.parametrize("fn", [storing, storing_before_a_break])
+def test_stores_to_grad(fn):
+    a, b = leaf(), leaf()
+    want = fn(a, b)
+    x, y = leaf(), leaf()
+    x.grad = torch.zeros(3)
+    torch.testing.assert_close(tc.compile(fn, backend="eager")(x, y), want)
+    torch.testing.assert_close(x.grad, a.grad)
+    assert getattr(x, "note", None) == getattr(a, "note", None)
+
+
+def test_a_gradient_that_does_not_fit_is_an_error():
+    x, y = leaf(), leaf()
+    with pytest.raises(RuntimeError):
+        tc.compile(storing_the_wrong_shape, backend="eager")(x, y)
+
+
+# -- what is recorded whole ------------------------------------------------------------------
+class EngineOp:
+    """Like the operations of torch's compiled autograd: an object that looks at requires_grad."""
+
+    __name__ = "engine_op"
+
+    def __init__(self):
+        self.__module__ = "torch._dynamo.compiled_autograd.ops"
+
+    def __call__(self, x):
+        return [x.detach() * 2 if x.requires_grad else None]
+
+
+engine_op = tc.allow_in_graph(EngineOp())
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_an_object_can_be_recorded_whole(backend):
+    def store(x):
+        x.grad = engine_op(x)[0]
+
+    x = leaf()
+    with torch.no_grad():
+        tc.compile(store, backend=backend, fullgraph=True)(x)
+    assert torch.equal(x.grad, torch.full((3,), 2.0))
+
+
+def test_what_torch_was_told_of_a_function_holds():
+    def note(x):
+        return x * 2
+
+    torch.compiler.allow_in_graph(note)
+    calls = []
+    fn = tc.compile(lambda x: note(x) + 1, backend=lambda gm, _: calls.append(gm) or gm)
+    x = torch.ones(3)
+    torch.testing.assert_close(fn(x), x * 2 + 1)
+    assert note in [node.target for node in calls[0].graph.nodes]
+
+
+def test_a_compiled_module_may_be_made_from_any_compiler():
+    module = torch.nn.Linear(2, 2)
+    made = OptimizedModule(module, lambda call: lambda *args: call(*args) + 1)
+    x = torch.ones(2)
+    torch.testing.assert_close(made(x), module(x) + 1)
