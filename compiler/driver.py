@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.utils._python_dispatch import _disable_current_modes
 
 from tc import trace
 from tc.compiler import aot, backends, codegen, loops, schedule, stance
@@ -32,6 +33,7 @@ from tc.compiler.capture.translate import (
 )
 from tc.compiler.capture.values.hooks import HOOKED
 from tc.compiler.capture.values.records import RESIZES
+from tc.compiler.capture.values.subclasses import FAKED
 from tc.compiler.core import levels
 from tc.compiler.core.gate import Gate
 from tc.compiler.errors import (
@@ -56,6 +58,7 @@ EAGER_MARKS = {
     LEAF: "a parameter is made inside",
     CHANGES_STATE: "it changes a state of torch that later operations look at",
     RESIZES: "a storage changes its size",
+    FAKED: "an input is a fake tensor, which has no memory for kernels",
 }
 #: code of a break -> the error it is where breaks are errors
 ERRORS = {breaks.OP_FAILED.code: TorchRuntimeError, breaks.DATA_GUARD.code: UserError}
@@ -300,6 +303,7 @@ class FrameCompiler:
         )
         return hook.RunCached(why)
 
+    @_disable_current_modes()  # the user's dispatch modes see what runs, not how it is compiled
     def _compile(self, frame: hook.Frame, state: dict[Any, Any], account: Account) -> hook.Outcome:
         self.process.counters["frames"]["total"] += 1
         if trace.enabled():

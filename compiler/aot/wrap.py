@@ -1,6 +1,6 @@
 """Makes the function that callers of a compiled graph get: user's inputs in, user's outputs out.
 
-Written as Python source for each graph, so that it costs nothing where there is nothing to do.
+Written as Python source for each graph: it costs next to nothing where there is nothing to do.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def wrapper_source(graph: AotGraph, names: dict[str, Any]) -> str:
     count = len(graph.module.graph.find_nodes(op="placeholder"))
     args = "".join(f"a{i}, " for i in range(count))
     lines = [f"def wrapper({args}):"]
-    body = _overlap_check(graph, args, names)
+    body = _modes_check(graph, args, names) + _overlap_check(graph, args, names)
     call = f"compiled([{args}])"
     if graph.autocast:
         body += _without_autocast(graph.autocast, call)
@@ -101,6 +101,15 @@ def _without_autocast(devices: tuple[str, ...], call: str) -> list[str]:
     return lines + [f"    torch.set_autocast_enabled({device!r}, True)" for device in devices]
 
 
+def _modes_check(graph: AotGraph, args: str, names: dict[str, Any]) -> list[str]:
+    """Run the captured graph while a dispatch mode is active, which has to see each operation."""
+    if graph.eager is None:
+        return []
+    names["eager"] = graph.eager
+    names["modes"] = torch._C._len_torch_dispatch_stack
+    return ["if modes():", f"    return list(eager({args}))"]
+
+
 def _overlap_check(graph: AotGraph, args: str, names: dict[str, Any]) -> list[str]:
     """Run the captured graph where an input that is written to shares memory with another."""
     inputs = graph.module.graph.find_nodes(op="placeholder")
@@ -108,7 +117,6 @@ def _overlap_check(graph: AotGraph, args: str, names: dict[str, Any]) -> list[st
     others = [i for i in tensors if i not in graph.mutated]
     if not graph.mutated or len(tensors) < 2 or graph.eager is None:
         return []
-    names["eager"] = graph.eager
     names["overlap"] = overlap
 
     def pick(indices: list[int] | tuple[int, ...]) -> str:

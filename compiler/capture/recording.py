@@ -15,6 +15,7 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
+    FakeTensor,
     UnsupportedFakeTensorException,
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
@@ -26,7 +27,7 @@ from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, SliceValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.objects import ObjectValue
-from tc.compiler.capture.values.subclasses import ClassesMet, tensor_value
+from tc.compiler.capture.values.subclasses import FAKED, ClassesMet, tensor_value
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue
 from tc.compiler.core import levels
 
@@ -221,7 +222,10 @@ class Recorder:
             for arg in args:
                 if isinstance(arg, TensorValue) and arg.example is result:
                     return arg
-            return tensor_value(node, result)
+            value = tensor_value(node, result)
+            if FAKED in self.graph_marks and value.kind is torch.Tensor:
+                value.kind = FakeTensor
+            return value
         if isinstance(result, SYMBOLIC):
             return self.number(node, result)
         if isinstance(result, dict):

@@ -166,6 +166,10 @@ class _Border(TorchSource):
             return self.source.name
 
 
+class UnreadableSize(Exception):
+    """A condition is on a size that no input has."""
+
+
 class Shapes:
     """Fake tensors and symbolic integers of one compilation.
 
@@ -326,6 +330,7 @@ class Shapes:
 
         Raises:
             ConstraintViolationError: a dimension is not as free as was demanded.
+            UnreadableSize: a condition is on a size that no input has.
         """
         if not self._inputs:
             return ShapeGuards()
@@ -333,11 +338,22 @@ class Shapes:
         borders = [border for _, border, _ in self._inputs.values()]
         contexts = [self._demanded.get(name) for name in self._inputs] if self._demanded else None
         with violations():
-            texts = list(self.env.produce_guards(values, borders, input_contexts=contexts))
+            texts = list(self._texts(values, borders, contexts))
         texts += [text for text in self._specialised() if text not in texts]
         operands = self._operands()
         guards = tuple(self._guard(text, operands) for text in texts)
         return ShapeGuards(guards, self._derived)
+
+    def _texts(self, values: list[Any], borders: list[_Border], contexts: Any) -> list[str]:
+        try:
+            found = self.env.produce_guards(values, borders, input_contexts=contexts)
+        except AssertionError as error:  # no source at all
+            raise UnreadableSize(str(error)) from error
+        texts: list[str] = list(found)
+        for text in texts:
+            if "<ephemeral" in text:  # as torch calls what exists only while fakes are made
+                raise UnreadableSize(text)
+        return texts
 
     def _guard(self, text: str, operands: dict[str, tuple[Operand, frozenset[str]]]) -> ShapeGuard:
         found = {m for m in _PROPERTY.findall(text) if m in operands}

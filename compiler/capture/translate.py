@@ -25,7 +25,7 @@ from tc.compiler.capture.guard_values import PROCESS
 from tc.compiler.capture.guards import CheckedGuards, build
 from tc.compiler.capture.residual import Residual
 from tc.compiler.capture.resume import is_handed_on
-from tc.compiler.capture.shapes import ShapeGuards
+from tc.compiler.capture.shapes import ShapeGuards, UnreadableSize
 from tc.compiler.capture.tracer import Tracer
 from tc.compiler.capture.values.base import OpaqueValue, Raised, Value
 from tc.compiler.capture.values.functions import CellValue, GeneratorValue
@@ -347,7 +347,7 @@ class Translation:
     def _shape_guards(self) -> ShapeGuards:
         try:
             return self.t.shapes.guards()
-        except AssertionError as error:  # of a view of a wrapper, or a ragged size made inside
+        except UnreadableSize as error:  # of a view of a wrapper, or a ragged size made inside
             raise breaks.GraphBreak(breaks.UNREADABLE_SIZE, note=str(error)) from error
 
 

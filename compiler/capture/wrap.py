@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from tc.compiler.capture import later, torchfns, wrappers
 from tc.compiler.capture.dynamism import ADDRESS
@@ -59,7 +60,7 @@ from tc.compiler.capture.values.reflection import (
     wrap_descriptor,
     wrap_generic,
 )
-from tc.compiler.capture.values.subclasses import is_wrapper, tensor_value
+from tc.compiler.capture.values.subclasses import FAKED, is_wrapper, tensor_value
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
 from tc.compiler.core.sources import AttrSource, CallSource, ItemSource, LocalSource, Source
 
@@ -298,6 +299,20 @@ def _is_plain_tensor(obj: Any) -> bool:
     )
 
 
+def _fake_tensor(t: Tracer, obj: FakeTensor, source: Source) -> Value:
+    """Wrap a fake tensor of the user's own: what is made from it is fake too."""
+    t.graph_marks.add(FAKED)
+    symbolic = frozenset(i for i, n in enumerate(obj.shape) if isinstance(n, torch.SymInt))
+    dims = t.sizes.dimensions(source, obj) | symbolic
+    with t.dispatch_as_at_entry():
+        fake = t.shapes.fake(obj, source, dims)
+        spec = TensorSpec.of(obj, free_size(fake), free_stride(fake))
+    t.guard("TENSOR", source, spec)
+    value = tensor_value(None, fake, source, obj)
+    t.tensors.append(value)
+    return value
+
+
 def _is_derived_tensor(obj: Any) -> bool:
     """Say whether a tensor is a plain one of a class that adds only Python to it."""
     cls = type(obj)
@@ -339,6 +354,7 @@ ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (library.is_unchanging, library.wrap_unchanging),
     (_is_plain_tensor, _tensor),
     (_is_derived_tensor, _tensor),
+    (_kind(FakeTensor), _fake_tensor),
     (wrappers.accepts, wrappers.wrap_wrapper),
     (is_array, _array),
     (lambda obj: isinstance(obj, np.dtype), _numpy_dtype),

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 PLAIN_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 #: how much of the overriding is off: nothing, that of classes, that of modes too
 ON, CLASSES_OFF, OFF = range(3)
+#: mark on graphs that are run on fake tensors
+FAKED = "tc_faked"
 _DISABLED = torch._C._disabled_torch_function_impl
 
 
@@ -78,9 +80,9 @@ def tensor_value(
         GraphBreak: it is of a class that cannot stand in a graph.
     """
     kind = type(obj) if obj is not None else type(example)
-    if kind is FakeTensor:
+    if kind is FakeTensor and obj is None:
         kind = torch.Tensor
-    if kind in PLAIN_CLASSES:
+    if kind in (*PLAIN_CLASSES, FakeTensor):
         return TensorValue(node, example, source, kind, obj)
     if obj is None and not is_traceable_wrapper_subclass(example):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_VALUE, f"a {kind.__qualname__} in a graph")

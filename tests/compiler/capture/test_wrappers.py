@@ -9,9 +9,15 @@ import pytest
 import torch
 import torch.utils._pytree as pytree
 from capture_harness import same
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.nested import nested_tensor
 from torch.testing._internal.two_tensor import TwoTensor
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass, return_and_correct_aliasing
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    is_traceable_wrapper_subclass,
+    return_and_correct_aliasing,
+)
 
 import tc
 from tc import trace
@@ -336,3 +342,60 @@ def test_ragged_constructed_inside():
 
     make = lambda: (numbers(9, 5), torch.tensor([0, 2, 5, 9]))  # noqa: E731
     assert graphs_of(fn, make, make) == [1, 1]
+
+
+# -- fake tensors ----------------------------------------------------------------------------
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_fake_tensors_of_the_user(backend):
+    def fn(x):
+        y = x @ x.t()
+        return y, type(y), isinstance(y, FakeTensor), x.shape
+
+    tc.reset()
+    mode = FakeTensorMode()
+    make = lambda n: mode.from_tensor(numbers(n, 3))  # noqa: E731
+    compiled = tc.compile(fn, backend=backend, fullgraph=True)
+    for n in (2, 2, 4, 5):
+        got, want = compiled(make(n)), fn(make(n))
+        assert type(got[0]) is FakeTensor
+        assert (got[0].shape, *got[1:]) == (want[0].shape, *want[1:])
+    assert api.graph_stats()["graphs"] == 2
+    torch.testing.assert_close(compiled(numbers(2, 3))[0], fn(numbers(2, 3))[0])
+
+
+def test_fake_tensors_with_symbolic_sizes():
+    tc.reset()
+    env = ShapeEnv()
+    mode = FakeTensorMode(shape_env=env)
+    dynamic = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC] * 2)
+    compiled = tc.compile(lambda x: x.sin() * x.shape[0], backend="eager", fullgraph=True)
+    for n in (3, 4):
+        x = mode.from_tensor(numbers(n, 5), symbolic_context=dynamic)
+        assert compiled(x).shape == x.shape
+    assert api.graph_stats()["graphs"] == 1
+
+
+# -- dispatch modes --------------------------------------------------------------------------
+class Seen(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.ops = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.ops.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("grad", [False, True])
+def test_active_modes_see_what_runs_and_nothing_else(backend, grad):
+    fn = lambda x: x.sin() * 2  # noqa: E731
+    x = numbers(3).requires_grad_(grad)
+    compiled = tc.compile(fn, backend=backend)
+    for warm in (False, True, True):
+        if warm:
+            compiled(x)
+        with Seen() as seen:
+            got = compiled(x)
+        assert seen.ops == ["aten.sin.default", "aten.mul.Tensor"]
+        torch.testing.assert_close(got, fn(x))
