@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx._symbolic_trace import is_fx_symbolic_tracing
 from torch.utils._python_dispatch import _disable_current_modes
 
 from tc import trace
@@ -39,6 +40,7 @@ from tc.compiler.core.gate import Gate
 from tc.compiler.errors import (
     BackendError,
     FailOnRecompileLimitHit,
+    NestedTraceError,
     RecompileError,
     StageError,
     TcError,
@@ -221,8 +223,13 @@ class FrameCompiler:
         reason = skip_reason(frame)
         if reason is not None and not reason[1]:
             return hook.Skip(reason[0])
-        if in_transform():
+        if in_transform() or torch._C._get_tracing_state() is not None:
             return hook.RunOnce()
+        if is_fx_symbolic_tracing() and self.config.error_on_nested_fx_trace:
+            raise NestedTraceError(
+                "Detected that you are using FX to symbolically trace a compiled function: trace "
+                "the function itself, or set config.error_on_nested_fx_trace = False"
+            )
         standing = stance.in_place_of_compiling(frame, state)
         if standing is stance.FIRST_RUN:
             return self._first_run(frame, cache, state)

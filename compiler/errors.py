@@ -35,6 +35,10 @@ class VerifyError(TcError):
     """An artifact broke one of its invariants; names the pass that made it."""
 
 
+class NestedTraceError(TcError, RuntimeError):
+    """A compiled function is called while torch.fx traces symbolically."""
+
+
 class RecompileError(TcError, RuntimeError):
     """A frame would have been compiled again (``config.error_on_recompile``, `set_stance`)."""
 
@@ -43,7 +47,7 @@ class FailOnRecompileLimitHit(RecompileError):
     """The recompile limit was reached under ``config.fail_on_recompile_limit_hit``."""
 
 
-class TorchRuntimeError(Unsupported):
+class TorchRuntimeError(Unsupported, RuntimeError):
     """A torch operation raised while its shapes were worked out, under ``fullgraph=True``."""
 
 

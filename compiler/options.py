@@ -33,6 +33,7 @@ class Config:
         assume_static_by_default: False makes all sizes dynamic from the first compile on.
         specialize_int: never make an integer argument dynamic.
         verify_correctness: run each compiled graph once, and compare it with the captured one.
+        error_on_nested_fx_trace: raise where torch.fx traces a compiled function symbolically.
         reorderable_logging_functions: functions that may be called after the graph (``print``).
         ignore_logger_methods: methods of loggers whose calls are left out.
         allow_ignore_mark_dynamic: let a dimension marked with `mark_dynamic` become a constant.
@@ -51,6 +52,7 @@ class Config:
     specialize_int: bool = False
     verify_correctness: bool = False
     allow_ignore_mark_dynamic: bool = False
+    error_on_nested_fx_trace: bool = True
     reorderable_logging_functions: set[Any] = field(default_factory=set)
     ignore_logger_methods: set[Any] = field(default_factory=set)
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -277,14 +278,15 @@ def wrap(fn: F, callback: Callback) -> F:
 
 
 _wrappers: set[CodeType] = set()
+_run_only: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def original_of(obj: Any) -> Any:
-    """Return what `wrap` was given to make a function, or None for other objects.
+    """Return what `wrap` or `cached_only` was given to make a function; None for other objects.
 
     The attribute alone says nothing: `functools.wraps` copies it to functions around.
     """
-    made_here = isinstance(obj, FunctionType) and obj.__code__ in _wrappers
+    made_here = isinstance(obj, FunctionType) and (obj.__code__ in _wrappers or obj in _run_only)
     return getattr(obj, ORIGINAL, None) if made_here else None
 
 
@@ -327,7 +329,10 @@ def disabled(fn: F) -> F:
 
 def cached_only(fn: F) -> F:
     """Return a function that calls ``fn`` with what is compiled already, for any callback."""
-    return _under(fn, False)
+    wrapper = _under(fn, False)
+    setattr(wrapper, ORIGINAL, fn)
+    _run_only.add(wrapper)
+    return wrapper
 
 
 def _under(fn: F, state: bool | None) -> F:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.modules.lazy import LazyModuleMixin
 
-from tc.compiler.capture import breaks
+from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.containers import ListValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue
@@ -20,6 +20,9 @@ from tc.compiler.capture.values.tensor import TensorValue
 
 if TYPE_CHECKING:
     from tc.compiler.capture.tracer import Tracer
+
+
+hook.never_trace(LazyModuleMixin._infer_parameters)  # where eager mode runs the call itself
 
 
 def is_waiting(module: Any) -> bool:

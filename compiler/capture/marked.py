@@ -13,6 +13,7 @@ from tc.compiler.capture.subgraphs import map_items
 from tc.compiler.capture.traceable import over_tensors
 from tc.compiler.capture.values.arrays import ArrayValue
 from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
+from tc.compiler.capture.values.builtins import BUILTINS
 from tc.compiler.capture.values.const import is_constant_object
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.tensor import TensorValue
@@ -101,6 +102,9 @@ class MarkedValue(Value):
 
 # -- what can be said ----------------------------------------------------------------------------
 def _record(t: Tracer, obj: Any, args: Args, kwargs: Kwargs) -> Value:
+    known = BUILTINS.get(id(obj))  # a class of C++ that the tracer knows by itself
+    if known is not None:
+        return known(t, args, kwargs)
     given = [*args, *kwargs.values()]
     in_parts = any(holds_objects(t, value) for value in given)
     return call_tree(t, obj, args, kwargs) if in_parts else t.call_torch(obj, args, kwargs)

@@ -298,7 +298,7 @@ class Recorder:
             parts = [self.graphable(part, text) for part in value.parts]
             return slice(*[n for n, _ in parts]), slice(*[f for _, f in parts])
         if isinstance(value, DictValue):
-            keys = [key.constant() for key in value.keys(self)]  # type: ignore[arg-type]
+            keys = [self.graphable(key, text)[0] for key in value.keys(self)]  # type: ignore[arg-type]
             pairs = [self.graphable(item, text) for item in value.values(self)]  # type: ignore[arg-type]
             nodes = {k: n for k, (n, _) in zip(keys, pairs, strict=True)}
             return nodes, {k: f for k, (_, f) in zip(keys, pairs, strict=True)}

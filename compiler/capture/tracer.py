@@ -507,6 +507,6 @@ def _chain(source: Source) -> list[Source]:
 
 
 __all__ = [
-    "Tracer", "copies", "higher_order", "hooks", "iteration", "override_handlers", "signatures",
-    "transforms", "trees",
+    "Tracer", "copies", "higher_order", "hooks", "iteration",
+    "override_handlers", "signatures", "transforms", "trees",
 ]  # fmt: skip

@@ -318,6 +318,8 @@ def _is_derived_tensor(obj: Any) -> bool:
     cls = type(obj)
     if not isinstance(obj, torch.Tensor) or cls.__torch_dispatch__ is not _NO_DISPATCH:
         return False
+    if torch.nn.parameter.is_lazy(obj):
+        return False  # it has no shape yet
     if is_wrapper(cls) or obj.layout is not torch.strided or torch._is_functional_tensor(obj):
         return False
     return not obj.is_nested

@@ -6,11 +6,14 @@ import copyreg
 import types
 from typing import TYPE_CHECKING
 
+import torch
+
 from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.builtins import OBJECT_METHODS, builtin
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.objects import ObjectValue, type_lookup
+from tc.compiler.capture.values.tensor import METHODS, TensorValue
 
 if TYPE_CHECKING:
     from tc.compiler.capture.residual import Residual
@@ -81,3 +84,14 @@ _PLAIN_SIZE = _Plain.__basicsize__
 
 
 OBJECT_METHODS["__reduce_ex__"] = lambda t, x, protocol: _reduce(t, x)
+
+
+def _deepcopy_tensor(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+    attributes = tensor.obj is not None and vars(tensor.obj)
+    plain = tensor.kind is torch.Tensor and tensor.example.is_contiguous() and not attributes
+    if tensor.example.requires_grad or not plain:
+        tensor.cannot(breaks.UNSUPPORTED_CALL, "Tensor.__deepcopy__")
+    return t.call_torch("clone", [tensor], {}, method=True)
+
+
+METHODS["__deepcopy__"] = _deepcopy_tensor

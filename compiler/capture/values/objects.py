@@ -92,6 +92,8 @@ class ObjectValue(Value):
             return stored
         if raw is MISSING:
             return None
+        if name == "_validate_args" and issubclass(self.cls, torch.distributions.Distribution):
+            return t.known(False)  # a check that reads the data: compiled code does without
         return t.bind_descriptor(self, self.cls, raw, name)
 
     @staticmethod
@@ -230,33 +232,29 @@ class NNModuleValue(ObjectValue):
         """Return a parameter, buffer or submodule of that name, or None."""
         if t.effects.attribute(self, name) is UNBOUND:
             return None
-        if self.obj is None or self.source is None:
-            tables = [t.effects.attribute(self, table) for table in self.TABLES]
-            key = ConstValue(name)
-            found = [
-                table for table in tables if table is not None and t.contains(table, key).truth(t)
-            ]
-            return found[0].item(t, key) if found else None
-        own = self.obj.__dict__
         for table in self.TABLES:
-            met = t.met(own.get(table))
-            if isinstance(met, DictValue) and t.effects.was_changed(met):
-                if met.has(t, ConstValue(name)):
-                    return met.item(t, ConstValue(name))
-                continue
-            if name in own.get(table, ()):
-                source = ItemSource(ItemSource(DictSource(self.source), table), name)
-                return t.wrap(own[table][name], source)
-            t.guard("NOT_CONTAINS", ItemSource(DictSource(self.source), table), name)
+            now = self._table_now(t, table)
+            if now is not None:
+                if t.contains(now, ConstValue(name)).truth(t):
+                    return now.item(t, ConstValue(name))
+            elif self.obj is not None and self.source is not None:
+                own = self.obj.__dict__
+                where = ItemSource(DictSource(self.source), table)
+                if table not in own:
+                    t.guard("NOT_CONTAINS", DictSource(self.source), table)
+                elif name in own[table]:
+                    return t.wrap(own[table][name], ItemSource(where, name))
+                else:
+                    t.guard("NOT_CONTAINS", where, name)
         return None
 
-    def _registered_now(self, t: Tracer, key: ConstValue) -> Value | None:
-        """Look in the tables of a module that traced code makes."""
-        for name in self.TABLES:
-            table = t.effects.attribute(self, name)
-            if table is not None and t.contains(table, key).truth(t):
-                return table.item(t, key)
-        return None
+    def _table_now(self, t: Tracer, name: str) -> Value | None:
+        """Return a table that traced code stored or changed, or None."""
+        stored = t.effects.attribute(self, name)
+        if stored is not None:
+            return stored
+        met = t.met(self.obj.__dict__.get(name)) if self.obj is not None else None
+        return met if isinstance(met, DictValue) and t.effects.was_changed(met) else None
 
     def find(self, t: Tracer, name: str) -> Value | None:
         found = super().find(t, name)
@@ -300,13 +298,16 @@ class NNModuleValue(ObjectValue):
         return (implementation,) if forward is None else (forward, implementation)
 
     def _has_hooks(self, t: Tracer) -> bool:
-        if self.obj is None:
-            return any(self.attr(t, name).truth(t) for name in HOOKS)
-        own = self.obj.__dict__
+        return any(self._has_hooks_in(t, name) for name in HOOKS)
+
+    def _has_hooks_in(self, t: Tracer, name: str) -> bool:
+        stored = t.effects.attribute(self, name)
+        if stored is not None or self.obj is None:
+            return self.attr(t, name).truth(t)
+        own = self.obj.__dict__[name]
         if self.source is not None:
-            for name in HOOKS:
-                t.guard("LENGTH", ItemSource(DictSource(self.source), name), own[name])
-        return any(own.get(name) for name in HOOKS)
+            t.guard("LENGTH", ItemSource(DictSource(self.source), name), own)
+        return bool(own)
 
     def describe(self) -> str:
         return self.source.pretty if self.source else f"module {self.cls.__qualname__}"

@@ -293,6 +293,9 @@ def _type(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _new(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) == 1 and args[0].python_type() is torch.Size:
+        sizes = t.new_tuple(args[0].unpack(t))  # of a tuple, new() makes a tensor of its numbers
+        return t.call_torch("new_empty", [tensor, sizes], {}, method=True)
     return t.call_torch("new", [tensor, *args], kwargs, method=True)
 
 
@@ -314,6 +317,7 @@ METHODS: dict[str, Callable[[Tracer, TensorValue, Args, Kwargs], Value]] = {
     "nelement": _numel,
     "stride": _stride,
     "type": _type,
+    "new": _new,
     "__getitem__": lambda t, x, args, kwargs: x.item(t, args[0]),
     "__len__": lambda t, x, args, kwargs: x.length(t),
     "__iter__": lambda t, x, args, kwargs: x.iterate(t),

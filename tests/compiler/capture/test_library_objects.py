@@ -9,6 +9,7 @@ import threading
 import warnings
 import weakref
 
+import numpy as np
 import pytest
 import torch
 from capture_harness import Programs, check, two_tensors
@@ -79,6 +80,36 @@ def regular_expressions(x, y):
     return x + int(found.group(1)), pattern.sub("_", "xabcx"), found.groups(), old
 
 
+@whole()
+def tensors_for_numbers(x, y):
+    half, kept = torch.tensor(0.5), [x, y, x + 1]
+    blended = x.clone().addcmul_(x, y, value=half)
+    (lerped,) = torch._foreach_lerp_([x.clone()], [y], half)
+    powers = list(torch._foreach_pow(half, [half, half + 1]))
+    shaped = x.new(y.shape).shape, x.new(y.size()).shape
+    return blended, lerped, powers, shaped, kept[torch.as_tensor(2)], torch.tensor(3).item()
+
+
+@whole()
+def distributions(x, y):
+    normal = torch.distributions.Normal(x, torch.tensor(1.0))
+    return torch.distributions.Independent(normal, 1).log_prob(y)
+
+
+@whole()
+def limits_of_numpy(x, y):
+    return x + np.finfo(np.float32).eps, np.iinfo("int16").bits, np.finfo("float16").nmant
+
+
+@whole()
+def copied_objects_with_tensors(x, y):
+    held = Settings()
+    held.tensor = x
+    twin = copy.deepcopy(held)
+    twin.tensor.add_(1)
+    return twin.tensor, held.tensor + 1
+
+
 # -- modules and parameters ------------------------------------------------------------------
 @whole()
 def modules_with_parameters(x, y):
@@ -128,6 +159,36 @@ def test_lazy_modules_are_initialised_by_their_first_call():
     assert tuple(model[2].weight.shape) == (1, 3)
     compiled(x)
     assert len(graphs) == 1
+
+
+def test_modules_are_copied():
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+
+    def fn(m, x):
+        return copy.deepcopy(m)(x)
+
+    x = torch.ones(1, 2)
+    assert torch.equal(tc.compile(fn, backend="eager")(model, x), model(x))
+
+
+def test_run_uses_what_is_compiled():
+    inner = tc.run(lambda x: x.sin() * 10)
+    outer = tc.compile(lambda x: inner(x) + 1, backend="eager", fullgraph=True)
+    assert torch.equal(outer(torch.ones(2)), torch.ones(2).sin() * 10 + 1)
+
+
+def test_symbolic_tracing_of_compiled_functions_is_told():
+    compiled = tc.compile(lambda x: x + 1, backend="eager")
+    with pytest.raises(RuntimeError, match="using FX"):
+        torch.fx.symbolic_trace(compiled)
+
+
+def test_jit_tracing_goes_past_compiled_functions():
+    compiled = tc.compile(lambda x: x.sin() + 1, backend="eager")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = torch.jit.trace(lambda x: compiled(x), torch.ones(2))
+    assert torch.equal(found(torch.zeros(2)), torch.ones(2))
 
 
 def test_lazy_modules_after_stores_break():
