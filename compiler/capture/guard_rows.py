@@ -486,6 +486,26 @@ GUARDS.add("TRANSFORMS", Row(
     lambda value, g, scope: values.transforms() == g.expected,
     lambda value, g, scope: [("transforms", str(g.expected), str(values.transforms()))],
 ))  # fmt: skip
+GUARDS.add("MODE", Row(
+    "a mode of torch, beyond those of its own guard on global state, is unchanged",
+    _as_is,
+    lambda g: f"torch_mode({g.expected[0]!r}) == {g.expected[1]!r}",
+    lambda tree, g: tree.test(
+        g.source, g.text, lambda value: values.torch_mode(g.expected[0]) == g.expected[1]
+    ),
+    lambda value, g, scope: values.torch_mode(g.expected[0]) == g.expected[1],
+    lambda value, g, scope: [
+        (f"torch._C.{g.expected[0]}()", str(g.expected[1]), str(values.torch_mode(g.expected[0])))
+    ],
+))  # fmt: skip
+GUARDS.add("NO_ERROR", Row(
+    "no exception is being handled by a caller",
+    lambda value: None,
+    lambda g: "not handles_error()",
+    lambda tree, g: tree.test(g.source, g.text, lambda value: not values.handles_error()),
+    lambda value, g, scope: not values.handles_error(),
+    lambda value, g, scope: [("sys.exc_info()", "(None, None, None)", "an error")],
+))  # fmt: skip
 GUARDS.add("CUSTOM", Row(
     "a check of its own holds",
     _as_is,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import math
 import reprlib
+import sys
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -308,11 +309,22 @@ def transforms() -> list[tuple[Any, ...]]:
     return [level.get_state() for level in retrieve_all_functorch_interpreters()]
 
 
+def torch_mode(reader: str) -> Any:
+    """Return what a function of torch._C says of a mode."""
+    return getattr(torch._C, reader)()
+
+
+def handles_error() -> bool:
+    """Say whether an exception is being handled on this thread."""
+    return sys.exc_info()[1] is not None
+
+
 NAMES: dict[str, Any] = {
     function.__name__: function
     for function in (
         the, same, same_keys, is_type, has_length, has_code, check_tensor, no_aliases,
         default_device, mode_types, transforms,
+        torch_mode, handles_error,
     )
 } | {
     "torch": torch, "as_tensor": torch.as_tensor, "device": torch.device, "nan": math.nan,

@@ -18,6 +18,7 @@ from tc.compiler.capture.values.base import Args, Kwargs, Slot, Value
 from tc.compiler.capture.values.builtins import BUILTINS
 from tc.compiler.capture.values.containers import TupleValue
 from tc.compiler.capture.values.dict_objects import DictObjectValue
+from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.objects import (
     MISSING,
     ClassValue,
@@ -54,6 +55,8 @@ def instantiate(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value
         return _exception(t, cls, args, kwargs)
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         return _named_tuple(t, kind, args, kwargs)
+    if kind is types.MethodType and len(args) == 2:
+        return MethodValue(args[1], args[0])
     if kind is torch.Size:
         return TupleValue(list(args[0].unpack(t)) if args else [], kind=torch.Size)
     if issubclass(kind, tuple) and kind.__module__ == "torch.return_types":

@@ -33,6 +33,7 @@ from tc.compiler.core import levels
 
 if TYPE_CHECKING:
     from tc.compiler.capture.frame import Frame
+    from tc.compiler.capture.modes import Modes
     from tc.compiler.capture.overrides import Overrides
     from tc.compiler.capture.shapes import Shapes
 
@@ -85,6 +86,7 @@ class Recorder:
 
     top: Frame | None
     grad_before: bool
+    modes: Modes
     overrides: Overrides
 
     def __init__(self, shapes: Shapes) -> None:
@@ -363,12 +365,8 @@ class Recorder:
     @contextmanager
     def torch_state(self) -> Iterator[None]:
         """Undo what traced code does to torch's global modes while it is traced."""
-        grad = torch.is_grad_enabled()
-        deterministic = torch.are_deterministic_algorithms_enabled()
-        warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
         try:
             with levels.kept(), self.overrides.aside():
                 yield
         finally:
-            torch._C._set_grad_enabled(grad)
-            torch._C._set_deterministic_algorithms(deterministic, warn_only=warn_only)
+            self.modes.restore()

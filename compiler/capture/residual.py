@@ -166,8 +166,8 @@ class Residual:
 
     def restore_modes(self) -> None:
         """Emit what leaves torch in the mode that traced code left it in."""
-        if torch.is_grad_enabled() != self.t.grad_before:
-            self._call_with(torch._C._set_grad_enabled, torch.is_grad_enabled())
+        for (write, args), _ in self.t.modes.changes():
+            self._call_with(write, *args)
         if self.t.strict != self.t.strict_before:
             self._call_with(set_error_on_graph_break, self.t.strict)
         gone, new = self.t.overrides.changes()

@@ -47,7 +47,6 @@ REFUSED = frozenset(
         "from_numpy",
         "frombuffer",
         "from_file",
-        "set_default_dtype",
         "set_default_device",
         "set_num_threads",
         "save",
@@ -241,14 +240,14 @@ def _fold_of(function: Any) -> Handler:
 
 
 for _name in (
-    "is_grad_enabled", "is_inference_mode_enabled", "is_autocast_enabled", "get_default_dtype",
+    "is_grad_enabled", "is_autocast_enabled", "get_default_dtype",
     "get_default_device", "get_autocast_dtype", "is_autocast_cache_enabled", "promote_types",
     "can_cast", "result_type", "get_num_threads", "are_deterministic_algorithms_enabled",
     "is_deterministic_algorithms_warn_only_enabled", "finfo", "iinfo",
     "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "is_autocast_cpu_enabled",
     "backends.cuda.is_built", "cuda.is_available", "cuda.device_count",
     "backends.mps.is_available", "xpu.is_available", "broadcast_shapes", "_C._get_cudnn_enabled",
-    "_C._is_any_autocast_enabled", "typename",
+    "_C._is_any_autocast_enabled", "_C._is_autocast_available", "typename",
     "_C._get_default_device", "cuda.is_bf16_supported", "_C._functorch.maybe_current_level",
     "_C._is_fwd_grad_enabled", "_C._get_graph_exec_group",
     "autograd._is_checkpoint_valid", "_C._get_cublas_allow_tf32",
@@ -315,25 +314,6 @@ def _from_numpy(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 @handles(torch.is_nonzero)
 def _is_nonzero(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return ConstValue(args[0].truth(t))
-
-
-@handles(_C._set_grad_enabled)
-def _set_grad_enabled(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    mode = bool(t.concrete(args[0]))
-    t.graph.call_function(_C._set_grad_enabled, (mode,))
-    _C._set_grad_enabled(mode)
-    return t.known(None)
-
-
-@handles(torch.use_deterministic_algorithms, _C._set_deterministic_algorithms)
-def _use_deterministic(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    mode, warn_only = bool(t.concrete(args[0])), kwargs.get("warn_only", ConstValue(False))
-    settings: dict[str, Any] = {"warn_only": bool(t.concrete(warn_only))}
-    t.graph.call_function(torch.use_deterministic_algorithms, (mode,), settings)
-    t.calls += 1
-    t.graph_marks.add(CHANGES_STATE)
-    _C._set_deterministic_algorithms(mode, **settings)
-    return t.known(None)
 
 
 @handles(torch.jit.annotate)

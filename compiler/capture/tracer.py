@@ -29,6 +29,7 @@ from tc.compiler.capture.going import go_on
 from tc.compiler.capture.guards import GuardList
 from tc.compiler.capture.hook import ORIGINAL, original_of
 from tc.compiler.capture.instantiate import instantiate
+from tc.compiler.capture.modes import Modes
 from tc.compiler.capture.semantics import Semantics
 from tc.compiler.capture.shapes import Shapes
 from tc.compiler.capture.skips import refuse_inlining
@@ -110,7 +111,8 @@ class Tracer(Semantics):
         self.aliasing_matters = False
         self.trusted: set[Source] = set()
         self._class_guards: set[tuple[type, str]] = set()
-        self.grad_before = torch.is_grad_enabled()
+        self.modes = Modes()
+        self.grad_before: bool = self.modes.value_before("grad")
         self.strict = self.strict_before = breaks_are_errors()
         self.top: Frame | None = None
         self.handled: list[HandlingValue] = []

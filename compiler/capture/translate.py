@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import Any
 
-import torch
 from torch import fx
 
 from tc.compiler.capture import breaks, hook
@@ -292,8 +291,10 @@ class Translation:
         if t.calls == 0 and not outputs:
             self.module = None
             return
-        if torch.is_grad_enabled() != t.grad_before:
-            t.graph.call_function(torch._C._set_grad_enabled, (t.grad_before,))
+        for guard, _ in reversed(t.modes.inference):
+            guard.leave(t)
+        for _, (write, args) in t.modes.changes():
+            t.graph.call_function(write, args)
         if t.derived.below and t.derived.native:
             raise breaks.SkipFrame("tensors of classes with overrides, and of PyTorch's own, mix")
         t.graph.output(tuple(outputs))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
+from tc.compiler.capture.values.base import UNBOUND, Args, Kwargs, NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.core.sources import AttrSource, Source
 
@@ -142,7 +142,7 @@ class TensorValue(NodeValue):
 
     def attr(self, t: Tracer, name: str) -> Value:
         stored = t.effects.attribute(self, name)
-        if stored is not None:
+        if stored is not None and stored is not UNBOUND:
             return stored
         if name == "shape":
             return t.tensor_size(self)
@@ -176,7 +176,8 @@ class TensorValue(NodeValue):
 
     def set_attr(self, t: Tracer, name: str, value: Value) -> None:
         gradient = name == "grad" and (t.is_none(value) or isinstance(value, TensorValue))
-        if self.source is None or not (gradient or not hasattr(torch.Tensor, name)):
+        plain = not hasattr(torch.Tensor, name) and len(t.scopes) == 1
+        if not plain and not (gradient and self.source is not None):
             self.cannot(breaks.UNSUPPORTED_STORE, f"{self.describe()}.{name}")
         t.effects.store_attribute(self, name, value)
 

@@ -87,7 +87,10 @@ KEEP = [Plain()]
 
 @dataclass
 class Example:
-    """A guard on local ``a`` (and ``b``), values that pass and values that fail."""
+    """A guard on local ``a`` (and ``b``), values that pass and values that fail.
+
+    A state in which it fails is a context, or an exception being handled.
+    """
 
     kind: str
     a: object
@@ -180,6 +183,10 @@ EXAMPLES = [
     Example("TRANSFORMS", 0, source=PROCESS, value=None, states=[
         lambda: vmap_increment_nesting(2, "error"), grad_increment_nesting,
     ]),
+    Example("MODE", 0, source=PROCESS, states=[
+        lambda: setting(torch._C._set_sdp_use_math, False, True),
+    ], value=("_get_math_sdp_enabled", True)),
+    Example("NO_ERROR", 0, source=PROCESS, value=None, states=[KeyError]),
     Example("CUSTOM", [1, 2], [[1, 2, 3], 3], value=Predicate("len({}) < 3", lambda v: len(v) < 3),
             passes=[[]]),
 ]  # fmt: skip
@@ -219,8 +226,14 @@ def test_guard_passes_on_the_same_and_fails_on_the_changed(example):
     for a in example.fails:
         agree(a, False)
     for state in example.states:
-        with state():
-            agree(example.a, False)
+        if state is KeyError:
+            try:
+                raise state
+            except KeyError:
+                agree(example.a, False)
+        else:
+            with state():
+                agree(example.a, False)
     assert agree(example.a, True) == []
     assert example.fails or example.states
 

@@ -1,0 +1,297 @@
+"""Modes of torch that traced code may ask for and set: grad mode, autocast, default dtype, ...
+
+A mode that is set while tracing is set for what is traced next, recorded in the graph, set back
+at the graph's end, and set again by the residual code if the frame leaves it changed. A mode that
+is not part of torch's own guard on global state is guarded when it is looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import _C, fx
+from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.guard_values import PROCESS
+from tc.compiler.capture.torchfns import handles
+from tc.compiler.capture.values.base import Args, Kwargs, Value
+from tc.compiler.capture.values.containers import TupleValue
+from tc.compiler.capture.values.tensor import METHODS, TensorValue
+from tc.compiler.core.table import Table
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.residual import Residual
+    from tc.compiler.capture.tracer import Tracer
+
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Mode:
+    """One setting.
+
+    Attributes:
+        read: asks for it; without arguments.
+        write: sets it.
+        before: arguments of ``write`` that come before the value.
+        guarded: torch's guard on global state covers it.
+    """
+
+    read: Callable[[], Any]
+    write: Callable[..., Any]
+    before: tuple[Any, ...] = ()
+    guarded: bool = True
+
+    def setting(self, value: Any) -> Call:
+        """Return the call that sets a value."""
+        return self.write, (*self.before, value)
+
+
+MODES: Table[str, Mode] = Table("modes of torch")
+
+
+def _set_deterministic(mode: tuple[bool, bool]) -> None:
+    """Set both halves of the deterministic mode: on, and only warning."""
+    _C._set_deterministic_algorithms(mode[0], warn_only=mode[1])
+
+
+def _nest_autocast(depth: int) -> None:
+    """Set how many autocast blocks are open; the outermost that closes drops cached casts."""
+    while depth_of_autocast() > depth:
+        if torch.autocast_decrement_nesting() == 0:
+            torch.clear_autocast_cache()
+    while depth_of_autocast() < depth:
+        torch.autocast_increment_nesting()
+
+
+def depth_of_autocast() -> int:
+    """Return how many autocast blocks are open on this thread."""
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting()
+
+
+MODES.add("grad", Mode(torch.is_grad_enabled, _C._set_grad_enabled))
+for _device in ("cpu", "cuda", "xpu", "mps"):
+    _at = (_device,)
+    _enabled = functools.partial(torch.is_autocast_enabled, _device)
+    _dtype = functools.partial(torch.get_autocast_dtype, _device)
+    MODES.add(f"autocast.{_device}", Mode(_enabled, torch.set_autocast_enabled, _at))
+    MODES.add(f"autocast.{_device}.dtype", Mode(_dtype, torch.set_autocast_dtype, _at))
+MODES.add("autocast.cache", Mode(torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled))
+MODES.add("autocast.depth", Mode(depth_of_autocast, _nest_autocast))
+MODES.add("default_dtype", Mode(torch.get_default_dtype, _C._set_default_dtype))
+MODES.add(
+    "deterministic",
+    Mode(
+        lambda: (
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_deterministic_algorithms_warn_only_enabled(),
+        ),
+        _set_deterministic,
+    ),
+)
+#: reader and writer in torch._C of modes that its guard on global state leaves out
+_UNGUARDED = (
+    ("_get_float32_matmul_precision", "_set_float32_matmul_precision"),
+    ("_get_flash_sdp_enabled", "_set_sdp_use_flash"),
+    ("_get_mem_efficient_sdp_enabled", "_set_sdp_use_mem_efficient"),
+    ("_get_math_sdp_enabled", "_set_sdp_use_math"),
+    ("_get_cudnn_sdp_enabled", "_set_sdp_use_cudnn"),
+    ("_get_overrideable_sdp_enabled", "_set_sdp_use_overrideable"),
+    ("_get_sdp_priority_order", "_set_sdp_priority_order"),
+    ("_get_cudnn_enabled", "_set_cudnn_enabled"),
+    ("_get_cudnn_benchmark", "_set_cudnn_benchmark"),
+    ("_get_cudnn_deterministic", "_set_cudnn_deterministic"),
+    ("_get_mkldnn_enabled", "_set_mkldnn_enabled"),
+    ("_get_nnpack_enabled", "_set_nnpack_enabled"),
+)
+for _reader, _writer in _UNGUARDED:
+    if hasattr(_C, _reader) and hasattr(_C, _writer):
+        MODES.add(_reader, Mode(getattr(_C, _reader), getattr(_C, _writer), guarded=False))
+
+
+class InferenceValue(Value):
+    """An inference mode of traced code: entered by the graph, and again behind a graph break.
+
+    While it is traced only gradients are off, so that fake tensors stay of one kind.
+    """
+
+    noun = "an inference mode"
+
+    def __init__(self, on: bool) -> None:
+        self.on = on
+        self.node: fx.Node | None = None
+
+    def python_type(self) -> type:
+        return _C._InferenceMode
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        return t.builtin_method(self, name)
+
+    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name == "__enter__":
+            self.node = t.graph.call_function(_enter_inference_mode, (self.on,))
+            t.modes.open_inference(self)
+        elif name == "__exit__" and t.modes.inference and t.modes.inference[-1][0] is self:
+            self.leave(t)
+            t.modes.close_inference()
+        else:
+            self.cannot(breaks.UNSUPPORTED_CALL, f"_InferenceMode.{name}")
+        return t.known(None)
+
+    def leave(self, t: Tracer) -> None:
+        """Record that the graph leaves the mode."""
+        t.graph.call_function(_exit_inference_mode, (self.node,))
+
+    def rebuild(self, r: Residual) -> None:
+        r.load_callable(_enter_inference_mode)
+        r.e.load_const(self.on)
+        r.e.call(1)
+
+
+class Modes:
+    """The modes of torch while a frame is traced."""
+
+    def __init__(self) -> None:
+        self._before = {name: mode.read() for name, mode in MODES.rows()}
+        self.inference: list[tuple[InferenceValue, bool]] = []
+        self._had_inference = False
+
+    def value_before(self, name: str) -> Any:
+        """Return what a mode was when the frame began."""
+        return self._before[name]
+
+    @property
+    def mixed(self) -> bool:
+        """Whether some tensors were made in an inference mode and some were not."""
+        return self._had_inference
+
+    def open_inference(self, guard: InferenceValue) -> None:
+        """Note that an inference mode was entered; gradients are off from here on."""
+        self._had_inference = True
+        self.inference.append((guard, torch.is_grad_enabled()))
+        _C._set_grad_enabled(not guard.on and torch.is_grad_enabled())
+
+    def close_inference(self) -> None:
+        """Note that the inference mode entered last was left."""
+        _C._set_grad_enabled(self.inference.pop()[1])
+
+    def changes(self) -> Iterator[tuple[Call, Call]]:
+        """Give, for each mode that is set otherwise now: the call that sets it, and one back."""
+        for name, mode in MODES.rows():
+            now, before = mode.read(), self._before[name]
+            if name == "grad" and self.inference:
+                now = self.inference[0][1]  # what leaving it will bring back
+            if now != before:
+                yield mode.setting(now), mode.setting(before)
+
+    def restore(self) -> None:
+        """Set all modes back."""
+        while self.inference:
+            self.close_inference()
+        for _, (write, args) in list(self.changes()):
+            write(*args)
+
+
+def _asking(name: str, mode: Mode) -> Callable[..., Value]:
+    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        _guard(t, name, mode)
+        return t.known(mode.read())
+
+    return handler
+
+
+def _guard(t: Tracer, name: str, mode: Mode) -> None:
+    if not mode.guarded:
+        t.guards.add("MODE", PROCESS, (name, t.modes.value_before(name)), t.user_line())
+
+
+def _setting(function: Callable[..., Any], names: tuple[str, ...]) -> Callable[..., Value]:
+    """Return a handler that sets a mode now and in the graph."""
+
+    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        if len(t.scopes) > 1 and function is not _C._set_grad_enabled:
+            raise breaks.GraphBreak(
+                breaks.BODY_EFFECT, f"a higher-order operation ({function.__name__})"
+            )
+        for name in names:
+            _guard(t, name, MODES[name])
+        plain = tuple(t.concrete(arg) for arg in args)
+        named = {key: t.concrete(arg) for key, arg in kwargs.items()}
+        t.graph.call_function(function, plain, named)
+        return t.known(function(*plain, **named))
+
+    return handler
+
+
+def _inference(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    on = bool(t.concrete(args[0]))
+    if not on and (torch.is_inference_mode_enabled() or t.modes.inference):
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "torch.inference_mode(False)")
+    return InferenceValue(on)
+
+
+def _in_inference(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    inside = t.modes.inference[-1][0].on if t.modes.inference else None
+    return t.known(torch.is_inference_mode_enabled() if inside is None else inside)
+
+
+def _no_profile(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """A region that only names a part of a profile: kernels are named by the graph instead."""
+    return t.known(contextlib.nullcontext).call(t, [], {})
+
+
+def _exc_info(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """``sys.exc_info()``; the traceback of an exception raised by traced code is not made."""
+    if t.handled:
+        error = t.handled[-1].error
+        return TupleValue([t.known(error.python_type()), error, t.known(None)])
+    if sys.exc_info()[1] is not None:
+        raise breaks.GraphBreak(breaks.BUILTIN_CALL, "sys.exc_info() below an except block")
+    t.guards.add("NO_ERROR", PROCESS)
+    return TupleValue([t.known(None)] * 3)
+
+
+def _override_modes(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return t.known(bool(t.overrides.modes))
+
+
+def _made_in_inference(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+    if t.modes.mixed and tensor.source is None:
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "Tensor.is_inference")
+    return t.known(tensor.example.is_inference())
+
+
+def _require_grad(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+    wanted = args[0] if args else kwargs.get("requires_grad", t.known(True))
+    if tensor.example.requires_grad is not bool(t.concrete(wanted)):
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "Tensor.requires_grad_")
+    return tensor
+
+
+METHODS["is_inference"] = _made_in_inference
+METHODS["requires_grad_"] = _require_grad
+handles(sys.exc_info)(_exc_info)
+handles(_C._is_torch_function_mode_enabled)(_override_modes)
+handles(_C._InferenceMode)(_inference)
+handles(torch.is_inference_mode_enabled)(_in_inference)
+handles(torch.autograd.profiler.record_function)(_no_profile)
+handles(_C._set_grad_enabled)(_setting(_C._set_grad_enabled, ()))
+for _function in (
+    torch.set_autocast_enabled, torch.set_autocast_dtype, torch.set_autocast_cache_enabled,
+    torch.set_autocast_cpu_enabled, torch.set_autocast_cpu_dtype, torch.set_autocast_gpu_dtype,
+    torch.autocast_increment_nesting, torch.autocast_decrement_nesting,
+    torch.clear_autocast_cache, _C._set_default_dtype, _C._set_deterministic_algorithms,
+):  # fmt: skip
+    handles(_function)(_setting(_function, ()))
+for _name, _mode in MODES.rows():
+    if not _mode.guarded:
+        handles(_mode.read)(_asking(_name, _mode))
+        handles(_mode.write)(_setting(_mode.write, (_name,)))

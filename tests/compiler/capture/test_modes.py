@@ -1,0 +1,219 @@
+"""Modes of torch that traced code sets: the same values, and the same modes afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+
+import pytest
+import torch
+from capture_harness import Programs, check, two_tensors
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import tc
+from tc.compiler import api
+
+program = Programs()
+weight = torch.randn(4, 4, requires_grad=True)
+
+
+def square():
+    generator = torch.Generator().manual_seed(5)
+    return torch.randn(4, 4, generator=generator), torch.randn(4, 4, generator=generator)
+
+
+@program(make=square, graphs=1, breaks=0)
+def autocast(x, y):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        z = x @ y
+        with torch.autocast("cpu", enabled=False):
+            plain = x @ y
+    return z, plain, x @ y, torch.is_autocast_enabled("cpu")
+
+
+@program(make=square, graphs=2, breaks=1)
+def break_under_autocast(x, y):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        z = x @ y
+        print(end="")
+        return z, x @ y, torch.is_autocast_enabled("cpu")
+
+
+@program(make=square, graphs=1, breaks=0)
+def autocast_as_decorator(x, y):
+    @torch.autocast("cpu", dtype=torch.bfloat16)
+    def product(a, b):
+        return a @ b
+
+    return product(x, y)
+
+
+@program(graphs=1, breaks=0)
+def default_dtype(x, y):
+    torch.set_default_dtype(torch.float64)
+    try:
+        return torch.ones(4) + x, torch.get_default_dtype()
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@program(graphs=1, breaks=0)
+def deterministic(x, y):
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    inside = torch.is_deterministic_algorithms_warn_only_enabled()
+    z = x + y
+    torch.use_deterministic_algorithms(before)
+    return z, before, inside
+
+
+@program(make=square, graphs=1, breaks=0)
+def attention_backends(x, y):
+    q = x.view(1, 1, 4, 4)
+    with sdpa_kernel(SDPBackend.MATH):
+        return torch.nn.functional.scaled_dot_product_attention(q, q, q)
+
+
+@program(graphs=1, breaks=0)
+def matmul_precision(x, y):
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    z = x + y, torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(before)
+    return z
+
+
+@program(graphs=1, breaks=0)
+def inference(x, y):
+    with torch.inference_mode():
+        z = x + 1
+        inside = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+    return z * 2, inside, torch.is_inference_mode_enabled()
+
+
+@program(breaks=2)
+def break_under_inference(x, y):
+    with torch.inference_mode():
+        z = x + 1
+        print(end="")
+        z = z * 2
+        inside = torch.is_inference_mode_enabled()
+    return z, inside, torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+
+
+@program(graphs=1, breaks=0)
+def named_region(x, y):
+    with torch.autograd.profiler.record_function("a region"):
+        return x + y
+
+
+@program(graphs=1, breaks=0)
+def suppressed(x, y):
+    with contextlib.suppress(ValueError, KeyError):
+        x = x + 1
+        raise ValueError
+    return x
+
+
+@program(graphs=1, breaks=0)
+def exit_stack(x, y):
+    log = []
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        stack.callback(log.append, 1)
+        z = x + y
+        inside = torch.is_grad_enabled()
+    return z, inside, log, torch.is_grad_enabled()
+
+
+@program(graphs=1, breaks=0)
+def error_being_handled(x, y):
+    outside = sys.exc_info()
+    try:
+        raise ValueError("a")
+    except ValueError as error:
+        return x + y, sys.exc_info()[1] is error, sys.exc_info()[0], outside
+
+
+@program(graphs=1, breaks=0)
+def attributes_of_tensors(x, y):
+    x.scale = 3
+    x.other = y + 1
+    z = x + 1
+    z.made = "here"
+    z.part = z * 2
+    return z * x.scale + x.other, z, getattr(z, "nothing", None)
+
+
+@program(graphs=1, breaks=0)
+def gradients_cleared(x, y):
+    x.grad = None
+    return x + y, x.grad
+
+
+@pytest.mark.parametrize("case", program, ids=lambda case: case.name)
+def test_program(case):
+    check(case)
+    assert torch.get_default_dtype() == torch.float32
+    assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+    assert not torch.is_autocast_enabled("cpu")
+
+
+def test_attributes_stay_on_the_tensors():
+    x, y = two_tensors()
+    z = tc.compile(attributes_of_tensors, backend="eager")(x, y)[1]
+    assert (x.scale, z.made) == (3, "here")
+    torch.testing.assert_close([x.other, z.part], [y + 1, (x + 1) * 2])
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_training_under_autocast(backend):
+    def loss(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = x @ weight
+        return y.float().sum()
+
+    tc.reset()
+    x = torch.randn(3, 4)
+    want = torch.autograd.grad(loss(x), weight)
+    got = torch.autograd.grad(tc.compile(loss, backend=backend, fullgraph=True)(x), weight)
+    torch.testing.assert_close(got, want)
+
+
+def test_tensors_made_in_inference_mode_are_of_its_kind():
+    def made(x):
+        with torch.inference_mode():
+            return x + 1
+
+    tc.reset()
+    assert tc.compile(made, backend="eager")(torch.ones(2)).is_inference()
+
+
+def test_a_mode_left_changed_is_guarded_and_left():
+    def flip(x):
+        torch.backends.cuda.enable_math_sdp(not torch.backends.cuda.math_sdp_enabled())
+        return x + 1
+
+    tc.reset()
+    compiled = tc.compile(flip, backend="eager", fullgraph=True)
+    before = torch.backends.cuda.math_sdp_enabled()
+    try:
+        for turn in range(4):
+            compiled(torch.ones(2))
+            assert torch.backends.cuda.math_sdp_enabled() is (before if turn % 2 else not before)
+        assert api.graph_stats()["graphs"] == 2
+    finally:
+        torch.backends.cuda.enable_math_sdp(before)
+
+
+def test_an_error_of_a_caller_is_not_taken_for_none():
+    def handled(x):
+        return x + 1, sys.exc_info()[0]
+
+    tc.reset()
+    compiled = tc.compile(handled, backend="eager")
+    assert compiled(torch.ones(1))[1] is None
+    try:
+        raise KeyError
+    except KeyError:
+        assert compiled(torch.ones(1))[1] is KeyError
