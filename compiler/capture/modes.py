@@ -20,7 +20,7 @@ from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.guard_values import PROCESS
-from tc.compiler.capture.torchfns import handles
+from tc.compiler.capture.torchfns import CHANGES_STATE, handles
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.containers import TupleValue
 from tc.compiler.capture.values.tensor import METHODS, TensorValue
@@ -213,8 +213,15 @@ def _guard(t: Tracer, name: str, mode: Mode) -> None:
         t.guards.add("MODE", PROCESS, (name, t.modes.value_before(name)), t.user_line())
 
 
-def _setting(function: Callable[..., Any], names: tuple[str, ...]) -> Callable[..., Value]:
-    """Return a handler that sets a mode now and in the graph."""
+def _setting(
+    function: Callable[..., Any], names: tuple[str, ...] = (), at_run: bool = False
+) -> Callable[..., Value]:
+    """Return a handler that sets a mode now and in the graph.
+
+    Args:
+        names: of modes to be guarded.
+        at_run: kernels look at the mode when they run, so that the graph has to set it for real.
+    """
 
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         if len(t.scopes) > 1 and function is not _C._set_grad_enabled:
@@ -226,6 +233,9 @@ def _setting(function: Callable[..., Any], names: tuple[str, ...]) -> Callable[.
         plain = tuple(t.concrete(arg) for arg in args)
         named = {key: t.concrete(arg) for key, arg in kwargs.items()}
         t.graph.call_function(function, plain, named)
+        if at_run:
+            t.calls += 1
+            t.graph_marks.add(CHANGES_STATE)
         return t.known(function(*plain, **named))
 
     return handler
@@ -283,15 +293,16 @@ handles(_C._is_torch_function_mode_enabled)(_override_modes)
 handles(_C._InferenceMode)(_inference)
 handles(torch.is_inference_mode_enabled)(_in_inference)
 handles(torch.autograd.profiler.record_function)(_no_profile)
-handles(_C._set_grad_enabled)(_setting(_C._set_grad_enabled, ()))
+handles(_C._set_grad_enabled)(_setting(_C._set_grad_enabled))
+handles(_C._set_deterministic_algorithms)(_setting(_C._set_deterministic_algorithms, at_run=True))
 for _function in (
     torch.set_autocast_enabled, torch.set_autocast_dtype, torch.set_autocast_cache_enabled,
     torch.set_autocast_cpu_enabled, torch.set_autocast_cpu_dtype, torch.set_autocast_gpu_dtype,
     torch.autocast_increment_nesting, torch.autocast_decrement_nesting,
-    torch.clear_autocast_cache, _C._set_default_dtype, _C._set_deterministic_algorithms,
+    torch.clear_autocast_cache, _C._set_default_dtype,
 ):  # fmt: skip
-    handles(_function)(_setting(_function, ()))
+    handles(_function)(_setting(_function))
 for _name, _mode in MODES.rows():
     if not _mode.guarded:
         handles(_mode.read)(_asking(_name, _mode))
-        handles(_mode.write)(_setting(_mode.write, (_name,)))
+        handles(_mode.write)(_setting(_mode.write, (_name,), at_run=True))
