@@ -15,7 +15,7 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.bytecode import Handler, Instruction, stack_effect
 from tc.compiler.capture.dialects import DIALECT, RUNNING
 from tc.compiler.capture.frame import Frame
-from tc.compiler.capture.going import Going, go_on
+from tc.compiler.capture.going import Going, go_on, raised_here
 from tc.compiler.capture.liveness import live_at
 from tc.compiler.capture.opcodes.blocks import HandlingValue
 from tc.compiler.capture.resume import (
@@ -165,9 +165,15 @@ class _Ending:
     def emit(self) -> Ending:
         r, one = self.r, self.leaf.current
         for value in (*self.below, *self.leaf.stack):
+            if not self._handles(value):
+                r.push(value)
+                continue
+            r.load_callable(raised_here)
             r.push(self._passed(value))
-            if self._handles(value):
-                r.e.handle()
+            r.e.call(1)
+            r.e.handle()
+        for name in self._deleted(one):
+            r.unbind(name)
         label, caught = r.e.label(), r.e.label()
         handler = self._handler(caught)
         kinds = self._kinds(self.leaf.stack)
@@ -184,6 +190,15 @@ class _Ending:
             r.e.place(caught)
             self._go_on_raised(handler)
         return Ending(r, self.name)
+
+    def _deleted(self, one: Instruction) -> list[str]:
+        """Return the arguments that the instruction takes from the frame, and that are deleted."""
+        root = self.chain[0]
+        if self.leaf is not root or not one.opname.startswith(("LOAD_FAST", "DELETE_FAST")):
+            return []
+        names = one.argval if isinstance(one.argval, tuple) else (one.argval,)
+        given = {n for n in self.r.t.frame.locals if n not in root.cells}
+        return [n for n in names if n in given and not root.bound({n})]
 
     def _handler(self, label: Instruction) -> Handler | None:
         """Return what catches an error of the instruction: an inlined frame has to raise it."""

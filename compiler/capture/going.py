@@ -6,6 +6,8 @@ that resumes it there; `go_on` calls one after the other, so that no loop deepen
 
 from __future__ import annotations
 
+import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -26,3 +28,14 @@ def go_on(function: Callable[..., Any], *args: Any) -> Any:
     while type(result) is Going:
         result = result.function(*result.args)
     return result
+
+
+def raised_here(error: BaseException) -> BaseException:
+    """Give an exception that traced code raised the traceback of one raised in the caller.
+
+    Opcodes of handlers take one for granted, and crash without.
+    """
+    if error.__traceback__ is None:
+        frame = sys._getframe(1)
+        error.__traceback__ = types.TracebackType(None, frame, frame.f_lasti, frame.f_lineno)
+    return error

@@ -300,6 +300,13 @@ class Residual:
         self.e.build_tuple(len(function.closure))
         self.e.call(6)
 
+    def unbind(self, name: str) -> None:
+        """Emit what deletes a local of the frame; sources still find what it held."""
+        source = LocalSource(name)
+        self.load_source(source)
+        self._shared_sources[source.name] = self.store_new()
+        self.e.delete_fast(name)
+
     def store_new(self) -> str:
         """Pop the top into a new local and return its name."""
         self._names += 1

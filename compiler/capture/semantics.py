@@ -450,7 +450,7 @@ class Semantics(Recorder):
             r.push(owner)
             r.e.load_attr(name)
 
-        return LambdaValue(run, f"{kind.__name__}.{name}", rebuild)
+        return LambdaValue(run, f"{kind.__name__}.{name}", rebuild, (owner,))
 
 
 class IdentityKey:

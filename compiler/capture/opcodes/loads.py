@@ -160,13 +160,18 @@ def load_closure(f: Frame, i: Instruction) -> None:
 @opcode("LOAD_DEREF", "LOAD_CLASSDEREF")
 def load_deref(f: Frame, i: Instruction) -> None:
     """Push what a cell holds."""
-    found: Value = f.cells[i.argval].load(f.t)
+    f.push(_held(f, i.argval))
+
+
+def _held(f: Frame, name: str) -> Value:
+    """Return what a cell holds; an empty one raises into the traced code."""
+    found: Value = f.cells[name].load(f.t)
     if found is UNBOUND:
-        own = i.argval in f.code.co_cellvars
+        own = name in f.code.co_cellvars
         kind, where = ("local", "") if own else ("free", " in enclosing scope")
-        text = f"cannot access {kind} variable {i.argval!r} where it is not associated with a value"
+        text = f"cannot access {kind} variable {name!r} where it is not associated with a value"
         f.t.raise_(UnboundLocalError if own else NameError, text + where)
-    f.push(found)
+    return found
 
 
 @opcode("STORE_DEREF")
@@ -178,6 +183,7 @@ def store_deref(f: Frame, i: Instruction) -> None:
 @opcode("DELETE_DEREF")
 def delete_deref(f: Frame, i: Instruction) -> None:
     """Empty a cell."""
+    _held(f, i.argval)
     f.cells[i.argval].store(f.t, UNBOUND)
 
 

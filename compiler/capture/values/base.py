@@ -248,10 +248,15 @@ class LambdaValue(Value):
     """A callable made by the tracer itself, from a Python function over values."""
 
     def __init__(
-        self, function: Callable[[Tracer, Args, Kwargs], Value], text: str, rebuild: Any = None
+        self,
+        function: Callable[[Tracer, Args, Kwargs], Value],
+        text: str,
+        rebuild: Any = None,
+        parts: Args = (),
     ) -> None:
         self.function = function
         self.text = text
+        self.parts = parts
         self._rebuild = rebuild
 
     def describe(self) -> str:
@@ -259,6 +264,9 @@ class LambdaValue(Value):
 
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         return self.function(t, args, kwargs)
+
+    def children(self, t: Tracer) -> list[Value]:
+        return list(self.parts)
 
     def rebuild(self, r: Residual) -> None:
         if self._rebuild is None:

@@ -101,6 +101,8 @@ class CellValue(Value):
         """Emit the store of the contents."""
         if self.content is UNBOUND:
             if self.root_name is not None:
+                r.e.load_const(None)  # the cell of the frame itself may never have been filled
+                r.e.store_deref(self.root_name)
                 r.e.delete_deref(self.root_name)
             return
         assert self.content is not None

@@ -6,13 +6,17 @@ PYTEST_DONT_REWRITE: the assert statements in the programs are Python's own.
 # ruff: noqa: C417
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
+import sys
 from typing import NamedTuple
 
 import pytest
 import torch
 from capture_harness import Programs, check
+
+import tc
 
 program = Programs()
 
@@ -238,3 +242,106 @@ def matching(x, y):
 @pytest.mark.parametrize("case", program, ids=lambda case: case.name)
 def test_program(case):
     check(case)
+
+
+def same_as_eager(function, *arguments):
+    """Compare the results of a function, or the errors and effects if it raises."""
+
+    def seen(call):
+        log = []
+        try:
+            return call(*arguments, log), log
+        except Exception as error:
+            return type(error), str(error), log
+
+    tc.reset()
+    assert seen(tc.compile(function, backend="eager")) == seen(function)
+
+
+def test_an_argument_deleted_before_a_break_is_unbound_after_it():
+    def f(x, n, log):
+        if x.sum() > 0:
+            del n
+        log.append(1)
+        log.append(n)
+
+    same_as_eager(f, torch.ones(2), 3)
+
+
+def test_an_empty_cell_of_the_frame_stays_empty():
+    def f(x, n, log):
+        log.append(1)
+        for _ in range(2):
+            x = x * n
+            del n
+
+            def inner():
+                return n  # noqa: F821
+
+    same_as_eager(f, torch.ones(2), 3)
+
+
+def test_a_cell_cannot_be_deleted_twice():
+    def f(x, n, log):
+        log.append(len(x + n))
+        del n
+        del n  # noqa: F821
+        return lambda: n  # noqa: F821
+
+    same_as_eager(f, torch.ones(2), 3)
+
+
+def test_exc_info_tells_of_this_frame_and_of_callers():
+    def f(x, log):
+        with contextlib.ExitStack() as stack:
+            stack.callback(log.append, "left")
+            x = x + 1
+        try:
+            raise KeyError("k")
+        except KeyError:
+            log.append(sys.exc_info()[:2][0])
+        return x.tolist(), sys.exc_info()[0]
+
+    tc.reset()
+    compiled, x = tc.compile(f, backend="eager"), torch.ones(2)
+    for _ in range(2):
+        assert compiled(x, log := []) == f(x, [])
+        assert log == ["left", KeyError]
+        try:
+            raise OSError
+        except OSError:
+            assert compiled(x, []) == f(x, []) == ([2, 2], OSError)
+
+
+def test_a_break_in_an_exit_method_that_is_given_an_error():
+    class Noted:
+        def __init__(self, log):
+            self.log = log
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, kind, error, trace):
+            print(end="")
+            self.log.append((kind, error.args))
+            return True
+
+    def f(x, log):
+        with Noted(log):
+            x = x + 1
+            raise ValueError(3)
+        return x.tolist()
+
+    same_as_eager(f, torch.ones(2))
+
+
+def test_a_bound_method_kept_over_a_break_is_bound_to_the_same_object():
+    def f(x, log):
+        found = [x + 1]
+        add = found.append
+        print(end="")
+        add(x)
+        log.append(len(found))
+        return [t.tolist() for t in found]
+
+    same_as_eager(f, torch.ones(2))
