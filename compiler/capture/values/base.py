@@ -259,6 +259,9 @@ class LambdaValue(Value):
         self.parts = parts
         self._rebuild = rebuild
 
+    def truth(self, t: Tracer) -> bool:
+        return True
+
     def describe(self) -> str:
         return self.text
 

@@ -143,6 +143,9 @@ class FunctionValue(Value):
     def python_type(self) -> type:
         return types.FunctionType
 
+    def truth(self, t: Tracer) -> bool:
+        return True
+
     def constant(self) -> Any:
         if self.obj is None:
             return super().constant()
@@ -291,6 +294,9 @@ class MethodValue(Value):
     def python_type(self) -> type:
         return types.MethodType
 
+    def truth(self, t: Tracer) -> bool:
+        return True
+
     def describe(self) -> str:
         return self.function.describe()
 
@@ -337,6 +343,9 @@ class PartialValue(Value):
     def python_type(self) -> type:
         return functools.partial
 
+    def truth(self, t: Tracer) -> bool:
+        return True
+
     def describe(self) -> str:
         return f"partial({self.function.describe()})"
 
@@ -378,6 +387,9 @@ class GeneratorValue(Value):
 
     def python_type(self) -> type:
         return types.GeneratorType
+
+    def truth(self, t: Tracer) -> bool:
+        return True
 
     def describe(self) -> str:
         return f"generator {self.frame.code.co_name}"

@@ -94,6 +94,20 @@ def size_numel(x, y):
     return x + x.shape.numel() + y.size()[1:].numel()
 
 
+@whole()
+def callables_are_true(x, y):
+    def inner():
+        return 1
+
+    partial = functools.partial(scaled)
+    bound = [].append
+    if scaled and inner and partial and bound and (i for i in ()) and (lambda: 0):
+        x = x + 1
+    if not scaled or not inner or not Block.forward:
+        x = x * 9
+    return x, [function for function in (scaled, None) if function] == [scaled]
+
+
 @pytest.mark.parametrize("case", program, ids=lambda case: case.name)
 def test_program(case):
     check(case)

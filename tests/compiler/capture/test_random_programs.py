@@ -10,7 +10,7 @@ import textwrap
 
 import pytest
 import torch
-from capture_harness import Program, check
+from capture_harness import Program, check, run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -409,9 +409,20 @@ def programs(draw):
     return Writer(draw).program()
 
 
+def eager_can(program: Program) -> bool:
+    """Say whether eager mode finds the gradients: not if their inputs were written over since."""
+    try:
+        run(program.fn, program)
+    except RuntimeError:
+        return False
+    return True
+
+
 def agrees(source: str) -> None:
     space = {**NAMES, "__name__": "random_program"}
     exec(compile(source, "<string>", "exec"), space)
+    if not eager_can(Program(space["program"], make_arguments)):
+        return
     try:
         check(Program(space["program"], make_arguments))
     except Exception as error:
