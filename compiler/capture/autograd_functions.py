@@ -16,6 +16,7 @@ from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import SequenceValue, TupleValue
 from tc.compiler.capture.values.objects import ClassValue, type_lookup
+from tc.compiler.capture.values.subclasses import SubclassValue, twin
 from tc.compiler.capture.values.tensor import NodeValue, TensorValue
 
 if TYPE_CHECKING:
@@ -159,9 +160,10 @@ def apply(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
 def _inside(scope: Scope, arg: Value) -> Value:
     assert isinstance(arg, TensorValue)
     node = scope.placeholder("arg")
-    example = arg.example.detach()
+    derived = isinstance(arg, SubclassValue)
+    example = arg.example if derived else arg.example.detach()
     node.meta["example_value"] = example
-    return TensorValue(node, example, kind=torch.Tensor)
+    return twin(arg, node, example) if derived else TensorValue(node, example)
 
 
 def _forward(
@@ -243,7 +245,7 @@ def _record(
     for index, (output, example) in enumerate(zip(outputs, examples, strict=True)):
         picked = t.graph.call_function(operator.getitem, (node, index))
         t.annotate(picked, example)
-        made[id(output)] = TensorValue(picked, example)
+        made[id(output)] = twin(output, picked, example)
     return map_leaves(t, result, lambda leaf: made[id(leaf)])
 
 

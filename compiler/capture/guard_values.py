@@ -122,7 +122,7 @@ class TensorSpec:
                 tensor.dtype,
                 tensor.device,
                 torch.is_grad_enabled() and tensor.requires_grad,
-                tuple(tensor.shape) if size is None else size,
+                tuple(torch.Tensor.size(tensor)) if size is None else size,
                 _strides(tensor) if stride is None else stride,
                 keys,
                 key_names(keys),
@@ -164,7 +164,7 @@ def _strides(tensor: torch.Tensor) -> tuple[int | None, ...]:
         return (None,) * tensor.dim()
     if tensor.layout is not torch.strided:
         return ()
-    return tuple(tensor.stride())
+    return tuple(torch.Tensor.stride(tensor))
 
 
 def key_names(keys: Any) -> str:

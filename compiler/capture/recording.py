@@ -102,6 +102,7 @@ class Recorder:
         self.graph_marks: set[str] = set()
         self.aliasing_matters = False
         self.derived = ClassesMet()
+        self._by_example: dict[int, TensorValue] = {}
 
     @property
     def graph(self) -> fx.Graph:
@@ -224,7 +225,10 @@ class Recorder:
             for arg in args:
                 if isinstance(arg, TensorValue) and arg.example is result:
                     return arg
-            value = tensor_value(node, result)
+            known = self._by_example.get(id(result))
+            if known is not None:  # handed back from where it was put before
+                return known
+            value = self.known_by_example(tensor_value(node, result))
             if FAKED in self.graph_marks and value.kind is torch.Tensor:
                 value.kind = FakeTensor
             return value
@@ -240,6 +244,10 @@ class Recorder:
             return TupleValue(list(items), kind=type(result))
         name = type(result).__name__
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{node.target} (it returns {name})")
+
+    def known_by_example(self, value: TensorValue) -> TensorValue:
+        """Note a tensor by its fake: a call that returns this fake returns this tensor."""
+        return self._by_example.setdefault(id(value.example), value)
 
     def result_of(self, result: Any, node: fx.Node) -> Value:
         """Return the value of a node's result, whatever it is made of."""

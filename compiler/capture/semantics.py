@@ -10,6 +10,8 @@ import types
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import torch
+
 from tc.compiler.capture import breaks
 from tc.compiler.capture.recording import Recorder
 from tc.compiler.capture.values.arrays import ArrayValue
@@ -29,11 +31,13 @@ from tc.compiler.capture.values.dicts import DictValue, DictView, SetValue, set_
 from tc.compiler.capture.values.iterators import ConstIterator
 from tc.compiler.capture.values.numbers import known_number
 from tc.compiler.capture.values.objects import (
+    MISSING,
     ClassValue,
     ExceptionValue,
     ObjectValue,
     type_lookup,
 )
+from tc.compiler.capture.values.subclasses import SubclassValue, own_attribute
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue
 
 if TYPE_CHECKING:
@@ -41,6 +45,8 @@ if TYPE_CHECKING:
 
 REFLECTED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
 COMPARISONS = frozenset(REFLECTED)
+#: values whose classes may have operators written in Python
+OWNERS = (ObjectValue, TupleValue, SubclassValue)
 #: in-place operator -> the plain one, which immutable left operands fall back to
 IN_PLACE = {
     f"i{name.rstrip('_')}": name
@@ -195,6 +201,10 @@ class Semantics(Recorder):
     def unary(self: Tracer, name: str, value: Value) -> Value:
         """Apply ``operator.<name>``."""
         function = getattr(operator, name)
+        if isinstance(value, SubclassValue):
+            own = self._own_operator(value, f"__{name}__")
+            if own is not None:
+                return self.inline_object(own, [value])
         if isinstance(value, NodeValue):
             return self.call_torch(function, [value], {})
         if isinstance(value, ArrayValue):
@@ -297,10 +307,8 @@ class Semantics(Recorder):
         else:
             attempts.append((right, f"__r{plain}__", left))
         for owner, method, argument in attempts:
-            if not isinstance(owner, ObjectValue | TupleValue) or owner.python_type() is tuple:
-                continue
-            raw = type_lookup(owner.python_type(), method)
-            if not isinstance(raw, types.FunctionType):
+            raw = self._own_operator(owner, method)
+            if raw is None:
                 continue
             result = self.inline_object(raw, [owner, argument])
             if not (isinstance(result, ConstValue) and result.obj is NotImplemented):
@@ -310,6 +318,22 @@ class Semantics(Recorder):
             if isinstance(raw, types.FunctionType):
                 return self.logical_not(self.inline_object(raw, [left, right]))
         return None
+
+    def _own_operator(self: Tracer, owner: Value, method: str) -> types.FunctionType | None:
+        """Return an operator method that a class written by users has, guarded."""
+        kind = owner.python_type() if isinstance(owner, OWNERS) else tuple
+        if kind is tuple:
+            return None
+        if isinstance(owner, SubclassValue):
+            raw = own_attribute(kind, method)
+            if raw is MISSING and hasattr(torch.Tensor, method):
+                self.guard_inherited(kind, method)
+        else:
+            raw = type_lookup(kind, method)
+        if not isinstance(raw, types.FunctionType):
+            return None
+        self.guard_class_attr(kind, raw, method)
+        return raw
 
     def _container_operator(self: Tracer, name: str, left: Value, right: Value) -> Value:
         method = f"__{name.rstrip('_')}__"

@@ -16,6 +16,7 @@ from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue
+from tc.compiler.capture.values.subclasses import twin
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def capture_body(
 def like(leaf: NodeValue, node: fx.Node, example: Any) -> NodeValue:
     """Return a value of the same kind for another node."""
     if isinstance(leaf, TensorValue):
-        return TensorValue(node, example, kind=leaf.kind)
+        return twin(leaf, node, example)
     return SymValue(node, example)
 
 

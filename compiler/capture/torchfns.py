@@ -15,7 +15,7 @@ from tc.compiler.capture.traceable import set_error_on_graph_break
 from tc.compiler.capture.values import numbers
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.tensor import SymValue, TensorMethod, TensorValue
+from tc.compiler.capture.values.tensor import SymValue, TensorValue
 from tc.compiler.core.sources import Source
 from tc.compiler.core.table import Table
 
@@ -114,7 +114,7 @@ class TensorDescriptor(TorchValue):
             if found is not None:
                 return found
             self.cannot(breaks.UNSUPPORTED_CALL, f"Tensor.{self.obj.__name__}")
-        return TensorMethod(owner, self.obj.__name__).call(t, args[1:], kwargs)
+        return owner.base_method(t, self.obj.__name__, args[1:], kwargs)
 
 
 class TensorGetter(TorchValue):
@@ -124,7 +124,10 @@ class TensorGetter(TorchValue):
         return f"torch.Tensor.{self.obj.__self__.__name__}.__get__"
 
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        return args[0].attr(t, self.obj.__self__.__name__)
+        name = self.obj.__self__.__name__
+        if isinstance(args[0], TensorValue):
+            return args[0].base_attr(t, name)
+        return args[0].attr(t, name)
 
 
 def is_op(obj: Any) -> bool:

@@ -49,6 +49,7 @@ from tc.compiler.capture.values.iterators import (
     wrap_iterator,
 )
 from tc.compiler.capture.values.objects import (
+    MISSING,
     ClassValue,
     NNModuleValue,
     ObjectValue,
@@ -60,7 +61,7 @@ from tc.compiler.capture.values.reflection import (
     wrap_descriptor,
     wrap_generic,
 )
-from tc.compiler.capture.values.subclasses import FAKED, is_wrapper, tensor_value
+from tc.compiler.capture.values.subclasses import FAKED, is_wrapper, own_attribute, tensor_value
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
 from tc.compiler.core.sources import AttrSource, CallSource, ItemSource, LocalSource, Source
 
@@ -108,6 +109,7 @@ def _tensor(t: Tracer, obj: torch.Tensor, source: Source) -> TensorValue:
         t.guard("CUSTOM", source, Predicate(f"{{}}.data_ptr() == {address}", _at(address)))
     value = tensor_value(None, fake, source, obj)
     t.tensors.append(value)
+    t.known_by_example(value)
     return value
 
 
@@ -320,11 +322,19 @@ def _is_derived_tensor(obj: Any) -> bool:
         return False
     if torch.nn.parameter.is_lazy(obj):
         return False  # it has no shape yet
+    if any(own_attribute(cls, name) is not MISSING for name in READ):
+        return False  # torch itself would read what the class says
     if is_wrapper(cls) or obj.layout is not torch.strided or torch._is_functional_tensor(obj):
         return False
     return not obj.is_nested
 
 
+#: attributes that are read to make a fake of a tensor
+READ = (
+    "shape", "size", "stride", "storage_offset", "dtype", "device", "layout", "ndim", "dim",
+    "requires_grad", "is_leaf", "numel", "data_ptr", "grad", "untyped_storage", "is_nested",
+    "is_sparse",
+)  # fmt: skip
 _NO_DISPATCH = torch.Tensor.__torch_dispatch__
 
 

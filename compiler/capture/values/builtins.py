@@ -519,6 +519,8 @@ def slot_method(t: Tracer, owner: Value, raw: Any) -> Value:
         return t.builtin_method(TupleValue(owner.slots), name)  # past what the class defines
     if isinstance(owner, ExceptionValue):
         return _exception_method(owner, name)
+    if isinstance(owner, TensorValue):
+        return MethodValue(owner, t.known(raw))
     if isinstance(owner, ObjectValue) and not isinstance(owner, NNModuleValue):
         generic = OBJECT_METHODS.get(name)
         if generic is not None:

@@ -548,6 +548,9 @@ def bind_descriptor(
         return t.inline_object(raw.fget, [owner])
     if isinstance(raw, types.WrapperDescriptorType | types.MethodDescriptorType):
         return t.slot_method(owner, raw)
+    if isinstance(raw, types.GetSetDescriptorType) and hasattr(owner, "base_attr"):
+        found: Value = owner.base_attr(t, name)
+        return found
     getter = type_lookup(type(raw), "__get__")
     if isinstance(getter, types.FunctionType):
         return t.inline_object(getter, [t.known(raw), owner, t.known(cls)])

@@ -21,7 +21,7 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import UNBOUND, Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.objects import MISSING, is_library, type_lookup
-from tc.compiler.capture.values.tensor import NodeValue, TensorValue
+from tc.compiler.capture.values.tensor import VIEWS, NodeValue, TensorValue
 from tc.compiler.core.sources import AttrSource, DictSource, Source
 
 if TYPE_CHECKING:
@@ -89,6 +89,13 @@ def tensor_value(
     return SubclassValue(node, example, source, kind, obj)
 
 
+def twin(value: TensorValue, node: fx.Node, example: torch.Tensor) -> TensorValue:
+    """Return the value of another tensor of the same class."""
+    if isinstance(value, SubclassValue):
+        return SubclassValue(node, example, None, value.kind)
+    return TensorValue(node, example, kind=value.kind)
+
+
 class SubclassValue(TensorValue):
     """A tensor of a derived class.
 
@@ -137,11 +144,9 @@ class SubclassValue(TensorValue):
         return t.bind_descriptor(self, self.kind, raw, name)
 
     def _tensor_attr(self, t: Tracer, name: str) -> Value:
-        if not callable(getattr(torch.Tensor, name)):
-            found = t.intercept(getattr, [self, ConstValue(name)])
-            if found is not None:
-                return found
-        return super().attr(t, name)
+        if callable(getattr(torch.Tensor, name)):
+            return super().attr(t, name)
+        return self.base_attr(t, name)
 
     def _stored(self, t: Tracer, name: str) -> Value | None:
         """Return an attribute that the tensor itself holds, or None; descriptors go first."""
@@ -186,6 +191,14 @@ class SubclassValue(TensorValue):
             super().set_attr(t, name, value)
         t.effects.store_attribute(self, name, value)
 
+    def base_attr(self, t: Tracer, name: str) -> Value:
+        found = t.intercept(getattr, [self, ConstValue(name)])
+        if found is not None:
+            return found
+        if name in VIEWS and own_attribute(self.kind, name) is not MISSING:
+            return t.call_torch(tensor_attribute, [self, ConstValue(name)], {})
+        return super().attr(t, name)
+
     # -- operations ------------------------------------------------------------------------
     def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         stored = self._stored(t, name)
@@ -194,8 +207,15 @@ class SubclassValue(TensorValue):
         if own_attribute(self.kind, name) is not MISSING or not hasattr(torch.Tensor, name):
             return self.attr(t, name).call(t, args, kwargs)
         t.guard_inherited(self.kind, name)
+        return self.base_method(t, name, args, kwargs)
+
+    def base_method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         found = t.intercept(_calling(name), [self, *args], kwargs)
-        return found if found is not None else super().method(t, name, args, kwargs)
+        if found is not None:
+            return found
+        if own_attribute(self.kind, name) is not MISSING:  # a graph must not call that one
+            return t.call_torch(getattr(torch.Tensor, name), [self, *args], kwargs)
+        return super().base_method(t, name, args, kwargs)
 
     def _special(self, t: Tracer, operation: Any, name: str, args: Args) -> Value | None:
         raw = own_attribute(self.kind, name)
@@ -220,8 +240,13 @@ class SubclassValue(TensorValue):
         return found if found is not None else super().length(t)
 
     def iterate(self, t: Tracer) -> Value:
-        found = self._special(t, torch.Tensor.__iter__, "__iter__", [])
-        return found.iterate(t) if found is not None else super().iterate(t)
+        raw = own_attribute(self.kind, "__iter__")
+        if raw is not MISSING:
+            return t.bind_descriptor(self, self.kind, raw, "__iter__").call(t, [], {}).iterate(t)
+        if self.overrides:  # as torch.Tensor does it, by what can be overridden
+            self.method(t, "dim", [], {})
+            return self.method(t, "unbind", [ConstValue(0)], {}).iterate(t)
+        return super().iterate(t)
 
     # -- the way back ----------------------------------------------------------------------
     def rebuild(self, r: Residual) -> None:
@@ -288,6 +313,11 @@ class ClassesMet:
         else:
             self.below = True
             yield
+
+
+def tensor_attribute(tensor: torch.Tensor, name: str) -> Any:
+    """Return an attribute as ``torch.Tensor`` itself has it; called from graphs."""
+    return getattr(torch.Tensor, name).__get__(tensor)
 
 
 def as_subclass(tensor: torch.Tensor, kind: type) -> torch.Tensor:

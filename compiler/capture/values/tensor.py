@@ -181,7 +181,15 @@ class TensorValue(NodeValue):
             self.cannot(breaks.UNSUPPORTED_STORE, f"{self.describe()}.{name}")
         t.effects.store_attribute(self, name, value)
 
+    def base_attr(self, t: Tracer, name: str) -> Value:
+        """Return what ``torch.Tensor`` itself has under a name, past classes derived from it."""
+        return self.attr(t, name)
+
     def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        return self.base_method(t, name, args, kwargs)
+
+    def base_method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        """Call a method of ``torch.Tensor`` itself, past classes derived from it."""
         special = METHODS.get(name)
         if special is not None:
             return special(t, self, args, kwargs)
@@ -319,8 +327,8 @@ METHODS: dict[str, Callable[[Tracer, TensorValue, Args, Kwargs], Value]] = {
     "stride": _stride,
     "type": _type,
     "new": _new,
-    "__getitem__": lambda t, x, args, kwargs: x.item(t, args[0]),
-    "__len__": lambda t, x, args, kwargs: x.length(t),
-    "__iter__": lambda t, x, args, kwargs: x.iterate(t),
+    "__getitem__": lambda t, x, args, kwargs: TensorValue.item(x, t, args[0]),
+    "__len__": lambda t, x, args, kwargs: TensorValue.length(x, t),
+    "__iter__": lambda t, x, args, kwargs: TensorValue.iterate(x, t),
     **{name: _constant(name) for name in CONSTANT_METHODS - {"type_as"}},
 }

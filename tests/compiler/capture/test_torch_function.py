@@ -10,6 +10,7 @@ import torch.nn.functional as F
 import torch.utils._pytree as pytree
 from capture_harness import Programs, check
 from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import checkpoint
 
 import tc
 from tc.compiler import api
@@ -209,6 +210,60 @@ def the_more_derived_is_asked_first(x, y):
 def what_torch_says_of_overrides(x, y, z):
     has = torch.overrides.has_torch_function
     return has((x, y)), has((x, z)), torch.overrides.has_torch_function_unary(y), x + z
+
+
+class Overriding(Base):
+    """Has own methods, operators and properties, which use those of torch.Tensor."""
+
+    def __add__(self, other):
+        return super().__add__(other) * 2
+
+    def __getitem__(self, key):
+        return torch.Tensor.__getitem__(self, key) + 1
+
+    def __len__(self):
+        return super().__len__() + 70
+
+    def __iter__(self):
+        return iter([self * 1, self * 2])
+
+    def sum(self, *args):
+        return super().sum(*args) + 1
+
+    @property
+    def T(self):
+        return super().T * 3
+
+
+@whole(Overriding)
+def own_operators(x):
+    return x + 1, x[0], len(x), list(x), x.sum(), x.T, torch.Tensor.add(x, 1), x - 1
+
+
+@whole(Base)
+def iterated(x):
+    a, b, c = x
+    return [row * 2 for row in x], a, b, c
+
+
+@whole(Base)
+def in_a_checkpoint(x):
+    return checkpoint(lambda y: (y.sin() * 2, type(y)), x, use_reentrant=False)
+
+
+class Doubling(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2, type(x)
+
+    @staticmethod
+    def backward(ctx, grad, _):
+        return grad * 2
+
+
+@whole(Base)
+def in_an_autograd_function(x):
+    return Doubling.apply(x)
 
 
 # -- objects that are no tensors -------------------------------------------------------------

@@ -220,6 +220,22 @@ def test_returned_parameter():
     assert graphs_of(fn, tuple, tuple) == [1, 1]
 
 
+class Adding(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return Wrapper(x.inner + x.note, x.note).inner
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+def test_inside_an_autograd_function():
+    fn = lambda x: Adding.apply(Wrapper(x, 3)) * 2  # noqa: E731
+    make = lambda: (numbers(2, 3),)  # noqa: E731
+    assert graphs_of(fn, make, make) == [1, 1]
+
+
 # -- guards ----------------------------------------------------------------------------------
 def test_metadata_is_guarded():
     calls = [wrapped(2, 3, note=note) for note in (1, 1, 2, {"a": 1}, {"a": 1}, {"a": 2})]
