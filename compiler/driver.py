@@ -319,8 +319,9 @@ class FrameCompiler:
         try:
             with trace.stage("capture"):
                 captured = self._capture(frame, state, account)
-            account.tell_capture(captured)
-            self._install_graph(frame, captured)
+            with captured.tracer.overrides.left_out():
+                account.tell_capture(captured)
+                self._install_graph(frame, captured)
         except breaks.SkipFrame as skip:
             account.tell_skip(str(skip), skip.fix, skip.harmless)
             account.finish(None)

@@ -116,7 +116,7 @@ class TensorSpec:
     ) -> TensorSpec:
         """Read a live tensor; ``size`` and ``stride``, if given, say which dimensions are free."""
         keys = torch._C._dispatch_keys(tensor)
-        with torch._C.DisableTorchFunctionSubclass():  # reading runs no code of users
+        with torch._C.DisableTorchFunction():  # reading runs no code of users
             return cls(
                 ObjectRef.of(type(tensor)),
                 tensor.dtype,
@@ -340,7 +340,7 @@ def brief(value: Any) -> str:
     """Describe a live value in a few words. Never raises."""
     try:
         if isinstance(value, torch.Tensor):
-            with torch._C.DisableTorchFunctionSubclass():
+            with torch._C.DisableTorchFunction():
                 dtype, shape = str(value.dtype).removeprefix("torch."), list(value.shape)
             return f"{type(value).__name__} {dtype}{shape}"
         if isinstance(value, type) or callable(value) or isinstance(value, torch.nn.Module):

@@ -80,6 +80,15 @@ class Overrides:
             for mode in reversed(taken):
                 _push_mode(mode)  # type: ignore[no-untyped-call]
 
+    @contextmanager
+    def left_out(self) -> Iterator[None]:
+        """Keep traced modes from the compiling of a graph that they were traced into."""
+        if not self.outer_modes:
+            yield
+            return
+        with torch._C.DisableTorchFunction():
+            yield
+
     def changes(self) -> tuple[int, list[Value]]:
         """Return how many of the outer modes were left, and which modes were entered since."""
         kept = 0

@@ -28,7 +28,7 @@ from tc.compiler.capture.values.containers import ListValue, SequenceValue, Slic
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.capture.values.subclasses import FAKED, ClassesMet, tensor_value
-from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue
+from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue, calling
 from tc.compiler.core import levels
 
 if TYPE_CHECKING:
@@ -44,13 +44,6 @@ PYTHON_DTYPES: dict[type, torch.dtype] = {
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 #: in-place by convention: the name ends in one underscore, or the operator is an in-place one
 _IN_PLACE = re.compile(r"(?<!_)_$|^i(add|sub|mul|truediv|floordiv|mod|pow|and|or|xor|matmul)$")
-
-
-def _method(name: str) -> Callable[..., Any]:
-    def call(owner: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(owner, name)(*args, **kwargs)
-
-    return call
 
 
 def is_record(cls: type) -> bool:
@@ -142,7 +135,7 @@ class Recorder:
             target: a function, or the name of a tensor method.
             method: the target is a method of the first argument.
         """
-        found = self.intercept(_method(target) if method else target, args, kwargs)  # type: ignore[attr-defined]
+        found = self.intercept(calling(target) if method else target, args, kwargs)  # type: ignore[attr-defined]
         if found is not None:
             return found  # type: ignore[no-any-return]
         text = target if isinstance(target, str) else getattr(target, "__name__", str(target))
@@ -373,8 +366,9 @@ class Recorder:
     @contextmanager
     def torch_state(self) -> Iterator[None]:
         """Undo what traced code does to torch's global modes while it is traced."""
-        try:
-            with levels.kept(), self.overrides.aside():
-                yield
-        finally:
-            self.modes.restore()
+        with self.overrides.aside():
+            try:
+                with levels.kept():
+                    yield
+            finally:
+                self.modes.restore()

@@ -171,6 +171,10 @@ class Residual:
         if self.t.strict != self.t.strict_before:
             self._call_with(set_error_on_graph_break, self.t.strict)
         gone, new = self.t.overrides.changes()
+        for mode in self.t.overrides.outer_modes[-gone:] if gone else ():
+            assert mode.source is not None
+            self.load_source(mode.source)  # which cannot be read off the stack any more
+            self._shared_sources[mode.source.name] = self.store_new()
         for _ in range(gone):
             self._call_with(torch._C._pop_torch_function_stack)
         for mode in new:

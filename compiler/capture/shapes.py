@@ -71,7 +71,7 @@ class ShapeGuards:
     """All shape guards of a frame, checked by one Python function.
 
     Attributes:
-        derived: some sizes are those of classes whose ``__torch_function__`` must not be asked.
+        derived: there are classes or modes whose ``__torch_function__`` must not be asked.
     """
 
     guards: tuple[ShapeGuard, ...] = ()
@@ -176,6 +176,7 @@ class Shapes:
     Attributes:
         mode: the `FakeTensorMode` that all fakes belong to.
         env: its `ShapeEnv`.
+        derived: there are classes or modes that reading a size must not ask.
     """
 
     def __init__(
@@ -202,7 +203,7 @@ class Shapes:
         self._created: dict[str, UserLine | None] = {}
         self._inputs: dict[str, tuple[Any, _Border, Source]] = {}
         self._demanded: dict[str, Any] = {}
-        self._derived = False
+        self.derived = False
         self._parts: set[str] = set()
         self.env = _env_class()(
             weakref.WeakMethod(self._on_guard),
@@ -238,7 +239,7 @@ class Shapes:
         if dynamic == "none" or not dynamic or not tensor.dim():
             # Without source, lest torch make a symbol for ``.item()`` of a number in a tensor.
             return _without_grad(self.mode.from_tensor(tensor, static_shapes=True))
-        self._derived |= type(tensor) not in (torch.Tensor, torch.nn.Parameter)
+        self.derived |= type(tensor) not in (torch.Tensor, torch.nn.Parameter)
         border = _Border(source)
         context = plain_context(tensor, dynamic, duck, demands or {})
         with violations():
@@ -261,7 +262,7 @@ class Shapes:
             dynamic: dimensions of the wrapper, and of wrapped tensors of its shape, with symbols.
             sizes: asked for the dynamic dimensions of each wrapped tensor.
         """
-        self._derived = True
+        self.derived = True
         border = _Border(source)
         context, symbolic = wrapper_context(tensor, source, dynamic, sizes, _Border)
         if not symbolic:
@@ -342,7 +343,7 @@ class Shapes:
         texts += [text for text in self._specialised() if text not in texts]
         operands = self._operands()
         guards = tuple(self._guard(text, operands) for text in texts)
-        return ShapeGuards(guards, self._derived)
+        return ShapeGuards(guards, self.derived)
 
     def _texts(self, values: list[Any], borders: list[_Border], contexts: Any) -> list[str]:
         try:
@@ -437,10 +438,10 @@ class Shapes:
 
 
 def _unasked(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a function that leaves ``__torch_function__`` of classes aside."""
+    """Return a function that leaves ``__torch_function__`` of classes and modes aside."""
 
     def run(given: Any) -> Any:
-        with torch._C.DisableTorchFunctionSubclass():
+        with torch._C.DisableTorchFunction():
             return read(given)
 
     return run

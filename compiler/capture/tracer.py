@@ -125,6 +125,7 @@ class Tracer(Semantics):
         self._globals: dict[tuple[int, str], Value] = {}
         self._attributes: dict[int, AttributesValue] = {}
         self.overrides = overrides.Overrides.now(self)
+        self.shapes.derived |= bool(self.overrides.outer_modes)
 
     # -- guards ----------------------------------------------------------------------------
     def user_line(self) -> tuple[str, int] | None:

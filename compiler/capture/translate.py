@@ -195,7 +195,8 @@ class Translation:
         self.attempt = attempt
         self.t = Tracer(frame, sizes)
         self.t.stop_at = stop.step if stop is not None else None
-        self.root = RootFrame(self.t, frame)
+        with self.t.overrides.aside():
+            self.root = RootFrame(self.t, frame)
 
     def run(self) -> Captured:
         """Interpret the frame to its end or to the instruction to stop at."""
@@ -347,7 +348,8 @@ class Translation:
 
     def _shape_guards(self) -> ShapeGuards:
         try:
-            return self.t.shapes.guards()
+            with self.t.overrides.aside():
+                return self.t.shapes.guards()
         except UnreadableSize as error:  # of a view of a wrapper, or a ragged size made inside
             raise breaks.GraphBreak(breaks.UNREADABLE_SIZE, note=str(error)) from error
 

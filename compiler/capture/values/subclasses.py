@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import UNBOUND, Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.objects import MISSING, is_library, type_lookup
-from tc.compiler.capture.values.tensor import VIEWS, NodeValue, TensorValue
+from tc.compiler.capture.values.tensor import VIEWS, NodeValue, TensorValue, calling
 from tc.compiler.core.sources import AttrSource, DictSource, Source
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ class SubclassValue(TensorValue):
         return self.base_method(t, name, args, kwargs)
 
     def base_method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
-        found = t.intercept(_calling(name), [self, *args], kwargs)
+        found = t.intercept(calling(name), [self, *args], kwargs)
         if found is not None:
             return found
         if own_attribute(self.kind, name) is not MISSING:  # a graph must not call that one
@@ -257,10 +257,6 @@ class SubclassValue(TensorValue):
         r.load_output(self)
         r.load_object(self.kind)
         r.e.call(2)
-
-
-def _calling(name: str) -> Callable[..., Any]:
-    return lambda owner, *args, **kwargs: getattr(owner, name)(*args, **kwargs)
 
 
 class ClassesMet:

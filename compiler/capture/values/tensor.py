@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -144,6 +145,10 @@ class TensorValue(NodeValue):
         stored = t.effects.attribute(self, name)
         if stored is not None and stored is not UNBOUND:
             return stored
+        if t.overrides.modes and isinstance(getattr(torch.Tensor, name, None), GETTERS):
+            found = t.intercept(getattr, [self, ConstValue(name)])
+            if found is not None:
+                return found
         if name == "shape":
             return t.tensor_size(self)
         if name in METADATA:
@@ -190,6 +195,10 @@ class TensorValue(NodeValue):
 
     def base_method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         """Call a method of ``torch.Tensor`` itself, past classes derived from it."""
+        if t.overrides.modes:
+            found = t.intercept(calling(name), [self, *args], kwargs)
+            if found is not None:
+                return found
         special = METHODS.get(name)
         if special is not None:
             return special(t, self, args, kwargs)
@@ -213,6 +222,9 @@ class TensorValue(NodeValue):
         return bool(t.fold(bool, contents))
 
     def length(self, t: Tracer) -> Value:
+        found = t.intercept(len, [self]) if t.overrides.modes else None
+        if found is not None:
+            return found
         if self.example.dim() == 0:
             return t.raise_(TypeError, "len() of a 0-d tensor")
         return t.tensor_size(self).item(t, ConstValue(0))
@@ -225,6 +237,15 @@ class TensorValue(NodeValue):
     def unpack_rows(self, t: Tracer) -> list[TensorValue]:
         """Return the rows of the tensor."""
         return [row for row in self.unpack(t) if isinstance(row, TensorValue)]
+
+
+def calling(name: str) -> Callable[..., Any]:
+    """Return the function that calls a method of its first argument."""
+    return lambda owner, *args, **kwargs: getattr(owner, name)(*args, **kwargs)
+
+
+#: what torch.Tensor has that is an attribute, not a method
+GETTERS = (types.GetSetDescriptorType, property)
 
 
 class TensorMethod(Value):

@@ -412,3 +412,57 @@ def test_dynamic_sizes_do_not_ask_the_class():
         compiled(x)
         assert [name for name, *_ in log] == ["__get__", "mul"]
         log.clear()
+
+
+class Counting(TorchFunctionMode):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.seen.append(getattr(func, "__name__", "?"))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_active_modes_see_what_is_written_and_nothing_of_the_compiler(backend):
+    def fn(x):
+        return x.sin(), torch.zeros(2), x[0], x.shape[0] * 2
+
+    x = torch.rand(3, 4)
+    compiled = tc.compile(fn, backend=backend, dynamic=True)
+    for _ in range(2):
+        with Counting() as ours:
+            got = compiled(x)
+        with Counting() as theirs:
+            want = fn(x)
+        torch.testing.assert_close(got, want)
+        assert ours.seen == theirs.seen
+
+
+def test_a_mode_left_after_a_break():
+    def fn(x):
+        with Counting() as mode:
+            y = x.sin()
+            tc.graph_break()
+            z = y.cos()
+        return z, mode.seen
+
+    tc.graph_break()  # loads what it needs
+    x = torch.rand(3)
+    got, want = tc.compile(fn, backend="eager")(x), fn(x)
+    torch.testing.assert_close(got[0], want[0])
+    assert got[1] == want[1]
+
+
+def test_what_a_transform_hands_back_is_the_same_tensor():
+    def fn(x, y):
+        a = x.clone()
+        b, c = torch.vmap(lambda p, q: (p.acos_(), q.cos()))(a, y)
+        return b is a, c is y, b, c, torch.vmap(torch.Tensor.sin_)(y) is y
+
+    args = torch.rand(3, 2), torch.rand(3, 2)
+    want = fn(*[x.clone() for x in args])
+    got = tc.compile(fn, backend="eager", fullgraph=True)(*[x.clone() for x in args])
+    assert got[:2] == want[:2] and got[4] == want[4]
+    torch.testing.assert_close(got[2:4], want[2:4])

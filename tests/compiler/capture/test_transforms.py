@@ -385,16 +385,3 @@ def test_code_made_outside_of_a_transform_is_not_run_inside():
     torch.testing.assert_close(fn(x, y), want)
     got = torch.vmap(lambda a: a + fn(x, y).sum(), randomness="same")(torch.zeros(2))
     torch.testing.assert_close(got, want.sum().expand(2))
-
-
-def test_what_is_handed_back_is_the_same_tensor():
-    def fn(x, y):
-        a = x.clone()
-        b, c = torch.vmap(lambda p, q: (p.acos_(), q.cos()))(a, y)
-        return b is a, c is y, b, c, torch.vmap(torch.Tensor.sin_)(y) is y
-
-    args = torch.rand(3, 2), torch.rand(3, 2)
-    want = fn(*[x.clone() for x in args])
-    got = tc.compile(fn, backend="eager", fullgraph=True)(*[x.clone() for x in args])
-    assert got[:2] == want[:2] and got[4] == want[4]
-    torch.testing.assert_close(got[2:4], want[2:4])
