@@ -245,7 +245,10 @@ class OpaqueMethod(Value):
 
 
 class LambdaValue(Value):
-    """A callable made by the tracer itself, from a Python function over values."""
+    """A callable made by the tracer itself, from a Python function over values.
+
+    `rebuild` emits code that pushes it, for which the `parts` have to exist.
+    """
 
     def __init__(
         self,

@@ -369,6 +369,17 @@ def test_generators_that_are_returned_run_ahead():
     assert [t.item() for t in found] == [1, 2]
 
 
+def test_bound_methods_of_what_the_graph_makes_come_back():
+    def fn(x):
+        made = [x + 1]
+        return made.append, made, x.numpy().tolist
+
+    append, made, listed = tc.compile(fn, backend="eager")(torch.ones(1))
+    append(2)
+    assert made[1:] == [2]
+    assert listed() == [1.0]
+
+
 def test_mapping_proxies_are_read_only():
     def fn(x, view):
         try:
