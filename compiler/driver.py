@@ -24,7 +24,7 @@ from tc.compiler.capture.dynamism import DynamicSizes, Memory
 from tc.compiler.capture.guards import Failure
 from tc.compiler.capture.lazy_modules import LEAF
 from tc.compiler.capture.skips import in_transform, skip_reason
-from tc.compiler.capture.torchfns import CHANGES_STATE
+from tc.compiler.capture.torchfns import CHANGES_STATE, CHECKS_DATA
 from tc.compiler.capture.transforms import LEVELLED
 from tc.compiler.capture.translate import (
     BreakRecord,
@@ -58,6 +58,7 @@ Compiled = Callable[..., Any]
 EAGER_MARKS = {
     HOOKED: "a tensor inside has a hook: eager autograd calls it",
     LEAF: "a parameter is made inside",
+    CHECKS_DATA: "it checks numbers out of tensors that its sizes rest on",
     CHANGES_STATE: "it changes a state of torch that later operations look at",
     RESIZES: "a storage changes its size",
     FAKED: "an input is a fake tensor, which has no memory for kernels",

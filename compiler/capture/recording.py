@@ -335,6 +335,7 @@ class Recorder:
     # -- notes on nodes --------------------------------------------------------------------
     def annotate(self, node: fx.Node, example: Any) -> None:
         node.meta["example_value"] = example
+        self.shapes.note_symbols(node, example)
         node.meta["source_fn_stack"] = [*self.scopes[-1].operations, (node.name, node.target)]
         if self.top is None:
             return

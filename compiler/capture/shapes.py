@@ -17,6 +17,7 @@ from operator import methodcaller
 from typing import Any
 
 import torch
+from torch import fx
 from torch._guards import GuardSource
 from torch._guards import Source as TorchSource
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
@@ -292,6 +293,27 @@ class Shapes:
     def _track_number(self, number: Any, source: Source) -> None:
         if isinstance(number, torch.SymInt) and number.node.is_symbolic():
             self._track(number, _Border(source), source)
+
+    def note_symbols(self, node: fx.Node, example: Any) -> None:
+        """Note on a node which symbols of data it makes, where it makes any."""
+        if not self.env.pending_fresh_unbacked_symbols:
+            return
+        from torch.fx.experimental.symbolic_shapes import compute_unbacked_bindings
+
+        try:
+            made = compute_unbacked_bindings(self.env, example)
+        except Exception:  # symbols of a run whose result was not used
+            self.env.pending_fresh_unbacked_symbols.clear()
+            return
+        if made:
+            node.meta["unbacked_bindings"] = made
+
+    def add_assertions(self, module: fx.GraphModule) -> None:
+        """Add to a graph the checks of data that its sizes rest on."""
+        from torch.fx.passes.runtime_assert import insert_deferred_runtime_asserts
+
+        with torch._C._EnableTorchFunction():  # by which fx records calls of functions
+            insert_deferred_runtime_asserts(module, self.env, "the captured graph")
 
     @contextmanager
     def scalars_allowed(self) -> Iterator[None]:

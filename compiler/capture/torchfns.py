@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,8 @@ REFUSED = frozenset(
 )
 #: mark on a graph that changes a state of torch while it runs
 CHANGES_STATE = "tc_changes_state"
+#: mark on a graph that checks what it takes for granted of numbers in tensors
+CHECKS_DATA = "tc_checks_data"
 
 
 class TorchValue(Value):
@@ -150,6 +153,26 @@ def handler_of(obj: Any) -> Handler | None:
 
 #: functions of torch._dynamo that PyTorch's own code calls; it is not imported for them
 BY_NAME: Table[str, Handler] = Table("torch functions by name")
+
+
+def _of_condition(name: str) -> Handler:
+    """Return the handler of a function that decides a condition on sizes its own way."""
+
+    def decide(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        function = getattr(importlib.import_module(SYMBOLIC_SHAPES), name)
+        if isinstance(args[0], SymValue):
+            return ConstValue(t.guarded(function, args[0].example))
+        return ConstValue(function(args[0].truth(t)))
+
+    return decide
+
+
+SYMBOLIC_SHAPES = "torch.fx.experimental.symbolic_shapes"
+for _name in (
+    "guard_size_oblivious", "guard_or_false", "guard_or_true", "statically_known_true",
+    "statically_known_false", "definitely_true", "definitely_false",
+):  # fmt: skip
+    BY_NAME.add(f"{SYMBOLIC_SHAPES}.{_name}", _of_condition(_name))
 BY_NAME.add("torch._dynamo.external_utils.is_compiling", lambda t, args, kwargs: t.known(True))
 
 

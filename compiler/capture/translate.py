@@ -25,6 +25,7 @@ from tc.compiler.capture.guards import CheckedGuards, build
 from tc.compiler.capture.residual import Residual
 from tc.compiler.capture.resume import is_handed_on
 from tc.compiler.capture.shapes import ShapeGuards, UnreadableSize
+from tc.compiler.capture.torchfns import CHECKS_DATA
 from tc.compiler.capture.tracer import Tracer
 from tc.compiler.capture.values.base import OpaqueValue, Raised, Value
 from tc.compiler.capture.values.functions import CellValue, GeneratorValue
@@ -299,6 +300,9 @@ class Translation:
         if t.derived.below and t.derived.native:
             raise breaks.SkipFrame("tensors of classes with overrides, and of PyTorch's own, mix")
         t.graph.output(tuple(outputs))
+        if t.shapes.env.deferred_runtime_asserts:
+            t.shapes.add_assertions(t.scopes[0].module())  # in the same graph
+            t.graph_marks.add(CHECKS_DATA)
         for entry in list(t.inputs):
             if not entry.node.users:
                 t.graph.erase_node(entry.node)

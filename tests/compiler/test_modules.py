@@ -168,3 +168,14 @@ def test_run_uses_what_is_compiled_only(count):
     only = tc.run(g)
     assert only(ones())[0] == 2 and only(torch.ones(2, 2)).shape == (2, 2)
     assert count.graphs == 1
+
+
+def test_run_in_compiled_code_is_a_plain_call(count):
+    only = tc.run(lambda x: x.sin() * 10)
+    inner = tc.compile(lambda x: only(x) + 1, backend=count, fullgraph=True)
+    outer = tc.compile(lambda x: torch.relu(inner(x)), backend=count, fullgraph=True)
+    torch.testing.assert_close(outer(ones()), torch.relu(ones().sin() * 10 + 1))
+    assert (count.graphs, count.ops) == (1, 4)
+    disabled = tc.disable(inner)
+    assert tc.compile(lambda x: disabled(x + 1), backend=count)(ones()).shape == (3,)
+    assert count.graphs == 2

@@ -143,11 +143,19 @@ class ArrayValue(Value):
             return METHODS["numel"](t, self.tensor, [], {})
         if name == "dtype":
             return ConstValue(self.dtype)
+        if name in ("strides", "nbytes"):
+            size = ConstValue(self.tensor.example.itemsize)
+            if name == "nbytes":
+                return t.binary("mul", METHODS["numel"](t, self.tensor, [], {}), size)
+            strides = METHODS["stride"](t, self.tensor, [], {}).unpack(t)
+            return TupleValue([t.binary("mul", stride, size) for stride in strides])
         if name in FIELDS:
             return _record(t, numpy_attribute, (name, self.tensor), scalars=False)
         if not hasattr(np.ndarray, name):
             text = f"'numpy.ndarray' object has no attribute '{name}'"
             return t.raise_(AttributeError, text)
+        if not callable(getattr(np.ndarray, name)):
+            self.cannot(breaks.UNSUPPORTED_ATTR, f"ndarray.{name}")
         return t.builtin_method(self, name)
 
     def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:

@@ -243,3 +243,72 @@ def test_determinism_changes_where_the_program_says(backend):
             assert not torch.are_deterministic_algorithms_enabled()
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+# -- what graphs take for granted of data --------------------------------------------------------
+def split(t, sizes):
+    first, second = t.split(sizes.tolist())
+    return first.sum() + second.sum()
+
+
+def fixed(t, n):
+    k = n.item()
+    torch._check(k == 3)
+    return t + k
+
+
+def found(t):
+    places = torch.nonzero(t)
+    torch._check(places.shape[0] == 3)
+    return places + 1
+
+
+def rows(t, n):
+    k = n.item()
+    return t.view(k, -1) + 1, torch.zeros(k)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize(
+    ("fn", "good", "bad"),
+    [
+        (split, (x(), torch.tensor([3, 1])), (x(), torch.tensor([3, 2]))),
+        (fixed, (x(), torch.tensor([3])), (x(), torch.tensor([4]))),
+        (found, (torch.tensor([1, 0, 2, 3]),), (torch.tensor([1, 0, 0, 3]),)),
+        (rows, (x(), torch.tensor(2)), (x(), torch.tensor(3))),
+    ],
+    ids=["split", "fixed", "found", "rows"],
+)
+def test_what_is_taken_for_granted_of_data_is_checked(fn, good, bad, backend):
+    tc.reset()
+    settings = {"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True}
+    with tc.config.patch(settings):
+        compiled = tc.compile(fn, backend=backend, fullgraph=True)
+        torch.testing.assert_close(compiled(*good), fn(*good))
+        with pytest.raises(RuntimeError):
+            compiled(*bad)
+
+
+def test_conditions_decided_without_a_guard():
+    from torch.fx.experimental.symbolic_shapes import guard_or_false, statically_known_true
+
+    def f(t):
+        if guard_or_false(t.shape[0] == 4) and statically_known_true(t.shape[0] > 0):
+            return t + 1
+        return t + 2
+
+    check(f, x())
+
+    def g(n):
+        k = n.item()
+        return torch.ones(2) if guard_or_false(k == 3) else torch.zeros(2)
+
+    with tc.config.patch(capture_scalar_outputs=True):
+        compiled = tc.compile(g, backend="eager", fullgraph=True)
+        assert not compiled(torch.tensor(3)).any()  # not known while tracing
+
+
+def test_shapes_and_strides_of_arrays():
+    check(lambda t: (t.numpy().strides, t.numpy().nbytes, t.numpy().shape), torch.ones(2, 3))
+    check(lambda t: t.numpy().flags.writeable, torch.ones(2), fullgraph=False)
+    check(lambda t: t.new(torch.ones(2, 3).size()).shape, x())
