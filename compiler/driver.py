@@ -23,7 +23,7 @@ from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.dynamism import DynamicSizes, Memory
 from tc.compiler.capture.guards import Failure
 from tc.compiler.capture.lazy_modules import LEAF
-from tc.compiler.capture.skips import in_transform, skip_reason
+from tc.compiler.capture.skips import can_be_captured, in_transform, skip_reason
 from tc.compiler.capture.torchfns import CHANGES_STATE, CHECKS_DATA
 from tc.compiler.capture.transforms import LEVELLED
 from tc.compiler.capture.translate import (
@@ -224,8 +224,10 @@ class FrameCompiler:
         reason = skip_reason(frame)
         if reason is not None and not reason[1]:
             return hook.Skip(reason[0])
-        if in_transform() or torch._C._get_tracing_state() is not None:
+        if torch._C._get_tracing_state() is not None:
             return hook.RunOnce()
+        if in_transform() and not (self.options.backend_name == "eager" and can_be_captured()):
+            return self._inside_transform(frame)
         if is_fx_symbolic_tracing() and self.config.error_on_nested_fx_trace:
             raise NestedTraceError(
                 "Detected that you are using FX to symbolically trace a compiled function: trace "
@@ -268,6 +270,16 @@ class FrameCompiler:
         if isinstance(found, hook.Compiled):
             stance.STANDING.for_one_call.append(found.guards)
         return found
+
+    def _inside_transform(self, frame: hook.Frame) -> hook.Outcome:
+        """Leave a frame to Python: only graphs that run eagerly take wrapped tensors."""
+        if not self.options.fullgraph:
+            return hook.RunOnce()
+        raise Unsupported(
+            f"{frame.code.co_qualname} was compiled with fullgraph=True and is called inside a "
+            "transform of torch.func that runs eagerly. Compile what calls the transform, or use "
+            "backend='eager'."
+        )
 
     def _account(self, frame: hook.Frame, cache: hook.CacheView, state: dict[Any, Any]) -> Account:
         if "frame_id" not in state:
@@ -329,7 +341,7 @@ class FrameCompiler:
             state["idle"] = state.get("idle", 0) + 1
             if skip.harmless and state["idle"] < IDLE_TRIES:
                 return hook.RunOnce()  # other arguments may lead to tensor operations
-            return hook.Skip(str(skip))
+            return hook.RunOnce() if in_transform() else hook.Skip(str(skip))
         except Unsupported as error:
             account.finish(None, error)
             raise

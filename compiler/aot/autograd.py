@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -70,6 +70,7 @@ def autograd_function(
 
         @staticmethod
         def backward(ctx: Any, *gradients: Any) -> Any:
+            refuse_wrapped(gradients)
             tangents = [
                 laid_out(gradients[i], stride) for i, stride in zip(diffs, ctx.strides, strict=True)
             ]
@@ -92,6 +93,19 @@ def without_autocast(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args)
 
     return call
+
+
+def refuse_wrapped(gradients: Sequence[Any]) -> None:
+    """Raise RuntimeError if gradients are wrapped for a level of a torch.func transform."""
+    if torch._C._functorch.peek_interpreter_stack() is None:
+        return
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+    if any(isinstance(g, torch.Tensor) and wrapped(g) for g in gradients):
+        raise RuntimeError(
+            "the backward of a compiled function is called inside a transform of torch.func "
+            "(vmap, grad, vjp), which it cannot follow. Compile what calls the transform, or "
+            "compile the function with backend='eager'."
+        )
 
 
 class OnceDifferentiable(torch.autograd.Function):

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
-from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -356,7 +355,7 @@ class Recorder:
     def dispatch_as_at_entry(self) -> Iterator[None]:
         """Dispatch as torch did when the frame began, outside of transforms and modes."""
         keys = torch._C._ForceDispatchKeyGuard(*self._dispatch_keys)
-        with temporarily_clear_interpreter_stack(), keys:
+        with levels.popped_to(self.levels_before[0]), keys:
             before = torch.is_grad_enabled()
             torch._C._set_grad_enabled(self.grad_before)
             try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tc.compiler.capture import breaks
+from tc.compiler.capture.guard_values import transforms
 
 if TYPE_CHECKING:
     from tc.compiler.capture.hook import Frame
@@ -92,6 +93,11 @@ _GENERATOR = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENE
 def in_transform() -> bool:
     """Say whether a transform of torch.func is at work: its tensors are for its own levels."""
     return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def can_be_captured() -> bool:
+    """Say whether code under the transforms at work can be captured: stand-ins lack some kinds."""
+    return all(level[0] in ("Vmap", "Grad") for level in transforms())
 
 
 def skip_reason(frame: Frame) -> tuple[str, bool] | None:

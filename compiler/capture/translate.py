@@ -205,6 +205,8 @@ class Translation:
         t.top = root
         for kind in ("GLOBAL_STATE", "DEFAULT_DEVICE", "TORCH_FUNCTION_MODES"):
             t.guards.add(kind, PROCESS)
+        if levels.depth():
+            t.guards.add("TRANSFORMS", PROCESS)
         with t.torch_state():
             ending = self._interpret(root)
         return self._captured(*ending)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from tc.compiler.capture import later, torchfns, wrappers
+from tc.compiler.capture import breaks, later, torchfns, wrappers
 from tc.compiler.capture.dynamism import ADDRESS
 from tc.compiler.capture.guards import Predicate, TensorSpec
 from tc.compiler.capture.hook import original_of
@@ -101,7 +101,13 @@ def _constant(t: Tracer, obj: Any, source: Source) -> Value:
 def _tensor(t: Tracer, obj: torch.Tensor, source: Source) -> TensorValue:
     dims = t.sizes.dimensions(source, obj)
     with t.dispatch_as_at_entry():  # a transform of torch.func may be at work
-        fake = t.shapes.fake(obj, source, dims, demands=t.sizes.demands(obj))
+        try:
+            fake = t.shapes.fake(obj, source, dims, demands=t.sizes.demands(obj))
+        except Exception as error:
+            if not torch._C._functorch.is_functorch_wrapped_tensor(obj):
+                raise
+            text = f"{source.pretty} has no stand-in inside of torch.func: {error}"
+            raise breaks.SkipFrame(text) from error
         spec = TensorSpec.of(obj, free_size(fake), free_stride(fake))
     t.guard("TENSOR", source, spec)
     if getattr(obj, ADDRESS, None) == "guarded":

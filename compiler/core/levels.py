@@ -55,6 +55,19 @@ def kept() -> Iterator[None]:
             restore(before)
 
 
+@contextmanager
+def popped_to(count: int) -> Iterator[None]:
+    """Take the levels above the first few off for the length of a block."""
+    taken = []
+    try:
+        while depth() > count:
+            taken.append(_functorch.pop_dynamic_layer_stack())
+        yield
+    finally:
+        while taken:
+            _functorch.push_dynamic_layer_stack(taken.pop())
+
+
 def keeping(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that leaves levels and modes as they were, even if it raises."""
 

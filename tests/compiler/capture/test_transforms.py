@@ -198,7 +198,7 @@ def breaking(x):
 def test_a_break_inside_leaves_the_whole_transform_to_python():
     tc.reset()
     x = torch.randn(3)
-    torch.testing.assert_close(tc.compile(breaking, backend="eager")(x), breaking(x))
+    torch.testing.assert_close(tc.compile(breaking, backend="aot_eager")(x), breaking(x))
     stats = api.graph_stats()
     assert (stats["graphs"], stats["graph_breaks"]) == (1, 1)
     assert levels.depth() == 0
@@ -216,7 +216,7 @@ def choosing(x):
 
 def test_the_shape_seen_inside_decides():
     tc.reset()
-    fn = tc.compile(choosing, backend="eager")
+    fn = tc.compile(choosing, backend="aot_eager")
     for shape, graphs in (((2, 3), 0), ((2, 3, 4), 1)):
         x = torch.randn(shape)
         torch.testing.assert_close(fn(x), choosing(x))
@@ -385,3 +385,53 @@ def test_code_made_outside_of_a_transform_is_not_run_inside():
     torch.testing.assert_close(fn(x, y), want)
     got = torch.vmap(lambda a: a + fn(x, y).sum(), randomness="same")(torch.zeros(2))
     torch.testing.assert_close(got, want.sum().expand(2))
+
+
+# -- compiled functions inside of transforms that run eagerly --------------------------------
+def to_be_mapped(x):
+    return torch.vmap(lambda a: a.sin())(x) + x.cos().sum()
+
+
+def summed(f):
+    return torch.func.grad(lambda x: f(x).sum())
+
+
+TRANSFORMED = [
+    (torch.vmap, 1), (torch.vmap, 1), (functools.partial(torch.vmap, randomness="same"), 2),
+    (lambda f: torch.vmap(torch.vmap(f)), 3), (summed, 4), (lambda f: torch.vmap(summed(f)), 5),
+    (lambda f: torch.vmap(lambda a: f(a[1:])), 6), (lambda f: f, 7), (torch.vmap, 7),
+    (lambda f: lambda x: torch.func.jvp(f, (x,), (x,)), 7),
+]  # fmt: skip
+
+
+def test_code_is_compiled_once_for_each_stack_of_transforms():
+    tc.reset()
+    compiled = tc.compile(to_be_mapped, backend="eager", dynamic=False)
+    x = torch.randn(3, 3, 4, 5)
+    for transform, graphs in TRANSFORMED:
+        torch.testing.assert_close(transform(compiled)(x), transform(to_be_mapped)(x))
+        assert api.graph_stats()["graphs"] == graphs
+        assert levels.depth() == 0
+
+
+def calling(x):
+    return torch.vmap(lambda a: a.cos())(x).sum()
+
+
+@pytest.mark.parametrize("transform", [torch.vmap, torch.func.grad])
+def test_other_backends_take_no_tensors_of_a_transform(transform):
+    x = torch.randn(3, 4)
+    got = transform(tc.compile(calling, backend="aot_eager"))(
+        x[0] if transform is not torch.vmap else x
+    )
+    want = transform(calling)(x[0] if transform is not torch.vmap else x)
+    torch.testing.assert_close(got, want)
+    with pytest.raises(tc.exc.Unsupported, match="inside a transform"):
+        transform(tc.compile(calling, backend="aot_eager", fullgraph=True))(x)
+
+
+def test_a_compiled_backward_inside_a_transform_is_refused():
+    x = torch.randn(2, requires_grad=True)
+    y = tc.compile(lambda x: x**2)(x)
+    with pytest.raises(RuntimeError, match="inside a transform"):
+        torch.func.vjp(lambda v: torch.autograd.grad(y, x, v), x)
