@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import operator
+import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from tc.compiler.capture.values.tensor import NodeValue, TensorValue
 if TYPE_CHECKING:
     from torch import fx
 
+    from tc.compiler.capture.residual import Residual
     from tc.compiler.capture.tracer import Tracer
 
 BASE: Any = torch.autograd.Function
@@ -117,11 +118,25 @@ class ContextValue(Value):
         del self.attributes[name]
 
 
-def is_apply(cls: type, name: str) -> bool:
-    """Say whether reading a class attribute gives the ``apply`` of an autograd.Function."""
-    if name != "apply" or not issubclass(cls, BASE):
-        return False
-    return inspect.getattr_static(cls, name) is inspect.getattr_static(BASE, name)
+class ApplyValue(Value):
+    """The ``apply`` of an autograd.Function."""
+
+    noun = "the apply of an autograd.Function"
+
+    def __init__(self, cls: ClassValue) -> None:
+        self.cls = cls
+
+    def python_type(self) -> type:
+        return types.MethodType
+
+    def describe(self) -> str:
+        return f"{self.cls.obj.__name__}.apply"
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return apply(t, self.cls, args, kwargs)
+
+    def rebuild(self, r: Residual) -> None:
+        r.load_object(getattr(self.cls.obj, "apply"))  # noqa: B009
 
 
 @contextmanager
@@ -207,11 +222,21 @@ def _backward(
         raise breaks.GraphBreak(breaks.BODY_EFFECT, f"{cls.obj.__name__}.backward")
     results = found.values(t) if isinstance(found, TupleValue) else [found]
     if len(results) < len(args):
-        text = f"function {cls.obj.__name__}Backward returned an incorrect number of gradients"
-        t.raise_(RuntimeError, text)
+        scope.graph.call_function(
+            refuse_count, (f"{cls.obj.__name__}Backward", len(args), len(results))
+        )
+        results += [ConstValue(None)] * (len(args) - len(results))
     chosen = [r for arg, r in zip(args, results, strict=False) if arg in flat]
     nodes: list[Any] = [r.node(t) if isinstance(r, NodeValue) else None for r in chosen]
     scope.graph.output(tuple(nodes))
+
+
+def refuse_count(name: str, wanted: int, given: int) -> None:
+    """Raise as autograd does for a backward that returns too few gradients; called from graphs."""
+    raise RuntimeError(
+        f"function {name} returned an incorrect number of gradients "
+        f"(expected {wanted}, got {given})"
+    )
 
 
 def _record(

@@ -67,6 +67,8 @@ def instantiate(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value
         return construct(t, cls, args, kwargs)
     if issubclass(kind, dict) and kind.__flags__ & HEAP_TYPE and kind.__module__ != "collections":
         return _object(t, cls, args, kwargs)
+    if issubclass(kind, torch.autograd.Function):
+        return ObjectValue(kind)  # an old way to reach its apply
     if not _is_plain(kind):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {kind.__qualname__}")
     return _object(t, cls, args, kwargs)

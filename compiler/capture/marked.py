@@ -12,12 +12,12 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.subgraphs import map_items
 from tc.compiler.capture.traceable import over_tensors
 from tc.compiler.capture.values.arrays import ArrayValue
-from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
+from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, NotConstant, Value
 from tc.compiler.capture.values.builtins import BUILTINS
 from tc.compiler.capture.values.const import is_constant_object
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.tensor import TensorValue
-from tc.compiler.capture.whole import call_tree, holds_objects
+from tc.compiler.capture.whole import apply_whole, call_tree, holds_objects, is_apply
 from tc.compiler.errors import ForbiddenCall
 
 if TYPE_CHECKING:
@@ -89,6 +89,11 @@ class MarkedValue(Value):
         return True
 
     def attr(self, t: Tracer, name: str) -> Value:
+        if isinstance(self.obj, type) and is_apply(self.obj, name):
+            whole = apply_whole(self.obj)
+            return LambdaValue(
+                lambda t, args, kwargs: t.call_torch(whole, args, kwargs), whole.__name__
+            )
         return t.known(t.fold(getattr, self.obj, name))
 
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:

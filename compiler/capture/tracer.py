@@ -58,6 +58,7 @@ from tc.compiler.capture.values.objects import (
     is_library,
 )
 from tc.compiler.capture.values.tensor import TensorValue
+from tc.compiler.capture.whole import is_apply
 from tc.compiler.capture.wrap import wrap_object, wrap_tensor
 from tc.compiler.core.sources import (
     AttrSource,
@@ -449,16 +450,14 @@ class Tracer(Semantics):
         self, owner: Value, cls: type, raw: Any, name: str, inherited: bool = False
     ) -> Value:
         """Read a class attribute through an instance."""
+        if is_apply(cls, name):
+            return autograd_functions.ApplyValue(ClassValue(cls))
         return bind_descriptor(self, owner, cls, raw, name, inherited)
 
     def bind_class_attr(self, owner: ClassValue, raw: Any, name: str) -> Value:
         """Read a class attribute through the class."""
-        if autograd_functions.is_apply(owner.obj, name):
-            return self.lambda_value(
-                lambda t, args, kwargs: autograd_functions.apply(t, owner, args, kwargs),
-                f"{owner.obj.__name__}.apply",
-                lambda r: r.load_object(getattr(owner.obj, "apply")),  # noqa: B009
-            )
+        if is_apply(owner.obj, name):
+            return autograd_functions.ApplyValue(owner)
         return bind_class_attr(self, owner, raw, name)
 
     def class_attr(self, owner: Value, cls: type, name: str) -> Value | None:

@@ -7,10 +7,13 @@ results, the other way round.
 
 from __future__ import annotations
 
+import inspect
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.utils import _pytree as pytree
 
 from tc.compiler.capture import breaks
@@ -166,3 +169,27 @@ def _value(t: Tracer, shape: Any, parts: Iterator[Value]) -> Value:
         unflatten = pytree.SUPPORTED_NODES[shape.kind].unflatten_fn
         return t.inline_object(unflatten, [children, t.known(shape.context)])
     return next(parts)
+
+
+# -- autograd.Function -----------------------------------------------------------------------
+_BASE: Any = torch.autograd.Function
+_WHOLE: weakref.WeakKeyDictionary[type, Any] = weakref.WeakKeyDictionary()
+
+
+def is_apply(cls: type, name: str) -> bool:
+    """Say whether reading a class attribute gives the ``apply`` of an autograd.Function."""
+    if name != "apply" or not issubclass(cls, _BASE):
+        return False
+    return inspect.getattr_static(cls, name) is inspect.getattr_static(_BASE, name)
+
+
+def apply_whole(cls: type) -> Any:
+    """Return a function that applies an autograd.Function which graphs are to record whole."""
+    if cls not in _WHOLE:
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return cls.apply(*args, **kwargs)  # type: ignore[attr-defined]
+
+        call.__name__ = call.__qualname__ = f"{cls.__name__}_apply"
+        _WHOLE[cls] = call
+    return _WHOLE[cls]
