@@ -11,7 +11,7 @@ import torch
 from tc import trace
 from tc.compiler import driver
 from tc.compiler.backends import DEBUG, list_backends, lookup_backend, name_of, register_backend
-from tc.compiler.capture import hook
+from tc.compiler.capture import hook, traceable
 from tc.compiler.capture.guard_filter import (
     keep_portable_guards_unsafe,
     keep_tensor_guards_unsafe,
@@ -20,6 +20,7 @@ from tc.compiler.capture.guard_filter import (
     skip_guard_on_globals_unsafe,
     skip_guard_on_inbuilt_nn_modules_unsafe,
 )
+from tc.compiler.capture.skips import inlined_only
 from tc.compiler.capture.torchfns import graph_break, is_compiling, mark_step, skip_frame
 from tc.compiler.capture.traceable import error_on_graph_break
 from tc.compiler.core.gate import Gate
@@ -136,7 +137,8 @@ def compile(
         model = model._orig_mod
     if isinstance(model, torch.nn.Module):
         return OptimizedModule(model, compiler)
-    return hook.wrap(innermost(model), compiler)
+    target = innermost(model)
+    return hook.wrap(traceable.calling(target) if inlined_only(target) else target, compiler)
 
 
 def _options(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sysconfig
+import types
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -133,6 +134,14 @@ def stays_whole(module: str) -> bool:
 
 def _is_model_code(module: str) -> bool:
     return module.startswith(MODEL_CODE) and not module.startswith(NOT_MODEL_CODE)
+
+
+def inlined_only(function: Any) -> bool:
+    """Say whether torch's function has no frame to be captured, but can be traced from one."""
+    if not isinstance(function, types.FunctionType):
+        return False
+    module = str(function.__globals__.get("__name__", ""))
+    return module in TRANSFORMS or module.startswith("torch._higher_order_ops.")
 
 
 def refuse_inlining(function: FunctionValue) -> None:

@@ -92,3 +92,15 @@ def numpy_function(function: Callable[..., Any]) -> Callable[..., Any]:
         return over_tensors(function, args, kwargs)
 
     return wrapper
+
+
+def calling(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls another, which has no frame of its own to be captured."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    own: Any = call
+    own.__code__ = own.__code__.replace()  # compiled code is kept with the code object
+    return call

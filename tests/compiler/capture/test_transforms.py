@@ -435,3 +435,24 @@ def test_a_compiled_backward_inside_a_transform_is_refused():
     y = tc.compile(lambda x: x**2)(x)
     with pytest.raises(RuntimeError, match="inside a transform"):
         torch.func.vjp(lambda v: torch.autograd.grad(y, x, v), x)
+
+
+DIRECT = [torch.vmap(torch.sin), torch.func.grad(lambda a: a.sin().sum())]
+
+
+@pytest.mark.parametrize("fn", DIRECT, ids=["vmap", "grad"])
+def test_functions_of_torch_can_be_compiled_themselves(fn):
+    tc.reset()
+    x = torch.randn(3, 4)
+    compiled = tc.compile(fn, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), fn(x))
+    assert api.graph_stats()["graphs"] == 1
+
+
+def test_each_of_them_has_code_of_its_own():
+    tc.reset()
+    x = torch.randn(3)
+    for count in range(1, 20):
+        fn = tc.compile(torch.vmap(lambda a, k=count: a * k), backend="eager", fullgraph=True)
+        torch.testing.assert_close(fn(x), x * count)
+        assert api.graph_stats()["graphs"] == count
