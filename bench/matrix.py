@@ -56,6 +56,7 @@ def run(
     """Run the scored set under one interpreter and return its shares."""
     environment = {**os.environ, "PT_SRC": str(sources), "PYTHONPATH": str(ROOT)}
     command = [python, "run.py", "--adapter", "tc:eager", "--scored", "--out", str(out), *options]
+    command.append("--no-warmup")  # a warm parent has threads of autograd, which forks lack
     subprocess.run(command, cwd=harness, env=environment, check=True, stdout=sys.stderr)
     return shares(out, harness)
 

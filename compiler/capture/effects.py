@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from tc.compiler.capture.residual import Residual
 
 
+def _had(owner: Value, name: str) -> bool:
+    """Say whether an object had an attribute before traced code began."""
+    obj = getattr(owner, "obj", None)
+    known = owner.source is not None and obj is not None
+    return not known or name in getattr(obj, "__dict__", ()) or hasattr(type(obj), name)
+
+
 class Effects:
     """What traced code changed; tracing itself changes nothing but values.
 
@@ -64,6 +71,9 @@ class Effects:
         self._count(owner)
         self._owners.setdefault(id(owner), owner)
         stores = self._attributes.setdefault(id(owner), {})
+        if value is UNBOUND and name in stores and not _had(owner, name):
+            del stores[name]  # made and deleted by traced code: nothing is left to be done
+            return
         if stores.get(name) is UNBOUND:
             del stores[name]  # set again after a deletion: it goes to the end of __dict__
         stores[name] = value

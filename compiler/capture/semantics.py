@@ -290,6 +290,8 @@ class Semantics(Recorder):
                 return self.known(
                     self.fold(operator.mod, self.concrete(left), self.concrete(right))
                 )
+            if name in ("eq", "ne"):
+                return ConstValue(name == "ne")
             return self.raise_(TypeError, f"unsupported operand type(s) for {name}: 'str'")
         if name in IN_PLACE and not isinstance(left, TensorValue):
             name = IN_PLACE[name]

@@ -174,6 +174,28 @@ def keyword_only_defaults(x, y):
     return f(x), f(x, bias=y), f(x, scale=3)
 
 
+class Bare:
+    pass
+
+
+OUTSIDE = Bare()
+
+
+@whole()
+def attributes_made_and_deleted(x, y):
+    box = OUTSIDE
+    box.made = x
+    del box.made
+    box.popped = y
+    vars(box).pop("popped")
+    return hasattr(box, "made"), hasattr(box, "popped"), x + 1
+
+
+@whole()
+def tensors_against_strings(x, y):
+    return x == "a", x != "a", x + 1
+
+
 @whole()
 def nonlocal_counter(x, y):
     n = 0
