@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.torchfns import handles
-from tc.compiler.capture.values.base import Args, Kwargs, OpaqueValue, Value
+from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, OpaqueValue, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue
 from tc.compiler.capture.values.objects import ExceptionValue
@@ -39,18 +39,8 @@ class LaterCall(Value):
         r.e.call(len(self.args), tuple(self.kwargs))
 
 
-class ReorderableValue(Value):
+class ReorderableValue(KnownObject):
     """A function of `config.reorderable_logging_functions`."""
-
-    def __init__(self, obj: Any, source: Source) -> None:
-        self.obj = obj
-        self.source = source
-
-    def python_type(self) -> type:
-        return type(self.obj)
-
-    def constant(self) -> Any:
-        return self.obj
 
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         t.effects.demand(LaterCall(self.obj, args, kwargs))

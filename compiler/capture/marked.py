@@ -12,7 +12,14 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.subgraphs import map_items
 from tc.compiler.capture.traceable import over_tensors
 from tc.compiler.capture.values.arrays import ArrayValue
-from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, NotConstant, Value
+from tc.compiler.capture.values.base import (
+    Args,
+    KnownObject,
+    Kwargs,
+    LambdaValue,
+    NotConstant,
+    Value,
+)
 from tc.compiler.capture.values.builtins import BUILTINS
 from tc.compiler.capture.values.const import is_constant_object
 from tc.compiler.capture.values.dicts import DictValue
@@ -23,7 +30,6 @@ from tc.compiler.errors import ForbiddenCall
 if TYPE_CHECKING:
     from tc.compiler.capture.residual import Residual
     from tc.compiler.capture.tracer import Tracer
-    from tc.compiler.core.sources import Source
 
 Call = Callable[["Tracer", Any, Args, Kwargs], Value]
 
@@ -67,20 +73,10 @@ def mark_of(function: Any) -> Mark | None:
     return ALLOWED if rules is not None and rules.is_callable_allowed(function) else None
 
 
-class MarkedValue(Value):
+class MarkedValue(KnownObject):
     """A function that users said something of."""
 
     noun = "a marked function"
-
-    def __init__(self, obj: Any, source: Source | None) -> None:
-        self.obj = obj
-        self.source = source
-
-    def python_type(self) -> type:
-        return type(self.obj)
-
-    def constant(self) -> Any:
-        return self.obj
 
     def describe(self) -> str:
         return getattr(self.obj, "__qualname__", repr(self.obj))

@@ -14,7 +14,7 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.marked import MarkedValue, mark_of
 from tc.compiler.capture.traceable import set_error_on_graph_break
 from tc.compiler.capture.values import numbers
-from tc.compiler.capture.values.base import Args, Kwargs, Value
+from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
 from tc.compiler.core.sources import Source
@@ -62,20 +62,10 @@ CHANGES_STATE = "tc_changes_state"
 CHECKS_DATA = "tc_checks_data"
 
 
-class TorchValue(Value):
+class TorchValue(KnownObject):
     """A torch function; a call of it becomes a node of the graph."""
 
     noun = "a torch function"
-
-    def __init__(self, obj: Any, source: Source | None) -> None:
-        self.obj = obj
-        self.source = source
-
-    def python_type(self) -> type:
-        return type(self.obj)
-
-    def constant(self) -> Any:
-        return self.obj
 
     def describe(self) -> str:
         return f"torch.{getattr(self.obj, '__name__', self.obj)}"

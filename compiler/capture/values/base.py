@@ -155,6 +155,45 @@ class Value:
         raise breaks.GraphBreak(reason, detail)
 
 
+class KnownObject(Value):
+    """Base of what stands for a Python object that is known as it is."""
+
+    def __init__(self, obj: Any, source: Source | None = None) -> None:
+        self.obj = obj
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.obj)
+
+    def constant(self) -> Any:
+        return self.obj
+
+
+class IteratorValue(Value):
+    """Base of iterators."""
+
+    noun = "an iterator"
+
+    def iterate(self, t: Tracer) -> Value:
+        return self
+
+    def truth(self, t: Tracer) -> bool:
+        return True
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        return t.builtin_method(self, name)
+
+    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name == "__iter__":
+            return self
+        if name != "__next__":
+            self.cannot(breaks.UNSUPPORTED_CALL, f"{self.python_type().__name__}.{name}")
+        try:
+            return self.advance(t)
+        except Exhausted:
+            return t.raise_(StopIteration)
+
+
 class Lazy:
     """An item of a sourced container that no one has looked at: not guarded, not wrapped yet."""
 

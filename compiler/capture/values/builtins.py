@@ -17,6 +17,7 @@ import torch
 from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import (
     Args,
+    KnownObject,
     Kwargs,
     LambdaValue,
     Raised,
@@ -42,7 +43,6 @@ from tc.compiler.capture.values.objects import (
     type_lookup,
 )
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue
-from tc.compiler.core.sources import Source
 from tc.compiler.core.table import Table
 
 if TYPE_CHECKING:
@@ -93,20 +93,10 @@ def builtin(*functions: Any) -> Callable[[Handler], Handler]:
     return register
 
 
-class BuiltinValue(Value):
+class BuiltinValue(KnownObject):
     """A function implemented in C."""
 
     noun = "a builtin function"
-
-    def __init__(self, obj: Any, source: Source | None = None) -> None:
-        self.obj = obj
-        self.source = source
-
-    def python_type(self) -> type:
-        return type(self.obj)
-
-    def constant(self) -> Any:
-        return self.obj
 
     def describe(self) -> str:
         module = getattr(self.obj, "__module__", None) or ""

@@ -12,8 +12,7 @@ import numpy as np
 import torch
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
-from tc.compiler.core.sources import Source
+from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, NotConstant, Value
 
 if TYPE_CHECKING:
     from tc.compiler.capture.residual import Residual
@@ -40,20 +39,10 @@ def is_constant_object(obj: Any) -> bool:
     return kind is frozenset and all(is_constant_object(item) for item in obj)
 
 
-class ConstValue(Value):
+class ConstValue(KnownObject):
     """A known immutable object."""
 
     noun = "a constant"
-
-    def __init__(self, obj: Any, source: Source | None = None) -> None:
-        self.obj = obj
-        self.source = source
-
-    def python_type(self) -> type:
-        return type(self.obj)
-
-    def constant(self) -> Any:
-        return self.obj
 
     def describe(self) -> str:
         return repr(self.obj)

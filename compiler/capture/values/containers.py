@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.values.base import Args, Exhausted, Kwargs, Lazy, NotConstant, Slot, Value
+from tc.compiler.capture.values.base import (
+    Args,
+    Exhausted,
+    IteratorValue,
+    Kwargs,
+    Lazy,
+    NotConstant,
+    Slot,
+    Value,
+)
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.core.sources import Source
 
@@ -341,30 +350,10 @@ class SliceValue(Value):
         r.e.build_slice(3)
 
 
-class KnownIterator(Value):
+class KnownIterator(IteratorValue):
     """Base of iterators over what is known already, at a place that may be counted."""
 
-    noun = "an iterator"
     index: int
-
-    def iterate(self, t: Tracer) -> Value:
-        return self
-
-    def truth(self, t: Tracer) -> bool:
-        return True
-
-    def attr(self, t: Tracer, name: str) -> Value:
-        return t.builtin_method(self, name)
-
-    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
-        if name == "__iter__":
-            return self
-        if name != "__next__":
-            self.cannot(breaks.UNSUPPORTED_CALL, f"{self.python_type().__name__}.{name}")
-        try:
-            return self.advance(t)
-        except Exhausted:
-            return t.raise_(StopIteration)
 
     def count(self, t: Tracer) -> int:
         """Step on and return the place stepped over; an iterator that came in changes by it."""

@@ -6,7 +6,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.values.base import Args, Exhausted, Kwargs, Value
+from tc.compiler.capture.values.base import Exhausted, IteratorValue, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import (
     KnownIterator,
@@ -21,13 +21,12 @@ if TYPE_CHECKING:
     from tc.compiler.capture.tracer import Tracer
 
 
-class LazyIterator(Value):
+class LazyIterator(IteratorValue):
     """Base of iterators that work out an item when asked for it.
 
     `kind` called on `parts` gives an iterator in the same state.
     """
 
-    noun = "an iterator"
     kind: type
 
     def python_type(self) -> type:
@@ -35,25 +34,6 @@ class LazyIterator(Value):
 
     def describe(self) -> str:
         return f"a {self.kind.__name__}"
-
-    def truth(self, t: Tracer) -> bool:
-        return True
-
-    def iterate(self, t: Tracer) -> Value:
-        return self
-
-    def attr(self, t: Tracer, name: str) -> Value:
-        return t.builtin_method(self, name)
-
-    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
-        if name == "__iter__":
-            return self
-        if name != "__next__":
-            self.cannot(breaks.UNSUPPORTED_CALL, f"{self.kind.__name__}.{name}")
-        try:
-            return self.advance(t)
-        except Exhausted:
-            return t.raise_(StopIteration)
 
     def parts(self) -> list[Value]:
         """Return the arguments that make such an iterator."""

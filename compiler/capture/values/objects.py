@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.values.base import UNBOUND, Args, Kwargs, NotConstant, Value
+from tc.compiler.capture.values.base import UNBOUND, Args, KnownObject, Kwargs, NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.functions import MethodValue
@@ -321,20 +321,11 @@ HOOKS = (
 )
 
 
-class ClassValue(Value):
+class ClassValue(KnownObject):
     """A class."""
 
     noun = "a class"
-
-    def __init__(self, obj: type, source: Source | None = None) -> None:
-        self.obj = obj
-        self.source = source
-
-    def python_type(self) -> type:
-        return type(self.obj)
-
-    def constant(self) -> Any:
-        return self.obj
+    obj: type
 
     def describe(self) -> str:
         return self.obj.__qualname__

@@ -9,7 +9,7 @@ import typing
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture.torchfns import classify, handles
-from tc.compiler.capture.values.base import Args, Kwargs, Value
+from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.core.sources import AttrSource, Source
@@ -22,20 +22,10 @@ SLOTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 DESCRIPTORS = (*SLOTS, property, classmethod, staticmethod, functools.cached_property)
 
 
-class DescriptorValue(Value):
+class DescriptorValue(KnownObject):
     """A property, slot, classmethod or staticmethod, taken from its class as an object."""
 
     noun = "a descriptor"
-
-    def __init__(self, obj: Any, source: Source | None) -> None:
-        self.obj = obj
-        self.source = source
-
-    def python_type(self) -> type:
-        return type(self.obj)
-
-    def constant(self) -> Any:
-        return self.obj
 
     def truth(self, t: Tracer) -> bool:
         return True
