@@ -88,7 +88,10 @@ def inductor(
     examples = graph_examples(gm, example_inputs)
     if (why := kept_eager(gm)) is not None:
         return _eager_graph(gm, why)
-    trains = torch.is_grad_enabled() and any(_wants_grad(example) for example in examples)
+    wanted = any(_wants_grad(example) for example in examples)
+    trains = torch.is_grad_enabled() and wanted
+    if wanted and not trains and _enables_grad(gm):
+        return _eager_graph(gm, "gradients are switched on inside: eager autograd gives them")
     with trace.stage("inductor_compile"):
         try:
             return _training(gm, examples, gate) if trains else _inference(gm, examples, gate)
@@ -150,6 +153,12 @@ def graph_examples(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> list[An
 
 def _wants_grad(example: Any) -> bool:
     return isinstance(example, torch.Tensor) and example.requires_grad
+
+
+def _enables_grad(gm: fx.GraphModule) -> bool:
+    return any(
+        node.target is torch._C._set_grad_enabled and node.args[0] for node in gm.graph.nodes
+    )
 
 
 def _eager_graph(gm: fx.GraphModule, why: str) -> Compiled:
@@ -338,6 +347,8 @@ class FrameCompiler:
         except breaks.SkipFrame as skip:
             account.tell_skip(str(skip), skip.fix, skip.harmless)
             account.finish(None)
+            if self.options.fullgraph and not skip.harmless:
+                raise Unsupported(f"no graph under fullgraph=True: {skip}") from None
             state["idle"] = state.get("idle", 0) + 1
             if skip.harmless and state["idle"] < IDLE_TRIES:
                 return hook.RunOnce()  # other arguments may lead to tensor operations

@@ -6,7 +6,15 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.values.base import Exhausted, IteratorValue, Value
+from tc.compiler.capture.resume import is_handed_on
+from tc.compiler.capture.values.base import (
+    Args,
+    Exhausted,
+    IteratorValue,
+    Kwargs,
+    OpaqueValue,
+    Value,
+)
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import (
     KnownIterator,
@@ -432,8 +440,42 @@ RANGE_ITERATORS: tuple[type, ...] = (type(iter(range(0))), type(iter(range(1 << 
 SEQUENCE_ITERATORS: tuple[type, ...] = (type(iter([])), type(iter(())))
 
 
+class HandedOnIterator(OpaqueValue):
+    """An iterator that was on the stack at a break: followed where it is used for more than a loop.
+
+    A loop that broke steps on for real (`opcodes/jumps.py`), so that its turns share their code.
+    """
+
+    noun = "an iterator"
+    _followed: Value | None = None
+
+    def _follow(self, t: Tracer) -> Value:
+        if self._followed is None:
+            assert self.source is not None
+            self._followed = _at_its_place(t, self.obj, self.source)
+        return self._followed
+
+    def iterate(self, t: Tracer) -> Value:
+        return self
+
+    def advance(self, t: Tracer) -> Value:
+        return self._follow(t).advance(t)
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        return self._follow(t).attr(t, name)
+
+    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        return self._follow(t).method(t, name, args, kwargs)
+
+
 def wrap_iterator(t: Tracer, obj: Any, source: Source) -> Value:
-    """Return the value of an existing iterator over a range, list or tuple, at its place."""
+    """Return the value of an existing iterator over a range, list or tuple."""
+    if is_handed_on(source):
+        return HandedOnIterator(obj, source)
+    return _at_its_place(t, obj, source)
+
+
+def _at_its_place(t: Tracer, obj: Any, source: Source) -> Value:
     t.guard("TYPE", source, type(obj))
     over = CallSource(source, iterated, "{}.__reduce__()[1][0]")
     place = CallSource(source, place_of, "({}.__reduce__() + (None,))[2]")
@@ -443,7 +485,8 @@ def wrap_iterator(t: Tracer, obj: Any, source: Source) -> Value:
         t.guard("EQUALS", over, iterated(obj))
         return ConstIterator(iterated(obj)[index:], source)
     sequence = t.wrap(iterated(obj), over)
-    assert isinstance(sequence, SequenceValue)
+    if not isinstance(sequence, SequenceValue):
+        return OpaqueValue(obj, source)
     return SequenceIterator(sequence, index, source)
 
 

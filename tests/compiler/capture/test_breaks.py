@@ -12,6 +12,8 @@ from capture_harness import Programs, check, two_tensors
 
 import tc
 from tc import trace
+from tc.compiler import driver
+from tc.compiler.capture import breaks
 from tc.compiler.errors import Unsupported
 
 program = Programs()
@@ -445,6 +447,18 @@ def test_fullgraph_raises_at_the_first_break():
     with pytest.raises(Unsupported, match="TC104 graph break under fullgraph=True") as caught:
         tc.compile(at_top, backend="eager", fullgraph=True)(*two_tensors())
     assert 'print(end="")' in str(caught.value)
+
+
+def test_a_frame_left_to_python_is_an_error_under_fullgraph(monkeypatch):
+    def skip(*args, **kwargs):
+        raise breaks.SkipFrame("it cannot be followed")
+
+    tc.reset()
+    monkeypatch.setattr(driver, "translate", skip)
+    assert torch.equal(tc.compile(at_top, backend="eager")(*two_tensors()), at_top(*two_tensors()))
+    tc.reset()
+    with pytest.raises(Unsupported, match="it cannot be followed"):
+        tc.compile(at_top, backend="eager", fullgraph=True)(*two_tensors())
 
 
 def test_fullgraph_of_a_whole_graph_is_silent():

@@ -217,3 +217,17 @@ def test_an_error_of_a_caller_is_not_taken_for_none():
         raise KeyError
     except KeyError:
         assert compiled(torch.ones(1))[1] is KeyError
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_gradients_switched_on_inside_reach_the_caller(backend):
+    def scaled(x):
+        with torch.enable_grad():
+            return x * 2
+
+    tc.reset()
+    x = torch.ones(2, requires_grad=True)
+    with torch.no_grad():
+        got = tc.compile(scaled, backend=backend)(x)
+    got.sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [2.0, 2.0]

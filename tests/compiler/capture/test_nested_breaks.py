@@ -412,6 +412,37 @@ def test_a_long_loop_neither_deepens_the_stack_nor_compiles_each_turn():
     assert len(events.of(trace.GraphBreak)) <= 8
 
 
+def test_the_turns_of_a_loop_share_their_code():
+    def each(x, items):
+        for scale in items:
+            x = x * scale
+            print(end="")
+            x = x + 1
+        return x
+
+    tc.reset()
+    compiled = tc.compile(each, backend="eager", dynamic=False)
+    items = [torch.full((2,), float(n)) for n in range(12)]
+    with trace.capture_events() as events:
+        got = compiled(torch.ones(2), items)
+    assert torch.equal(got, each(torch.ones(2), items))
+    assert len(events.of(trace.GraphBreak)) <= 3
+
+
+def test_an_iterator_kept_over_a_break_is_followed():
+    def kept(x, items):
+        it = iter(items)
+        first = next(it)
+        print(end="")
+        return x * first, list(it)
+
+    tc.reset()
+    compiled = tc.compile(kept, backend="eager")
+    for _ in range(2):
+        product, rest = compiled(torch.ones(2), [3, 4, 5])
+        assert product.tolist() == [3.0, 3.0] and rest == [4, 5]
+
+
 def test_the_turns_of_a_loop_are_no_breaks_of_their_own():
     tc.reset()
     with trace.capture_events() as events:
