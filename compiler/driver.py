@@ -374,6 +374,7 @@ class FrameCompiler:
             scalars=self.config.capture_scalar_outputs,
             shapes=self.config.capture_dynamic_output_shape_ops,
             fixed_numbers=self.config.specialize_int,
+            fixed_floats=self.config.specialize_float,
             lenient=self.config.allow_ignore_mark_dynamic,
         )
         compile_id = account.compile_id

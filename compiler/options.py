@@ -32,6 +32,7 @@ class Config:
         capture_dynamic_output_shape_ops: the same for ``nonzero``, masks and the like.
         assume_static_by_default: False makes all sizes dynamic from the first compile on.
         specialize_int: never make an integer argument dynamic.
+        specialize_float: never make a float argument dynamic.
         verify_correctness: run each compiled graph once, and compare it with the captured one.
         error_on_nested_fx_trace: raise where torch.fx traces a compiled function symbolically.
         reorderable_logging_functions: functions that may be called after the graph (``print``).
@@ -50,6 +51,7 @@ class Config:
     capture_dynamic_output_shape_ops: bool = False
     assume_static_by_default: bool = True
     specialize_int: bool = False
+    specialize_float: bool = False
     verify_correctness: bool = False
     allow_ignore_mark_dynamic: bool = False
     error_on_nested_fx_trace: bool = True

@@ -58,11 +58,11 @@ class Memory:
 
     Attributes:
         sizes: source -> one entry a dimension, None once two sizes were seen there.
-        numbers: source -> the integer, None once two were seen.
+        numbers: source -> the number, None once two were seen.
     """
 
     sizes: dict[str, tuple[int | None, ...]] = field(default_factory=dict)
-    numbers: dict[str, int | None] = field(default_factory=dict)
+    numbers: dict[str, float | None] = field(default_factory=dict)
 
     def see_tensor(self, source: Source, tensor: torch.Tensor) -> tuple[int | None, ...]:
         """Note a tensor's sizes; return them with None where they differ from call to call."""
@@ -73,8 +73,8 @@ class Memory:
         self.sizes[source.name] = now
         return now
 
-    def see_number(self, source: Source, number: int) -> int | None:
-        """Note an integer; return None if it differs from call to call."""
+    def see_number(self, source: Source, number: float) -> float | None:
+        """Note a number; return None if it differs from call to call."""
         before = self.numbers.get(source.name, number)
         now = number if before == number else None
         self.numbers[source.name] = now
@@ -89,6 +89,7 @@ class DynamicSizes:
         scalars: ``item()`` gives a symbol in place of a graph break.
         shapes: ``nonzero`` and the like give symbolic sizes in place of a graph break.
         fixed_numbers: integers are never dynamic.
+        fixed_floats: floats are never dynamic.
         lenient: a dimension marked dynamic may become a constant.
     """
 
@@ -98,6 +99,7 @@ class DynamicSizes:
     scalars: bool = False
     shapes: bool = False
     fixed_numbers: bool = False
+    fixed_floats: bool = False
     lenient: bool = False
 
     def demands(self, tensor: torch.Tensor) -> dict[int, Mark]:
@@ -116,10 +118,10 @@ class DynamicSizes:
             chosen |= {dim for dim, size in enumerate(seen) if size is None}
         return frozenset(chosen - {dim for dim, mark in marks.items() if mark.kind == "static"})
 
-    def number(self, source: Source, number: int) -> bool:
-        """Say whether an integer input gets a symbol."""
+    def number(self, source: Source, number: float) -> bool:
+        """Say whether a number input gets a symbol."""
         seen = self.memory.see_number(source, number)
-        if self.fixed_numbers:
+        if self.fixed_floats if isinstance(number, float) else self.fixed_numbers:
             return False
         if self.dynamic is not None:
             return self.dynamic and number not in (0, 1)

@@ -334,6 +334,16 @@ class Shapes:
         self._track(number, border, source)
         return number
 
+    def symfloat(self, value: float, source: Source) -> Any:
+        """Return a symbol for a float input."""
+        from torch.fx.experimental.symbolic_shapes import DimDynamic
+
+        border = _Border(source)
+        symbol = self.env.create_unspecified_symbol(value, border, DimDynamic.DYNAMIC)
+        number = self.env.create_symfloatnode(symbol, hint=value, source=border)
+        self._track(number, border, source)
+        return number
+
     def specialise(self, number: Any) -> int:
         """Return a symbolic integer's value, and guard that it stays so."""
         return int(number)
@@ -391,7 +401,7 @@ class Shapes:
         """Return everything that a guard may read, by the text it is read with."""
         found: dict[str, tuple[Operand, frozenset[str]]] = {}
         for value, _, source in self._inputs.values():
-            if isinstance(value, torch.SymInt):
+            if isinstance(value, torch.SymInt | torch.SymFloat):
                 found[source.name] = self._operand(source.name, source.pretty, value)
                 continue
             for i, size in enumerate(value.shape):
@@ -406,7 +416,7 @@ class Shapes:
         return found
 
     def _operand(self, text: str, pretty: str, value: Any) -> tuple[Operand, frozenset[str]]:
-        if not isinstance(value, torch.SymInt):
+        if not isinstance(value, torch.SymInt | torch.SymFloat):
             return Operand(text, pretty, value), frozenset()
         symbols = frozenset(map(str, value.node._expr.free_symbols))
         return Operand(text, pretty, value.node.hint), symbols
@@ -414,9 +424,10 @@ class Shapes:
     def _specialised(self) -> Iterator[str]:
         """Yield equalities for symbols that became numbers: tensor guards leave them open."""
         for value, _, source in self._inputs.values():
-            if isinstance(value, torch.SymInt):
+            if isinstance(value, torch.SymInt | torch.SymFloat):
+                kind = int if isinstance(value, torch.SymInt) else float
                 if value.node.expr.is_number:
-                    yield f"{source.name} == {int(value.node.expr)}"
+                    yield f"{source.name} == {kind(value.node.expr)}"
                 continue
             for what, numbers in ("size", value.shape), ("stride", _strides(value)):
                 for i, n in enumerate(numbers):

@@ -205,8 +205,8 @@ class Tracer(Semantics):
             where = AttrSource(self.object_source(cls), name)
             self.guards.add("ID", where, found, self.user_line())
 
-    def number_is_dynamic(self, obj: int, source: Source) -> bool:
-        """Say whether an integer gets a symbol; attributes and defaults stay constants."""
+    def number_is_dynamic(self, obj: float, source: Source) -> bool:
+        """Say whether a number gets a symbol; attributes and defaults stay constants."""
         if not isinstance(source, LocalSource | ItemSource) or isinstance(
             source.root, GlobalSource
         ):

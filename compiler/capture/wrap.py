@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import math
 import threading
 import types
 import weakref
@@ -93,6 +94,9 @@ def _constant(t: Tracer, obj: Any, source: Source) -> Value:
         symbol = t.shapes.symint(obj, source)
         t.guard("TYPE", source, int)
         return SymValue(None, symbol, source)
+    if type(obj) is float and obj and math.isfinite(obj) and t.number_is_dynamic(obj, source):
+        t.guard("TYPE", source, float)
+        return SymValue(None, t.shapes.symfloat(obj, source), source)
     kind = "ID" if isinstance(obj, types.CodeType | np.finfo | np.iinfo) else "EQUALS"
     t.guard("NONE" if obj is None else kind, source, obj)
     return ConstValue(obj, source)

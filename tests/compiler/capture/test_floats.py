@@ -1,0 +1,147 @@
+"""Floats that change from call to call get symbols: one compile more, then none."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import tc
+from tc.compiler import api
+
+VALUES = (0.5, 1.25, 2.5, 0.75, 3.0, 1.0, 0.0, -1.5, math.inf)
+BACKENDS = pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+PROGRAMS = {}
+
+
+def program(fn):
+    PROGRAMS[fn.__name__] = fn
+    return fn
+
+
+@program
+def arithmetic(x, s):
+    return x * s + 1, x + s, s - x, x / (abs(s) + 1), s * 2, -s, s + x.shape[0]
+
+
+@program
+def alpha_and_bounds(x, s):
+    return torch.add(x, x, alpha=s), x.clamp(min=s), x.clamp(-1, s), torch.where(x > s, x, s)
+
+
+@program
+def powers(x, s):
+    return x.abs() ** s, torch.pow(2.0, x * s)
+
+
+@program
+def made_of_it(x, s):
+    return torch.full((2,), s), torch.full_like(x, s), x.new_full((3,), s), x.masked_fill(x > 0, s)
+
+
+@program
+def activations(x, s):
+    return F.leaky_relu(x, s), F.elu(x, alpha=s), F.softplus(x, beta=2.0) * s
+
+
+@program
+def branches(x, s):
+    if s > 2:
+        return x * math.sqrt(s)
+    return x * s if s != 1.0 else x
+
+
+@program
+def in_containers(x, s):
+    scale = {"a": [s, s * 2]}
+    return x * scale["a"][1] + max(s, 1.0) - min(s, 2.0), isinstance(s, float)
+
+
+@program
+def in_place(x, s):
+    y = x.clone()
+    y.mul_(s).add_(s)
+    y[0] = s
+    return y
+
+
+def outcome(fn, x, s):
+    try:
+        return fn(x, s)
+    except Exception as error:
+        return type(error)
+
+
+@BACKENDS
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_values_are_eagers(name, backend):
+    fn = PROGRAMS[name]
+    tc.reset()
+    compiled = tc.compile(fn, backend=backend)
+    x = torch.linspace(-1.5, 2, 4)
+    for s in VALUES:
+        got, want = outcome(compiled, x, s), outcome(fn, x, s)
+        torch.testing.assert_close(got, want, equal_nan=True)
+        flat = got if isinstance(got, tuple) else (got,)
+        assert [type(v) for v in flat] == [type(v) for v in (want if len(flat) > 1 else (want,))]
+
+
+@BACKENDS
+def test_the_second_value_makes_it_dynamic(backend):
+    tc.reset()
+    compiled = tc.compile(lambda x, s: x * s, backend=backend)
+    for s in (1.5, 2.5, 3.5, 4.5, -2.0, 100.25):
+        assert compiled(torch.ones(2), s).tolist() == [s, s]
+    assert api.graph_stats()["graphs"] == 2
+
+
+@BACKENDS
+def test_gradients(backend):
+    tc.reset()
+    compiled = tc.compile(lambda x, s: (x * s).sin().sum() * s, backend=backend)
+    for s in (1.5, 2.5, 0.25):
+        x = torch.linspace(0, 1, 3, requires_grad=True)
+        y = x.detach().clone().requires_grad_()
+        compiled(x, s).backward()
+        ((y * s).sin().sum() * s).backward()
+        torch.testing.assert_close(x.grad, y.grad)
+    assert api.graph_stats()["graphs"] == 2
+
+
+def test_a_decided_comparison_is_guarded():
+    tc.reset()
+    compiled = tc.compile(branches, backend="eager")
+    x = torch.ones(2)
+    for s in (1.5, 1.75, 4.0, 9.0, 1.8):
+        assert torch.equal(compiled(x, s), branches(x, s))
+    assert api.graph_stats()["graphs"] == 3
+
+
+def test_specialize_float_keeps_them_constant():
+    tc.reset()
+    with tc.config.patch(specialize_float=True):
+        compiled = tc.compile(lambda x, s: x * s, backend="eager")
+        for s in (1.5, 2.5, 3.5):
+            compiled(torch.ones(2), s)
+    assert api.graph_stats()["graphs"] == 3
+
+
+def test_floats_of_modules_and_nan_stay_constant():
+    class Scale(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.by = 1.5
+
+        def forward(self, x):
+            return x * self.by
+
+    tc.reset()
+    module = Scale()
+    compiled = tc.compile(module, backend="eager")
+    for by in (1.5, 2.5, 3.5):
+        module.by = by
+        assert compiled(torch.ones(1)).item() == by
+    assert api.graph_stats()["graphs"] == 3
+    assert math.isnan(tc.compile(lambda x, s: x * s, backend="eager")(torch.ones(1), math.nan))
