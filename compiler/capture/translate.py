@@ -284,7 +284,8 @@ class Translation:
             r.pin(values)
             r.pin_all()
             for owner in t.effects.roots(at_break):
-                r.pin([*t.effects.contents(owner), *owner.children(t)])
+                own = [] if isinstance(owner, CellValue) else [owner]
+                r.pin([*own, *t.effects.contents(owner), *owner.children(t)])
         r.replay_effects(at_break)
         return r
 

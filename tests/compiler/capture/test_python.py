@@ -19,6 +19,8 @@ import pytest
 import torch
 from capture_harness import Programs, check, two_tensors
 
+import tc
+
 program = Programs()
 counter = 3
 table: dict[str, Any] = {"n": 1}
@@ -189,6 +191,20 @@ def attributes_made_and_deleted(x, y):
     box.popped = y
     vars(box).pop("popped")
     return hasattr(box, "made"), hasattr(box, "popped"), x + 1
+
+
+@whole()
+def attributes_of_what_was_replaced(x, y):
+    box = Bare()
+    box.inner = OUTSIDE
+    old, HOLDER.inner = HOLDER.inner, box
+    old.late = 5
+    HOLDER.inner = old
+    return old.late, x + 1
+
+
+HOLDER = Bare()
+HOLDER.inner = Bare()
 
 
 @whole()
@@ -526,3 +542,25 @@ def captured_state(x, y):
 @pytest.mark.parametrize("case", program, ids=lambda case: case.name)
 def test_program(case):
     check(case)
+
+
+def test_an_object_keeps_its_changes_when_its_name_gets_another():
+    def replaced(x, holder):
+        old = holder.inner
+        holder.inner = Bare()
+        old.late = 5
+        return x + 1
+
+    def rebound(x, holder):
+        holder.late = 6
+        holder = Bare()
+        print(end="")
+        return [holder for _ in range(2)], (lambda: holder)(), x + 1
+
+    tc.reset()
+    holder, inner = Bare(), Bare()
+    holder.inner = inner
+    tc.compile(replaced, backend="eager")(torch.ones(1), holder)
+    assert vars(inner) == {"late": 5} and vars(holder.inner) == {}
+    tc.compile(rebound, backend="eager")(torch.ones(1), inner)
+    assert vars(inner) == {"late": 6}
