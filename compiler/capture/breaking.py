@@ -16,7 +16,6 @@ from tc.compiler.capture.bytecode import Handler, Instruction, stack_effect
 from tc.compiler.capture.dialects import DIALECT, RUNNING
 from tc.compiler.capture.frame import Frame
 from tc.compiler.capture.going import Going, go_on, raised_here
-from tc.compiler.capture.liveness import live_at
 from tc.compiler.capture.opcodes.blocks import HandlingValue
 from tc.compiler.capture.resume import (
     HANDLING,
@@ -154,12 +153,8 @@ class _Ending:
     @staticmethod
     def _live(frame: Frame) -> dict[str, Value]:
         targets = [*_following(frame), frame.current.target, *_handler_target(frame)]
-        instructions = frame.program.instructions
-        wanted: set[str] = set()
-        for target in targets:
-            if target is not None:
-                wanted |= live_at(instructions, target, frame_locals=frame.code.co_varnames)
-        found = frame.bound(wanted)
+        wanted = [frame.program.live_at(target) for target in targets if target is not None]
+        found = frame.bound(frozenset().union(*wanted))
         return {name: found[name] for name in sorted(found)}
 
     def emit(self) -> Ending:
@@ -212,7 +207,7 @@ class _Ending:
     def _go_on(self, target: Instruction, kinds: tuple[Kind, ...]) -> None:
         """Emit the call after which the innermost frame goes on at ``target``."""
         assert target.offset is not None
-        wanted = self._wanted(self.leaf, target)
+        wanted = self._wanted(target)
         last = Link(self.leaf, target.offset, kinds, self._slots(kinds), wanted)
         self._call([*self._waiting(), last], len(self.below) + len(kinds))
 
@@ -252,7 +247,7 @@ class _Ending:
         offset, wanted = self.leaf.current.offset, {}
         assert offset is not None
         if own is not None:
-            wanted = self._wanted(self.leaf, own.target)
+            wanted = self._wanted(own.target)
         last = Link(self.leaf, offset, kinds, self._slots(kinds), wanted, raises=True)
         self._call([*self._waiting(), last], len(self.below) + len(kinds))
 
@@ -266,10 +261,10 @@ class _Ending:
             found.append(Link(frame, frame.current.offset, kinds, slots, locals_, calls=True))
         return found
 
-    def _wanted(self, frame: Frame, target: Instruction) -> dict[str, Value]:
-        names = live_at(frame.program.instructions, target, frame_locals=frame.code.co_varnames)
-        known = self.locals[self.chain.index(frame)]
-        return {name: value for name, value in known.items() if name in names}
+    def _wanted(self, target: Instruction) -> dict[str, Value]:
+        """Return the innermost frame's locals that matter at ``target``."""
+        names = self.leaf.program.live_at(target)
+        return {name: value for name, value in self.locals[-1].items() if name in names}
 
     # -- calls -----------------------------------------------------------------------------
     def _call(self, links: list[Link], depth: int) -> None:
@@ -285,14 +280,12 @@ class _Ending:
             link, *links = links
             self._make(link, link.inner(links))
             pushed += 1
-            for slot, kind in zip(link.slots, link.kinds, strict=True):
-                if isinstance(slot, Here) and kind:
-                    e.copy(depth + pushed - slot.index)
-                elif not isinstance(slot, Here) and kind:
-                    self.r.push(slot)
-                pushed += bool(kind)
-            for value in link.locals.values():
-                self.r.push(value)
+            values = [s for s, kind in zip(link.slots, link.kinds, strict=True) if kind]
+            for value in (*values, *link.locals.values()):
+                if isinstance(value, Here):
+                    e.copy(depth + pushed - value.index)
+                else:
+                    self.r.push(value)
                 pushed += 1
         e.call(pushed - 2)
         e.return_value()

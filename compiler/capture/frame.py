@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import linecache
+from collections.abc import Set
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.bytecode import Instruction, disassemble
 from tc.compiler.capture.dialects import RUNNING
+from tc.compiler.capture.liveness import live_at
 from tc.compiler.capture.opcodes import OPCODES
 from tc.compiler.capture.values.base import NULL, Exhausted, Raised, Value
 from tc.compiler.capture.values.functions import CellValue
@@ -25,6 +27,16 @@ class Program:
     def __init__(self, code: CodeType) -> None:
         self.instructions = disassemble(code)
         self.index = {id(one): n for n, one in enumerate(self.instructions)}
+        self._varnames = code.co_varnames
+        self._live: dict[int, frozenset[str]] = {}
+
+    def live_at(self, target: Instruction) -> frozenset[str]:
+        """Return the locals that matter from an instruction on, worked out once."""
+        found = self._live.get(id(target))
+        if found is None:
+            names = live_at(self.instructions, target, frame_locals=self._varnames)
+            found = self._live[id(target)] = frozenset(names)
+        return found
 
 
 @functools.lru_cache(maxsize=2048)
@@ -107,7 +119,7 @@ class Frame:
             return self.t.raise_(UnboundLocalError, text)
         return value
 
-    def bound(self, names: set[str]) -> dict[str, Value]:
+    def bound(self, names: Set[str]) -> dict[str, Value]:
         """Return those of some locals that have a value and are not kept in cells."""
         return {n: self.locals[n] for n in names if n in self.locals and n not in self.cells}
 

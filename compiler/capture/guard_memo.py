@@ -18,7 +18,7 @@ import torch
 
 from tc.compiler.capture.guard_rows import GUARDS, Guard
 from tc.compiler.capture.guard_tree import GuardTree
-from tc.compiler.capture.guard_values import ObjectRef
+from tc.compiler.capture.guard_values import ObjectRef, is_heap_type
 from tc.compiler.core.sources import AttrSource, DictSource, ItemSource, Scope, Source
 
 #: from this many guards on, remembering pays
@@ -179,7 +179,7 @@ def _step(source: Source, owner: Any) -> Way | None:
     """Return the dictionaries between a source and its parent, or None if there is more."""
     if isinstance(source, DictSource):
         plain = not isinstance(owner, type) and hasattr(owner, "__dict__")
-        return (None,) if plain and type(owner).__flags__ & _HEAP_TYPE else None
+        return (None,) if plain and is_heap_type(type(owner)) else None
     if isinstance(source, ItemSource):
         plain_dict = type(owner) in (dict, collections.OrderedDict) and source.key in owner
         return (source.key,) if plain_dict and type(source.key) in (str, int) else None
@@ -194,6 +194,3 @@ def _step(source: Source, owner: Any) -> Way | None:
             if source.attr in owner.__dict__[table]:
                 return None, table, source.attr
     return None
-
-
-_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: the class was made by a class statement

@@ -309,6 +309,11 @@ def transforms() -> list[tuple[Any, ...]]:
     return [level.get_state() for level in retrieve_all_functorch_interpreters()]
 
 
+def is_heap_type(cls: type) -> bool:
+    """Say whether a class was made by a class statement, not in C."""
+    return bool(cls.__flags__ & 1 << 9)  # Py_TPFLAGS_HEAPTYPE
+
+
 def torch_mode(reader: str) -> Any:
     """Return what a function of torch._C says of a mode."""
     return getattr(torch._C, reader)()

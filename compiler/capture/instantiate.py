@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from tc.compiler.capture import breaks
+from tc.compiler.capture.guard_values import is_heap_type
 from tc.compiler.capture.lazy_modules import make_parameter
 from tc.compiler.capture.tensor_classes import construct
 from tc.compiler.capture.torchfns import handler_of
@@ -39,9 +40,6 @@ FOLDED = (
 )  # fmt: skip
 
 
-HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: the class was made by a class statement
-
-
 def instantiate(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     """Return the value of ``cls(*args, **kwargs)``."""
     kind = cls.obj
@@ -65,7 +63,7 @@ def instantiate(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value
         if kind in (torch.nn.Parameter, torch.nn.Buffer):
             return make_parameter(t, kind, args, kwargs)
         return construct(t, cls, args, kwargs)
-    if issubclass(kind, dict) and kind.__flags__ & HEAP_TYPE and kind.__module__ != "collections":
+    if issubclass(kind, dict) and is_heap_type(kind) and kind.__module__ != "collections":
         return _object(t, cls, args, kwargs)
     if issubclass(kind, torch.autograd.Function):
         return ObjectValue(kind)  # an old way to reach its apply
@@ -79,7 +77,7 @@ def _is_plain(kind: type) -> bool:
         return False
     if issubclass(kind, type | dict | list | set | str | int | float):
         return False
-    return kind.__module__ != "builtins" and bool(kind.__flags__ & HEAP_TYPE)
+    return kind.__module__ != "builtins" and is_heap_type(kind)
 
 
 def _object(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:

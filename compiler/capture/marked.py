@@ -158,16 +158,17 @@ def substitute(function: Any, replacement: Any, original: Any, pure: bool) -> No
     mark(function, "substituted", inline)
 
 
+def constant_result(t: Tracer, obj: Any, args: Args, kwargs: Kwargs) -> Value:
+    """Call a function now, and take its result for a constant."""
+    plain = [t.real_object(a) for a in args]
+    named = {name: t.real_object(value) for name, value in kwargs.items()}
+    found = t.fold(obj, *plain, **named)
+    return t.known(found) if is_constant_object(found) else t.wrap_kept(found)
+
+
 def fix_result(function: Any) -> None:
     """Call a function while tracing, and take its result for a constant from then on."""
-
-    def run(t: Tracer, obj: Any, args: Args, kwargs: Kwargs) -> Value:
-        plain = [t.real_object(a) for a in args]
-        named = {name: t.real_object(value) for name, value in kwargs.items()}
-        found = t.fold(obj, *plain, **named)
-        return t.known(found) if is_constant_object(found) else t.wrap_kept(found)
-
-    mark(function, "constant", run)
+    mark(function, "constant", constant_result)
 
 
 def _over_tensors(t: Tracer, obj: Any, args: Args, kwargs: Kwargs) -> Value:

@@ -157,25 +157,25 @@ class InferenceValue(Value):
 
 
 class Modes:
-    """The modes of torch while a frame is traced."""
+    """The modes of torch while a frame is traced.
+
+    Attributes:
+        inference: the inference modes that are open, each with the grad mode before it.
+        mixed: some tensors were made in an inference mode and some were not.
+    """
 
     def __init__(self) -> None:
         self._before = {name: mode.read() for name, mode in MODES.rows()}
         self.inference: list[tuple[InferenceValue, bool]] = []
-        self._had_inference = False
+        self.mixed = False
 
     def value_before(self, name: str) -> Any:
         """Return what a mode was when the frame began."""
         return self._before[name]
 
-    @property
-    def mixed(self) -> bool:
-        """Whether some tensors were made in an inference mode and some were not."""
-        return self._had_inference
-
     def open_inference(self, guard: InferenceValue) -> None:
         """Note that an inference mode was entered; gradients are off from here on."""
-        self._had_inference = True
+        self.mixed = True
         self.inference.append((guard, torch.is_grad_enabled()))
         _C._set_grad_enabled(not guard.on and torch.is_grad_enabled())
 
@@ -202,24 +202,23 @@ class Modes:
 
 def _asking(name: str, mode: Mode) -> Callable[..., Value]:
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        _guard(t, name, mode)
+        _guard(t, name)
         return t.known(mode.read())
 
     return handler
 
 
-def _guard(t: Tracer, name: str, mode: Mode) -> None:
-    if not mode.guarded:
-        t.guards.add("MODE", PROCESS, (name, t.modes.value_before(name)), t.user_line())
+def _guard(t: Tracer, name: str) -> None:
+    t.guards.add("MODE", PROCESS, (name, t.modes.value_before(name)), t.user_line())
 
 
 def _setting(
-    function: Callable[..., Any], names: tuple[str, ...] = (), at_run: bool = False
+    function: Callable[..., Any], guarded: str | None = None, at_run: bool = False
 ) -> Callable[..., Value]:
     """Return a handler that sets a mode now and in the graph.
 
     Args:
-        names: of modes to be guarded.
+        guarded: the mode that needs a guard of its own.
         at_run: kernels look at the mode when they run, so that the graph has to set it for real.
     """
 
@@ -228,8 +227,8 @@ def _setting(
             raise breaks.GraphBreak(
                 breaks.BODY_EFFECT, f"a higher-order operation ({function.__name__})"
             )
-        for name in names:
-            _guard(t, name, MODES[name])
+        if guarded is not None:
+            _guard(t, guarded)
         plain = tuple(t.concrete(arg) for arg in args)
         named = {key: t.concrete(arg) for key, arg in kwargs.items()}
         t.graph.call_function(function, plain, named)
@@ -305,4 +304,4 @@ for _function in (
 for _name, _mode in MODES.rows():
     if not _mode.guarded:
         handles(_mode.read)(_asking(_name, _mode))
-        handles(_mode.write)(_setting(_mode.write, (_name,), at_run=True))
+        handles(_mode.write)(_setting(_mode.write, _name, at_run=True))

@@ -139,10 +139,7 @@ class Recorder:
             return found  # type: ignore[no-any-return]
         text = target if isinstance(target, str) else getattr(target, "__name__", str(target))
         self.derived.forget(making=isinstance(target, type))
-        pairs = [self.graphable(a, text) for a in args]
-        named = {k: self.graphable(v, text) for k, v in kwargs.items()}
-        fakes = [fake for _, fake in pairs]
-        fake_named = {k: fake for k, (_, fake) in named.items()}
+        nodes, named, fakes, fake_named = self._operands(args, kwargs, text)
         if self.derived.making:
             given = zip([*args, *kwargs.values()], [*fakes, *fake_named.values()], strict=True)
             self.derived.hold(given)
@@ -153,9 +150,7 @@ class Recorder:
         if known is not None and result is not None and not in_place:
             return known  # a call that returns None is made for what it does
         kind = "call_method" if method else "call_function"
-        node = self.graph.create_node(
-            kind, target, tuple(n for n, _ in pairs), {k: n for k, (n, _) in named.items()}
-        )
+        node = self.graph.create_node(kind, target, nodes, named)
         self.calls += 1
         self.annotate(node, result)
         if known is not None:
@@ -166,14 +161,24 @@ class Recorder:
         """Record a call that changes a state of torch, and change it for what is traced next."""
         text = target.__name__
         self.derived.forget()
-        pairs = [self.graphable(a, text) for a in args]
-        named = {k: self.graphable(v, text) for k, v in kwargs.items()}
-        fake_named = {k: fake for k, (_, fake) in named.items()}
-        result = self.run_fake(target, text, [f for _, f in pairs], fake_named, False)
-        nodes = tuple(node for node, _ in pairs)
-        node = self.graph.call_function(target, nodes, {k: n for k, (n, _) in named.items()})
+        nodes, named, fakes, fake_named = self._operands(args, kwargs, text)
+        result = self.run_fake(target, text, fakes, fake_named, False)
+        node = self.graph.call_function(target, nodes, named)
         self.annotate(node, result)
         return self.known(result)  # type: ignore[attr-defined, no-any-return]
+
+    def _operands(
+        self, args: Args, kwargs: Kwargs, text: str
+    ) -> tuple[tuple[Any, ...], dict[str, Any], list[Any], dict[str, Any]]:
+        """Return arguments and keywords as the graph holds them, and as fakes."""
+        pairs = [self.graphable(a, text) for a in args]
+        named = {k: self.graphable(v, text) for k, v in kwargs.items()}
+        return (
+            tuple(node for node, _ in pairs),
+            {k: node for k, (node, _) in named.items()},
+            [fake for _, fake in pairs],
+            {k: fake for k, (_, fake) in named.items()},
+        )
 
     def run_fake(
         self, target: Any, text: str, fakes: list[Any], named: dict[str, Any], method: bool

@@ -29,6 +29,7 @@ from tc.compiler.capture.going import go_on
 from tc.compiler.capture.guards import GuardList
 from tc.compiler.capture.hook import ORIGINAL, original_of
 from tc.compiler.capture.instantiate import instantiate
+from tc.compiler.capture.marked import constant_result
 from tc.compiler.capture.modes import Modes
 from tc.compiler.capture.semantics import Semantics
 from tc.compiler.capture.shapes import Shapes
@@ -377,9 +378,7 @@ class Tracer(Semantics):
             return inner.call(self, args, kwargs)
         refuse_inlining(function)
         if function.obj is not None and getattr(function.obj, MARKED_CONSTANT, False):
-            plain = [self.real_object(a) for a in args]
-            named = {name: self.real_object(a) for name, a in kwargs.items()}
-            return self.known(self.fold(function.obj, *plain, **named))
+            return constant_result(self, function.obj, args, kwargs)
         return self.interpret(function, args, kwargs, answers)
 
     def interpret(

@@ -7,7 +7,7 @@ that what the failed instruction did to the tracer's state never has to be undon
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import Any
@@ -382,7 +382,7 @@ class RootFrame(Frame):
             t.own_cell(cell, cells[name])
         return cells
 
-    def bound(self, names: set[str]) -> dict[str, Value]:
+    def bound(self, names: Set[str]) -> dict[str, Value]:
         """Return those of some locals that have a value; what was never read is passed on as is."""
         unread = {n: OpaqueValue(self.unread[n], LocalSource(n)) for n in names & {*self.unread}}
         return {**unread, **super().bound(names)}

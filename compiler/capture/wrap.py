@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from tc.compiler.capture import breaks, later, torchfns, wrappers
 from tc.compiler.capture.dynamism import ADDRESS
+from tc.compiler.capture.guard_values import is_heap_type
 from tc.compiler.capture.guards import Predicate, TensorSpec
 from tc.compiler.capture.hook import original_of
 from tc.compiler.capture.marked import MarkedValue, mark_of
@@ -357,12 +358,11 @@ def _is_plain_object(obj: Any) -> bool:
     if cls.__module__.partition(".")[0] in OPAQUE_PACKAGES:
         return False
     bases = (dict, list, tuple, set, frozenset, str, bytes, int, float, complex)
-    if issubclass(cls, bases) or not (cls.__flags__ & _HEAP_TYPE):
+    if issubclass(cls, bases) or not is_heap_type(cls):
         return False
     return hasattr(obj, "__dict__") or hasattr(cls, "__slots__")
 
 
-_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: the class was made by a class statement
 OPAQUE_PACKAGES = frozenset(("logging", "threading", "re", "io", "numpy", "random", "_thread"))
 
 

@@ -47,7 +47,6 @@ METADATA = frozenset(
         "is_ort",
         "is_maia",
         "is_sparse_csr",
-        "is_inference",
         "retains_grad",
         "output_nr",
     ]
@@ -56,7 +55,6 @@ VIEWS = frozenset(("T", "mT", "H", "mH", "real", "imag", "data"))
 REFUSED = frozenset(
     [
         "backward",
-        "requires_grad_",
         "data_ptr",
         "untyped_storage",
         "storage",
@@ -78,7 +76,6 @@ CONSTANT_METHODS = frozenset(
         "element_size",
         "get_device",
         "is_signed",
-        "is_inference",
         "is_conj",
         "is_neg",
         "is_shared",

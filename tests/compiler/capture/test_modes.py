@@ -189,6 +189,15 @@ def test_tensors_made_in_inference_mode_are_of_its_kind():
     assert tc.compile(made, backend="eager")(torch.ones(2)).is_inference()
 
 
+def test_traced_code_may_ask_whether_a_tensor_was_made_in_inference_mode():
+    def asked(x):
+        with torch.inference_mode():
+            z = x + 1
+        return z.is_inference(), x.is_inference()
+
+    assert tc.compile(asked, backend="eager")(torch.ones(2)) == (True, False)
+
+
 def test_a_mode_left_changed_is_guarded_and_left():
     def flip(x):
         torch.backends.cuda.enable_math_sdp(not torch.backends.cuda.math_sdp_enabled())
