@@ -13,6 +13,7 @@ import torch
 from torch._decomp import get_decompositions
 
 from tc.compiler.aot.foreach import foreach_rows
+from tc.compiler.aot.recurrent import layered
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.table import Table
 
@@ -161,6 +162,8 @@ STAND_INS.add(torch.batch_norm, batch_norm)
 STAND_INS.add(torch.nn.functional.batch_norm, functional_batch_norm)
 STAND_INS.add(torch.dropout, dropout)
 STAND_INS.add(torch.nn.functional.dropout, dropout)
+for _network in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu):
+    STAND_INS.add(_network, layered(_network, dropout))
 
 
 def _packets(names: str) -> list[Any]:

@@ -1,0 +1,71 @@
+"""Recurrent networks of several layers draw the dropout between them as eager does."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import tc
+
+NETWORKS = {
+    "lstm": nn.LSTM,
+    "gru": nn.GRU,
+    "tanh": nn.RNN,
+    "relu": lambda *args, **kwargs: nn.RNN(*args, nonlinearity="relu", **kwargs),
+}
+KINDS = [
+    {},
+    {"batch_first": True},
+    {"bidirectional": True},
+    {"bias": False, "batch_first": True, "bidirectional": True},
+]
+
+
+def run(network, function, *args):
+    """Return what a function gives, the gradients, and where the random stream is afterwards."""
+    torch.manual_seed(3)
+    out, last = function(*args)
+    ends = last if isinstance(last, tuple) else (last,)
+    loss = sum((value * value).sum() for value in (out, *ends))
+    grads = torch.autograd.grad(loss, [*network.parameters()])
+    return [out, *ends, *grads, torch.rand(1)]
+
+
+def same(network, function, *args):
+    tc.reset()
+    expected = run(network, function, *args)
+    found = run(network, tc.compile(function, fullgraph=True), *args)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_dropout_between_layers(name, kind):
+    network = NETWORKS[name](3, 4, 2, dropout=0.5, **kind)
+    same(network, network.forward, torch.randn(2, 2, 3))
+
+
+@pytest.mark.parametrize("name", ("lstm", "gru"))
+def test_packed_sequences(name):
+    network = NETWORKS[name](3, 4, 2, dropout=0.5)
+
+    def packed(x):
+        sequence = nn.utils.rnn.pack_padded_sequence(x, torch.tensor([2, 1]))
+        out, last = network(sequence)
+        return out.data, last
+
+    tc.reset()
+    x = torch.randn(2, 2, 3)
+    found, expected = run(network, tc.compile(packed), x), run(network, packed, x)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_given_states_and_evaluation():
+    network = nn.LSTM(3, 4, 2, dropout=0.5, proj_size=2)
+    states = (torch.randn(2, 2, 2), torch.randn(2, 2, 4))
+    same(network, network.forward, torch.randn(2, 2, 3), states)
+    network.eval()
+    same(network, network.forward, torch.randn(2, 2, 3), states)
