@@ -111,7 +111,9 @@ class AotGraph(Artifact):
         module: the graph. ``node.meta["val"]`` holds a fake value, ``meta["tc_origin"]`` the user
             lines. Writes to inputs are ``aten.copy_`` nodes after everything else.
         outputs: how each output of the captured graph is made.
-        mutated: inputs that are written to.
+        mutated: inputs that the graph writes to.
+        rewritten: inputs that are written to after it, where autograd sees it, each with the
+            output that is their new value.
         eager: the captured graph, for calls that the compiled one is not right for.
         autocast: device types for which autocast was on and its casts are now in the graph.
         decomposed: op -> how often it was decomposed.
@@ -121,6 +123,7 @@ class AotGraph(Artifact):
     module: fx.GraphModule
     outputs: tuple[Output, ...]
     mutated: tuple[int, ...] = ()
+    rewritten: tuple[tuple[int, int], ...] = ()
     eager: Callable[..., Any] | None = field(default=None, repr=False)
     autocast: tuple[str, ...] = ()
     decomposed: tuple[tuple[str, int], ...] = ()
@@ -128,7 +131,12 @@ class AotGraph(Artifact):
     @property
     def fresh(self) -> bool:
         """Whether the compiled graph's outputs are the user's outputs as they are."""
-        return all(out == Fresh(i) for i, out in enumerate(self.outputs))
+        return not self.rewritten and all(out == Fresh(i) for i, out in enumerate(self.outputs))
+
+    @property
+    def written(self) -> tuple[int, ...]:
+        """All inputs that a call writes to."""
+        return (*self.mutated, *(i for i, _ in self.rewritten))
 
     def verify(self) -> None:
         """Check that the graph is sound, functional but for trailing writes, and has values."""
@@ -152,7 +160,7 @@ class AotGraph(Artifact):
     def __str__(self) -> str:
         lines = [f"{self.kind} graph"]
         for i, node in enumerate(self.module.graph.find_nodes(op="placeholder")):
-            written = "  (written to)" if i in self.mutated else ""
+            written = "  (written to)" if i in self.written else ""
             lines.append(f"  in[{i}]  {node.name}: {describe(node.meta.get('val'))}{written}")
         for node in self.module.graph.nodes:
             if node.op == "placeholder":
@@ -166,6 +174,7 @@ class AotGraph(Artifact):
         if not self.fresh:
             results = ", ".join(str(out) for out in self.outputs)
             lines.append(f"results: {results}")
+        lines += [f"in[{i}] becomes out[{place}]" for i, place in self.rewritten]
         return "\n".join(lines)
 
 

@@ -140,6 +140,7 @@ def finish(
         module=as_module(graph, recorder.constants),
         outputs=tuple(observed.results.plan),
         mutated=observed.mutated,
+        rewritten=observed.rewritten,
         eager=gm,
         autocast=autocast_devices(),
         decomposed=tuple(sorted(recorder.decomposed.items())),

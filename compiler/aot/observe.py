@@ -45,7 +45,10 @@ class Observation:
         results: the plan of the outputs.
         places: where another run finds the tensors that the compiled graph has to return: at an
             output's position, or at a value inside the captured graph.
-        mutated: inputs that are written to.
+        wanting: inputs that have gradients.
+        mutated: inputs that are written to in place, unseen by autograd.
+        rewritten: inputs whose writes have gradients, each with the place in ``results.returned``
+            of its last value.
         writes: whether anything is written to.
         runner: holds all values of the run.
     """
@@ -55,7 +58,9 @@ class Observation:
     outputs: list[Any]
     results: Outputs
     places: list[int | Made]
+    wanting: tuple[int, ...]
     mutated: tuple[int, ...]
+    rewritten: tuple[tuple[int, int], ...]
     writes: bool
     runner: Runner
 
@@ -75,16 +80,38 @@ def observe(gm: fx.GraphModule, examples: Sequence[Any], *, gradients: bool = Fa
     fake_mode = fake_mode_of(examples)
     inputs = as_inputs(examples, fake_mode, gradients)
     before = [layout_of(value) for value in inputs]
+    history = [grad_fn_of(value) for value in inputs]
+    wanting = tuple(i for i, value in enumerate(inputs) if _wants_grad(value))
     observer = Observer(fake_mode)
     runner = Runner(gm, observer)
     outputs = flat_outputs(run_watched(observer, runner.run, inputs))
     if any(storage_key(fake) in observer.written for fake in observer.constants.values()):
         raise Fallback("it writes to a tensor that the graph holds as a constant")
-    mutated = check_inputs(inputs, before, observer.written)
+    written = check_inputs(inputs, before, observer.written)
     results = analyse_outputs(outputs, inputs, runner.made)
-    places = _places(results, outputs, runner.made)
-    writes = bool(observer.written)
-    return Observation(fake_mode, inputs, outputs, results, places, mutated, writes, runner)
+    with_gradients = [i for i in written if grad_fn_of(inputs[i]) is not history[i]]
+    rewritten = tuple((i, results.fresh(inputs[i]).index) for i in with_gradients)
+    return Observation(
+        fake_mode=fake_mode,
+        inputs=inputs,
+        outputs=outputs,
+        results=results,
+        places=_places(results, outputs, runner.made),
+        wanting=wanting,
+        mutated=tuple(i for i in written if i not in with_gradients),
+        rewritten=rewritten,
+        writes=bool(observer.written),
+        runner=runner,
+    )
+
+
+def grad_fn_of(value: Any) -> Any:
+    """Return the node of autograd's graph that made a value, None for anything else."""
+    return value.grad_fn if isinstance(value, torch.Tensor) else None
+
+
+def _wants_grad(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 def _places(results: Outputs, outputs: Sequence[Any], made: dict[int, Made]) -> list[int | Made]:
@@ -111,6 +138,8 @@ def as_inputs(
 
     Raises:
         Fallback: an input is of a tensor subclass.
+
+    Those that eager lets programs write to, because they are no leaves, are none here.
     """
     inputs: list[Any] = []
     stand_ins: dict[int, torch.Tensor] = {}
@@ -120,12 +149,21 @@ def as_inputs(
                 if not isinstance(value, FakeTensor):
                     raise Fallback(f"an input is a {type(value).__name__}, not a plain tensor")
                 if id(value) not in stand_ins:
-                    wants = gradients and value.requires_grad
-                    stand_ins[id(value)] = value.detach().requires_grad_(wants)
+                    stand_ins[id(value)] = _stand_in(value, gradients and value.requires_grad)
                 inputs.append(stand_ins[id(value)])
             else:
                 inputs.append(value)
     return inputs
+
+
+def _stand_in(value: torch.Tensor, wants_grad: bool) -> torch.Tensor:
+    """Return a tensor like one input; where autograd lets that be written to, so is this."""
+    alike = value.detach().requires_grad_(wants_grad)
+    if value.is_leaf or not wants_grad:
+        return alike
+    with torch.enable_grad():
+        written = alike.clone()
+    return written if written.stride() == alike.stride() else alike
 
 
 def flat_outputs(result: Any) -> list[Any]:

@@ -99,17 +99,13 @@ def training(gm: fx.GraphModule, examples: Sequence[Any], gate: Gate) -> Trainin
 
 
 def _observe(gm: fx.GraphModule, examples: Sequence[Any]) -> Observation:
-    """Run the graph as it is, with gradients; refuse writes that gradients would notice."""
+    """Run the graph as it is, with gradients."""
     try:
-        observed = observe(gm, examples, gradients=True)
+        return observe(gm, examples, gradients=True)
     except UNTRACEABLE:
         raise
     except RuntimeError as error:
         raise Fallback(f"it fails on stand-ins of its inputs: {first_line(error)}") from error
-    for i in observed.mutated:
-        if observed.inputs[i].requires_grad:
-            raise Fallback("an input that has gradients is written to")
-    return observed
 
 
 def _record_joint(
@@ -128,7 +124,7 @@ class Joint:
         self.observed = observed
         self.recorder = start(gm, observed, gate)
         self.runner = Runner(gm, self.recorder, before=observed.runner)
-        self.wanting = [i for i, value in enumerate(observed.inputs) if _wants_grad(value)]
+        self.rewritten = {i for i, _ in observed.rewritten}
         self.tangents = _tangents(self.recorder, observed, diffs)
         tensors = [value for value in observed.results.returned if isinstance(value, torch.Tensor)]
         self.differentiable = [i for i, value in enumerate(tensors) if value.requires_grad]
@@ -149,7 +145,7 @@ class Joint:
             raise Fallback(f"its gradients cannot be traced: {first_line(error)}") from error
         returned = returned_nodes(recorder, observed, results[: self.tensors])
         nodes: list[Any] = [None] * len(observed.inputs)
-        for i, gradient in zip(self.wanting, results[self.tensors :], strict=True):
+        for i, gradient in zip(observed.wanting, results[self.tensors :], strict=True):
             nodes[i] = recorder.node_of(gradient)
         move_writes_last(recorder.graph)
         check_record(recorder.graph, observed.mutated, self.runner.layouts_differ)
@@ -157,24 +153,21 @@ class Joint:
 
     def _forward_backward(self, args: Sequence[Any]) -> list[Any]:
         """Return the tensors forward returns, and a gradient or None for each input with one."""
-        count = len(self.observed.inputs)
+        count, wanting = len(self.observed.inputs), self.observed.wanting
         leaves = [
-            value.detach().requires_grad_() if i in self.wanting else value
+            value.detach().requires_grad_() if i in wanting else value
             for i, value in enumerate(args[:count])
         ]
-        picked = pick(self.runner, self.observed, flat_outputs(self.runner.run(*leaves)))
+        own = [leaf.clone() if i in self.rewritten else leaf for i, leaf in enumerate(leaves)]
+        picked = pick(self.runner, self.observed, flat_outputs(self.runner.run(*own)))
         with torch.autocast("cpu", enabled=False):
             found = torch.autograd.grad(
                 [picked[i] for i in self.differentiable],
-                [leaves[i] for i in self.wanting],
+                [leaves[i] for i in wanting],
                 args[count:],
                 allow_unused=True,
             )
         return [*picked, *found]
-
-
-def _wants_grad(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 def _tangents(recorder: Recorder, observed: Observation, diffs: Sequence[int]) -> list[Any]:
@@ -200,9 +193,7 @@ def _cut(
 ) -> Training:
     """Partition the joint graph and make the artifacts."""
     joint = finish("joint", gm, observed, recorder, [*returned, *gradients], gate)
-    parts = partition(
-        joint.module.graph, len(observed.inputs), len(returned), observed.mutated, gate
-    )
+    parts = partition(joint.module.graph, len(observed.inputs), len(returned), joint.written, gate)
     separate_outputs(parts.forward)
     forward = replace(joint, kind="forward", module=as_module(parts.forward, recorder.constants))
     backward = _backward_graph(parts, recorder, gate)

@@ -56,6 +56,7 @@ def wrapper_source(graph: AotGraph, names: dict[str, Any]) -> str:
     else:
         if call != "out":
             body.append(f"out = {call}")
+        body += [f"a{i}.copy_(out[{place}])" for i, place in graph.rewritten]
         body += _results(graph.outputs, names)
     lines += [f"    {line}" for line in body]
     return "\n".join(lines) + "\n"
@@ -114,8 +115,8 @@ def _overlap_check(graph: AotGraph, args: str, names: dict[str, Any]) -> list[st
     """Run the captured graph where an input that is written to shares memory with another."""
     inputs = graph.module.graph.find_nodes(op="placeholder")
     tensors = [i for i, node in enumerate(inputs) if isinstance(node.meta.get("val"), torch.Tensor)]
-    others = [i for i in tensors if i not in graph.mutated]
-    if not graph.mutated or len(tensors) < 2 or graph.eager is None:
+    others = [i for i in tensors if i not in graph.written]
+    if not graph.written or len(tensors) < 2 or graph.eager is None:
         return []
     names["overlap"] = overlap
 
@@ -123,7 +124,7 @@ def _overlap_check(graph: AotGraph, args: str, names: dict[str, Any]) -> list[st
         return f"({''.join(f'a{i}, ' for i in indices)})"
 
     return [
-        f"if overlap({pick(graph.mutated)}, {pick(others)}):",
+        f"if overlap({pick(graph.written)}, {pick(others)}):",
         f"    return list(eager({args}))",
     ]
 
