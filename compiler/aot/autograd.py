@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from tc.compiler.aot.training import Training
-from tc.compiler.aot.wrap import Compiled, wrap
+from tc.compiler.aot.wrap import Compiled, wrap, wrap_backward
 
 
 def wrap_training(
@@ -23,7 +23,7 @@ def wrap_training(
     """
     if graphs.backward is None or backward is None:
         return wrap(graphs.forward, torch.no_grad()(forward))
-    function = autograd_function(graphs, forward, wrap(graphs.backward, backward))
+    function = autograd_function(graphs, forward, wrap_backward(graphs.backward, backward))
     # Past Function.apply, which looks at what only matters under functorch's transforms.
     apply: Callable[..., Any] = super(torch.autograd.Function, function).apply  # type: ignore[misc]
 
@@ -35,7 +35,7 @@ def wrap_training(
 
 
 def autograd_function(
-    graphs: Training, forward: Compiled, backward: Callable[..., list[Any]]
+    graphs: Training, forward: Compiled, backward: Callable[[list[Any]], list[Any]]
 ) -> type[torch.autograd.Function]:
     """Return the autograd function of one graph.
 
@@ -75,10 +75,11 @@ def autograd_function(
                 laid_out(gradients[i], stride) for i, stride in zip(diffs, ctx.strides, strict=True)
             ]
             args = [*ctx.saved_tensors, *ctx.sizes, *tangents]
+            ctx.maybe_clear_saved_tensors()  # unless retain_graph: the program frees what it used
             if torch.is_grad_enabled():  # create_graph=True
                 again: Callable[..., Any] = OnceDifferentiable.apply
                 return again(without_autocast(backward), *args)
-            return tuple(without_autocast(backward)(*args))
+            return tuple(without_autocast(backward)(args))
 
     return CompiledFunction
 
@@ -114,7 +115,7 @@ class OnceDifferentiable(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, function: Callable[..., Any], *args: Any) -> Any:
         """Run the compiled backward."""
-        return tuple(function(*args))
+        return tuple(function(list(args)))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:

@@ -1,6 +1,7 @@
 """Memory: when buffers get and lose their memory, and which take over a dead one's.
 
 In: kernels and ATen calls in order. Out: the same steps with `Allocate` and `Free` between them.
+A dead buffer waits for a later one of its shape only where that does not raise the peak.
 """
 
 from __future__ import annotations
@@ -10,72 +11,156 @@ from typing import Any
 
 from tc.compiler.core.artifacts import Decision
 from tc.compiler.core.gate import Gate
-from tc.compiler.loops.ir import Buffer, CopyInto, Extern, ScalarNode, View, reads, views_in
+from tc.compiler.loops.ir import (
+    Buffer,
+    CopyInto,
+    Extern,
+    Input,
+    Ref,
+    ScalarNode,
+    View,
+    reads,
+    views_in,
+)
 from tc.compiler.schedule.plan import Allocate, Free, Kernel, Step
 
 Work = Kernel | Extern | ScalarNode | CopyInto
 
 
 def used(step: Work) -> list[str]:
-    """Buffers a step touches."""
+    """Buffers a step touches, and Python values it takes."""
     if isinstance(step, Kernel):
         return [*step.loaded(), *step.stored()]
-    return reads(step)
+    if isinstance(step, CopyInto):
+        return [*reads(step), step.input]
+    values = (*step.args, *(step.kwargs if isinstance(step, Extern) else ()))
+    return [*(reads(step)), *refs_in(values)]
+
+
+def refs_in(value: Any) -> list[str]:
+    """Names of all `Ref` in a nested argument."""
+    if isinstance(value, Ref):
+        return [value.name]
+    if isinstance(value, tuple | list):
+        return [name for item in value for name in refs_in(item)]
+    return []
 
 
 def with_memory(
-    steps: Sequence[Work], outputs: Sequence[Any], buffers: Mapping[str, Buffer], gate: Gate
+    steps: Sequence[Work],
+    inputs: Sequence[Input],
+    outputs: Sequence[Any],
+    buffers: Mapping[str, Buffer],
+    gate: Gate,
 ) -> tuple[list[Step], list[Decision]]:
-    """Allocate each kernel result before its kernel, free each buffer after its last use."""
-    last: dict[str, int] = {}
-    for at, step in enumerate(steps):
-        last.update((name, at) for name in used(step))
-    kept = {view.buffer for view in views_in(tuple(outputs)) if isinstance(view, View)}
-    fresh = {name for step in steps if isinstance(step, Kernel) for name in step.stored()}
-    fresh -= {name for step in steps if isinstance(step, Extern) for name in step.takes_over}
-    pool: dict[tuple[Any, ...], list[str]] = {}
+    """Allocate each kernel result before its kernel, free each buffer after its last use.
+
+    Inputs are freed too: one that only this program still holds, such as a value kept for
+    backward, gives its memory back then.
+    """
+    lives = Lives(steps, inputs, outputs, buffers)
+    reuse = lives.reuses(gate)
+    waiting = set(reuse.values())
     result: list[Step] = []
-    decisions: list[Decision] = []
     for at, step in enumerate(steps):
         if isinstance(step, Kernel):
-            for name in step.stored():
-                buffer = buffers[name]
-                waiting = pool.get(_shape(buffer))
-                reuse = None
-                if waiting and gate.allow("schedule.reuse"):
-                    reuse = waiting.pop()
-                    reason = "same shape, no longer read"
-                    decisions.append(Decision("reuse", (name, reuse), True, reason))
-                result.append(Allocate(buffer, reuse))
+            result += [Allocate(buffers[name], reuse.get(name)) for name in step.stored()]
         result.append(step)
-        made = [b.name for b in step.results if b is not None] if isinstance(step, Extern) else []
-        dead = [
-            name
-            for name in dict.fromkeys([*used(step), *made])
-            if last.get(name, at) == at and name in buffers and name not in kept
-        ]
-        for name in dead:
-            if name in fresh:
-                pool.setdefault(_shape(buffers[name]), []).append(name)
-        dead = [name for name in dead if name not in fresh or not _wanted(name, at, steps, buffers)]
-        if dead:
-            for name in dead:
-                waiting = pool.get(_shape(buffers[name]), [])
-                if name in waiting:
-                    waiting.remove(name)
-            result.append(Free(tuple(dead)))
-    return result, decisions
+        dead = tuple(name for name in lives.ending(at) if name not in waiting)
+        if dead and at < len(steps) - 1:  # the last ones die with the call
+            result.append(Free(dead))
+    reason = "same shape, no longer read"
+    return result, [Decision("reuse", pair, True, reason) for pair in reuse.items()]
 
 
-def _wanted(name: str, at: int, steps: Sequence[Work], buffers: Mapping[str, Buffer]) -> bool:
-    """Whether a later kernel makes a buffer of the same shape."""
-    shape = _shape(buffers[name])
-    return any(
-        _shape(buffers[made]) == shape
-        for step in steps[at + 1 :]
-        if isinstance(step, Kernel)
-        for made in step.stored()
-    )
+class Lives:
+    """From which step to which each buffer is alive.
+
+    Attributes:
+        first: buffer -> the step that makes it.
+        last: buffer -> the last step that uses it; not there for what is returned.
+        bytes: step -> what is alive during it, as far as sizes are known.
+    """
+
+    def __init__(
+        self,
+        steps: Sequence[Work],
+        inputs: Sequence[Input],
+        outputs: Sequence[Any],
+        buffers: Mapping[str, Buffer],
+    ) -> None:
+        self.steps = steps
+        self.buffers = {**buffers, **{i.buffer.name: i.buffer for i in inputs if i.buffer}}
+        self.first: dict[str, int] = {i.name: 0 for i in inputs}
+        self.last: dict[str, int] = {}
+        for at, step in enumerate(steps):
+            made = [b.name for b in step.results if b] if isinstance(step, Extern) else []
+            for name in (*used(step), *made):
+                self.first.setdefault(name, at)
+                self.last[name] = at
+        kept = {view.buffer for view in views_in(tuple(outputs)) if isinstance(view, View)}
+        kept.update(refs_in(tuple(outputs)))
+        for name in kept:
+            self.last.pop(name, None)
+        self._ending: list[list[str]] = [[] for _ in steps]
+        for name, at in self.last.items():
+            if name in self.buffers:
+                self._ending[at].append(name)
+        self.bytes = self._bytes()
+
+    def ending(self, at: int) -> list[str]:
+        """Buffers that nobody uses after a step."""
+        return self._ending[at]
+
+    def _bytes(self) -> list[int]:
+        change = [0] * (len(self.steps) + 1)
+        for name, start in self.first.items():
+            if name in self.buffers:
+                size = size_in_bytes(self.buffers[name])
+                change[start] += size
+                change[self.last.get(name, len(self.steps) - 1) + 1] -= size
+        alive, total = [], 0
+        for amount in change[:-1]:
+            total += amount
+            alive.append(total)
+        return alive
+
+    def reuses(self, gate: Gate) -> dict[str, str]:
+        """Return which buffer takes over which dead one of the same shape."""
+        peak = max(self.bytes, default=0)
+        taken_over = {n for s in self.steps if isinstance(s, Extern) for n in s.takes_over}
+        pool: dict[tuple[Any, ...], list[str]] = {}
+        reuse: dict[str, str] = {}
+        for at, step in enumerate(self.steps):
+            if not isinstance(step, Kernel):
+                continue
+            for name in step.stored():
+                old = self._waiting(pool.get(_shape(self.buffers[name]), []), at, peak)
+                if old is not None and gate.allow("schedule.reuse"):
+                    pool[_shape(self.buffers[old])].remove(old)
+                    reuse[name] = old
+                    size = size_in_bytes(self.buffers[old])
+                    for between in range(self.last[old] + 1, at):
+                        self.bytes[between] += size
+            for name in step.stored():
+                if name in self.last and name not in taken_over:
+                    pool.setdefault(_shape(self.buffers[name]), []).append(name)
+        return reuse
+
+    def _waiting(self, pool: Sequence[str], at: int, peak: int) -> str | None:
+        """Return the buffer that died last before a step, if it may wait until then."""
+        dead = [name for name in pool if self.last[name] < at]
+        if not dead:
+            return None
+        found = max(dead, key=lambda name: self.last[name])
+        between = self.bytes[self.last[found] + 1 : at]
+        fits = max(between, default=0) + size_in_bytes(self.buffers[found]) <= peak
+        return found if fits else None
+
+
+def size_in_bytes(buffer: Buffer) -> int:
+    """Return a buffer's size; 0 where it depends on symbols."""
+    return (buffer.numel.constant or 0) * buffer.dtype.itemsize
 
 
 def _shape(buffer: Buffer) -> tuple[Any, ...]:

@@ -34,7 +34,7 @@ def plan(graph: LoopGraph, gate: Gate) -> Plan:
             assert not isinstance(slot, Reduction)
             work.append(slot)  # type: ignore[arg-type]
     buffers = {buffer.name: buffer for node in graph.nodes for buffer in writes(node)}
-    steps, reuses = with_memory(work, graph.outputs, buffers, gate)
+    steps, reuses = with_memory(work, graph.inputs, graph.outputs, buffers, gate)
     return Plan(
         graph.inputs,
         tuple(steps),
