@@ -10,6 +10,7 @@ import torch
 
 from tc import trace
 from tc.compiler import driver
+from tc.compiler.aot_backend import aot_backend
 from tc.compiler.backends import DEBUG, list_backends, lookup_backend, name_of, register_backend
 from tc.compiler.capture import hook, traceable
 from tc.compiler.capture.guard_filter import (
@@ -291,6 +292,7 @@ __all__ = [
     "Gate",
     "OptimizedModule",
     "allow_in_graph",
+    "aot_backend",
     "assume_constant_result",
     "compile",
     "compile_in_place",

@@ -5,6 +5,7 @@ The only module that knows more than one stage.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -17,14 +18,13 @@ from torch.fx._symbolic_trace import is_fx_symbolic_tracing
 from torch.utils._python_dispatch import _disable_current_modes
 
 from tc import trace
-from tc.compiler import aot, backends, codegen, loops, schedule, stance
+from tc.compiler import backends, codegen, loops, schedule, stance
 from tc.compiler.accounts import Account, break_event, callers
+from tc.compiler.aot_backend import Compilers, aot_backend, compile_graph
 from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.dynamism import DynamicSizes, Memory
 from tc.compiler.capture.guards import Failure
-from tc.compiler.capture.lazy_modules import LEAF
 from tc.compiler.capture.skips import can_be_captured, in_transform, skip_reason
-from tc.compiler.capture.torchfns import CHANGES_STATE, CHECKS_DATA
 from tc.compiler.capture.transforms import LEVELLED
 from tc.compiler.capture.translate import (
     BreakRecord,
@@ -32,9 +32,6 @@ from tc.compiler.capture.translate import (
     is_handler_resumption,
     translate,
 )
-from tc.compiler.capture.values.hooks import HOOKED
-from tc.compiler.capture.values.records import RESIZES
-from tc.compiler.capture.values.subclasses import FAKED
 from tc.compiler.core import levels
 from tc.compiler.core.gate import Gate
 from tc.compiler.errors import (
@@ -54,15 +51,6 @@ from tc.compiler.runtime.memo import memo_type
 from tc.trace import CompileId
 
 Compiled = Callable[..., Any]
-#: marks of graphs that only eager torch runs right
-EAGER_MARKS = {
-    HOOKED: "a tensor inside has a hook: eager autograd calls it",
-    LEAF: "a parameter is made inside",
-    CHECKS_DATA: "it checks numbers out of tensors that its sizes rest on",
-    CHANGES_STATE: "it changes a state of torch that later operations look at",
-    RESIZES: "a storage changes its size",
-    FAKED: "an input is a fake tensor, which has no memory for kernels",
-}
 #: code of a break -> the error it is where breaks are errors
 ERRORS = {breaks.OP_FAILED.code: TorchRuntimeError, breaks.DATA_GUARD.code: UserError}
 #: times that code without tensor operations is looked at before it is left to Python
@@ -81,46 +69,12 @@ def inductor(
         gate: asked before every optional step.
 
     Returns:
-        A function of the graph's inputs that returns its outputs. Where a graph cannot be compiled
-        with certainty (gradients, mutation of overlapping inputs) it runs eagerly, and says so.
+        A function of the graph's inputs that returns its outputs; see `compile_graph`.
     """
     gate = gate or Gate.from_environment()
-    examples = graph_examples(gm, example_inputs)
-    if (why := kept_eager(gm)) is not None:
-        return _eager_graph(gm, why)
-    wanted = any(_wants_grad(example) for example in examples)
-    trains = torch.is_grad_enabled() and wanted
-    if wanted and not trains and _enables_grad(gm):
-        return _eager_graph(gm, "gradients are switched on inside: eager autograd gives them")
-    with trace.stage("inductor_compile"):
-        try:
-            return _training(gm, examples, gate) if trains else _inference(gm, examples, gate)
-        except aot.Fallback as fallback:
-            return _eager_graph(gm, str(fallback))
-
-
-def _inference(gm: fx.GraphModule, examples: list[Any], gate: Gate) -> Compiled:
-    """Compile a graph of which no gradients are wanted."""
-    with trace.stage("aot"):
-        functional = aot.inference(gm, examples, gate)
-    trace.emit(trace.AtenGraph("inference", str(functional)))
-    return aot.wrap(functional, _kernels(functional.module, gate))
-
-
-def _training(gm: fx.GraphModule, examples: list[Any], gate: Gate) -> Compiled:
-    """Compile forward and backward of a graph, cut where saving is cheapest."""
-    with trace.stage("aot"):
-        parts = aot.training(gm, examples, gate)
-    if trace.enabled() and parts.joint is not None:
-        trace.emit(trace.AtenGraph("joint", str(parts.joint)))
-        trace.emit(trace.Artifact("tc_partition", str(parts.partition)))
-    trace.emit(trace.AtenGraph("forward", str(parts.forward)))
-    forward = _kernels(parts.forward.module, gate)
-    backward = None
-    if parts.backward is not None:
-        trace.emit(trace.AtenGraph("backward", str(parts.backward)))
-        backward = _kernels(parts.backward.module, gate)
-    return aot.wrap_training(parts, forward, backward)
+    kernels = functools.partial(_kernels, gate=gate)
+    compilers = Compilers(kernels, kernels, kernels, stage="inductor_compile", standalone=False)
+    return compile_graph(gm, example_inputs, compilers, gate)
 
 
 def _kernels(module: fx.GraphModule, gate: Gate) -> Callable[[list[Any]], tuple[Any, ...]]:
@@ -136,34 +90,6 @@ def _kernels(module: fx.GraphModule, gate: Gate) -> Callable[[list[Any]], tuple[
         call = load(program)
     trace.emit(trace.OutputCode(str(program), call.__code__.co_filename))
     return call
-
-
-def kept_eager(gm: fx.GraphModule) -> str | None:
-    """Say why a graph has to run operation by operation, or None."""
-    return next((why for mark, why in EAGER_MARKS.items() if gm.meta.get(mark)), None)
-
-
-def graph_examples(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> list[Any]:
-    """Return the fake inputs of a graph, from its placeholders where they carry them."""
-    nodes = [node for node in gm.graph.nodes if node.op == "placeholder"]
-    if all("example_value" in node.meta for node in nodes):
-        return [node.meta["example_value"] for node in nodes]
-    return list(example_inputs)
-
-
-def _wants_grad(example: Any) -> bool:
-    return isinstance(example, torch.Tensor) and example.requires_grad
-
-
-def _enables_grad(gm: fx.GraphModule) -> bool:
-    return any(
-        node.target is torch._C._set_grad_enabled and node.args[0] for node in gm.graph.nodes
-    )
-
-
-def _eager_graph(gm: fx.GraphModule, why: str) -> Compiled:
-    trace.emit(trace.Artifact("tc_graph_runs_eagerly", why))
-    return gm.forward
 
 
 def _tell_plan(plan: Any, program: Any) -> None:
@@ -556,20 +482,14 @@ def break_text(record: BreakRecord, account: Account, fullgraph: bool) -> str:
     )
 
 
-def aot_eager(gm: fx.GraphModule, example_inputs: Sequence[Any], **ignored: Any) -> Compiled:
-    """Make a captured graph functional, in ATen operations, and run those one by one."""
-    examples = graph_examples(gm, example_inputs)
-    if (why := kept_eager(gm)) is not None:
-        return _eager_graph(gm, why)
-    if torch.is_grad_enabled() and any(_wants_grad(example) for example in examples):
-        return _eager_graph(gm, "an input requires grad: eager autograd gives the gradients")
-    try:
-        functional = aot.inference(gm, examples, Gate.from_environment())
-    except aot.Fallback as fallback:
-        return _eager_graph(gm, str(fallback))
-    return aot.wrap(functional, lambda args: functional.module(*args))
+def operations(gm: fx.GraphModule, example_inputs: list[Any]) -> Compiled:
+    """Run a graph of ATen operations one by one."""
+    return gm.forward
 
+
+aot_eager = aot_backend(operations)
+aot_eager_decomp_partition = aot_backend(operations, decompositions=True, partition="min_cut")
 
 backends.register_backend(inductor, "inductor")
 backends.register_backend(aot_eager, "aot_eager", backends.DEBUG)
-backends.register_backend(aot_eager, "aot_eager_decomp_partition", backends.DEBUG)
+backends.register_backend(aot_eager_decomp_partition, "aot_eager_decomp_partition", backends.DEBUG)

@@ -6,15 +6,16 @@ all that `tc-bisect` needs. Beside the driver the only module that knows more th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 from torch import fx
 
-from tc.compiler import aot, loops
+from tc.compiler import loops
+from tc.compiler.aot_backend import Compilers, compile_graph
 from tc.compiler.core.gate import Gate
-from tc.compiler.driver import graph_examples, inductor
+from tc.compiler.driver import inductor
 from tc.compiler.loops.interpret import interpret
 
 Compiled = Callable[..., Any]
@@ -42,25 +43,11 @@ def replaying(stage: str, gate: Gate | None = None) -> Callable[..., Compiled]:
             return gm.forward
         if stage == "kernels":
             return inductor(gm, example_inputs, allowed)
-        examples = graph_examples(gm, example_inputs)
-        try:
-            return _interpreted(gm, examples, stage, allowed)
-        except aot.Fallback:
-            return gm.forward
+        run = functools.partial(_run, stage=stage, gate=allowed)
+        compilers = Compilers(run, run, run, "replay", standalone=stage == "aot")
+        return compile_graph(gm, example_inputs, compilers, allowed)
 
     return backend
-
-
-def _interpreted(gm: fx.GraphModule, examples: Sequence[Any], stage: str, gate: Gate) -> Compiled:
-    wants_grad = any(isinstance(e, torch.Tensor) and e.requires_grad for e in examples)
-    if torch.is_grad_enabled() and wants_grad:
-        training = aot.training(gm, examples, gate)
-        backward = None
-        if training.backward is not None:
-            backward = _run(training.backward.module, stage, gate)
-        return aot.wrap_training(training, _run(training.forward.module, stage, gate), backward)
-    functional = aot.inference(gm, examples, gate)
-    return aot.wrap(functional, _run(functional.module, stage, gate))
 
 
 def _run(module: fx.GraphModule, stage: str, gate: Gate) -> Callable[[list[Any]], tuple[Any, ...]]:

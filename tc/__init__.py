@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tc.compiler.api import (
         OptimizedModule,
         allow_in_graph,
+        aot_backend,
         assume_constant_result,
         compile,
         compile_in_place,
@@ -57,6 +58,7 @@ _HOMES = {
     "tc.compiler.api": (
         "OptimizedModule",
         "allow_in_graph",
+        "aot_backend",
         "assume_constant_result",
         "compile",
         "compile_in_place",
@@ -107,6 +109,7 @@ __all__ = [
     "OptimizedModule",
     "__version__",
     "allow_in_graph",
+    "aot_backend",
     "assume_constant_result",
     "compile",
     "compile_in_place",

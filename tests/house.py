@@ -47,6 +47,12 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "tc.compiler.codegen": (*CORE, *LOOP_IR, "tc.compiler.schedule.plan"),
     "tc.compiler.runtime": CORE,
     "tc.compiler.driver": ("tc.compiler", "tc.trace"),
+    "tc.compiler.aot_backend": (
+        *CORE,
+        "tc.compiler.aot",
+        "tc.compiler.backends",
+        "tc.compiler.capture",
+    ),
     "tc.compiler.accounts": (*CORE, "tc.compiler.capture"),  # tells what capture found
     "tc.compiler.replay": ("tc.compiler", "tc.trace"),  # the driver's stages, up to a chosen one
     "tc.compiler.debug_backends": CORE,
@@ -58,6 +64,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         *CORE,
         *MARKS,
         *MODEL,
+        "tc.compiler.aot_backend",
         "tc.compiler.backends",
         "tc.compiler.debug_backends",
         "tc.compiler.driver",

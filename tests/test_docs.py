@@ -82,7 +82,8 @@ def test_every_option_of_the_report_is_documented() -> None:
     assert {option for option in offered if option not in told} <= {"--help", "--version"}
 
 
-def test_example_of_the_readme_runs(tmp_path: Path) -> None:
-    (program,) = re.findall(r"(?ms)^```python\n(.*?)^```", (ROOT / "README.md").read_text())
-    (tmp_path / "readme.py").write_text(program)
-    succeed(str(tmp_path / "readme.py"))
+@pytest.mark.parametrize("document", ["README.md", "docs/aot-backends.md"])
+def test_example_of_a_document_runs(document: str, tmp_path: Path) -> None:
+    (program,) = re.findall(r"(?ms)^```python\n(.*?)^```", (ROOT / document).read_text())
+    (tmp_path / "program.py").write_text(program)
+    succeed(str(tmp_path / "program.py"))

@@ -3,7 +3,18 @@
 from tc.compiler.aot.artifact import AotGraph, Fallback
 from tc.compiler.aot.autograd import wrap_training
 from tc.compiler.aot.inference import inference
+from tc.compiler.aot.standalone import standalone, writing
 from tc.compiler.aot.training import Training, training
 from tc.compiler.aot.wrap import wrap
 
-__all__ = ["AotGraph", "Fallback", "Training", "inference", "training", "wrap", "wrap_training"]
+__all__ = [
+    "AotGraph",
+    "Fallback",
+    "Training",
+    "inference",
+    "standalone",
+    "training",
+    "wrap",
+    "wrap_training",
+    "writing",
+]

@@ -6,7 +6,7 @@ attention), have no row; nor has any op that draws random numbers, so that eager
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -55,20 +55,23 @@ FROM_TORCH = {
 }
 
 DECOMPOSITIONS: Table[Any, tuple[str, Callable[..., Any]]] = Table("decompositions")
+#: what is used in place of the table: op -> a function over simpler ops
+Chosen = Mapping[Any, Callable[..., Any]]
 
 
-def decomposition_of(op: Any, gate: Gate) -> Callable[..., Any] | None:
-    """Return what an op is replaced by, or None to keep it.
+def decomposition_of(op: Any, gate: Gate, chosen: Chosen | None = None) -> Any:
+    """Return the function an op is replaced by, or None to keep it.
 
     Composite ops are always taken apart (they have no kernel of their own); rows of the table are
     optional steps named ``aot.decompose.<op>``.
     """
-    row = DECOMPOSITIONS.get(op)
+    row = DECOMPOSITIONS.get(op) if chosen is None else None
     if row is not None:
         return row[1] if gate.allow(row[0]) else None
+    if chosen and op in chosen:
+        return chosen[op]
     if op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
-        decompose: Callable[..., Any] = op.decompose
-        return decompose
+        return op.decompose
     return None
 
 

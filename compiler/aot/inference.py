@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from tc.compiler.aot.artifact import AotGraph, Fallback, as_module, is_mutable, short
+from tc.compiler.aot.decompositions import Chosen
 from tc.compiler.aot.functional import functionalised
 from tc.compiler.aot.observe import Observation, flat_outputs, observe
 from tc.compiler.aot.passes import layout_key, run_passes, separate_outputs
@@ -34,20 +35,23 @@ UNTRACEABLE = (
 )
 
 
-def inference(gm: fx.GraphModule, examples: Sequence[Any], gate: Gate) -> AotGraph:
+def inference(
+    gm: fx.GraphModule, examples: Sequence[Any], gate: Gate, decompositions: Chosen | None = None
+) -> AotGraph:
     """Trace a captured graph to ATen ops, without mutation but for trailing writes to inputs.
 
     Args:
         gm: calls of torch functions and tensor methods, returning a flat tuple or list.
         examples: a fake tensor, symbolic or plain number for each placeholder.
         gate: asked for each decomposition and pass.
+        decompositions: used in place of the table.
 
     Raises:
         Fallback: the result could not be proven to do what the captured graph does.
     """
     with torch.no_grad(), falling_back():
         observed = observe(gm, examples)
-        recorder, returned = record(gm, observed, gate)
+        recorder, returned = record(gm, observed, gate, decompositions)
     return finish("inference", gm, observed, recorder, returned, gate)
 
 
@@ -62,9 +66,11 @@ def falling_back() -> Iterator[None]:
         raise Fallback(f"an op cannot run on fake tensors: {first_line(error)}") from error
 
 
-def record(gm: fx.GraphModule, observed: Observation, gate: Gate) -> tuple[Recorder, list[Any]]:
+def record(
+    gm: fx.GraphModule, observed: Observation, gate: Gate, decompositions: Chosen | None = None
+) -> tuple[Recorder, list[Any]]:
     """Record the functional graph; returns what it must return, as nodes and constants."""
-    recorder = start(gm, observed, gate)
+    recorder = start(gm, observed, gate, decompositions)
     runner = Runner(gm, recorder, before=observed.runner)
 
     def program(args: list[Any]) -> list[Any]:
@@ -77,9 +83,11 @@ def record(gm: fx.GraphModule, observed: Observation, gate: Gate) -> tuple[Recor
     return recorder, returned
 
 
-def start(gm: fx.GraphModule, observed: Observation, gate: Gate) -> Recorder:
+def start(
+    gm: fx.GraphModule, observed: Observation, gate: Gate, decompositions: Chosen | None = None
+) -> Recorder:
     """Return a recorder that knows the graph's inputs."""
-    recorder = Recorder(observed.fake_mode, gate)
+    recorder = Recorder(observed.fake_mode, gate, decompositions)
     for node, value in zip(gm.graph.find_nodes(op="placeholder"), observed.inputs, strict=True):
         recorder.placeholder(node.name, value)
     return recorder

@@ -172,13 +172,13 @@ def separate_outputs(graph: fx.Graph) -> None:
                 or value.op in ("placeholder", "get_attr")
                 or not dense(value.meta["val"])
             ):
-                value = _copied(graph, value)
+                value = copied(graph, value)
             seen.add(value)
         separate.append(value)
     output.args = (separate,)
 
 
-def _copied(graph: fx.Graph, value: fx.Node) -> fx.Node:
+def copied(graph: fx.Graph, value: fx.Node) -> fx.Node:
     """Add a copy of a value, made before anything is written to."""
     fake = value.meta["val"]
     kwargs: dict[str, Any] = {} if dense(fake) else {"memory_format": torch.contiguous_format}

@@ -19,7 +19,7 @@ from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tc.compiler.aot.artifact import Fallback
-from tc.compiler.aot.decompositions import decomposition_of
+from tc.compiler.aot.decompositions import Chosen, decomposition_of
 from tc.compiler.aot.symbols import SYMBOLIC, SizeNodes
 from tc.compiler.core.gate import Gate
 
@@ -38,10 +38,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         constants: real tensors met on the way, by the name they have in the graph.
     """
 
-    def __init__(self, fake_mode: FakeTensorMode, gate: Gate) -> None:
+    def __init__(
+        self, fake_mode: FakeTensorMode, gate: Gate, decompositions: Chosen | None = None
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.fake_mode = fake_mode
         self.gate = gate
+        self.decompositions = decompositions
         self.graph = fx.Graph()
         self.sizes = SizeNodes(self.graph)
         self.origin: dict[str, Any] = {}
@@ -118,7 +121,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise Fallback(f"the operator {func} takes functions as arguments")
         if func.namespace == "prim":
             return func(*args, **kwargs)
-        simpler = decomposition_of(func, self.gate)
+        simpler = decomposition_of(func, self.gate, self.decompositions)
         if simpler is not None:
             with self:
                 result = simpler(*args, **kwargs)

@@ -18,6 +18,7 @@ from tc.compiler.aot.artifact import (
     SameInput,
     as_module,
 )
+from tc.compiler.aot.decompositions import Chosen
 from tc.compiler.aot.functional import functionalised
 from tc.compiler.aot.inference import (
     UNTRACEABLE,
@@ -72,13 +73,16 @@ class Training(Artifact):
                 part.verify()
 
 
-def training(gm: fx.GraphModule, examples: Sequence[Any], gate: Gate) -> Training:
+def training(
+    gm: fx.GraphModule, examples: Sequence[Any], gate: Gate, decompositions: Chosen | None = None
+) -> Training:
     """Trace a captured graph and its gradients, and cut the result in forward and backward.
 
     Args:
         gm: calls of torch functions and tensor methods, returning a flat tuple or list.
         examples: fake inputs; those that require grad get gradients.
         gate: asked for each decomposition, pass and recomputation.
+        decompositions: used in place of the table.
 
     Raises:
         Fallback: the result could not be proven to do what eager autograd does.
@@ -91,10 +95,11 @@ def training(gm: fx.GraphModule, examples: Sequence[Any], gate: Gate) -> Trainin
         )  # fmt: skip
         if not diffs:
             with torch.no_grad():
-                recorder, returned = record(gm, observed, gate)
+                recorder, returned = record(gm, observed, gate, decompositions)
             forward = finish("inference", gm, observed, recorder, returned, gate)
             return Training(None, forward, None, None, len(returned), ())
-        recorder, returned, gradients = _record_joint(gm, observed, diffs, gate)
+        joint = Joint(gm, observed, diffs, start(gm, observed, gate, decompositions))
+        recorder, returned, gradients = joint.record()
     return _cut(gm, observed, diffs, recorder, returned, gradients, gate)
 
 
@@ -108,24 +113,17 @@ def _observe(gm: fx.GraphModule, examples: Sequence[Any]) -> Observation:
         raise Fallback(f"it fails on stand-ins of its inputs: {first_line(error)}") from error
 
 
-def _record_joint(
-    gm: fx.GraphModule, observed: Observation, diffs: Sequence[int], gate: Gate
-) -> tuple[Recorder, list[Any], list[Any]]:
-    """Record forward and backward; returns the nodes of the user's outputs and of gradients."""
-    return Joint(gm, observed, diffs, gate).record()
-
-
 class Joint:
     """One recording of forward and backward."""
 
     def __init__(
-        self, gm: fx.GraphModule, observed: Observation, diffs: Sequence[int], gate: Gate
+        self, gm: fx.GraphModule, observed: Observation, diffs: Sequence[int], recorder: Recorder
     ) -> None:
         self.observed = observed
-        self.recorder = start(gm, observed, gate)
-        self.runner = Runner(gm, self.recorder, before=observed.runner)
+        self.recorder = recorder
+        self.runner = Runner(gm, recorder, before=observed.runner)
         self.rewritten = {i for i, _ in observed.rewritten}
-        self.tangents = _tangents(self.recorder, observed, diffs)
+        self.tangents = _tangents(recorder, observed, diffs)
         tensors = [value for value in observed.results.returned if isinstance(value, torch.Tensor)]
         self.differentiable = [i for i, value in enumerate(tensors) if value.requires_grad]
         self.tensors = len(tensors)

@@ -11,7 +11,7 @@ from torch._C import _functorch
 from torch.utils import _pytree as pytree
 
 import tc
-from tc.compiler import api, driver
+from tc.compiler import aot_backend, api
 from tc.compiler.core import levels
 
 net = torch.nn.Linear(4, 2)
@@ -122,7 +122,9 @@ def wanting(tree):
 def test_values_and_gradients(fn, backend, monkeypatch):
     tc.reset()
     refused = []
-    monkeypatch.setattr(driver, "_eager_graph", lambda gm, why: refused.append(why) or gm.forward)
+    monkeypatch.setattr(
+        aot_backend, "_eager_graph", lambda gm, why: refused.append(why) or gm.forward
+    )
     torch.manual_seed(0)
     x, y = torch.randn(3, 4, requires_grad=True), torch.randn(3, 4, requires_grad=True)
     a, b = (t.detach().clone().requires_grad_() for t in (x, y))

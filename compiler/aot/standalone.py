@@ -1,0 +1,75 @@
+"""Makes graphs of this stage fit for compilers that know nothing of ours.
+
+In: a graph that may end in writes to its inputs. Out: the same graph without any write, whose
+results share memory neither with its inputs nor with each other, op by op as ATen runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from tc.compiler.aot.artifact import aten
+from tc.compiler.aot.partition import is_view
+from tc.compiler.aot.passes import copied
+
+Compiled = Callable[[list[Any]], tuple[Any, ...]]
+
+
+def standalone(graph: fx.Graph) -> tuple[int, ...]:
+    """Return what is to be written as further outputs, in place of writing it.
+
+    Returns:
+        The inputs that the further outputs belong to.
+    """
+    inputs = graph.find_nodes(op="placeholder")
+    output = graph.output_node()
+    results = list(output.args[0])  # type: ignore[arg-type]
+    written = []
+    for write in graph.find_nodes(op="call_function", target=aten.copy_.default):
+        target, value = write.args[:2]
+        written.append(inputs.index(target))
+        results.append(value)
+        graph.erase_node(write)
+    output.args = (_apart(graph, results),)
+    graph.lint()
+    return tuple(written)
+
+
+def _apart(graph: fx.Graph, results: list[Any]) -> list[Any]:
+    """Copy results that are views of inputs or of other results."""
+    seen: set[fx.Node] = set()
+    apart: list[Any] = []
+    for value in results:
+        if isinstance(value, fx.Node) and isinstance(value.meta.get("val"), torch.Tensor):
+            base = _base(value)
+            if base in seen or base.op in ("placeholder", "get_attr"):
+                value = copied(graph, value)
+            seen.add(base)
+        apart.append(value)
+    return apart
+
+
+def _base(node: fx.Node) -> fx.Node:
+    """Return the node whose memory a node's value is in."""
+    while is_view(node) and isinstance(node.args[0], fx.Node):
+        node = node.args[0]
+    return node
+
+
+def writing(compiled: Compiled, written: tuple[int, ...]) -> Compiled:
+    """Return a function that writes the further outputs of a graph to its inputs."""
+    if not written:
+        return compiled
+
+    def call(args: list[Any]) -> tuple[Any, ...]:
+        targets = [args[i] for i in written]
+        results = compiled(args)
+        for target, value in zip(targets, results[-len(targets) :], strict=True):
+            target.copy_(value)
+        return results[: -len(targets)]
+
+    return call

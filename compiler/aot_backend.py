@@ -1,0 +1,284 @@
+"""From compilers of ATen graphs to a backend: gradients, writes and aliases are seen to here.
+
+In: a captured graph and functions that compile functional graphs. Out: a callable that does what
+the captured graph does, gradients included. The default backend is made this way too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from tc import trace
+from tc.compiler import aot
+from tc.compiler.backends import name_of
+from tc.compiler.capture import hook
+from tc.compiler.capture.lazy_modules import LEAF
+from tc.compiler.capture.torchfns import CHANGES_STATE, CHECKS_DATA
+from tc.compiler.capture.values.hooks import HOOKED
+from tc.compiler.capture.values.records import RESIZES
+from tc.compiler.capture.values.subclasses import FAKED
+from tc.compiler.core.gate import Gate
+from tc.compiler.errors import BackendError, OptionError
+from tc.compiler.options import nearest
+
+Compiled = Callable[..., Any]
+#: runs a graph: takes a list of inputs, which it may empty
+Boxed = Callable[[list[Any]], tuple[Any, ...]]
+#: what users give: graph and example inputs -> a function of the inputs
+GraphCompiler = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
+#: what backward may use of forward's values, by the name `aot_backend` takes
+PARTITIONS = ("default", "min_cut")
+#: marks of graphs that only eager torch runs right
+EAGER_MARKS = {
+    HOOKED: "a tensor inside has a hook: eager autograd calls it",
+    LEAF: "a parameter is made inside",
+    CHECKS_DATA: "it checks numbers out of tensors that its sizes rest on",
+    CHANGES_STATE: "it changes a state of torch that later operations look at",
+    RESIZES: "a storage changes its size",
+    FAKED: "an input is a fake tensor, which has no memory for kernels",
+}
+
+
+@dataclass(frozen=True)
+class Compilers:
+    """What compiles the graphs that a captured graph becomes.
+
+    Attributes:
+        forward: graph of ATen operations -> what runs it; may change the graph.
+        stage: name of the stage for the trace.
+        standalone: hand over graphs without writes, and with results that share no memory.
+    """
+
+    forward: Callable[[fx.GraphModule], Boxed]
+    backward: Callable[[fx.GraphModule], Boxed]
+    inference: Callable[[fx.GraphModule], Boxed]
+    stage: str = "aot_backend"
+    standalone: bool = True
+
+
+def compile_graph(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    compilers: Compilers,
+    gate: Gate,
+    decompositions: Mapping[Any, Callable[..., Any]] | None = None,
+) -> Compiled:
+    """Compile a captured graph, for gradients where its inputs ask for them.
+
+    Args:
+        gm: torch-level graph; placeholders may carry fakes in ``meta["example_value"]``.
+        example_inputs: used where a placeholder carries none.
+        gate: asked before every optional step.
+        decompositions: used in place of the compiler's own.
+
+    Returns:
+        A function of the graph's inputs that returns its outputs. Where a graph cannot be compiled
+        with certainty (mutation of overlapping inputs) it runs eagerly, and the trace says so.
+    """
+    examples = graph_examples(gm, example_inputs)
+    if (why := _kept_eager(gm, examples)) is not None:
+        return _eager_graph(gm, why)
+    trains = torch.is_grad_enabled() and any(map(_wants_grad, examples))
+    compiled = _training if trains else _inference
+    with trace.stage(compilers.stage):
+        try:
+            return compiled(gm, examples, compilers, gate, decompositions)
+        except aot.Fallback as fallback:
+            return _eager_graph(gm, str(fallback))
+
+
+def _inference(
+    gm: fx.GraphModule, examples: list[Any], compilers: Compilers, gate: Gate, decompositions: Any
+) -> Compiled:
+    """Compile a graph of which no gradients are wanted."""
+    with trace.stage("aot"):
+        functional = aot.inference(gm, examples, gate, decompositions)
+    trace.emit(trace.AtenGraph("inference", str(functional)))
+    return aot.wrap(functional, _compiled(functional.module, compilers.inference, compilers))
+
+
+def _training(
+    gm: fx.GraphModule, examples: list[Any], compilers: Compilers, gate: Gate, decompositions: Any
+) -> Compiled:
+    """Compile forward and backward of a graph, cut where saving is cheapest."""
+    with trace.stage("aot"):
+        parts = aot.training(gm, examples, gate, decompositions)
+    if trace.enabled() and parts.joint is not None:
+        trace.emit(trace.AtenGraph("joint", str(parts.joint)))
+        trace.emit(trace.Artifact("tc_partition", str(parts.partition)))
+    trace.emit(trace.AtenGraph("forward", str(parts.forward)))
+    if parts.backward is None:
+        forward = _compiled(parts.forward.module, compilers.inference, compilers)
+        return aot.wrap_training(parts, forward, None)
+    forward = _compiled(parts.forward.module, compilers.forward, compilers)
+    trace.emit(trace.AtenGraph("backward", str(parts.backward)))
+    backward = _compiled(parts.backward.module, compilers.backward, compilers)
+    return aot.wrap_training(parts, forward, backward)
+
+
+def _compiled(
+    module: fx.GraphModule, compiler: Callable[[fx.GraphModule], Boxed], compilers: Compilers
+) -> Boxed:
+    if not compilers.standalone:
+        return compiler(module)
+    written = aot.standalone(module.graph)
+    module.recompile()
+    return aot.writing(compiler(module), written)
+
+
+# -- what is compiled, and what is not -------------------------------------------------------
+def graph_examples(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> list[Any]:
+    """Return fake inputs of a graph, from its placeholders where they carry them."""
+    nodes = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    if all("example_value" in node.meta for node in nodes):
+        return [node.meta["example_value"] for node in nodes]
+    found = [value for value in example_inputs if isinstance(value, FakeTensor)]
+    mode = found[0].fake_mode if found else FakeTensorMode()
+    return [
+        mode.from_tensor(value, static_shapes=True)
+        if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor)
+        else value
+        for value in example_inputs
+    ]
+
+
+def _kept_eager(gm: fx.GraphModule, examples: Sequence[Any]) -> str | None:
+    """Say why a graph has to run operation by operation, or None."""
+    marked = next((why for mark, why in EAGER_MARKS.items() if gm.meta.get(mark)), None)
+    if marked is not None:
+        return marked
+    if torch.is_grad_enabled():
+        held = any(_wants_grad(value) for value in _constants(gm))
+        return "it holds a parameter that is no input" if held else None
+    if any(map(_wants_grad, examples)) and _enables_grad(gm):
+        return "gradients are switched on inside: eager autograd gives them"
+    return None
+
+
+def _constants(gm: fx.GraphModule) -> list[Any]:
+    """Return what a graph reads of its own attributes and of modules it calls."""
+    found: list[Any] = []
+    for node in gm.graph.nodes:
+        if node.op == "get_attr":
+            path, _, name = node.target.rpartition(".")
+            found.append(getattr(gm.get_submodule(path), name))
+        elif node.op == "call_module":
+            found += gm.get_submodule(node.target).parameters()
+    return found
+
+
+def _wants_grad(example: Any) -> bool:
+    return isinstance(example, torch.Tensor) and example.requires_grad
+
+
+def _enables_grad(gm: fx.GraphModule) -> bool:
+    return any(
+        node.target is torch._C._set_grad_enabled and node.args[0] for node in gm.graph.nodes
+    )
+
+
+def _eager_graph(gm: fx.GraphModule, why: str) -> Compiled:
+    trace.emit(trace.Artifact("tc_graph_runs_eagerly", why))
+    return gm.forward
+
+
+# -- compilers of the users' -----------------------------------------------------------------
+def aot_backend(
+    fw_compiler: GraphCompiler,
+    bw_compiler: GraphCompiler | None = None,
+    inference_compiler: GraphCompiler | None = None,
+    *,
+    decompositions: Mapping[Any, Callable[..., Any]] | bool | None = None,
+    partition: str = "default",
+) -> Callable[..., Compiled]:
+    """Make a backend for `tc.compile` out of compilers of ATen graphs.
+
+    Each compiler gets ``(gm, example_inputs)``: a functional graph of ATen operations, whose
+    placeholders carry fake values in ``meta["val"]``, and a list of these. It returns a callable
+    over such inputs that returns a tuple or list of the graph's outputs. A callable whose attribute
+    ``_boxed_call`` is true is given one list of the inputs, which it may empty to free them early;
+    any other is given the inputs one by one.
+
+    Args:
+        fw_compiler: compiles what computes outputs, and keeps values for backward.
+        bw_compiler: compiles what computes gradients; `fw_compiler` if omitted.
+        inference_compiler: compiles graphs without gradients; `fw_compiler` if omitted.
+        decompositions: operation -> a function over simpler operations; True: all that tc has.
+            By default no operation is taken apart that has a kernel of its own.
+        partition: ``"default"``: keep what backward uses; ``"min_cut"``: keep the least memory, and
+            let backward compute again what is cheap.
+
+    Returns:
+        A backend. Graphs that are not proven right in this form run eagerly, which the trace tells
+        (``tc_graph_runs_eagerly``). Settings given with ``mode`` and ``options`` are not used.
+
+    Raises:
+        OptionError: there is no such partition.
+
+    Example:
+        >>> import tc, torch
+        >>> def show(gm, example_inputs):
+        ...     print([node.name for node in gm.graph.nodes if node.op == "call_function"])
+        ...     return gm.forward
+        >>> tc.compile(lambda x: x.sin(), backend=tc.aot_backend(show))(torch.zeros(2))
+        ['sin']
+        tensor([0., 0.])
+    """
+    if partition not in PARTITIONS:
+        near = nearest(partition, list(PARTITIONS))
+        raise OptionError(f"there is no partition {partition!r}{near}")
+    chosen = None if decompositions is True else decompositions or {}
+    compilers = Compilers(
+        _foreign(fw_compiler, "fw_compiler"),
+        _foreign(bw_compiler or fw_compiler, "bw_compiler"),
+        _foreign(inference_compiler or fw_compiler, "inference_compiler"),
+    )
+
+    def backend(gm: fx.GraphModule, example_inputs: Sequence[Any], **ignored: Any) -> Compiled:
+        gate = Gate.from_environment()
+        if partition == "default":
+            gate = replace(gate, refuse_from={**gate.refuse_from, "aot.recompute": 0})
+        return compile_graph(gm, example_inputs, compilers, gate, chosen)
+
+    backend.__name__ = name_of(fw_compiler)
+    return backend
+
+
+def _foreign(compiler: GraphCompiler, role: str) -> Callable[[fx.GraphModule], Boxed]:
+    """Return a compiler of the user's in the form that `Compilers` has."""
+
+    def compiled(module: fx.GraphModule) -> Boxed:
+        examples = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
+        count = len(module.graph.output_node().args[0])  # type: ignore[arg-type]
+        with hook.off():
+            function = compiler(module, examples)
+        if not callable(function):
+            raise BackendError(
+                "backend", f"{role} returned {type(function).__name__}, not a callable"
+            )
+        return hook.disabled(_boxed(function, count, role))
+
+    return compiled
+
+
+def _boxed(function: Callable[..., Any], count: int, role: str) -> Boxed:
+    """Return a function of one list, that checks what it hands on."""
+    takes_list = getattr(function, "_boxed_call", False)
+
+    def call(args: list[Any]) -> tuple[Any, ...]:
+        results = function(args) if takes_list else function(*args)
+        if not isinstance(results, (tuple, list)) or len(results) != count:
+            shown = f"{len(results)} results" if isinstance(results, (tuple, list)) else results
+            raise BackendError(
+                "backend",
+                f"what {role} compiled returned {shown}, not a tuple or list of {count}",
+            )
+        return tuple(results)
+
+    return call
