@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import tc
-from tc.compiler import driver
+from tc.compiler import aot_backend
 
 
 def adds(x, w, b):
@@ -95,9 +95,9 @@ def run(function, made):
 def told(monkeypatch):
     """Why graphs were run eagerly."""
     reasons = []
-    run_eagerly = driver._eager_graph
+    run_eagerly = aot_backend._eager_graph
     monkeypatch.setattr(
-        driver, "_eager_graph", lambda gm, why: (reasons.append(why), run_eagerly(gm, why))[1]
+        aot_backend, "_eager_graph", lambda gm, why: (reasons.append(why), run_eagerly(gm, why))[1]
     )
     return reasons
 
