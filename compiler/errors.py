@@ -51,6 +51,13 @@ class TorchRuntimeError(Unsupported, RuntimeError):
     """A torch operation raised while its shapes were worked out, under ``fullgraph=True``."""
 
 
+class IndexOutOfRange(IndexError, RuntimeError):
+    """Compiled code reads at an index that a tensor does not have.
+
+    Both, because eager raises IndexError in some operations and RuntimeError in others.
+    """
+
+
 class UserError(Unsupported):
     """The program asks for something that compiled code cannot mean, under ``fullgraph=True``."""
 

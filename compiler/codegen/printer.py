@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.expr import Expr, walk
+from tc.compiler.loops.expr import Expr, can_fail, walk
 from tc.compiler.loops.index import Atom, Index
 from tc.compiler.loops.ops import C_TYPES, SCALAR_OPS
 
@@ -194,6 +194,8 @@ class ExprPrinter:
         if op == "bits":
             source = c_type(node.args[0].dtype)
             return f"((union {{ {source} a; {c_type(dtype)} b; }}){{{args[0]}}}).b"
+        if can_fail(node):
+            self.emit(f"fault |= (long long)({args[1]} == 0) << 1;")
         row = SCALAR_OPS[op]
         from_type = node.args[0].dtype
         cast = f"({c_type(dtype)})" if dtype in WIDENED else ""
@@ -216,11 +218,13 @@ class ExprPrinter:
         return name
 
     def _at(self, node: Expr) -> str:
-        buffer, index, bounds = node.data
+        buffer, index, bounds, checked = node.data
         text_of: dict[str, str] = {}
         for k, (arg, bound) in enumerate(zip(node.args, bounds, strict=True)):
-            position = self.fresh()
-            self.emit(f"const long long {position} = tc_clip({self.known[arg]}, {c_index(bound)});")
+            position, stop = self.fresh(), c_index(bound)
+            self.emit(f"const long long {position} = tc_clip({self.known[arg]}, {stop});")
+            if checked:
+                self.emit(f"fault |= {position} != {self.known[arg]};")
             text_of[f"x{k}"] = position
 
         def spell(atom: Atom) -> str:
@@ -241,4 +245,5 @@ def _rounds(node: Expr) -> bool:
 
 def _plain(value: Expr) -> bool:
     """Whether it can be the arm of a conditional expression without statements of its own."""
-    return len(walk(value)) <= 3 and all(node.op not in ("at", "select") for node in walk(value))
+    nodes = walk(value)
+    return len(nodes) <= 3 and not any(n.op in ("at", "select") or can_fail(n) for n in nodes)

@@ -36,7 +36,8 @@ def generate(plan: Plan, *, threads: int) -> Program:
     return Program(
         c_source=f"{helpers_for(body)}\n{body}" if functions else "",
         kernels=tuple(
-            KernelSpec(f.name, tuple(a.kind for a in f.arguments)) for f in functions.values()
+            KernelSpec(f.name, tuple(a.kind for a in f.arguments), f.checked)
+            for f in functions.values()
         ),
         wrapper_source=wrapper(plan, called),
         constants=plan.constants,
@@ -63,4 +64,5 @@ def origins(kernel: Kernel) -> tuple[str, ...]:
 
 def _function(kernel: CKernel, lines: list[str]) -> str:
     comment = "".join(f"/* {line.replace('*/', '* /')} */\n" for line in lines)
-    return f"{comment}void {kernel.name}{kernel.source}"
+    kind = "long long" if kernel.checked else "void"
+    return f"{comment}{kind} {kernel.name}{kernel.source}"

@@ -56,10 +56,13 @@ class KernelSpec:
         name: its symbol in the C file and its name in the wrapper.
         signature: a letter an argument: ``p`` a tensor, passed as its data pointer; ``i64`` a
             Python int; ``f64`` a Python float.
+        checked: it returns bits that say what went wrong: 1 an index out of range, 2 an integer
+            divided by zero; otherwise it returns nothing.
     """
 
     name: str
     signature: tuple[str, ...]
+    checked: bool = False
 
 
 @dataclass(frozen=True)

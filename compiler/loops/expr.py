@@ -18,6 +18,7 @@ from tc.compiler.loops.ops import SCALAR_OPS
 
 LEAVES = ("const", "load", "index", "scalar", "local")
 READS = ("load", "at")
+DIVISIONS = ("truncdiv", "floordiv", "remainder", "fmod")
 
 
 class Expr:
@@ -27,7 +28,7 @@ class Expr:
         op: a row of `SCALAR_OPS`, or one of
             ``const`` (value), ``load`` (buffer name, flat index), ``index`` (an index as int64),
             ``at`` (buffer name, flat index over ``x0, x1, …``, which are the operands; extents of
-            those), for reads at computed positions,
+            those; whether being outside of them is an error), for reads at computed positions,
             ``scalar`` (name of a float computed in the wrapper),
             ``local`` (name of a value computed earlier in the same kernel), ``to`` (conversion),
             ``bits`` (the same bits as another type), ``where`` (both arms may be evaluated),
@@ -118,6 +119,16 @@ def walk(root: Expr) -> list[Expr]:
             stack.append((node, True))
             stack.extend((arg, False) for arg in reversed(node.args))
     return order
+
+
+def can_fail(node: Expr) -> bool:
+    """Whether an operation is an error for some values: bad positions, integers over zero."""
+    if node.op == "at":
+        return bool(node.data[3])
+    if node.op not in DIVISIONS or node.dtype.is_floating_point:
+        return False
+    divisor = node.args[1]
+    return divisor.op != "const" or not divisor.data[0]
 
 
 def constant(value: Any, dtype: torch.dtype) -> Expr:

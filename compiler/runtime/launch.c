@@ -23,6 +23,7 @@ typedef struct {
     void *function;
     PyObject *name;
     int release_gil;
+    PyObject *on_fault; /* called with what the function returns, if not 0; may be NULL */
     int n_ints;
     int n_doubles;
     Py_ssize_t n_args;
@@ -40,29 +41,28 @@ static data_ptr_function tensor_data_ptr;
 #define D8 d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7]
 #define TD8 double, double, double, double, double, double, double, double
 
-static void
+static int64_t
 call_kernel(void *f, int n_ints, int n_doubles, const int64_t *a, const double *d)
 {
     if (n_doubles) {
         if (n_ints <= 8)
-            ((void (*)(T4, T4, TD8))f)(A4(0), A4(4), D8);
+            return ((int64_t (*)(T4, T4, TD8))f)(A4(0), A4(4), D8);
         else if (n_ints <= 32)
-            ((void (*)(T32, TD8))f)(A16(0), A16(16), D8);
+            return ((int64_t (*)(T32, TD8))f)(A16(0), A16(16), D8);
         else
-            ((void (*)(T32, T32, T32, TD8))f)(
+            return ((int64_t (*)(T32, T32, T32, TD8))f)(
                 A16(0), A16(16), A16(32), A16(48), A16(64), A16(80), D8);
-        return;
     }
     if (n_ints <= 4)
-        ((void (*)(T4))f)(A4(0));
+        return ((int64_t (*)(T4))f)(A4(0));
     else if (n_ints <= 8)
-        ((void (*)(T4, T4))f)(A4(0), A4(4));
+        return ((int64_t (*)(T4, T4))f)(A4(0), A4(4));
     else if (n_ints <= 16)
-        ((void (*)(T16))f)(A16(0));
+        return ((int64_t (*)(T16))f)(A16(0));
     else if (n_ints <= 32)
-        ((void (*)(T32))f)(A16(0), A16(16));
+        return ((int64_t (*)(T32))f)(A16(0), A16(16));
     else
-        ((void (*)(T32, T32, T32))f)(A16(0), A16(16), A16(32), A16(48), A16(64), A16(80));
+        return ((int64_t (*)(T32, T32, T32))f)(A16(0), A16(16), A16(32), A16(48), A16(64), A16(80));
 }
 
 static int
@@ -111,13 +111,16 @@ kernel_vectorcall(PyObject *object, PyObject *const *args, size_t nargsf, PyObje
         }
         }
     }
+    int64_t fault;
     if (self->release_gil) {
         Py_BEGIN_ALLOW_THREADS
-        call_kernel(self->function, n_ints, n_doubles, ints, doubles);
+        fault = call_kernel(self->function, n_ints, n_doubles, ints, doubles);
         Py_END_ALLOW_THREADS
     } else {
-        call_kernel(self->function, n_ints, n_doubles, ints, doubles);
+        fault = call_kernel(self->function, n_ints, n_doubles, ints, doubles);
     }
+    if (self->on_fault != NULL && fault)
+        return PyObject_CallFunction(self->on_fault, "L", (long long)fault);
     Py_RETURN_NONE;
 }
 
@@ -138,13 +141,13 @@ set_kind(Kernel *self, Py_ssize_t i, const char *kind)
 static PyObject *
 kernel_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"name", "address", "signature", "release_gil", NULL};
-    PyObject *name, *signature;
+    static char *names[] = {"name", "address", "signature", "release_gil", "on_fault", NULL};
+    PyObject *name, *signature, *on_fault = Py_None;
     unsigned long long address;
     int release_gil = 0;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UKO!|p", names, &name, &address,
-                                     &PyTuple_Type, &signature, &release_gil))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UKO!|pO", names, &name, &address,
+                                     &PyTuple_Type, &signature, &release_gil, &on_fault))
         return NULL;
     Py_ssize_t n = PyTuple_GET_SIZE(signature);
     Kernel *self = (Kernel *)type->tp_alloc(type, 0);
@@ -154,6 +157,7 @@ kernel_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->function = (void *)(uintptr_t)address;
     self->name = Py_NewRef(name);
     self->release_gil = release_gil;
+    self->on_fault = on_fault == Py_None ? NULL : Py_NewRef(on_fault);
     self->n_args = n;
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *item = PyTuple_GET_ITEM(signature, i);
@@ -175,6 +179,7 @@ static void
 kernel_dealloc(Kernel *self)
 {
     Py_XDECREF(self->name);
+    Py_XDECREF(self->on_fault);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
@@ -192,7 +197,7 @@ static PyMemberDef kernel_members[] = {
 static PyTypeObject KernelType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "tc_launch.Kernel",
-    .tp_doc = "Kernel(name, address, signature, release_gil=False)",
+    .tp_doc = "Kernel(name, address, signature, release_gil=False, on_fault=None)",
     .tp_basicsize = sizeof(Kernel),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_vectorcall_offset = offsetof(Kernel, vectorcall),

@@ -25,24 +25,30 @@ OPENMP_SONAMES = ("libgomp", "libiomp5", "libomp")
 
 
 def make_kernel(
-    name: str, address: int, signature: Sequence[str], *, release_gil: bool = False
+    name: str,
+    address: int,
+    signature: Sequence[str],
+    *,
+    release_gil: bool = False,
+    on_fault: Callable[[int], None] | None = None,
 ) -> Kernel:
     """Return a callable that calls the C function at ``address``.
 
     Args:
         name: the kernel's name, for messages.
-        address: of a C function that returns nothing.
+        address: of a C function that returns nothing, or, with ``on_fault``, an int64.
         signature: one of ``p`` (a tensor: its data pointer), ``i64``, ``f64`` an argument.
         release_gil: let other Python threads run meanwhile; pays for kernels that take long.
+        on_fault: called with what the function returned, if that is not 0.
 
     Raises:
         StageError: more arguments than a kernel can have.
     """
     extension = launcher()
     if extension is None:
-        return ctypes_kernel(name, address, signature, release_gil=release_gil)
+        return ctypes_kernel(name, address, signature, release_gil=release_gil, on_fault=on_fault)
     try:
-        kernel: Kernel = extension.Kernel(name, address, tuple(signature), release_gil)
+        kernel: Kernel = extension.Kernel(name, address, tuple(signature), release_gil, on_fault)
     except ValueError as error:
         raise StageError("runtime.launch", str(error)) from error
     return kernel
@@ -59,11 +65,16 @@ def launcher() -> ModuleType | None:
 
 
 def ctypes_kernel(
-    name: str, address: int, signature: Sequence[str], *, release_gil: bool = False
+    name: str,
+    address: int,
+    signature: Sequence[str],
+    *,
+    release_gil: bool = False,
+    on_fault: Callable[[int], None] | None = None,
 ) -> Kernel:
     """Return the slow callable, which needs nothing but Python: 0.3 microseconds a call."""
     prototype = (ctypes.CFUNCTYPE if release_gil else ctypes.PYFUNCTYPE)(
-        None, *(CTYPES[kind] for kind in signature)
+        ctypes.c_longlong if on_fault else None, *(CTYPES[kind] for kind in signature)
     )
     function = prototype(address)
     kinds = tuple(signature)
@@ -73,9 +84,11 @@ def ctypes_kernel(
             raise TypeError(
                 f"kernel {name} takes {len(kinds)} positional arguments, got {len(args)}"
             )
-        function(
+        bits = function(
             *(arg.data_ptr() if kind == "p" else arg for kind, arg in zip(kinds, args, strict=True))
         )
+        if bits and on_fault is not None:
+            on_fault(bits)
 
     kernel.__name__ = name
     return kernel

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tc.compiler.errors import StageError
+from tc.compiler.errors import IndexOutOfRange, StageError
 from tc.compiler.runtime.build import build_kernels, cache_dir, caches_disabled, write_atomically
 from tc.compiler.runtime.launch import Kernel, make_kernel, share_openmp
 from tc.compiler.runtime.memory import empty_large, empty_strided_cpu
@@ -29,7 +29,8 @@ def load(program: Program) -> Compiled:
     Raises:
         StageError: no C compiler, or it refuses the kernels, or the wrapper is not valid Python.
     """
-    return load_wrapper(program, open_kernels(program.c_source, program.kernels))
+    kernels = open_kernels(program.c_source, program.kernels, dict(program.provenance))
+    return load_wrapper(program, kernels)
 
 
 def load_wrapper(program: Program, kernels: Mapping[str, Any]) -> Compiled:
@@ -68,8 +69,14 @@ def wrapper_globals() -> dict[str, Any]:
     }
 
 
-def open_kernels(source: str, specs: Sequence[KernelSpec]) -> dict[str, Kernel]:
-    """Build the C source and return its kernels by name."""
+def open_kernels(
+    source: str, specs: Sequence[KernelSpec], computes: Mapping[str, Sequence[str]]
+) -> dict[str, Kernel]:
+    """Build the C source and return its kernels by name.
+
+    Args:
+        computes: kernel -> ops and lines, for messages.
+    """
     if not specs:
         return {}
     share_openmp()
@@ -92,9 +99,27 @@ def open_kernels(source: str, specs: Sequence[KernelSpec]) -> dict[str, Kernel]:
             addresses[spec.name] or 0,
             spec.signature,
             release_gil=getattr(spec, "release_gil", False),
+            on_fault=fault_handler(spec.name, computes.get(spec.name, ()))
+            if spec.checked
+            else None,
         )
         for spec in specs
     }
+
+
+def fault_handler(kernel: str, computes: Sequence[str]) -> Callable[[int], None]:
+    """Return a function of a kernel's fault bits (see `KernelSpec`) that raises what eager does.
+
+    It raises `IndexOutOfRange`, or RuntimeError where an integer is divided by zero.
+    """
+
+    def fail(bits: int) -> None:
+        place = f"kernel {kernel}, which computes {'; '.join(computes)}"
+        if bits & 1:
+            raise IndexOutOfRange(f"index out of range in {place}")
+        raise RuntimeError(f"ZeroDivisionError: an integer is divided by zero in {place}")
+
+    return fail
 
 
 def keep_wrapper(source: str) -> Path:

@@ -31,11 +31,16 @@ class Argument:
 
 @dataclass(frozen=True)
 class CKernel:
-    """A printed kernel: ``source`` is parameters and body, without the name."""
+    """A printed kernel: ``source`` is parameters and body, without the name.
+
+    Attributes:
+        checked: it returns what went wrong, as `KernelSpec` says.
+    """
 
     name: str
     arguments: tuple[Argument, ...]
     source: str
+    checked: bool = False
 
 
 def writer_for(kernel: Kernel, threads: int) -> Writer:
@@ -49,7 +54,8 @@ def writer_for(kernel: Kernel, threads: int) -> Writer:
 
 def generate(kernel: Kernel, dtypes: Mapping[str, torch.dtype], threads: int) -> CKernel:
     """Print one kernel; ``dtypes`` are those of its buffers."""
-    body = writer_for(kernel, threads).run()
+    writer = writer_for(kernel, threads)
+    body = writer.run()
     stored, loaded = kernel.stored(), kernel.loaded()
     arguments = [Argument("p", name) for name in (*loaded, *stored)]
     arguments += [Argument("i64", name) for name in _sizes(kernel)]
@@ -62,7 +68,10 @@ def generate(kernel: Kernel, dtypes: Mapping[str, torch.dtype], threads: int) ->
         else:
             spelled.append(f"{'long long' if argument.kind == 'i64' else 'double'} {argument.name}")
     return CKernel(
-        kernel.name, tuple(arguments), f"({', '.join(spelled) or 'void'}) {{\n{body}}}\n"
+        kernel.name,
+        tuple(arguments),
+        f"({', '.join(spelled) or 'void'}) {{\n{body}}}\n",
+        writer.checked,
     )
 
 

@@ -53,7 +53,7 @@ class LaneWriter(Writer):
         """A loop over the lanes, of statements or lines of C."""
         lane = self.kernel.lane
         if simd:
-            self.emit("#pragma omp simd")
+            self.simd()
         self.open("for (long long j = 0; j < lanes; j++)")
         self.emit(f"const long long {lane} = {lane}_from + j;")
         self.emit(f"(void){lane};")

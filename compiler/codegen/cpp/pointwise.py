@@ -46,7 +46,7 @@ class PointwiseWriter(Writer):
                 self.parallel(f" collapse({collapse})" if collapse > 1 else "")
             if position == len(outer) - 1 and position:
                 self.hoist(statements, variable, frozenset())
-                self.emit("#pragma omp simd")
+                self.simd()
             self.loop(variable, *bounds[variable])
         self.statements(statements)
         self.close(len(outer))
@@ -77,7 +77,7 @@ class TileWriter(Writer):
         tiles = self._fill_tiles(along, last)
         self.open(f"for (long long d_{along} = 0; d_{along} < n_{along}; d_{along}++)")
         self.emit(f"const long long {along} = {along}_from + d_{along};")
-        self.emit("#pragma omp simd")
+        self.simd()
         self.open(f"for (long long d_{last} = 0; d_{last} < n_{last}; d_{last}++)")
         self.emit(f"const long long {last} = {last}_from + d_{last};")
         inside = ix.var(f"d_{along}", TILE) * TILE + ix.var(f"d_{last}", TILE)

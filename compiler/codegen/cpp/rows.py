@@ -106,7 +106,7 @@ class RowWriter(Writer):
                 self.hoisted = {}
                 return
         if plain:
-            self.emit(f"#pragma omp simd{reductions}")
+            self.simd(reductions)
         self.loop(last, start, stop)
         self.statements(section.statements)
         self.close()
@@ -146,7 +146,7 @@ class RowWriter(Writer):
             self.emit(f"{name}[j] = {first};")
         self.close()
         self.open(f"for (; {base} + {WIDE} <= {stop}; {base} += {WIDE})")
-        self.emit("#pragma omp simd")
+        self.simd()
         self.open(f"for (int j = 0; j < {WIDE}; j++)")
         self.emit(f"const long long {last} = {base} + j;")
         running, self.running, self.at = self.running, "l", "[j]"

@@ -12,7 +12,7 @@ import torch
 
 from tc.compiler.codegen.printer import ExprPrinter, c_convert, c_index, c_type
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.expr import Expr
+from tc.compiler.loops.expr import Expr, can_fail, walk
 from tc.compiler.loops.index import Atom, Index
 from tc.compiler.loops.ops import compute_dtype
 from tc.compiler.schedule.plan import Accumulate, Kernel, Let, Statement, Store
@@ -117,6 +117,7 @@ class Writer:
         self.hoisted: dict[Expr, str] = {}
         self.running = "a"
         self.at = "[j]" if kernel.lane is not None else ""
+        self.checked = any(can_fail(n) for s in kernel.statements() for n in walk(s.value))
         self.accumulators = {
             s.name: Accumulator(s.name, s.kind, s.dtype)
             for s in kernel.statements()
@@ -125,7 +126,11 @@ class Writer:
 
     def run(self) -> str:
         """Print everything."""
+        if self.checked:
+            self.emit("long long fault = 0;")
         self.body()
+        if self.checked:
+            self.emit("return fault;")
         return "".join(f"{line}\n" for line in self.lines)
 
     def body(self) -> None:
@@ -188,6 +193,13 @@ class Writer:
         loops = (*self.kernel.outer, *self.kernel.inner)
         return ix.product([ix.extent(v) for v in loops]) * max(cost // 4, 1)
 
+    def simd(self, clause: str = "") -> None:
+        """Mark the next loop for vectors."""
+        self.emit(f"#pragma omp simd{clause}{self._faults()}")
+
+    def _faults(self) -> str:
+        return " reduction(|:fault)" if self.checked else ""
+
     def parallel(self, clause: str = "", simd: bool = False) -> None:
         """Mark the next loop parallel if there is enough to do."""
         total = self.work()
@@ -198,9 +210,10 @@ class Writer:
             if simd and guard:
                 guard = f" if(parallel: {c_index(total)} >= {PARALLEL_WORK})"
             threads = f" num_threads({self.threads}) schedule(static)"
+            clause += self._faults()
             self.emit(f"#pragma omp parallel for{vector}{clause}{threads}{guard}")
         elif simd:
-            self.emit("#pragma omp simd" + clause.replace(" collapse", " collapse"))
+            self.simd(clause)
 
     def statements(self, statements: Iterable[Statement]) -> None:
         printer = self.printer()

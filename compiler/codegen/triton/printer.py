@@ -212,7 +212,7 @@ class BlockPrinter:
         return f"tl.where({test}, {first}, {second})"
 
     def _at(self, node: Expr) -> str:
-        buffer, index, bounds = node.data
+        buffer, index, bounds, _ = node.data
         text_of: dict[str, str] = {}
         for k, (arg, bound) in enumerate(zip(node.args, bounds, strict=True)):
             position = f"clip({self._typed(arg)}, {triton_index(bound)})"

@@ -171,11 +171,18 @@ def _roll(b: Builder, call: Call) -> Tensor:
 # ---------------------------------------------------------------- indirect reads
 
 
-def indirect(b: Builder, source: Tensor, at: Sequence[Index | Expr], wrap: bool = True) -> Expr:
+def indirect(
+    b: Builder,
+    source: Tensor,
+    at: Sequence[Index | Expr],
+    wrap: bool = True,
+    checked: bool = True,
+) -> Expr:
     """The element at indices some of which are values.
 
     An ``at`` expression holds the values as operands; its index names them ``x0, x1, …``.
-    Values must be in range (after adding the size to negative ones, if ``wrap``).
+    Values must be in range (after adding the size to negative ones, if ``wrap``): the kernel fails
+    where they are not, if ``checked``.
     """
     b.realize(source.cell)
     names: list[Index] = []
@@ -199,7 +206,7 @@ def indirect(b: Builder, source: Tensor, at: Sequence[Index | Expr], wrap: bool 
     assert len(loads) == 1
     load = loads[0]
     bounds = tuple(ix.extent(name) for name in names)
-    result = Expr("at", tuple(values), load.dtype, (*load.data, bounds))
+    result = Expr("at", tuple(values), load.dtype, (*load.data, bounds, checked))
     return result if element is load else Expr(element.op, (result,), element.dtype, element.data)
 
 
@@ -269,4 +276,5 @@ def _index(b: Builder, call: Call) -> Tensor:
         else:
             spread = b.broadcast(tensor(item), shared)
             at.append(b.element(spread, block))
-    return b.value(call.sizes, call.dtype, indirect(b, source, at))
+    checked = call.op is not torch.ops.aten._unsafe_index.Tensor
+    return b.value(call.sizes, call.dtype, indirect(b, source, at, checked=checked))

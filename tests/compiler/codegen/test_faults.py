@@ -1,0 +1,143 @@
+"""Values that are an error in eager are one in kernels: bad indices, integers divided by zero."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import tc
+from tc.compiler.errors import IndexOutOfRange
+from tc.compiler.runtime import launch
+
+TABLE = torch.arange(80.0).view(10, 8)
+
+
+def embedding(i):
+    return F.embedding(i, TABLE) * 2
+
+
+def indexed(i):
+    return TABLE[i] * 2
+
+
+def selected(i):
+    return torch.index_select(TABLE, 0, i) + 1
+
+
+def gathered(i):
+    return torch.gather(TABLE, 0, i[:, None].expand(-1, 8)) + 1
+
+
+def summed(i):
+    return TABLE[i].sum()
+
+
+def summed_over_rows(i):
+    return (TABLE[i] * 2).sum(0)
+
+
+def rows(i):
+    return TABLE[i].softmax(-1)
+
+
+def pieces(i):
+    return torch.cat([TABLE[i], TABLE[:2], TABLE.flip(0)[i]])
+
+
+def in_an_arm(i):
+    return torch.where(i < 10, TABLE[i, 0], 0.0)
+
+
+def turned(i):
+    return TABLE[i].t().contiguous() + torch.ones(8, i.shape[0])
+
+
+def loss(i):
+    return F.cross_entropy(TABLE[: i.shape[0]], i)
+
+
+READS = [
+    embedding, indexed, selected, gathered, summed, summed_over_rows, rows, pieces, in_an_arm,
+    turned,
+]  # fmt: skip
+
+
+def outcome(function, *args):
+    try:
+        return function(*args)
+    except (IndexError, RuntimeError) as error:
+        return error
+
+
+@pytest.mark.parametrize("function", [*READS, loss])
+@pytest.mark.parametrize("last", [9, 10, -1, -11])
+def test_index(function, last):
+    compiled = tc.compile(function)
+    for index in (torch.tensor([3, 0, last, 1]), torch.tensor([3, 0, 2, 1])):
+        expected, found = outcome(function, index), outcome(compiled, index)
+        if isinstance(expected, Exception):
+            assert isinstance(found, IndexOutOfRange) and isinstance(found, type(expected))
+            assert f"test_faults.py:{function.__code__.co_firstlineno + 1}" in str(found)
+        else:
+            torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a, b: a // b + 1,
+        lambda a, b: a % b + 1,
+        lambda a, b: torch.div(a, b, rounding_mode="trunc") + 1,
+        lambda a, b: torch.fmod(a, b) + 1,
+        lambda a, b: torch.where(b != 0, a // b, a),
+        lambda a, b: (a // b).sum(),
+        lambda a, b: torch.cat([a // b, a]),
+    ],
+)
+def test_division(function, dtype):
+    a, b = torch.arange(20).to(dtype), (torch.arange(20) + 1).to(dtype)
+    compiled = tc.compile(function)
+    torch.testing.assert_close(compiled(a, b), function(a, b))
+    b[-1] = 0
+    for called in (function, compiled):
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            called(a, b)
+
+
+def test_floats_over_zero_are_no_error():
+    a, b = torch.ones(4), torch.zeros(4)
+    torch.testing.assert_close(tc.compile(lambda a, b: a // b + 1)(a, b), a // b + 1)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_one_bad_index_among_many(threads):
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        compiled = tc.compile(lambda i: (TABLE[i] * 2).exp().sin())
+        for bad in (0, 70_001, 99_999):
+            index = torch.zeros(100_000, dtype=torch.int64)
+            compiled(index)
+            index[bad] = 10
+            with pytest.raises(IndexOutOfRange):
+                compiled(index)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_resampling_reads_unchecked():
+    def doubled(x):
+        return F.interpolate(x, scale_factor=2, mode="bilinear")
+
+    x = torch.randn(1, 2, 5, 5)
+    torch.testing.assert_close(tc.compile(doubled)(x), doubled(x))
+
+
+def test_without_the_launcher(monkeypatch):
+    monkeypatch.setattr(launch, "launcher", lambda: None)
+    compiled = tc.compile(indexed)
+    torch.testing.assert_close(compiled(torch.tensor([1])), indexed(torch.tensor([1])))
+    with pytest.raises(IndexOutOfRange, match="k0_index"):
+        compiled(torch.tensor([10]))
