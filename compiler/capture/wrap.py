@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextvars
 import functools
 import math
 import threading
@@ -22,7 +23,7 @@ from tc.compiler.capture.guards import Predicate, TensorSpec
 from tc.compiler.capture.hook import original_of
 from tc.compiler.capture.marked import MarkedValue, mark_of
 from tc.compiler.capture.shapes import free_size, free_stride
-from tc.compiler.capture.values import dict_objects, library, proxies, records
+from tc.compiler.capture.values import context_vars, dict_objects, library, proxies, records
 from tc.compiler.capture.values.arrays import (
     NumpyFunctionValue,
     is_array,
@@ -392,6 +393,8 @@ ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (later.is_reorderable, later.wrap_reorderable),
     (_kind(*records.FIELDS), records.wrap_record),
     (_kind(weakref.ref), records.wrap_weak_reference),
+    (_kind(contextvars.ContextVar), context_vars.wrap_context_var),
+    (_kind(contextvars.Token), context_vars.wrap_token),
     (_kind(torch.jit.ScriptFunction), _script_function),
     (is_generic, wrap_generic),
     (lambda obj: type(obj) in DESCRIPTORS, wrap_descriptor),

@@ -127,12 +127,14 @@ def test_a_refused_lowering_goes_to_aten() -> None:
     check(load(program(graph))([x]), F.relu(x).exp() + 1)
 
 
-def test_large_indices_and_out_of_range_reads_stay_in_memory() -> None:
+def test_out_of_range_reads_are_an_error() -> None:
     weights, tokens = r(5, 3), torch.tensor([0, 4, 99, -7])
     call = load(
         program(lowered(lambda w, t: F.embedding(t, w), (weights, torch.tensor([0, 1, 2, 3]))))
     )
-    (got,) = call([weights, tokens])
+    with pytest.raises(IndexError):
+        call([weights, tokens])
+    (got,) = call([weights, torch.tensor([0, 4, 0, 4])])
     check((got[:2],), weights[[0, 4]])
 
 

@@ -1,0 +1,192 @@
+"""Variables of `contextvars`: read under a guard, set after the graph where the frame left them."""
+
+from __future__ import annotations
+
+import contextvars
+from typing import TYPE_CHECKING, Any
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, Value
+from tc.compiler.core.sources import AttrSource, CallSource, Source
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.residual import Residual
+    from tc.compiler.capture.tracer import Tracer
+
+
+class ContextVarValue(KnownObject):
+    """A `contextvars.ContextVar`.
+
+    Attributes:
+        content: what it holds; None if it holds nothing or was not looked at yet.
+    """
+
+    noun = "a context variable"
+
+    def __init__(self, obj: Any, source: Source) -> None:
+        super().__init__(obj, source)
+        self.content: Value | None = None
+        self._looked = False
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        return t.known(self.obj.name) if name == "name" else t.builtin_method(self, name)
+
+    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        wanted = {"get": (0, 1), "set": (1,), "reset": (1,)}.get(name, ())
+        if kwargs or len(args) not in wanted:
+            self.cannot(breaks.UNSUPPORTED_CALL, f"ContextVar.{name}")
+        if name == "get":
+            return self._get(t, args)
+        if name == "set":
+            return self._set(t, args[0])
+        return self._reset(t, args[0])
+
+    def _look(self, t: Tracer) -> Value | None:
+        """Return what it holds, or None."""
+        if not self._looked:
+            self._looked = True
+            assert self.source is not None
+            held = CallSource(self.source, _held, "{}.get()")
+            found = _held(self.obj)
+            if found is NOTHING:
+                t.guard("ID", held, found)
+            else:
+                self.content = t.wrap(found, held)
+        return self.content
+
+    def _get(self, t: Tracer, args: Args) -> Value:
+        found = self._look(t) or (args[0] if args else self._default(t))
+        return found if found is not None else t.raise_(LookupError, repr(self.obj))
+
+    def _default(self, t: Tracer) -> Value | None:
+        """Return what the variable was made with, or None."""
+        assert self.source is not None
+        found = _default(self.obj)
+        return (
+            None
+            if found is NOTHING
+            else t.wrap(found, CallSource(self.source, _default, "{}'s default"))
+        )
+
+    def _set(self, t: Tracer, value: Value) -> Value:
+        token = TokenValue(self, value, self._look(t))
+        self.content = value
+        t.effects.demand(token)
+        return token
+
+    def _reset(self, t: Tracer, token: Value) -> Value:
+        if isinstance(token, TokenValue) and token.of is self:
+            undone, before = t.effects.demanded[-1:] == [token], token.before
+            if token.used:
+                return t.raise_(RuntimeError, f"{token.describe()} has already been used once")
+            token.used = True
+        elif isinstance(token, SourcedToken) and token.obj.var is self.obj:
+            undone, before = False, token.before(t)
+        else:
+            self.cannot(breaks.UNSUPPORTED_CALL, "ContextVar.reset() with another's token")
+        self._look(t)
+        self.content = before
+        if isinstance(token, TokenValue) and undone:
+            token.undone = True
+            t.effects.withdraw(token)
+        else:
+            t.effects.demand(Reset(self, token))
+        return t.known(None)
+
+
+class TokenValue(Value):
+    """What ``ContextVar.set`` of traced code returns; making it sets the variable.
+
+    Attributes:
+        before: what the variable held before, None if nothing.
+        used: the variable was reset with it.
+        undone: it was so before anything could see it, so that the variable need not be set.
+    """
+
+    noun = "a token of a context variable"
+
+    def __init__(self, of: ContextVarValue, value: Value, before: Value | None) -> None:
+        self.of, self.value, self.before = of, value, before
+        self.used = self.undone = False
+
+    def python_type(self) -> type:
+        return contextvars.Token
+
+    def children(self, t: Tracer) -> list[Value]:
+        return [self.of, self.value]
+
+    def rebuild(self, r: Residual) -> None:
+        if self.undone:
+            self.cannot(breaks.UNSUPPORTED_VALUE, "a token that was used already")
+        r.load_callable(_set)
+        r.push(self.of)
+        r.push(self.value)
+        r.e.call(2)
+
+
+class Reset(Value):
+    """The call that sets a variable back."""
+
+    noun = "a call made after the graph"
+
+    def __init__(self, of: ContextVarValue, token: Value) -> None:
+        self.of, self.token = of, token
+
+    def children(self, t: Tracer) -> list[Value]:
+        return [self.of, self.token]
+
+    def rebuild(self, r: Residual) -> None:
+        r.load_callable(_reset)
+        r.push(self.of)
+        r.push(self.token)
+        r.e.call(2)
+
+
+class SourcedToken(KnownObject):
+    """An existing token."""
+
+    noun = TokenValue.noun
+
+    def before(self, t: Tracer) -> Value | None:
+        """Return what the variable held before it was set, None if nothing."""
+        assert self.source is not None
+        old, where = self.obj.old_value, AttrSource(self.source, "old_value")
+        if old is contextvars.Token.MISSING:
+            t.guard("ID", where, old)
+            return None
+        return t.wrap(old, where)
+
+
+def wrap_context_var(t: Tracer, obj: Any, source: Source) -> Value:
+    """Return the value of an existing context variable."""
+    t.guard("ID", source, obj)
+    return ContextVarValue(obj, source)
+
+
+def wrap_token(t: Tracer, obj: Any, source: Source) -> Value:
+    """Return the value of an existing token: another call brings another one, of the same kind."""
+    t.guard("TYPE", source, type(obj))
+    t.guard("ID", AttrSource(source, "var"), obj.var)
+    return SourcedToken(obj, source)
+
+
+NOTHING = object()
+
+
+def _held(variable: Any) -> Any:
+    return variable.get(NOTHING)
+
+
+def _default(variable: Any) -> Any:
+    try:
+        return contextvars.Context().run(variable.get)  # in a context where nothing is set
+    except LookupError:
+        return NOTHING
+
+
+def _set(variable: Any, value: Any) -> Any:
+    return variable.set(value)
+
+
+def _reset(variable: Any, token: Any) -> None:
+    variable.reset(token)
