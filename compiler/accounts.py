@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from torch import fx
 from tc import trace
 from tc.compiler.capture.guards import CheckedGuards, Failure
 from tc.compiler.capture.translate import BreakRecord, Captured
+from tc.compiler.errors import StageError, TcError
 from tc.compiler.options import Options
 from tc.trace import CompileId, StackFrame
 
@@ -45,6 +47,18 @@ def user_place(stack: Sequence[StackFrame]) -> StackFrame:
     return stack[-1]
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where the user's function is that something was compiled for."""
+
+    function: str
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.function} ({self.file}:{self.line})"
+
+
 @dataclass
 class Account:
     """The running account of one frame compile.
@@ -64,6 +78,11 @@ class Account:
     reasons: list[str] = field(default_factory=list)
     recompile: str | None = None
     restarted_after: float = 0.0
+
+    @property
+    def place(self) -> Place:
+        """Where the function is."""
+        return Place(self.code.co_qualname, self.code.co_filename, self.code.co_firstlineno)
 
     # -- beginning -------------------------------------------------------------------------
     def begin(self, caller: Sequence[StackFrame]) -> None:
@@ -198,6 +217,39 @@ class Account:
             ),
             self.compile_id,
         )
+
+
+def tell_failure(error: Exception, stage: str, place: Place, part: str = "") -> str:
+    """Tell that compiling failed; returns that as a sentence.
+
+    Args:
+        part: of the function, that failed: ``the backward of ``.
+    """
+    trace.emit(
+        trace.CompileError(
+            stage, type(error).__name__, str(error), place.file, place.line, minify_command()
+        )
+    )
+    return f"compiling {part}{place} failed in {stage}: {error}"
+
+
+def as_failure(error: Exception, stage: str, text: str) -> TcError:
+    """Return the error to raise: one of ours as it is, any other as a bug."""
+    if isinstance(error, TcError):
+        return error
+    failure = StageError(
+        stage,
+        f"{text}. This is a bug in tc; tc.config.suppress_errors = True goes on eagerly. "
+        f"Make it small: {minify_command()}",
+    )
+    failure.__cause__ = error
+    return failure
+
+
+def minify_command() -> str:
+    """Return the command that reduces a failure of the running script."""
+    script = sys.argv[0] if sys.argv and sys.argv[0].endswith(".py") else "SCRIPT"
+    return f"tc-minify {script}"
 
 
 def break_event(record: BreakRecord, code: CodeType) -> trace.GraphBreak:

@@ -6,6 +6,7 @@ the captured graph does, gradients included. The default backend is made this wa
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from tc import trace
 from tc.compiler import aot
+from tc.compiler.accounts import Place
 from tc.compiler.backends import name_of
 from tc.compiler.capture import hook
 from tc.compiler.capture.lazy_modules import LEAF
@@ -24,7 +26,8 @@ from tc.compiler.capture.values.hooks import HOOKED
 from tc.compiler.capture.values.records import RESIZES
 from tc.compiler.capture.values.subclasses import FAKED
 from tc.compiler.core.gate import Gate
-from tc.compiler.errors import BackendError, OptionError
+from tc.compiler.deferred import Deferred, Work
+from tc.compiler.errors import BackendError, OptionError, TcError
 from tc.compiler.options import nearest
 
 Compiled = Callable[..., Any]
@@ -34,6 +37,9 @@ Boxed = Callable[[list[Any]], tuple[Any, ...]]
 GraphCompiler = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
 #: what backward may use of forward's values, by the name `aot_backend` takes
 PARTITIONS = ("default", "min_cut")
+#: key of a captured graph's `meta`: the function it is of
+PLACE = "tc_place"
+NOWHERE = Place("a graph", "<unknown>", 0)
 #: marks of graphs that only eager torch runs right
 EAGER_MARKS = {
     HOOKED: "a tensor inside has a hook: eager autograd calls it",
@@ -118,8 +124,19 @@ def _training(
         return aot.wrap_training(parts, forward, None)
     forward = _compiled(parts.forward.module, compilers.forward, compilers)
     trace.emit(trace.AtenGraph("backward", str(parts.backward)))
-    backward = _compiled(parts.backward.module, compilers.backward, compilers)
+    later = functools.partial(_backward, parts.backward.module, compilers)
+    instead = functools.partial(_one_by_one, parts.backward.module)
+    backward = Deferred(Work(later, instead, gm.meta.get(PLACE, NOWHERE)))
     return aot.wrap_training(parts, forward, backward)
+
+
+def _backward(module: fx.GraphModule, compilers: Compilers) -> Boxed:
+    with trace.stage(compilers.stage):
+        return _compiled(module, compilers.backward, compilers)
+
+
+def _one_by_one(module: fx.GraphModule, args: list[Any]) -> tuple[Any, ...]:
+    return tuple(module(*args))
 
 
 def _compiled(
@@ -256,8 +273,14 @@ def _foreign(compiler: GraphCompiler, role: str) -> Callable[[fx.GraphModule], B
     def compiled(module: fx.GraphModule) -> Boxed:
         examples = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
         count = len(module.graph.output_node().args[0])  # type: ignore[arg-type]
-        with hook.off():
-            function = compiler(module, examples)
+        try:
+            with hook.off():
+                function = compiler(module, examples)
+        except TcError:
+            raise
+        except Exception as error:
+            text = f"{role} raised {type(error).__name__}: {error}"
+            raise BackendError("backend", text) from error
         if not callable(function):
             raise BackendError(
                 "backend", f"{role} returned {type(function).__name__}, not a callable"

@@ -19,8 +19,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from tc import trace
 from tc.compiler import backends, codegen, loops, schedule, stance
-from tc.compiler.accounts import Account, break_event, callers
-from tc.compiler.aot_backend import Compilers, aot_backend, compile_graph
+from tc.compiler.accounts import Account, as_failure, break_event, callers, tell_failure
+from tc.compiler.aot_backend import PLACE, Compilers, aot_backend, compile_graph
 from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.dynamism import DynamicSizes, Memory
 from tc.compiler.capture.guards import Failure
@@ -72,19 +72,21 @@ def inductor(
         A function of the graph's inputs that returns its outputs; see `compile_graph`.
     """
     gate = gate or Gate.from_environment()
-    kernels = functools.partial(_kernels, gate=gate)
+    kernels = functools.partial(_kernels, gate=gate, threads=torch.get_num_threads())
     compilers = Compilers(kernels, kernels, kernels, stage="inductor_compile", standalone=False)
     return compile_graph(gm, example_inputs, compilers, gate)
 
 
-def _kernels(module: fx.GraphModule, gate: Gate) -> Callable[[list[Any]], tuple[Any, ...]]:
+def _kernels(
+    module: fx.GraphModule, gate: Gate, threads: int
+) -> Callable[[list[Any]], tuple[Any, ...]]:
     """Compile a functional ATen graph: loops → schedule → codegen → runtime."""
     with trace.stage("loops.lower"):
         lowered = loops.lower(module, gate)
     with trace.stage("schedule"):
         plan = schedule.plan(lowered, gate)
     with trace.stage("codegen"):
-        program = codegen.generate(plan, threads=torch.get_num_threads())
+        program = codegen.generate(plan, threads=threads)
     _tell_plan(plan, program)
     with trace.stage("runtime.build"):
         call = load(program)
@@ -269,7 +271,7 @@ class FrameCompiler:
                 captured = self._capture(frame, state, account)
             with captured.tracer.overrides.left_out():
                 account.tell_capture(captured)
-                self._install_graph(frame, captured)
+                self._install_graph(frame, captured, account)
         except breaks.SkipFrame as skip:
             account.tell_skip(str(skip), skip.fix, skip.harmless)
             account.finish(None)
@@ -324,9 +326,10 @@ class FrameCompiler:
             return True
         return self.options.dynamic
 
-    def _install_graph(self, frame: hook.Frame, captured: Captured) -> None:
+    def _install_graph(self, frame: hook.Frame, captured: Captured, account: Account) -> None:
         if captured.module is None:
             return
+        captured.module.meta[PLACE] = account.place
         self.process.graphs += 1
         stats = self.process.counters["stats"]
         stats["unique_graphs"] += 1
@@ -382,32 +385,14 @@ class FrameCompiler:
             if isinstance(error, StageError)
             else ("capture" if captured is None else "inductor")
         )
-        code = account.code
-        where = f"{code.co_filename}:{code.co_firstlineno}"
-        trace.emit(
-            trace.CompileError(
-                stage,
-                type(error).__name__,
-                str(error),
-                code.co_filename,
-                code.co_firstlineno,
-                minify_command(),
-            )
-        )
+        text = tell_failure(error, stage, account.place)
         account.finish(None, error)
-        text = f"compiling {code.co_qualname} ({where}) failed in {stage}: {error}"
         if self.config.suppress_errors:
             if text not in self.process.warned:
                 self.process.warned.add(text)
                 trace.warn(f"{text}; it runs eagerly (config.suppress_errors)")
             return hook.Skip(text)
-        if isinstance(error, TcError):
-            raise error
-        raise StageError(
-            stage,
-            f"{text}. This is a bug in tc; tc.config.suppress_errors = True goes on eagerly. "
-            f"Make it small: {minify_command()}",
-        ) from error
+        raise as_failure(error, stage, text)
 
 
 def copied(module: fx.GraphModule) -> fx.GraphModule:
@@ -437,12 +422,6 @@ def verify(module: fx.GraphModule, compiled: Compiled, inputs: list[Any], name: 
         raise BackendError(
             "backend", f"backend {name!r} gives another result than the graph it was given: {error}"
         ) from error
-
-
-def minify_command() -> str:
-    """Return the command that reduces a failure of the running script."""
-    script = sys.argv[0] if sys.argv and sys.argv[0].endswith(".py") else "SCRIPT"
-    return f"tc-minify {script}"
 
 
 def changes(failures: Sequence[Failure]) -> str:

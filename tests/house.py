@@ -49,10 +49,13 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "tc.compiler.driver": ("tc.compiler", "tc.trace"),
     "tc.compiler.aot_backend": (
         *CORE,
+        "tc.compiler.accounts",
         "tc.compiler.aot",
         "tc.compiler.backends",
         "tc.compiler.capture",
+        "tc.compiler.deferred",
     ),
+    "tc.compiler.deferred": (*CORE, "tc.compiler.accounts", "tc.compiler.capture.hook"),
     "tc.compiler.accounts": (*CORE, "tc.compiler.capture"),  # tells what capture found
     "tc.compiler.replay": ("tc.compiler", "tc.trace"),  # the driver's stages, up to a chosen one
     "tc.compiler.debug_backends": CORE,

@@ -1,0 +1,82 @@
+"""A compile put off to the first call: a backward that never runs costs nothing.
+
+In: what is to be done later. Out: a function that does it when it is first called, in whatever
+thread that is, as part of the compile it belongs to.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from torch.utils._python_dispatch import _disable_current_modes
+
+from tc import trace
+from tc.compiler.accounts import Place, as_failure, tell_failure
+from tc.compiler.capture import hook
+from tc.compiler.core import levels
+from tc.compiler.errors import StageError
+from tc.compiler.options import config
+
+Boxed = Callable[[list[Any]], tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is put off.
+
+    Attributes:
+        build: does it, and returns what runs.
+        instead: what runs if it fails and ``config.suppress_errors`` is set.
+        place: of the user's function it is for.
+    """
+
+    build: Callable[[], Boxed]
+    instead: Boxed
+    place: Place
+
+
+class Deferred:
+    """Runs what a compile makes; the compile is done at the first call, by one thread."""
+
+    def __init__(self, work: Work) -> None:
+        self._work: Work | None = work
+        self._run: Boxed | None = None
+        self._lock = threading.Lock()
+        self._compile_id = trace.current_compile()
+
+    def __call__(self, args: list[Any]) -> tuple[Any, ...]:
+        """Run it.
+
+        Raises:
+            StageError: it cannot be compiled.
+        """
+        run = self._run or self._compiled()
+        return run(args)
+
+    def _compiled(self) -> Boxed:
+        compile_id = self._compile_id
+        known = nullcontext() if compile_id is None else trace.compiling(compile_id)
+        # As a frame is compiled: unseen by the user's modes and transforms, and not captured.
+        with self._lock, known, hook.off(), levels.popped_to(0), _disable_current_modes():
+            if self._run is None and self._work is not None:
+                with trace.stage("backward_compile"):
+                    self._run = _built(self._work)
+                self._work = None
+        assert self._run is not None
+        return self._run
+
+
+def _built(work: Work) -> Boxed:
+    try:
+        return work.build()
+    except Exception as error:
+        stage = error.stage if isinstance(error, StageError) else "inductor"
+        text = tell_failure(error, stage, work.place, "the backward of ")
+        if config.suppress_errors:
+            trace.warn(f"{text}; it runs operation by operation (config.suppress_errors)")
+            return work.instead
+        raise as_failure(error, stage, text) from error.__cause__
