@@ -55,6 +55,8 @@ def instantiate(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value
         return _named_tuple(t, kind, args, kwargs)
     if kind is types.MethodType and len(args) == 2:
         return MethodValue(args[1], args[0])
+    if kind is types.SimpleNamespace and not args:
+        return _namespace(t, kwargs)
     if kind is torch.Size:
         return TupleValue(list(args[0].unpack(t)) if args else [], kind=torch.Size)
     if issubclass(kind, tuple) and kind.__module__ == "torch.return_types":
@@ -105,6 +107,13 @@ def _object(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
             t.raise_(TypeError, f"{kind.__name__}() takes no arguments")
     else:
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {kind.__qualname__}")
+    return made
+
+
+def _namespace(t: Tracer, attributes: Kwargs) -> Value:
+    made = ObjectValue(types.SimpleNamespace)
+    for name, value in attributes.items():
+        made.set_attr(t, name, value)
     return made
 
 

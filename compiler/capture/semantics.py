@@ -319,7 +319,18 @@ class Semantics(Recorder):
             raw = type_lookup(left.cls, "__eq__")
             if isinstance(raw, types.FunctionType):
                 return self.logical_not(self.inline_object(raw, [left, right]))
+        if name in ("eq", "ne") and isinstance(left, ObjectValue):
+            return self._namespaces_equal(name, left, right)
         return None
+
+    def _namespaces_equal(self: Tracer, name: str, left: ObjectValue, right: Value) -> Value | None:
+        """Return whether two simple namespaces hold equal things; None for other objects."""
+        if left.cls is not types.SimpleNamespace or not isinstance(right, ObjectValue):
+            return None
+        if right.cls is not types.SimpleNamespace:
+            return None
+        tables = left.attr(self, "__dict__"), right.attr(self, "__dict__")
+        return self.binary(name, *tables)
 
     def _own_operator(self: Tracer, owner: Value, method: str) -> types.FunctionType | None:
         """Return an operator method that a class written by users has, guarded."""

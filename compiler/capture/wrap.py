@@ -352,7 +352,7 @@ _NO_DISPATCH = torch.Tensor.__torch_dispatch__
 
 def _is_plain_object(obj: Any) -> bool:
     cls = type(obj)
-    if cls is threading.local:
+    if cls in (threading.local, types.SimpleNamespace):
         return True
     if cls.__module__ == "builtins" or issubclass(cls, torch.Tensor | type | BaseException):
         return False

@@ -217,6 +217,10 @@ class ObjectValue(Value):
         return []
 
     def rebuild(self, r: Residual) -> None:
+        if self.cls is types.SimpleNamespace:  # has a __new__ of its own
+            r.load_callable(self.cls)
+            r.e.call(0)
+            return
         r.load_callable(object.__new__)
         r.load_object(self.cls)
         r.e.call(1)

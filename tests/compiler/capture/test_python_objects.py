@@ -303,6 +303,27 @@ def signatures(x, y):
     return x + (1 if plain else 2), bound.args, bound.kwargs, list(signature.parameters)
 
 
+SETTINGS = types.SimpleNamespace(scale=2, loss=lambda x: x.sum())
+
+
+def test_simple_namespaces():
+    def function(x, given):
+        made = types.SimpleNamespace(m=3, x=x + 1)
+        made.m += given.scale
+        del made.x
+        same = given == types.SimpleNamespace(**vars(given)), made != given, made == made
+        given.calls = getattr(given, "calls", 0) + 1
+        return made, same, given.loss(x) * made.m, isinstance(made, types.SimpleNamespace)
+
+    compiled = tc.compile(function, backend="eager", fullgraph=True)
+    for _ in range(2):
+        ours, theirs = (types.SimpleNamespace(**vars(SETTINGS)) for _ in range(2))
+        for scale in (2, 3):
+            ours.scale = theirs.scale = scale
+            got, want = compiled(torch.ones(2), ours), function(torch.ones(2), theirs)
+            assert str(got) == str(want) and ours == theirs and type(got[0]) is type(want[0])
+
+
 def test_named_tuple_classes_made_inside():
     def fn(x, y):
         Both = collections.namedtuple("Both", ["x", "y", "z"], defaults=(None,))
