@@ -11,6 +11,7 @@ from torch import fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from tc.compiler.core.artifacts import Artifact
+from tc.compiler.core.origins import line_of
 from tc.compiler.errors import TcError, VerifyError
 
 aten = torch.ops.aten
@@ -239,12 +240,5 @@ def fx_arguments(node: fx.Node) -> str:
 
 def origin_comment(node: fx.Node) -> str:
     """Return ``  # model.py:7`` where the user's line is known."""
-    origin = node.meta.get("tc_origin")
-    if not origin:
-        return ""
-    frame = origin[-1] if isinstance(origin, (list, tuple)) and origin else origin
-    if isinstance(frame, (list, tuple)) and len(frame) >= 2:
-        return f"  # {frame[0]}:{frame[1]}"
-    if hasattr(frame, "file") and hasattr(frame, "line"):
-        return f"  # {frame.file}:{frame.line}"
-    return f"  # {frame}"
+    line = line_of(node)
+    return f"  # {line}" if line else ""

@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tc.compiler.aot.artifact import Fallback
 from tc.compiler.aot.decompositions import Chosen, decomposition_of
+from tc.compiler.aot.regions import KEEP, REGION, Region
 from tc.compiler.aot.symbols import SYMBOLIC, SizeNodes
 from tc.compiler.core.gate import Gate
 
@@ -52,6 +53,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.decomposed: Counter[str] = Counter()
         self.constants: dict[str, torch.Tensor] = {}
         self._nodes: dict[int, fx.Node] = {}
+        self._inside = False  # an op that is being taken apart
         self._kept: list[Any] = []  # ids stand for objects: none may die while recording
 
     def placeholder(self, name: str, value: Any) -> fx.Node:
@@ -121,6 +123,24 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise Fallback(f"the operator {func} takes functions as arguments")
         if func.namespace == "prim":
             return func(*args, **kwargs)
+        asked = None if self._inside else self._region_now()
+        inside, self._inside = self._inside, True
+        try:
+            result = self._simplest(func, args, kwargs)
+        finally:
+            self._inside = inside
+        if asked is not None and asked.keeps(func, args, kwargs, result):
+            for tensor in result if isinstance(result, (list, tuple)) else [result]:
+                if id(tensor) in self._nodes:
+                    self._nodes[id(tensor)].meta[KEEP] = True
+        return result
+
+    def _region_now(self) -> Region | None:
+        """Return the checkpointed region that runs forward now."""
+        forward = torch._C._current_autograd_node() is None
+        return self.origin.get(REGION) if forward else None
+
+    def _simplest(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         simpler = decomposition_of(func, self.gate, self.decompositions)
         if simpler is not None:
             with self:

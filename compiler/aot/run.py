@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 from tc.compiler.aot.artifact import ORIGIN_KEYS, Fallback
 from tc.compiler.aot.decompositions import STAND_INS
 from tc.compiler.aot.passes import layout_key
+from tc.compiler.aot.regions import CHECKPOINTS, REGION, Region, region_of
 from tc.compiler.core import levels
 
 
@@ -121,6 +122,8 @@ class Runner(fx.Interpreter):
     Attributes:
         made: storage -> the first value the captured graph held in it.
         layouts_differ: some value has other strides than it had in the run before.
+        region: the checkpointed region whose body this is.
+        inner: node of a checkpoint call -> the run of its body.
     """
 
     def __init__(
@@ -131,12 +134,18 @@ class Runner(fx.Interpreter):
         self.before = before
         self.made: dict[int, Made] = {}
         self.layouts_differ = False
+        self.region: Region | None = None
+        self.inner: dict[fx.Node, Runner] = {}
         self._twins: dict[int, int] = {}
+        self._at: fx.Node | None = None
 
     def run_node(self, n: fx.Node) -> Any:
         """Run one node of the captured graph."""
         meta = {key: n.meta[key] for key in ORIGIN_KEYS if key in n.meta}
         meta["tc_from"] = n.name
+        if self.region is not None:
+            meta[REGION] = self.region
+        self._at = n
         self.watcher.origin = meta
         first_autograd_node = torch._C._autograd._get_sequence_nr()
         self.watcher.origins_by_sequence.append((first_autograd_node, meta))
@@ -165,11 +174,31 @@ class Runner(fx.Interpreter):
 
     def found(self, made: Made) -> Any:
         """Return what this run has in the place where another run had ``made``."""
-        value = self.env[made.node]
+        value = self._value_of(made.node)
         return value if made.item is None else value[made.item]
+
+    def _value_of(self, node: fx.Node) -> Any:
+        """Return a node's value, of this graph or of a body in it."""
+        if node in self.env:
+            return self.env[node]
+        found = (inner._value_of(node) for inner in self.inner.values())
+        return next((value for value in found if value is not None), None)
+
+    def _checkpoint(self, body: fx.GraphModule, *operands: Any) -> Any:
+        """Run the body of a checkpoint in place."""
+        assert self._at is not None
+        before = self.before.inner[self._at] if self.before is not None else None
+        inner = self.inner[self._at] = Runner(body, self.watcher, before)
+        inner.region = self.region or region_of(self._at.name, body)
+        inner.made, inner._twins = self.made, self._twins
+        result = inner.run(*operands)
+        self.layouts_differ |= inner.layouts_differ
+        return result
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         """Call a torch function, or what stands in for it."""
+        if target in CHECKPOINTS and isinstance(args[0], fx.GraphModule):
+            return self._checkpoint(*args)
         return super().call_function(STAND_INS.get(target) or target, args, kwargs)
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:

@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from tc.compiler.aot.artifact import aten
-from tc.compiler.aot.partition import is_view
+from tc.compiler.aot.cut import is_view
 from tc.compiler.aot.passes import copied
 
 Compiled = Callable[[list[Any]], tuple[Any, ...]]

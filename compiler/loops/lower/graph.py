@@ -14,6 +14,7 @@ from torch import fx
 
 from tc.compiler.core.artifacts import Decision
 from tc.compiler.core.gate import Gate
+from tc.compiler.core.origins import place_of
 from tc.compiler.errors import StageError, TcError
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.index import Index
@@ -383,11 +384,9 @@ def spelled(target: Any) -> str:
 
 def origin_of(node: fx.Node) -> Origin:
     """Provenance of an fx node."""
-    line = ""
-    given = node.meta.get("tc_origin")
-    if given:
-        line = str(given[-1] if isinstance(given, tuple | list) else given)
-    elif node.meta.get("stack_trace"):
+    place = place_of(node)
+    line = "" if place is None else str(place)
+    if not line and node.meta.get("stack_trace"):
         lines = [text.strip() for text in str(node.meta["stack_trace"]).strip().splitlines()]
         files = [text for text in lines if text.startswith("File")]
         line = files[-1] if files else ""

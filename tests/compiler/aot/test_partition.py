@@ -6,7 +6,7 @@ import itertools
 
 import torch
 import torch.nn.functional as F
-from aot_harness import trace_training
+from aot_harness import check_training, trace_training
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -68,7 +68,7 @@ def test_products_are_not_done_twice():
     x, w = (torch.randn(16, 16, requires_grad=True) for _ in range(2))
     graphs = trace_training(lambda x, w: F.gelu(x @ w) @ w, (x, w))
     assert "mm" in {saved.name for saved in graphs.partition.saved}
-    assert not {"mm", "mm_1"} & set(graphs.partition.recomputed)
+    assert not {"mm", "mm_1"} & {value.name for value in graphs.partition.recomputed}
 
 
 def test_dropout_keeps_its_mask():
@@ -81,3 +81,126 @@ def test_softmax_keeps_its_output_not_its_input():
     x = torch.randn(16, 16, requires_grad=True)
     saved = kept(lambda x: x.softmax(-1), x)
     assert [(s.name, s.kind, s.bytes) for s in saved.values()] == [("_softmax", "output", 0)]
+
+
+def test_normalised_values_come_from_statistics():
+    x, w, b, v = (torch.randn(*s, requires_grad=True) for s in ((64, 16), (16,), (16,), (16, 16)))
+    graphs = check_training(lambda x, w, b, v: F.layer_norm(x, (16,), w, b) @ v, (x, w, b, v))
+    kinds = [(s.kind, s.type) for s in graphs.partition.saved if s.kind != "input"]
+    assert sorted(kinds) == [("extra", "f32[64, 1]")] * 2  # mean and deviation, x is an input
+    assert "native_layer_norm" not in str(graphs.backward).replace("native_layer_norm_part", "")
+    nodes = graphs.joint.module.graph.nodes  # what of the formula nobody came to use is gone
+    assert all(node.users for node in nodes if node.op == "call_function")
+
+
+def test_a_norm_without_weights_is_kept_once():
+    x, v = torch.randn(64, 16, requires_grad=True), torch.randn(16, 16, requires_grad=True)
+    graphs = check_training(lambda x, v: F.layer_norm((x @ v) * 2, (16,)) @ v, (x, v))
+    large = [s.type for s in graphs.partition.saved if s.type == "f32[64, 16]"]
+    assert large == ["f32[64, 16]"] * 2  # x and the normalised value, not what was normalised
+
+
+def test_a_dropped_value_comes_from_its_mask():
+    x, v = torch.randn(64, 16, requires_grad=True), torch.randn(16, 16, requires_grad=True)
+    graphs = check_training(lambda x, v: F.dropout(x.relu(), 0.3) @ v, (x, v))
+    extra = [s.type for s in graphs.partition.saved if s.kind == "extra"]
+    assert extra == ["b8[64, 16]"]
+
+
+def test_dropout_and_norm_are_kept_where_nothing_is_computed_again():
+    x, v = torch.randn(64, 16, requires_grad=True), torch.randn(16, 16, requires_grad=True)
+    gate = Gate({"aot.recompute": 0})
+    graphs = check_training(
+        lambda x, v: F.layer_norm(F.dropout(x.relu(), 0.3), (16,)) @ v, (x, v), gate=gate
+    )
+    assert not graphs.partition.recomputed
+
+
+def test_long_chains_are_not_computed_again_from_the_start():
+    def function(x):
+        for _ in range(60):
+            x = x.sin()
+        return x
+
+    x = torch.randn(64, 64, dtype=torch.float64, requires_grad=True)
+    graphs = check_training(function, (x,))
+    extra = [s for s in graphs.partition.saved if s.kind == "extra"]
+    assert 1 <= len(extra) <= 6
+    assert "too many steps" in extra[0].reason
+
+
+def test_values_are_computed_again_just_before_they_are_used():
+    def function(x, w):
+        for _ in range(4):
+            x = F.gelu(x @ w)
+        return x
+
+    x, w = (torch.randn(8, 8, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    graphs = check_training(function, (x, w))
+    nodes = list(graphs.backward.module.graph.nodes)
+    assert sum(s.op == "aten.gelu" for s in graphs.partition.recomputed) == 3
+    for node in nodes:
+        if node.target is torch.ops.aten.gelu.default:
+            (view,) = [u for u in node.users if u.op == "call_function"]
+            products = [n for n in nodes[nodes.index(node) : nodes.index(view)] if "mm" in n.name]
+            assert len(products) <= 1
+
+
+# -- any graph -------------------------------------------------------------------------------
+
+CHEAP_OPS = [torch.sin, torch.exp, torch.sigmoid, torch.relu, F.gelu]
+DEAR_OPS = [
+    lambda x: x @ x,
+    lambda x: x.softmax(-1),
+    lambda x: x - x.mean(0),
+    lambda x: F.layer_norm(x, (8,)),
+    lambda x: F.dropout(x, 0.5),
+    lambda x: x.t(),
+    lambda x: torch.cat([x[2:], x[:2]]),
+]
+STEPS = st.lists(
+    st.tuples(st.integers(0, len(CHEAP_OPS + DEAR_OPS) - 1), st.integers(0, 5), st.integers(0, 5)),
+    min_size=1,
+    max_size=12,
+)
+
+
+def program_of(steps):
+    def function(*values):
+        values = list(values)
+        for op, first, second in steps:
+            value = (CHEAP_OPS + DEAR_OPS)[op](values[-1 - first % len(values)])
+            values.append(value * values[-1 - second % len(values)] / 4)
+        return values[-1] + values[len(values) // 2]
+
+    return function
+
+
+def cost(partition):
+    return sum(
+        0 if saved.kind == "input" else BYTES[saved.type.partition("[")[0]] * count(saved.type)
+        for saved in partition.saved
+    )
+
+
+BYTES = {"f64": 8, "b8": 1, "i64": 8}
+
+
+def count(text):
+    sizes = text.partition("[")[2].rstrip("]")
+    return torch.Size(int(size) for size in sizes.split(", ") if size).numel()
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(STEPS)
+def test_any_graph_is_cut_right(steps):
+    args = [torch.randn(8, 8, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    graphs = check_training(program_of(steps), args)
+    everything = trace_training(program_of(steps), args, gate=Gate({"aot.recompute": 0}))
+    assert not everything.partition.recomputed
+    inputs = len(args)  # each costs the cut a byte
+    assert cost(graphs.partition) <= cost(everything.partition) + inputs
+    for value in graphs.partition.recomputed:
+        assert not any(name in value.op for name in ("mm", "softmax", "mean", "native", "cat"))
+    kept = {saved.name for saved in graphs.partition.saved}
+    assert not kept & {value.name for value in graphs.partition.recomputed}

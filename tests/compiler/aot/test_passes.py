@@ -12,6 +12,7 @@ from tc.compiler.aot.decompositions import DECOMPOSITIONS
 from tc.compiler.aot.passes import PASSES
 from tc.compiler.core.gate import Gate
 from tc.compiler.errors import VerifyError
+from tc.trace import StackFrame
 
 M = torch.arange(16.0).view(4, 4)
 
@@ -92,7 +93,7 @@ def test_rows_neither_write_nor_draw(op):
 def test_origins_reach_every_node():
     gm = captured(lambda x: (torch.nn.functional.mse_loss(x, x.relu()), x.softmax(0)), (M,))
     for i, node in enumerate(gm.graph.nodes):
-        node.meta["tc_origin"] = (("model.py", i, "forward"),)
+        node.meta["tc_origin"] = (StackFrame("model.py", i, "forward"),)
     with torch.no_grad():
         graph = aot.inference(gm, [FakeTensorMode().from_tensor(M)], Gate())
     for node in graph.module.graph.find_nodes(
@@ -101,7 +102,7 @@ def test_origins_reach_every_node():
         assert node.meta["tc_from"] == "mse_loss"
     for node in graph.module.graph.nodes:
         if node.op == "call_function":
-            assert node.meta["tc_origin"][0][0] == "model.py" and "tc_from" in node.meta
+            assert node.meta["tc_origin"][0].file == "model.py" and "tc_from" in node.meta
     assert "# model.py:" in str(graph)
 
 

@@ -231,7 +231,7 @@ def test_gradients(function, args):
 def test_without_optional_steps(function, args):
     graphs = check_training(function, args, gate=Gate({"aot": 1}))
     if graphs.partition is not None:
-        assert not [name for name in graphs.partition.recomputed if "getitem" not in name]
+        assert not graphs.partition.recomputed
 
 
 def test_no_gradients_needed():
@@ -362,4 +362,4 @@ def test_partition_is_explained():
     graphs = trace_training(mlp, PROGRAMS[0][1])
     text = str(graphs.partition)
     assert "keep addmm: f32[3, 8] (extra, 96 bytes), aten.addmm.default is not done twice" in text
-    assert "computed again in backward: gelu" in text
+    assert "again gelu: f32[3, 8] = aten.gelu (96 bytes), cheap" in text

@@ -1,0 +1,30 @@
+"""Where a node of a graph comes from: the user's line, found in the stack that capture noted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+from torch import fx
+
+from tc.trace import StackFrame
+
+LIBRARY = str(Path(torch.__file__).parent) + os.sep
+
+
+def place_of(node: fx.Node) -> StackFrame | None:
+    """Return the innermost place of a node's stack that is not in torch itself, None if unknown.
+
+    Where all of the stack is in torch, its innermost.
+    """
+    places: list[StackFrame] = list(node.meta.get("tc_origin") or ())
+    own = [place for place in places if not place.file.startswith(LIBRARY)]
+    found = own or places
+    return found[-1] if found else None
+
+
+def line_of(node: fx.Node) -> str:
+    """Return ``file:line`` of a node's place; empty if unknown."""
+    place = place_of(node)
+    return f"{place.file}:{place.line}" if place is not None else ""
