@@ -136,7 +136,8 @@ class ApplyValue(Value):
         return apply(t, self.cls, args, kwargs)
 
     def rebuild(self, r: Residual) -> None:
-        r.load_object(getattr(self.cls.obj, "apply"))  # noqa: B009
+        r.push(self.cls)
+        r.e.load_attr("apply")
 
 
 @contextmanager

@@ -221,7 +221,15 @@ class Reached(BaseException):
 
 
 class TraceAgain(Exception):
-    """Control flow: what the frame was traced with has changed for good; trace it anew."""
+    """Control flow: what the frame was traced with has changed for good; trace it anew.
+
+    Attributes:
+        leave_classes: leave class statements to Python this time.
+    """
+
+    def __init__(self, leave_classes: bool = False) -> None:
+        super().__init__()
+        self.leave_classes = leave_classes
 
 
 class SkipFrame(Exception):

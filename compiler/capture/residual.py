@@ -264,6 +264,8 @@ class Residual:
         if type(obj) in LITERALS:
             self.e.load_const(obj)
             return
+        if id(obj) in self.t.made_inside:
+            raise breaks.TraceAgain(leave_classes=True)
         source = self.t.object_source(obj)
         self.load_source(source)
 

@@ -127,7 +127,7 @@ def skip_reason(frame: Frame) -> tuple[str, bool] | None:
 def stays_whole(module: str) -> bool:
     """Say whether a break inside a library's function is taken at the call of that function."""
     package = module.partition(".")[0]
-    if package not in ("torch", "sympy", "numpy") or _is_model_code(module):
+    if package not in ("torch", "sympy", "numpy", "dataclasses") or _is_model_code(module):
         return package == "tc"
     return module not in DECORATORS
 

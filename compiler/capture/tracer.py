@@ -122,6 +122,8 @@ class Tracer(Semantics):
         self.stop_at: int | None = None
         self._answering: tuple[types.CodeType, ...] = ()
         self._values: dict[int, tuple[Any, Value]] = {}
+        self.made_inside: set[int] = set()
+        self.leave_classes = False
         self._kept: list[Any] = []
         self._cells: dict[int, tuple[types.CellType, CellValue]] = {}
         self._globals: dict[tuple[int, str], Value] = {}
@@ -236,6 +238,20 @@ class Tracer(Semantics):
         if not isinstance(obj, types.MethodType):
             self._values[id(obj)] = (obj, value)
         return value
+
+    def make_inside(self, obj: Any, value: Value) -> None:
+        """Let an object that lives only as long as the trace stand for a value."""
+        self._values[id(obj)] = (obj, value)
+        self.made_inside.add(id(obj))
+
+    def names_bound_by(self, body: FunctionValue) -> dict[str, Value]:
+        """Interpret the body of a class and return what it binds."""
+        frame, caller = self._callee(body, {}), self.top
+        try:
+            frame.run()
+        finally:
+            self.top = caller
+        return frame.locals
 
     def met(self, obj: Any) -> Value | None:
         """Return the value of an object that was wrapped before, or None."""

@@ -121,15 +121,18 @@ def translate(
         SkipFrame: the frame is to run as it is.
     """
     stop: Stop | None = None
+    leave_classes = False
     for attempt in range(MAX_ATTEMPTS):
         translation = Translation(frame, sizes, compile_id, graph_name, stop, attempt)
+        translation.t.leave_classes = leave_classes
         translation.guard_filter = guard_filter
         translation.make_memo = make_memo
         captured: Captured | None = None
         try:
             captured = translation.run()
             return captured
-        except breaks.TraceAgain:
+        except breaks.TraceAgain as again:
+            leave_classes |= again.leave_classes
             continue
         except breaks.GraphBreak as cause:
             if stop is not None and translation.t.steps >= stop.step:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib
 from typing import TYPE_CHECKING
 
 from tc.compiler.capture import breaks
+from tc.compiler.capture.class_statements import build_class
 from tc.compiler.capture.opcodes.table import opcode
-from tc.compiler.capture.values.base import NULL, UNBOUND, Value
+from tc.compiler.capture.values.base import NULL, UNBOUND, LambdaValue, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.objects import SuperValue
 
 if TYPE_CHECKING:
     from tc.compiler.capture.bytecode import Instruction
     from tc.compiler.capture.frame import Frame
+    from tc.compiler.capture.residual import Residual
 
 
 @opcode("LOAD_CONST")
@@ -84,6 +87,45 @@ def load_global(f: Frame, i: Instruction) -> None:
 def load_name(f: Frame, i: Instruction) -> None:
     """Push a name of a class body."""
     f.push(f.locals[i.argval] if i.argval in f.locals else f.global_value(i.argval))
+
+
+@opcode("STORE_NAME")
+def store_name(f: Frame, i: Instruction) -> None:
+    """Bind a name of a class body."""
+    f.locals[i.argval] = f.pop()
+
+
+@opcode("DELETE_NAME")
+def delete_name(f: Frame, i: Instruction) -> None:
+    """Unbind a name of a class body."""
+    if f.locals.pop(i.argval, None) is None:
+        f.t.raise_(NameError, f"name {i.argval!r} is not defined")
+
+
+@opcode("SETUP_ANNOTATIONS")
+def setup_annotations(f: Frame, i: Instruction) -> None:
+    """Give a class body a dictionary of annotations."""
+    f.locals.setdefault("__annotations__", f.t.dict_of([]))
+
+
+@opcode("LOAD_LOCALS", since=(3, 12))
+def load_locals(f: Frame, i: Instruction) -> None:
+    """Push the names of a class body; only the instructions below look at them."""
+    f.push(ConstValue(None))
+
+
+@opcode("LOAD_FROM_DICT_OR_GLOBALS", since=(3, 12))
+def load_from_dict_or_globals(f: Frame, i: Instruction) -> None:
+    """Push a name of a class body, or a global."""
+    f.pop()
+    load_name(f, i)
+
+
+@opcode("LOAD_FROM_DICT_OR_DEREF", since=(3, 12))
+def load_from_dict_or_deref(f: Frame, i: Instruction) -> None:
+    """Push a name of a class body, or else what a cell holds."""
+    f.pop()
+    f.push(f.locals[i.argval] if i.argval in f.locals else _held(f, i.argval))
 
 
 @opcode("STORE_GLOBAL")
@@ -157,7 +199,13 @@ def load_closure(f: Frame, i: Instruction) -> None:
     f.push(f.cells[i.argval])
 
 
-@opcode("LOAD_DEREF", "LOAD_CLASSDEREF")
+@opcode("LOAD_CLASSDEREF", until=(3, 11))
+def load_class_deref(f: Frame, i: Instruction) -> None:
+    """Push a name of a class body, or else what a cell holds."""
+    f.push(f.locals[i.argval] if i.argval in f.locals else _held(f, i.argval))
+
+
+@opcode("LOAD_DEREF")
 def load_deref(f: Frame, i: Instruction) -> None:
     """Push what a cell holds."""
     f.push(_held(f, i.argval))
@@ -215,8 +263,12 @@ def load_assertion_error(f: Frame, i: Instruction) -> None:
 
 @opcode("LOAD_BUILD_CLASS")
 def load_build_class(f: Frame, i: Instruction) -> None:
-    """Refuse class statements."""
-    raise breaks.GraphBreak(breaks.UNSUPPORTED_OPCODE, "class statement inside a function")
+    """Push the builtin that makes a class."""
+    f.push(LambdaValue(build_class, "class statement", _rebuild_builder))
+
+
+def _rebuild_builder(r: Residual) -> None:
+    r.load_object(builtins.__build_class__)
 
 
 @opcode("RETURN_CONST", since=(3, 12))

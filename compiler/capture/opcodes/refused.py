@@ -1,4 +1,4 @@
-"""Opcodes that break the graph, and why: those of coroutines, class bodies and modules."""
+"""Opcodes that break the graph, and why: those of coroutines and modules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tc.compiler.capture.frame import Frame
 
 COROUTINE = "async and await"
-BODY = "the body of a class or module"
+BODY = "the body of a module"
 GROUPS = "except* (exception groups)"
 NEVER = "an instruction of the interpreter itself"
 
@@ -25,12 +25,6 @@ REFUSED: dict[str, tuple[str, Version, Version | None]] = {
     "BEFORE_ASYNC_WITH": (COROUTINE, (3, 11), None),
     "END_ASYNC_FOR": (COROUTINE, (3, 11), None),
     "ASYNC_GEN_WRAP": (COROUTINE, (3, 11), (3, 11)),
-    "STORE_NAME": (BODY, (3, 11), None),
-    "DELETE_NAME": (BODY, (3, 11), None),
-    "LOAD_LOCALS": (BODY, (3, 12), None),
-    "LOAD_FROM_DICT_OR_GLOBALS": (BODY, (3, 12), None),
-    "LOAD_FROM_DICT_OR_DEREF": (BODY, (3, 12), None),
-    "SETUP_ANNOTATIONS": (BODY, (3, 11), None),
     "IMPORT_STAR": (BODY, (3, 11), (3, 11)),
     "PRINT_EXPR": (BODY, (3, 11), (3, 11)),
     "CHECK_EG_MATCH": (GROUPS, (3, 11), None),

@@ -37,10 +37,21 @@ class DescriptorValue(KnownObject):
             return t.lambda_value(
                 lambda t, args, kwargs: self._use(t, name, args), f"{self.describe()}.{name}"
             )
+        if id(self.obj) in t.made_inside and name in ("setter", "getter", "deleter"):
+            return t.lambda_value(
+                lambda t, args, kwargs: self._with(t, name, args[0]), f"property.{name}"
+            )
         found = t.fold(getattr, self.obj, name)
         if self.source is None:
             return t.known(found)
         return t.wrap(found, AttrSource(self.source, name))
+
+    def _with(self, t: Tracer, name: str, function: Value) -> Value:
+        """Return a property of traced code with another function."""
+        parts = {"fget": self.obj.fget, "fset": self.obj.fset, "fdel": self.obj.fdel}
+        known = {part: t.known(one) for part, one in parts.items()}
+        known[{"setter": "fset", "getter": "fget", "deleter": "fdel"}[name]] = function
+        return t.known(property).call(t, [], known)
 
     def _use(self, t: Tracer, way: str, args: Args) -> Value:
         name: str = getattr(self.obj, "__name__", "") or getattr(self.obj, "attrname", "")
