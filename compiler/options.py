@@ -28,7 +28,8 @@ class Config:
         threads: OpenMP threads of generated kernels; 0 takes torch's number.
         error_on_recompile: raise `RecompileError` in place of compiling a frame again.
         fail_on_recompile_limit_hit: raise at the limit in place of going on eagerly.
-        capture_scalar_outputs: give ``item()`` and ``tolist()`` a symbol in place of a break.
+        capture_scalar_outputs: give ``item()`` and ``tolist()`` a symbol in place of a break; so
+            does ``fullgraph``.
         capture_dynamic_output_shape_ops: the same for ``nonzero``, masks and the like.
         assume_static_by_default: False makes all sizes dynamic from the first compile on.
         specialize_int: never make an integer argument dynamic.

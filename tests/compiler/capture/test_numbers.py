@@ -54,14 +54,27 @@ def test_lists_of_integers_hold_symbols_not_constants():
     assert len(graphs) == 1
 
 
-def test_lists_of_floats_need_the_setting():
+def test_lists_of_floats_need_the_setting_or_fullgraph():
     def f(t):
         return [i + 1 for i in t.tolist()]
 
-    with pytest.raises(tc.exc.Unsupported, match="tolist"):
-        check(f, x())
-    with tc.config.patch(capture_scalar_outputs=True):
-        check(f, torch.tensor([1.5, 2.5]))
+    given = torch.tensor([1.5, 2.5])
+    check(f, given)
+    for setting in (False, True):
+        tc.reset()
+        with tc.config.patch(capture_scalar_outputs=setting):
+            assert tc.compile(f, backend="eager")(given) == f(given)
+            assert tc.compiler.api.graph_stats()["graph_breaks"] == (0 if setting else 1)
+
+
+def test_fullgraph_captures_what_depends_on_data():
+    def f(t):
+        return t[t > 0], torch.nonzero(t), t.sum().item() * torch.ones(2)
+
+    given = torch.tensor([1.5, 0.0, 2.5])
+    compiled = tc.compile(f, backend="eager", fullgraph=True)
+    for one in (given, given[:2], given * 0):
+        torch.testing.assert_close(compiled(one), f(one))
 
 
 def test_tensors_made_of_constants_are_known():
