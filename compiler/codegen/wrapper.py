@@ -103,6 +103,7 @@ class Wrapper:
         self.shapes.update((i.buffer.name, i.buffer) for i in plan.inputs if i.buffer is not None)
         self.uses_pinned = False
         self.bound: dict[str, str] = {}
+        self.known_sizes: set[str] = set()
         self.read = self._read()
 
     def run(self) -> str:
@@ -158,20 +159,26 @@ class Wrapper:
 
     def _sizes(self, inputs: tuple[Input, ...]) -> None:
         """Name the symbolic sizes: from number inputs first, then from sizes of tensors."""
-        known: set[str] = set()
+        known = self.known_sizes
         for item in inputs:
             if item.symbol is not None:
                 if item.symbol != item.name:
                     self.emit(f"{item.symbol} = {item.name}")
                 known.add(item.symbol)
         wanted = {atom.name for index in self._all_indices() for atom in index.atoms()}
+        self._learn([item.buffer for item in inputs if item.buffer is not None], wanted)
+        missing = sorted(wanted - known - {b for b in wanted if b.startswith("u")})
+        if missing:
+            names = ", ".join(missing)
+            raise StageError("codegen", f"no input of the graph tells the sizes {names}")
+
+    def _learn(self, buffers: Sequence[Buffer], wanted: set[str]) -> None:
+        """Name the sizes that buffers tell, now that those exist."""
+        known = self.known_sizes
         places: list[tuple[Index, str]] = []
-        for item in inputs:
-            if item.buffer is not None:
-                places += [(s, f"{item.name}.size({d})") for d, s in enumerate(item.buffer.sizes)]
-                places += [
-                    (s, f"{item.name}.stride({d})") for d, s in enumerate(item.buffer.strides)
-                ]
+        for buffer in buffers:
+            places += [(s, f"{buffer.name}.size({d})") for d, s in enumerate(buffer.sizes)]
+            places += [(s, f"{buffer.name}.stride({d})") for d, s in enumerate(buffer.strides)]
         for index, text in places:
             atom = ix.atom_of(index)
             if atom is not None and atom.kind == "size" and atom.name not in known:
@@ -180,10 +187,6 @@ class Wrapper:
                     self.emit(f"{atom.name} = {text}")
         for index, text in places:
             self._solve(index, text, known, wanted)
-        missing = sorted(wanted - known - {b for b in wanted if b.startswith("u")})
-        if missing:
-            names = ", ".join(missing)
-            raise StageError("codegen", f"no input of the graph tells the sizes {names}")
 
     def _solve(self, index: Index, text: str, known: set[str], wanted: set[str]) -> None:
         """Learn the one unknown size of a linear expression such as ``2*s0 + s1``."""
@@ -260,6 +263,8 @@ class Wrapper:
             return
         left = f"{', '.join(names)}{',' if len(names) == 1 else ''}" if step.unpack else names[0]
         self.emit(f"{left} = {call}")
+        made = [buffer for buffer in step.results if buffer is not None]
+        self._learn(made, {a.name for b in made for s in (*b.sizes, *b.strides) for a in s.atoms()})
         if step.takes_over or step.target.startswith(EXACT):
             return
         for buffer in step.results:

@@ -144,3 +144,24 @@ def test_an_op_keeps_its_workspace_for_the_gradient() -> None:
     mine = torch.autograd.grad(compiled.sum(), list(layer.parameters()))
     theirs = torch.autograd.grad(layer(x)[0].sum(), list(layer.parameters()))
     check(mine, theirs)
+
+
+def rows_that_are_set(x: torch.Tensor) -> torch.Tensor:
+    return torch.nonzero(x) * 2 + 1
+
+
+def positive_values(x: torch.Tensor) -> torch.Tensor:
+    return (x[x > 0].exp() + 1).sum()
+
+
+def different_values(x: torch.Tensor) -> list[torch.Tensor]:
+    values, counts = torch.unique(x, return_counts=True)
+    return [values + 1, counts * 2, values.sin()]
+
+
+@pytest.mark.parametrize("function", [rows_that_are_set, positive_values, different_values])
+def test_sizes_that_depend_on_data(function) -> None:
+    compiled = tc.compile(function, fullgraph=True)
+    for given in ([1.0, 0, 2], [0.0, 0, 0], [3.0, 3, -3], [1.0]):
+        x = torch.tensor(given)
+        torch.testing.assert_close(compiled(x), function(x))
