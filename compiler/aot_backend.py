@@ -125,7 +125,7 @@ def _training(
     forward = _compiled(parts.forward.module, compilers.forward, compilers)
     trace.emit(trace.AtenGraph("backward", str(parts.backward)))
     later = functools.partial(_backward, parts.backward.module, compilers)
-    instead = functools.partial(_one_by_one, parts.backward.module)
+    instead = aot.one_by_one(parts.backward.module)
     backward = Deferred(Work(later, instead, gm.meta.get(PLACE, NOWHERE)))
     return aot.wrap_training(parts, forward, backward)
 
@@ -135,17 +135,12 @@ def _backward(module: fx.GraphModule, compilers: Compilers) -> Boxed:
         return _compiled(module, compilers.backward, compilers)
 
 
-def _one_by_one(module: fx.GraphModule, args: list[Any]) -> tuple[Any, ...]:
-    return tuple(module(*args))
-
-
 def _compiled(
     module: fx.GraphModule, compiler: Callable[[fx.GraphModule], Boxed], compilers: Compilers
 ) -> Boxed:
     if not compilers.standalone:
         return compiler(module)
-    written = aot.standalone(module.graph)
-    module.recompile()
+    module, written = aot.standalone(module)
     return aot.writing(compiler(module), written)
 
 

@@ -91,7 +91,7 @@ def _kernels(
     with trace.stage("runtime.build"):
         call = load(program)
     trace.emit(trace.OutputCode(str(program), call.__code__.co_filename))
-    return call
+    return hook.never_trace(call)  # backward may be called where frames are captured
 
 
 def _tell_plan(plan: Any, program: Any) -> None:
@@ -260,7 +260,8 @@ class FrameCompiler:
         )
         return hook.RunCached(why)
 
-    @_disable_current_modes()  # the user's dispatch modes see what runs, not how it is compiled
+    @_disable_current_modes()  # the user's modes and hooks see what runs, not how it is compiled
+    @levels.autograd_unseen()
     def _compile(self, frame: hook.Frame, state: dict[Any, Any], account: Account) -> hook.Outcome:
         self.process.counters["frames"]["total"] += 1
         if trace.enabled():

@@ -38,6 +38,7 @@ class Config:
         error_on_nested_fx_trace: raise where torch.fx traces a compiled function symbolically.
         reorderable_logging_functions: functions that may be called after the graph (``print``).
         ignore_logger_methods: methods of loggers whose calls are left out.
+        fallback_random: draw random numbers in eager's order; compiled code always does.
         allow_ignore_mark_dynamic: let a dimension marked with `mark_dynamic` become a constant.
     """
 
@@ -54,6 +55,7 @@ class Config:
     specialize_int: bool = False
     specialize_float: bool = False
     verify_correctness: bool = False
+    fallback_random: bool = True
     allow_ignore_mark_dynamic: bool = False
     error_on_nested_fx_trace: bool = True
     reorderable_logging_functions: set[Any] = field(default_factory=set)

@@ -1,7 +1,7 @@
 """aot: from a captured graph of torch calls to functional graphs of ATen ops."""
 
 from tc.compiler.aot.artifact import AotGraph, Fallback
-from tc.compiler.aot.autograd import wrap_training
+from tc.compiler.aot.autograd import one_by_one, wrap_training
 from tc.compiler.aot.inference import inference
 from tc.compiler.aot.standalone import standalone, writing
 from tc.compiler.aot.training import Training, training
@@ -12,6 +12,7 @@ __all__ = [
     "Fallback",
     "Training",
     "inference",
+    "one_by_one",
     "standalone",
     "training",
     "wrap",

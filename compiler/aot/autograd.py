@@ -6,9 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import fx
 
+from tc.compiler.aot.artifact import aten
 from tc.compiler.aot.training import Training
 from tc.compiler.aot.wrap import Compiled, wrap, wrap_backward
+
+Layout = tuple[tuple[int, ...], torch.dtype]
 
 
 def wrap_training(
@@ -23,7 +27,12 @@ def wrap_training(
     """
     if graphs.backward is None or backward is None:
         return wrap(graphs.forward, torch.no_grad()(forward))
-    function = autograd_function(graphs, forward, wrap_backward(graphs.backward, backward))
+    function = autograd_function(
+        graphs,
+        forward,
+        wrap_backward(graphs.backward, backward),
+        wrap_backward(graphs.backward, one_by_one(graphs.backward.module)),
+    )
     # Past Function.apply, which looks at what only matters under functorch's transforms.
     apply: Callable[..., Any] = super(torch.autograd.Function, function).apply  # type: ignore[misc]
 
@@ -34,13 +43,21 @@ def wrap_training(
     return wrap(graphs.forward, call)
 
 
+Backward = Callable[[list[Any]], list[Any]]
+
+
 def autograd_function(
-    graphs: Training, forward: Compiled, backward: Callable[[list[Any]], list[Any]]
+    graphs: Training, forward: Compiled, backward: Backward, by_operations: Backward
 ) -> type[torch.autograd.Function]:
     """Return the autograd function of one graph.
 
     Saved tensors are checked by autograd: one that was written to before backward is an error
     there, as in eager.
+
+    Args:
+        backward: runs the compiled program.
+        by_operations: does the same with calls of torch, for gradients of which there are many in
+            one, or that are of a class of their own.
     """
     assert graphs.partition is not None
     count, places = graphs.returned, graphs.partition.saved_from
@@ -57,11 +74,11 @@ def autograd_function(
         @staticmethod
         def forward(ctx: Any, *args: Any) -> Any:
             results = forward(list(args))
-            ctx.save_for_backward(
-                *[args[i] if where == "input" else results[i] for where, i in tensors]
-            )
+            kept = [args[i] if where == "input" else results[i] for where, i in tensors]
+            ctx.save_for_backward(*kept)
+            ctx.kept = layouts(kept) if packed() else None
             ctx.sizes = [args[i] if where == "input" else results[i] for where, i in sizes]
-            ctx.strides = [results[i].stride() for i in diffs]
+            ctx.layouts = layouts([results[i] for i in diffs])
             outputs = results[:count]
             ctx.mark_non_differentiable(
                 *[outputs[i] for i in plain if isinstance(outputs[i], torch.Tensor)]
@@ -70,18 +87,58 @@ def autograd_function(
 
         @staticmethod
         def backward(ctx: Any, *gradients: Any) -> Any:
-            refuse_wrapped(gradients)
-            tangents = [
-                laid_out(gradients[i], stride) for i, stride in zip(diffs, ctx.strides, strict=True)
-            ]
-            args = [*ctx.saved_tensors, *ctx.sizes, *tangents]
+            saved = ctx.saved_tensors
+            if ctx.kept is not None:
+                saved = [laid_out(*pair) for pair in zip(saved, ctx.kept, strict=True)]
+            tangents = [gradients[i] for i in diffs]
+            program = backward
+            if any(map(is_many, tangents)):
+                program = by_operations
+            else:
+                tangents = [laid_out(*pair) for pair in zip(tangents, ctx.layouts, strict=True)]
+            args = [*saved, *ctx.sizes, *tangents]
+            del saved
             ctx.maybe_clear_saved_tensors()  # unless retain_graph: the program frees what it used
             if torch.is_grad_enabled():  # create_graph=True
+                refuse_transforms(tangents)
                 again: Callable[..., Any] = OnceDifferentiable.apply
-                return again(without_autocast(backward), *args)
-            return tuple(without_autocast(backward)(args))
+                return again(without_autocast(program), *args)
+            return tuple(without_autocast(program)(args))
 
     return CompiledFunction
+
+
+def one_by_one(module: fx.GraphModule) -> Compiled:
+    """Return a function that runs a graph by calls of torch, on any tensors that torch takes."""
+    return lambda args: tuple(OneByOne(module).run(*args))
+
+
+class OneByOne(fx.Interpreter):
+    """Runs a graph once, on tensors that may be laid out otherwise than the graph says.
+
+    What it views may have to be copied then.
+    """
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """Call an operation."""
+        if target in (aten.view.default, aten._unsafe_view.default):
+            target = torch.reshape
+        return super().call_function(target, args, kwargs)
+
+
+def is_many(gradient: Any) -> bool:
+    """Whether a gradient is not one plain tensor: wrapped for a level of vmap, or a subclass."""
+    functorch = torch._C._functorch
+    return (
+        type(gradient) is not torch.Tensor
+        or functorch.is_legacy_batchedtensor(gradient)
+        or functorch.is_functorch_wrapped_tensor(gradient)
+    )
+
+
+def packed() -> bool:
+    """Whether hooks of the user's are given the tensors that are saved now."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
 
 
 def without_autocast(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,17 +153,16 @@ def without_autocast(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def refuse_wrapped(gradients: Sequence[Any]) -> None:
-    """Raise RuntimeError if gradients are wrapped for a level of a torch.func transform."""
-    if torch._C._functorch.peek_interpreter_stack() is None:
-        return
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor
-    if any(isinstance(g, torch.Tensor) and wrapped(g) for g in gradients):
-        raise RuntimeError(
-            "the backward of a compiled function is called inside a transform of torch.func "
-            "(vmap, grad, vjp), which it cannot follow. Compile what calls the transform, or "
-            "compile the function with backend='eager'."
-        )
+def refuse_transforms(gradients: Sequence[Any]) -> None:
+    """Raise RuntimeError if gradients that are to have gradients are in a torch.func transform."""
+    if any(map(torch._C._functorch.is_functorch_wrapped_tensor, gradients)):
+        raise RuntimeError(TWICE)
+
+
+TWICE = (
+    "tc does not differentiate a compiled function twice. Call tc.disable on the part whose second "
+    "derivative you need, or compile it with backend='eager'."
+)
 
 
 class OnceDifferentiable(torch.autograd.Function):
@@ -120,17 +176,24 @@ class OnceDifferentiable(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         """Refuse."""
-        raise RuntimeError(
-            "tc does not differentiate a compiled function twice. Call tc.disable on the part "
-            "whose second derivative you need, or compile it with backend='eager'."
-        )
+        raise RuntimeError(TWICE)
 
 
-def laid_out(gradient: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
-    """Return a gradient in the layout backward was compiled for, which is the output's."""
-    if gradient.stride() == stride and not gradient.is_neg() and not gradient.is_conj():
-        return gradient
-    result = torch.empty_strided(
-        gradient.shape, stride, dtype=gradient.dtype, device=gradient.device
-    )
-    return result.copy_(gradient)
+def layouts(tensors: Sequence[torch.Tensor]) -> list[Layout]:
+    """Return how tensors are laid out."""
+    return [(tensor.stride(), tensor.dtype) for tensor in tensors]
+
+
+def laid_out(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
+    """Return a tensor in the layout that backward was compiled for."""
+    stride, dtype = layout
+    if tensor.layout != torch.strided:
+        tensor = tensor.to_dense()
+    if (
+        tensor.stride() == stride
+        and tensor.dtype == dtype
+        and not (tensor.is_neg() or tensor.is_conj() or tensor._is_zerotensor())
+    ):
+        return tensor
+    result = torch.empty_strided(tensor.shape, stride, dtype=dtype, device=tensor.device)
+    return result.copy_(tensor)

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from tc.compiler.aot.artifact import aten
 from tc.compiler.aot.cut import is_view
@@ -19,24 +20,24 @@ from tc.compiler.aot.passes import copied
 Compiled = Callable[[list[Any]], tuple[Any, ...]]
 
 
-def standalone(graph: fx.Graph) -> tuple[int, ...]:
-    """Return what is to be written as further outputs, in place of writing it.
+def standalone(module: fx.GraphModule) -> tuple[fx.GraphModule, tuple[int, ...]]:
+    """Return a copy of a graph with what it writes as further outputs, in place of writing it.
 
     Returns:
-        The inputs that the further outputs belong to.
+        The copy, and the inputs that its further outputs belong to.
     """
+    graph = fx.Graph()
+    results = list(graph.graph_copy(module.graph, {}))  # type: ignore[arg-type]
     inputs = graph.find_nodes(op="placeholder")
-    output = graph.output_node()
-    results = list(output.args[0])  # type: ignore[arg-type]
     written = []
     for write in graph.find_nodes(op="call_function", target=aten.copy_.default):
         target, value = write.args[:2]
         written.append(inputs.index(target))
         results.append(value)
         graph.erase_node(write)
-    output.args = (_apart(graph, results),)
+    graph.output(_apart(graph, results))
     graph.lint()
-    return tuple(written)
+    return _LazyGraphModule(module, graph), tuple(written)
 
 
 def _apart(graph: fx.Graph, results: list[Any]) -> list[Any]:

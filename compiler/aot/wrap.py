@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from tc.compiler.aot.alias import extent
 from tc.compiler.aot.artifact import (
@@ -119,12 +120,13 @@ def _without_autocast(devices: tuple[str, ...], call: str) -> list[str]:
 
 
 def _modes_check(graph: AotGraph, args: str, names: dict[str, Any]) -> list[str]:
-    """Run the captured graph while a dispatch mode is active, which has to see each operation."""
+    """Run the captured graph where each operation is seen: by a mode, or by forward mode AD."""
     if graph.eager is None:
         return []
     names["eager"] = graph.eager
     names["modes"] = torch._C._len_torch_dispatch_stack
-    return ["if modes():", f"    return list(eager({args}))"]
+    names["forward_ad"] = forward_ad
+    return ["if modes() or forward_ad._current_level >= 0:", f"    return list(eager({args}))"]
 
 
 def _overlap_check(graph: AotGraph, args: str, names: dict[str, Any]) -> list[str]:

@@ -212,6 +212,7 @@ class Shapes:
             allow_dynamic_output_shape_ops=data_dependent,
         )
         self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=allow_non_fake_inputs)
+        self.mode._allow_unsafe_data_ptr_access = False  # an operation that asks breaks the graph
 
     def fake(
         self,

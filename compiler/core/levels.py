@@ -1,4 +1,4 @@
-"""Levels of torch.func transforms on this thread: how many are pushed, and how to undo them."""
+"""State of torch on this thread: levels of torch.func transforms, modes, hooks of saved tensors."""
 
 from __future__ import annotations
 
@@ -53,6 +53,17 @@ def kept() -> Iterator[None]:
     finally:
         if modes() != before:
             restore(before)
+
+
+@contextmanager
+def autograd_unseen() -> Iterator[None]:
+    """Keep hooks of saved tensors, and the search for anomalies, from what a block does."""
+    before = _hooks._saved_tensors_hooks_set_tracing(True)
+    try:
+        with torch.autograd.set_detect_anomaly(False):
+            yield
+    finally:
+        _hooks._saved_tensors_hooks_set_tracing(before)
 
 
 @contextmanager

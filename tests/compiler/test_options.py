@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
+import tc
 from tc.compiler.errors import OptionError
 from tc.compiler.options import config
 
@@ -27,6 +29,16 @@ def test_patch_as_block_and_as_decorator_nested():
 def test_older_names_of_torch_mean_the_same():
     with config.patch(cache_size_limit=2):
         assert config.recompile_limit == config.cache_size_limit == 2
+
+
+def test_random_numbers_are_always_in_the_order_of_eager():
+    with config.patch(fallback_random=True):
+        x = torch.rand(100, requires_grad=True)
+        compiled = tc.compile(torch.nn.functional.dropout, options={"fallback_random": True})
+        torch.manual_seed(0)
+        ours = compiled(x)
+        torch.manual_seed(0)
+        assert torch.equal(ours == 0, torch.nn.functional.dropout(x) == 0)
 
 
 def test_unknown_names_are_refused_with_the_nearest():

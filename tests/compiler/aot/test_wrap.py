@@ -25,7 +25,8 @@ def source(function, *args):
 
 def test_nothing_to_do():
     assert source(lambda x, y: (x + y, x * y), M, M) == (
-        "def wrapper(a0, a1, ):\n    if modes():\n        return list(eager(a0, a1, ))\n"
+        "def wrapper(a0, a1, ):\n    if modes() or forward_ad._current_level >= 0:\n"
+        "        return list(eager(a0, a1, ))\n"
         "    return list(compiled([a0, a1, ]))\n"
     )
 

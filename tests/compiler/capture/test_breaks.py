@@ -465,3 +465,24 @@ def test_fullgraph_of_a_whole_graph_is_silent():
     f = tc.compile(lambda x: x.sin() + 1, backend="eager", fullgraph=True)
     x = torch.ones(2)
     assert torch.equal(f(x), x.sin() + 1)
+
+
+def test_an_operation_that_reads_addresses_runs_on_real_tensors_only():
+    addresses = []
+
+    def reading(x):
+        addresses.append(x.data_ptr())
+        return x.clone()
+
+    with torch.library._scoped_library("tc_addresses", "FRAGMENT") as library:
+        library.define("reading(Tensor x) -> Tensor")
+        library.impl("reading", reading, "CompositeImplicitAutograd")
+
+        def f(x):
+            return torch.ops.tc_addresses.reading(x) * 2
+
+        x = torch.ones(2)
+        assert torch.equal(tc.compile(f, backend="eager")(x), x * 2)
+        assert addresses == [x.data_ptr()]
+        with pytest.raises(tc.exc.TorchRuntimeError, match="data pointer"):
+            tc.compile(f, backend="eager", fullgraph=True)(x)

@@ -1,0 +1,346 @@
+"""What users do with gradients of compiled functions: hooks, several backwards, checkpoints, ..."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.autograd import forward_ad
+from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
+from torch.testing._internal.two_tensor import TwoTensor
+from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+
+import tc
+from tc import trace
+
+BACKENDS = ("inductor", "aot_eager")
+
+
+def program(x, w):
+    return F.gelu(x @ w).softmax(-1) * x
+
+
+def turned(x, w):
+    return (x.t() @ w).t().sin() @ w.t().exp()
+
+
+def leaf(*shape):
+    generator = torch.Generator().manual_seed(sum(shape))
+    return torch.randn(*shape, generator=generator, requires_grad=True)
+
+
+def doubling(log):
+    """Return a hook that notes the gradient and doubles it."""
+    return lambda gradient: (log.append(gradient.clone()), gradient * 2)[1]
+
+
+def hook_on_input(f, x, w):
+    log = []
+    x.register_hook(doubling(log))
+    f(x, w).sum().backward()
+    return log
+
+
+def hook_on_inner_input(f, x, w):
+    log = []
+    y = x * 2
+    y.register_hook(doubling(log))
+    f(y, w).sum().backward()
+    return log
+
+
+def hook_after_accumulation(f, x, w):
+    log = []
+    w.register_post_accumulate_grad_hook(lambda p: log.append(p.grad.clone()))
+    f(x, w).sum().backward()
+    return log
+
+
+def hook_on_output(f, x, w):
+    log = []
+    out = f(x, w)
+    out.register_hook(doubling(log))
+    out.retain_grad()
+    out.sin().sum().backward()
+    return [*log, out.grad]
+
+
+def hook_on_node(f, x, w):
+    log = []
+    out = f(x, w)
+    out.grad_fn.register_prehook(lambda gradients: (doubling(log)(gradients[0]),))
+    out.sum().backward()
+    return log
+
+
+def backward_again(f, x, w):
+    out = f(x, w).sum()
+    for _ in range(2):
+        out.backward(retain_graph=True)
+    out.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        out.backward()
+
+
+def accumulates(f, x, w):
+    for _ in range(2):
+        f(x, w).sum().backward()
+
+
+def part_of_an_output(f, x, w):
+    return list(torch.autograd.grad(f(x, w)[0, 1], [x, w, leaf(2)], allow_unused=True)[:2])
+
+
+def output_written_to(f, x, w):
+    out = f(x, w)
+    out[0].mul_(2)
+    out.mul_(3).sum().backward()
+
+
+def written_before_backward(f, x, w):
+    out = f(x, w).sum()
+    with torch.no_grad():
+        w.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.backward()
+
+
+def packed(f, x, w):
+    with saved_tensors_hooks(lambda t: t.numpy(force=True).copy(), torch.from_numpy):
+        out = f(x, w)
+    out.sum().backward()
+
+
+def packed_in_another_layout(f, x, w):
+    with save_on_cpu():
+        out = f(x.t(), w.t())
+    out.sum().backward()
+
+
+def packed_in_another_dtype(f, x, w):
+    with saved_tensors_hooks(torch.Tensor.double, torch.Tensor.float):
+        out = f(x, w)
+    out.sum().backward()
+
+
+def checkpointed(f, x, w):
+    checkpoint(f, x, w, use_reentrant=False).sum().backward()
+
+
+def checkpointed_twice_in_one(f, x, w):
+    checkpoint(lambda x, w: f(f(x, w), w), x, w, use_reentrant=False).sum().backward()
+
+
+def checkpointed_whole(f, x, w):
+    with set_checkpoint_early_stop(False):
+        checkpointed(f, x, w)
+
+
+def checkpointed_reentrant(f, x, w):
+    checkpoint(f, x, w, use_reentrant=True).sum().backward()
+
+
+def watched_for_anomalies(f, x, w):
+    with pytest.warns(UserWarning, match="Anomaly"), torch.autograd.detect_anomaly():
+        f(x, w).sum().backward()
+
+
+def many_at_once(f, x, w):
+    many = torch.stack([torch.ones(3, 3), torch.eye(3)])
+    return [*torch.autograd.grad(f(x, w), x, many, is_grads_batched=True)]
+
+
+def mapped_over(f, x, w):
+    out = f(x, w)
+
+    def one(gradient):
+        return torch.autograd.grad(out, x, gradient, retain_graph=True)[0]
+
+    return [torch.vmap(one, in_dims=1)(leaf(3, 2, 3).detach())]
+
+
+def jacobian(f, x, w):
+    return [torch.autograd.functional.jacobian(lambda x: f(x, w), x, vectorize=True)]
+
+
+def gradient_of_a_class(f, x, w):
+    out = f(x, w)
+    (gradient,) = torch.autograd.grad(out, x, TwoTensor(torch.ones(3, 3), torch.eye(3)))
+    assert type(gradient) is TwoTensor
+    return [gradient.a, gradient.b]
+
+
+def odd_gradients(f, x, w):
+    negative = torch._neg_view(torch.ones(3, 3))
+    for gradient in (
+        torch.ones(1).expand(3, 3),
+        torch.ones(3, 3).t(),
+        torch.ones(3, 3, dtype=torch.float64),
+        negative,
+        torch._efficientzerotensor((3, 3)),
+        torch.nn.Parameter(torch.eye(3)),
+    ):
+        f(x, w).backward(gradient)
+
+
+def transform_outside(f, x, w):
+    return [torch.func.grad(lambda x: f(x, w).sum())(x.detach())]
+
+
+def forward_mode(f, x, w):
+    with forward_ad.dual_level():
+        return [forward_ad.unpack_dual(f(forward_ad.make_dual(x, w.detach()), w)).tangent]
+
+
+def graph_of_gradients_not_through_it(f, x, w):
+    z = leaf(3, 3)
+    out = (f(x, w) * z.sin()).sum()
+    (gradient,) = torch.autograd.grad(out, z, create_graph=True)
+    return [*torch.autograd.grad(gradient.sum(), [z, x])]
+
+
+def other_threads(f, x, w):
+    outs = [f(x, w).sum() for _ in range(3)]
+    workers = [threading.Thread(target=out.backward) for out in outs]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+
+USES = (
+    hook_on_input, hook_on_inner_input, hook_after_accumulation, hook_on_output, hook_on_node,
+    backward_again, accumulates, part_of_an_output, output_written_to, written_before_backward,
+    packed, packed_in_another_layout, packed_in_another_dtype, checkpointed,
+    checkpointed_twice_in_one, checkpointed_whole, checkpointed_reentrant, watched_for_anomalies,
+    many_at_once, mapped_over, jacobian, gradient_of_a_class, odd_gradients, transform_outside,
+    forward_mode, graph_of_gradients_not_through_it, other_threads,
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    tc.reset()
+
+
+def outcome(use, function):
+    x, w = leaf(3, 3), leaf(3, 3)
+    found = use(function, x, w) or []
+    return [*found, *[v.grad for v in (x, w) if v.grad is not None]]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("use", USES)
+def test_as_eager(use, backend):
+    function = turned if use is packed_in_another_layout else program
+    whole = use is not transform_outside
+    with trace.capture_events() as events:
+        ours = outcome(use, tc.compile(function, backend=backend, fullgraph=whole))
+    assert "tc_graph_runs_eagerly" not in [event.name for event in events.of(trace.Artifact)]
+    for got, want in zip(ours, outcome(use, function), strict=True):
+        torch.testing.assert_close(got, want)
+
+
+# -- gradients of gradients --------------------------------------------------------------------
+def twice_outside(f, x, w):
+    (gradient,) = torch.autograd.grad(f(x, w).sum(), x, create_graph=True)
+    gradient.sum().backward()
+
+
+def twice_by_backward(f, x, w):
+    f(x, w).sum().backward(create_graph=True)
+    torch.autograd.grad(x.grad.sum(), w)
+
+
+def twice_over_the_gradient_given(f, x, w):
+    given = leaf(3, 3)
+    (gradient,) = torch.autograd.grad(f(x, w), x, given, create_graph=True)
+    torch.autograd.grad(gradient.sum(), given)
+
+
+def hessian(f, x, w):
+    torch.autograd.functional.hessian(lambda x: f(x, w).sum(), x)
+
+
+def hessian_of_many(f, x, w):
+    torch.autograd.functional.hessian(lambda x: f(x, w).sum(), x, vectorize=True)
+
+
+def mapped_with_a_graph(f, x, w):
+    out = f(x, w)
+
+    def one(gradient):
+        return torch.autograd.grad(out, x, gradient, create_graph=True)[0]
+
+    torch.vmap(one)(leaf(2, 3, 3)).sum().backward()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "use",
+    [
+        twice_outside, twice_by_backward, twice_over_the_gradient_given, hessian, hessian_of_many,
+        mapped_with_a_graph,
+    ],
+)  # fmt: skip
+def test_gradients_of_gradients_are_refused(use, backend):
+    function = tc.compile(program, backend=backend)
+    with pytest.raises(RuntimeError, match="does not differentiate a compiled function twice"):
+        use(function, leaf(3, 3), leaf(3, 3))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradients_of_gradients_inside_compiled_code(backend):
+    def first(x, w):
+        (gradient,) = torch.autograd.grad(program(x, w).sum(), x, create_graph=True)
+        return gradient * 2
+
+    def second(x, w):
+        return torch.autograd.grad(first(x, w).sum(), w)[0]
+
+    x, w = leaf(3, 3), leaf(3, 3)
+    compiled = tc.compile(first, backend=backend)
+    gradient = compiled(x, w)
+    torch.testing.assert_close(gradient, first(x, w))
+    for refused in (gradient.sum().backward, lambda: tc.compile(second, backend=backend)(x, w)):
+        with pytest.raises(RuntimeError, match="does not differentiate a compiled function twice"):
+            refused()
+
+
+# -- modules -----------------------------------------------------------------------------------
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("inner", [True, False])
+def test_hooks_of_modules(inner, backend):
+    found = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        log = []
+        model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh(), torch.nn.Linear(3, 2))
+        hooked = model[1] if inner else model
+        hooked.register_full_backward_hook(lambda _, into, out, log=log: log.extend((*into, *out)))
+        hooked.register_full_backward_pre_hook(lambda _, out: (out[0] * 2,))
+        x = leaf(4, 3)
+        run = tc.compile(model, backend=backend) if compiled else model
+        run(x).sum().backward()
+        found.append([*log, x.grad, *[p.grad for p in model.parameters()]])
+    for got, want in zip(*found, strict=True):
+        torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_hooks_set_inside(backend):
+    def function(x, w, log):
+        w.register_hook(doubling(log))
+        y = x @ w
+        y.register_hook(doubling(log))
+        return y.sin() * x
+
+    def use(run):
+        log, x, w = [], leaf(3, 3), leaf(3, 3)
+        run(x, w, log).sum().backward()
+        return [*log, x.grad, w.grad]
+
+    for got, want in zip(use(tc.compile(function, backend=backend)), use(function), strict=True):
+        torch.testing.assert_close(got, want)
