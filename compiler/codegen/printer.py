@@ -108,6 +108,11 @@ class ExprPrinter:
             steady = fixed(node) if node.op in FIXABLE else bool(node.args)
             same[node] = steady and all(same.get(a, a in self.known) for a in node.args)
         for node in same:
+            if node.op == "at" and not same[node]:
+                for arg, bound in zip(node.args, node.data[2], strict=True):
+                    if same.get(arg):
+                        self.value(arg)
+                        self._position(arg, bound, node.data[3])
             for part in node.args:
                 if same.get(part) and not same[node] and part.cost() >= HOIST_COST:
                     self.known[part] = self._named(part, self.value(part))
@@ -221,11 +226,7 @@ class ExprPrinter:
         buffer, index, bounds, checked = node.data
         text_of: dict[str, str] = {}
         for k, (arg, bound) in enumerate(zip(node.args, bounds, strict=True)):
-            position, stop = self.fresh(), c_index(bound)
-            self.emit(f"const long long {position} = tc_clip({self.known[arg]}, {stop});")
-            if checked:
-                self.emit(f"fault |= {position} != {self.known[arg]};")
-            text_of[f"x{k}"] = position
+            text_of[f"x{k}"] = self._position(arg, bound, checked)
 
         def spell(atom: Atom) -> str:
             if atom.kind == "var" and atom.name in text_of:
@@ -233,6 +234,17 @@ class ExprPrinter:
             return c_atom(atom)
 
         return f"{buffer}[{ix.render(index, spell)}]"
+
+    def _position(self, value: Expr, bound: Index, checked: bool) -> str:
+        """Emit a computed position, clipped and, if so asked, checked; returns its name."""
+        key = Expr("position", (value,), torch.int64, (bound, checked))
+        if key not in self.known:
+            name, given = self.fresh(), self.known[value]
+            self.emit(f"const long long {name} = tc_clip({given}, {c_index(bound)});")
+            if checked:
+                self.emit(f"fault |= {name} != {given};")
+            self.known[key] = name
+        return self.known[key]
 
 
 def _rounds(node: Expr) -> bool:
