@@ -24,7 +24,12 @@ from tc.compiler.aot_backend import PLACE, Compilers, aot_backend, compile_graph
 from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.dynamism import DynamicSizes, Memory
 from tc.compiler.capture.guards import Failure
-from tc.compiler.capture.skips import can_be_captured, in_transform, skip_reason
+from tc.compiler.capture.skips import (
+    can_be_captured,
+    in_transform,
+    is_being_imported,
+    skip_reason,
+)
 from tc.compiler.capture.transforms import LEVELLED
 from tc.compiler.capture.translate import (
     BreakRecord,
@@ -161,7 +166,7 @@ class FrameCompiler:
         reason = skip_reason(frame)
         if reason is not None and not reason[1]:
             return hook.Skip(reason[0])
-        if torch._C._get_tracing_state() is not None:
+        if torch._C._get_tracing_state() is not None or is_being_imported(frame):
             return hook.RunOnce()
         if in_transform() and not (self.options.backend_name == "eager" and can_be_captured()):
             return self._inside_transform(frame)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import sysconfig
 import types
 from typing import TYPE_CHECKING, Any
@@ -122,6 +123,12 @@ def skip_reason(frame: Frame) -> tuple[str, bool] | None:
     if frame.code.co_name in ("<module>", "__del__"):
         return f"{frame.code.co_name} is run once", False
     return None
+
+
+def is_being_imported(frame: Frame) -> bool:
+    """Say whether a frame's module is not all there yet: capture could need what is missing."""
+    module = sys.modules.get(str(frame.globals.get("__name__", "")))
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
 
 def stays_whole(module: str) -> bool:

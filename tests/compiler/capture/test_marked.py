@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import operator
+import sys
 
 import numpy as np
 import pytest
@@ -486,3 +488,27 @@ def test_allowed_functions_take_frozen_dataclasses():
 def test_run_as_decorator_compiles_nothing(count):
     g = tc.compile(lambda x: x + 1, backend=count)
     assert tc.run()(g)(x()).shape == (4,) and count.graphs == 0
+
+
+def test_functions_called_while_their_module_is_imported_are_left_alone(tmp_path, monkeypatch):
+    source = "import torch\ndef helper(x):\n    return x + 1\nVALUE = helper(torch.ones(1))\n"
+    (tmp_path / "half_made.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    seen = []
+
+    @functools.partial(tc.disable, recursive=False)
+    def load():
+        import half_made
+
+        return half_made
+
+    def function(x):
+        made = load()
+        return made.helper(x) + made.VALUE
+
+    def backend(module, inputs):
+        seen.append(hasattr(sys.modules.get("half_made"), "VALUE"))
+        return module.forward
+
+    assert tc.compile(function, backend=backend)(torch.ones(1)).item() == 4
+    assert seen and all(seen)
