@@ -115,9 +115,9 @@ def _training(
     """Compile forward and backward of a graph, cut where saving is cheapest."""
     with trace.stage("aot"):
         parts = aot.training(gm, examples, gate, decompositions)
-    if trace.enabled() and parts.joint is not None:
+    if trace.enabled() and parts.joint is not None and parts.partition is not None:
         trace.emit(trace.AtenGraph("joint", str(parts.joint)))
-        trace.emit(trace.Artifact("tc_partition", str(parts.partition)))
+        trace.emit(trace.Partition(parts.partition.facts()))
     trace.emit(trace.AtenGraph("forward", str(parts.forward)))
     if parts.backward is None:
         forward = _compiled(parts.forward.module, compilers.inference, compilers)

@@ -78,12 +78,18 @@ def inductor(
     """
     gate = gate or Gate.from_environment()
     kernels = functools.partial(_kernels, gate=gate, threads=torch.get_num_threads())
-    compilers = Compilers(kernels, kernels, kernels, stage="inductor_compile", standalone=False)
+    compilers = Compilers(
+        forward=functools.partial(kernels, kind="forward"),
+        backward=functools.partial(kernels, kind="backward"),
+        inference=functools.partial(kernels, kind="inference"),
+        stage="inductor_compile",
+        standalone=False,
+    )
     return compile_graph(gm, example_inputs, compilers, gate)
 
 
 def _kernels(
-    module: fx.GraphModule, gate: Gate, threads: int
+    module: fx.GraphModule, gate: Gate, threads: int, kind: str
 ) -> Callable[[list[Any]], tuple[Any, ...]]:
     """Compile a functional ATen graph: loops → schedule → codegen → runtime."""
     with trace.stage("loops.lower"):
@@ -92,14 +98,14 @@ def _kernels(
         plan = schedule.plan(lowered, gate)
     with trace.stage("codegen"):
         program = codegen.generate(plan, threads=threads)
-    _tell_plan(plan, program)
+    _tell_plan(plan, program, kind)
     with trace.stage("runtime.build"):
         call = load(program)
     trace.emit(trace.OutputCode(str(program), call.__code__.co_filename))
     return hook.never_trace(call)  # backward may be called where frames are captured
 
 
-def _tell_plan(plan: Any, program: Any) -> None:
+def _tell_plan(plan: Any, program: Any, kind: str) -> None:
     if not trace.enabled():
         return
     trace.emit(trace.Artifact("tc_plan", str(plan)))
@@ -117,6 +123,7 @@ def _tell_plan(plan: Any, program: Any) -> None:
         for spec in program.kernels
     ]
     trace.emit(trace.Kernels(tuple(kernels)))
+    trace.emit(trace.Provenance({"graph": kind, "lines": codegen.lines_of(plan, program)}))
 
 
 # -- frames ----------------------------------------------------------------------------------

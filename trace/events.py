@@ -470,6 +470,17 @@ class PassRan(Fact, wire="tc_pass"):
 
 
 @dataclass(frozen=True)
+class Partition(Fact, wire="tc_partition"):
+    """What forward keeps for backward and what backward computes again, each with its reason."""
+
+    facts: Mapping[str, object]
+
+    def content(self) -> object:
+        """See `Fact`."""
+        return self.facts
+
+
+@dataclass(frozen=True)
 class Fusion(Fact, wire="tc_fusion"):
     """One decision of the scheduler, in its own words."""
 

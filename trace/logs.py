@@ -25,6 +25,7 @@ TOPICS = {
     "guards": "the facts a compile relies on (+ adds the tree that is checked)",
     "graph_code": "the captured graph as Python",
     "aot_graphs": "the graphs of ATen operations: inference, or forward and backward",
+    "partition": "what forward keeps for backward, what backward computes again, and why",
     "output_code": "the generated program",
     "kernel_code": "the generated kernels, one by one",
     "fusion": "what was fused with what, and what was not",

@@ -6,7 +6,7 @@ import linecache
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -282,6 +282,14 @@ class LogSink:
             parts.append(f"{kernel.name}  {lines}".rstrip() + f"\n{kernel.code}")
         return self._document("kernel_code", f"{len(parts)} kernels", "\n".join(parts), compile_id)
 
+    def partition(self, event: ev.Partition, compile_id: CompileId | None) -> Message:
+        """Print what is kept for backward and what is computed again, a value a line."""
+        kept, again = (event.facts.get(key, ()) for key in ("kept", "again"))
+        rows = [_value_text("keep", value) for value in kept]  # type: ignore[attr-defined]
+        rows += [_value_text("again", value) for value in again]  # type: ignore[attr-defined]
+        title = f"{event.facts.get('bytes', 0)} bytes kept for backward"
+        return self._document("partition", title, "\n".join(rows), compile_id)
+
     def fusion(self, event: ev.Fusion, compile_id: CompileId | None) -> Message:
         """Print one decision of the scheduler on one line."""
         facts = [f"{key} {_flat(value)}" for key, value in event.facts.items()]
@@ -439,6 +447,12 @@ def _folded_row(sources: tuple[str, ...], folded: Folded) -> str:
     return clean(f"    ↻ TC201 {folded.count} more of the same: {what}   {DASH.join(ids)}".rstrip())
 
 
+def _value_text(verb: str, value: Mapping[str, object]) -> str:
+    facts = f"{verb:6}{value['name']}: {value.get('type', '')}, {value.get('bytes', 0)} bytes"
+    line = f"  # {value['line']}" if value.get("line") else ""
+    return f"{facts}: {value.get('reason', '')}{line}"
+
+
 Teller = Callable[[LogSink, Any, CompileId | None], Message | None]
 
 TELLERS: dict[type[ev.Event], tuple[str, Teller]] = {
@@ -454,6 +468,7 @@ TELLERS: dict[type[ev.Event], tuple[str, Teller]] = {
     ev.AtenGraph: ("aot_graphs", LogSink.aten_graph),
     ev.OutputCode: ("output_code", LogSink.output_code),
     ev.Kernels: ("kernel_code", LogSink.kernels),
+    ev.Partition: ("partition", LogSink.partition),
     ev.Fusion: ("fusion", LogSink.fusion),
     ev.Metrics: ("", LogSink.metrics),
     ev.Cache: ("", LogSink.cache),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -87,6 +87,14 @@ class Partition(Artifact):
     saved_from: tuple[tuple[str, int], ...]
     saved_tensors: int
     recomputed: tuple[Recomputed, ...]
+
+    def facts(self) -> dict[str, Any]:
+        """Return the choice as plain values: ``bytes``, ``kept`` and ``again``."""
+        return {
+            "bytes": sum(saved.bytes for saved in self.saved),
+            "kept": [asdict(saved) for saved in self.saved],
+            "again": [asdict(value) for value in self.recomputed],
+        }
 
     def __str__(self) -> str:
         total = sum(saved.bytes for saved in self.saved)

@@ -1,5 +1,5 @@
 """Codegen: plans become programs of C kernels and a Python wrapper (`generate`)."""
 
-from tc.compiler.codegen.stage import generate
+from tc.compiler.codegen.stage import generate, lines_of
 
-__all__ = ["generate"]
+__all__ = ["generate", "lines_of"]

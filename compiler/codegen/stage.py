@@ -15,6 +15,7 @@ from tc.compiler.codegen.cpp.kernel import generate as generate_kernel
 from tc.compiler.codegen.cpp.math import helpers_for
 from tc.compiler.codegen.wrapper import wrapper
 from tc.compiler.core.artifacts import KernelSpec, Program
+from tc.compiler.loops.ir import Extern, Origin
 from tc.compiler.schedule.plan import Kernel, Plan
 
 
@@ -58,8 +59,35 @@ def print_kernel(kernel: Kernel, dtypes: dict[str, torch.dtype], threads: int) -
 
 def origins(kernel: Kernel) -> tuple[str, ...]:
     """What a kernel computes: ``op (node) at line``, without repetition."""
-    found = (f"{o.op} ({o.node})" + (f" {o.line}" if o.line else "") for o in kernel.origins)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(map(_text, kernel.origins)))
+
+
+def _text(origin: Origin) -> str:
+    return f"{origin.op} ({origin.node})" + (f" {origin.line}" if origin.line else "")
+
+
+def lines_of(plan: Plan, program: Program) -> dict[str, dict[str, list[str]]]:
+    """Return user line (``file:line``) -> the ``nodes``, ``kernels`` and ``calls`` made of it.
+
+    Args:
+        plan: what was printed.
+        program: names the kernels; one may do the work of several that were planned alike.
+    """
+    externs = [step for step in plan.steps if isinstance(step, Extern)]
+    all_origins = [o for kernel in plan.kernels() for o in kernel.origins]
+    all_origins += [o for extern in externs for o in extern.origins]
+    known = {_text(origin): origin for origin in all_origins}
+    made = [("kernels", name, text) for name, texts in program.provenance for text in texts]
+    made += [("calls", step.target, _text(o)) for step in externs for o in step.origins]
+    lines: dict[str, dict[str, list[str]]] = {}
+    for kind, name, text in made:
+        origin = known[text]
+        line = origin.line.partition(" in ")[0]
+        entry = lines.setdefault(line, {"nodes": [], "kernels": [], "calls": []})
+        for key, value in (("nodes", origin.node), (kind, name)):
+            if value not in entry[key]:
+                entry[key].append(value)
+    return lines
 
 
 def _function(kernel: CKernel, lines: list[str]) -> str:

@@ -1,0 +1,114 @@
+"""From the user's lines to the nodes and kernels of forward and backward, and back."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+from support import ROOT
+from torch import nn
+
+import tc
+from tc import trace
+from tc.compiler import aot
+from tc.compiler.core.gate import Gate
+from tc.compiler.core.origins import line_of
+
+sys.path.insert(0, str(ROOT / "examples"))
+import gpt
+
+
+class Events:
+    """Collects what is told while a block runs."""
+
+    def __init__(self):
+        self.events = []
+
+    def write(self, stamped):
+        self.events.append(stamped.event)
+
+    def __enter__(self):
+        trace.add_sink(self)
+        return self
+
+    def __exit__(self, *_):
+        trace.remove_sink(self)
+
+    def of(self, kind):
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def training_of(module, *args):
+    """Return the graphs of a module's training."""
+    found = []
+
+    def backend(gm, examples):
+        fakes = [node.meta["example_value"] for node in gm.graph.find_nodes(op="placeholder")]
+        found.append(aot.training(gm, fakes, Gate()))
+        return gm.forward
+
+    tc.compile(module, backend=backend, fullgraph=True)(*args)
+    (graphs,) = found
+    return graphs
+
+
+def test_all_nodes_of_the_demo_know_their_line():
+    graphs = training_of(gpt.GPT(32, 2, 2), torch.randint(256, (2, 16)))
+    for graph in (graphs.forward, graphs.backward):
+        lines = {n.name: line_of(n) for n in graph.module.graph.nodes if n.op == "call_function"}
+        here = str(ROOT / "examples/gpt.py")
+        assert {line.rpartition(":")[0] for line in lines.values()} == {here}, lines
+
+
+class Two(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(16, 16), nn.Linear(16, 16)
+
+    def forward(self, x):
+        x = F.gelu(self.first(x))
+        x = self.second(x).sin()
+        return x.sum()
+
+
+FIRST = Two.forward.__code__.co_firstlineno + 1
+
+
+@pytest.fixture(scope="module")
+def told():
+    with Events() as events:
+        tc.compile(Two(), fullgraph=True)(torch.randn(16, 16)).backward()
+    return events
+
+
+def test_a_line_leads_to_its_kernels_in_both_graphs(told):
+    maps = {event.facts["graph"]: event.facts["lines"] for event in told.of(trace.Provenance)}
+    assert set(maps) == {"forward", "backward"}
+    for kind, lines in maps.items():
+        for line, op in ((FIRST, "gelu"), (FIRST + 1, "sin" if kind == "forward" else "mul")):
+            entry = lines[f"{__file__}:{line}"]
+            assert any(op in kernel for kernel in entry["kernels"]), (kind, entry)
+            assert entry["nodes"] and any("mm" in call for call in entry["calls"])
+
+
+def test_kernels_lead_back_to_lines_and_nodes(told):
+    programs = told.of(trace.OutputCode)
+    for event, program in zip(told.of(trace.Provenance), programs, strict=True):
+        graph = next(g for g in told.of(trace.AtenGraph) if g.kind == event.facts["graph"])
+        for entry in event.facts["lines"].values():
+            assert all(f"void {kernel}(" in program.code for kernel in entry["kernels"])
+            assert all(f"  {node}: " in graph.code for node in entry["nodes"])
+
+
+def test_the_partition_is_told_with_lines_and_reasons(told):
+    (event,) = told.of(trace.Partition)
+    facts = json.loads(json.dumps(event.facts))
+    extra = [value for value in facts["kept"] if value["kind"] == "extra"]
+    assert facts["bytes"] == sum(value["bytes"] for value in extra) > 0
+    assert {value["line"] for value in extra} <= {f"{__file__}:{FIRST + i}" for i in range(3)}
+    assert all(value["reason"] and value["type"] for value in facts["kept"])
+    gelu = next(value for value in facts["again"] if value["op"] == "aten.gelu")
+    assert gelu["line"] == f"{__file__}:{FIRST}" and gelu["bytes"] == 16 * 16 * 4
