@@ -46,12 +46,12 @@ for _suffix, _kind, _tail in (("f32", "float", "f"), ("f64", "double", "")):
     _add(
         f"tc_minimum_{_suffix}",
         f"""
-{_kind} tc_minimum_{_suffix}({_kind} a, {_kind} b) {{ return ((a < b) | (a != a)) ? a : b; }}""",
+{_kind} tc_minimum_{_suffix}({_kind} a, {_kind} b) {{ return a >= b ? b : b != b ? b : a; }}""",
     )
     _add(
         f"tc_maximum_{_suffix}",
         f"""
-{_kind} tc_maximum_{_suffix}({_kind} a, {_kind} b) {{ return ((a > b) | (a != a)) ? a : b; }}""",
+{_kind} tc_maximum_{_suffix}({_kind} a, {_kind} b) {{ return a <= b ? b : b != b ? b : a; }}""",
     )
     _add(
         f"tc_remainder_{_suffix}",

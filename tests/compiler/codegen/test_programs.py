@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -11,6 +13,7 @@ from loop_programs import PROGRAMS, T, r
 import tc
 from tc.compiler import codegen, loops, schedule
 from tc.compiler.core.gate import Gate
+from tc.compiler.runtime.build import find_compiler, kernel_flags
 from tc.compiler.runtime.load import load
 
 
@@ -165,3 +168,31 @@ def test_sizes_that_depend_on_data(function) -> None:
     for given in ([1.0, 0, 2], [0.0, 0, 0], [3.0, 3, -3], [1.0]):
         x = torch.tensor(given)
         torch.testing.assert_close(compiled(x), function(x))
+
+
+def clamps_of_relus(x: T, y: T) -> T:
+    a = x * y + x
+    return ((torch.relu(a) - y * 0.5) * a + x).clamp(-2.0, 2.0) * y
+
+
+CHAINS = [
+    clamps_of_relus,
+    lambda x, y: torch.minimum(torch.maximum(x * 2, y), x + y) + 1,
+    lambda x, y: (x.clamp(-1, 1) * torch.relu(y)).sum(),
+    lambda x, y: torch.where(x > y, x * 0.9 + y, F.leaky_relu(x)),
+    lambda x, y: F.hardtanh(x) * F.hardswish(y),
+    lambda x, y: F.gelu(x) + torch.sigmoid(y),
+]
+
+
+@pytest.mark.parametrize("function", CHAINS)
+def test_loops_run_in_vectors(function) -> None:
+    compiler = find_compiler()
+    if compiler.is_clang:
+        pytest.skip("asks gcc what it did")
+    source = program(lowered(function, (r(65536), r(65536)))).c_source
+    command = [*compiler.command, *kernel_flags(compiler), "-fopt-info-vec", "-x", "c", "-"]
+    told = subprocess.run(
+        [*command, "-o", "/dev/null"], input=source, capture_output=True, text=True, check=True
+    )
+    assert "loop vectorized" in told.stderr
