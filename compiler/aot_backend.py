@@ -19,7 +19,7 @@ from tc import trace
 from tc.compiler import aot
 from tc.compiler.accounts import Place
 from tc.compiler.backends import name_of
-from tc.compiler.capture import hook
+from tc.compiler.capture import hook, marked
 from tc.compiler.capture.lazy_modules import LEAF
 from tc.compiler.capture.torchfns import CHANGES_STATE, CHECKS_DATA
 from tc.compiler.capture.values.hooks import HOOKED
@@ -125,9 +125,10 @@ def _training(
     forward = _compiled(parts.forward.module, compilers.forward, compilers)
     trace.emit(trace.AtenGraph("backward", str(parts.backward)))
     later = functools.partial(_backward, parts.backward.module, compilers)
-    instead = aot.one_by_one(parts.backward.module)
-    backward = Deferred(Work(later, instead, gm.meta.get(PLACE, NOWHERE)))
-    return aot.wrap_training(parts, forward, backward)
+    by_operations = aot.one_by_one(parts.backward.module)
+    marked.allow(by_operations)  # compiled autograd captures what backward does
+    backward = Deferred(Work(later, by_operations, gm.meta.get(PLACE, NOWHERE)))
+    return aot.wrap_training(parts, forward, backward, by_operations)
 
 
 def _backward(module: fx.GraphModule, compilers: Compilers) -> Boxed:

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from tc.compiler.aot.artifact import aten
+from tc.compiler.aot.artifact import Fresh, Output, SameInput, aten
+from tc.compiler.aot.passes import dim_key
 from tc.compiler.aot.training import Training
 from tc.compiler.aot.wrap import Compiled, wrap, wrap_backward
 
@@ -16,7 +17,10 @@ Layout = tuple[tuple[int, ...], torch.dtype]
 
 
 def wrap_training(
-    graphs: Training, forward: Compiled, backward: Compiled | None
+    graphs: Training,
+    forward: Compiled,
+    backward: Compiled | None,
+    by_operations: Compiled | None = None,
 ) -> Callable[..., list[Any]]:
     """Return a function over the captured graph's inputs that returns its outputs, with gradients.
 
@@ -24,15 +28,13 @@ def wrap_training(
         graphs: what was compiled.
         forward: runs ``graphs.forward``; takes a list, returns the user's values and kept ones.
         backward: runs ``graphs.backward``, None if there is none.
+        by_operations: the same by calls of torch, for gradients that are many in one or of a class
+            of their own, and where backward is itself traced; `one_by_one` if omitted.
     """
     if graphs.backward is None or backward is None:
         return wrap(graphs.forward, torch.no_grad()(forward))
-    function = autograd_function(
-        graphs,
-        forward,
-        wrap_backward(graphs.backward, backward),
-        wrap_backward(graphs.backward, one_by_one(graphs.backward.module)),
-    )
+    by_operations = by_operations or one_by_one(graphs.backward.module)
+    function = autograd_function(graphs, forward, backward, by_operations)
     # Past Function.apply, which looks at what only matters under functorch's transforms.
     apply: Callable[..., Any] = super(torch.autograd.Function, function).apply  # type: ignore[misc]
 
@@ -43,23 +45,17 @@ def wrap_training(
     return wrap(graphs.forward, call)
 
 
-Backward = Callable[[list[Any]], list[Any]]
-
-
 def autograd_function(
-    graphs: Training, forward: Compiled, backward: Backward, by_operations: Backward
+    graphs: Training, forward: Compiled, backward: Compiled, by_operations: Compiled
 ) -> type[torch.autograd.Function]:
     """Return the autograd function of one graph.
 
     Saved tensors are checked by autograd: one that was written to before backward is an error
-    there, as in eager.
-
-    Args:
-        backward: runs the compiled program.
-        by_operations: does the same with calls of torch, for gradients of which there are many in
-            one, or that are of a class of their own.
+    there, as in eager. For the arguments see `wrap_training`.
     """
-    assert graphs.partition is not None
+    assert graphs.partition is not None and graphs.backward is not None
+    whole, in_parts = (wrap_backward(graphs.backward, run) for run in (backward, by_operations))
+    plan = graphs.backward.outputs
     count, places = graphs.returned, graphs.partition.saved_from
     tensors, sizes = (
         places[: graphs.partition.saved_tensors],
@@ -87,13 +83,15 @@ def autograd_function(
 
         @staticmethod
         def backward(ctx: Any, *gradients: Any) -> Any:
+            if torch.compiler.is_compiling():
+                return traced(ctx, [gradients[i] for i in diffs], plan, by_operations)
             saved = ctx.saved_tensors
             if ctx.kept is not None:
                 saved = [laid_out(*pair) for pair in zip(saved, ctx.kept, strict=True)]
             tangents = [gradients[i] for i in diffs]
-            program = backward
+            program = whole
             if any(map(is_many, tangents)):
-                program = by_operations
+                program = in_parts
             else:
                 tangents = [laid_out(*pair) for pair in zip(tangents, ctx.layouts, strict=True)]
             args = [*saved, *ctx.sizes, *tangents]
@@ -108,9 +106,28 @@ def autograd_function(
     return CompiledFunction
 
 
+ADDRESSING = (aten.as_strided.default, aten.as_strided_scatter.default)
+
+
 def one_by_one(module: fx.GraphModule) -> Compiled:
     """Return a function that runs a graph by calls of torch, on any tensors that torch takes."""
     return lambda args: tuple(OneByOne(module).run(*args))
+
+
+def traced(
+    ctx: Any, tangents: Sequence[Any], plan: Sequence[Output], by_operations: Compiled
+) -> tuple[Any, ...]:
+    """Return what backward does, where its calls are captured (torch's compiled autograd)."""
+    tangents = [laid_out(*pair) for pair in zip(tangents, ctx.layouts, strict=True)]
+    args = [*ctx.saved_tensors, *ctx.sizes, *tangents]
+    results = by_operations(args)
+    gradients = []
+    for output in plan:
+        if isinstance(output, Fresh):
+            gradients.append(results[output.index])
+        else:
+            gradients.append(args[output.index] if isinstance(output, SameInput) else None)
+    return tuple(gradients)
 
 
 class OneByOne(fx.Interpreter):
@@ -118,6 +135,21 @@ class OneByOne(fx.Interpreter):
 
     What it views may have to be copied then.
     """
+
+    def run_node(self, n: fx.Node) -> Any:
+        """Run one operation; addresses in memory are for the layout of the graph only.
+
+        Raises:
+            RuntimeError: it has another layout, and the operation computes with addresses.
+        """
+        if n.target in ADDRESSING:
+            ours = self.env[n.args[0]].stride()  # type: ignore[index]
+            if list(map(dim_key, ours)) != list(map(dim_key, n.args[0].meta["val"].stride())):  # type: ignore[union-attr]
+                raise RuntimeError(
+                    f"the backward of a compiled function has {n.target}, which gradients that are "
+                    "many in one (vmap) cannot follow. Compile the function with backend='eager'."
+                )
+        return super().run_node(n)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         """Call an operation."""

@@ -82,7 +82,7 @@ TRANSFORMS = frozenset(
 ENGINE_CODE = "torch._dynamo.external_utils"
 TRACEABLE = "tc.compiler.capture.traceable"
 #: modules of our own that are traced into
-TRACED = ("tc.examples", TRACEABLE, "tc.compiler.modules")
+TRACED = ("tc.examples", TRACEABLE, "tc.compiler.modules", "tc.compiler.aot.autograd")
 #: torch modules whose functions only wrap the user's own
 DECORATORS = ("torch.utils._contextlib",)
 COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")

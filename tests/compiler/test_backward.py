@@ -9,11 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch.autograd import forward_ad
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 import tc
 from tc import trace
+from tc.compiler import aot
 
 BACKENDS = ("inductor", "aot_eager")
 
@@ -91,6 +93,10 @@ def accumulates(f, x, w):
 
 def part_of_an_output(f, x, w):
     return list(torch.autograd.grad(f(x, w)[0, 1], [x, w, leaf(2)], allow_unused=True)[:2])
+
+
+def output_of_its_own_layout(f, x, w):
+    f(x, w).t().backward(torch.eye(3))
 
 
 def output_written_to(f, x, w):
@@ -212,12 +218,15 @@ def other_threads(f, x, w):
 
 USES = (
     hook_on_input, hook_on_inner_input, hook_after_accumulation, hook_on_output, hook_on_node,
-    backward_again, accumulates, part_of_an_output, output_written_to, written_before_backward,
+    backward_again, accumulates, part_of_an_output, output_of_its_own_layout, output_written_to,
+    written_before_backward,
     packed, packed_in_another_layout, packed_in_another_dtype, checkpointed,
     checkpointed_twice_in_one, checkpointed_whole, checkpointed_reentrant, watched_for_anomalies,
     many_at_once, mapped_over, jacobian, gradient_of_a_class, odd_gradients, transform_outside,
     forward_mode, graph_of_gradients_not_through_it, other_threads,
 )  # fmt: skip
+
+LAID_OUT = (packed_in_another_layout, output_of_its_own_layout)
 
 
 @pytest.fixture(autouse=True)
@@ -234,7 +243,7 @@ def outcome(use, function):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("use", USES)
 def test_as_eager(use, backend):
-    function = turned if use is packed_in_another_layout else program
+    function = turned if use in LAID_OUT else program
     whole = use is not transform_outside
     with trace.capture_events() as events:
         ours = outcome(use, tc.compile(function, backend=backend, fullgraph=whole))
@@ -344,3 +353,51 @@ def test_hooks_set_inside(backend):
 
     for got, want in zip(use(tc.compile(function, backend=backend)), use(function), strict=True):
         torch.testing.assert_close(got, want)
+
+
+# -- backward that is captured itself ----------------------------------------------------------
+class Context:
+    """Stands for the node of a function, as in the graphs of torch's compiled autograd."""
+
+    def __init__(self, node):
+        self.node = node
+        self.saved_tensors = list(node.saved_tensors)
+
+    def __getattr__(self, name):
+        return getattr(self.node, name)
+
+
+@pytest.mark.parametrize("backend", [*BACKENDS, "eager"])
+@pytest.mark.parametrize("function", [program, turned, lambda x, w: x + w])
+def test_backward_can_be_captured(function, backend):
+    x, w = leaf(3, 3), leaf(3, 3)
+    out = tc.compile(function, backend="inductor", fullgraph=True)(x, w)
+    context, graphs = Context(out.grad_fn), []
+
+    def choose(gm, example_inputs):
+        graphs.append(gm)
+        return tc.lookup_backend(backend)(gm, example_inputs)
+
+    def call_backward(gradient):
+        return context._forward_cls.backward(context, gradient)
+
+    captured = tc.compile(call_backward, backend=choose, fullgraph=True)
+    for gradient in (torch.eye(3), torch.ones(3, 3).t()):
+        wanted = torch.autograd.grad(function(x, w), (x, w), gradient, allow_unused=True)
+        for got, want in zip(captured(gradient), wanted, strict=True):
+            assert (got is None) == (want is None)
+            assert got is None or torch.allclose(got, want, atol=1e-6)
+    assert graphs
+
+
+def test_addresses_are_computed_only_in_the_layout_they_are_for():
+    x, w = leaf(3, 3).detach(), leaf(2, 2).detach()
+    graph = make_fx(lambda x, w: [torch.as_strided(x, (2, 2), (2, 1)) * w.view(2, 2)])(x, w)
+    for node in graph.graph.nodes:
+        if node.op == "placeholder":
+            node.meta["val"] = x if node.target.startswith("x") else w
+    run = aot.one_by_one(graph)
+    assert torch.equal(run([x, w])[0], graph(x, w)[0])
+    assert torch.equal(run([x, w.t()])[0], graph(x, w.t().contiguous())[0])
+    with pytest.raises(RuntimeError, match="cannot follow"):
+        run([x.t(), w])
