@@ -9,6 +9,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 from torch.fx.node import map_aggregate
 from torch.overrides import TorchFunctionMode
 
+import tc
 from tc.compiler import aot
 from tc.compiler.core.gate import Gate
 
@@ -174,6 +175,21 @@ def trace_training(function, args, *, dynamic=False, gate=None):
     gm = fx.symbolic_trace(function) if dynamic else captured(function, plain)
     mode = FakeTensorMode(shape_env=ShapeEnv() if dynamic else None)
     graphs = aot.training(gm, [fake(mode, arg, dynamic) for arg in args], gate or Gate())
+    graphs.verify()
+    return graphs
+
+
+def training_of(function, *args, gate=None, **options):
+    """Capture as `tc.compile` does, then trace with gradients; returns the artifact."""
+    found = []
+
+    def backend(gm, examples):
+        fakes = [node.meta["example_value"] for node in gm.graph.find_nodes(op="placeholder")]
+        found.append(aot.training(gm, fakes, gate or Gate()))
+        return gm.forward
+
+    tc.compile(function, backend=backend, fullgraph=True, **options)(*args)
+    (graphs,) = found
     graphs.verify()
     return graphs
 

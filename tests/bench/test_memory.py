@@ -9,7 +9,7 @@ import pytest
 import torch
 from support import ROOT, succeed
 
-SMALL = {"width": 32, "heads": 2, "layers": 1, "batch": 2, "length": 16, "rounds": 1, "repeat": 1}
+SMALL = {"width": 64, "heads": 4, "layers": 3, "batch": 8, "length": 64, "rounds": 1, "repeat": 1}
 
 
 @pytest.mark.slow
@@ -17,7 +17,7 @@ def test_prints_a_row_for_each_compiler() -> None:
     small = [text for key, value in SMALL.items() for text in (f"--{key}", str(value))]
     said = succeed(str(ROOT / "bench/memory.py"), *small, "--compilers", "tc")
     rows = dict(re.findall(r"(?m)^(eager|tc) +([\d.]+)", said))
-    assert set(rows) == {"eager", "tc"} and all(float(peak) > 0 for peak in rows.values())
+    assert set(rows) == {"eager", "tc"} and 0 < float(rows["tc"]) <= float(rows["eager"])
     worst = re.search(r"at most ([\d.e+-]+)", said)
     assert worst is not None and float(worst[1]) < 1e-4
 

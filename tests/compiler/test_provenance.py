@@ -8,13 +8,12 @@ import sys
 import pytest
 import torch
 import torch.nn.functional as F
+from aot_harness import training_of
 from support import ROOT
 from torch import nn
 
 import tc
 from tc import trace
-from tc.compiler import aot
-from tc.compiler.core.gate import Gate
 from tc.compiler.core.origins import line_of
 
 sys.path.insert(0, str(ROOT / "examples"))
@@ -41,26 +40,28 @@ class Events:
         return [event for event in self.events if isinstance(event, kind)]
 
 
-def training_of(module, *args):
-    """Return the graphs of a module's training."""
-    found = []
-
-    def backend(gm, examples):
-        fakes = [node.meta["example_value"] for node in gm.graph.find_nodes(op="placeholder")]
-        found.append(aot.training(gm, fakes, Gate()))
-        return gm.forward
-
-    tc.compile(module, backend=backend, fullgraph=True)(*args)
-    (graphs,) = found
-    return graphs
-
-
 def test_all_nodes_of_the_demo_know_their_line():
     graphs = training_of(gpt.GPT(32, 2, 2), torch.randint(256, (2, 16)))
     for graph in (graphs.forward, graphs.backward):
         lines = {n.name: line_of(n) for n in graph.module.graph.nodes if n.op == "call_function"}
         here = str(ROOT / "examples/gpt.py")
         assert {line.rpartition(":")[0] for line in lines.values()} == {here}, lines
+
+
+def test_the_demo_keeps_less_than_eager():
+    model, tokens = gpt.GPT(64, 4, 3), torch.randint(256, (2, 32))
+    storages = {}
+
+    def note(tensor):
+        storages[tensor.untyped_storage()._cdata] = tensor
+        return tensor
+
+    given = {value.untyped_storage()._cdata for value in (*model.parameters(), tokens)}
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        logits = model(tokens)
+    kept = sum(t.untyped_storage().nbytes() for key, t in storages.items() if key not in given)
+    partition = training_of(model, tokens).partition
+    assert partition.facts()["bytes"] < 0.75 * kept and logits.requires_grad
 
 
 class Two(nn.Module):

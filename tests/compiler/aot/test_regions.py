@@ -7,6 +7,7 @@ import functools
 import pytest
 import torch
 import torch.nn.functional as F
+from aot_harness import training_of
 from torch.utils.checkpoint import (
     CheckpointPolicy,
     checkpoint,
@@ -14,7 +15,6 @@ from torch.utils.checkpoint import (
 )
 
 import tc
-from tc.compiler import aot
 from tc.compiler.core.gate import Gate
 
 aten = torch.ops.aten
@@ -93,9 +93,14 @@ def in_another_order(x, w):
     return (second.exp() * first).sum()
 
 
+def any_length(x, w):
+    h = F.layer_norm(F.dropout(F.gelu(x @ w), 0.2), (4,), w[0], w[1])
+    return (random(h, w) * h.sin()).sum() * len(x)
+
+
 PROGRAMS = [
     two_regions, chain, skip, nested, random, reentrant, view_out, two_outputs, written_inside,
-    its_input, norms, in_another_order,
+    its_input, norms, in_another_order, any_length,
 ]  # fmt: skip
 
 
@@ -113,18 +118,20 @@ def test_gradients(function, backend):
     torch.testing.assert_close(results[1], results[0])
 
 
+def test_any_number_of_rows():
+    compiled = tc.compile(any_length, dynamic=True, fullgraph=True)
+    for rows in (3, 5, 4):
+        w, found = p(4, 4), []
+        x = p(rows, 4)
+        for call in (any_length, compiled):
+            torch.manual_seed(3)
+            found.append(torch.autograd.grad(call(x, w), (x, w)))
+        torch.testing.assert_close(found[1], found[0])
+
+
 def partition_of(function, *args, gate=None):
     """Return how a function is cut in forward and backward."""
-    found = []
-
-    def backend(gm, examples):
-        fakes = [node.meta["example_value"] for node in gm.graph.find_nodes(op="placeholder")]
-        found.append(aot.training(gm, fakes, gate or Gate()).partition)
-        return gm.forward
-
-    tc.compile(function, backend=backend, fullgraph=True)(*args)
-    (partition,) = found
-    return partition
+    return training_of(function, *args, gate=gate).partition
 
 
 def kept(partition):
