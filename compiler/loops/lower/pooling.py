@@ -1,0 +1,115 @@
+"""Pooling over small windows: the window is unrolled, so that pools fuse with what is around them.
+
+In: calls of ATen's 2-D pools (1-D ones come as those). Out: values that read each tap of a window;
+taps outside of the tensor are left out by `select`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import torch
+
+from tc.compiler.loops.expr import Expr, constant, index_value
+from tc.compiler.loops.index import Index
+from tc.compiler.loops.lower.builder import Builder, NotLowered, Tensor, converted, loop_vars
+from tc.compiler.loops.lower.indexing import below, both, select
+from tc.compiler.loops.lower.pointwise import apply, choose, compare, like, supported
+from tc.compiler.loops.lower.registry import Call, lowering, number, tensor
+from tc.compiler.loops.ops import compute_dtype
+
+MAX_TAPS = 16
+
+
+@dataclass(frozen=True)
+class Tap:
+    """One element of a window: its index in the source, and where it is inside (None: always)."""
+
+    at: tuple[Index, ...]
+    inside: Expr | None
+
+
+def _pair(value: Sequence[object], default: tuple[int, int] = (0, 0)) -> tuple[int, int]:
+    numbers = [number(item) for item in value]
+    if not numbers:
+        return default
+    return (numbers[0], numbers[-1])
+
+
+def taps(b: Builder, call: Call, source: Tensor, dilation: tuple[int, int]) -> Iterator[Tap]:
+    """Yield the elements of the window around each element of the result, in memory's order."""
+    if not source.dtype.is_floating_point:
+        raise NotLowered("a pool of integers")
+    supported(source.dtype)
+    kernel = _pair(call["kernel_size"])
+    stride, padding = _pair(call["stride"], kernel), _pair(call["padding"])
+    if kernel[0] * kernel[1] > MAX_TAPS:
+        raise NotLowered(f"a window of more than {MAX_TAPS} elements")
+    if stride[0] < kernel[0] or stride[1] < kernel[1]:
+        b.realize(source.cell)  # read more than once
+    variables = loop_vars(call.sizes)
+    for offsets in product(*map(range, kernel)):
+        at, inside = list(variables), None
+        for d, offset in enumerate(offsets, start=-2):
+            shift = offset * dilation[d] - padding[d]
+            at[d] = variables[d] * stride[d] + shift
+            tests = [compare("ge", index_value(at[d]), constant(0, torch.int64))] * (shift < 0)
+            # Without ceil_mode the whole window ends before the padding does.
+            if call["ceil_mode"] or padding[d] > (kernel[d] - 1 - offset) * dilation[d]:
+                tests.append(below(at[d], source.sizes[d]))
+            for test in tests:
+                inside = test if inside is None else both(inside, test)
+        yield Tap(tuple(at), inside)
+
+
+@lowering("max_pool2d_with_indices")
+def _max_pool(b: Builder, call: Call) -> tuple[Tensor, Tensor]:
+    source, wide = tensor(call["self"]), compute_dtype(call.dtype)
+    lowest = constant(-math.inf, wide)
+    best: Expr | None = None
+    place: Expr | None = None
+    first: Expr | None = None
+    for tap in taps(b, call, source, _pair(call["dilation"])):
+        read = converted(b.element(source, tap.at), wide)
+        value = read if tap.inside is None else select(tap.inside, read, lowest)
+        flat = index_value(tap.at[-2] * source.sizes[-1] + tap.at[-1])
+        if best is None or place is None:
+            best, place, first = value, flat, tap.inside
+            continue
+        better = apply("or", compare("gt", value, best), apply("isnan", value, dtype=torch.bool))
+        if first is not None and tap.inside is not None:  # nothing inside was met before
+            better = apply("or", better, both(tap.inside, apply("not", first)))
+            first = apply("or", first, tap.inside)
+        elif first is not None:
+            better = apply("or", better, apply("not", first))
+            first = None
+        best, place = apply("maximum", best, value), choose(better, flat, place)
+    assert best is not None and place is not None
+    values = b.value(call.sizes, call.dtype, best)
+    return values, b.value(call.sizes, torch.int64, place)
+
+
+@lowering("avg_pool2d")
+def _avg_pool(b: Builder, call: Call) -> Tensor:
+    if call["ceil_mode"]:
+        raise NotLowered("an average over windows that reach beyond the padding")
+    source, wide = tensor(call["self"]), compute_dtype(call.dtype)
+    total = count = None
+    size = 0
+    for tap in taps(b, call, source, (1, 1)):
+        read = converted(b.element(source, tap.at), wide)
+        one = constant(1, wide)
+        if tap.inside is not None:
+            read = select(tap.inside, read, like(0, read))
+            one = choose(tap.inside, one, like(0, one))
+        total = read if total is None else apply("add", total, read)
+        count = one if count is None else apply("add", count, one)
+        size += 1
+    assert total is not None and count is not None
+    given = call.get("divisor_override")
+    if given is not None or call["count_include_pad"]:
+        count = constant(size if given is None else number(given), wide)
+    return b.value(call.sizes, call.dtype, apply("div", total, count))

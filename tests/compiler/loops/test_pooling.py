@@ -1,0 +1,60 @@
+"""Pools in loops: every window, border and special value as in eager."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from loop_harness import compare, externs, lowered
+
+NAN = torch.randn(1, 2, 8, 8)
+NAN[0, 0, 3, 3] = math.nan
+INPUTS = {
+    "plain": torch.randn(2, 3, 9, 11),
+    "unbatched": torch.randn(3, 8, 8),
+    "channels last": torch.randn(1, 4, 12, 12).to(memory_format=torch.channels_last),
+    "lowest": torch.full((1, 1, 6, 6), -math.inf),
+    "nan": NAN,
+    "bfloat16": torch.randn(2, 3, 9, 11).bfloat16(),
+}
+WINDOWS = [(2, None, 0), (3, 2, 1), ((2, 3), 1, 1), (3, None, 0), ((3, 2), 2, 1)]
+
+
+@pytest.mark.parametrize("name", INPUTS)
+@pytest.mark.parametrize("ceil_mode", [False, True])
+def test_max_pool(name, ceil_mode):
+    calls = [
+        (lambda x, w=w, d=d: F.max_pool2d(x, *w, d, ceil_mode, return_indices=True))
+        for w in WINDOWS
+        for d in (1, 2)
+    ]
+    compare(lambda x: tuple(t for call in calls for t in call(x)), (INPUTS[name],))
+
+
+@pytest.mark.parametrize("name", INPUTS)
+@pytest.mark.parametrize("divisor", [None, 3])
+def test_avg_pool(name, divisor):
+    def function(x):
+        return tuple(
+            F.avg_pool2d(x, *w, False, padded, divisor) for w in WINDOWS for padded in (True, False)
+        )
+
+    compare(function, (INPUTS[name],), rtol=1e-2 if name == "bfloat16" else 1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["fake", "symbolic"])
+def test_pools_fuse(mode):
+    def function(x):
+        return F.max_pool2d(F.relu(x), 2) + F.avg_pool2d(x, 3, 2, 1)
+
+    x = torch.randn(1, 4, 10, 12)
+    compare(function, (x,), mode)
+    assert not externs(lowered(function, (x,)))
+
+
+def test_what_is_left_to_aten():
+    x = torch.randn(1, 2, 12, 12)
+    assert externs(lowered(lambda x: F.avg_pool2d(x, 5), (x,)))
+    assert externs(lowered(lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True), (x,)))
