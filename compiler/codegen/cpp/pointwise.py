@@ -75,10 +75,10 @@ class TileWriter(Writer):
             stop = c_index(ix.extent(variable))
             self.emit(f"const long long n_{variable} = tc_min({TILE}, {stop} - {variable}_from);")
         tiles = self._fill_tiles(along, last)
-        self.open(f"for (long long d_{along} = 0; d_{along} < n_{along}; d_{along}++)")
+        self.open(f"for (long long d_{along} = 0; d_{along} < {_rounds(along)}; d_{along}++)")
         self.emit(f"const long long {along} = {along}_from + d_{along};")
         self.simd()
-        self.open(f"for (long long d_{last} = 0; d_{last} < n_{last}; d_{last}++)")
+        self.open(f"for (long long d_{last} = 0; d_{last} < {_rounds(last)}; d_{last}++)")
         self.emit(f"const long long {last} = {last}_from + d_{last};")
         inside = ix.var(f"d_{along}", TILE) * TILE + ix.var(f"d_{last}", TILE)
         statements = [s for section in self.kernel.sections for s in section.statements]
@@ -120,3 +120,9 @@ class TileWriter(Writer):
                 )
                 self.depth -= 1
         return tiles
+
+
+def _rounds(variable: Index) -> str:
+    """How often a loop over a tile runs; a known number needs no masks and no loop for the rest."""
+    whole = ix.mod(ix.extent(variable), ix.const(TILE)) is ix.ZERO
+    return str(TILE) if whole else f"n_{variable}"
