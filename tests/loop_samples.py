@@ -440,6 +440,22 @@ _rows(
 )
 _rows("stack.default", lambda: [C([n(2, 3), n(2, 3)]), C([n(2, 3), n(2, 3)], -1)])
 _rows(
+    "max_pool2d_with_indices.default",
+    lambda: [
+        C(n(1, 2, 6, 7), [2, 2]),
+        C(n(2, 6, 7), [3, 3], [2, 2], [1, 1]),
+        C(n(2, 6, 7), [2, 3], [1, 2], [1, 1], [1, 1], True),
+    ],
+)
+_rows(
+    "avg_pool2d.default",
+    lambda: [
+        C(n(1, 2, 6, 7), [2, 2]),
+        C(n(2, 6, 7), [3, 3], [2, 2], [1, 1], False, False),
+        C(n(2, 6, 7), [2, 3], [1, 1], [0, 0], False, True, 5),
+    ],
+)
+_rows(
     "constant_pad_nd.default",
     lambda: [
         C(n(3, 4), [1, 2]),

@@ -26,7 +26,7 @@ from tc.compiler.loops.ir import (
     View,
     contiguous,
 )
-from tc.compiler.loops.ops import CHEAP, compute_dtype
+from tc.compiler.loops.ops import CHEAP, LOW_PRECISION, compute_dtype
 
 MAX_BODY_COST = 600
 MAX_BODY_LOADS = 24
@@ -161,7 +161,8 @@ class Builder:
         if strides is None or len(strides) != len(sizes):
             strides = contiguous(sizes)
         # Rounded as eager rounds each result, whether or not it reaches memory.
-        body = converted(converted(body, dtype), compute_dtype(dtype))
+        if not is_exact(body, dtype):
+            body = converted(converted(body, dtype), compute_dtype(dtype))
         cell = Cell(dtype, sizes, strides, variables, body, self.origins())
         shared = self.uses > 1 and body.cost() > CHEAP
         large = body.cost() > MAX_BODY_COST or len(body.loads()) > MAX_BODY_LOADS
@@ -281,6 +282,24 @@ class Builder:
         cell = Cell(tensor.dtype, tensor.sizes, steps, tensor.vars, body, self.origins())
         name = self.realize(cell)
         return View(name, tensor.dtype, tensor.sizes, steps, ix.ZERO)
+
+
+# Ops whose result is one of their operands, but for the sign: rounded ones give a rounded one.
+CHOOSING = {"maximum": 0, "minimum": 0, "neg": 0, "abs": 0, "where": 1, "select": 1}
+
+
+def is_exact(value: Expr, dtype: torch.dtype) -> bool:
+    """Whether a value computed in a wider type is sure to be one of the type ``dtype``."""
+    if dtype not in LOW_PRECISION or value.dtype is not compute_dtype(dtype):
+        return False
+    if value.op == "to":
+        return value.args[0].dtype is dtype
+    if value.op == "const":
+        number: float = value.data[0]
+        return number != number or float(torch.tensor(number, dtype=dtype)) == number
+    if value.op not in CHOOSING:
+        return False
+    return all(is_exact(arg, dtype) for arg in value.args[CHOOSING[value.op] :])
 
 
 def converted(value: Expr, dtype: torch.dtype) -> Expr:
