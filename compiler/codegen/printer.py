@@ -14,7 +14,7 @@ import torch
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, can_fail, walk
 from tc.compiler.loops.index import Atom, Index
-from tc.compiler.loops.ops import C_TYPES, SCALAR_OPS
+from tc.compiler.loops.ops import C_TYPES, LOW_PRECISION, SCALAR_OPS
 
 INLINE_LENGTH = 70
 # From this cost on, what does not change in a loop is computed before it.
@@ -74,14 +74,14 @@ def c_constant(value: float | int | bool, dtype: torch.dtype) -> str:
 def c_convert(text: str, source: torch.dtype, target: torch.dtype) -> str:
     """Spell a conversion in C."""
     kind = c_type(target)
-    if source is torch.bfloat16:
-        text, source = f"tc_bf16_to_f32({text})", torch.float32
+    if source in LOW_PRECISION:
+        text, source = f"tc_{suffix(source)}_to_f32({text})", torch.float32
     if source is target:
         return text
     if target is torch.bool:
         return f"({kind})({text} != 0)"
-    if target is torch.bfloat16:
-        return f"tc_f32_to_bf16({c_convert(text, source, torch.float32)})"
+    if target in LOW_PRECISION:
+        return f"tc_f32_to_{suffix(target)}({c_convert(text, source, torch.float32)})"
     if source.is_floating_point and target in (torch.uint8, torch.int8, torch.int16):
         return f"({kind})(long long){text}"
     return f"({kind}){text}"
@@ -190,7 +190,8 @@ class ExprPrinter:
         if op == "at":
             return self._at(node)
         if op == "to" and _rounds(node):
-            return f"tc_round_bf16({self.value(node.args[0].args[0])})"
+            inner = node.args[0]
+            return f"tc_round_{suffix(inner.dtype)}({self.value(inner.args[0])})"
         args = [self.known[arg] for arg in node.args]
         if op == "to":
             return c_convert(args[0], node.args[0].dtype, dtype)
@@ -248,9 +249,9 @@ class ExprPrinter:
 
 
 def _rounds(node: Expr) -> bool:
-    """Whether it rounds a float32 to bfloat16 and comes back."""
+    """Whether it rounds a float32 to a type of 16 bits and comes back."""
     inner = node.args[0] if node.op == "to" and node.dtype is torch.float32 else node
-    if inner is node or inner.op != "to" or inner.dtype is not torch.bfloat16:
+    if inner is node or inner.op != "to" or inner.dtype not in LOW_PRECISION:
         return False
     return inner.args[0].dtype is torch.float32
 

@@ -173,7 +173,7 @@ C_TYPES: dict[torch.dtype, tuple[str, str]] = {
     torch.uint8: ("unsigned char", "u8"),
     torch.bool: ("unsigned char", "b8"),
     torch.bfloat16: ("unsigned short", "bf16"),
-    torch.float16: ("_Float16", "f16"),
+    torch.float16: ("unsigned short", "f16"),
 }
 LOW_PRECISION = (torch.bfloat16, torch.float16)
 

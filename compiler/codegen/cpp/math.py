@@ -235,6 +235,36 @@ float tc_round_bf16(float x) {
   return x != x ? x : rounded;
 }""",
 )
+# The _Float16 of gcc is converted one by one; these are integer operations, made in vectors.
+_add(
+    "tc_f16_to_f32",
+    """
+float tc_f16_to_f32(unsigned short x) {
+  /* exponent rebiased by a product, which also makes subnormals right */
+  float scaled = tc_float_bits(((unsigned)x & 0x7fff) << 13) * 0x1p112f;
+  unsigned u = tc_bits_f32(scaled);
+  u = (x & 0x7c00) == 0x7c00 ? u | 0x7f800000u : u;
+  return tc_float_bits(u | ((unsigned)x & 0x8000) << 16);
+}""",
+)
+_add(
+    "tc_f32_to_f16",
+    """
+unsigned short tc_f32_to_f16(float x) {
+  unsigned u = tc_bits_f32(x), a = u & 0x7fffffffu;
+  unsigned normal = (a + 0xfff + ((a >> 13) & 1) - 0x38000000u) >> 13;
+  /* below 2^-14 adding a half leaves the multiple of 2^-24 in the last bits, rounded */
+  unsigned small = tc_bits_f32(tc_float_bits(a) + 0.5f) - 0x3f000000u;
+  unsigned h = a < 0x38800000u ? small : a >= 0x477ff000u ? 0x7c00u : normal;
+  h = a > 0x7f800000u ? 0x7e00u : h;
+  return (unsigned short)(h | (u >> 16 & 0x8000u));
+}""",
+)
+_add(
+    "tc_round_f16",
+    """
+float tc_round_f16(float x) { return tc_f16_to_f32(tc_f32_to_f16(x)); }""",
+)
 _add(
     "tc_turn_16",
     """

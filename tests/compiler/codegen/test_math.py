@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+import tc
 from tc.compiler import codegen, schedule
 from tc.compiler.core.gate import Gate
 from tc.compiler.loops import index as ix
@@ -135,3 +136,30 @@ def test_bools_agree(name: str) -> None:
     op = SCALAR_OPS[name]
     args = (torch.tensor([False, False, True, True]), torch.tensor([False, True, False, True]))
     assert torch.equal(run(op, *args[: op.arity]), op.python(*args[: op.arity]))
+
+
+def same_bits(got: torch.Tensor, want: torch.Tensor, integers: torch.dtype) -> bool:
+    """Whether two tensors are the same, whatever their NaNs are made of."""
+    number = ~want.isnan()
+    return torch.equal(got.isnan(), want.isnan()) and torch.equal(
+        got.view(integers)[number], want.view(integers)[number]
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_every_low_precision_number_is_widened_exactly(dtype: torch.dtype) -> None:
+    numbers = torch.arange(65536, dtype=torch.int32).to(torch.int16).view(dtype)
+    widened = tc.compile(lambda x: x.float().neg())(numbers)
+    assert same_bits(widened, numbers.float().neg(), torch.int32)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_narrowing_rounds_as_eager(dtype: torch.dtype) -> None:
+    draw = torch.Generator().manual_seed(0)
+    bits = torch.randint(-(2**31), 2**31 - 1, (1 << 18,), generator=draw).to(torch.int32)
+    scales = 10.0 ** torch.arange(-9, 7).repeat_interleave(1 << 14)
+    around = torch.randn(1 << 18, generator=draw) * scales
+    halves = (torch.arange(1 << 18) + 0.5) * 2.0**-24  # ties, in subnormals as well
+    compiled = tc.compile(lambda x: x.to(dtype))
+    for numbers in (bits.view(torch.float32), around, halves):
+        assert same_bits(compiled(numbers), numbers.to(dtype), torch.int16)
