@@ -13,7 +13,9 @@ from tc.compiler.aot.passes import dim_key
 from tc.compiler.aot.training import Training
 from tc.compiler.aot.wrap import Compiled, wrap, wrap_backward
 
-Layout = tuple[tuple[int, ...], torch.dtype]
+hooks_of_saved = torch._C._autograd._top_saved_tensors_default_hooks
+is_batched = torch._C._functorch.is_legacy_batchedtensor
+is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
 
 def wrap_training(
@@ -57,12 +59,12 @@ def autograd_function(
     whole, in_parts = (wrap_backward(graphs.backward, run) for run in (backward, by_operations))
     plan = graphs.backward.outputs
     count, places = graphs.returned, graphs.partition.saved_from
-    tensors, sizes = (
-        places[: graphs.partition.saved_tensors],
-        places[graphs.partition.saved_tensors :],
-    )
+    first_size = graphs.partition.saved_tensors
+    tensors, sizes = places[:first_size], places[first_size:]
     diffs = graphs.differentiable
     plain = tuple(i for i in range(count) if i not in diffs)
+    results: Any = graphs.forward.module.graph.output_node().args[0]
+    dtypes = tuple(results[i].meta["val"].dtype for i in diffs)
 
     class CompiledFunction(torch.autograd.Function):
         """A compiled graph in eager's autograd graph."""
@@ -72,38 +74,51 @@ def autograd_function(
             results = forward(list(args))
             kept = [args[i] if where == "input" else results[i] for where, i in tensors]
             ctx.save_for_backward(*kept)
-            ctx.kept = layouts(kept) if packed() else None
+            ctx.kept = layouts(kept) if hooks_of_saved(False) is not None else None
             ctx.sizes = [args[i] if where == "input" else results[i] for where, i in sizes]
-            ctx.layouts = layouts([results[i] for i in diffs])
+            ctx.strides = [results[i].stride() for i in diffs]
             outputs = results[:count]
-            ctx.mark_non_differentiable(
-                *[outputs[i] for i in plain if isinstance(outputs[i], torch.Tensor)]
-            )
+            if plain:
+                ctx.mark_non_differentiable(
+                    *[outputs[i] for i in plain if isinstance(outputs[i], torch.Tensor)]
+                )
             return outputs
 
         @staticmethod
         def backward(ctx: Any, *gradients: Any) -> Any:
+            tangents = [gradients[i] for i in diffs]
             if torch.compiler.is_compiling():
-                return traced(ctx, [gradients[i] for i in diffs], plan, by_operations)
+                tangents = list(map(laid_out, tangents, ctx.strides, dtypes))
+                return traced(ctx, tangents, plan, by_operations)
             saved = ctx.saved_tensors
             if ctx.kept is not None:
-                saved = [laid_out(*pair) for pair in zip(saved, ctx.kept, strict=True)]
-            tangents = [gradients[i] for i in diffs]
+                saved = [laid_out(t, *layout) for t, layout in zip(saved, ctx.kept, strict=True)]
             program = whole
             if any(map(is_many, tangents)):
                 program = in_parts
             else:
-                tangents = [laid_out(*pair) for pair in zip(tangents, ctx.layouts, strict=True)]
+                tangents = list(map(laid_out, tangents, ctx.strides, dtypes))
             args = [*saved, *ctx.sizes, *tangents]
             del saved
             ctx.maybe_clear_saved_tensors()  # unless retain_graph: the program frees what it used
-            if torch.is_grad_enabled():  # create_graph=True
-                refuse_transforms(tangents)
-                again: Callable[..., Any] = OnceDifferentiable.apply
-                return again(without_autocast(program), *args)
-            return tuple(without_autocast(program)(args))
+            return gradients_by(program, args)
 
     return CompiledFunction
+
+
+def gradients_by(program: Callable[[list[Any]], list[Any]], args: list[Any]) -> tuple[Any, ...]:
+    """Run backward's program, which empties the list of arguments.
+
+    Raises:
+        RuntimeError: the gradients are to have gradients, inside a transform of torch.func.
+    """
+    program = without_autocast(program)
+    if not torch.is_grad_enabled():
+        return tuple(program(args))
+    if any(isinstance(arg, torch.Tensor) and is_wrapped(arg) for arg in args):
+        raise RuntimeError(TWICE)
+    again: Callable[..., tuple[Any, ...]] = OnceDifferentiable.apply  # create_graph=True
+    return again(program, *args)
 
 
 ADDRESSING = (aten.as_strided.default, aten.as_strided_scatter.default)
@@ -118,7 +133,6 @@ def traced(
     ctx: Any, tangents: Sequence[Any], plan: Sequence[Output], by_operations: Compiled
 ) -> tuple[Any, ...]:
     """Return what backward does, where its calls are captured (torch's compiled autograd)."""
-    tangents = [laid_out(*pair) for pair in zip(tangents, ctx.layouts, strict=True)]
     args = [*ctx.saved_tensors, *ctx.sizes, *tangents]
     results = by_operations(args)
     gradients = []
@@ -160,17 +174,7 @@ class OneByOne(fx.Interpreter):
 
 def is_many(gradient: Any) -> bool:
     """Whether a gradient is not one plain tensor: wrapped for a level of vmap, or a subclass."""
-    functorch = torch._C._functorch
-    return (
-        type(gradient) is not torch.Tensor
-        or functorch.is_legacy_batchedtensor(gradient)
-        or functorch.is_functorch_wrapped_tensor(gradient)
-    )
-
-
-def packed() -> bool:
-    """Whether hooks of the user's are given the tensors that are saved now."""
-    return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
+    return type(gradient) is not torch.Tensor or is_batched(gradient) or is_wrapped(gradient)
 
 
 def without_autocast(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -183,12 +187,6 @@ def without_autocast(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args)
 
     return call
-
-
-def refuse_transforms(gradients: Sequence[Any]) -> None:
-    """Raise RuntimeError if gradients that are to have gradients are in a torch.func transform."""
-    if any(map(torch._C._functorch.is_functorch_wrapped_tensor, gradients)):
-        raise RuntimeError(TWICE)
 
 
 TWICE = (
@@ -211,14 +209,13 @@ class OnceDifferentiable(torch.autograd.Function):
         raise RuntimeError(TWICE)
 
 
-def layouts(tensors: Sequence[torch.Tensor]) -> list[Layout]:
+def layouts(tensors: Sequence[torch.Tensor]) -> list[tuple[tuple[int, ...], torch.dtype]]:
     """Return how tensors are laid out."""
     return [(tensor.stride(), tensor.dtype) for tensor in tensors]
 
 
-def laid_out(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
+def laid_out(tensor: torch.Tensor, stride: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """Return a tensor in the layout that backward was compiled for."""
-    stride, dtype = layout
     if tensor.layout != torch.strided:
         tensor = tensor.to_dense()
     if (
