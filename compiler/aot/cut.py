@@ -161,6 +161,8 @@ class Cut:
         if node in self.inputs:
             written = self.inputs[node] in self.mutated
             return "an input that is written to" if written else "an input, alive anyway"
+        if is_size_expression(node):
+            return None
         if node.op != "call_function" or isinstance(node.meta["val"], SYMBOLIC):
             return "a size that backward uses"
         if is_view(node):
@@ -194,8 +196,8 @@ class Cut:
     def cost(self, node: fx.Node, distance: int) -> int:
         """Return what keeping a node's value costs; slightly more the farther from its use."""
         value = node.meta["val"]
-        if isinstance(value, SYMBOLIC):
-            return 1
+        if isinstance(value, SYMBOLIC):  # kernels take symbols, which an expression does not tell
+            return INFINITE if is_size_expression(node) else 1
         if not isinstance(value, torch.Tensor) or is_view(node) or node in self.twins:
             return INFINITE
         if node in self.inputs and self.inputs[node] not in self.mutated:
@@ -211,6 +213,13 @@ class Cut:
         return "cheapest to keep on the way to what backward uses"
 
 
+def is_size_expression(node: fx.Node) -> bool:
+    """Whether a node computes an integer from sizes."""
+    if node.op != "call_function" or not isinstance(node.meta.get("val"), torch.SymInt):
+        return False
+    return not isinstance(node.target, torch._ops.OpOverload)
+
+
 def is_pointwise(target: Any) -> bool:
     """Whether each element of an op's result comes from one of each argument."""
     return isinstance(target, torch._ops.OpOverload) and torch.Tag.pointwise in target.tags
@@ -219,6 +228,8 @@ def is_pointwise(target: Any) -> bool:
 def work_of(node: fx.Node) -> int:
     """Return what computing an element of a node's value costs, in reads from memory."""
     if node.op != "call_function" or is_view(node) or node.target is operator.getitem:
+        return 0
+    if is_size_expression(node):
         return 0
     if not is_pointwise(node.target):
         return 1

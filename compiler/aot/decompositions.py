@@ -13,6 +13,10 @@ import torch
 from torch._decomp import get_decompositions
 
 from tc.compiler.aot.foreach import foreach_rows
+from tc.compiler.aot.losses import (
+    functional_multilabel_margin_loss,
+    multilabel_margin_loss,
+)
 from tc.compiler.aot.recurrent import layered
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.table import Table
@@ -36,9 +40,9 @@ FROM_TORCH = {
         _fused_rms_norm _fused_rms_norm_backward _weight_norm_interface""",
     "losses": """binary_cross_entropy binary_cross_entropy_backward
         binary_cross_entropy_with_logits huber_loss huber_loss_backward l1_loss mse_loss
-        mse_loss_backward multi_margin_loss multilabel_margin_loss_forward nll_loss_forward
-        nll_loss_backward nll_loss2d_forward nll_loss2d_backward smooth_l1_loss
-        smooth_l1_loss_backward soft_margin_loss soft_margin_loss_backward""",
+        mse_loss_backward multi_margin_loss nll_loss_forward nll_loss_backward
+        nll_loss2d_forward nll_loss2d_backward smooth_l1_loss smooth_l1_loss_backward
+        soft_margin_loss soft_margin_loss_backward""",
     "reductions": """aminmax count_nonzero logsumexp nansum norm std std_mean""",
     "shapes": """channel_shuffle diag_embed pixel_shuffle pixel_unshuffle roll rot90 stack t
         expand_as narrow _reshape_alias squeeze.dim squeeze.default split.Tensor unsafe_split
@@ -165,6 +169,8 @@ STAND_INS.add(torch.batch_norm, batch_norm)
 STAND_INS.add(torch.nn.functional.batch_norm, functional_batch_norm)
 STAND_INS.add(torch.dropout, dropout)
 STAND_INS.add(torch.nn.functional.dropout, dropout)
+STAND_INS.add(torch._C._nn.multilabel_margin_loss, multilabel_margin_loss)
+STAND_INS.add(torch.nn.functional.multilabel_margin_loss, functional_multilabel_margin_loss)
 for _network in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu):
     STAND_INS.add(_network, layered(_network, dropout))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._prims_common import is_non_overlapping_and_dense_or_false as dense
 
 from tc.compiler.aot.artifact import (
     AotGraph,
@@ -34,11 +35,13 @@ from tc.compiler.aot.inference import (
 )
 from tc.compiler.aot.observe import Observation, flat_outputs, observe
 from tc.compiler.aot.partition import Partition, partition
-from tc.compiler.aot.passes import run_passes, separate_outputs
+from tc.compiler.aot.passes import layout_key, run_passes, separate_outputs
 from tc.compiler.aot.record import Recorder
 from tc.compiler.aot.run import Runner, run_watched
 from tc.compiler.core.artifacts import Artifact
 from tc.compiler.core.gate import Gate
+
+aten = torch.ops.aten
 
 
 @dataclass(frozen=True)
@@ -169,12 +172,19 @@ class Joint:
 
 
 def _tangents(recorder: Recorder, observed: Observation, diffs: Sequence[int]) -> list[Any]:
-    """Add a placeholder for the gradient of each differentiable output, laid out like it."""
+    """Add a placeholder for the gradient of each differentiable output, laid out like it.
+
+    An output of which some memory is nobody's becomes contiguous (see `separate_outputs`).
+    """
     tangents = []
     for position, i in enumerate(diffs):
         value = observed.results.returned[i]
         with observed.fake_mode:
-            tangent = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
+            tangent = (
+                torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
+                if dense(value)
+                else torch.empty(value.shape, dtype=value.dtype)
+            )
         recorder.placeholder(f"tangent{position}", tangent)
         tangents.append(tangent)
     return tangents
@@ -193,9 +203,26 @@ def _cut(
     joint = finish("joint", gm, observed, recorder, [*returned, *gradients], gate)
     parts = partition(joint.module.graph, len(observed.inputs), len(returned), joint.written, gate)
     separate_outputs(parts.forward)
+    _take_as_made(parts)
     forward = replace(joint, kind="forward", module=as_module(parts.forward, recorder.constants))
     backward = _backward_graph(parts, recorder, gate)
     return Training(joint, forward, backward, parts, len(returned), diffs)
+
+
+def _take_as_made(parts: Partition) -> None:
+    """Give backward's inputs the layouts in which forward returns them.
+
+    Raises:
+        Fallback: one has another than it had when traced, and backward addresses memory.
+    """
+    made = parts.forward.output_node().args[0]
+    kept = parts.backward.find_nodes(op="placeholder")
+    for node, (where, index) in zip(kept, parts.saved_from, strict=False):
+        value = made[index].meta["val"] if where == "output" else None  # type: ignore[index, union-attr]
+        if isinstance(value, torch.Tensor) and layout_key(value) != layout_key(node.meta["val"]):
+            if parts.backward.find_nodes(op="call_function", target=aten.as_strided.default):
+                raise Fallback("backward addresses memory that is laid out otherwise")
+            node.meta["val"] = value
 
 
 def _backward_graph(parts: Partition, recorder: Recorder, gate: Gate) -> AotGraph:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
+from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -185,7 +186,11 @@ class Recorder:
     ) -> Any:
         """Call a function on fake tensors; what it raises breaks the graph."""
         try:
-            with self.shapes.mode, self.derived.as_below(self.overrides.level):
+            with (
+                self.shapes.mode,
+                self.derived.as_below(self.overrides.level),
+                _dispatching(text, [*fakes, *named.values()]),
+            ):
                 if method:
                     return getattr(fakes[0], target)(*fakes[1:], **named)
                 return target(*fakes, **named)
@@ -377,3 +382,19 @@ class Recorder:
                     yield
             finally:
                 self.modes.restore()
+
+
+def _dispatching(text: str, operands: list[Any]) -> AbstractContextManager[Any]:
+    """Have torch's forms in Python of operations run where sizes or numbers are symbolic.
+
+    Not all of those in C++ take symbols, and some write past their memory where they fail.
+    """
+    if text == "dropout":  # the form in Python copies where eager returns its argument
+        return nullcontext()
+    flat = torch.utils._pytree.tree_leaves(operands)
+    symbolic = any(
+        isinstance(operand, SYMBOLIC)
+        or (isinstance(operand, torch.Tensor) and operand._has_symbolic_sizes_strides)
+        for operand in flat
+    )
+    return enable_python_dispatcher() if symbolic else nullcontext()

@@ -36,7 +36,7 @@ def suffix(dtype: torch.dtype) -> str:
 
 def c_atom(atom: Atom) -> str:
     """Spell an index atom in C."""
-    if atom.kind in ("size", "var"):
+    if atom.kind in ix.NAMED:
         return atom.name
     if atom.kind in ("min", "max"):
         return f"tc_{atom.kind}({c_index(atom.args[0])}, {c_index(atom.args[1])})"

@@ -181,7 +181,7 @@ class Wrapper:
             places += [(s, f"{buffer.name}.stride({d})") for d, s in enumerate(buffer.strides)]
         for index, text in places:
             atom = ix.atom_of(index)
-            if atom is not None and atom.kind == "size" and atom.name not in known:
+            if atom is not None and atom.kind in ix.SYMBOLS and atom.name not in known:
                 known.add(atom.name)
                 if atom.name in wanted:
                     self.emit(f"{atom.name} = {text}")
@@ -190,13 +190,13 @@ class Wrapper:
 
     def _solve(self, index: Index, text: str, known: set[str], wanted: set[str]) -> None:
         """Learn the one unknown size of a linear expression such as ``2*s0 + s1``."""
-        unknown = [a for a in index.atoms() if a.kind == "size" and a.name not in known]
+        unknown = [a for a in index.atoms() if a.kind in ix.SYMBOLS and a.name not in known]
         if len(unknown) != 1:
             return
         atom = unknown[0]
         rest = ix.substitute(index, {atom: ix.ZERO})
         step = ix.substitute(index, {atom: ix.ONE}) - rest
-        if step * ix.size(atom.name) + rest is index:
+        if step * ix.symbol(atom) + rest is index:
             known.add(atom.name)
             if atom.name in wanted:
                 below = "" if rest is ix.ZERO else f" - ({rest})"

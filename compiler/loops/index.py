@@ -3,7 +3,8 @@ quotients; immutable and interned, so equal expressions are the same object.
 
 In: Python ints, names of sizes, sympy expressions of torch's `ShapeEnv` (see `lower/border.py`).
 Out: canonical `Index` objects that print as Python. Sizes and loop variables are taken to be
-non-negative, sizes inside loops positive (a loop over an empty range evaluates nothing).
+non-negative, sizes inside loops positive (a loop over an empty range evaluates nothing); numbers
+of the user's may be negative.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from weakref import WeakValueDictionary
 
 Monomial = tuple["Atom", ...]
 Term = tuple[Monomial, int]
+SYMBOLS = ("size", "number")
+NAMED = (*SYMBOLS, "var")
 IndexLike = Union["Index", int]
 
 
@@ -21,8 +24,8 @@ class Atom:
     """A factor that is not split further: a size, a loop variable, a quotient, a minimum….
 
     Attributes:
-        kind: ``size``, ``var``, ``floordiv``, ``mod``, ``min`` or ``max``.
-        name: of a size or variable, else empty.
+        kind: ``size``, ``number``, ``var``, ``floordiv``, ``mod``, ``min`` or ``max``.
+        name: of a symbol or variable, else empty.
         args: operands; for a variable its size.
     """
 
@@ -83,7 +86,7 @@ class Index:
             found: set[Atom] = set()
             for monomial, _ in self.terms:
                 for atom in monomial:
-                    if atom.kind in ("size", "var"):
+                    if atom.kind in NAMED:
                         found.add(atom)
                     else:
                         found.update(*(arg.atoms() for arg in atom.args))
@@ -187,6 +190,16 @@ def size(name: str) -> Index:
     return _single(Atom("size", name, ()))
 
 
+def number(name: str) -> Index:
+    """The symbolic integer of that name, of which no bound is known."""
+    return _single(Atom("number", name, ()))
+
+
+def symbol(atom: Atom) -> Index:
+    """The index that is this size or number."""
+    return _single(atom)
+
+
 def var(name: str, extent: IndexLike) -> Index:
     """The loop variable of that name, running from 0 up to ``extent``."""
     return _single(Atom("var", name, (as_index(extent),)))
@@ -229,6 +242,8 @@ def _upper(atom: Atom) -> Index | None:
 
 
 def _lowest(atom: Atom) -> int | None:
+    if atom.kind == "number":
+        return None
     if atom.kind == "size":
         return 1
     if atom.kind in ("var", "mod"):
@@ -414,7 +429,7 @@ def substitute(index: Index, values: Mapping[Atom, Index]) -> Index:
 def _substitute_atom(atom: Atom, values: Mapping[Atom, Index]) -> Index:
     if atom in values:
         return values[atom]
-    if atom.kind in ("size", "var"):
+    if atom.kind in NAMED:
         return _single(atom)
     return COMBINE[atom.kind](*(substitute(arg, values) for arg in atom.args))
 
@@ -488,7 +503,7 @@ def evaluate(index: Index, values: Mapping[str, Any]) -> Any:
 
 
 def _evaluate_atom(atom: Atom, values: Mapping[str, Any]) -> Any:
-    if atom.kind in ("size", "var"):
+    if atom.kind in NAMED:
         return values[atom.name]
     a, b = (evaluate(arg, values) for arg in atom.args)
     if atom.kind == "floordiv":
@@ -509,7 +524,7 @@ def python_atom(atom: Atom) -> str:
 
 
 def _atom_text(kind: str, name: str, args: tuple[Index, ...]) -> str:
-    if kind in ("size", "var"):
+    if kind in NAMED:
         return name
     if kind in ("min", "max"):
         return f"{kind}({args[0]}, {args[1]})"

@@ -73,7 +73,7 @@ def _learn_sizes(buffer: Buffer, tensor: torch.Tensor, env: Env) -> None:
         *zip(buffer.strides, tensor.stride(), strict=True),
     ):
         atom = ix.atom_of(index)
-        if atom is not None and atom.kind == "size":
+        if atom is not None and atom.kind in ix.SYMBOLS:
             env.setdefault(atom.name, value)
 
 

@@ -17,9 +17,17 @@ from typing import Literal
 from tc.compiler.core.artifacts import Decision
 from tc.compiler.core.gate import Gate
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.expr import Expr, substitute
+from tc.compiler.loops.expr import Expr, substitute, walk
 from tc.compiler.loops.index import Atom, Index
-from tc.compiler.loops.ir import Extern, LoopGraph, Node, Pointwise, Reduction, reads
+from tc.compiler.loops.ir import (
+    Extern,
+    LoopGraph,
+    Node,
+    Pointwise,
+    Reduction,
+    ScalarNode,
+    reads,
+)
 
 Variables = tuple[Index, ...]
 MAX_MEMBERS = 48
@@ -81,6 +89,8 @@ def fuse(graph: LoopGraph, gate: Gate) -> tuple[list[Slot], list[Decision]]:
             slots.append(node)
             if isinstance(node, Extern):
                 made_at.update((b.name, place) for b in node.results if b is not None)
+            elif isinstance(node, ScalarNode):
+                made_at[node.name] = place
     return slots, decisions
 
 
@@ -93,7 +103,8 @@ def _join(
 ) -> int | None:
     """Put a node into the last group it can join; return that group's place."""
     needed = reads(node)
-    earliest = max((made_at.get(name, -1) for name in needed), default=-1)
+    numbers = [use.data[0] for use in walk(node.body) if use.op == "scalar"]
+    earliest = max((made_at.get(name, -1) for name in (*needed, *numbers)), default=-1)
     wanted = set(needed)
     for place in range(len(slots) - 1, max(earliest, 0) - 1, -1):
         group = slots[place]

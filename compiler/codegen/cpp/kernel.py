@@ -91,7 +91,7 @@ def _indices(kernel: Kernel) -> Iterable[Index]:
 
 def _sizes(kernel: Kernel) -> list[str]:
     names = {
-        atom.name for index in _indices(kernel) for atom in index.atoms() if atom.kind == "size"
+        atom.name for index in _indices(kernel) for atom in index.atoms() if atom.kind in ix.SYMBOLS
     }
     return sorted(names)
 

@@ -72,7 +72,7 @@ class TritonKernel:
 
 def generate(kernel: Kernel, buffers: dict[str, Buffer]) -> TritonKernel:
     """Print one kernel."""
-    sizes = sorted({a.name for i in _indices(kernel) for a in i.atoms() if a.kind == "size"})
+    sizes = sorted({a.name for i in _indices(kernel) for a in i.atoms() if a.kind in ix.SYMBOLS})
     numbers = {n.data[0] for s in kernel.statements() for n in walk(s.value) if n.op == "scalar"}
     arguments = [Argument("p", name) for name in (*kernel.loaded(), *kernel.stored())]
     arguments += [Argument("i64", name) for name in sizes]

@@ -32,7 +32,7 @@ NAMED = ("load", "at")  # read once, even where a later statement needs them aga
 
 def triton_atom(atom: Atom) -> str:
     """Spell an index atom in Triton, whose quotients round towards zero."""
-    if atom.kind in ("size", "var"):
+    if atom.kind in ix.NAMED:
         return atom.name
     if atom.kind in ("min", "max"):
         return f"tl.{atom.kind}imum({triton_index(atom.args[0])}, {triton_index(atom.args[1])})"

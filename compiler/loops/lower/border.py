@@ -44,7 +44,7 @@ def sympy_index(expr: Any) -> Index:
     if expr.is_Integer:
         return ix.const(int(expr))
     if expr.is_Symbol:
-        return ix.size(expr.name)
+        return ix.size(expr.name) if expr.is_nonnegative else ix.number(expr.name)
     name = type(expr).__name__
     if name == "Pow" and expr.args[1].is_Integer and int(expr.args[1]) > 0:
         return ix.product([sympy_index(expr.args[0])] * int(expr.args[1]))

@@ -137,7 +137,7 @@ class _Walk:
         elif isinstance(fake, torch.SymInt):
             index = sym_index(fake)
             atom = ix.atom_of(index)
-            symbol = atom.name if atom is not None and atom.kind == "size" else None
+            symbol = atom.name if atom is not None and atom.kind in ix.SYMBOLS else None
             found, value = Input(name, None, symbol), index
         else:
             found = Input(name, None)
@@ -226,7 +226,7 @@ class _Walk:
         first = node.args[0]
         assert isinstance(first, fx.Node)
         base, fake = self.values[first], node.meta["val"]
-        if not isinstance(base, Tensor):
+        if not isinstance(base, Tensor) or base.sizes != sizes_of(fake):  # it broadcasts
             return self._extern(node)
         args = [self._plain(a, node) for a in node.args[1:]]
         kwargs = tuple((k, self._plain(v, node)) for k, v in node.kwargs.items())

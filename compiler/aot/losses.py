@@ -1,0 +1,51 @@
+"""Stand-ins for losses of which torch's forms for tracing are wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+def multilabel_margin_loss(input: Any, target: Any, reduction: int = 1) -> Any:
+    """Stand in for `torch._C._nn.multilabel_margin_loss`.
+
+    Torch's form for tracing counts places of ``target`` after its first -1 too.
+
+    Args:
+        input: ``(classes)`` or ``(batch, classes)``.
+        target: of its shape; each row lists classes, and ends at -1.
+        reduction: 0 none, 1 mean over the batch, 2 sum.
+    """
+    torch._check(  # type: ignore[no-untyped-call]
+        input.dim() <= 2 and input.shape == target.shape and 0 not in input.shape[-1:],
+        lambda: f"multilabel_margin_loss of {tuple(input.shape)} with {tuple(target.shape)}",
+    )
+    scores, labels = torch.atleast_2d(input), torch.atleast_2d(target)  # type: ignore[no-untyped-call]
+    place = torch.arange(scores.shape[1], device=input.device)
+    end = torch.where(labels == -1, place, scores.shape[1]).amin(1, keepdim=True)
+    listed = place < end
+    chosen = torch.where(listed, labels, 0)
+    # (batch, listed class, any class)
+    meant = (listed.unsqueeze(2) & (chosen.unsqueeze(2) == place)).any(1, keepdim=True)
+    margins = torch.relu(1 - scores.gather(1, chosen).unsqueeze(2) + scores.unsqueeze(1))
+    counted = torch.where(listed.unsqueeze(2) & ~meant, margins, 0)
+    each = counted.sum((1, 2)) / scores.shape[1]
+    if reduction == 0:
+        return each.reshape(input.shape[:-1])
+    return each.mean() if reduction == 1 else each.sum()
+
+
+def functional_multilabel_margin_loss(
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """Stand in for `torch.nn.functional.multilabel_margin_loss`."""
+    if size_average is not None or reduce is not None:
+        number = torch.nn._reduction.legacy_get_enum(size_average, reduce)
+    else:
+        number = torch.nn._reduction.get_enum(reduction)
+    return multilabel_margin_loss(input, target, number)
