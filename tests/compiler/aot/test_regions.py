@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import random as random_numbers
 
 import pytest
 import torch
@@ -107,7 +108,11 @@ PROGRAMS = [
 @pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
 @pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)
 def test_gradients(function, backend):
-    x, w = p(4, 4), p(4, 4)
+    check_gradients(function, backend, p(4, 4), p(4, 4))
+
+
+def check_gradients(function, backend, x, w):
+    """Compare a function's result and gradients with eager's."""
     results = []
     for call in (function, tc.compile(function, backend=backend, fullgraph=True)):
         x.grad = w.grad = None
@@ -194,3 +199,45 @@ def test_inner_lines_are_known():
     partition = partition_of(two_regions, p(4, 4), p(4, 4))
     line = block.__code__.co_firstlineno + 1
     assert {value.line for value in partition.recomputed} == {f"{__file__}:{line}"}
+
+
+OPS = [
+    torch.sin, torch.sigmoid, F.gelu, lambda x: x @ x / 4, lambda x: x.softmax(-1),
+    lambda x: x - x.mean(0), lambda x: F.layer_norm(x, (8,)), lambda x: F.dropout(x, 0.5),
+    lambda x: x.t(), lambda x: torch.cat([x[2:], x[:2]]), lambda x: x.clone().mul_(2),
+]  # fmt: skip
+
+
+def part_of(dice):
+    """Return a function of two squares that returns one or two, of operations by chance."""
+    steps = [(dice.choice(OPS), dice.randrange(4), dice.random() < 0.5) for _ in range(4)]
+    two = dice.random() < 0.5
+
+    def part(*values):
+        values = list(values)
+        for op, which, times in steps:
+            value = op(values[-1 - which % len(values)])
+            values.append(value * values[-1] / 3 if times else value)
+        return tuple(values[-2:]) if two else (values[-1],)
+
+    return part
+
+
+def program_of(seed):
+    """Return a function of parts in a row, most of them checkpointed."""
+    dice = random_numbers.Random(seed)
+    parts = [(part_of(dice), dice.random() < 0.7, dice.randrange(4)) for _ in range(3)]
+
+    def function(x, w):
+        values = [x, w]
+        for part, inside, which in parts:
+            args = values[-1], values[-1 - which % len(values)]
+            values += region(part, *args) if inside else part(*args)
+        return sum((value * value).sum() for value in values)
+
+    return function
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_regions(seed):
+    check_gradients(program_of(seed), "aot_eager" if seed % 3 else "inductor", p(8, 8), p(8, 8))
