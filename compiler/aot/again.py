@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from tc.compiler.aot.passes import share_common_subexpressions
+from tc.compiler.aot.passes import same_layout, share_common_subexpressions
 from tc.compiler.aot.regions import KEEP, REGION
 from tc.compiler.core.gate import Gate
 
@@ -30,6 +30,7 @@ class Formula:
         self.meta = {key: value for key, value in result.meta.items() if key not in (KEEP, "val")}
         parts = [user for user in op.users if user.target is operator.getitem]
         self.parts = {user.args[1]: user for user in parts}
+        self.made: list[fx.Node] = []
         self.after = next(node for node in reversed(op.graph.nodes) if node in parts)
 
     def part(self, index: int) -> fx.Node:
@@ -46,11 +47,17 @@ class Formula:
             value = target(*values)
         return self._add(target, args, value)
 
+    def take_back(self) -> None:
+        """Remove all nodes again."""
+        for node in reversed(self.made):
+            self.op.graph.erase_node(node)
+
     def _add(self, target: Any, args: tuple[Any, ...], value: Any) -> fx.Node:
         with self.op.graph.inserting_after(self.after):
             node = self.op.graph.create_node("call_function", target, args, {}, self.name)
         node.meta.update(self.meta, val=value)
         self.after = node
+        self.made.append(node)
         return node
 
 
@@ -95,9 +102,11 @@ def add_formulas(joint: fx.Graph, gate: Gate) -> dict[fx.Node, fx.Node]:
                 continue
             formula = Formula(op, result)
             same = formula_of(formula)
-            formula.after.append(result)  # what is computed from comes before
-            if same is not None:
+            if same is not None and same_layout(same, result):
+                formula.after.append(result)  # what is computed from comes before
                 found[result] = same
+            else:
+                formula.take_back()
     return _shared(joint, found) if found else {}
 
 
