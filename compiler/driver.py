@@ -285,6 +285,7 @@ class FrameCompiler:
             with captured.tracer.overrides.left_out():
                 account.tell_capture(captured)
                 self._install_graph(frame, captured, account)
+                captured.renew_guards()
         except breaks.SkipFrame as skip:
             account.tell_skip(str(skip), skip.fix, skip.harmless)
             account.finish(None)

@@ -64,6 +64,8 @@ class Captured:
         examples: fake inputs of the graph, in order.
         graph_name: the global by which the residual code calls the compiled graph.
         aliases: globals that the residual code needs.
+        build_guards: makes the guards of all that is known by now.
+        conditions: how many conditions on sizes `guards` was built of.
     """
 
     code: CodeType
@@ -72,11 +74,26 @@ class Captured:
     graph_name: str
     aliases: dict[str, Any]
     guards: CheckedGuards
+    build_guards: Callable[[], CheckedGuards]
+    conditions: int
     tracer: Tracer
     broke: BreakRecord | None
     attempts: int
     calls: int = 0
     sizes: dict[str, Any] = field(default_factory=dict)
+
+    def renew_guards(self) -> None:
+        """Build the guards anew if a backend has asked for more of sizes than capture had.
+
+        Raises:
+            SkipFrame: it has asked for what cannot be read off the inputs.
+        """
+        if len(self.tracer.shapes.env.guards) == self.conditions:
+            return
+        try:
+            self.guards = self.build_guards()
+        except breaks.GraphBreak as cause:
+            raise breaks.SkipFrame(cause.title) from cause
 
     def real_inputs(self, frame: hook.Frame) -> list[Any]:
         """Return the graph's inputs in a live frame; symbolic numbers and ragged sizes stay so."""
@@ -328,11 +345,29 @@ class Translation:
         code = r.e.assemble(self.frame.code)
         aliases = {source.pretty: obj for source, obj in t.aliases.items()}
         self.frame.globals.update(aliases)
-        kept, shapes = t.guards, self._shape_guards()
+        captured = Captured(
+            code,
+            self.module,
+            [entry.value.example for entry in t.inputs],
+            self.graph_name,
+            aliases,
+            self._build_guards(),
+            self._build_guards,
+            len(t.shapes.env.guards),
+            t,
+            broke,
+            self.attempt + 1,
+            t.calls,
+        )
+        captured.verify()
+        return captured
+
+    def _build_guards(self) -> CheckedGuards:
+        kept, shapes = self.t.guards, self._shape_guards()
         if self.guard_filter is not None:
             scope = Scope(self.frame.locals, self.frame.globals)
             kept, shapes = filtered(kept, shapes, self.guard_filter, scope)
-        guards = build(
+        return build(
             kept,
             shapes,
             self.frame.code,
@@ -341,20 +376,6 @@ class Translation:
             self.compile_id,
             self.make_memo,
         )
-        captured = Captured(
-            code,
-            self.module,
-            [entry.value.example for entry in t.inputs],
-            self.graph_name,
-            aliases,
-            guards,
-            t,
-            broke,
-            self.attempt + 1,
-            t.calls,
-        )
-        captured.verify()
-        return captured
 
     def _shape_guards(self) -> ShapeGuards:
         try:

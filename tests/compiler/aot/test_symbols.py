@@ -9,6 +9,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+import tc
 from tc.compiler.aot.artifact import Fallback
 from tc.compiler.aot.symbols import SizeNodes
 
@@ -62,3 +63,23 @@ def test_unknown_symbol_is_refused():
     with pytest.raises(Fallback, match="not the size of any input"):
         nodes.homes.clear()
         nodes.node_for(other)
+
+
+def test_conditions_that_tracing_gradients_adds_are_guarded():
+    tc.reset()
+    graphs = []
+    compiled = tc.compile(lambda x, w: x.cumsum(0).prod(1) * w[0], dynamic=True)
+
+    def run(function, rows, columns):
+        draw = torch.Generator().manual_seed(0)
+        args = [torch.randn(*n, generator=draw).requires_grad_() for n in ((rows, columns), (4,))]
+        out = function(*args)
+        return [out, *torch.autograd.grad(out.sin().sum(), args)]
+
+    for rows, columns in ((5, 4), (6, 4), (5, 2)):
+        found = run(compiled, rows, columns)
+        expected = run(lambda x, w: x.cumsum(0).prod(1) * w[0], rows, columns)
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, other)
+        graphs.append(tc.compiler.api.graph_stats()["graphs"])
+    assert graphs[0] == graphs[1] < graphs[2]  # it asks about two columns
