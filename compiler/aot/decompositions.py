@@ -35,7 +35,7 @@ FROM_TORCH = {
         softplus_backward softshrink tanh_backward threshold threshold_backward
         _softmax_backward_data _log_softmax_backward_data _safe_softmax""",
     "normalisation": """_native_batch_norm_legit_functional
-        native_batch_norm_backward native_dropout_backward
+        native_batch_norm_backward
         native_group_norm native_group_norm_backward native_layer_norm_backward
         _fused_rms_norm _fused_rms_norm_backward _weight_norm_interface""",
     "losses": """binary_cross_entropy binary_cross_entropy_backward
@@ -63,12 +63,18 @@ DECOMPOSITIONS: Table[Any, tuple[str, Callable[..., Any]]] = Table("decompositio
 Chosen = Mapping[Any, Callable[..., Any]]
 
 
+#: taken apart whatever is chosen: the stand-in's result is laid out otherwise than the real one's
+ALWAYS: Chosen = get_decompositions([aten.native_dropout_backward])
+
+
 def decomposition_of(op: Any, gate: Gate, chosen: Chosen | None = None) -> Any:
     """Return the function an op is replaced by, or None to keep it.
 
     Composite ops are always taken apart (they have no kernel of their own); rows of the table are
     optional steps named ``aot.decompose.<op>``.
     """
+    if op in ALWAYS and not (chosen and op in chosen):
+        return ALWAYS[op]
     row = DECOMPOSITIONS.get(op) if chosen is None else None
     if row is not None:
         return row[1] if gate.allow(row[0]) else None

@@ -144,7 +144,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         simpler = decomposition_of(func, self.gate, self.decompositions)
         if simpler is not None:
             with self:
-                result = simpler(*args, **kwargs)
+                result = _decomposed(func, simpler, args, kwargs)
             if result is not NotImplemented:
                 self.decomposed[str(func)] += 1
                 return result
@@ -192,3 +192,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _remember(self, value: Any, node: fx.Node) -> None:
         self._nodes[id(value)] = node
         self._kept.append(value)
+
+
+def _decomposed(func: Any, simpler: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    try:
+        return simpler(*args, **kwargs)
+    except (AssertionError, IndexError, TypeError, ValueError) as error:
+        why = str(error).partition("\n")[0] or type(error).__name__
+        raise Fallback(f"the decomposition of {func} refuses its arguments: {why}") from error

@@ -8,6 +8,7 @@ from aot_harness import captured, check, interpreted, trace
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+import tc
 from tc.compiler import aot
 from tc.compiler.aot.wrap import overlap
 from tc.compiler.core.gate import Gate
@@ -140,3 +141,29 @@ def test_autocast_is_recorded_and_not_applied_twice():
 def test_inference_mode():
     with torch.inference_mode():
         check(lambda x: (x.add_(1), torch.nn.functional.linear(x, x).softmax(0)), (M.clone(),))
+
+
+def test_decompositions_that_refuse_what_eager_takes():
+    def function(x):
+        return torch.nn.functional.batch_norm(x, None, None, training=True)
+
+    x = torch.zeros(0, requires_grad=True)
+    out = tc.compile(function)(x)
+    assert out.shape == (0,) and torch.autograd.grad(out.sum(), x)[0].shape == (0,)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "aot_eager_decomp_partition", "inductor"])
+def test_dropout_of_what_is_laid_out_otherwise(backend):
+    w = torch.randn(4, 4, requires_grad=True)
+    x = torch.randn(6, 4, requires_grad=True)
+
+    def function(x):
+        return torch.dropout((x.reshape(2, 3, 4) * w[0]).transpose(0, 1), 0.5, True)
+
+    def gradients(run):
+        torch.manual_seed(0)
+        return torch.autograd.grad(run(x).sin().sum(), [x, w])
+
+    torch.testing.assert_close(
+        gradients(tc.compile(function, backend=backend)), gradients(function)
+    )
