@@ -319,18 +319,20 @@ class Semantics(Recorder):
             raw = type_lookup(left.cls, "__eq__")
             if isinstance(raw, types.FunctionType):
                 return self.logical_not(self.inline_object(raw, [left, right]))
-        if name in ("eq", "ne") and isinstance(left, ObjectValue):
-            return self._namespaces_equal(name, left, right)
-        return None
+        return self._compare_natively(name, left, right) if name in ("eq", "ne") else None
 
-    def _namespaces_equal(self: Tracer, name: str, left: ObjectValue, right: Value) -> Value | None:
-        """Return whether two simple namespaces hold equal things; None for other objects."""
-        if left.cls is not types.SimpleNamespace or not isinstance(right, ObjectValue):
-            return None
-        if right.cls is not types.SimpleNamespace:
-            return None
-        tables = left.attr(self, "__dict__"), right.attr(self, "__dict__")
-        return self.binary(name, *tables)
+    def _compare_natively(self: Tracer, name: str, left: Value, right: Value) -> Value | None:
+        """Compare two objects one of whose classes compares in C; None if neither does."""
+        classes = [side.cls for side in (left, right) if isinstance(side, ObjectValue)]
+        if classes == [types.SimpleNamespace] * 2:
+            return self.binary(name, left.attr(self, "__dict__"), right.attr(self, "__dict__"))
+        for cls in classes:
+            raw = type_lookup(cls, "__eq__")
+            identity = raw is object.__eq__ or cls is types.SimpleNamespace
+            if isinstance(raw, types.WrapperDescriptorType) and not identity:
+                what = f"{cls.__qualname__}.__eq__, which is not written in Python,"
+                raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, what)
+        return None
 
     def _own_operator(self: Tracer, owner: Value, method: str) -> types.FunctionType | None:
         """Return an operator method that a class written by users has, guarded."""

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import collections
+import datetime
 import enum
 import functools
 import inspect
@@ -322,6 +323,21 @@ def test_simple_namespaces():
             ours.scale = theirs.scale = scale
             got, want = compiled(torch.ones(2), ours), function(torch.ones(2), theirs)
             assert str(got) == str(want) and ours == theirs and type(got[0]) is type(want[0])
+
+
+class Day(datetime.date):
+    """Compares in C."""
+
+
+def test_objects_whose_classes_compare_in_c():
+    given = [Day(2020, 1, 1), Day(2020, 1, 1), Day(2021, 1, 1)]
+
+    def function(x, a, b, c):
+        return x + 1, a == b, a != b, a == c, a in (b, c), a is b
+
+    assert tc.compile(function, backend="eager")(torch.ones(1), *given)[1:] == (
+        True, False, False, True, False,
+    )  # fmt: skip
 
 
 def test_named_tuple_classes_made_inside():
