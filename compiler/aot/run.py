@@ -78,9 +78,17 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise Fallback(f"the operator {func} takes functions as arguments")
         if func._schema.is_mutable:
             for tensor in written_arguments(func, args, kwargs):
+                if repeats_itself(tensor):
+                    raise Fallback("a tensor is written to whose elements share memory")
                 self.written.add(storage_key(tensor))
                 self._kept.append(tensor)
         return func(*args, **kwargs)
+
+
+def repeats_itself(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is expanded: functional forms of writes to it lose what they write."""
+    sizes = zip(tensor.shape, tensor.stride(), strict=True)
+    return any(type(step) is int and step == 0 and size != 1 for size, step in sizes)
 
 
 def written_arguments(
