@@ -21,6 +21,7 @@ from tc.compiler.accounts import Place
 from tc.compiler.backends import name_of
 from tc.compiler.capture import hook, marked
 from tc.compiler.capture.lazy_modules import LEAF
+from tc.compiler.capture.recording import WANTS_GRAD
 from tc.compiler.capture.torchfns import CHANGES_STATE, CHECKS_DATA
 from tc.compiler.capture.values.hooks import HOOKED
 from tc.compiler.capture.values.records import RESIZES
@@ -146,11 +147,18 @@ def _compiled(
 
 
 # -- what is compiled, and what is not -------------------------------------------------------
+def _as_given(node: fx.Node) -> Any:
+    """Return the fake input of a placeholder, without gradients that only a write gave it."""
+    example = node.meta["example_value"]
+    written = isinstance(example, torch.Tensor) and example.requires_grad
+    return example.detach() if written and not node.meta.get(WANTS_GRAD, True) else example
+
+
 def graph_examples(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> list[Any]:
     """Return fake inputs of a graph, from its placeholders where they carry them."""
     nodes = [node for node in gm.graph.nodes if node.op == "placeholder"]
     if all("example_value" in node.meta for node in nodes):
-        return [node.meta["example_value"] for node in nodes]
+        return [_as_given(node) for node in nodes]
     found = [value for value in example_inputs if isinstance(value, FakeTensor)]
     mode = found[0].fake_mode if found else FakeTensorMode()
     return [

@@ -77,12 +77,12 @@ def autograd_function(
             ctx.kept = layouts(kept) if hooks_of_saved(False) is not None else None
             ctx.sizes = [args[i] if where == "input" else results[i] for where, i in sizes]
             ctx.strides = [results[i].stride() for i in diffs]
-            outputs = results[:count]
+            outputs = [on_its_own(value, kept) for value in results[:count]]
             if plain:
                 ctx.mark_non_differentiable(
                     *[outputs[i] for i in plain if isinstance(outputs[i], torch.Tensor)]
                 )
-            return outputs
+            return tuple(outputs)
 
         @staticmethod
         def backward(ctx: Any, *gradients: Any) -> Any:
@@ -104,6 +104,19 @@ def autograd_function(
             return gradients_by(program, args)
 
     return CompiledFunction
+
+
+def on_its_own(value: Any, kept: Sequence[Any]) -> Any:
+    """Return an output as a tensor that may be written to: autograd forbids it for views made here.
+
+    A view of memory that is kept for backward stays one: a write to it has to be an error.
+    """
+    if not isinstance(value, torch.Tensor) or not value._is_view():
+        return value
+    memory = value.untyped_storage()._cdata
+    if any(isinstance(t, torch.Tensor) and t.untyped_storage()._cdata == memory for t in kept):
+        return value
+    return aten._unsafe_view.default(value, value.shape)
 
 
 def gradients_by(program: Callable[[list[Any]], list[Any]], args: list[Any]) -> tuple[Any, ...]:

@@ -45,6 +45,9 @@ SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 #: in-place by convention: the name ends in one underscore, or the operator is an in-place one
 _IN_PLACE = re.compile(r"(?<!_)_$|^i(add|sub|mul|truediv|floordiv|mod|pow|and|or|xor|matmul)$")
 
+#: key of a placeholder's `meta`: whether its input had gradients before the graph
+WANTS_GRAD = "tc_wants_grad"
+
 
 def is_record(cls: type) -> bool:
     """Say whether a class is a frozen dataclass: what it holds stays as it was made."""
@@ -123,6 +126,8 @@ class Recorder:
             name = f"{name}{len(taken)}_"
         node = self.scopes[0].placeholder(name)
         node.meta["example_value"] = value.example
+        if isinstance(value.example, torch.Tensor):
+            node.meta[WANTS_GRAD] = value.example.requires_grad
         node.meta["tc_source"] = value.source
         self.inputs.append(GraphInput(node, value))
         return node

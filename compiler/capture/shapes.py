@@ -22,6 +22,7 @@ from torch._guards import GuardSource
 from torch._guards import Source as TorchSource
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from tc.compiler.capture import breaks
 from tc.compiler.capture.contexts import Dynamic, Sizes, plain_context, wrapper_context
 from tc.compiler.capture.dynamism import Mark
 from tc.compiler.core.sources import (
@@ -240,18 +241,25 @@ class Shapes:
             return self.mode.from_tensor(tensor, static_shapes=True)  # made with its wrapper
         if dynamic == "none" or not dynamic or not tensor.dim():
             # Without source, lest torch make a symbol for ``.item()`` of a number in a tensor.
-            return _without_grad(self.mode.from_tensor(tensor, static_shapes=True))
+            return _without_grad(self._stand_in(tensor, static_shapes=True))
         self.derived |= type(tensor) not in (torch.Tensor, torch.nn.Parameter)
         border = _Border(source)
         context = plain_context(tensor, dynamic, duck, demands or {})
         with violations():
-            fake = self.mode.from_tensor(tensor, source=border, symbolic_context=context)
+            fake = self._stand_in(tensor, source=border, symbolic_context=context)
         _without_grad(fake)
         if demands:
             self._demanded[source.name] = context
         if any(isinstance(n, torch.SymInt) for n in (*fake.shape, *_strides(fake))):
             self._track(fake, border, source)
         return fake
+
+    def _stand_in(self, tensor: torch.Tensor, **settings: Any) -> Any:
+        try:
+            return self.mode.from_tensor(tensor, **settings)
+        except AssertionError as error:  # what it views has been written to by now
+            what = "a view of memory that traced code gave gradients to"
+            raise breaks.GraphBreak(breaks.UNSUPPORTED_VALUE, what) from error
 
     def fake_wrapper(
         self, tensor: torch.Tensor, source: Source, dynamic: Dynamic, sizes: Sizes
