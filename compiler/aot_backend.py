@@ -125,16 +125,20 @@ def _training(
         return aot.wrap_training(parts, forward, None)
     forward = _compiled(parts.forward.module, compilers.forward, compilers)
     trace.emit(trace.AtenGraph("backward", str(parts.backward)))
-    later = functools.partial(_backward, parts.backward.module, compilers)
     by_operations = aot.one_by_one(parts.backward.module)
+    later = functools.partial(_backward, parts.backward.module, compilers, by_operations)
     marked.allow(by_operations)  # compiled autograd captures what backward does
     backward = Deferred(Work(later, by_operations, gm.meta.get(PLACE, NOWHERE)))
     return aot.wrap_training(parts, forward, backward, by_operations)
 
 
-def _backward(module: fx.GraphModule, compilers: Compilers) -> Boxed:
+def _backward(module: fx.GraphModule, compilers: Compilers, by_operations: Boxed) -> Boxed:
     with trace.stage(compilers.stage):
-        return _compiled(module, compilers.backward, compilers)
+        try:
+            return _compiled(module, compilers.backward, compilers)
+        except aot.Fallback as fallback:
+            trace.emit(trace.Artifact("tc_graph_runs_eagerly", str(fallback)))
+            return by_operations
 
 
 def _compiled(

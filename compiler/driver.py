@@ -18,7 +18,7 @@ from torch.fx._symbolic_trace import is_fx_symbolic_tracing
 from torch.utils._python_dispatch import _disable_current_modes
 
 from tc import trace
-from tc.compiler import backends, codegen, loops, schedule, stance
+from tc.compiler import aot, backends, codegen, loops, schedule, stance
 from tc.compiler.accounts import Account, as_failure, break_event, callers, tell_failure
 from tc.compiler.aot_backend import PLACE, Compilers, aot_backend, compile_graph
 from tc.compiler.capture import breaks, hook
@@ -93,7 +93,10 @@ def _kernels(
 ) -> Callable[[list[Any]], tuple[Any, ...]]:
     """Compile a functional ATen graph: loops → schedule → codegen → runtime."""
     with trace.stage("loops.lower"):
-        lowered = loops.lower(module, gate)
+        try:
+            lowered = loops.lower(module, gate)
+        except loops.Inconvertible as why:
+            raise aot.Fallback(str(why)) from why
     with trace.stage("schedule"):
         plan = schedule.plan(lowered, gate)
     with trace.stage("codegen"):

@@ -165,7 +165,7 @@ def padding() -> dict[str, Row]:
         "constant_crop": on(F.pad, image, (-1, 1)),
         "volume_reflect": on(F.pad, n(1, 1, 2, 2, 3), (1, 1, 1, 0, 1, 1), mode="reflect"),
         "volume_replicate": on(F.pad, n(1, 1, 2, 2, 2), (1, 0, 1, 0, 0, 1), mode="replicate"),
-        "nearest": on(F.interpolate, line, scale_factor=2),
+        "nearest": on(F.interpolate, line, scale_factor=2.0),
         "nearest_2d": on(F.interpolate, image, size=(5, 2)),
         "nearest_exact": on(F.interpolate, image, size=(5, 2), mode="nearest-exact"),
         "linear": on(F.interpolate, line, size=7, mode="linear"),

@@ -17,6 +17,10 @@ from tc.compiler.loops import index as ix
 from tc.compiler.loops.index import Index
 
 
+class Inconvertible(StageError):
+    """A size is computed in a way that indices of loops do not have (by a float factor)."""
+
+
 def sym_index(value: int | torch.SymInt) -> Index:
     """Convert an int or SymInt."""
     if isinstance(value, int):
@@ -39,7 +43,7 @@ def sympy_index(expr: Any) -> Index:
     """Convert a sympy integer expression.
 
     Raises:
-        StageError: it holds a function that sizes are not expected to hold.
+        Inconvertible: it holds a function or number that indices do not have.
     """
     if expr.is_Integer:
         return ix.const(int(expr))
@@ -57,7 +61,7 @@ def sympy_index(expr: Any) -> Index:
         return ix.mod(ix.floordiv(args[0], args[1]), args[2])
     if name in _FUNCTIONS:
         return _FUNCTIONS[name](*args)
-    raise StageError("loops.lower", f"size expression {expr} uses {name}, which tc cannot convert")
+    raise Inconvertible("loops.lower", f"a size is computed with {expr} ({name})")
 
 
 def sizes_of(fake: torch.Tensor) -> tuple[Index, ...]:

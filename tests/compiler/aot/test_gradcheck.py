@@ -88,7 +88,7 @@ def test_derivatives(family):
 def test_other_layouts(family, expanded):
     """Inputs are transposed in memory, or lie apart in something larger."""
     for name, (fn, args) in family.items():
-        if name != "as_strided_scatter":  # eager refuses
+        if name not in ("as_strided_scatter", "view_as_complex"):  # eager refuses
             tc.reset()
             same(name, fn, [laid_out(arg, i) for i, arg in enumerate(args)], expanded=expanded)
 

@@ -83,3 +83,20 @@ def test_conditions_that_tracing_gradients_adds_are_guarded():
             torch.testing.assert_close(one, other)
         graphs.append(tc.compiler.api.graph_stats()["graphs"])
     assert graphs[0] == graphs[1] < graphs[2]  # it asks about two columns
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+def test_sizes_by_a_float_factor_run_eagerly(mode):
+    def function(x):
+        return torch.nn.functional.interpolate(x, scale_factor=1.5, mode=mode) * 2
+
+    tc.reset()
+    compiled = tc.compile(function, dynamic=True)
+    for size in (6, 7, 9):
+        x = torch.randn(1, 2, size, 8, requires_grad=True)
+        found, expected = compiled(x), function(x)
+        torch.testing.assert_close(found, expected)
+        for one, other in zip(
+            torch.autograd.grad(found.sum(), x), torch.autograd.grad(expected.sum(), x), strict=True
+        ):
+            torch.testing.assert_close(one, other)
