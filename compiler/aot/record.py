@@ -179,6 +179,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return {**origin, "tc_backward": autograd_node.name()}
 
     def _record_items(self, node: fx.Node, result: Iterable[Any]) -> None:
+        tensors = [id(item) for item in result if isinstance(item, torch.Tensor)]
+        if len(set(tensors)) != len(tensors):
+            raise Fallback(f"{node.target} returns one tensor twice")
         for i, item in enumerate(result):
             if not isinstance(item, torch.Tensor):
                 continue

@@ -233,6 +233,8 @@ class Recorder:
                 if isinstance(arg, TensorValue) and arg.example is result:
                     return arg
             known = self._by_example.get(id(result))
+            if known is not None and self._is_sibling(known, node):
+                return tensor_value(node, result)  # given twice by one call: backends see both
             if known is not None:  # handed back from where it was put before
                 return known
             value = self.known_by_example(tensor_value(node, result))
@@ -251,6 +253,12 @@ class Recorder:
             return TupleValue(list(items), kind=type(result))
         name = type(result).__name__
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{node.target} (it returns {name})")
+
+    def _is_sibling(self, value: TensorValue, node: fx.Node) -> bool:
+        """Say whether a value is another item of the same call's result."""
+        other = value.node(self)  # type: ignore[arg-type]
+        picked = node.target is operator.getitem and other.target is operator.getitem
+        return picked and other.args[0] is node.args[0]
 
     def known_by_example(self, value: TensorValue) -> TensorValue:
         """Note a tensor by its fake: a call that returns this fake returns this tensor."""

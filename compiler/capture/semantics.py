@@ -166,6 +166,9 @@ class Semantics(Recorder):
                 return True
             small = isinstance(left.obj, int | str) and type(left.obj) is type(right.obj)
             return bool(small and left.obj == right.obj)
+        both = isinstance(left, TensorValue) and isinstance(right, TensorValue)
+        if both and left.example is right.example and left.kind is right.kind:  # type: ignore[attr-defined]
+            return True  # one call returned it twice
         a, b = getattr(left, "obj", None), getattr(right, "obj", None)
         return a is not None and a is b
 

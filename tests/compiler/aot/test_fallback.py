@@ -167,3 +167,31 @@ def test_dropout_of_what_is_laid_out_otherwise(backend):
     torch.testing.assert_close(
         gradients(tc.compile(function, backend=backend)), gradients(function)
     )
+
+
+def test_an_operation_that_returns_one_tensor_twice():
+    with torch.library._scoped_library("tc_tests_twice", "FRAGMENT") as library:
+        library.define("twice(Tensor a) -> (Tensor, Tensor)")
+
+        def twice(a):
+            result = a + 1
+            return result, result
+
+        library.impl("twice", twice, "CPU")
+        library.impl("twice", twice, "Meta")
+
+        def function(x):
+            b, c = torch.ops.tc_tests_twice.twice(x)
+            return b.mul_(c), c + 1, b is c
+
+        graphs = []
+
+        def backend(module, inputs):
+            graphs.append([node.name for node in module.graph.nodes if "getitem" in node.name])
+            return module.forward
+
+        x = torch.ones(3)
+        for compiled in (tc.compile(function), tc.compile(function, backend=backend)):
+            torch.testing.assert_close(compiled(x)[:2], function(x)[:2])
+            assert compiled(x)[2] is True
+        assert len(graphs[0]) == 2
