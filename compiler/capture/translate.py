@@ -27,11 +27,12 @@ from tc.compiler.capture.resume import is_handed_on
 from tc.compiler.capture.shapes import ShapeGuards, UnreadableSize
 from tc.compiler.capture.torchfns import CHECKS_DATA
 from tc.compiler.capture.tracer import Tracer
+from tc.compiler.capture.values.arrays import as_tensor
 from tc.compiler.capture.values.base import OpaqueValue, Raised, Value
 from tc.compiler.capture.values.functions import CellValue, GeneratorValue
 from tc.compiler.capture.values.tensor import SymValue
 from tc.compiler.core import levels
-from tc.compiler.core.sources import LocalSource, Scope
+from tc.compiler.core.sources import CallSource, LocalSource, Scope, Source
 from tc.trace.events import StackFrame
 
 MAX_ATTEMPTS = 64
@@ -340,7 +341,7 @@ class Translation:
     def _captured(self, r: Residual, broke: BreakRecord | None) -> Captured:
         t = self.t
         if t.aliasing_matters and len(t.tensors) > 1:
-            sources = [v.source for v in t.tensors if v.source is not None]
+            sources = [_lasting(v.source) for v in t.tensors if v.source is not None]
             t.guards.add("NO_TENSOR_ALIASING", sources[0], tuple(sources[1:]))
         code = r.e.assemble(self.frame.code)
         aliases = {source.pretty: obj for source, obj in t.aliases.items()}
@@ -383,6 +384,12 @@ class Translation:
                 return self.t.shapes.guards()
         except UnreadableSize as error:  # of a view of a wrapper, or a ragged size made inside
             raise breaks.GraphBreak(breaks.UNREADABLE_SIZE, note=str(error)) from error
+
+
+def _lasting(source: Source) -> Source:
+    """Return where an object that lives on is found: an array's tensor is made at each look."""
+    made = isinstance(source, CallSource) and source.function is as_tensor
+    return source.base if made else source  # type: ignore[attr-defined]
 
 
 class RootFrame(Frame):

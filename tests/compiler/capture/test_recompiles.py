@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
 import pytest
 import torch
 
@@ -384,3 +385,19 @@ def test_recompile_tells_source_and_both_values():
     (told,) = events.of(trace.Recompile)
     (cause,) = told.causes
     assert (cause.source, cause.old, cause.new) == ("n", "1.5", "2.5")
+
+
+def test_arrays_are_told_apart_by_themselves():
+    def function(a, b):
+        a[0] = b
+        return a
+
+    for _ in range(20):  # the tensors made to look at arrays may lie where others did
+        tc.reset()
+        compiled = tc.compile(function, backend="eager")
+        for size in (2, 3, 4):
+            found = compiled(np.zeros((size, size)), np.ones(size))
+            assert (found[0] == 1).all() and (found[1:] == 0).all()
+    both = np.arange(4.0).reshape(2, 2)
+    compiled(both, both[1])
+    assert both.tolist() == [[2, 3], [2, 3]]
