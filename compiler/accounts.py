@@ -47,18 +47,6 @@ def user_place(stack: Sequence[StackFrame]) -> StackFrame:
     return stack[-1]
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where the user's function is that something was compiled for."""
-
-    function: str
-    file: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.function} ({self.file}:{self.line})"
-
-
 @dataclass
 class Account:
     """The running account of one frame compile.
@@ -80,9 +68,9 @@ class Account:
     restarted_after: float = 0.0
 
     @property
-    def place(self) -> Place:
+    def place(self) -> StackFrame:
         """Where the function is."""
-        return Place(self.code.co_qualname, self.code.co_filename, self.code.co_firstlineno)
+        return StackFrame(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname)
 
     # -- beginning -------------------------------------------------------------------------
     def begin(self, caller: Sequence[StackFrame]) -> None:
@@ -219,7 +207,7 @@ class Account:
         )
 
 
-def tell_failure(error: Exception, stage: str, place: Place, part: str = "") -> str:
+def tell_failure(error: Exception, stage: str, place: StackFrame, part: str = "") -> str:
     """Tell that compiling failed; returns that as a sentence.
 
     Args:
@@ -230,7 +218,8 @@ def tell_failure(error: Exception, stage: str, place: Place, part: str = "") -> 
             stage, type(error).__name__, str(error), place.file, place.line, minify_command()
         )
     )
-    return f"compiling {part}{place} failed in {stage}: {error}"
+    where = f"{place.name} ({place.file}:{place.line})"
+    return f"compiling {part}{where} failed in {stage}: {error}"
 
 
 def as_failure(error: Exception, stage: str, text: str) -> TcError:

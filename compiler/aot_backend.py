@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from tc import trace
 from tc.compiler import aot
-from tc.compiler.accounts import Place
+from tc.compiler.aot.observe import wants_grad
 from tc.compiler.backends import name_of
 from tc.compiler.capture import hook, marked
 from tc.compiler.capture.lazy_modules import LEAF
@@ -40,7 +40,7 @@ GraphCompiler = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
 PARTITIONS = ("default", "min_cut")
 #: key of a captured graph's `meta`: the function it is of
 PLACE = "tc_place"
-NOWHERE = Place("a graph", "<unknown>", 0)
+NOWHERE = trace.StackFrame("<unknown>", 0, "a graph")
 #: marks of graphs that only eager torch runs right
 EAGER_MARKS = {
     HOOKED: "a tensor inside has a hook: eager autograd calls it",
@@ -91,7 +91,7 @@ def compile_graph(
     examples = graph_examples(gm, example_inputs)
     if (why := _kept_eager(gm, examples)) is not None:
         return _eager_graph(gm, why)
-    trains = torch.is_grad_enabled() and any(map(_wants_grad, examples))
+    trains = torch.is_grad_enabled() and any(map(wants_grad, examples))
     compiled = _training if trains else _inference
     with trace.stage(compilers.stage):
         try:
@@ -154,8 +154,8 @@ def _compiled(
 def _as_given(node: fx.Node) -> Any:
     """Return the fake input of a placeholder, without gradients that only a write gave it."""
     example = node.meta["example_value"]
-    written = isinstance(example, torch.Tensor) and example.requires_grad
-    return example.detach() if written and not node.meta.get(WANTS_GRAD, True) else example
+    unasked = wants_grad(example) and not node.meta.get(WANTS_GRAD, True)
+    return example.detach() if unasked else example
 
 
 def graph_examples(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> list[Any]:
@@ -179,9 +179,9 @@ def _kept_eager(gm: fx.GraphModule, examples: Sequence[Any]) -> str | None:
     if marked is not None:
         return marked
     if torch.is_grad_enabled():
-        held = any(_wants_grad(value) for value in _constants(gm))
+        held = any(wants_grad(value) for value in _constants(gm))
         return "it holds a parameter that is no input" if held else None
-    if any(map(_wants_grad, examples)) and _enables_grad(gm):
+    if any(map(wants_grad, examples)) and _enables_grad(gm):
         return "gradients are switched on inside: eager autograd gives them"
     return None
 
@@ -196,10 +196,6 @@ def _constants(gm: fx.GraphModule) -> list[Any]:
         elif node.op == "call_module":
             found += gm.get_submodule(node.target).parameters()
     return found
-
-
-def _wants_grad(example: Any) -> bool:
-    return isinstance(example, torch.Tensor) and example.requires_grad
 
 
 def _enables_grad(gm: fx.GraphModule) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 from torch.utils._python_dispatch import _disable_current_modes
 
 from tc import trace
-from tc.compiler.accounts import Place, as_failure, tell_failure
+from tc.compiler.accounts import as_failure, tell_failure
 from tc.compiler.capture import hook
 from tc.compiler.core import levels
 from tc.compiler.errors import StageError
@@ -36,7 +36,7 @@ class Work:
 
     build: Callable[[], Boxed]
     instead: Boxed
-    place: Place
+    place: trace.StackFrame
 
 
 class Deferred:

@@ -35,6 +35,12 @@ class Fallback(TcError):
         return f"This graph runs uncompiled, because {self.reason}."
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its type if it has none."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
 @dataclass(frozen=True)
 class Fresh:
     """A new value: output ``index`` of the compiled graph."""
@@ -179,8 +185,13 @@ class AotGraph(Artifact):
         return "\n".join(lines)
 
 
-def as_module(graph: fx.Graph, constants: dict[str, torch.Tensor]) -> fx.GraphModule:
-    """Return a graph as a module, whose Python code is not written before someone asks for it."""
+def as_module(
+    graph: fx.Graph, constants: dict[str, torch.Tensor] | fx.GraphModule
+) -> fx.GraphModule:
+    """Return a graph as a module with these constants, or those of another module.
+
+    Its Python code is not written before someone asks for it.
+    """
     return _LazyGraphModule(constants, graph)
 
 

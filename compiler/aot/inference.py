@@ -16,7 +16,14 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from tc.compiler.aot.artifact import AotGraph, Fallback, as_module, is_mutable, short
+from tc.compiler.aot.artifact import (
+    AotGraph,
+    Fallback,
+    as_module,
+    first_line,
+    is_mutable,
+    short,
+)
 from tc.compiler.aot.decompositions import Chosen
 from tc.compiler.aot.functional import functionalised
 from tc.compiler.aot.observe import Observation, flat_outputs, observe
@@ -234,9 +241,3 @@ def move_writes_last(graph: fx.Graph) -> None:
 def autocast_devices() -> tuple[str, ...]:
     """Return the device types for which autocast is on now, so that its casts are recorded."""
     return tuple(d for d in ("cpu", "cuda") if torch.is_autocast_enabled(d))
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or its type if it has none."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

@@ -81,7 +81,7 @@ def observe(gm: fx.GraphModule, examples: Sequence[Any], *, gradients: bool = Fa
     inputs = as_inputs(examples, fake_mode, gradients)
     before = [layout_of(value) for value in inputs]
     history = [grad_fn_of(value) for value in inputs]
-    wanting = tuple(i for i, value in enumerate(inputs) if _wants_grad(value))
+    wanting = tuple(i for i, value in enumerate(inputs) if wants_grad(value))
     observer = Observer(fake_mode)
     runner = Runner(gm, observer)
     outputs = flat_outputs(run_watched(observer, runner.run, inputs))
@@ -110,7 +110,8 @@ def grad_fn_of(value: Any) -> Any:
     return value.grad_fn if isinstance(value, torch.Tensor) else None
 
 
-def _wants_grad(value: Any) -> bool:
+def wants_grad(value: Any) -> bool:
+    """Whether a value is a tensor that has gradients."""
     return isinstance(value, torch.Tensor) and value.requires_grad
 
 

@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tc.compiler.aot.artifact import Fallback
+from tc.compiler.aot.artifact import Fallback, first_line
 from tc.compiler.aot.decompositions import Chosen, decomposition_of
 from tc.compiler.aot.regions import KEEP, REGION, Region
 from tc.compiler.aot.symbols import SYMBOLIC, SizeNodes
@@ -201,5 +201,5 @@ def _decomposed(func: Any, simpler: Any, args: tuple[Any, ...], kwargs: dict[str
     try:
         return simpler(*args, **kwargs)
     except (AssertionError, IndexError, TypeError, ValueError) as error:
-        why = str(error).partition("\n")[0] or type(error).__name__
-        raise Fallback(f"the decomposition of {func} refuses its arguments: {why}") from error
+        why = f"the decomposition of {func} refuses its arguments: {first_line(error)}"
+        raise Fallback(why) from error

@@ -11,9 +11,8 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from tc.compiler.aot.artifact import aten
+from tc.compiler.aot.artifact import as_module, aten
 from tc.compiler.aot.cut import is_view
 from tc.compiler.aot.passes import copied
 
@@ -37,7 +36,7 @@ def standalone(module: fx.GraphModule) -> tuple[fx.GraphModule, tuple[int, ...]]
         graph.erase_node(write)
     graph.output(_apart(graph, results))
     graph.lint()
-    return _LazyGraphModule(module, graph), tuple(written)
+    return as_module(graph, module), tuple(written)
 
 
 def _apart(graph: fx.Graph, results: list[Any]) -> list[Any]:

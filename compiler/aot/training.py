@@ -18,6 +18,7 @@ from tc.compiler.aot.artifact import (
     Output,
     SameInput,
     as_module,
+    first_line,
 )
 from tc.compiler.aot.decompositions import Chosen
 from tc.compiler.aot.functional import functionalised
@@ -26,14 +27,13 @@ from tc.compiler.aot.inference import (
     check_record,
     falling_back,
     finish,
-    first_line,
     move_writes_last,
     pick,
     record,
     returned_nodes,
     start,
 )
-from tc.compiler.aot.observe import Observation, flat_outputs, observe
+from tc.compiler.aot.observe import Observation, flat_outputs, observe, wants_grad
 from tc.compiler.aot.partition import Partition, partition
 from tc.compiler.aot.passes import layout_key, run_passes, separate_outputs
 from tc.compiler.aot.record import Recorder
@@ -94,7 +94,7 @@ def training(
         observed = _observe(gm, examples)
         diffs = tuple(
             i for i, value in enumerate(observed.results.returned)
-            if isinstance(value, torch.Tensor) and value.requires_grad
+            if wants_grad(value)
         )  # fmt: skip
         if not diffs:
             with torch.no_grad():

@@ -104,20 +104,13 @@ def _decorator(kind: Any) -> Any:
         functions = [*args, *kwargs.values()]
         if not all(isinstance(one, FunctionValue) or t.is_none(one) for one in functions):
             raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {kind.__name__}")
-        real = [stand_in(t, f) if isinstance(f, FunctionValue) else None for f in args]
-        named = {
-            name: stand_in(t, f) if isinstance(f, FunctionValue) else None
-            for name, f in kwargs.items()
-        }
-        return _described(t, kind(*real, **named))
+        real = [_real(t, function) for function in args]
+        made = kind(*real, **{name: _real(t, function) for name, function in kwargs.items()})
+        value = DescriptorValue(made)
+        t.make_inside(made, value)
+        return value
 
     return make
-
-
-def _described(t: Tracer, descriptor: Any) -> DescriptorValue:
-    value = DescriptorValue(descriptor)
-    t.make_inside(descriptor, value)
-    return value
 
 
 for _kind in (staticmethod, classmethod, property):

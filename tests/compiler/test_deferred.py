@@ -13,7 +13,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import tc
 from tc import trace
-from tc.compiler.accounts import Place
 from tc.compiler.deferred import Deferred, Work
 
 
@@ -71,7 +70,7 @@ def test_what_it_was_made_of_is_let_go():
 
     graph = Graph()
     known = weakref.ref(graph)
-    work = Work(lambda made_of=graph: tuple, tuple, Place("f", "f.py", 1))
+    work = Work(lambda made_of=graph: tuple, tuple, trace.StackFrame("f.py", 1, "f"))
     deferred = Deferred(work)
     assert deferred([1]) == (1,)
     del work, graph

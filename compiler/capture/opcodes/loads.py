@@ -125,7 +125,7 @@ def load_from_dict_or_globals(f: Frame, i: Instruction) -> None:
 def load_from_dict_or_deref(f: Frame, i: Instruction) -> None:
     """Push a name of a class body, or else what a cell holds."""
     f.pop()
-    f.push(f.locals[i.argval] if i.argval in f.locals else _held(f, i.argval))
+    load_class_deref(f, i)
 
 
 @opcode("STORE_GLOBAL")

@@ -6,6 +6,7 @@ import contextvars
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
+from tc.compiler.capture.later import LaterCall
 from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, Value
 from tc.compiler.core.sources import AttrSource, CallSource, Source
 
@@ -90,11 +91,11 @@ class ContextVarValue(KnownObject):
             token.undone = True
             t.effects.withdraw(token)
         else:
-            t.effects.demand(Reset(self, token))
+            t.effects.demand(LaterCall(contextvars.ContextVar.reset, [self, token], {}))
         return t.known(None)
 
 
-class TokenValue(Value):
+class TokenValue(LaterCall):
     """What ``ContextVar.set`` of traced code returns; making it sets the variable.
 
     Attributes:
@@ -106,40 +107,17 @@ class TokenValue(Value):
     noun = "a token of a context variable"
 
     def __init__(self, of: ContextVarValue, value: Value, before: Value | None) -> None:
-        self.of, self.value, self.before = of, value, before
+        super().__init__(contextvars.ContextVar.set, [of, value], {})
+        self.of, self.before = of, before
         self.used = self.undone = False
 
     def python_type(self) -> type:
         return contextvars.Token
 
-    def children(self, t: Tracer) -> list[Value]:
-        return [self.of, self.value]
-
     def rebuild(self, r: Residual) -> None:
         if self.undone:
             self.cannot(breaks.UNSUPPORTED_VALUE, "a token that was used already")
-        r.load_callable(_set)
-        r.push(self.of)
-        r.push(self.value)
-        r.e.call(2)
-
-
-class Reset(Value):
-    """The call that sets a variable back."""
-
-    noun = "a call made after the graph"
-
-    def __init__(self, of: ContextVarValue, token: Value) -> None:
-        self.of, self.token = of, token
-
-    def children(self, t: Tracer) -> list[Value]:
-        return [self.of, self.token]
-
-    def rebuild(self, r: Residual) -> None:
-        r.load_callable(_reset)
-        r.push(self.of)
-        r.push(self.token)
-        r.e.call(2)
+        super().rebuild(r)
 
 
 class SourcedToken(KnownObject):
@@ -182,11 +160,3 @@ def _default(variable: Any) -> Any:
         return contextvars.Context().run(variable.get)  # in a context where nothing is set
     except LookupError:
         return NOTHING
-
-
-def _set(variable: Any, value: Any) -> Any:
-    return variable.set(value)
-
-
-def _reset(variable: Any, token: Any) -> None:
-    variable.reset(token)
