@@ -49,7 +49,13 @@ from tc.compiler.marks import (
     maybe_mark_dynamic,
 )
 from tc.compiler.modules import OptimizedModule
-from tc.compiler.options import MODES, Options, config, nearest
+from tc.compiler.options import (
+    InductorOptions,
+    Options,
+    config,
+    list_mode_options,
+    list_options,
+)
 from tc.compiler.replay import REPLAYED, replaying
 from tc.compiler.stance import STANDING, set_stance
 
@@ -106,13 +112,14 @@ def compile(
             dynamic when it changes for the first time.
         backend: a name of `list_backends()` or a function ``(gm, example_inputs) -> callable``;
             by default the one of `set_default_backend`.
-        mode: one of `tc.compiler.options.MODES`; given to a backend of the user's as ``mode=``.
-        options: settings of the backend, given to one of the user's as ``options=``; and
+        mode: one of `list_mode_options()`; given to a backend of the user's as ``mode=``.
+        options: settings of the default backend, named by `list_options()`, or of one of the
+            user's, which gets them as ``options=``; and
             ``guard_filter_fn``, which gets a `GuardEntry` a guard and says which are kept.
         disable: return the model as it is.
 
     Raises:
-        OptionError: an unknown backend or mode.
+        OptionError: an unknown backend, mode or option, or both a mode and options.
 
     Example:
         >>> import tc, torch
@@ -149,17 +156,20 @@ def _options(
     mode: str | None,
     settings: dict[str, Any],
 ) -> Options:
-    if mode is not None and mode not in MODES:
-        raise OptionError(f"there is no mode {mode!r}{nearest(mode, list(MODES))}")
+    list_mode_options(mode or "default")  # refuses unknown modes, whatever the backend
     backend = get_default_backend() if backend is None else backend
+    compiler = lookup_backend(backend)
+    guard_filter = settings.pop("guard_filter_fn", None)
+    ours = compiler is driver.inductor
     return Options(
-        backend=lookup_backend(backend),
+        backend=compiler,
         backend_name=name_of(backend),
         fullgraph=fullgraph,
         dynamic=dynamic,
         mode=mode,
-        guard_filter=settings.pop("guard_filter_fn", None),
-        extra=tuple(sorted(settings.items())),
+        guard_filter=guard_filter,
+        extra=() if ours else tuple(sorted(settings.items())),
+        inductor=InductorOptions.of(mode, settings) if ours else InductorOptions(),
     )
 
 
@@ -312,6 +322,8 @@ __all__ = [
     "keep_portable_guards_unsafe",
     "keep_tensor_guards_unsafe",
     "list_backends",
+    "list_mode_options",
+    "list_options",
     "lookup_backend",
     "mark_dynamic",
     "mark_static",

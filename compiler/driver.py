@@ -50,7 +50,7 @@ from tc.compiler.errors import (
     Unsupported,
     UserError,
 )
-from tc.compiler.options import Config, Options
+from tc.compiler.options import Config, InductorOptions, Options, config
 from tc.compiler.runtime.load import load
 from tc.compiler.runtime.memo import memo_type
 from tc.trace import CompileId
@@ -64,7 +64,10 @@ IDLE_TRIES = 4
 
 # -- graphs ----------------------------------------------------------------------------------
 def inductor(
-    gm: fx.GraphModule, example_inputs: Sequence[Any], gate: Gate | None = None
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    gate: Gate | None = None,
+    options: InductorOptions = InductorOptions(),  # noqa: B008 - frozen
 ) -> Compiled:
     """Compile a captured graph: aot → loops → schedule → codegen → runtime.
 
@@ -72,12 +75,14 @@ def inductor(
         gm: torch-level graph; placeholders may carry fakes in ``meta["example_value"]``.
         example_inputs: used where a placeholder carries none.
         gate: asked before every optional step.
+        options: what the user asked of this backend.
 
     Returns:
         A function of the graph's inputs that returns its outputs; see `compile_graph`.
     """
     gate = gate or Gate.from_environment()
-    kernels = functools.partial(_kernels, gate=gate, threads=torch.get_num_threads())
+    threads = options.cpp_threads or config.threads or torch.get_num_threads()
+    kernels = functools.partial(_kernels, gate=gate, threads=threads)
     compilers = Compilers(
         forward=functools.partial(kernels, kind="forward"),
         backward=functools.partial(kernels, kind="backward"),
@@ -363,7 +368,9 @@ class FrameCompiler:
     def _run_backend(self, frame: hook.Frame, captured: Captured) -> Compiled:
         assert captured.module is not None
         if self.options.backend is inductor:
-            return inductor(captured.module, captured.examples, self.process.gate)
+            return inductor(
+                captured.module, captured.examples, self.process.gate, self.options.inductor
+            )
         inputs = captured.real_inputs(frame)
         reference = copied(captured.module) if self.config.verify_correctness else None
         try:

@@ -7,8 +7,11 @@ class TcError(Exception):
     """Base of all errors raised by tc."""
 
 
-class OptionError(TcError, ValueError):
-    """An option, mode or setting that does not exist or has a value it cannot take."""
+class OptionError(TcError, ValueError, RuntimeError):
+    """An option, mode or setting that does not exist or has a value it cannot take.
+
+    A RuntimeError too, because that is what torch.compile raises.
+    """
 
 
 class Unsupported(TcError):

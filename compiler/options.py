@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ContextDecorator
 from dataclasses import dataclass, field, fields
@@ -12,7 +13,13 @@ from typing import Any
 
 from tc.compiler.errors import OptionError
 
-MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+#: mode -> the options it stands for
+MODE_OPTIONS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "reduce-overhead": {"triton.cudagraphs": True},
+    "max-autotune": {"max_autotune": True, "triton.cudagraphs": True},
+    "max-autotune-no-cudagraphs": {"max_autotune": True},
+}
 
 
 @dataclass
@@ -134,6 +141,78 @@ config = Config()
 
 
 @dataclass(frozen=True)
+class InductorOptions:
+    """Settings of the default backend, given as ``options`` of a `tc.compile` call or by its mode.
+
+    Each has the name that PyTorch's Inductor gives it; a dot there is an underscore here.
+
+    Attributes:
+        max_autotune: time the ways to compute a matrix product or a convolution on this machine,
+            and keep the quickest.
+        freezing: take the parameters of modules as constants, where no gradients are computed.
+        fx_graph_cache: look for compiled graphs on disk, and leave them there.
+        fallback_random: draw random numbers in eager's order; compiled code always does.
+        cpp_threads: OpenMP threads of generated kernels; 0 takes `Config.threads`.
+        triton_cudagraphs: replay kernel launches as CUDA graphs; means nothing on a CPU.
+    """
+
+    max_autotune: bool = False
+    freezing: bool = False
+    fx_graph_cache: bool = True
+    fallback_random: bool = True
+    cpp_threads: int = 0
+    triton_cudagraphs: bool = False
+
+    @classmethod
+    def of(cls, mode: str | None, options: Mapping[str, Any]) -> InductorOptions:
+        """Return what a mode, or options by their names, ask for.
+
+        Raises:
+            OptionError: an unknown name, a value of another type, or both mode and options.
+        """
+        if mode is not None and options:
+            raise OptionError(
+                f"give mode={mode!r} or options, not both; list_mode_options() in tc tells what "
+                "options a mode stands for"
+            )
+        settings = {}
+        for name, value in {**list_mode_options(mode or "default"), **options}.items():
+            attribute = name.replace("-", "_")
+            if attribute not in list_options():
+                raise OptionError(
+                    f"there is no option {name!r} of the default backend"
+                    f"{nearest(attribute, list_options())}; tc.list_options() names them all"
+                )
+            attribute = attribute.replace(".", "_")
+            expected = type(getattr(cls, attribute))
+            if type(value) is not expected:
+                raise OptionError(
+                    f"the option {name!r} takes a value of type {expected.__name__}, not {value!r}"
+                )
+            settings[attribute] = value
+        return cls(**settings)
+
+
+def list_options() -> list[str]:
+    """Return the names of the options that the default backend takes."""
+    names = [option.name for option in fields(InductorOptions)]
+    return [re.sub(r"^(cpp|triton)_", r"\1.", name) for name in names]
+
+
+def list_mode_options(mode: str | None = None) -> dict[str, Any]:
+    """Return the options a mode stands for; None: of each mode, by its name.
+
+    Raises:
+        OptionError: there is no such mode.
+    """
+    if mode is None:
+        return {name: dict(options) for name, options in MODE_OPTIONS.items()}
+    if mode not in MODE_OPTIONS:
+        raise OptionError(f"there is no mode {mode!r}{nearest(mode, list(MODE_OPTIONS))}")
+    return dict(MODE_OPTIONS[mode])
+
+
+@dataclass(frozen=True)
 class Options:
     """What one `tc.compile` call asked for.
 
@@ -142,7 +221,8 @@ class Options:
         dynamic: True: all sizes dynamic at once; False: never; None: on their second value.
         backend: ``(gm, example_inputs) -> callable``.
         backend_name: its name, for logs and traces.
-        extra: settings of the backend, by name.
+        extra: settings of a backend of the user's, by name.
+        inductor: settings of the default backend.
         guard_filter: entries of guards -> which of them are kept; None keeps all.
     """
 
@@ -152,6 +232,7 @@ class Options:
     dynamic: bool | None = None
     mode: str | None = None
     extra: tuple[tuple[str, Any], ...] = ()
+    inductor: InductorOptions = InductorOptions()
     guard_filter: Callable[[Sequence[Any]], Sequence[bool]] | None = None
 
 

@@ -7,7 +7,9 @@ import torch
 
 import tc
 from tc.compiler.errors import OptionError
-from tc.compiler.options import config
+from tc.compiler.options import InductorOptions, config
+from tc.trace import OutputCode
+from tc.trace.emit import capture_events
 
 
 def test_patch_as_block_and_as_decorator_nested():
@@ -39,6 +41,46 @@ def test_random_numbers_are_always_in_the_order_of_eager():
         ours = compiled(x)
         torch.manual_seed(0)
         assert torch.equal(ours == 0, torch.nn.functional.dropout(x) == 0)
+
+
+def test_modes_are_names_of_options():
+    modes = tc.list_mode_options()
+    assert modes["max-autotune"] == tc.list_mode_options("max-autotune")
+    assert {name for options in modes.values() for name in options} <= set(tc.list_options())
+    for mode, options in modes.items():
+        assert InductorOptions.of(mode, {}) == InductorOptions.of(None, options)
+        assert torch.equal(tc.compile(torch.neg, mode=mode)(torch.ones(3)), -torch.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"options": {"max_autotun": True}}, "did you mean 'max_autotune'"),
+        ({"options": {"cpp.threads": "2"}}, "'cpp.threads' takes a value of type int, not '2'"),
+        ({"options": {"cpp_threads": 2}}, "did you mean 'cpp.threads'"),
+        ({"options": {"max-autotune": 1}}, "type bool"),
+        ({"mode": "max-autotun"}, "did you mean 'max-autotune'"),
+        ({"mode": "max-autotune", "options": {"freezing": True}}, "not both"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused_at_once(settings, says):
+    with pytest.raises(RuntimeError, match=says):
+        tc.compile(torch.neg, **settings)
+
+
+def test_kernels_use_the_threads_asked_for():
+    x = torch.randn(64, 4096)
+
+    def source(**options):
+        tc.reset()
+        with capture_events() as events:
+            assert torch.allclose(tc.compile(lambda x: x.exp(), **options)(x), x.exp())
+        return events.of(OutputCode)[0].code
+
+    with config.patch(threads=3):
+        assert "num_threads(3)" in source()
+        assert "num_threads(2)" in source(options={"cpp.threads": 2})
+    assert "num_threads" not in source(options={"cpp.threads": 1})
 
 
 def test_unknown_names_are_refused_with_the_nearest():
