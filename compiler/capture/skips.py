@@ -83,6 +83,10 @@ ENGINE_CODE = "torch._dynamo.external_utils"
 TRACEABLE = "tc.compiler.capture.traceable"
 #: modules of our own that are traced into
 TRACED = ("tc.examples", TRACEABLE, "tc.compiler.modules", "tc.compiler.aot.autograd")
+#: torch modules and packages whose functions are traced into from the code that calls them
+INLINED = (
+    "torch._higher_order_ops.", "torch._ops", "torch._tensor", "torch.functional", "torch.nn.init"
+)  # fmt: skip
 #: torch modules whose functions only wrap the user's own
 DECORATORS = ("torch.utils._contextlib",)
 COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")
@@ -144,11 +148,18 @@ def _is_model_code(module: str) -> bool:
 
 
 def inlined_only(function: Any) -> bool:
-    """Say whether torch's function has no frame to be captured, but can be traced from one."""
-    if not isinstance(function, types.FunctionType):
+    """Say whether a callable has no frame to be captured, but can be traced from one.
+
+    So it is with what is written in C, and with torch's own functions around operations.
+    """
+    if isinstance(function, types.MethodType | type):
         return False
+    if not isinstance(function, types.FunctionType):
+        function = type(function).__call__
+    if not isinstance(function, types.FunctionType):
+        return True
     module = str(function.__globals__.get("__name__", ""))
-    return module in TRANSFORMS or module.startswith("torch._higher_order_ops.")
+    return module in TRANSFORMS or module.startswith(INLINED)
 
 
 def refuse_inlining(function: FunctionValue) -> None:
