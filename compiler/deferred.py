@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from tc import trace
 from tc.compiler.accounts import as_failure, tell_failure
 from tc.compiler.capture import hook
-from tc.compiler.core import levels
+from tc.compiler.core import garbage, levels
 from tc.compiler.errors import StageError
 from tc.compiler.options import config
 
@@ -61,7 +61,14 @@ class Deferred:
         compile_id = self._compile_id
         known = nullcontext() if compile_id is None else trace.compiling(compile_id)
         # As a frame is compiled: unseen by the user's modes and transforms, and not captured.
-        with self._lock, known, hook.off(), levels.popped_to(0), _disable_current_modes():
+        with (
+            self._lock,
+            known,
+            hook.off(),
+            levels.popped_to(0),
+            _disable_current_modes(),
+            garbage.paused(),
+        ):
             if self._run is None and self._work is not None:
                 with trace.stage("backward_compile"):
                     self._run = _built(self._work)

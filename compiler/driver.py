@@ -37,7 +37,7 @@ from tc.compiler.capture.translate import (
     is_handler_resumption,
     translate,
 )
-from tc.compiler.core import levels
+from tc.compiler.core import garbage, levels
 from tc.compiler.core.gate import Gate
 from tc.compiler.errors import (
     BackendError,
@@ -280,6 +280,7 @@ class FrameCompiler:
         )
         return hook.RunCached(why)
 
+    @garbage.paused()
     @_disable_current_modes()  # the user's modes and hooks see what runs, not how it is compiled
     @levels.autograd_unseen()
     def _compile(self, frame: hook.Frame, state: dict[Any, Any], account: Account) -> hook.Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -165,9 +166,20 @@ def __getattr__(name: str) -> Any:
     home, inner = _TOOLS.get(name, (_HOME_OF.get(name), name))
     if home is None:
         raise AttributeError(f"module 'tc' has no attribute {name!r}")
-    value = getattr(import_module(home), inner)
+    value = getattr(_loaded(home), inner)
     globals()[name] = value
     return value
+
+
+def _loaded(home: str) -> Any:
+    """Import a module of ours, without passes of the garbage collector: all it makes stays."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return import_module(home)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def __dir__() -> list[str]:
