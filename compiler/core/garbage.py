@@ -11,24 +11,40 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_lock = threading.Lock()
-_blocks = 0  # at work, in all threads
+
+class _Blocks:
+    """Counts the blocks at work in all threads."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.count = 0
+
+    def enter(self) -> bool:
+        """Turn the collector off; returns whether there is anything to undo."""
+        with self.lock:
+            ours = self.count > 0 or gc.isenabled()
+            self.count += ours
+            if ours:
+                gc.disable()
+            return ours
+
+    def leave(self) -> None:
+        """Turn the collector on again with the last block."""
+        with self.lock:
+            self.count -= 1
+            if not self.count:
+                gc.enable()
+
+
+_BLOCKS = _Blocks()
 
 
 @contextmanager
 def paused() -> Iterator[None]:
     """Keep the collector off in a block, where it was on; blocks may nest and run in threads."""
-    global _blocks
-    with _lock:
-        ours = _blocks > 0 or gc.isenabled()
-        _blocks += ours
-        if ours:
-            gc.disable()
+    ours = _BLOCKS.enter()
     try:
         yield
     finally:
         if ours:
-            with _lock:
-                _blocks -= 1
-                if not _blocks:
-                    gc.enable()
+            _BLOCKS.leave()

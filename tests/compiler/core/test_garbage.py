@@ -1,0 +1,72 @@
+"""The collector is off while compiling, and as it was afterwards."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+import tc
+from tc.compiler.core.garbage import paused
+
+
+@pytest.fixture(autouse=True)
+def collecting() -> Iterator[None]:
+    gc.enable()
+    yield
+    gc.enable()
+
+
+def test_off_inside_on_after() -> None:
+    with paused():
+        assert not gc.isenabled()
+        with paused():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_on_after_an_error() -> None:
+    with pytest.raises(KeyError), paused():
+        raise KeyError
+    assert gc.isenabled()
+
+
+def test_left_off_where_the_user_has_it_off() -> None:
+    gc.disable()
+    with paused():
+        pass
+    assert not gc.isenabled()
+
+
+def test_blocks_of_two_threads_overlap() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with paused():
+            begun.set()
+            go_on.wait(10)
+
+    thread = threading.Thread(target=other)
+    with paused():
+        thread.start()
+        assert begun.wait(10)
+    assert not gc.isenabled()
+    go_on.set()
+    thread.join()
+    assert gc.isenabled()
+
+
+def test_off_in_a_backend_and_on_after_the_call() -> None:
+    seen = []
+
+    def backend(gm: torch.fx.GraphModule, example_inputs: list[torch.Tensor]) -> object:
+        seen.append(gc.isenabled())
+        return gm.forward
+
+    tc.compile(lambda x: x + 1, backend=backend)(torch.zeros(2))
+    assert seen == [False]
+    assert gc.isenabled()
