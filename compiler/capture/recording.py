@@ -42,6 +42,8 @@ PYTHON_DTYPES: dict[type, torch.dtype] = {
     bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128,
 }  # fmt: skip
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+#: torch's fakes of quantized tensors are plain ones, of which operations say something else
+QUANTIZED = (torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4)
 #: in-place by convention: the name ends in one underscore, or the operator is an in-place one
 _IN_PLACE = re.compile(r"(?<!_)_$|^i(add|sub|mul|truediv|floordiv|mod|pow|and|or|xor|matmul)$")
 
@@ -179,6 +181,9 @@ class Recorder:
         """Return arguments and keywords as the graph holds them, and as fakes."""
         pairs = [self.graphable(a, text) for a in args]
         named = {k: self.graphable(v, text) for k, v in kwargs.items()}
+        for _, fake in (*pairs, *named.values()):
+            if isinstance(fake, torch.dtype) and fake in QUANTIZED:
+                raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{text} (with {fake})")
         return (
             tuple(node for node, _ in pairs),
             {k: node for k, (node, _) in named.items()},

@@ -309,7 +309,8 @@ def _slice(t: Tracer, obj: slice, source: Source) -> Value:
 
 def _is_plain_tensor(obj: Any) -> bool:
     return type(obj) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) and (
-        obj.layout is torch.strided and not obj.is_nested and not torch._is_functional_tensor(obj)
+        obj.layout is torch.strided
+        and not (obj.is_nested or obj.is_quantized or torch._is_functional_tensor(obj))
     )
 
 
@@ -338,7 +339,7 @@ def _is_derived_tensor(obj: Any) -> bool:
         return False  # torch itself would read what the class says
     if is_wrapper(cls) or obj.layout is not torch.strided or torch._is_functional_tensor(obj):
         return False
-    return not obj.is_nested
+    return not (obj.is_nested or obj.is_quantized)
 
 
 #: attributes that are read to make a fake of a tensor

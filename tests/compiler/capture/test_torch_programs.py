@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from capture_harness import Programs, check, two_tensors
 from torch.utils.checkpoint import checkpoint
 
+import tc
+
 program = Programs()
 
 
@@ -242,3 +244,18 @@ def arrays_changed(a, x):
 @pytest.mark.parametrize("case", program, ids=lambda case: case.name)
 def test_program(case):
     check(case)
+
+
+def test_quantized_tensors_break_where_they_are_made_and_pass_through():
+    def quantized(x):
+        return torch.quantize_per_tensor(x * 2, 0.1, 0, torch.qint8).dequantize() + 1
+
+    def given(q, x):
+        return q.dequantize() * x, q
+
+    x = torch.linspace(-1, 1, 6)
+    q = torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)
+    for function, args in ((quantized, (x,)), (given, (q, x))):
+        tc.reset()
+        found, wanted = tc.compile(function)(*args), function(*args)
+        torch.testing.assert_close(found, wanted)
