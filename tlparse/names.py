@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final
 
 STAGES: Final = ("capture", "graph passes", "code", "cache", "metrics", "other")
@@ -68,6 +69,7 @@ _ROWS: Final = tuple(
 )
 
 
+@cache
 def label(name: str) -> tuple[str, str]:
     """Return (what to call it, stage)."""
     for pattern, words, stage in _ROWS:

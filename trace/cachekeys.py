@@ -3,6 +3,8 @@ earlier entry come out."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +18,9 @@ from tc.trace.session import Session, all_compiles
 _EVENTS: Final = re.compile(r"(?:fx_graph|aotautograd)_cache_(?:hit|miss)|tc_cache")
 _WINDOW: Final = 60
 _LONGEST: Final = 240
-_REMEMBERED: Final = 16
+_NO_PART: Final = -1
+_DECODER: Final = json.JSONDecoder()
+_AS_DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
 _MOST_PARTS: Final = 40
 _RIVALS: Final = 2000  # how many earlier entries a miss is compared with
 
@@ -72,23 +76,29 @@ class KeyRing:
 
     def __init__(self) -> None:
         self._bit_of: dict[tuple[str, str], int] = {}
+        self._bit_of_head: dict[str, int] = {}  # the same by what precedes the printed value
         self._names: list[str] = []
-        self._parsed: dict[int, list[Part]] = {}
+        self._graphs: dict[int, str] = {}  # bits that stand for a graph: its hash
+        self._latest: tuple[Artifact | None, list[str]] = None, []
         self.entries: list[Entry] = []
 
     def add(self, session: Session, compiled: Compile, artifact: Artifact) -> Entry | None:
         """Take one cache event; None if it records no key."""
-        parts = self.parts(session, artifact)
-        if not parts:
+        rows = rows_of(session, artifact)
+        self._latest = artifact, rows
+        known = self._bit_of_head
+        numbers = {
+            known[head] if (head := row.partition(": ")[0]) in known else self._number(row)
+            for row in rows
+        }
+        numbers.discard(_NO_PART)
+        if not numbers:
             return None
-        bits, graph = 0, ""
-        for name, digest, _ in parts:
-            number = self._bit_of.setdefault((name, digest), len(self._bit_of))
-            if number == len(self._names):
-                self._names.append(name)
-            bits |= 1 << number
-            if name in ("gm", "graph"):
-                graph = digest
+        present = bytearray(max(numbers) + 1)
+        for number in numbers:
+            present[number] = 1
+        bits = int(present[::-1].translate(_AS_DIGITS), 2)
+        graph = next((self._graphs[one] for one in self._graphs.keys() & numbers), "")
         hit = "cache_hit" in artifact.name or (
             artifact.name == "tc_cache" and compiled.cache == "hit"
         )
@@ -96,15 +106,33 @@ class KeyRing:
         self.entries.append(entry)
         return entry
 
-    def parts(self, session: Session, artifact: Artifact) -> list[Part]:
-        """Return the parts of a key; the last few keys read are remembered."""
-        found = self._parsed.pop(id(artifact), None)
-        if found is None:
-            found = parts_of(session, artifact)
-        self._parsed[id(artifact)] = found
-        if len(self._parsed) > _REMEMBERED:
-            del self._parsed[next(iter(self._parsed))]
-        return found
+    def _number(self, row: str) -> int:
+        """Return the bit of a part that is met for the first time in this form."""
+        part = _part(row)
+        if part is None:
+            return _NO_PART
+        name, digest, _ = part
+        number = self._bit_of.setdefault((name, digest), len(self._bit_of))
+        if number == len(self._names):
+            self._names.append(name)
+            if name in ("gm", "graph"):
+                self._graphs[number] = digest
+        self._bit_of_head[row.partition(": ")[0]] = number
+        return number
+
+    def values(self, session: Session, artifact: Artifact, names: list[str]) -> dict[str, str]:
+        """Return the printed values of these parts of a key."""
+        latest, rows = self._latest
+        wanted = dict.fromkeys(names, "")
+        if artifact is not latest:
+            found = _quoted(session.text(artifact), names)
+            if found is not None:
+                return found
+            rows = rows_of(session, artifact)
+        for row in rows:
+            if row[row.find("] ") + 2 : row.find(": ")] in wanted and (part := _part(row)):
+                wanted[part[0]] = part[2]
+        return wanted
 
     def nearest(self, entry: Entry) -> Entry | None:
         """Return the earlier entry with the fewest differing parts; the newest of equals."""
@@ -157,8 +185,9 @@ def keyed(compiled: Compile) -> list[Artifact]:
 def explain(ring: KeyRing, ours: Session, entry: Entry, theirs: Session, nearest: Entry) -> Miss:
     """Compare two entries part by part, by hash; printed values may differ at equal hashes."""
     names = ring.names(entry.bits ^ nearest.bits)
-    new = {name: text for name, _, text in ring.parts(ours, entry.artifact)}
-    old = {name: text for name, _, text in ring.parts(theirs, nearest.artifact)}
+    new, old = (
+        ring.values(of, at.artifact, names) for of, at in ((ours, entry), (theirs, nearest))
+    )
     changes = [Change(name, *_differing(old.get(name, ""), new.get(name, ""))) for name in names]
     changes.sort(key=lambda one: (not one.about_the_program, one.name))
     return Miss(
@@ -171,8 +200,8 @@ def explain(ring: KeyRing, ours: Session, entry: Entry, theirs: Session, nearest
     )
 
 
-def parts_of(session: Session, artifact: Artifact) -> list[Part]:
-    """Return (name, hash, printed value) of each part of the key an event records."""
+def rows_of(session: Session, artifact: Artifact) -> list[str]:
+    """Return the parts of the key that an event records, each as `[hash] name: printed value`."""
     try:
         data = parse_json(session.text(artifact))
     except ValueError:
@@ -180,16 +209,41 @@ def parts_of(session: Session, artifact: Artifact) -> list[Part]:
     if not isinstance(data, dict):
         return []
     if isinstance(data.get("parts"), dict):  # ours: the value stands for itself
-        return [(str(name), str(value), str(value)) for name, value in data["parts"].items()]
+        return [f"[{_digest(text)}] {name}: {text}" for name, text in data["parts"].items()]
     listed: Any = data.get("components")
-    parts = []
-    for row in listed if isinstance(listed, list) else ():
-        if isinstance(row, str) and row[:1] == "[":  # `[hash] name: printed value`
-            digest, _, rest = row[1:].partition("] ")
-            name, found, text = rest.partition(": ")
-            if found:
-                parts.append((name, digest, text))
-    return parts
+    return [row for row in listed if isinstance(row, str)] if isinstance(listed, list) else []
+
+
+def _digest(value: object) -> str:
+    return hashlib.md5(str(value).encode("utf-8", "replace"), usedforsecurity=False).hexdigest()
+
+
+def _quoted(text: str, names: list[str]) -> dict[str, str] | None:
+    """Find the parts of these names in a printed key without parsing the rest of it.
+
+    None if the text does not say it that plainly.
+    """
+    found = {}
+    for name in names:
+        at = text.find(f"] {name}: ")
+        start = text.rfind('"[', 0, at)
+        if at < 0 or start < 0:
+            return None
+        try:
+            row, _ = _DECODER.raw_decode(text, start)
+        except ValueError:
+            return None
+        part = _part(row)
+        if part is None or part[0] != name:
+            return None
+        found[name] = part[2]
+    return found
+
+
+def _part(row: str) -> Part | None:
+    digest, _, rest = row[1:].partition("] ")
+    name, found, text = rest.partition(": ")
+    return (name, digest, text) if row[:1] == "[" and found else None
 
 
 def _cache_of(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 # Both forms: a node of torch's guard tree, a row of tc's guards.
@@ -23,6 +24,7 @@ _TYPE: Final = re.compile(
     r"|is_type\((?P<of>.+?), the\(\w+, '(?P<name>[^']+)'\)\)"
 )
 _GRAD: Final = re.compile(r"""["']grad_mode["']: ?(true|false)""", re.IGNORECASE)
+_REMEMBERED: Final = 1 << 14  # sources; compiles of one function guard on the same ones
 _CONSTANTS: Final = frozenset(("EQUALS", "NONE", "BOOL"))
 
 _ACCESS: Final = (
@@ -36,6 +38,7 @@ _ACCESS: Final = (
 _VARS: Final = re.compile(r"vars\(([\w.]+)\)\['(?:_modules|_parameters|_buffers)'\]\['([^']+)'\]")
 
 
+@lru_cache(_REMEMBERED)
 def readable(source: str) -> str:
     """Write a guard's source as the user would: `L['self'].step` -> `self.step`."""
     while "vars(" in source:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 from tc.trace.compiles import FRAMEWORK, Artifact, Compile
@@ -48,6 +49,7 @@ _NEVER_FUSED: Final = frozenset(
     )
 )  # fmt: skip
 _TEXT: Final = "tc_source"  # {"file", "line", "text"}: a piece of the user's source
+_REMEMBERED: Final = 1 << 12  # names of operators
 _LEAST: Final = 3  # lines a comment may lie above the call it is about
 
 
@@ -263,9 +265,9 @@ def _kernels(
     asked: list[_Above] = []
     above: _Above | None = None
     called = set()
-    inside = sorted(defined.values())
+    inside = {n for start, stop in defined.values() for n in range(start, stop + 1)}
     for number, row in enumerate(rows):
-        if any(start <= number <= stop for start, stop in inside):
+        if number in inside:
             above = None
             continue
         if _read_comment(row, number, made, above := above or _Above(number)):
@@ -318,6 +320,8 @@ def _definitions(
 
 def _read_comment(row: str, number: int, made: CodeMap, above: _Above) -> bool:
     """Take what a comment says; False if the row is no comment that says anything."""
+    if row.lstrip()[:1] not in ("#", "/"):
+        return False
     if match := _HANDLE.match(row):
         above.key = match["keys"].split(",")[0].strip()
     elif match := _SOURCES.match(row):
@@ -406,6 +410,7 @@ def _is(op: str, asked: str) -> bool:
     return plain == asked or plain.startswith(f"{asked}.")
 
 
+@lru_cache(_REMEMBERED)
 def _base(op: str) -> str:
     """`torch.ops.aten.mm.default` -> `mm`."""
     return op.removeprefix("torch.ops.").removeprefix("aten.").partition(".")[0]

@@ -23,7 +23,7 @@ with suppress(ImportError):  # the standard library reads the same, only slower
     orjson = import_module("orjson")
 
 HEADER: Final = re.compile(
-    rb"([VIWEC])(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6}) +(\d{1,640}) ([^:\n]+):(\d{1,18})\] "
+    rb"[VIWEC](\d{4} \d\d:\d\d:\d\d\.\d{6}) +(\d{1,640}) ([^:\n]+:\d{1,18})\] "
 )
 CONTEXT_KEYS: Final = frozenset(
     (
@@ -38,6 +38,8 @@ STDIN: Final = "-"
 _NEXT_RECORD: Final = re.compile(rb"\n(?:[^\t\n\r]|\r(?!\n))")
 _MD5: Final = re.compile(r"[0-9a-f]{32}\Z")
 _SAMPLES: Final = 20
+_decode: Final = json.JSONDecoder().raw_decode
+_RELEASED: Final = 1 << 23  # bytes read between two releases of mapped memory
 
 
 class Unreadable(Exception):
@@ -69,19 +71,35 @@ class Span:
     prefix: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: a log has millions, and freezing triples their price
 class Record:
-    """One envelope of the log; `span` locates its payload, if it has one."""
+    """One envelope of the log; `span` locates its payload, if it has one.
+
+    Attributes:
+        stamp: when it was written, as the header has it: `1120 09:14:22.968000`.
+        origin: the header's `file:line` of the code that wrote it.
+    """
 
     line: int
-    time: str
+    stamp: bytes
     pid: int
-    emitter: str
+    origin: bytes
     event: str
     value: Any
     context: dict[str, Any]
     span: Span | None
     payload: bytes | None
+
+    @property
+    def time(self) -> str:
+        """When it was written: `11-20 09:14:22.968000`, local time."""
+        return stamp_text(self.stamp)
+
+    @property
+    def emitter(self) -> str:
+        """The `file:line` that wrote it."""
+        file, _, line = self.origin.rpartition(b":")
+        return f"{file.decode('utf-8', 'replace')}:{int(line)}"
 
     def text(self) -> str:
         """Return the payload as text; bytes that are no UTF-8 show as U+FFFD."""
@@ -93,6 +111,7 @@ class Source:
 
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
+        self._touched = 0
         self.name = "stdin" if self.path == STDIN else Path(path).name
         try:
             self._file: IO[bytes] = _open(self.path)
@@ -106,11 +125,27 @@ class Source:
     def __len__(self) -> int:
         return len(self.data)
 
+    def touched(self, size: int) -> None:
+        """Note that so many bytes were read; give memory back when it adds up.
+
+        The system would count the mapped log as ours; what is needed again is mapped anew.
+        """
+        self._touched += size
+        if self._touched > _RELEASED:
+            self._touched = 0
+            if isinstance(self.data, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+                self.data.madvise(mmap.MADV_DONTNEED)
+
     def close(self) -> None:
         """Unmap the log."""
         if isinstance(self.data, mmap.mmap):
             self.data.close()
         self._file.close()
+
+
+def stamp_text(stamp: bytes) -> str:
+    """`1120 09:14:22.968000` -> `11-20 09:14:22.968000`."""
+    return f"{stamp[:2].decode()}-{stamp[2:].decode()}"
 
 
 def parse_json(text: bytes | str) -> Any:
@@ -125,6 +160,12 @@ def parse_json(text: bytes | str) -> Any:
         except ValueError:  # strict: refuses NaN, which is legal here
             pass
     try:
+        if isinstance(text, bytes):
+            text = text.decode("utf-8", "surrogatepass")
+        if text[:1] in ("{", "["):  # nothing before it: spare the search for white space
+            value, stop = _decode(text)
+            if stop == len(text):
+                return value
         return json.loads(text)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
@@ -133,13 +174,21 @@ def parse_json(text: bytes | str) -> Any:
 def payload_of(source: Source, span: Span) -> bytes:
     """Cut a payload out of its log and take off the leading TAB of each line."""
     raw = source.data[span.start : span.stop]
-    if raw.endswith(b"\n"):
-        raw = raw[:-1]
-    if span.prefix or b"\n\n" in raw or b"\n\r\n" in raw or raw.endswith((b"\n", b"\n\r")):
-        skip = len(span.prefix) + 1
-        lines = (line for line in raw.split(b"\n") if line not in (b"", b"\r", span.prefix))
-        return b"\n".join(line[skip:] for line in lines)
-    return raw[1:].replace(b"\n\t", b"\n")
+    source.touched(len(raw))
+    if not span.prefix and (payload := _untabbed(raw, raw.count(b"\n"))) is not None:
+        return payload
+    skip = len(span.prefix) + 1
+    lines = (line for line in raw.split(b"\n") if line not in (b"", b"\r", span.prefix))
+    return b"\n".join(line[skip:] for line in lines)
+
+
+def _untabbed(raw: bytes, rows: int) -> bytes | None:
+    """Take off the TABs of a payload's lines; None if it is not written as torch does."""
+    if raw[:1] != b"\t" or raw[-1:] != b"\n" or raw.count(b"\n\t") != rows - 1:
+        return None
+    if raw.count(b"\t") == rows:  # none but the leading ones: the quicker way
+        return raw.replace(b"\t", b"")[:-1]
+    return raw[1:-1].replace(b"\n\t", b"\n")
 
 
 def read_records(source: Source, index: int, defects: Defects) -> Iterator[Record]:
@@ -150,7 +199,8 @@ def read_records(source: Source, index: int, defects: Defects) -> Iterator[Recor
     while at < end:
         head_stop = data.find(b"\n", at)
         head_stop = end if head_stop < 0 else head_stop
-        if data[at : at + 1] in (b"\t", b"\n", b"\r") and not _looks_like_header(data, at):
+        head = data[at:head_stop]
+        if head[:1] in (b"\t", b"", b"\r") and not _looks_like_header(data, at):
             stop = _region_end(data, max(at - 1, 0), end)
             orphans = sum(row.startswith(b"\t") for row in data[at:stop].split(b"\n"))
             if orphans:
@@ -158,8 +208,7 @@ def read_records(source: Source, index: int, defects: Defects) -> Iterator[Recor
             line += data[at:stop].count(b"\n")
             at = stop
             continue
-        head = data[at:head_stop]
-        match = HEADER.search(head)
+        match = HEADER.match(head) or HEADER.search(head)
         if match is None:
             kind = "truncated" if head_stop == end and after_record else "no_header"
             defects.add(kind, f"{source.name}:{line}")
@@ -168,12 +217,15 @@ def read_records(source: Source, index: int, defects: Defects) -> Iterator[Recor
         after_record = True
         prefix = head[: match.start()]
         stop = _payload_end(data, head_stop, end, prefix)
-        body = Span(index, min(head_stop + 1, end), stop, prefix if prefix else b"")
-        record = _record(source, line, match, head, body, defects, last=stop == end)
+        body = Span(index, min(head_stop + 1, end), stop, prefix)
+        raw = data[body.start : stop]
+        rows = raw.count(b"\n")
+        record = _record(source, line, match, head, body, raw, rows, defects, last=stop == end)
         if record is not None:
             yield record
-        line += 1 + data[body.start : stop].count(b"\n")
-        at = stop
+        line += 1 + rows
+        start, at = at, stop
+        source.touched(at - start)
 
 
 def _looks_like_header(data: mmap.mmap | bytes, at: int) -> bool:
@@ -204,50 +256,79 @@ def _record(
     match: re.Match[bytes],
     head: bytes,
     body: Span,
+    raw: bytes,
+    rows: int,
     defects: Defects,
     *,
     last: bool,
 ) -> Record | None:
     place = f"{source.name}:{line}"
     text = head[match.end() :]
-    cut = last and source.data[-1:] != b"\n"
     if not text.isascii():
         text = _clean(text, defects, place)
     try:
         envelope = parse_json(text)
     except ValueError:
-        defects.add("truncated" if cut and body.start >= body.stop else "bad_json", place)
+        cut = last and source.data[-1:] != b"\n" and not raw
+        defects.add("truncated" if cut else "bad_json", place)
         return None
     if not isinstance(envelope, dict):
         defects.add("bad_json", place)
         return None
-    context = {key: envelope[key] for key in envelope if key in CONTEXT_KEYS}
-    events = [key for key in envelope if key not in CONTEXT_KEYS]
-    if len(events) != 1:
+    events = envelope.keys() - CONTEXT_KEYS
+    if len(events) == 1:
+        (event,) = events
+        value = envelope.pop(event)
+    else:
         defects.add("no_event" if not events else "many_events", place)
-    event = events[0] if events else "(no event)"
-    payload = _payload(source, body, context.get("has_payload"), defects, place, last=last)
-    level_month_day = match[1], match[2], match[3]
+        event = next((key for key in envelope if key in events), "(no event)")
+        value = envelope.get(event)
+        envelope = {key: envelope[key] for key in envelope if key in CONTEXT_KEYS}
+    digest = envelope.get("has_payload")
+    payload = _whole(raw, rows, digest, body.prefix)
+    if payload is None:
+        payload = _payload(source, body, raw, digest, defects, place, last=last)
+    elif not payload.isascii():
+        _clean(payload, defects, place)
     return Record(
         line=line,
-        time=f"{level_month_day[1].decode()}-{level_month_day[2].decode()} "
-        + b":".join(match.group(4, 5, 6)).decode()
-        + "."
-        + match[7].decode(),
-        pid=int(match[8]),
-        emitter=f"{match[9].decode('utf-8', 'replace')}:{int(match[10])}",
+        stamp=match[1],
+        pid=int(match[2]),
+        origin=match[3],
         event=event,
-        value=envelope.get(event),
-        context=context,
+        value=value,
+        context=envelope,
         span=None if payload is None else body,
         payload=payload,
     )
 
 
+def _whole(raw: bytes, rows: int, digest: object, prefix: bytes) -> bytes | None:
+    """Return the payload if it is as torch writes it; None if it has to be looked at closely."""
+    if not isinstance(digest, str) or prefix:
+        return None
+    # Mostly no TAB but the leading ones; the checksum tells whether that was so.
+    quick = raw.replace(b"\t", b"")[:-1]
+    if len(raw) - 1 - len(quick) == rows and raw[:1] == b"\t" and _md5_of(quick) == digest:
+        return quick
+    payload = _untabbed(raw, rows)
+    return payload if payload is not None and _md5_of(payload) == digest else None
+
+
+def _md5_of(payload: bytes) -> str:
+    return hashlib.md5(payload, usedforsecurity=False).hexdigest()
+
+
 def _payload(
-    source: Source, body: Span, digest: object, defects: Defects, place: str, *, last: bool
+    source: Source,
+    body: Span,
+    raw: bytes,
+    digest: object,
+    defects: Defects,
+    place: str,
+    *,
+    last: bool,
 ) -> bytes | None:
-    raw = source.data[body.start : body.stop]
     has_lines = raw.startswith(b"\t") or (body.prefix and raw.startswith(body.prefix + b"\t"))
     if digest is None:
         if has_lines:
@@ -260,9 +341,9 @@ def _payload(
     payload = payload_of(source, body)
     if not isinstance(digest, str) or not _MD5.match(digest):
         defects.add("payload_md5", place)
-    elif hashlib.md5(payload, usedforsecurity=False).hexdigest() != digest:
+    elif _md5_of(payload) != digest:
         plain = payload.replace(b"\r\n", b"\n").removesuffix(b"\r")
-        if hashlib.md5(plain, usedforsecurity=False).hexdigest() == digest:
+        if _md5_of(plain) == digest:
             return plain
         defects.add("truncated" if last else "payload_md5", place)
     if not payload.isascii():

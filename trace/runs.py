@@ -87,10 +87,12 @@ def _look(source: Source) -> Log | None:
     begin, end = _seconds(first), _seconds(last)
     if end < begin:  # over New Year: headers carry no year
         end += 366 * 86400
-    return Log(source, int(first[8]), rank_in_name(source.name), begin, end, borrows)
+    return Log(source, int(first[2]), rank_in_name(source.name), begin, end, borrows)
 
 
 def _seconds(match: re.Match[bytes]) -> float:
-    month, day, hour, minute, second, micro = (int(match[n]) for n in range(2, 8))
+    stamp = match[1]  # MMDD hh:mm:ss.ffffff
+    month, day, hour, minute = (int(stamp[n : n + 2]) for n in (0, 2, 5, 8))
+    second = float(stamp[11:])
     days = sum((31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)[: max(month - 1, 0)]) + day
-    return ((days * 24 + hour) * 60 + minute) * 60 + second + micro / 1e6
+    return ((days * 24 + hour) * 60 + minute) * 60 + second

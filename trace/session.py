@@ -21,6 +21,7 @@ from tc.trace.reader import (
     parse_json,
     payload_of,
     read_records,
+    stamp_text,
 )
 from tc.trace.runs import group, rank_in_name
 from tc.trace.timing import Clock
@@ -90,10 +91,13 @@ class Session:
 
     def text(self, artifact: Artifact) -> str:
         """Return what an artifact holds."""
+        return artifact.inline or self.bytes_of(artifact).decode("utf-8", "replace")
+
+    def bytes_of(self, artifact: Artifact) -> bytes:
+        """Return what an artifact holds as it lies in the log; it may be no UTF-8."""
         if artifact.span is None:
-            return artifact.inline
-        raw = payload_of(self.sources[artifact.span.source], artifact.span)
-        return raw.decode("utf-8", "replace")
+            return artifact.inline.encode("utf-8", "replace")
+        return payload_of(self.sources[artifact.span.source], artifact.span)
 
     def close(self) -> None:
         """Let go of the logs."""
@@ -147,17 +151,25 @@ class _Builder:
     def read(self, index: int, source: Source) -> None:
         self.strings.append({})
         file_rank = rank_in_name(source.name)
+        pid, first = -1, b""
+        events: Counter[str] = Counter()
         for record in read_records(source, index, self.session.defects):
-            self.session.events[record.event] += 1
-            if record.pid not in self.pids:
-                self.pids.append(record.pid)
-            self.source_of.setdefault(record.pid, set()).add(index)
-            if not self.session.first_time or record.time < self.session.first_time:
-                self.session.first_time = record.time
+            events[record.event] += 1
+            if record.pid != pid:
+                pid = record.pid
+                if pid not in self.pids:
+                    self.pids.append(pid)
+                self.source_of.setdefault(pid, set()).add(index)
+            if not first or record.stamp < first:
+                first = record.stamp
             try:
                 self.take(index, file_rank, record)
             except (TypeError, ValueError, KeyError, AttributeError, IndexError):
                 self.session.defects.add("bad_record", f"{source.name}:{record.line}")
+        self.session.events.update(events)
+        if first:
+            began = self.session.first_time
+            self.session.first_time = min(began or stamp_text(first), stamp_text(first))
 
     def take(self, index: int, file_rank: int | None, record: Record) -> None:
         rank = record.context.get("rank")
@@ -177,7 +189,9 @@ class _Builder:
         if name == "torch_version" or name == "tc_version":
             self.version(name, record)
         if record.event in _DESCRIBED:
-            compiled.described.append(f"{record.event} {_plain_json(record.value)}")
+            compiled.described.append(
+                f"{record.event} {json.dumps(record.value, ensure_ascii=False)}"
+            )
             return
         self.add_artifact(index, record, compiled, name)
         handler = getattr(self, f"on_{record.event}", None)
@@ -202,7 +216,7 @@ class _Builder:
         note = ""
         if isinstance(record.value, dict):
             note = str(record.value.get("filename") or record.value.get("name") or "")
-        inline = "" if record.span else json.dumps(record.value, indent=1, ensure_ascii=False)
+        inline = "" if record.span else _plain_json(record.value)
         artifact = Artifact(
             number=len(compiled.artifacts),
             name=name,
@@ -466,7 +480,8 @@ def _cache_word(name: str, before: str) -> str:
 
 
 def _plain_json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    """Write JSON with an item on each line, as torch writes it in payloads."""
+    return json.dumps(value, ensure_ascii=False, separators=(",\n", ": "))
 
 
 def all_compiles(session: Session) -> Iterator[Compile]:

@@ -6,8 +6,9 @@ import heapq
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 PHASES: Final = ("capture", "graph passes", "lowering", "build", "cache", "other")
 
@@ -23,6 +24,7 @@ _PHASE_ROWS: Final = (
 _PATTERNS: Final = tuple((phase, re.compile(rule, re.IGNORECASE)) for phase, rule in _PHASE_ROWS)
 
 
+@cache
 def phase_of(name: str) -> str:
     """Return the phase an event belongs to by its name."""
     for phase, pattern in _PATTERNS:
@@ -31,8 +33,7 @@ def phase_of(name: str) -> str:
     return "other"
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(NamedTuple):
     """One timed step: microseconds `start..stop`, and the compile it worked for."""
 
     start: float

@@ -45,7 +45,18 @@ def index_of(text: str) -> dict[str, Any]:
 
 def blocks_of(text: str) -> list[list[str]]:
     packed = re.findall(r'<script type="text/plain" id="block-\d+">(.*?)</script>', text, re.S)
-    return [json.loads(gzip.decompress(base64.b64decode(one))) for one in packed]
+    return [texts_of(gzip.decompress(base64.b64decode(one))) for one in packed]
+
+
+def texts_of(framed: bytes) -> list[str]:
+    """Take a block apart: a line with the sizes of the texts in bytes, then the texts."""
+    head, _, rest = framed.partition(b"\n")
+    texts = []
+    for size in json.loads(head):
+        texts.append(rest[:size].decode("utf-8", "replace"))
+        rest = rest[size:]
+    assert not rest
+    return texts
 
 
 @needs_traces

@@ -6,7 +6,7 @@ const MOST_LINES = 6000;
 const mapsByBlock = new Map();
 
 async function mapOf(one) {
-  if (!mapsByBlock.has(one.block)) mapsByBlock.set(one.block, unpackText(`code-${one.block}`));
+  if (!mapsByBlock.has(one.block)) mapsByBlock.set(one.block, unpack(`code-${one.block}`).then(([text]) => JSON.parse(text)));
   return mapsByBlock.get(one.block);
 }
 

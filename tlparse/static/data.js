@@ -8,18 +8,20 @@ const unpacked = new Map();
 
 /** Texts of all artifacts of a compile, by number. */
 function textsOf(compiled) {
-  if (!unpacked.has(compiled.block)) unpacked.set(compiled.block, unpack(compiled.block));
+  if (!unpacked.has(compiled.block)) unpacked.set(compiled.block, unpack(`block-${compiled.block}`));
   return unpacked.get(compiled.block);
 }
 
-const unpack = (block) => unpackText(`block-${block}`);
-
-async function unpackText(id) {
+/** A block is packed: a line with the sizes of its texts in bytes, then the texts. */
+async function unpack(id) {
   const packed = atob(document.getElementById(id).textContent);
   const raw = new Uint8Array(packed.length);
   for (let i = 0; i < packed.length; i++) raw[i] = packed.charCodeAt(i);
   const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return JSON.parse(await new Response(stream).text());
+  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  const words = new TextDecoder("utf-8", { ignoreBOM: true });
+  let at = bytes.indexOf(10) + 1;
+  return JSON.parse(words.decode(bytes.subarray(0, at))).map((size) => words.decode(bytes.subarray(at, (at += size))));
 }
 
 const link = {
