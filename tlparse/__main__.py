@@ -46,6 +46,7 @@ usage:
   tc-report summary TRACE [--json] [--all]
   tc-report show ID [TRACE] [--json]
   tc-report check TRACE [--max-graph-breaks N] [--max-recompiles N] [--max-failures N]
+                        [--baseline FILE] [--write-baseline FILE]
   tc-report run [-o FILE] [--trace FOLDER] [--json] [--open] -- COMMAND...
   tc-report explain CODE [--json]
   tc-report diff A B [--html FILE] [--json] [--exit-code]
@@ -61,7 +62,9 @@ options:
   --all                  all runs of the folder, not the newest alone
   --max-graph-breaks N   check: fail above N graph breaks
   --max-recompiles N     check: fail above N recompiles
-  --max-failures N       check: fail above N failed compiles (default 0)
+  --max-failures N       check: fail above N failed compiles (0 without a baseline)
+  --baseline FILE        check: fail on findings that are not in FILE
+  --write-baseline FILE  check: write the findings of now to FILE, to be let pass
   --html FILE            diff: write a page as well
   --exit-code            diff: exit 1 if graphs, kernels, compiles or findings differ
   --version, --help
@@ -157,7 +160,9 @@ def _parser(verb: str) -> _Parser:
     if verb == "check":
         parser.add_argument("--max-graph-breaks", type=int, metavar="N")
         parser.add_argument("--max-recompiles", type=int, metavar="N")
-        parser.add_argument("--max-failures", type=int, metavar="N", default=0)
+        parser.add_argument("--max-failures", type=int, metavar="N")
+        parser.add_argument("--baseline", metavar="FILE")
+        parser.add_argument("--write-baseline", metavar="FILE")
     return parser
 
 
@@ -210,24 +215,17 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    diagnosis = load(options.trace, all_runs=options.all, redact=options.redact)
-    rows = (
-        ("graph breaks", len(diagnosis.breaks), options.max_graph_breaks),
-        ("recompiles", diagnosis.recompile_count, options.max_recompiles),
-        ("failed compiles", len(diagnosis.failures), options.max_failures),
-    )
-    failed = [row for row in rows if row[2] is not None and row[1] > row[2]]
-    if options.json:
-        told = {name.replace(" ", "_"): {"count": n, "max": most} for name, n, most in rows}
-        print(json.dumps({"schema": 1, "ok": not failed, **told}, indent=1))
-    else:
-        for name, number, most in rows:
-            if most is not None:
-                word = "ok" if number <= most else "FAILED"
-                print(f"{word:<7}{name}: {number} (allowed: {most})")
-    for name, number, most in failed:
-        print(f"tc-report: check failed: {number} {name}, allowed {most}", file=sys.stderr)
-    return GATE_FAILED if failed else OK
+    from tc.tlparse import gate
+
+    known = gate.Baseline.read(options.baseline) if options.baseline else None
+    diagnosis = load(options.trace, all_runs=options.all)
+    failures = options.max_failures
+    if failures is None and known is None:  # a baseline says which failures may pass
+        failures = 0
+    limits = gate.Limits(options.max_graph_breaks, options.max_recompiles, failures)
+    if options.write_baseline:
+        gate.write_baseline(diagnosis, options.write_baseline)
+    return gate.check(diagnosis, limits, known, as_json=options.json)
 
 
 def _diff(options: argparse.Namespace) -> int:

@@ -52,10 +52,12 @@ class Defects:
 
     counts: dict[str, int] = field(default_factory=dict)
     places: dict[str, list[str]] = field(default_factory=dict)
+    latest: str = ""
 
     def add(self, kind: str, place: str, times: int = 1) -> None:
         """Count one kind of damage at `file:line`."""
         self.counts[kind] = self.counts.get(kind, 0) + times
+        self.latest = place
         known = self.places.setdefault(kind, [])
         if len(known) < _SAMPLES:
             known.append(place)
@@ -264,10 +266,9 @@ def _record(
 ) -> Record | None:
     place = f"{source.name}:{line}"
     text = head[match.end() :]
-    if not text.isascii():
-        text = _clean(text, defects, place)
+    clean = text if _is_utf8(text) else text.decode("utf-8", "replace")
     try:
-        envelope = parse_json(text)
+        envelope = parse_json(clean)
     except ValueError:
         cut = last and source.data[-1:] != b"\n" and not raw
         defects.add("truncated" if cut else "bad_json", place)
@@ -288,8 +289,8 @@ def _record(
     payload = _whole(raw, rows, digest, body.prefix)
     if payload is None:
         payload = _payload(source, body, raw, digest, defects, place, last=last)
-    elif not payload.isascii():
-        _clean(payload, defects, place)
+    if (clean is not text or not _is_utf8(payload or b"")) and defects.latest != place:
+        defects.add("bad_utf8", place)
     return Record(
         line=line,
         stamp=match[1],
@@ -346,18 +347,16 @@ def _payload(
         if _md5_of(plain) == digest:
             return plain
         defects.add("truncated" if last else "payload_md5", place)
-    if not payload.isascii():
-        _clean(payload, defects, place)
     return payload
 
 
-def _clean(raw: bytes, defects: Defects, place: str) -> bytes:
-    try:
-        raw.decode("utf-8")
-        return raw
-    except UnicodeDecodeError:
-        defects.add("bad_utf8", place)
-        return raw.decode("utf-8", "replace").encode("utf-8")
+def _is_utf8(raw: bytes) -> bool:
+    if not raw.isascii():
+        try:
+            raw.decode("utf-8")
+        except UnicodeDecodeError:
+            return False
+    return True
 
 
 # ---------------------------------------------------------------------------------- files

@@ -165,7 +165,9 @@ class _Builder:
             try:
                 self.take(index, file_rank, record)
             except (TypeError, ValueError, KeyError, AttributeError, IndexError):
-                self.session.defects.add("bad_record", f"{source.name}:{record.line}")
+                place = f"{source.name}:{record.line}"
+                if self.session.defects.latest != place:  # else damage known already did this
+                    self.session.defects.add("bad_record", place)
         self.session.events.update(events)
         if first:
             began = self.session.first_time

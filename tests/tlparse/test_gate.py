@@ -1,0 +1,71 @@
+"""`tc-report check`: a gate for CI, with and without a baseline."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support import shared
+
+from tc.tlparse.__main__ import main
+
+
+def check(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    code = main(["check", *map(str, arguments)])
+    told = capsys.readouterr()
+    return code, told.out, told.err
+
+
+def test_what_is_known_passes_and_what_is_new_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = tmp_path / "known.json"
+    breaks, recompiles = shared("traces/graph_break"), shared("traces/recompile")
+    assert check(capsys, breaks, "--write-baseline", known)[0] == 0
+    rows = json.loads(known.read_text())["findings"]
+    assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
+    assert len(known.read_text().splitlines()) == len(rows) + 2  # a line each, for git
+
+    code, out, err = check(capsys, breaks, "--baseline", known)
+    assert (code, err) == (0, "")
+    assert out == f"ok     new findings: 0 (known: {len(rows)})\n"
+
+    code, out, err = check(capsys, recompiles, "--baseline", known)
+    assert code == 1
+    assert "check failed: 3 new: TC2" in err
+    assert out.count("fix: ") == 3 and "gone: TC104-" in out
+
+
+def test_more_of_a_known_cause_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    known = tmp_path / "known.json"
+    trace = shared("traces/graph_break")
+    check(capsys, trace, "--write-baseline", known)
+    known.write_text(known.read_text().replace('"count": 2', '"count": 1'))
+    code, out, _ = check(capsys, trace, "--baseline", known)
+    assert code == 0 and "is met 2 times, 1 in the baseline" in out
+
+
+def test_a_summary_is_a_baseline_too_and_json_has_it_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["summary", str(shared("traces/graph_break")), "--json"])
+    known = tmp_path / "known.json"
+    known.write_text(capsys.readouterr().out)
+    code, out, _ = check(capsys, shared("traces/graph_break"), "--baseline", known, "--json")
+    told = json.loads(out)
+    assert (code, told["ok"], told["new_findings"], told["gone_findings"]) == (0, True, [], [])
+    code, out, _ = check(capsys, shared("traces/simple"), "--baseline", known, "--json")
+    assert code == 0 and len(json.loads(out)["gone_findings"]) == 2
+
+
+@pytest.mark.parametrize("text", [None, "garbage", "[]", '{"findings": [1]}'])
+def test_no_baseline_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None
+) -> None:
+    known = tmp_path / "known.json"
+    if text is not None:
+        known.write_text(text)
+    code, out, err = check(capsys, shared("traces/simple"), "--baseline", known)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "--write-baseline" in err
