@@ -29,6 +29,7 @@ from tc.compiler.capture.values.subclasses import FAKED
 from tc.compiler.core.gate import Gate
 from tc.compiler.deferred import Deferred, Work
 from tc.compiler.errors import BackendError, OptionError, TcError
+from tc.compiler.graph_cache import GraphCache
 from tc.compiler.options import nearest
 
 Compiled = Callable[..., Any]
@@ -60,6 +61,7 @@ class Compilers:
         forward: graph of ATen operations -> what runs it; may change the graph.
         stage: name of the stage for the trace.
         standalone: hand over graphs without writes, and with results that share no memory.
+        cache: entries on disk for captured graphs without gradients.
     """
 
     forward: Callable[[fx.GraphModule], Boxed]
@@ -67,6 +69,7 @@ class Compilers:
     inference: Callable[[fx.GraphModule], Boxed]
     stage: str = "aot_backend"
     standalone: bool = True
+    cache: GraphCache | None = None
 
 
 def compile_graph(
@@ -94,6 +97,10 @@ def compile_graph(
     trains = torch.is_grad_enabled() and any(map(wants_grad, examples))
     compiled = _training if trains else _inference
     with trace.stage(compilers.stage):
+        if compilers.cache is not None and not trains:
+            found = compilers.cache.find(gm, examples)
+            if found is not None:
+                return found
         try:
             return compiled(gm, examples, compilers, gate, decompositions)
         except aot.Fallback as fallback:
@@ -106,8 +113,12 @@ def _inference(
     """Compile a graph of which no gradients are wanted."""
     with trace.stage("aot"):
         functional = aot.inference(gm, examples, gate, decompositions)
-    trace.emit(trace.AtenGraph("inference", str(functional)))
-    return aot.wrap(functional, _compiled(functional.module, compilers.inference, compilers))
+    if trace.enabled():
+        trace.emit(trace.AtenGraph("inference", str(functional)))
+    run = _compiled(functional.module, compilers.inference, compilers)
+    if compilers.cache is not None:
+        compilers.cache.keep(gm, functional)
+    return aot.wrap(functional, run)
 
 
 def _training(
@@ -119,12 +130,14 @@ def _training(
     if trace.enabled() and parts.joint is not None and parts.partition is not None:
         trace.emit(trace.AtenGraph("joint", str(parts.joint)))
         trace.emit(trace.Partition(parts.partition.facts()))
-    trace.emit(trace.AtenGraph("forward", str(parts.forward)))
+    if trace.enabled():
+        trace.emit(trace.AtenGraph("forward", str(parts.forward)))
     if parts.backward is None:
         forward = _compiled(parts.forward.module, compilers.inference, compilers)
         return aot.wrap_training(parts, forward, None)
     forward = _compiled(parts.forward.module, compilers.forward, compilers)
-    trace.emit(trace.AtenGraph("backward", str(parts.backward)))
+    if trace.enabled():
+        trace.emit(trace.AtenGraph("backward", str(parts.backward)))
     by_operations = aot.one_by_one(parts.backward.module)
     later = functools.partial(_backward, parts.backward.module, compilers, by_operations)
     marked.allow(by_operations)  # compiled autograd captures what backward does

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch.fx._symbolic_trace import is_fx_symbolic_tracing
 from torch.utils._python_dispatch import _disable_current_modes
 
 from tc import trace
-from tc.compiler import aot, backends, codegen, loops, schedule, stance
+from tc.compiler import aot, backends, stance
 from tc.compiler.accounts import Account, as_failure, break_event, callers, tell_failure
 from tc.compiler.aot_backend import PLACE, Compilers, aot_backend, compile_graph
 from tc.compiler.capture import breaks, hook
@@ -38,6 +38,7 @@ from tc.compiler.capture.translate import (
     translate,
 )
 from tc.compiler.core import garbage, levels
+from tc.compiler.core.artifacts import Program
 from tc.compiler.core.gate import Gate
 from tc.compiler.errors import (
     BackendError,
@@ -50,8 +51,9 @@ from tc.compiler.errors import (
     Unsupported,
     UserError,
 )
+from tc.compiler.graph_cache import GraphCache, run
 from tc.compiler.options import Config, InductorOptions, Options, config
-from tc.compiler.runtime.load import load
+from tc.compiler.runtime.build import caches_disabled
 from tc.compiler.runtime.memo import memo_type
 from tc.trace import CompileId
 
@@ -82,21 +84,52 @@ def inductor(
     """
     gate = gate or Gate.from_environment()
     threads = options.cpp_threads or config.threads or torch.get_num_threads()
-    kernels = functools.partial(_kernels, gate=gate, threads=threads)
+    cache = _cache(gate, options, threads)
+    kernels = functools.partial(_kernels, gate=gate, threads=threads, cache=cache)
     compilers = Compilers(
         forward=functools.partial(kernels, kind="forward"),
         backward=functools.partial(kernels, kind="backward"),
         inference=functools.partial(kernels, kind="inference"),
         stage="inductor_compile",
         standalone=False,
+        cache=cache,
     )
     return compile_graph(gm, example_inputs, compilers, gate)
 
 
+def _cache(gate: Gate, options: InductorOptions, threads: int) -> GraphCache | None:
+    """Return the entries on disk for a compile; None where it is not to depend on earlier ones.
+
+    Whoever brings a gate counts steps, or refuses some: then all of them have to be taken.
+    """
+    asked = options.fx_graph_cache and config.fx_graph_cache and not caches_disabled()
+    if not asked or gate is not PROCESS.gate or gate.refuse_from:
+        return None
+    if options.freezing or options.max_autotune:  # the values of parameters, or timings, decide
+        trace.emit(trace.Artifact("tc_graph_cache_bypass", "freezing or max_autotune is on"))
+        return None
+    return GraphCache({"options": options, "threads": threads})
+
+
 def _kernels(
-    module: fx.GraphModule, gate: Gate, threads: int, kind: str
+    module: fx.GraphModule, gate: Gate, threads: int, kind: str, cache: GraphCache | None
 ) -> Callable[[list[Any]], tuple[Any, ...]]:
     """Compile a functional ATen graph: loops → schedule → codegen → runtime."""
+    make = functools.partial(_program, module, gate, threads, kind)
+    if cache is not None and kind != "inference":
+        return cache.program(kind, module, make)
+    program, events = make()
+    if cache is not None:
+        cache.made(program, events)
+    return run(program)
+
+
+def _program(
+    module: fx.GraphModule, gate: Gate, threads: int, kind: str
+) -> tuple[Program, list[trace.Event]]:
+    """Make the program of an ATen graph; returns as well what was told of it."""
+    from tc.compiler import codegen, loops, schedule  # a graph found on disk needs none of them
+
     with trace.stage("loops.lower"):
         try:
             lowered = loops.lower(module, gate)
@@ -106,17 +139,19 @@ def _kernels(
         plan = schedule.plan(lowered, gate)
     with trace.stage("codegen"):
         program = codegen.generate(plan, threads=threads)
-    _tell_plan(plan, program, kind)
-    with trace.stage("runtime.build"):
-        call = load(program)
-    trace.emit(trace.OutputCode(str(program), call.__code__.co_filename))
-    return hook.never_trace(call)  # backward may be called where frames are captured
-
-
-def _tell_plan(plan: Any, program: Any, kind: str) -> None:
     if not trace.enabled():
-        return
-    trace.emit(trace.Artifact("tc_plan", str(plan)))
+        return program, []
+    events = _plan_events(plan, program, kind, codegen.lines_of(plan, program))
+    for event in events:
+        trace.emit(event)
+    return program, events
+
+
+def _plan_events(
+    plan: Any, program: Program, kind: str, lines: Mapping[str, Any]
+) -> list[trace.Event]:
+    """Return what is told of a plan and its program."""
+    events: list[trace.Event] = [trace.Artifact("tc_plan", str(plan))]
     for decision in plan.decisions:
         facts = {
             "kind": decision.kind,
@@ -124,14 +159,15 @@ def _tell_plan(plan: Any, program: Any, kind: str) -> None:
             "taken": decision.taken,
             "reason": decision.reason,
         }
-        trace.emit(trace.Fusion(facts))
-    lines = dict(program.provenance)
+        events.append(trace.Fusion(facts))
+    computes = dict(program.provenance)
     kernels = [
-        trace.Kernel(spec.name, source_lines=tuple(lines.get(spec.name, ())))
+        trace.Kernel(spec.name, source_lines=tuple(computes.get(spec.name, ())))
         for spec in program.kernels
     ]
-    trace.emit(trace.Kernels(tuple(kernels)))
-    trace.emit(trace.Provenance({"graph": kind, "lines": codegen.lines_of(plan, program)}))
+    events.append(trace.Kernels(tuple(kernels)))
+    events.append(trace.Provenance({"graph": kind, "lines": lines}))
+    return events
 
 
 # -- frames ----------------------------------------------------------------------------------
@@ -437,9 +473,9 @@ def verify(module: fx.GraphModule, compiled: Compiled, inputs: list[Any], name: 
         return
     state = torch.get_rng_state()
     found = []
-    for run in (module.forward, compiled):
+    for call in (module.forward, compiled):
         torch.set_rng_state(state)
-        found.append(run(*[value.detach().clone() for value in inputs]))
+        found.append(call(*[value.detach().clone() for value in inputs]))
     torch.set_rng_state(state)
     try:
         torch.testing.assert_close(found[1], found[0], equal_nan=True)

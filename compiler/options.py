@@ -33,6 +33,7 @@ class Config:
         suppress_errors: run eagerly, with one warning, where the compiler fails.
         disable: make `tc.compile` return its argument unchanged.
         threads: OpenMP threads of generated kernels; 0 takes torch's number.
+        fx_graph_cache: look for compiled graphs on disk, and leave them there.
         error_on_recompile: raise `RecompileError` in place of compiling a frame again.
         fail_on_recompile_limit_hit: raise at the limit in place of going on eagerly.
         capture_scalar_outputs: give ``item()`` and ``tolist()`` a symbol in place of a break; so
@@ -54,6 +55,7 @@ class Config:
     suppress_errors: bool = False
     disable: bool = field(default_factory=lambda: os.environ.get("TC_DISABLE") == "1")
     threads: int = 0
+    fx_graph_cache: bool = field(default_factory=lambda: os.environ.get("TC_FX_GRAPH_CACHE") != "0")
     error_on_recompile: bool = False
     fail_on_recompile_limit_hit: bool = False
     capture_scalar_outputs: bool = False

@@ -12,11 +12,9 @@ from typing import Any
 
 from torch import fx
 
-from tc.compiler import loops
 from tc.compiler.aot_backend import Compilers, compile_graph
 from tc.compiler.core.gate import Gate
 from tc.compiler.driver import inductor
-from tc.compiler.loops.interpret import interpret
 
 Compiled = Callable[..., Any]
 
@@ -52,6 +50,9 @@ def replaying(stage: str, gate: Gate | None = None) -> Callable[..., Compiled]:
 
 def _run(module: fx.GraphModule, stage: str, gate: Gate) -> Callable[[list[Any]], tuple[Any, ...]]:
     if stage == "loops":
+        from tc.compiler import loops
+        from tc.compiler.loops.interpret import interpret
+
         lowered = loops.lower(module, gate)
         return lambda args: interpret(lowered, args)
     interpreter = fx.Interpreter(module)

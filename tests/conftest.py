@@ -12,6 +12,8 @@ import pytest
 # Before any test module imports tc: some of these are read once.
 for _name in ("TC_LOGS", "TC_TRACE", "TC_BISECT", "TC_DISABLE", "TORCH_LOGS", "TORCH_TRACE"):
     os.environ.pop(_name, None)
+# A test compiles what it tests; those of the cache of graphs turn it on.
+os.environ["TC_FX_GRAPH_CACHE"] = "0"
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -54,6 +54,15 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "tc.compiler.backends",
         "tc.compiler.capture",
         "tc.compiler.deferred",
+        "tc.compiler.graph_cache",
+    ),
+    "tc.compiler.graph_key": (*CORE, "tc.compiler.runtime.build"),
+    "tc.compiler.graph_cache": (
+        *CORE,
+        "tc.compiler.aot",
+        "tc.compiler.capture.hook",
+        "tc.compiler.graph_key",
+        "tc.compiler.runtime",
     ),
     "tc.compiler.deferred": (*CORE, "tc.compiler.accounts", "tc.compiler.capture.hook"),
     "tc.compiler.accounts": (*CORE, "tc.compiler.capture"),  # tells what capture found

@@ -107,6 +107,37 @@ class Constant:
 
 
 Output = Fresh | SameInput | SameOutput | View | Constant
+OUTPUTS = (Fresh, SameInput, SameOutput, View, Constant)
+
+
+@dataclass(frozen=True)
+class Contract:
+    """What callers of a compiled graph must know.
+
+    Attributes:
+        tensors: for each input, whether it is a tensor.
+        outputs: how each output of the captured graph is made.
+        mutated: inputs that the graph writes to.
+        rewritten: inputs that are written to after it, where autograd sees it, each with the
+            output that is their new value.
+        autocast: device types for which autocast was on and its casts are now in the graph.
+    """
+
+    tensors: tuple[bool, ...]
+    outputs: tuple[Output, ...]
+    mutated: tuple[int, ...] = ()
+    rewritten: tuple[tuple[int, int], ...] = ()
+    autocast: tuple[str, ...] = ()
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the compiled graph's outputs are the user's outputs as they are."""
+        return not self.rewritten and all(out == Fresh(i) for i, out in enumerate(self.outputs))
+
+    @property
+    def written(self) -> tuple[int, ...]:
+        """All inputs that a call writes to."""
+        return (*self.mutated, *(i for i, _ in self.rewritten))
 
 
 @dataclass(frozen=True)
@@ -136,14 +167,11 @@ class AotGraph(Artifact):
     decomposed: tuple[tuple[str, int], ...] = ()
 
     @property
-    def fresh(self) -> bool:
-        """Whether the compiled graph's outputs are the user's outputs as they are."""
-        return not self.rewritten and all(out == Fresh(i) for i, out in enumerate(self.outputs))
-
-    @property
-    def written(self) -> tuple[int, ...]:
-        """All inputs that a call writes to."""
-        return (*self.mutated, *(i for i, _ in self.rewritten))
+    def contract(self) -> Contract:
+        """What callers must know."""
+        inputs = self.module.graph.find_nodes(op="placeholder")
+        tensors = tuple(isinstance(node.meta.get("val"), torch.Tensor) for node in inputs)
+        return Contract(tensors, self.outputs, self.mutated, self.rewritten, self.autocast)
 
     def verify(self) -> None:
         """Check that the graph is sound, functional but for trailing writes, and has values."""
@@ -166,8 +194,9 @@ class AotGraph(Artifact):
 
     def __str__(self) -> str:
         lines = [f"{self.kind} graph"]
+        contract = self.contract
         for i, node in enumerate(self.module.graph.find_nodes(op="placeholder")):
-            written = "  (written to)" if i in self.written else ""
+            written = "  (written to)" if i in contract.written else ""
             lines.append(f"  in[{i}]  {node.name}: {describe(node.meta.get('val'))}{written}")
         for node in self.module.graph.nodes:
             if node.op == "placeholder":
@@ -178,7 +207,7 @@ class AotGraph(Artifact):
             called = f"{short(node.target)}{fx_arguments(node)}"
             text = f"  {node.name}: {describe(node.meta.get('val'))} = {called}"
             lines.append(text + origin_comment(node))
-        if not self.fresh:
+        if not contract.fresh:
             results = ", ".join(str(out) for out in self.outputs)
             lines.append(f"results: {results}")
         lines += [f"in[{i}] becomes out[{place}]" for i, place in self.rewritten]

@@ -201,7 +201,8 @@ def _cut(
 ) -> Training:
     """Partition the joint graph and make the artifacts."""
     joint = finish("joint", gm, observed, recorder, [*returned, *gradients], gate)
-    parts = partition(joint.module.graph, len(observed.inputs), len(returned), joint.written, gate)
+    written = joint.contract.written
+    parts = partition(joint.module.graph, len(observed.inputs), len(returned), written, gate)
     separate_outputs(parts.forward)
     _take_as_made(parts)
     forward = replace(joint, kind="forward", module=as_module(parts.forward, recorder.constants))

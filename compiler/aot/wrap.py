@@ -15,6 +15,7 @@ from tc.compiler.aot.alias import extent
 from tc.compiler.aot.artifact import (
     AotGraph,
     Constant,
+    Contract,
     Dim,
     Fresh,
     Output,
@@ -34,8 +35,15 @@ def wrap(graph: AotGraph, compiled: Compiled) -> Callable[..., list[Any]]:
             where inputs share memory with one that is written to.
         compiled: runs the graph; takes a list, which it may empty.
     """
+    return wrap_contract(graph.contract, compiled, graph.eager)
+
+
+def wrap_contract(
+    contract: Contract, compiled: Compiled, eager: Callable[..., Any] | None
+) -> Callable[..., list[Any]]:
+    """Return the same of a graph of which no more is known; ``eager`` runs in place of it."""
     names: dict[str, Any] = {"compiled": compiled, "torch": torch}
-    source = wrapper_source(graph, names)
+    source = wrapper_source(contract, eager, names)
     exec(compile(source, "<tc runtime wrapper>", "exec"), names)
     function: Callable[..., list[Any]] = names["wrapper"]
     function.__doc__ = source
@@ -58,12 +66,14 @@ def wrap_backward(graph: AotGraph, compiled: Compiled) -> Callable[[list[Any]], 
     return function
 
 
-def wrapper_source(graph: AotGraph, names: dict[str, Any]) -> str:
+def wrapper_source(graph: Contract, eager: Callable[..., Any] | None, names: dict[str, Any]) -> str:
     """Return the wrapper's source; puts the values it names into ``names``."""
-    count = len(graph.module.graph.find_nodes(op="placeholder"))
-    args = "".join(f"a{i}, " for i in range(count))
+    args = "".join(f"a{i}, " for i in range(len(graph.tensors)))
     lines = [f"def wrapper({args}):"]
-    body = _modes_check(graph, args, names) + _overlap_check(graph, args, names)
+    body = []
+    if eager is not None:
+        names["eager"] = eager
+        body = _modes_check(args, names) + _overlap_check(graph, args, names)
     call = f"compiled([{args}])"
     if graph.autocast:
         body += _without_autocast(graph.autocast, call)
@@ -119,22 +129,18 @@ def _without_autocast(devices: tuple[str, ...], call: str) -> list[str]:
     return lines + [f"    torch.set_autocast_enabled({device!r}, True)" for device in devices]
 
 
-def _modes_check(graph: AotGraph, args: str, names: dict[str, Any]) -> list[str]:
+def _modes_check(args: str, names: dict[str, Any]) -> list[str]:
     """Run the captured graph where each operation is seen: by a mode, or by forward mode AD."""
-    if graph.eager is None:
-        return []
-    names["eager"] = graph.eager
     names["modes"] = torch._C._len_torch_dispatch_stack
     names["forward_ad"] = forward_ad
     return ["if modes() or forward_ad._current_level >= 0:", f"    return list(eager({args}))"]
 
 
-def _overlap_check(graph: AotGraph, args: str, names: dict[str, Any]) -> list[str]:
+def _overlap_check(graph: Contract, args: str, names: dict[str, Any]) -> list[str]:
     """Run the captured graph where an input that is written to shares memory with another."""
-    inputs = graph.module.graph.find_nodes(op="placeholder")
-    tensors = [i for i, node in enumerate(inputs) if isinstance(node.meta.get("val"), torch.Tensor)]
+    tensors = [i for i, is_tensor in enumerate(graph.tensors) if is_tensor]
     others = [i for i in tensors if i not in graph.written]
-    if not graph.written or len(tensors) < 2 or graph.eager is None:
+    if not graph.written or len(tensors) < 2:
         return []
     names["overlap"] = overlap
 

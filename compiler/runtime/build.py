@@ -68,13 +68,17 @@ def cache_dir() -> Path:
         (folder / "tmp").mkdir(parents=True, exist_ok=True)
     except OSError as error:
         if chosen:
-            raise StageError(
-                STAGE,
-                f"tc cannot write its cache to {folder} ({error.strerror}). "
-                "Set TC_CACHE_DIR to a folder that can be written.",
-            ) from error
+            raise _cannot_write(folder, error) from error
         return _private_dir()
     return folder if os.access(folder / "tmp", os.W_OK) else _private_dir()
+
+
+def _cannot_write(folder: Path, error: OSError) -> StageError:
+    return StageError(
+        STAGE,
+        f"tc cannot write its cache to {folder} ({error.strerror}). "
+        "Set TC_CACHE_DIR to a folder that can be written.",
+    )
 
 
 @functools.cache
@@ -181,7 +185,18 @@ def intact(library: Path) -> bool:
         content = library.read_bytes()
     except OSError:
         return False
-    return len(content) > TRAILER and content[-TRAILER:] == _trailer(content[:-TRAILER])
+    return unsealed(content) is not None
+
+
+def sealed(content: bytes) -> bytes:
+    """Return content with a trailer that tells whether it is whole."""
+    return content + _trailer(content)
+
+
+def unsealed(content: bytes) -> bytes | None:
+    """Return what `sealed` was given, None if it is not all there."""
+    body = content[:-TRAILER]
+    return body if body and content[-TRAILER:] == _trailer(body) else None
 
 
 def _trailer(content: bytes) -> bytes:
@@ -207,10 +222,13 @@ def _compile(
 ) -> None:
     """Compile to a temporary file, seal it with a checksum, move it into its place."""
     temporary = cache_dir() / "tmp"
-    _sweep(temporary)
-    write_atomically(source_path, source.encode())
-    handle, name = tempfile.mkstemp(dir=temporary, suffix=".so")
-    os.close(handle)
+    try:
+        _sweep(temporary)
+        write_atomically(source_path, source.encode())
+        handle, name = tempfile.mkstemp(dir=temporary, suffix=".so")
+        os.close(handle)
+    except OSError as error:
+        raise _cannot_write(temporary.parent, error) from error
     command = [*compiler.command, *flags, str(source_path), "-o", name, *libraries]
     try:
         run = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,0 +1,431 @@
+"""The cache of graphs: what a second compile does not do, what makes keys differ, what is refused,
+and that no kill, damage or race gives a wrong or failing load."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+
+import pytest
+import torch
+from kills import killed_at, together
+
+import tc
+from tc import trace
+from tc.compiler import driver, graph_key
+from tc.compiler.core.gate import Gate
+from tc.compiler.graph_cache import KIND
+from tc.compiler.runtime.build import sealed
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("TC_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("TC_FORCE_DISABLE_CACHES", raising=False)
+    with tc.config.patch(fx_graph_cache=True):
+        tc.reset()
+        yield tmp_path
+
+
+class Told(list):
+    """The events of a compile."""
+
+    def looks(self):
+        return [event.hit for event in self if isinstance(event, trace.Cache)]
+
+    def stages(self):
+        return {e.name for e in self if isinstance(e, trace.Span) and e.ph == "B"}
+
+    def why_not(self):
+        found = [e.payload for e in self if getattr(e, "name", "") == "tc_graph_cache_bypass"]
+        return " ".join(found)
+
+
+@contextmanager
+def telling():
+    told = Told()
+    with trace.capture_events() as events:
+        yield told
+    told += events
+
+
+def compiled(function, *args, **settings):
+    """Compile anew, as another process would; returns the result and what was told."""
+    tc.reset()
+    with telling() as told:
+        result = tc.compile(function, **settings)(*args)
+    return result, told
+
+
+def twice(function, *args, **settings):
+    """Compile and call twice; the second finds the first's entry."""
+    first, told = compiled(function, *args, **settings)
+    assert told.looks() == [False], told.why_not()
+    second, told = compiled(function, *args, **settings)
+    assert told.looks() == [True]
+    return first, second, told
+
+
+def two_ops(x, y):
+    return torch.sin(x) + y
+
+
+def test_the_second_compile_does_nothing_after_capture():
+    x, y = torch.randn(4, 5), torch.randn(4, 5)
+    first, second, told = twice(two_ops, x, y)
+    torch.testing.assert_close(second, two_ops(x, y))
+    assert torch.equal(first, second)
+    assert not told.stages() & {"aot", "loops.lower", "schedule", "codegen", "graph_cache.keep"}
+
+
+def test_all_is_told_on_a_hit_too():
+    x = torch.randn(4, 6)
+    ours = (trace.AtenGraph, trace.Artifact, trace.Fusion, trace.Kernels, trace.Provenance,
+            trace.OutputCode)  # fmt: skip
+
+    def function(x):
+        return torch.softmax(x @ x.t(), -1).sum(0), x.exp()
+
+    runs = []
+    for _ in range(2):
+        _, told = compiled(function, x)
+        runs.append([repr(e) for e in told if isinstance(e, ours)])
+    assert runs[0] == runs[1]
+    assert {"AtenGraph", "Artifact", "Kernels", "Provenance", "OutputCode"} <= {
+        text.partition("(")[0] for text in runs[1]
+    }
+
+
+def test_parts_of_the_key_are_told():
+    _, told = compiled(two_ops, torch.randn(3), torch.randn(3))
+    (event,) = [e for e in told if isinstance(e, trace.Cache)]
+    assert {"graph", "inputs", "options", "threads", "state", "tc", "torch"} <= set(event.parts)
+    json.dumps(dict(event.parts))
+
+
+# -- what callers get ------------------------------------------------------------------------------
+def writes(x, y):
+    x.mul_(2)
+    return x[1:], y.sum(), x, None, 7, y.t()
+
+
+def makes(x):
+    return x * torch.tensor([1.0, 2.0, 3.0]), torch.arange(3)
+
+
+def no_kernel(x):
+    return x.view(-1)
+
+
+@pytest.mark.parametrize("function", [writes, makes, no_kernel])
+def test_results_are_as_eager(function):
+    arguments = [torch.randn(3, 3)] + [torch.randn(3, 3)] * (function is writes)
+    expected_inputs = [a.clone() for a in arguments]
+    expected = function(*expected_inputs)
+    inputs = [a.clone() for a in arguments]
+    compiled(function, *inputs)
+    inputs = [a.clone() for a in arguments]
+    result, told = compiled(function, *inputs)
+    assert told.looks() == [True]
+    torch.testing.assert_close(result, expected)
+    torch.testing.assert_close(inputs, expected_inputs)
+    if function is writes:
+        assert result[2] is inputs[0]
+        assert result[0].data_ptr() == inputs[0][1:].data_ptr()
+
+
+def test_inputs_that_overlap_run_as_eager():
+    def function(x, y):
+        x.mul_(2)
+        return y + 1
+
+    for _ in range(2):
+        tc.reset()
+        run = tc.compile(function)
+        run(torch.randn(3), torch.randn(3))
+        ours, eager = torch.arange(6.0), torch.arange(6.0)
+        result = run(ours[:3], ours[1:4])
+        torch.testing.assert_close(result, function(eager[:3], eager[1:4]))
+        torch.testing.assert_close(ours, eager)
+
+
+def test_random_numbers_are_drawn_as_in_eager():
+    def function(x):
+        return torch.nn.functional.dropout(x, 0.5) + torch.rand(3)
+
+    x = torch.ones(3)
+    for _ in range(2):
+        torch.manual_seed(3)
+        result, _ = compiled(function, x)
+        torch.manual_seed(3)
+        torch.testing.assert_close(result, function(x))
+
+
+def test_gradients_and_their_graphs():
+    w = torch.randn(5, 5, requires_grad=True)
+
+    def function(x):
+        return torch.tanh(x @ w).sum()
+
+    x = torch.randn(4, 5)
+    function(x).backward()
+    expected, looks = w.grad, []
+    for _ in range(2):
+        w.grad = None
+        tc.reset()
+        with telling() as told:
+            tc.compile(function)(x).backward()
+        torch.testing.assert_close(w.grad, expected)
+        looks.append(told.looks())
+    assert looks == [[False, False], [True, True]]
+
+
+# -- keys ------------------------------------------------------------------------------------------
+@contextmanager
+def switched(switch, value, back):
+    switch(value)
+    try:
+        yield
+    finally:
+        switch(back)
+
+
+def on_line(n):
+    names = {"torch": torch}
+    source = "\n" * n + "def f(x, y): return torch.sin(x) + y\n"
+    exec(compile(source, "/nowhere/user.py", "exec"), names)
+    return names["f"]
+
+
+THREADS = torch.get_num_threads()
+BASE = torch.randn(4, 4)
+INPUTS = {
+    "size": (torch.randn(4, 5), torch.randn(4, 5)),
+    "dtype": (torch.randn(4, 4).double(), torch.randn(4, 4)),
+    "stride": (torch.randn(4, 4).t(), torch.randn(4, 4)),
+    "offset": (torch.randn(5, 4)[1:], torch.randn(4, 4)),
+    "memory": (BASE[:, 0], BASE[:, 1]),
+    "same": (BASE, BASE),
+}
+
+
+def test_keys_tell_inputs_apart():
+    seen = []
+    with torch.no_grad():
+        for arguments in ((torch.randn(4, 4), torch.randn(4, 4)), *INPUTS.values()):
+            result, told = compiled(on_line(1), *arguments)
+            torch.testing.assert_close(result, torch.sin(arguments[0]) + arguments[1])
+            seen += told.looks()
+    assert seen == [False] * 7
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda: switched(torch.set_default_dtype, torch.float64, torch.float32),
+        lambda: switched(torch.use_deterministic_algorithms, True, False),
+        lambda: switched(torch.set_num_threads, THREADS + 1, THREADS),
+        lambda: tc.config.patch(threads=3),
+        lambda: torch.autocast("cpu"),
+        lambda: torch.no_grad(),
+    ],
+)  # fmt: skip
+def test_keys_tell_settings_apart(changed):
+    arguments = torch.randn(3, 3), torch.randn(3, 3)
+    assert compiled(on_line(1), *arguments)[1].looks() == [False]
+    with changed():
+        assert compiled(on_line(1), *arguments)[1].looks() == [False]
+    assert compiled(on_line(1), *arguments)[1].looks() == [True]
+
+
+@pytest.mark.parametrize("variable", ["TC_ANYTHING", "ATEN_CPU_CAPABILITY"])
+def test_keys_tell_variables_apart(variable, monkeypatch):
+    arguments = torch.randn(3), torch.randn(3)
+    compiled(on_line(1), *arguments)
+    monkeypatch.setenv(variable, "avx2")
+    assert compiled(on_line(1), *arguments)[1].looks() == [False]
+
+
+def test_keys_tell_graphs_apart():
+    x = torch.randn(3, 3)
+    functions = [
+        lambda x: x * 2.0,
+        lambda x: x * 2,
+        lambda x: x * 2.0000001,
+        lambda x: x / 2.0,
+        lambda x: x.sum(0),
+        lambda x: x.sum(1),
+        lambda x: x.sum([1]),
+        lambda x: x[1:],
+        lambda x: x[:1],
+        lambda x: x.to(torch.float64),
+        lambda x: x.to(torch.float16),
+    ]
+    for _ in range(2):
+        for function in functions:
+            result, told = compiled(function, x)
+            torch.testing.assert_close(result, function(x))
+    assert told.looks() == [True]
+
+
+def test_keys_tell_user_lines_apart():
+    arguments = torch.randn(3), torch.randn(3)
+    compiled(on_line(1), *arguments)
+    assert compiled(on_line(2), *arguments)[1].looks() == [False]
+    assert compiled(on_line(1), *arguments)[1].looks() == [True]
+
+
+def holding(values):
+    """Compile a graph that holds a tensor; returns what runs it, the tensor, and what was told."""
+    graph, held = torch.fx.Graph(), torch.tensor(values)
+    x = graph.placeholder("x")
+    graph.output((graph.call_function(torch.mul, (x, graph.get_attr("held"))),))
+    module = torch.fx.GraphModule({"held": held}, graph)
+    with telling() as told, torch.no_grad():
+        run = driver.inductor(module, [torch.ones(len(values))], driver.PROCESS.gate)
+    return run, held, told
+
+
+def test_elements_of_constants_count():
+    assert holding([1.0, 2.0, 3.0])[2].looks() == [False]
+    assert holding([1.0, 2.0, 4.0])[2].looks() == [False]
+    run, held, told = holding([1.0, 2.0, 3.0])
+    assert told.looks() == [True]
+    held.mul_(10)
+    torch.testing.assert_close(run(torch.ones(3))[0], torch.tensor([10.0, 20.0, 30.0]))
+
+
+def test_large_constants_are_refused():
+    _, _, told = holding([1.0] * 100_000)
+    assert told.looks() == []
+    assert "large constant" in told.why_not()
+
+
+def test_code_of_the_compiler_counts(monkeypatch):
+    arguments = torch.randn(3), torch.randn(3)
+    compiled(two_ops, *arguments)
+    monkeypatch.setattr(graph_key, "own_code", lambda: "edited")
+    assert compiled(two_ops, *arguments)[1].looks() == [False]
+
+
+# -- what has no entry -----------------------------------------------------------------------------
+def test_symbolic_sizes_are_refused():
+    _, told = compiled(two_ops, torch.randn(4), torch.randn(4), dynamic=True)
+    assert told.looks() == []
+    assert "symbolic" in told.why_not()
+
+
+def test_functions_of_the_users_are_refused():
+    @tc.allow_in_graph
+    def mine(x):
+        return x * 3
+
+    _, told = compiled(lambda x: mine(x) + 1, torch.randn(3))
+    assert told.looks() == []
+    assert "of the user's" in told.why_not()
+
+
+def test_operators_of_the_users_are_refused():
+    library = torch.library.Library("tc_cache_test", "FRAGMENT")
+    library.define("triple(Tensor x) -> Tensor")
+    library.impl("triple", lambda x: x * 3, "CompositeExplicitAutograd")
+    _, told = compiled(lambda x: torch.ops.tc_cache_test.triple.default(x) + 1, torch.randn(3))
+    assert True not in told.looks()
+    assert "of the user's" in told.why_not()
+
+
+@pytest.mark.parametrize("options", [{"fx_graph_cache": False}, {"freezing": True}])
+def test_options_that_keep_out(options):
+    for _ in range(2):
+        with torch.no_grad():
+            _, told = compiled(two_ops, torch.randn(3), torch.randn(3), options=options)
+        assert told.looks() == []
+
+
+def test_a_bisected_compile_takes_every_step(monkeypatch):
+    x = torch.randn(3), torch.randn(3)
+    compiled(two_ops, *x)
+    monkeypatch.setattr(driver.PROCESS, "gate", Gate({"loops": 1}))
+    assert compiled(two_ops, *x)[1].looks() == []
+
+
+def test_disabled_caches_leave_nothing(folder, monkeypatch):
+    monkeypatch.setenv("TC_FORCE_DISABLE_CACHES", "1")
+    _, told = compiled(two_ops, torch.randn(3), torch.randn(3))
+    assert told.looks() == []
+    assert not (folder / KIND).exists()
+
+
+# -- kills, damage, races --------------------------------------------------------------------------
+def entries(folder):
+    return [path for path in (folder / KIND).rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "flip", "other", "old"])
+def test_damaged_entries_are_misses(folder, damage):
+    x, y = torch.randn(3), torch.randn(3)
+    compiled(two_ops, x, y)
+    (entry,) = entries(folder)
+    content = entry.read_bytes()
+    entry.unlink()
+    entry.write_bytes(
+        {
+            "cut": content[:-9],
+            "empty": b"",
+            "flip": content[:50] + bytes([content[50] ^ 1]) + content[51:],
+            "other": sealed(b'{"class": "Path", "fields": {}}'),
+            "old": sealed(b'{"class": "Kept", "fields": {"programme": 1}}'),
+        }[damage]
+    )
+    result, told = compiled(two_ops, x, y)
+    assert told.looks() == [False]
+    torch.testing.assert_close(result, two_ops(x, y))
+    assert compiled(two_ops, x, y)[1].looks() == [True]
+
+
+def test_missing_library_is_built_again(folder):
+    x, y = torch.randn(3), torch.randn(3)
+    compiled(two_ops, x, y)
+    for library in (folder / "lib").rglob("*.so"):
+        library.unlink()
+    result, told = compiled(two_ops, x, y)
+    assert told.looks() == [True]
+    torch.testing.assert_close(result, two_ops(x, y))
+
+
+def checked(x, y):
+    tc.reset()
+    torch.testing.assert_close(tc.compile(two_ops)(x, y), two_ops(x, y))
+
+
+@pytest.mark.slow
+def test_killed_at_every_step_of_a_compile(folder):
+    x, y = torch.randn(8), torch.randn(8)
+    with torch.no_grad():
+        compiled(lambda x: x.cos(), x)  # extensions are built once, by another test's kills
+        step = 0
+        while killed_at(step, str(folder), lambda: checked(x, y)):
+            checked(x, y)
+            for path in [*entries(folder), *(folder / "lib").rglob("*.so")]:
+                if step % 2:
+                    path.unlink()  # the next victim writes anew
+            step += 1
+    assert step >= 6
+
+
+def test_processes_that_compile_the_same_at_once(folder):
+    x, y = torch.randn(8), torch.randn(8)
+    compiled(lambda x: x.cos(), x)
+    assert together(4, lambda: checked(x, y)) == [0] * 4
+    checked(x, y)
+
+
+def test_no_compiler_is_one_sentence_and_eager_where_asked(monkeypatch):
+    x, y = torch.randn(8), torch.randn(8)
+    monkeypatch.setenv("CC", "no-such-compiler")
+    tc.reset()
+    with pytest.raises(tc.exc.StageError, match="'no-such-compiler' is not on PATH"):
+        tc.compile(two_ops)(x, y)
+    tc.reset()
+    with tc.config.patch(suppress_errors=True):
+        torch.testing.assert_close(tc.compile(two_ops)(x, y), two_ops(x, y))
