@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any, Final
 
-from tc.tlparse.hunks import Hunk, hunks, plain_code
+from tc.tlparse.hunks import Hunk, hunks
 from tc.tlparse.summary import phases_of
 from tc.trace.cachekeys import KeyRing, Miss, cache_events, explain, keyed
 from tc.trace.compiles import Artifact, Compile
 from tc.trace.findings import Diagnosis, Finding
+from tc.trace.plaintext import plain_code
 from tc.trace.reader import parse_json
 from tc.trace.session import Session
 

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Final
+
+from tc.trace.plaintext import plain_rows
 
 _CONTEXT: Final = 2
 _MOST_HUNKS: Final = 20
 _MOST_LINES: Final = 3000  # a longer stretch of differences is shown from its beginning only
 _SHOWN: Final = 60
-
-# What changes from run to run and means nothing.
-_VOLATILE: Final = (
-    (re.compile(r"0x[0-9a-fA-F]{5,}"), "0x…"),
-    (re.compile(r"(?<![\w.])(?:/[\w.+-]+)+/([\w.+-]+)"), r"\1"),
-    (re.compile(r"\bc[a-z2-7]{50,51}\b|\b[0-9a-f]{32,64}\b"), "…"),
-    (re.compile(r"\b(__compiled_fn_\d+)_[0-9a-f_]{8,}"), r"\1"),
-    (re.compile(r"(?:\x1b\[[\d;]*m)+"), ""),
-)
-# Comments name lines of the user's source, which move; directives of C stay.
-_COMMENT: Final = re.compile(r"^\s*(?:#(?!\s*(?:include|pragma|define|if|endif|else)\b)|//).*$")
-_TRAIL: Final = re.compile(r"\s+(?:#|//)\s.*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,23 +25,11 @@ class Hunk:
         return "\n".join(self.rows)
 
 
-def plain_code(text: str) -> str:
-    """Return a text without comments and without what changes in each run."""
-    rows = (row for row in text.split("\n") if row.strip() and not _COMMENT.match(row))
-    return "\n".join(_plain_row(row) for row in rows)
-
-
-def _plain_row(row: str) -> str:
-    for pattern, plain in _VOLATILE:
-        row = pattern.sub(plain, row)
-    return _TRAIL.sub("", row).rstrip()
-
-
 def hunks(old: str, new: str) -> tuple[Hunk, ...]:
     """Return where two texts differ, comments and volatile parts left out of account."""
     if old == new:
         return ()
-    before, after = _rows(old), _rows(new)
+    before, after = plain_rows(old), plain_rows(new)
     a, b = [row for _, row in before], [row for _, row in after]
     if a == b:
         return ()
@@ -85,12 +62,3 @@ def _hunks(a: list[str], b: list[str], lines: list[int]) -> tuple[Hunk, ...]:
         if len(made) == _MOST_HUNKS:
             break
     return tuple(made)
-
-
-def _rows(text: str) -> list[tuple[int, str]]:
-    """(line number, text) of each line that counts."""
-    return [
-        (number, _plain_row(row))
-        for number, row in enumerate(text.split("\n"), 1)
-        if row.strip() and not _COMMENT.match(row)
-    ]

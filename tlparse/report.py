@@ -14,11 +14,11 @@ from typing import Any, Final
 import jinja2
 
 from tc import __version__
-from tc.tlparse import summary
+from tc.tlparse import ranksdata, summary
 from tc.tlparse.coverage import coverage
 from tc.tlparse.ledger import ledger
 from tc.tlparse.names import STAGES, label
-from tc.trace.cachekeys import Miss
+from tc.trace.cachekeys import Miss, lookups
 from tc.trace.compiles import Compile, by_function
 from tc.trace.findings import Diagnosis
 from tc.trace.provenance import CodeMap, code_map
@@ -27,12 +27,14 @@ from tc.trace.timing import PHASES, phase_of
 
 _SCRIPTS: Final = (
     "dom.js", "data.js", "parts.js", "code.js", "overview.js", "finding.js", "function.js",
-    "compile.js", "textdiff.js", "codepage.js", "sourcepage.js", "timepage.js", "raw.js",
+    "compile.js", "textdiff.js", "codepage.js", "sourcepage.js", "timepage.js", "ranks.js",
+    "caches.js", "raw.js",
     "search.js", "app.js",
 )  # fmt: skip
 STYLES: Final = ("base.css", "parts.css")
 _SEAM: Final = "<!--blocks-->"
 _TOP_STEPS: Final = 30
+_MOST_LOOKUPS: Final = 2000
 _LEVEL: Final = 2  # a third of the time that 6 takes, for a fifth more bytes
 _METRICS: Final = (
     "guard_count", "graph_op_count", "graph_node_count", "graph_input_count", "cache_size",
@@ -128,6 +130,8 @@ def _index(
         "steps": [[name, s, phase_of(name)] for name, s in steps.most_common(_TOP_STEPS)],
         "stages": list(STAGES),
         "lanes": _lanes(diagnosis),
+        "ranks": ranksdata.as_json(diagnosis),
+        **_caches(session),
         "files": coverage(diagnosis, list(all_compiles(session)), codes),
         "findings": [_finding(one) for one in diagnosis.findings],
         "functions": [
@@ -269,6 +273,17 @@ def _compile(
         ],
         "artifacts": [_artifact(one) for one in compiled.artifacts],
     }
+
+
+def _caches(session: Session) -> dict[str, Any]:
+    looks = lookups(session)
+    totals: dict[str, list[Any]] = {}
+    for one in looks:
+        row = totals.setdefault(one.cache, [one.cache, 0, 0, 0, 0.0])
+        row[1 + ("hit", "miss", "bypass").index(one.found)] += 1
+        row[4] += one.saved
+    rows = [[one.compiled.slug, one.cache, one.found, one.artifact, one.saved] for one in looks]
+    return {"caches": list(totals.values()), "lookups": rows[:_MOST_LOOKUPS]}
 
 
 def _miss(miss: Miss) -> dict[str, Any]:

@@ -18,6 +18,8 @@ from tc.trace.session import Session, all_compiles
 _EVENTS: Final = re.compile(r"(?:fx_graph|aotautograd)_cache_(?:hit|miss)|tc_cache")
 _WINDOW: Final = 60
 _LONGEST: Final = 240
+_LOOKUP: Final = re.compile(r"(?P<cache>fx_graph|aotautograd)_cache_(?P<found>hit|miss|bypass)")
+_TIME_SAVED: Final = re.compile(r'"time_saved_ns": (\d+)')
 _NO_PART: Final = -1
 _DECODER: Final = json.JSONDecoder()
 _AS_DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
@@ -266,3 +268,35 @@ def _cut(text: str, start: int) -> str:
     stop = start + _LONGEST
     piece = " ".join(text[start:stop].split())
     return ("… " if start else "") + piece + (" …" if stop < len(text) else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """One look into a cache: `found` is hit, miss or bypass; `saved` seconds if it is known."""
+
+    cache: str
+    found: str
+    compiled: Compile
+    artifact: int
+    saved: float = 0.0
+
+
+def lookups(session: Session) -> list[Lookup]:
+    """Return every look into a cache, in the order of the log."""
+    rows = []
+    for compiled in all_compiles(session):
+        for one in compiled.artifacts:
+            if match := _LOOKUP.fullmatch(one.name):
+                saved = _saved(session.text(one)) if match["found"] == "hit" else 0.0
+                name = match["cache"].replace("_", " ")
+                rows.append(Lookup(name, match["found"], compiled, one.number, saved))
+        for note in compiled.noted("tc_cache"):
+            found = "hit" if note.data.get("hit") else "miss"
+            rows.append(Lookup("tc", found, compiled, note.artifact))
+    return rows
+
+
+def _saved(text: str) -> float:
+    """Seconds that PyTorch says a hit has saved."""
+    match = _TIME_SAVED.search(text)
+    return int(match[1]) / 1e9 if match else 0.0

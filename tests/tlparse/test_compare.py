@@ -13,9 +13,10 @@ import pytest
 from tc.tlparse import difftext
 from tc.tlparse.__main__ import main
 from tc.tlparse.compare import DIFFERS, IDENTICAL, Comparison, compare
-from tc.tlparse.hunks import hunks, plain_code
+from tc.tlparse.hunks import hunks
 from tc.trace.cachekeys import misses
 from tc.trace.findings import diagnose
+from tc.trace.plaintext import plain_code
 from tc.trace.session import load
 
 HEAD = "V1120 09:14:22.968000 1 torch/x.py:1] "

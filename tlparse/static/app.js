@@ -13,6 +13,8 @@ function route() {
   if (path === "") return overviewPage();
   if (path === "raw") return rawPage();
   if (path === "time") return timePage();
+  if (path === "ranks") return ranksPage();
+  if (path === "cache") return cachePage();
   if (path.startsWith("f/")) return findingPage(part(2));
   if (path.startsWith("fn/")) return functionPage(part(3));
   const source = /^src\/([^/]+)(?:\/(\d+))?$/.exec(path);

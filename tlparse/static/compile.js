@@ -38,7 +38,11 @@ function compilePage(slug, number, against) {
 
 /** Why each cache had nothing: the parts of the key that differ from the nearest earlier entry. */
 function missesPart(one) {
-  const parts = one.misses.map((miss) => {
+  return section("Why the cache missed", "key parts compared by their hash", missesOf(one));
+}
+
+function missesOf(one) {
+  return one.misses.map((miss) => {
     const told = miss.differing
       ? `${miss.differing} of ${count(miss.parts, "key part")} differ from the nearest earlier entry, `
       : "the same key was looked up before, so its entry was lost or could not be used: ";
@@ -50,7 +54,6 @@ function missesPart(one) {
       rows.length > 0 && table(["part of the key", "then", "now"], rows, { class: ".keys" }),
     ];
   });
-  return section("Why the cache missed", "key parts compared by their hash", parts);
 }
 
 function compileDetails(one) {

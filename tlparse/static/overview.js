@@ -102,8 +102,10 @@ function ranksPart() {
     h("td.num", null, lane.recompiles), h("td.num", null, lane.failures),
     h("td.num", null, duration(lane.seconds)), h("td", null, differenceOf(lane, DATA.lanes[0]))));
   const numbers = ["compiles", "breaks", "recompiles", "failed", "time"].map((one) => [one, "num"]);
-  return section("Ranks and processes", `compared with ${DATA.lanes[0].label}`,
-    table(["", ...numbers, "difference"], rows));
+  const told = DATA.ranks.divergences.map((one) => h("p", null, state("differs"), " ", inlineCode(sentenceOf(one.chain[0])), "."));
+  return section("Ranks and processes", `compared with ${DATA.lanes[0].label}`, told,
+    table(["", ...numbers, "difference"], rows),
+    DATA.ranks.groups.length > 0 && h("p", null, h("a.row", { href: "#/ranks" }, "Ranks step by step →")));
 }
 
 function differenceOf(lane, first) {
@@ -112,6 +114,12 @@ function differenceOf(lane, first) {
   if (!extra && !lacking) return h("span.soft", null, lane === first ? "" : "the same compiles");
   const told = [extra && `also compiled ${extra}`, lacking && `did not compile ${lacking}`];
   return h("span.state.break", null, h("i", { "aria-hidden": "true" }, "!"), told.filter(Boolean).join("; "));
+}
+
+function cachePart() {
+  if (!DATA.lookups.length) return null;
+  const told = DATA.caches.map(([name, hits, missed]) => `${name}: ${hits} hit, ${missed} missed`).join(" · ");
+  return section("Cache", told, h("p", null, h("a.row", { href: "#/cache" }, "Every look-up, and why it missed →")));
 }
 
 function overviewPage() {
@@ -129,7 +137,7 @@ function overviewPage() {
       stats(),
       section("Needs attention", causes > 0 && `${count(causes, "cause")}, the most expensive first`,
         causes ? h("div.cards", null, DATA.findings.map(findingCard)) : calm),
-      timePart(), functionsPart(), sourcesPart(), ranksPart(),
+      timePart(), functionsPart(), sourcesPart(), ranksPart(), cachePart(),
       section("The trace", null, h("p", null,
         `${count(DATA.raw.records, "record")} in ${count(DATA.raw.sources.length, "log")}, `,
         t.defects ? h("b", null, `${t.defects} damaged`) : "none damaged", ". ",

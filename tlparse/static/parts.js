@@ -2,6 +2,7 @@
 
 const STATES = {
   ok: ["✓", "ok"], break: ["↯", "break"], recompile: ["↻", "recompile"], error: ["✗", "error"],
+  same: ["✓", "the same"], differs: ["!", "differs"], hit: ["✓", "hit"], miss: ["✗", "missed"], bypass: ["–", "bypassed"],
   cached: ["▢", "cached"], skipped: ["–", "skipped"], refused: ["✗", "refused"],
 };
 const PHASE_CLASS = {

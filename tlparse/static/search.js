@@ -9,6 +9,8 @@ const NAMES = [
     [`${bracket(one.slug)} ${artifact[2]}`, artifact[1], link.artifact(one.slug, artifact[0])])),
   ...DATA.files.map((one) => [one.name, "your source", link.src(one.name)]),
   ["Where the time went", "", "#/time"],
+  ["Cache: hits and misses", "", "#/cache"],
+  ...(DATA.ranks.groups.length ? [["Ranks", "", "#/ranks"]] : []),
   ["The trace: records, damage, environment", "", "#/raw"],
 ];
 const MOST_HITS = 60;

@@ -18,7 +18,7 @@ function timePage() {
       lead("Where the time went", total ? `${duration(total)} of compiling` : "The trace records no time."),
       total > 0 && [
         legend(DATA.phases),
-        h("div.icicle", { role: "img", "aria-label": "Time by function, compile, phase and step; the table below has the numbers" },
+        h("div.icicle", { role: "group", "aria-label": "Time by function, compile, phase and step; the table below has the numbers" },
           ice("all", total, total, "", functions.map((fn) => functionIce(fn, total)))),
         section("Functions and phases", "wall time, no instant counted twice", table(columns, rows, { wide: "Functions and phases" })),
       ],

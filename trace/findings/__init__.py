@@ -13,8 +13,10 @@ from tc.trace.findings.errors import damage, failures
 from tc.trace.findings.forecast import Step, forecasts
 from tc.trace.findings.limits import limits
 from tc.trace.findings.model import Event, Finding, Occurrence, Where, duration, gather
+from tc.trace.findings.ranks import compared, divergences
 from tc.trace.findings.recompiles import Recompile, events, recompiles
 from tc.trace.findings.skips import eager_graphs, skips
+from tc.trace.ranks import Ranks
 from tc.trace.session import Session
 
 __all__ = ["Diagnosis", "Finding", "Occurrence", "Where", "diagnose", "duration"]
@@ -28,6 +30,7 @@ class Diagnosis:
         breaks, failures, skips, limits: each happening, in order.
         recompiles: each recompile with its causes, refusals included.
         misses: each cache miss, compared with the nearest earlier entry.
+        ranks: which ranks did the same, and where the others first did otherwise.
         findings: the causes; failures first, then by cost.
     """
 
@@ -38,6 +41,7 @@ class Diagnosis:
     skips: Sequence[Event]
     limits: Sequence[Event]
     misses: Sequence[Miss]
+    ranks: Ranks
     findings: Sequence[Finding]
 
     @property
@@ -70,6 +74,7 @@ def diagnose(session: Session) -> Diagnosis:
     breaks, found = graph_breaks(session), recompiles(session)
     failed, skipped, limited = failures(session), skips(session), limits(session, found)
     missed = misses(session)
+    ranks = compared(session, found)
     foretold = forecasts(session, found)
     again = [
         replace(one, forecast=_steps(one, found, foretold))
@@ -85,12 +90,13 @@ def diagnose(session: Session) -> Diagnosis:
                 *gather(skipped),
                 *gather(eager_graphs(session)),
                 *gather(cache_misses(missed)),
+                *gather(divergences(ranks, found, session.producer)),
             ],
             key=lambda one: (-one.seconds, -one.count, one.id),
         ),
         *damage(session),
     ]
-    return Diagnosis(session, breaks, found, failed, skipped, limited, missed, causes)
+    return Diagnosis(session, breaks, found, failed, skipped, limited, missed, ranks, causes)
 
 
 def _steps(

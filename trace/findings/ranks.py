@@ -1,0 +1,83 @@
+"""What ranks did goes in; ranks that did otherwise than most come out as events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tc.trace.findings.model import Event, Where
+from tc.trace.findings.recompiles import Recompile
+from tc.trace.findings.remedies import remedy
+from tc.trace.ranks import Divergence, Ranks, Step, compare_ranks
+from tc.trace.session import Session
+
+_FIXES: Final = {
+    "compile": (
+        "call the same compiled functions in the same order, with inputs of the same shapes, on "
+        "every rank",
+    ),
+    "graph": (
+        "take what depends on the rank (its number, its share of the data) out of the compiled "
+        "function",
+    ),
+    "collectives": ("issue the same collectives in the same order on every rank",),
+    "cache": (
+        "let all ranks share one cache folder, or fill it before they start: a rank that hits "
+        "runs ahead of those that compile",
+    ),
+    "break": ("make every rank take the same way through the function",),
+    "failure": ("see why the compile failed on that rank: its own finding tells",),
+}
+_VERBS: Final = {
+    "compile": "has other compiles",
+    "graph": "captured another graph",
+    "collectives": "has other collectives",
+    "cache": "met another cache",
+    "break": "broke elsewhere",
+    "failure": "failed",
+}
+
+
+def compared(session: Session, found: Sequence[Recompile]) -> Ranks:
+    """Compare the ranks of a session, knowing what made functions compile anew."""
+    causes = {id(one.compiled): "; ".join(map(str, one.causes[:3])) for one in found if one.causes}
+    return compare_ranks(session, causes)
+
+
+def divergences(ranks: Ranks, found: Sequence[Recompile], producer: str) -> list[Event]:
+    """Return an event for each group of ranks that did otherwise than most."""
+    story = {id(one.compiled): one for one in found}
+    return [_event(one, story, producer) for one in ranks.divergences]
+
+
+def _event(one: Divergence, story: dict[int, Recompile], producer: str) -> Event:
+    step = one.theirs or one.ours
+    assert step is not None
+    compiled = step.compiled
+    fixes: tuple[str, ...] = _FIXES[step.kind]
+    again = story.get(id(compiled))
+    causes = again.causes if step.kind == "compile" and again else ()
+    if causes:
+        fixes = (*remedy(causes[0], producer)[2][:1], *fixes)
+    return Event(
+        code="TC601",
+        title=_title(one, step),
+        why="; ".join(one.chain),
+        fix=fixes,
+        where=Where(*compiled.home, function=compiled.alias or compiled.function),
+        reason=f"{step.kind} {step.words}",
+        compiled=compiled,
+        artifact=step.artifact,
+        place=compiled.artifacts[max(step.artifact, 0)].place,
+        detail=one.chain[0],
+        causes=tuple(causes),
+        # the ranks that compile nothing wait for this one
+        seconds=compiled.seconds if step.kind == "compile" and one.ours is None else 0.0,
+    )
+
+
+def _title(one: Divergence, step: Step) -> str:
+    if one.ours is None or one.theirs is None:
+        has, lacks = (one.group, one.most) if one.ours is None else (one.most, one.group)
+        return f"{has.name} {step.words}, {lacks.name} did not"
+    return f"{one.group.name} {_VERBS[step.kind]} than {one.most.name}"
