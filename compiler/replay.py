@@ -1,7 +1,7 @@
 """Runs a graph compiled up to a chosen stage; reference interpreters do the rest.
 
 In: a captured graph. Out: a callable that shows what that stage's artifact computes. With the gate,
-all that `tc-bisect` needs. Beside the driver the only module that knows more than one stage.
+all that `tc-bisect` needs. Stages after aot are in `replay_loops`, loaded where they are asked for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ REPLAYED = {
     "capture": "the captured graph, run eagerly",
     "aot": "the ATen graph, interpreted op by op",
     "loops": "the loop IR, by the reference interpreter",
-    "kernels": "the compiled kernels",
+    "schedule": "the plan, its kernels by the reference interpreter",
+    "kernels": "the plan, each kernel compiled and called by itself",
+    "program": "the finished program",
 }
 
 
@@ -32,14 +34,15 @@ def replaying(stage: str, gate: Gate | None = None) -> Callable[..., Compiled]:
 
     Args:
         stage: the last stage that is used.
-        gate: asked before every optional step; all are allowed if omitted.
+        gate: asked before every optional step; all are allowed if omitted. At stage ``kernels``
+            it is also asked ``kernel.<name>`` for each: one that is refused is interpreted.
     """
     allowed = gate or Gate()
 
     def backend(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Compiled:
         if stage == "capture":
             return gm.forward
-        if stage == "kernels":
+        if stage == "program":
             return inductor(gm, example_inputs, allowed)
         run = functools.partial(_run, stage=stage, gate=allowed)
         compilers = Compilers(run, run, run, "replay", standalone=stage == "aot")
@@ -49,11 +52,9 @@ def replaying(stage: str, gate: Gate | None = None) -> Callable[..., Compiled]:
 
 
 def _run(module: fx.GraphModule, stage: str, gate: Gate) -> Callable[[list[Any]], tuple[Any, ...]]:
-    if stage == "loops":
-        from tc.compiler import loops
-        from tc.compiler.loops.interpret import interpret
+    if stage != "aot":
+        from tc.compiler.replay_loops import replay  # a graph found on disk needs none of it
 
-        lowered = loops.lower(module, gate)
-        return lambda args: interpret(lowered, args)
+        return replay(module, stage, gate)
     interpreter = fx.Interpreter(module)
     return lambda args: tuple(interpreter.run(*args))

@@ -219,7 +219,7 @@ class Search:
                 name = ladder.rungs[place - 1].name
                 verdict.add("works if", f'backend="{name}" (tried)', workaround=f"backend={name}")
             return
-        tries = [{"TC_BISECT": f"{step.kind}:1"}] if step else []
+        tries = [{"TC_BISECT": f"{step.switch}:1"}] if step else []
         self._try_variables(verdict, [*tries, {"TC_BISECT": "1"}, {"TC_DISABLE": "1"}])
 
     def _try_variables(self, verdict: Verdict, tries: Sequence[Mapping[str, str]]) -> None:
@@ -281,6 +281,8 @@ def title(rung: Rung, step: Step | None, small: Case) -> str:
     how = "fails on" if rung.answer.kind in ("crash", "died", "timeout") else "computes"
     end = "" if how == "fails on" else " wrong"
     who = f"step {step.number}, {step.kind}," if step else MEANING.get(rung.name, rung.name)
+    if step and step.kernel:
+        who = f"the generated kernel {step.kernel}"
     return f"{who} {how} {calls}{many}{end}"
 
 
@@ -302,6 +304,12 @@ def tell_lines(verdict: Verdict, small: Case) -> None:
 
 def tell_step(verdict: Verdict, step: Step) -> None:
     """Name the step."""
+    if step.kernel:
+        text = (
+            f"{step.kernel}, number {step.number} of {step.of}; the plan it is made from is right"
+        )
+        verdict.add("kernel", text, step=step.kind, number=step.number, of=step.of)
+        return
     text = f"{step.kind}, number {step.number} of {step.of} (the {step.among}. of its kind)"
     verdict.add("step", text, step=step.kind, number=step.number, of=step.of)
 

@@ -13,7 +13,8 @@ from typing import Any
 from tc.minifier.case import Call, Case
 from tc.minifier.oracle import Answer, Oracle
 
-STAGES = ("capture", "aot", "loops", "kernels")
+STAGES = ("capture", "aot", "loops", "schedule", "kernels", "program")
+KERNELS = "kernel"  # kind of the steps "this kernel is compiled", asked at stage kernels
 BACKENDS = ("eager", "aot_eager", "aot_eager_decomp_partition", "inductor")
 MEANING = {
     "eager": "capture (TorchDynamo)",
@@ -39,7 +40,7 @@ class Step:
     Attributes:
         number: its running number among all steps of the graph.
         of: how many steps there are.
-        kind: e.g. ``loops.lower.tanh``.
+        kind: e.g. ``loops.lower.tanh``, or ``kernel.`` and its name.
         among: its running number among steps of its kind.
     """
 
@@ -47,6 +48,16 @@ class Step:
     of: int
     kind: str
     among: int
+
+    @property
+    def kernel(self) -> str:
+        """The kernel's name, if it is one."""
+        return self.kind.partition(f"{KERNELS}.")[2] if self.kind.startswith(KERNELS) else ""
+
+    @property
+    def switch(self) -> str:
+        """Kind of the steps to refuse to do without it; kernels only fused ones can be."""
+        return "schedule.fuse" if self.kernel else self.kind
 
 
 @dataclass
@@ -101,21 +112,25 @@ class Ladder:
         """Return the step that a stage needs in order to fail; None if it fails without any.
 
         Refusing all steps from N on: the largest N that passes, its own step being the first that
-        the failure needs.
+        the failure needs. Where the plan is right and its kernels are not, the steps are the
+        kernels: one that is refused is interpreted.
         """
-        total = len(rung.steps)
-        if not total or self.stage(rung.name, {"*": 1}).answer.signature:
+        kind = KERNELS if rung.name == "kernels" else "*"
+        steps = [name for name in rung.steps if kind == "*" or name.startswith(f"{kind}.")]
+        total = len(steps)
+        if not total or self.stage(rung.name, {kind: 1}).answer.signature:
             return None
         low, high = 1, total + 1  # refused from `low` on it passes, from `high` on it fails
-        last = rung
+        last = steps
         while high - low > 1:
             middle = (low + high) // 2
-            tried = self.stage(rung.name, {"*": middle})
+            tried = self.stage(rung.name, {kind: middle})
             self.tell(f"step {middle} of {total}")
             if tried.answer.signature:
-                high, last = middle, tried
+                high = middle
+                last = steps if kind == KERNELS else list(tried.steps)
             else:
                 low = middle
-        kind = last.steps[low - 1]
-        among = sum(name == kind for name in last.steps[:low])
-        return Step(low, total, kind, among)
+        found = last[low - 1]
+        among = sum(name == found for name in last[:low])
+        return Step(low, total, found, among)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tc.minifier.case import Case, from_json
+from tc.minifier.oracle import Answer
 
 REDUCIBLE = ("crash", "wrong", "nan", "died", "timeout")
 
@@ -34,6 +35,11 @@ class Problem:
     message: str = ""
     case: Case | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def answer(self) -> Answer:
+        """The same as what a judge says of a case."""
+        return Answer(self.kind, self.signature, self.message, self.facts.get("detail") or {})
 
     @property
     def threads(self) -> int:

@@ -49,7 +49,6 @@ class Reduction:
 
     def run(self) -> Case:
         """Apply all passes until none helps."""
-        self._guess()
         for _ in range(ROUNDS):
             before = self.best
             for one in PASSES:
@@ -61,14 +60,18 @@ class Reduction:
 
     def calls_only(self) -> Case:
         """Leave out calls, and nothing else."""
-        self._guess()
+        self.guess()
         for one in CALLS:
             self._apply(one)
         return self.best
 
-    def _guess(self) -> None:
-        if self.oracle.signature in ("wrong", "nan"):
-            self._apply(self._localise)
+    def guess(self) -> bool:
+        """Try the first call whose result differs by itself; says whether it is to blame."""
+        if self.oracle.signature not in ("wrong", "nan"):
+            return False
+        before = self.best
+        self._apply(self._localise)
+        return self.best != before
 
     def _localise(self, case: Case, fails: Fails) -> Iterator[Case]:
         """See `localise.first_wrong_steps`."""

@@ -15,6 +15,7 @@ import functools
 import json
 import os
 import resource
+import runpy
 import select
 import signal
 import sys
@@ -68,6 +69,7 @@ class Server:
             "text": self.text,
             "export": self.export,
             "stage": self.stage,
+            "rerun": self.rerun,
         }
         self.load("inputs.pt")
 
@@ -140,6 +142,15 @@ class Server:
                 program, lambda: eval(request["call"], names), inputs, request["backward"]
             )
         return {**as_json(outcome), "steps": gate.names}
+
+    def rerun(self, request: Request) -> dict[str, Any]:
+        """Run a file as a program, in an empty folder."""
+        os.chdir(request["folder"])
+        try:
+            runpy.run_path(request["path"], run_name="__main__")
+        except Exception:
+            return {"kind": "raised", "traceback": traceback.format_exc()}
+        return {"kind": "ok"}
 
     def values(self, request: Request) -> dict[str, Any]:
         """Run a program that keeps each value; store them, return what they were."""

@@ -1,4 +1,8 @@
-"""Runs a finished file as a stranger would: a fresh process, an empty folder, several times."""
+"""Runs a finished file as a stranger would: in processes of their own, in an empty folder.
+
+The first is a fresh interpreter, started from nothing. The others are forked from one that has
+loaded torch and the compiler and nothing else of the file, which spares them seconds of loading.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,13 @@ import os
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tc.minifier.oracle import Answer
-
-TOGETHER = 2  # processes at a time
+from tc.minifier.oracle import Answer, Server
 
 
 def fails_alike(path: Path, answer: Answer, seconds: float) -> bool:
-    """Whether one run of the file ends in the failure it was made for."""
+    """Whether the file, run by a fresh interpreter, ends in the failure it was made for."""
     with tempfile.TemporaryDirectory(prefix="tc-minify-") as empty:
         try:
             done = subprocess.run(
@@ -29,14 +30,23 @@ def fails_alike(path: Path, answer: Answer, seconds: float) -> bool:
             )
         except subprocess.TimeoutExpired:
             return answer.kind == "timeout"
+    if done.returncode < 0:
+        return answer.kind == "died"
+    return done.returncode == 1 and _is_alike(done.stderr, answer)
+
+
+def fails_again(path: Path, answer: Answer, seconds: float, server: Server) -> bool:
+    """The same in a child of the warm process."""
+    with tempfile.TemporaryDirectory(prefix="tc-minify-") as empty:
+        row = server.ask(
+            {"do": "rerun", "path": str(path.resolve()), "folder": empty, "seconds": seconds}
+        )
+    if row["kind"] in ("died", "timeout"):
+        return bool(row["kind"] == answer.kind)
+    return row["kind"] == "raised" and _is_alike(row["traceback"], answer)
+
+
+def _is_alike(traceback: str, answer: Answer) -> bool:
     if answer.kind in ("wrong", "nan"):
-        return done.returncode == 1 and "AssertionError" in done.stderr
-    if answer.kind == "died":
-        return done.returncode < 0
-    return done.returncode == 1 and str(answer.detail.get("type", "")) in done.stderr
-
-
-def verified(path: Path, answer: Answer, seconds: float, times: int = 5) -> int:
-    """Return how many of several runs fail alike."""
-    with ThreadPoolExecutor(TOGETHER) as pool:
-        return sum(pool.map(lambda _: fails_alike(path, answer, seconds), range(times)))
+        return "AssertionError" in traceback
+    return answer.kind == "crash" and str(answer.detail.get("type", "")) in traceback

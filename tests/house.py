@@ -44,6 +44,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "tc.compiler.aot": CORE,
     "tc.compiler.loops": CORE,
     "tc.compiler.schedule": (*CORE, *LOOP_IR),
+    "tc.compiler.schedule.interpret": (*CORE, *LOOP_IR, "tc.compiler.loops.interpret"),
     "tc.compiler.codegen": (*CORE, *LOOP_IR, "tc.compiler.schedule.plan"),
     "tc.compiler.runtime": CORE,
     "tc.compiler.driver": ("tc.compiler", "tc.trace"),
@@ -67,6 +68,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "tc.compiler.deferred": (*CORE, "tc.compiler.accounts", "tc.compiler.capture.hook"),
     "tc.compiler.accounts": (*CORE, "tc.compiler.capture"),  # tells what capture found
     "tc.compiler.replay": ("tc.compiler", "tc.trace"),  # the driver's stages, up to a chosen one
+    "tc.compiler.replay_loops": ("tc.compiler", "tc.trace"),
     "tc.compiler.debug_backends": CORE,
     "tc.compiler.decorators": (*CORE, *MARKS, "tc.compiler.modules"),
     "tc.compiler.marks": (*CORE, *MARKS),

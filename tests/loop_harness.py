@@ -1,7 +1,7 @@
 """Runs a function through the loop compiler and compares with eager.
 
-`compare(fn, args)` traces `fn` to ATen, lowers, interprets, schedules, generates C, builds, runs,
-and holds both results against eager: values, types, sizes and strides.
+`compare(fn, args)` traces `fn` to ATen, lowers, interprets, schedules, interprets again, generates
+C, builds, runs, and holds all results against eager: values, types, sizes and strides.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tc.compiler.loops.interpret import interpret
 from tc.compiler.loops.ir import Extern, LoopGraph
 from tc.compiler.loops.lower.graph import lower
 from tc.compiler.runtime.load import load
+from tc.compiler.schedule.interpret import interpret as interpret_plan
 from tc.compiler.schedule.plan import Plan
 from tc.compiler.schedule.stage import plan
 
@@ -92,12 +93,13 @@ def compare(
     threads: int = 2,
     **tolerance: float,
 ) -> LoopGraph:
-    """Interpreter == C == eager; returns the loop graph for further looks."""
+    """Interpreters of loops and of the plan == C == eager; returns the loop graph."""
     graph = lowered(fn, args, mode)
     used = args if run_args is None else run_args
     with torch.no_grad():
         want = fn(*copied(used))
     check(interpret(graph, copied(used)), want, **tolerance)
+    check(interpret_plan(planned(graph), copied(used)), want, **tolerance)
     call = load(program(graph, threads))
     check(call(copied(used)), want, **tolerance)
     return graph

@@ -21,9 +21,7 @@ from tc.compiler.schedule.plan import Kernel, Plan
 
 def generate(plan: Plan, *, threads: int) -> Program:
     """Print a plan as a program; kernels use up to ``threads`` OpenMP threads."""
-    dtypes = {buffer.name: buffer.dtype for buffer in plan.buffers}
-    dtypes.update((i.buffer.name, i.buffer.dtype) for i in plan.inputs if i.buffer is not None)
-    dtypes.update((name, tensor.dtype) for name, tensor in plan.constants)
+    dtypes = dtypes_of(plan)
     functions: dict[str, CKernel] = {}
     called: dict[str, CKernel] = {}
     computes: dict[str, list[str]] = {}
@@ -36,14 +34,33 @@ def generate(plan: Plan, *, threads: int) -> Program:
     body = "\n".join(_function(f, computes[f.name]) for f in functions.values())
     return Program(
         c_source=f"{helpers_for(body)}\n{body}" if functions else "",
-        kernels=tuple(
-            KernelSpec(f.name, tuple(a.kind for a in f.arguments), f.checked)
-            for f in functions.values()
-        ),
+        kernels=tuple(map(spec_of, functions.values())),
         wrapper_source=wrapper(plan, called),
         constants=plan.constants,
         provenance=tuple((name, tuple(lines)) for name, lines in computes.items()),
     )
+
+
+def kernel_alone(kernel: Kernel, plan: Plan, threads: int) -> tuple[str, KernelSpec, list[str]]:
+    """Return one kernel of a plan as a C file, its entry, and the names of what it takes."""
+    printed = print_kernel(kernel, dtypes_of(plan), threads)
+    body = _function(printed, list(origins(kernel)))
+    return (
+        f"{helpers_for(body)}\n{body}", spec_of(printed), [a.name for a in printed.arguments]
+    )  # fmt: skip
+
+
+def dtypes_of(plan: Plan) -> dict[str, torch.dtype]:
+    """Return the type of each buffer of a plan."""
+    dtypes = {buffer.name: buffer.dtype for buffer in plan.buffers}
+    dtypes.update((i.buffer.name, i.buffer.dtype) for i in plan.inputs if i.buffer is not None)
+    dtypes.update((name, tensor.dtype) for name, tensor in plan.constants)
+    return dtypes
+
+
+def spec_of(kernel: CKernel) -> KernelSpec:
+    """Return the entry of a printed kernel."""
+    return KernelSpec(kernel.name, tuple(a.kind for a in kernel.arguments), kernel.checked)
 
 
 def print_kernel(kernel: Kernel, dtypes: dict[str, torch.dtype], threads: int) -> CKernel:

@@ -2,7 +2,7 @@
 
 In: `LoopGraph` and its inputs. Out: what the compiled graph must return. It evaluates each value
 expression over the whole iteration space with the `python` spelling of the scalar-op table, so it
-shares nothing with the schedule and the code generators.
+shares nothing with the code generators. `schedule/interpret.py` runs plans with parts of it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tc.compiler.loops.ir import (
     Buffer,
     CopyInto,
     Extern,
+    Input,
     LoopGraph,
     Pointwise,
     Reduction,
@@ -48,23 +49,37 @@ REDUCE: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
 
 def interpret(graph: LoopGraph, args: Sequence[Any]) -> tuple[Any, ...]:
     """Run a loop graph."""
-    env: Env = dict(graph.constants)
-    for item, value in zip(graph.inputs, args, strict=True):
+    env = bound(graph.inputs, graph.constants, args)
+    for node in graph.nodes:
+        if isinstance(node, Pointwise | Reduction):
+            env[node.buffer.name] = _loop_nest(node, env)
+        else:
+            call(node, env)
+    return tuple(read_value(item, env) for item in graph.outputs)
+
+
+def bound(
+    inputs: Sequence[Input], constants: Sequence[tuple[str, Any]], args: Sequence[Any]
+) -> Env:
+    """Name -> value of what a graph starts with: constants, inputs, and the sizes they show."""
+    env: Env = dict(constants)
+    for item, value in zip(inputs, args, strict=True):
         env[item.name] = value
         if item.symbol is not None:
             env[item.symbol] = value
         if item.buffer is not None:
             _learn_sizes(item.buffer, value, env)
-    for node in graph.nodes:
-        if isinstance(node, Pointwise | Reduction):
-            env[node.buffer.name] = _loop_nest(node, env)
-        elif isinstance(node, Extern):
-            _extern(node, env)
-        elif isinstance(node, ScalarNode):
-            env[node.name] = _named(node.function)(*(_value(a, env) for a in node.args))
-        elif isinstance(node, CopyInto):
-            env[node.input].copy_(_value(node.source, env))
-    return tuple(_value(item, env) for item in graph.outputs)
+    return env
+
+
+def call(node: Extern | ScalarNode | CopyInto, env: Env) -> None:
+    """Do what the wrapper does itself: call ATen, compute a number, write into an input."""
+    if isinstance(node, Extern):
+        _extern(node, env)
+    elif isinstance(node, ScalarNode):
+        env[node.name] = _named(node.function)(*(read_value(a, env) for a in node.args))
+    else:
+        env[node.input].copy_(read_value(node.source, env))
 
 
 def _learn_sizes(buffer: Buffer, tensor: torch.Tensor, env: Env) -> None:
@@ -77,63 +92,74 @@ def _learn_sizes(buffer: Buffer, tensor: torch.Tensor, env: Env) -> None:
             env.setdefault(atom.name, value)
 
 
-def _ints(indices: Sequence[Index], env: Env) -> list[int]:
+def ints(indices: Sequence[Index], env: Env) -> list[int]:
+    """The values of indices."""
     return [int(ix.evaluate(index, env)) for index in indices]
 
 
 def _loop_nest(node: Pointwise | Reduction, env: Env) -> torch.Tensor:
     buffer = node.buffer
-    sizes, strides = _ints(buffer.sizes, env), _ints(buffer.strides, env)
+    sizes, strides = ints(buffer.sizes, env), ints(buffer.strides, env)
     result = torch.empty_strided(sizes, strides, dtype=buffer.dtype)
     reduced = node.reduced if isinstance(node, Reduction) else ()
     loops = (*node.vars, *reduced)
-    shape = _ints([ix.extent(v) for v in loops], env)
+    shape = ints([ix.extent(v) for v in loops], env)
     if 0 in shape[: len(node.vars)]:
         return result
     scope = dict(env)
     for position, variable in enumerate(loops):
-        scope[str(variable)] = _grid(shape, position)
-    value = _evaluate(node.body, scope, {}, checked=True)
+        scope[str(variable)] = grid(len(shape), position, torch.arange(shape[position]))
+    value = evaluate(node.body, scope, {}, checked=True)
     value = value.expand(shape) if value.dim() else value.new_full(shape, value.item())
     if isinstance(node, Reduction):
         value = value.reshape([*shape[: len(node.vars)], -1])
         value = REDUCE[node.kind](value, -1).to(buffer.dtype)
     outer = shape[: len(node.vars)]
     for position, variable in enumerate(node.vars):
-        scope[str(variable)] = _grid(outer, position)
+        scope[str(variable)] = grid(len(outer), position, torch.arange(outer[position]))
     where = torch.as_tensor(ix.evaluate(node.index, scope)).expand(outer)
-    flat = result.as_strided((result.untyped_storage().nbytes() // buffer.dtype.itemsize,), (1,))
-    flat[where.reshape(-1)] = value.to(buffer.dtype).reshape(-1)
+    store(result, where, value)
     return result
 
 
-def _grid(shape: list[int], position: int) -> torch.Tensor:
-    """The values of one loop variable, along its own dimension."""
-    return torch.arange(shape[position]).view(
-        [-1 if d == position else 1 for d in range(len(shape))]
-    )
+def store(memory: torch.Tensor, where: torch.Tensor, value: torch.Tensor) -> None:
+    """Write values to the elements of a tensor's memory at flat positions."""
+    flat = memory.as_strided((memory.untyped_storage().nbytes() // memory.dtype.itemsize,), (1,))
+    flat[where.reshape(-1)] = value.to(memory.dtype).reshape(-1)
 
 
-def _evaluate(node: Expr, scope: Env, done: dict[Expr, Any], checked: bool) -> torch.Tensor:
-    """Value of an expression on the whole grid; reads clamp where not every element is used."""
+def grid(rank: int, position: int, values: torch.Tensor) -> torch.Tensor:
+    """The values of one of several loop variables, along its own dimension."""
+    return values.view([-1 if d == position else 1 for d in range(rank)])
+
+
+def evaluate(node: Expr, scope: Env, done: dict[Expr, Any], checked: bool) -> torch.Tensor:
+    """Value of an expression on the whole grid; reads clamp where not every element is used.
+
+    Args:
+        done: values of shared parts, found so far.
+        checked: all elements are used, so reading outside of memory is an error.
+    """
     if node in done:
         found: torch.Tensor = done[node]
         return found
     if node.op == "select":
-        condition = _evaluate(node.args[0], scope, done, checked)
-        yes, no = (_evaluate(arg, scope, {}, checked=False) for arg in node.args[1:])
+        condition = evaluate(node.args[0], scope, done, checked)
+        yes, no = (evaluate(arg, scope, {}, checked=False) for arg in node.args[1:])
         result = torch.where(condition, yes, no)
     elif node.op == "const":
         result = torch.tensor(node.data[0], dtype=node.dtype)
     elif node.op == "index":
         result = torch.as_tensor(ix.evaluate(node.data[0], scope))
+    elif node.op == "local":
+        result = scope[node.data[0]]
     elif node.op == "scalar":
         result = torch.tensor(scope[node.data[0]], dtype=torch.float64)
     elif node.op in READS:
-        args = [_evaluate(arg, scope, done, checked) for arg in node.args]
+        args = [evaluate(arg, scope, done, checked) for arg in node.args]
         result = _read(node, args, scope, checked)
     else:
-        args = [_evaluate(arg, scope, done, checked) for arg in node.args]
+        args = [evaluate(arg, scope, done, checked) for arg in node.args]
         result = _apply(node, args)
     done[node] = result
     return result
@@ -164,12 +190,12 @@ def _read(node: Expr, args: list[torch.Tensor], scope: Env, checked: bool) -> to
 
 
 def _extern(node: Extern, env: Env) -> None:
-    args = [_value(arg, env) for arg in node.args]
-    kwargs = {name: _value(arg, env) for name, arg in node.kwargs}
+    args = [read_value(arg, env) for arg in node.args]
+    kwargs = {name: read_value(arg, env) for name, arg in node.kwargs}
     made = _named(node.target)(*args, **kwargs)
     for buffer, value in zip(node.results, made if node.unpack else [made], strict=True):
         if buffer is not None:
-            sizes, strides = _ints(buffer.sizes, env), _ints(buffer.strides, env)
+            sizes, strides = ints(buffer.sizes, env), ints(buffer.strides, env)
             fresh = torch.empty_strided(sizes, strides, dtype=buffer.dtype)
             env[buffer.name] = fresh.copy_(value)
 
@@ -182,15 +208,16 @@ def _named(target: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def _value(value: Any, env: Env) -> Any:
+def read_value(value: Any, env: Env) -> Any:
+    """An argument or output, its views, sizes and references looked up."""
     if isinstance(value, View):
         tensor: torch.Tensor = env[value.buffer]
         start = int(ix.evaluate(value.offset, env)) + tensor.storage_offset()
-        return torch.as_strided(tensor, _ints(value.sizes, env), _ints(value.strides, env), start)
+        return torch.as_strided(tensor, ints(value.sizes, env), ints(value.strides, env), start)
     if isinstance(value, SymValue):
         return int(ix.evaluate(value.index, env))
     if isinstance(value, Ref):
         return env[value.name]
     if isinstance(value, list | tuple):
-        return [_value(item, env) for item in value]
+        return [read_value(item, env) for item in value]
     return value

@@ -18,6 +18,8 @@ def first_wrong_steps(case: Case, fails: Fails, differing: DifferingOutputs) -> 
     Returning every value changes what is fused and reused, so this is a guess; what it does not
     find is left to the search.
     """
+    if len(case.steps) < 2:
+        return
     names = [step.name for step in case.steps if case.is_tensor(step.name)]
     exposed = dataclasses.replace(case, outputs=tuple(names))
     wrong = {names[place] for place in differing(exposed) if place < len(names)}

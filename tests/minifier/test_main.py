@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from minifier_scripts import BLOCKS, SMALL, started, tool, written
+from faultbench import BLOCKS, written
+from minifier_scripts import SMALL, started, tool
 
 from tc.minifier.__main__ import main
 

@@ -10,7 +10,7 @@ from tc.compiler.core.gate import Gate
 from tc.compiler.core.rewrite import Any_, Firing, Match, Rule
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, constant, load
-from tc.compiler.loops.interpret import _evaluate
+from tc.compiler.loops.interpret import evaluate
 from tc.compiler.loops.rules import RULES, simplifier
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, float("inf"), -float("inf"), float("nan"), 0.3, 1e-40, 3e38]
@@ -61,7 +61,7 @@ def test_rule_keeps_every_bit(rule: Rule) -> None:
     values = VALUES[dtype]
     scope = {"i0": torch.arange(len(values)), "in_x": values, "in_y": values.flip(0)}
     scope["in_c"] = torch.arange(len(values)) % 2 == 0
-    old, new = (_evaluate(e, scope, {}, True).expand(len(values)) for e in (before, after))
+    old, new = (evaluate(e, scope, {}, True).expand(len(values)) for e in (before, after))
     assert torch.equal(old.nan_to_num(7), new.nan_to_num(7)) and torch.equal(
         old.isnan(), new.isnan()
     )

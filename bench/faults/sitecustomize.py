@@ -28,7 +28,7 @@ class AfterImport(importlib.abc.MetaPathFinder):
         self.module, self.action = module, action
 
     def find_spec(self, name, path=None, target=None):
-        if name != self.module:
+        if name != self.module or self not in sys.meta_path:
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
@@ -158,5 +158,9 @@ FAULTS = {
     },
 }
 
-if COMPILER:
+if COMPILER == "tc-step":  # breaks one step of tc, see steps.py
+    import steps
+
+    sys.meta_path[:0] = [AfterImport(*place) for place in steps.PLANTED]
+elif COMPILER:
     sys.meta_path.insert(0, AfterImport(*FAULTS[COMPILER, KIND]))
