@@ -44,7 +44,12 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "tc.compiler.aot": CORE,
     "tc.compiler.loops": CORE,
     "tc.compiler.schedule": (*CORE, *LOOP_IR),
-    "tc.compiler.schedule.interpret": (*CORE, *LOOP_IR, "tc.compiler.loops.interpret"),
+    "tc.compiler.schedule.interpret": (
+        *CORE,
+        *LOOP_IR,
+        "tc.compiler.loops.interpret",
+        "tc.compiler.schedule.plan",
+    ),  # fmt: skip
     "tc.compiler.codegen": (*CORE, *LOOP_IR, "tc.compiler.schedule.plan"),
     "tc.compiler.runtime": CORE,
     "tc.compiler.driver": ("tc.compiler", "tc.trace"),
