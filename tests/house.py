@@ -49,7 +49,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         *LOOP_IR,
         "tc.compiler.loops.interpret",
         "tc.compiler.schedule.plan",
-    ),  # fmt: skip
+    ),
     "tc.compiler.codegen": (*CORE, *LOOP_IR, "tc.compiler.schedule.plan"),
     "tc.compiler.runtime": CORE,
     "tc.compiler.driver": ("tc.compiler", "tc.trace"),
