@@ -54,6 +54,7 @@ from tc.compiler.errors import (
 from tc.compiler.graph_cache import GraphCache, run
 from tc.compiler.options import Config, InductorOptions, Options, config
 from tc.compiler.runtime.build import caches_disabled
+from tc.compiler.runtime.launch import offer_type
 from tc.compiler.runtime.memo import memo_type
 from tc.trace import CompileId
 
@@ -62,6 +63,8 @@ Compiled = Callable[..., Any]
 ERRORS = {breaks.OP_FAILED.code: TorchRuntimeError, breaks.DATA_GUARD.code: UserError}
 #: times that code without tensor operations is looked at before it is left to Python
 IDLE_TRIES = 4
+
+hook.offer_by(offer_type)
 
 
 # -- graphs ----------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ def wrap_contract(
     contract: Contract, compiled: Compiled, eager: Callable[..., Any] | None
 ) -> Callable[..., list[Any]]:
     """Return the same of a graph of which no more is known; ``eager`` runs in place of it."""
-    names: dict[str, Any] = {"compiled": compiled, "torch": torch}
+    names: dict[str, Any] = {"__name__": __name__, "compiled": compiled, "torch": torch}
     source = wrapper_source(contract, eager, names)
     exec(compile(source, "<tc runtime wrapper>", "exec"), names)
     function: Callable[..., list[Any]] = names["wrapper"]

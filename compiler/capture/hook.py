@@ -248,9 +248,31 @@ def _adapt(callback: Callback) -> Any:
         own = state.setdefault("tc", {})
         return _answer(callback(frame, CacheView(code, callback), own), code)
 
+    make = _offer_type()
+    if make is not None:
+        return make(offer, callback)
     # C takes this attribute, where there is one, as the owner of cached code.
     offer._torchdynamo_orig_backend = callback  # type: ignore[attr-defined]
     return offer
+
+
+MakeOffer: TypeAlias = Callable[[Any, Callback], Any]
+_find_offer_type: list[Callable[[], MakeOffer | None]] = []
+
+
+def offer_by(find: Callable[[], MakeOffer | None]) -> None:
+    """Set what finds the type of offers: ``(function, owner)``, called as the function.
+
+    C asks an offer at each call who owns cached code; a type made for that answers more quickly
+    than Python objects do. It is looked for once, when the first function is wrapped.
+    """
+    _find_offer_type[:] = [find]
+    _offer_type.cache_clear()
+
+
+@functools.cache
+def _offer_type() -> MakeOffer | None:
+    return _find_offer_type[0]() if _find_offer_type else None
 
 
 def wrap(fn: F, callback: Callback) -> F:
@@ -428,7 +450,8 @@ def cache_entries(code: CodeType, callback: Any = None) -> list[CacheEntry]:
         manager = entry.guard_manager
         if not isinstance(manager, _Manager):  # emptied, or made by torch.compile
             continue
-        if callback is None or entry.backend == callback:
+        owner = getattr(entry.backend, "owner", entry.backend)
+        if callback is None or owner == callback:
             found.append(CacheEntry(entry.code, manager.guards, entry.compile_id))
     return found
 

@@ -64,6 +64,12 @@ def launcher() -> ModuleType | None:
     return module
 
 
+def offer_type() -> Callable[[Any, Any], Any] | None:
+    """Return the type of what torch's frame hook gets (``launch.c``), or None as `launcher`."""
+    extension = launcher()
+    return None if extension is None else extension.Offer
+
+
 def ctypes_kernel(
     name: str,
     address: int,

@@ -300,3 +300,34 @@ assert not [m for m in sys.modules if m.startswith(("torch._dynamo", "torch._ind
 """
     done = python("-c", program)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("find", [lambda: None, lambda: SimpleOffer])
+def test_wrappers_of_one_callback_share_its_code_whatever_makes_offers(find):
+    before = list(hook._find_offer_type)
+    hook.offer_by(find)
+    try:
+        target, _ = make()
+        record = Recorder(target=compiled(7, "EQUALS"))
+        assert [hook.wrap(target, record)(1), hook.wrap(target, record)(1)] == [7, 7]
+        assert record.offered == ["target"]
+        assert len(hook.cache_entries(target.__code__, record)) == 1
+        assert hook.cache_entries(target.__code__, Recorder()) == []
+    finally:
+        hook._find_offer_type[:] = before
+        hook._offer_type.cache_clear()
+
+
+class SimpleOffer:
+    """What `hook.offer_by` asks of the type of offers, in Python."""
+
+    def __init__(self, function, owner):
+        self.function, self.owner = function, owner
+
+    def __call__(self, *args):
+        return self.function(*args)
+
+    def __eq__(self, other):
+        return isinstance(other, SimpleOffer) and self.owner == other.owner
+
+    __hash__ = None

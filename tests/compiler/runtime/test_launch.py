@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import itertools
 import random
 import sys
 import threading
 import time
 import timeit
+import weakref
 
 import pytest
 import torch
@@ -188,3 +190,32 @@ def test_overhead_is_printed(capsys):
         lines.append(f"{maker.__name__}: {took * 1e6:.3f} us a call with three tensors")
     with capsys.disabled():
         print("", *lines, sep="\n")
+
+
+def test_offers_call_their_function_and_are_known_by_their_owner():
+    make = launch.offer_type()
+    if make is None:
+        pytest.skip("the launcher cannot be built here")
+    first, second = make(lambda *a, **k: (a, k), "owner"), make(print, "owner")
+    assert first(1, b=2) == ((1,), {"b": 2})
+    assert first == second and hash(first) == hash(second)
+    assert first != make(print, "other") and first != "owner"
+    assert first.owner == "owner"
+    assert not hasattr(first, "_torchdynamo_orig_backend") and not hasattr(first, "else")
+
+
+def test_offers_die_with_the_cycles_they_are_in():
+    make = launch.offer_type()
+    if make is None:
+        pytest.skip("the launcher cannot be built here")
+
+    def cycle():
+        def function():
+            return held
+
+        held = make(function, None)
+        return weakref.ref(function)
+
+    gone = cycle()
+    gc.collect()
+    assert gone() is None
