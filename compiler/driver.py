@@ -86,9 +86,13 @@ def inductor(
         A function of the graph's inputs that returns its outputs; see `compile_graph`.
     """
     gate = gate or Gate.from_environment()
-    threads = options.cpp_threads or config.threads or torch.get_num_threads()
-    cache = _cache(gate, options, threads)
-    kernels = functools.partial(_kernels, gate=gate, threads=threads, cache=cache)
+    options = replace(
+        options,
+        cpp_threads=options.cpp_threads or config.threads or torch.get_num_threads(),
+        fallback_random=options.fallback_random and config.fallback_random,
+    )
+    cache = _cache(gate, options)
+    kernels = functools.partial(_kernels, gate=gate, options=options, cache=cache)
     compilers = Compilers(
         forward=functools.partial(kernels, kind="forward"),
         backward=functools.partial(kernels, kind="backward"),
@@ -100,7 +104,7 @@ def inductor(
     return compile_graph(gm, example_inputs, compilers, gate)
 
 
-def _cache(gate: Gate, options: InductorOptions, threads: int) -> GraphCache | None:
+def _cache(gate: Gate, options: InductorOptions) -> GraphCache | None:
     """Return the entries on disk for a compile; None where it is not to depend on earlier ones.
 
     Whoever brings a gate counts steps, or refuses some: then all of them have to be taken.
@@ -111,14 +115,18 @@ def _cache(gate: Gate, options: InductorOptions, threads: int) -> GraphCache | N
     if options.freezing or options.max_autotune:  # the values of parameters, or timings, decide
         trace.emit(trace.Artifact("tc_graph_cache_bypass", "freezing or max_autotune is on"))
         return None
-    return GraphCache({"options": options, "threads": threads})
+    return GraphCache({"options": options})
 
 
 def _kernels(
-    module: fx.GraphModule, gate: Gate, threads: int, kind: str, cache: GraphCache | None
+    module: fx.GraphModule,
+    gate: Gate,
+    options: InductorOptions,
+    kind: str,
+    cache: GraphCache | None,
 ) -> Callable[[list[Any]], tuple[Any, ...]]:
     """Compile a functional ATen graph: loops → schedule → codegen → runtime."""
-    make = functools.partial(_program, module, gate, threads, kind)
+    make = functools.partial(_program, module, gate, options, kind)
     if cache is not None and kind != "inference":
         return cache.program(kind, module, make)
     program, events = make()
@@ -128,20 +136,20 @@ def _kernels(
 
 
 def _program(
-    module: fx.GraphModule, gate: Gate, threads: int, kind: str
+    module: fx.GraphModule, gate: Gate, options: InductorOptions, kind: str
 ) -> tuple[Program, list[trace.Event]]:
     """Make the program of an ATen graph; returns as well what was told of it."""
     from tc.compiler import codegen, loops, schedule  # a graph found on disk needs none of them
 
     with trace.stage("loops.lower"):
         try:
-            lowered = loops.lower(module, gate)
+            lowered = loops.lower(module, gate, randoms=not options.fallback_random)
         except loops.Inconvertible as why:
             raise aot.Fallback(str(why)) from why
     with trace.stage("schedule"):
         plan = schedule.plan(lowered, gate)
     with trace.stage("codegen"):
-        program = codegen.generate(plan, threads=threads)
+        program = codegen.generate(plan, threads=options.cpp_threads)
     if not trace.enabled():
         return program, []
     events = _plan_events(plan, program, kind, codegen.lines_of(plan, program))

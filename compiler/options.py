@@ -46,7 +46,8 @@ class Config:
         error_on_nested_fx_trace: raise where torch.fx traces a compiled function symbolically.
         reorderable_logging_functions: functions that may be called after the graph (``print``).
         ignore_logger_methods: methods of loggers whose calls are left out.
-        fallback_random: draw random numbers in eager's order; compiled code always does.
+        fallback_random: draw random numbers as eager does. False: kernels draw dropout masks and
+            the like themselves, which is quicker; the seed still comes from torch's generator.
         allow_ignore_mark_dynamic: let a dimension marked with `mark_dynamic` become a constant.
     """
 
@@ -153,7 +154,7 @@ class InductorOptions:
             and keep the quickest.
         freezing: take the parameters of modules as constants, where no gradients are computed.
         fx_graph_cache: look for compiled graphs on disk, and leave them there.
-        fallback_random: draw random numbers in eager's order; compiled code always does.
+        fallback_random: draw random numbers as eager does; False: see `Config`.
         cpp_threads: OpenMP threads of generated kernels; 0 takes `Config.threads`.
         triton_cudagraphs: replay kernel launches as CUDA graphs; means nothing on a CPU.
     """

@@ -19,7 +19,7 @@ import torch
 
 from tc.compiler.core.table import Table
 
-Operands = Literal["any", "float", "int", "bool", "number"]
+Operands = Literal["any", "float", "int", "bool", "number", "wide"]
 Result = Literal["same", "bool"]
 
 
@@ -29,7 +29,7 @@ class ScalarOp:
 
     Attributes:
         arity: number of operands, all of one type.
-        operands: which types it takes.
+        operands: which types it takes; ``wide`` is int64 alone.
         result: ``same`` type as the operands, or ``bool``.
         python: evaluates it on tensors (elementwise); the meaning all spellings must have.
         c: its spelling in C.
@@ -123,6 +123,28 @@ _row("xor", 2, "int", torch.bitwise_xor, "{k}({0} ^ {1})")
 _row("not", 1, "int", torch.bitwise_not, "tc_not_{t}({0})")
 _row("shl", 2, "int", _shift(torch.bitwise_left_shift), "tc_shl_{t}({0}, {1})", 2)
 _row("shr", 2, "int", _shift(torch.bitwise_right_shift), "tc_shr_{t}({0}, {1})", 2)
+
+
+def philox(seed: torch.Tensor, counter: torch.Tensor) -> torch.Tensor:
+    """64 random bits of each position of the stream of a seed: Philox 2x32 in ten rounds.
+
+    After Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011); the
+    upper half of the seed changes the upper half of the counter.
+
+    Args:
+        seed: int64.
+        counter: int64, of the seed's shape or one it broadcasts with.
+    """
+    low = 0xFFFFFFFF
+    key, left, right = seed & low, counter & low, ((counter >> 32) ^ (seed >> 32)) & low
+    for _ in range(10):
+        product = left * 0xD256D193
+        left, right = ((product >> 32) & low) ^ key ^ right, product & low
+        key = (key + 0x9E3779B9) & low
+    return (left << 32) | right
+
+
+_row("random", 2, "wide", philox, "tc_random_{t}({0}, {1})", 60)
 
 # rounding
 _row("floor", 1, "float", torch.floor, "tc_floor_{t}({0})")

@@ -173,3 +173,16 @@ def reduce_argmin(value, place):
     """Where the smallest of each row is."""
     _, found = tl.reduce((value, place), 1, _pick_min, keep_dims=True)
     return found
+
+
+@triton.jit
+def philox(seed, counter):
+    """64 random bits of a position in the stream of a seed; see `ops.philox`."""
+    key = seed.to(tl.uint32) + tl.zeros_like(counter).to(tl.uint32)
+    left = counter.to(tl.uint32)
+    right = ((counter ^ seed).to(tl.uint64, bitcast=True) >> 32).to(tl.uint32)
+    for _ in tl.static_range(10):
+        high = tl.umulhi(left, 0xD256D193)
+        right, left = left * 0xD256D193, high ^ key ^ right
+        key += 0x9E3779B9
+    return ((left.to(tl.uint64) << 32) | right.to(tl.uint64)).to(tl.int64, bitcast=True)

@@ -567,6 +567,19 @@ _libm(
     "sqrt floor ceil trunc fabs exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan", 1
 )
 _libm("sinh cosh tanh asinh acosh atanh erf erfc lgamma", 1)
+# Lanes of 64 bits spare the shuffles that narrow ones need around a wide product.
+_add(
+    "tc_random_i64",
+    """
+long long tc_random_i64(long long seed, long long counter) {
+  unsigned long long low = 0xffffffff, key = seed & low, left = counter & low, p;
+  unsigned long long right = (unsigned long long)(counter ^ seed) >> 32;
+  for (int round = 0; round < 10; round++) {
+    p = left * 0xD256D193ULL, left = (p >> 32) ^ key ^ right, right = p & low;
+    key = (key + 0x9E3779B9U) & low; }
+  return (long long)((left << 32) | right);
+}""",
+)
 _libm("pow atan2 hypot fmod copysign nextafter", 2)
 
 _CALL = re.compile(r"\btc_\w+")

@@ -122,6 +122,7 @@ for _name in ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p"):
     _row(_name, f"libdevice.{_name}({{0}})")
 _row("pow", "libdevice.pow({0}, {1})")
 _row("ipow", ints="integer_pow({0}, {1})")
+_row("random", ints="philox({0}, {1})")
 
 # trigonometric, hyperbolic, error functions
 for _name in ("sin", "cos", "tan", "asin", "acos", "atan"):

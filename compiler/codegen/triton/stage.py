@@ -25,7 +25,7 @@ from triton.language.extra import libdevice
 from tc.compiler.runtime.triton import launch
 """
 DIVISIONS = ("floor_div", "floor_mod", "floor_remainder", "floor_divide")
-INTEGERS = ("shift_left", "shift_right", "integer_pow", "clip")
+INTEGERS = ("shift_left", "shift_right", "integer_pow", "philox", "clip")
 KINDS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
 MATH = (
     *DIVISIONS,

@@ -18,6 +18,7 @@ from tc.compiler.loops.expr import Expr, constant, load, substitute
 from tc.compiler.loops.index import Atom, Index
 from tc.compiler.loops.ir import (
     Buffer,
+    Extern,
     Node,
     Origin,
     Pointwise,
@@ -106,9 +107,16 @@ class Tensor:
 
 @dataclass
 class Builder:
-    """Nodes so far, and the fx node being lowered."""
+    """Nodes so far, and the fx node being lowered.
+
+    Attributes:
+        randoms: whether random numbers may be drawn in loops, in another order than eager's.
+    """
 
     gate: Gate
+    randoms: bool = False
+    seed: Expr | None = None
+    draws: int = 0
     nodes: list[Node] = field(default_factory=list)
     constants: dict[str, Any] = field(default_factory=dict)
     origin: Origin = field(default_factory=lambda: Origin("", ""))
@@ -131,6 +139,20 @@ class Builder:
         """A fresh buffer name."""
         self.counter += 1
         return f"buf{self.counter - 1}"
+
+    def draw(self) -> tuple[Expr, int]:
+        """The seed of this run, and the number of the next draw of random numbers from it."""
+        if not self.randoms:
+            raise NotLowered("random numbers are drawn in eager's order (fallback_random)")
+        if self.seed is None:
+            buffer = Buffer(self.name(), torch.int64, (ix.ONE,), (ix.ONE,))
+            args = (-(2**63), 2**63 - 1, [1])
+            self.nodes.append(
+                Extern("aten.randint.low", args, (), (buffer,), False, (self.origin,))
+            )
+            self.seed = load(buffer.name, ix.ZERO, torch.int64)
+        self.draws += 1
+        return self.seed, self.draws - 1
 
     # ------------------------------------------------------------ values in
 

@@ -62,15 +62,18 @@ SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 CPU = torch.device("cpu")
 
 
-def lower(graph: fx.GraphModule, gate: Gate, device: torch.device = CPU) -> LoopGraph:
+def lower(
+    graph: fx.GraphModule, gate: Gate, device: torch.device = CPU, randoms: bool = False
+) -> LoopGraph:
     """Lower a functional ATen graph; what cannot or may not be lowered is called in the wrapper.
 
     Args:
         graph: ATen calls with fake values in ``meta["val"]``.
         gate: asked before each op is lowered, inlined, done in place.
         device: where loops run; tensors elsewhere are left to ATen.
+        randoms: draw random numbers in loops, in another order than eager's.
     """
-    walk = _Walk(graph, gate, device)
+    walk = _Walk(graph, gate, device, randoms)
     for node in graph.graph.nodes:
         try:
             walk.visit(node)
@@ -99,11 +102,13 @@ def alive(nodes: list[Node], outputs: tuple[Any, ...]) -> list[Node]:
 class _Walk:
     """Values of the fx nodes seen so far."""
 
-    def __init__(self, graph: fx.GraphModule, gate: Gate, device: torch.device) -> None:
+    def __init__(
+        self, graph: fx.GraphModule, gate: Gate, device: torch.device, randoms: bool
+    ) -> None:
         self.module = graph
         self.device = device
         self.gate = gate
-        self.builder = Builder(gate)
+        self.builder = Builder(gate, randoms)
         self.values: dict[fx.Node, Any] = {}
         self.inputs: list[Input] = []
         self.input_of: dict[fx.Node, Input] = {}

@@ -109,7 +109,7 @@ INTS: list[tuple[ScalarOp, torch.dtype]] = [
     (row, dtype)
     for _, row in SCALAR_OPS.rows()
     for dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
-    if row.operands in ("any", "int", "number")
+    if row.operands in ("any", "int", "number") or (row.operands == "wide" and dtype is torch.int64)
 ]
 DIVISIONS = ("truncdiv", "floordiv", "remainder", "fmod")
 

@@ -30,6 +30,7 @@ TYPES = {
     "number": (F32, F64, I64, I32, I16, torch.uint8),
     "any": (F32, F64, I64, I16, torch.uint8, torch.bool),
     "bool": (torch.bool,),
+    "wide": (I64,),
 }
 NOT_ON_BOOLS = ("truncdiv", "shl", "shr", "ipow")
 FLOATS = [
