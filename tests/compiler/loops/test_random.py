@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -12,6 +14,7 @@ import tc
 from tc.compiler.core.gate import Gate
 from tc.compiler.loops import lower
 from tc.compiler.loops.ir import Extern
+from tc.compiler.loops.lower.registry import LOWERINGS
 from tc.compiler.loops.ops import philox
 
 N = 20_000
@@ -92,6 +95,26 @@ def externs(randoms, function, *args):
     """Operations other than the seed's that a graph leaves to ATen."""
     graph = lower(trace(function, args), Gate(), randoms=randoms)
     return [n.target for n in graph.nodes if isinstance(n, Extern) and "randint" not in n.target]
+
+
+def test_every_lowering_of_a_random_operation_is_at_work():
+    aten, x = torch.ops.aten, torch.ones(4)
+    calls = {
+        aten.rand.default: ([4],),
+        aten.rand_like.default: (x,),
+        aten.uniform.default: (x,),
+        aten.exponential.default: (x,),
+        aten.bernoulli.p: (x, 0.3),
+        aten.native_dropout.default: (x, 0.5, True),
+        aten.randint.default: (5, [4]),
+        aten.randint.low: (1, 5, [4]),
+    }
+    assert set(calls) == {op for op in LOWERINGS if torch.Tag.nondeterministic_seeded in op.tags}
+    for op, args in calls.items():
+        given = [arg for arg in args if isinstance(arg, torch.Tensor)]
+        call = functools.partial(lambda op, rest, *given: op(*given, *rest), op, args[len(given) :])
+        assert externs(True, call, *given) == []
+        assert externs(False, call, *given) in ([str(op)], [])  # the seed's own kind is not told
 
 
 def test_eagers_order_is_kept_where_asked_and_generators_always_are():
