@@ -6,7 +6,8 @@
 
 A fault is drawn at random from the steps that a sound compile of the program takes: rules,
 decompositions, lowerings, passes, fusions, kernels (faults/steps.py). Draws that do not show (the
-program's own check against eager passes) are made again. Right is: the step named is the one that
+program's own check against eager passes), or where it is not known which line they belong to, are
+made again. Right is: the step named is the one that
 was broken, and each line named is one that it works for.
 """
 
@@ -141,6 +142,8 @@ def trial(draw: Draw) -> Trial:
     lines = {place(str(line)) for fact in fired for line in fact[2]}
     if any(not fact[2] for fact in fired):
         lines |= lines_of_backward(draw.name, PROGRAMS[draw.program])
+    if not lines:
+        return Trial(False)  # what would be right is not known
     if done.code != 1:
         return Trial(True, cpu=done.cpu, note=(done.out + done.err).strip()[-150:])
     said = json.loads(done.out)

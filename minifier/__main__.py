@@ -20,7 +20,9 @@ from tc.minifier.case import Case
 from tc.minifier.console import (
     INTERNAL,
     INTERRUPTED,
+    NOT_REPRODUCED,
     OK,
+    RUNS,
     USAGE,
     Parser,
     Progress,
@@ -32,12 +34,10 @@ from tc.minifier.console import (
     split_rest,
     stoppable,
 )
-from tc.minifier.oracle import Answer, Oracle, OracleError, Server
-from tc.minifier.problem import REDUCIBLE, Problem, record
+from tc.minifier.oracle import Answer, Oracle, OracleError, ScriptOracle, Server
+from tc.minifier.problem import REDUCIBLE, NotReproduced, Problem, record
 from tc.minifier.reduce import Reduction
-
-NOT_REPRODUCED: Final = 1
-RUNS: Final = 5
+from tc.minifier.script_job import EAGER, ScriptJob
 
 _HELP: Final = """\
 Make the smallest program that fails like a script of yours.
@@ -64,10 +64,6 @@ options:
 exit codes:
   0 reduced   1 it does not fail   2 wrong usage   4 internal error   130 Ctrl-C, the best is kept
 """
-
-
-class NotReproduced(Exception):
-    """There is nothing to reduce; the text says why."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -123,47 +119,52 @@ def _run(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="tc-minify-") as name:
         folder = Path(name)
         progress.now(f"running {script} …")
-        problem = record(script, options.rest, folder, max(options.seconds, 600.0))
-        case = reducible(problem, script)
-        server = Server(folder, case.call.compiler, problem.threads)
+        limit = max(options.seconds, 600.0)
+        problem = record(script, options.rest, folder, limit)
+        case = problem.case if problem.kind in REDUCIBLE else None
+        if case is None and not as_text(problem):
+            raise NotReproduced(why_not(problem, script))
+        if case is None and problem.kind == "script":
+            progress.now(f"running {script} without the compiler …")
+            if record(script, options.rest, folder, limit, EAGER).kind != "ok":
+                raise NotReproduced(why_not(problem, script))
+        compiler = case.call.compiler if case else problem.facts["compiler"]
+        server = Server(folder, compiler, problem.threads)
         try:
-            oracle = Oracle(server, seconds=options.seconds)
-            job = Job(oracle, output, progress, start, options.budget)
-            return job.run(case, problem, options.json)
+            if case is not None:
+                oracle = Oracle(server, seconds=options.seconds)
+                job = Job(oracle, output, progress, start, options.budget)
+                return job.run(case, problem, options.json)
+            home = script.resolve().parent
+            whole = ScriptOracle(server, home, options.rest, options.seconds)
+            text_job = ScriptJob(whole, output, progress, start, options.budget)
+            return text_job.run(script.read_text(), problem, options.json)
         finally:
             server.close()
 
 
-def reducible(problem: Problem, script: Path) -> Case:
-    """Return the graph that fails.
+def as_text(problem: Problem) -> bool:
+    """Whether a failure without a graph can be reduced as the text of the script."""
+    compiles = bool(problem.facts.get("compiles"))
+    return compiles and problem.kind in ("outside", "script", "crash")
 
-    Raises:
-        NotReproduced: there is none, or it cannot be written down.
-    """
+
+def why_not(problem: Problem, script: Path) -> str:
+    """Why there is nothing to reduce, in one sentence."""
     facts = problem.facts
     if problem.kind in REDUCIBLE:
-        if problem.case is None:
-            why = facts.get("unprintable", "")
-            raise NotReproduced(f"{problem.message}; its graph cannot be written as text: {why}")
-        return problem.case
-    if problem.kind == "outside":
-        raise NotReproduced(
-            f"the compiler fails before there is a graph to reduce: {problem.message}"
-        )
+        why = facts.get("unprintable", "")
+        return f"{problem.message}; its graph cannot be written as text: {why}"
     if problem.kind in ("script", "exit"):
-        raise NotReproduced(
-            f"{script} fails without the compiler being to blame: {problem.message}"
-        )
+        return f"{script} fails without the compiler being to blame: {problem.message}"
     if not facts.get("compiles"):
-        raise NotReproduced(f"{script} never calls tc.compile or torch.compile")
+        return f"{script} never calls tc.compile or torch.compile"
     if not facts.get("graphs"):
-        raise NotReproduced(
-            f"{script} compiles no graph: nothing it calls under compile is captured"
-        )
+        return f"{script} compiles no graph: nothing it calls under compile is captured"
     noise = ""
     if facts.get("random"):
         noise = f"; {facts['random']} calls of graphs with random numbers could not be judged"
-    raise NotReproduced(
+    return (
         f"{script} does not fail: {facts['graphs']} graphs agree with eager in {facts['calls']} "
         f"calls{noise}"
     )

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any, Final
 
 OK: Final = 0
+NOT_REPRODUCED: Final = 1
 USAGE: Final = 2
 INTERNAL: Final = 4
 INTERRUPTED: Final = 130
+RUNS: Final = 5  # of a finished file
 
 
 class Usage(Exception):

@@ -63,6 +63,15 @@ def crash(error: BaseException, phase: str) -> Outcome:
     )  # fmt: skip
 
 
+def script_error(error: Exception) -> Outcome:
+    """Return the outcome of an exception that left a script, and not from a graph."""
+    found = crash(error, "capture")
+    ours = type(error).__module__.startswith(("tc.", "torch._dynamo"))
+    first = next(iter(str(error).splitlines()), "")[:200]
+    text = found.message if ours else f"{type(error).__name__}: {first}"
+    return dataclasses.replace(found, kind="outside" if ours else "script", message=text)
+
+
 def root_cause(error: BaseException) -> BaseException:
     """Return the exception that all others were raised from."""
     seen: set[int] = set()

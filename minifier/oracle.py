@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -167,3 +167,48 @@ def keeping(case: Case) -> str:
         lines.append(f"    {names[step.name]} = {step.text(names)}")
         lines.append(f"    keep({step.name!r}, {names[step.name]})")
     return "\n".join([head, *lines, "", *case.makers(), ""])
+
+
+@dataclass
+class ScriptOracle:
+    """Judges whole scripts; remembers every answer.
+
+    Attributes:
+        home: folder of the script, whose neighbours it may import.
+        arguments: its command line.
+        signature: the failure that is looked for.
+        blameless: the script is sound but for the compiler, and has to stay so.
+    """
+
+    server: Server
+    home: Path
+    arguments: Sequence[str]
+    seconds: float = 120
+    signature: str = ""
+    blameless: bool = False
+    deadline: float = float("inf")
+    answers: dict[str, bool] = field(default_factory=dict)
+    asked: int = 0
+    cpu: float = 0.0
+
+    def judge(self, text: str, eager: bool = False) -> Answer:
+        """Return how a script fares."""
+        self.asked += 1
+        row = self.server.ask(
+            {"do": "script", "text": text, "eager": eager, "home": str(self.home),
+             "arguments": list(self.arguments), "seconds": self.seconds}
+        )  # fmt: skip
+        self.cpu += row.get("cpu", 0.0)
+        return Answer.of(row)
+
+    def fails(self, text: str) -> bool:
+        """Whether a script fails in the way that is looked for."""
+        if text in self.answers:
+            return self.answers[text]
+        if time.monotonic() > self.deadline:
+            return False
+        fails = self.judge(text).signature == self.signature
+        if fails and self.blameless:
+            fails = self.judge(text, eager=True).kind == "ok"
+        self.answers[text] = fails
+        return fails

@@ -18,6 +18,10 @@ from tc.minifier.oracle import Answer
 REDUCIBLE = ("crash", "wrong", "nan", "died", "timeout")
 
 
+class NotReproduced(Exception):
+    """There is nothing to reduce; the text says why."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """What a run of a script showed.

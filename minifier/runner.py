@@ -14,7 +14,6 @@ import json
 import os
 import runpy
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -50,6 +49,7 @@ class Recorder:
         self.random = 0
         self.rounding = 0
         self.compiles = 0
+        self.compiler = ""
         self.notes: list[str] = []
 
     def backend(self, real: Callable[..., Any], call: Call) -> Callable[..., Any]:
@@ -192,7 +192,7 @@ def problem_of(outcome: Outcome, recorder: Recorder) -> dict[str, Any]:
     return {
         "kind": outcome.kind, "signature": outcome.signature, "message": outcome.message,
         "detail": outcome.detail, "graphs": recorder.graphs, "calls": recorder.calls,
-        "compiles": recorder.compiles, "random": recorder.random,
+        "compiles": recorder.compiles, "compiler": recorder.compiler, "random": recorder.random,
         "rounding": recorder.rounding,
         "threads": torch.get_num_threads(),
     }  # fmt: skip
@@ -234,6 +234,7 @@ def _recording(
         if options.get("disable"):
             return real(model, **options)
         recorder.compiles += 1
+        recorder.compiler = compiler
         kept = tuple(
             (name, repr(value))
             for name, value in options.items()
@@ -260,20 +261,9 @@ def main() -> int:
         if stop.code not in (None, 0):
             outcome = Outcome("exit", message=f"the script ends with exit code {stop.code}")
     except Exception as error:
-        outcome = script_error(error)
+        outcome = judge.script_error(error)
     recorder.write("problem.json", problem_of(outcome, recorder))
     return 0
-
-
-def script_error(error: Exception) -> Outcome:
-    """Return the outcome of an exception that left the script, and not from a graph."""
-    found = judge.crash(error, "capture")
-    ours = type(error).__module__.startswith(("tc.", "torch._dynamo"))
-    trace = traceback.extract_tb(error.__traceback__)
-    where = next((f"{f.filename}:{f.lineno}" for f in trace if "runpy" not in f.filename), "")
-    text = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')[:200]}"
-    detail = {"where": where, "traceback": "".join(traceback.format_exception(error))[-4000:]}
-    return Outcome("outside" if ours else "script", found.signature, text, detail)
 
 
 __all__ = ["Fact", "Recorder", "Watched", "install", "main"]

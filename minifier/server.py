@@ -70,6 +70,7 @@ class Server:
             "export": self.export,
             "stage": self.stage,
             "rerun": self.rerun,
+            "script": self.script,
         }
         self.load("inputs.pt")
 
@@ -151,6 +152,24 @@ class Server:
         except Exception:
             return {"kind": "raised", "traceback": traceback.format_exc()}
         return {"kind": "ok"}
+
+    def script(self, request: Request) -> dict[str, Any]:
+        """Run a whole script, compiled or with compilers that do nothing."""
+        if request["eager"]:
+            api.config.disable = True
+            torch.compiler.set_stance("force_eager")
+        path = self.folder / "script.py"
+        path.write_text(request["text"])
+        sys.argv = [str(path), *request["arguments"]]
+        sys.path.insert(0, request["home"])
+        try:
+            runpy.run_path(str(path), run_name="__main__")
+        except SystemExit as stop:
+            if stop.code not in (None, 0):
+                return as_json(Outcome("exit", f"exit|{stop.code}", f"exit code {stop.code}"))
+        except Exception as error:
+            return as_json(judge.script_error(error))
+        return as_json(Outcome("ok"))
 
     def values(self, request: Request) -> dict[str, Any]:
         """Run a program that keeps each value; store them, return what they were."""

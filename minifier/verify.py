@@ -49,4 +49,4 @@ def fails_again(path: Path, answer: Answer, seconds: float, server: Server) -> b
 def _is_alike(traceback: str, answer: Answer) -> bool:
     if answer.kind in ("wrong", "nan"):
         return "AssertionError" in traceback
-    return answer.kind == "crash" and str(answer.detail.get("type", "")) in traceback
+    return "type" in answer.detail and str(answer.detail["type"]) in traceback

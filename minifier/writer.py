@@ -40,12 +40,22 @@ def full_text(case: Case, answer: Answer, tolerance: float | None = None) -> str
 
 def header(case: Case, answer: Answer) -> list[str]:
     """What fails, and the user's lines it comes from."""
-    lines = [f"# {line}" for line in _wrapped(f"{answer.kind}: {answer.message}")]
+    lines = title(answer)
     places = dict.fromkeys(step.where for step in case.steps if step.where)
     for where in list(places)[:3]:
         place, _, text = where.partition("\t")
         lines.append(f"# from {Path(place).name}: {text}"[:100])
-    return [*lines, f"# tc {__version__}, Python {platform.python_version()}"]
+    return [*lines, *made_by()]
+
+
+def title(answer: Answer) -> list[str]:
+    """What fails, as a comment."""
+    return [f"# {line}" for line in _wrapped(f"{answer.kind}: {answer.message}")]
+
+
+def made_by() -> list[str]:
+    """The versions a file was made with, as a comment."""
+    return [f"# tc {__version__}, Python {platform.python_version()}"]
 
 
 def _wrapped(text: str) -> list[str]:

@@ -4,8 +4,9 @@
 
 `wrong`, `nan`: the lowering computes a sine or a logarithm. `crash`: a stage raises (as a whole
 in tc, in one lowering in PyTorch). `symbolic`: like `crash`, where a size is symbolic.
-Of tc only: `gcc`: the C of a scalar op does not compile. `kernel`: that C computes a sine.
-`fused`: a kernel that computes the op with others is wrong. `decomposition`: a decomposition is.
+Of tc only: `capture`: frames with an instruction are refused. `gcc`: the C of a scalar op does not
+compile. `kernel`: that C computes a sine. `fused`: a kernel that computes the op with others is
+wrong. `decomposition`: a decomposition is.
 With two ops the fault shows only in graphs that hold both; the second one goes wrong.
 """
 
@@ -137,6 +138,20 @@ def break_scalar(module):
     rows[CULPRIT] = dataclasses.replace(rows[CULPRIT], c=wrong)
 
 
+def break_capture(module):
+    """Frames with an instruction are not translated."""
+    real = module.translate
+
+    def translate(frame, *rest):
+        import dis
+
+        if any(found.opname == CULPRIT for found in dis.get_instructions(frame.code)):
+            raise RuntimeError(f"no row for {CULPRIT} at {frame.code.co_firstlineno}")
+        return real(frame, *rest)
+
+    module.translate = translate
+
+
 def break_decomposition(module):
     rows = module.DECOMPOSITIONS._rows
     gate, real = rows[op(CULPRIT)]
@@ -151,6 +166,7 @@ FAULTS = {
     ("tc", "fused"): ("tc.compiler.codegen.stage", break_fused),
     ("tc", "gcc"): ("tc.compiler.loops.ops", break_scalar),
     ("tc", "kernel"): ("tc.compiler.loops.ops", break_scalar),
+    ("tc", "capture"): ("tc.compiler.capture.translate", break_capture),
     ("tc", "decomposition"): ("tc.compiler.aot.decompositions", break_decomposition),
     **{
         ("torch", kind): ("torch._inductor.lowering", break_torch_lowering)

@@ -1,0 +1,125 @@
+"""Scripts are reduced as text where there is no graph to reduce."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+from faultbench import written
+from minifier_scripts import tool
+
+from tc.minifier.passes import source
+
+SCRIPT = '''
+"""A script."""
+import os, sys
+
+class Shape:
+    """Something."""
+    sides = 4
+    def area(self, size, depth=3):
+        for _ in range(128):
+            if size > 1:
+                culprit(size + 12, os)
+        return size
+    def unused(self):
+        return 1
+
+def main():
+    shape = Shape()
+    with open(os.devnull) as f:
+        print(shape.area(64))
+main()
+'''
+
+CAPTURE = """\
+import math
+import torch, tc
+class Model(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(width, width) for _ in range(3))
+        self.names = {"relu": torch.relu, "sin": torch.sin}
+    def forward(self, x, kind="sin"):
+        for layer in self.layers:
+            x = layer(x) / math.sqrt(2)
+            if kind in self.names:
+                x = self.names[kind](x)
+        return x.mean(0)
+def main():
+    compiled = tc.compile(Model(32).eval())
+    for step in range(3):
+        print(step, compiled(torch.randn(8, 32)).sum().item())
+main()
+"""
+
+ONLY_COMPILED = """\
+import torch, tc
+def f(x, seen):
+    for k in range(3):
+        x = torch.sin(x) * k
+    if torch.compiler.is_compiling():
+        seen.append(1)
+    return x
+def main():
+    seen = []
+    print(tc.compile(f)(torch.ones(3), seen))
+    if seen:
+        raise ValueError("eager saw nothing")
+main()
+"""
+
+
+def reduced(text: str, needed: str) -> str:
+    """Reduce with an oracle that looks for words in a script that parses."""
+
+    def fails(candidate: str) -> bool:
+        ast.parse(candidate)
+        return needed in candidate
+
+    told: list[str] = []
+    result = source.reduced(text, fails, told.append)
+    assert not told or told[-1] == result
+    return result
+
+
+@pytest.mark.parametrize(
+    "needed, left",
+    [
+        ("culprit(", "culprit()"),
+        ("sides = 4", "sides = 4"),
+        ("def area(self", "def area(self):\n    pass"),
+        ("open(os", "with open(os) as f:\n    pass"),
+    ],
+)
+def test_what_is_needed_remains(needed: str, left: str) -> None:
+    assert reduced(SCRIPT, needed) == left
+
+
+def test_edits_are_taken_back() -> None:
+    tree = ast.parse(SCRIPT)
+    before = ast.unparse(tree)
+    for edits in (source.unwrapped, source.unnamed, source.hoisted, source.small_numbers,
+                  source.fewer_parameters):  # fmt: skip
+        changed = [ast.unparse(ast.fix_missing_locations(tree)) for _ in edits(tree)]
+        assert any(text != before for text in changed)
+        assert ast.unparse(tree) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "script, fault, words, lines",
+    [(CAPTURE, "tc:capture:CONTAINS_OP", " in ", 25), (ONLY_COMPILED, "", "is_compiling", 16)],
+)
+def test_failures_without_a_graph_are_reduced_as_text(
+    script: str, fault: str, words: str, lines: int, tmp_path: Path
+) -> None:
+    written(tmp_path, script)
+    done = tool("tc.minifier", "script.py", "--json", fault=fault, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["verified"] == 5
+    text = (tmp_path / "minified.py").read_text()
+    assert words in text and len(text.splitlines()) == found["lines"] <= lines, text
