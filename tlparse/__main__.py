@@ -12,7 +12,7 @@ import tempfile
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tc import __version__
 from tc.tlparse.cli import (
@@ -22,13 +22,17 @@ from tc.tlparse.cli import (
     OK,
     UNREADABLE,
     USAGE,
-    Usage,
     beside,
     load,
     say,
     write,
+    write_folder,
 )
+from tc.tlparse.usage import Usage
 from tc.trace.reader import Unreadable
+
+if TYPE_CHECKING:  # imported when needed: `--help` must be quick
+    from tc.trace.findings import Diagnosis
 
 VERBS: Final = ("summary", "show", "check", "diff", "run", "explain")
 _HELP: Final = """\
@@ -42,7 +46,7 @@ examples:
   tc-report diff before/ after/              what changed: graphs, kernels, findings, times
 
 usage:
-  tc-report TRACE [-o FILE] [--json] [--open] [--all] [--redact=WHAT]
+  tc-report TRACE [-o FILE] [--split] [--json] [--open] [--all] [--redact=WHAT]
   tc-report summary TRACE [--json] [--all]
   tc-report show ID [TRACE] [--json]
   tc-report check TRACE [--max-graph-breaks N] [--max-recompiles N] [--max-failures N]
@@ -59,7 +63,10 @@ options:
   --json                 print the summary as JSON
   --open                 open the report in a browser
   --redact=WHAT          for sharing: leave out source,paths,names (or some of them)
+  --split                texts in files beside the report: for traces of gigabytes
   --all                  all runs of the folder, not the newest alone
+  --jobs N               read many logs in N processes (default: by their size)
+  --cluster ADDRESS      let the workers of a Dask cluster read them
   --max-graph-breaks N   check: fail above N graph breaks
   --max-recompiles N     check: fail above N recompiles
   --max-failures N       check: fail above N failed compiles (0 without a baseline)
@@ -67,6 +74,7 @@ options:
   --write-baseline FILE  check: write the findings of now to FILE, to be let pass
   --html FILE            diff: write a page as well
   --exit-code            diff: exit 1 if graphs, kernels, compiles or findings differ
+  --completion SHELL     print what completes these options in a shell (bash, fish, zsh)
   --version, --help
 
 environment:
@@ -121,6 +129,8 @@ def _run(arguments: list[str]) -> int:
             "reads TORCH_TRACE logs up to torch 2.13"
         )
         return OK
+    if arguments[0] == "--completion" and len(arguments) == 2:
+        return _completion(arguments[1])
     if arguments[0] == "run":
         return _run_program(arguments[1:])
     verb = arguments[0] if arguments[0] in VERBS else "report"
@@ -136,6 +146,13 @@ def _run(arguments: list[str]) -> int:
 
 def _parser(verb: str) -> _Parser:
     parser = _Parser(prog="tc-report", add_help=False, allow_abbrev=False)
+    _add_options(parser, verb)
+    return parser
+
+
+def _add_options(parser: argparse.ArgumentParser, verb: str) -> None:
+    if verb == "run":
+        return _add_run_options(parser)
     if verb == "show":
         parser.add_argument("id", metavar="ID")
         parser.add_argument("trace", nargs="?", default=os.environ.get("TC_TRACE", "tc_trace"))
@@ -154,25 +171,76 @@ def _parser(verb: str) -> _Parser:
         parser.set_defaults(redact="")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--all", action="store_true")
+    parser.add_argument("--jobs", type=_positive, metavar="N")
+    parser.add_argument("--cluster", metavar="ADDRESS", default="")
     if verb == "report":
         parser.add_argument("-o", "--output", metavar="FILE")
         parser.add_argument("--open", action="store_true")
+        parser.add_argument("--split", action="store_true")
     if verb == "check":
         parser.add_argument("--max-graph-breaks", type=int, metavar="N")
         parser.add_argument("--max-recompiles", type=int, metavar="N")
         parser.add_argument("--max-failures", type=int, metavar="N")
         parser.add_argument("--baseline", metavar="FILE")
         parser.add_argument("--write-baseline", metavar="FILE")
-    return parser
+
+
+def _add_run_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", metavar="FILE")
+    parser.add_argument("--trace", metavar="FOLDER")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--open", action="store_true")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+_positive.__name__ = "positive number"  # as argparse says it: invalid positive number value
+
+
+def _load(options: argparse.Namespace, trace: str = "") -> Diagnosis:
+    return load(
+        trace or options.trace,
+        all_runs=options.all,
+        redact=options.redact,
+        jobs=options.jobs,
+        cluster=options.cluster,
+    )
+
+
+def _completion(shell: str) -> int:
+    """Print a script that completes our options in a shell."""
+    try:
+        import shtab
+    except ImportError as error:
+        raise Usage("--completion needs shtab: pip install 'tc-compile[completion]'") from error
+    if shell not in shtab.SUPPORTED_SHELLS:
+        raise Usage(f"--completion takes one of {', '.join(shtab.SUPPORTED_SHELLS)}, not {shell!r}")
+    parser = argparse.ArgumentParser(prog="tc-report")
+    verbs = parser.add_subparsers()
+    for verb in VERBS:
+        _add_options(verbs.add_parser(verb, help=verb), verb)
+    _add_options(parser, "report")
+    print(shtab.complete(parser, shell))
+    return OK
 
 
 def _report(options: argparse.Namespace) -> int:
     from tc.tlparse import summary
-    from tc.tlparse.report import render
+    from tc.tlparse.report import render, split_blocks
 
-    diagnosis = load(options.trace, all_runs=options.all, redact=options.redact)
+    diagnosis = _load(options)
     target = Path(options.output) if options.output else beside(options.trace)
-    write(target, render(diagnosis))
+    if options.split:
+        data = target.with_name(f"{target.stem}_data")
+        write_folder(data, split_blocks(diagnosis))
+        write(target, render(diagnosis, data.name))
+    else:
+        write(target, render(diagnosis))
     if options.json:
         print(json.dumps({**summary.as_json(diagnosis), "report": str(target)}, indent=1))
     else:
@@ -188,7 +256,7 @@ def _report(options: argparse.Namespace) -> int:
 def _summary(options: argparse.Namespace) -> int:
     from tc.tlparse import summary
 
-    diagnosis = load(options.trace, all_runs=options.all, redact=options.redact)
+    diagnosis = _load(options)
     if options.json:
         print(json.dumps(summary.as_json(diagnosis), indent=1))
     else:
@@ -197,7 +265,7 @@ def _summary(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    diagnosis = load(options.trace, all_runs=options.all, redact=options.redact)
+    diagnosis = _load(options)
     finding = diagnosis.finding(options.id)
     if finding is None:
         known = ", ".join(one.id for one in diagnosis.findings[:5]) or "none"
@@ -218,7 +286,7 @@ def _check(options: argparse.Namespace) -> int:
     from tc.tlparse import gate
 
     known = gate.Baseline.read(options.baseline) if options.baseline else None
-    diagnosis = load(options.trace, all_runs=options.all)
+    diagnosis = _load(options)
     failures = options.max_failures
     if failures is None and known is None:  # a baseline says which failures may pass
         failures = 0
@@ -232,7 +300,7 @@ def _diff(options: argparse.Namespace) -> int:
     from tc.tlparse import difftext
     from tc.tlparse.compare import compare
 
-    a, b = (load(path, all_runs=options.all) for path in (options.a, options.b))
+    a, b = (_load(options, path) for path in (options.a, options.b))
     told = compare(a, b)
     if options.html:
         from tc.tlparse import diffpage
@@ -257,10 +325,7 @@ def _run_program(arguments: list[str]) -> int:
     from tc.tlparse import verbs
 
     parser = _Parser(prog="tc-report run", add_help=False, allow_abbrev=False)
-    parser.add_argument("-o", "--output", metavar="FILE")
-    parser.add_argument("--trace", metavar="FOLDER")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--open", action="store_true")
+    _add_run_options(parser)
     at = arguments.index("--") if "--" in arguments else len(arguments)
     options, command = parser.parse_args(arguments[:at]), arguments[at + 1 :]
     if not command:

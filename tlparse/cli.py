@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tc.tlparse.usage import Usage
 from tc.trace.reader import STDIN
 
 if TYPE_CHECKING:  # imported when needed: `--help` must be quick
@@ -22,16 +25,22 @@ INTERNAL: Final = 4
 INTERRUPTED: Final = 130
 
 
-class Usage(Exception):
-    """The command was not understood; the text says why."""
-
-
-def load(trace: str, *, all_runs: bool = False, redact: str = "") -> Diagnosis:
+def load(
+    trace: str,
+    *,
+    all_runs: bool = False,
+    redact: str = "",
+    jobs: int | None = None,
+    cluster: str = "",
+) -> Diagnosis:
     """Read a trace and find its causes; warn on stderr if it is damaged.
 
     Args:
         redact: what to leave out, `source,paths,names` or some of them.
+        jobs: how many processes read the logs; None chooses by their size.
+        cluster: the address of a Dask cluster that reads them.
     """
+    from tc.tlparse.pool import readers
     from tc.trace.findings import diagnose
     from tc.trace.session import load as read
 
@@ -40,7 +49,9 @@ def load(trace: str, *, all_runs: bool = False, redact: str = "") -> Diagnosis:
     if redact:
         diagnosis = _redacted(trace, redact, all_runs)
     else:
-        diagnosis = diagnose(read(trace, all_runs=all_runs))
+        with readers(trace, jobs, cluster) as executor:
+            session = read(trace, all_runs=all_runs, executor=executor)
+        diagnosis = diagnose(session)
     damaged = sum(diagnosis.session.defects.counts.values())
     if damaged:
         kinds = ", ".join(
@@ -61,11 +72,12 @@ def _redacted(trace: str, what: str, all_runs: bool) -> Diagnosis:
     unknown = [one for one in kinds if one not in KINDS]
     if unknown or not kinds:
         raise Usage(f"--redact takes some of {','.join(KINDS)}, not {what!r}")
-    with tempfile.TemporaryDirectory(prefix="tc-report-") as folder:
-        copy = Path(folder) / "redacted"
-        copy.mkdir()
-        redact(trace, kinds, copy)
-        return diagnose(read(copy, all_runs=all_runs))  # the logs stay mapped
+    folder = tempfile.mkdtemp(prefix="tc-report-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # the report reads texts from it
+    copy = Path(folder) / "redacted"
+    copy.mkdir()
+    redact(trace, kinds, copy)
+    return diagnose(read(copy, all_runs=all_runs))
 
 
 def beside(trace: str) -> Path:
@@ -91,6 +103,30 @@ def write(target: Path, pieces: Iterable[bytes]) -> None:
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise Usage(f"cannot write {target}: {why}; choose another place with -o FILE") from error
+
+
+def write_folder(target: Path, pieces: Iterable[tuple[str, bytes]]) -> None:
+    """Write files to a folder that takes the place of an earlier one of ours in one step."""
+    try:
+        if target.exists() and any(not _ours(one) for one in target.iterdir()):
+            raise Usage(f"{target} holds other files; choose another place with -o FILE")
+        made = Path(tempfile.mkdtemp(prefix=".tc_report-", dir=target.parent))
+        try:
+            for name, content in pieces:
+                (made / name).write_bytes(content)
+            made.chmod(0o755)
+            shutil.rmtree(target, ignore_errors=True)
+            made.rename(target)
+        except BaseException:
+            shutil.rmtree(made, ignore_errors=True)
+            raise
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise Usage(f"cannot write {target}: {why}; choose another place with -o FILE") from error
+
+
+def _ours(file: Path) -> bool:
+    return file.suffix == ".js" and file.name.startswith(("block-", "code-"))
 
 
 def say(text: str) -> None:

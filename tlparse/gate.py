@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tc.tlparse.cli import GATE_FAILED, OK, Usage, say, write
+from tc.tlparse.cli import GATE_FAILED, OK, say, write
+from tc.tlparse.usage import Usage
 from tc.trace.findings import Diagnosis, Finding
 
 _SCHEMA: Final = 1

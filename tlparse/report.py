@@ -32,6 +32,8 @@ _SCRIPTS: Final = (
     "search.js", "app.js",
 )  # fmt: skip
 STYLES: Final = ("base.css", "parts.css")
+_POLICY: Final = "script-src 'unsafe-inline'"
+_POLICY_SPLIT: Final = "script-src 'unsafe-inline' 'self' file:"
 _SEAM: Final = "<!--blocks-->"
 _TOP_STEPS: Final = 30
 _MOST_LOOKUPS: Final = 2000
@@ -42,28 +44,44 @@ _METRICS: Final = (
 )  # fmt: skip
 
 
-def render(diagnosis: Diagnosis) -> Iterator[bytes]:
-    """Yield the report in pieces; the same diagnosis gives the same bytes."""
+def render(diagnosis: Diagnosis, folder: str = "") -> Iterator[bytes]:
+    """Yield the report in pieces; the same diagnosis gives the same bytes.
+
+    Args:
+        folder: where the texts of the artifacts lie, if not in the page: see `split_blocks`.
+    """
     names = _function_names(diagnosis.session)
-    compiles = list(all_compiles(diagnosis.session))
-    codes = [code_map(diagnosis.session, compiled) for compiled in compiles]
+    codes = [code_map(diagnosis.session, one) for one in all_compiles(diagnosis.session)]
     page = _template().render(
         title=f"tc report: {diagnosis.session.name}",
         styles="\n".join(static(name) for name in STYLES),
         scripts="\n".join(static(name) for name in _SCRIPTS),
         early=static("early.js"),
-        index=_script_safe(_index(diagnosis, names, codes)),
+        index=_script_safe({**_index(diagnosis, names, codes), "folder": folder}),
+        policy=_POLICY_SPLIT if folder else _POLICY,
         summary=summary.text(diagnosis, diagnosis.session.name),
         version=__version__,
     )
     head, _, tail = page.partition(_SEAM)
     yield head.encode("utf-8", "replace")
-    for number, (compiled, code) in enumerate(zip(compiles, codes, strict=True)):
-        texts = [diagnosis.session.bytes_of(artifact) for artifact in compiled.artifacts]
-        yield _packed(f"block-{number}", _framed(texts))
-        if code.linked:
-            yield _packed(f"code-{number}", _framed([_compact(code.to_json()).encode()]))
+    for name, packed in () if folder else _blocks(diagnosis.session, codes):
+        yield b'<script type="text/plain" id="%s">%s</script>\n' % (name.encode(), packed)
     yield tail.encode("utf-8", "replace")
+
+
+def split_blocks(diagnosis: Diagnosis) -> Iterator[tuple[str, bytes]]:
+    """Yield (file name, content) of scripts that the page loads when their text is looked at."""
+    codes = [code_map(diagnosis.session, one) for one in all_compiles(diagnosis.session)]
+    for name, packed in _blocks(diagnosis.session, codes):
+        yield f"{name}.js", b'tcBlock("%s","%s");\n' % (name.encode(), packed)
+
+
+def _blocks(session: Session, codes: Sequence[CodeMap]) -> Iterator[tuple[str, bytes]]:
+    """Yield what belongs to one compile, packed; the page unpacks it when it is looked at."""
+    for number, (compiled, code) in enumerate(zip(all_compiles(session), codes, strict=True)):
+        yield f"block-{number}", _packed([session.bytes_of(one) for one in compiled.artifacts])
+        if code.linked:
+            yield f"code-{number}", _packed([_compact(code.to_json()).encode()])
 
 
 @cache
@@ -87,16 +105,10 @@ def _compact(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _framed(texts: Sequence[bytes]) -> bytes:
-    """Join texts behind a line that holds their sizes: `[3,5]`, then eight bytes."""
-    return b"".join((_compact([len(text) for text in texts]).encode(), b"\n", *texts))
-
-
-def _packed(name: str, framed: bytes) -> bytes:
-    """Pack what belongs to one compile; the page unpacks it when it is looked at."""
-    packed = gzip.compress(framed, _LEVEL, mtime=0)
-    head = f'<script type="text/plain" id="{name}">'.encode()
-    return head + base64.b64encode(packed) + b"</script>\n"
+def _packed(texts: Sequence[bytes]) -> bytes:
+    """Pack texts behind a line that holds their sizes: `[3,5]`, then eight bytes."""
+    framed = b"".join((_compact([len(text) for text in texts]).encode(), b"\n", *texts))
+    return base64.b64encode(gzip.compress(framed, _LEVEL, mtime=0))
 
 
 # ---------------------------------------------------------------------------------- the index

@@ -13,7 +13,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from tc.tlparse.cli import USAGE, Usage, load, say, write
+from tc.tlparse.cli import USAGE, load, say, write
+from tc.tlparse.usage import Usage
 from tc.trace.reader import Unreadable
 
 NOT_FOUND: Final = 127

@@ -6,15 +6,17 @@ import gzip
 import hashlib
 import json
 import mmap
+import os
 import re
 import sys
 import tempfile
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, Final
+from typing import IO, Any, ClassVar, Final
 
 from tc.trace import archives
 
@@ -38,6 +40,7 @@ STDIN: Final = "-"
 _NEXT_RECORD: Final = re.compile(rb"\n(?:[^\t\n\r]|\r(?!\n))")
 _MD5: Final = re.compile(r"[0-9a-f]{32}\Z")
 _SAMPLES: Final = 20
+_MOST_OPEN: Final = 200  # logs
 _decode: Final = json.JSONDecoder().raw_decode
 _RELEASED: Final = 1 << 23  # bytes read between two releases of mapped memory
 
@@ -61,6 +64,13 @@ class Defects:
         known = self.places.setdefault(kind, [])
         if len(known) < _SAMPLES:
             known.append(place)
+
+    def merge(self, other: Defects) -> None:
+        """Add what was counted elsewhere."""
+        for kind, number in other.counts.items():
+            self.counts[kind] = self.counts.get(kind, 0) + number
+            known = self.places.setdefault(kind, [])
+            known += other.places[kind][: _SAMPLES - len(known)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,20 +119,44 @@ class Record:
 
 
 class Source:
-    """One log, mapped into memory; packed logs and stdin are unpacked to a temporary file."""
+    """One log, mapped into memory when it is looked at.
+
+    Packed logs and stdin are unpacked to a temporary file. Of many logs only the last few looked
+    at stay open, so that a job of 10,000 ranks needs no 10,000 files at a time.
+    """
+
+    _open: ClassVar[OrderedDict[int, Source]] = OrderedDict()
 
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
         self._touched = 0
+        self._data: mmap.mmap | bytes | None = None
         self.name = "stdin" if self.path == STDIN else Path(path).name
+        self._map()
+
+    @property
+    def place(self) -> str:
+        """The path as another process finds it."""
+        return os.path.abspath(self.path)
+
+    @property
+    def data(self) -> mmap.mmap | bytes:
+        """The whole log."""
+        return self._map() if self._data is None else self._data
+
+    def _map(self) -> mmap.mmap | bytes:
         try:
-            self._file: IO[bytes] = _open(self.path)
-            size = self._file.seek(0, 2)
-            self.data: mmap.mmap | bytes = (
-                mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
-            )
+            with _open(self.path) as file:
+                size = file.seek(0, 2)
+                made = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
         except (OSError, EOFError) as error:
             raise Unreadable(f"cannot read {self.path}: {_reason(error)}") from error
+        self._data = made
+        if self.path != STDIN:  # which can be read but once
+            self._open[id(self)] = self
+            while len(self._open) > _MOST_OPEN:
+                self._open.popitem(last=False)[1].close()
+        return made
 
     def __len__(self) -> int:
         return len(self.data)
@@ -135,14 +169,15 @@ class Source:
         self._touched += size
         if self._touched > _RELEASED:
             self._touched = 0
-            if isinstance(self.data, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-                self.data.madvise(mmap.MADV_DONTNEED)
+            if isinstance(self._data, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+                self._data.madvise(mmap.MADV_DONTNEED)
 
     def close(self) -> None:
         """Unmap the log."""
-        if isinstance(self.data, mmap.mmap):
-            self.data.close()
-        self._file.close()
+        if isinstance(self._data, mmap.mmap):
+            self._data.close()
+        self._data = None
+        self._open.pop(id(self), None)
 
 
 def stamp_text(stamp: bytes) -> str:

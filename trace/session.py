@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from tc.trace.compiles import FRAMEWORK, Artifact, Compile, Failure, Frame, Lane, Note
-from tc.trace.reader import (
-    STDIN,
-    Defects,
-    Record,
-    Source,
-    Unreadable,
-    find_logs,
-    parse_json,
-    payload_of,
-    read_records,
-    stamp_text,
-)
-from tc.trace.runs import group, rank_in_name
-from tc.trace.timing import Clock
+from tc.trace.compiles import FRAMEWORK, Artifact, Compile, Failure, Frame, Lane
+from tc.trace.part import Key, Part, read_part
+from tc.trace.reader import STDIN, Defects, Source, Unreadable, find_logs, payload_of
+from tc.trace.runs import group
 
-# Artifacts that findings are made of; their payloads are kept in memory.
-NOTED: Final = frozenset(
-    (
-        "dynamo_graph_break_reason", "recompile_reasons", "dynamo_error", "tc_graph_break",
-        "tc_recompile", "tc_recompile_limit", "tc_frame_skipped", "tc_error", "tc_cache",
-        "tc_graph_runs_eagerly",
-    )
-)  # fmt: skip
 # Events of torch 2.13 and of tc that this reader understands or shows as they are.
 KNOWN_EVENTS: Final = frozenset(
     (
@@ -51,11 +32,7 @@ KNOWN_EVENTS: Final = frozenset(
         "dynamo_guards", "optimize_ddp_split_graph", "optimize_ddp_split_child", "link",
     )
 )  # fmt: skip
-_DESCRIBED: Final = ("describe_storage", "describe_tensor", "describe_source")
-_STARTS: Final = frozenset(("dynamo_start", "dynamo_output_graph", "compilation_metrics"))
-_SKIPS: Final = frozenset(("SkipFrame", "SkipCodeRecursiveException", "ShortenTraceback"))
 _TYPE_OF_FN: Final = re.compile(r"source=L\['fn'\],.*type=<class '([\w.]+)'>")
-_ANON: Final = "-/-"
 
 
 @dataclass(slots=True)
@@ -105,8 +82,11 @@ class Session:
             source.close()
 
 
-def load(path: str | Path, *, all_runs: bool = False) -> Session:
+def load(path: str | Path, *, all_runs: bool = False, executor: Executor | None = None) -> Session:
     """Read the newest run a path holds (or all of them).
+
+    Args:
+        executor: reads the logs of a run side by side; its processes must see the same files.
 
     Raises:
         Unreadable: there is nothing to read, or no record in it.
@@ -126,8 +106,8 @@ def load(path: str | Path, *, all_runs: bool = False) -> Session:
         if source not in kept:
             source.close()
     builder = _Builder(Session(name, kept, other_runs=len(runs) - len(chosen)))
-    for index, source in enumerate(kept):
-        builder.read(index, source)
+    for part in _parts(kept, executor):
+        builder.add(part)
     session = builder.finish()
     if not session.records:
         session.close()
@@ -135,155 +115,50 @@ def load(path: str | Path, *, all_runs: bool = False) -> Session:
     return session
 
 
+def _parts(sources: Sequence[Source], executor: Executor | None) -> Iterator[Part]:
+    """Read the logs, in order; elsewhere if there is somebody to do it."""
+    if executor is None or len(sources) < 2 or any(one.path == STDIN for one in sources):
+        return map(read_part, sources, range(len(sources)))
+    paths = [source.place for source in sources]
+    return iter(executor.map(read_part, paths, range(len(paths))))
+
+
 class _Builder:
-    """Folds records into a session; what is malformed is counted and passed over."""
+    """Joins what the logs of a run tell into a session."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.compiles: dict[tuple[int, int | None, str], Compile] = {}
-        self.clocks: dict[tuple[int, int | None], Clock] = {}
+        self.compiles: dict[Key, Compile] = {}
         self.strings: list[dict[int, str]] = []
         self.source_of: dict[int, set[int]] = {}
         self.stacks: list[tuple[int, int, Compile]] = []
-        self.rank_of: dict[tuple[int, int], int] = {}
-        self.pids: list[int] = []
+        self.shares: list[tuple[tuple[int, int | None], dict[tuple[str, str], float]]] = []
+        self.pids: dict[int, int] = {}
 
-    def read(self, index: int, source: Source) -> None:
-        self.strings.append({})
-        file_rank = rank_in_name(source.name)
-        pid, first = -1, b""
-        events: Counter[str] = Counter()
-        for record in read_records(source, index, self.session.defects):
-            events[record.event] += 1
-            if record.pid != pid:
-                pid = record.pid
-                if pid not in self.pids:
-                    self.pids.append(pid)
-                self.source_of.setdefault(pid, set()).add(index)
-            if not first or record.stamp < first:
-                first = record.stamp
-            try:
-                self.take(index, file_rank, record)
-            except (TypeError, ValueError, KeyError, AttributeError, IndexError):
-                place = f"{source.name}:{record.line}"
-                if self.session.defects.latest != place:  # else damage known already did this
-                    self.session.defects.add("bad_record", place)
-        self.session.events.update(events)
-        if first:
-            began = self.session.first_time
-            self.session.first_time = min(began or stamp_text(first), stamp_text(first))
-
-    def take(self, index: int, file_rank: int | None, record: Record) -> None:
-        rank = record.context.get("rank")
-        if isinstance(rank, int):
-            self.rank_of[index, record.pid] = rank
-        rank = self.rank_of.get((index, record.pid), file_rank)
-        if record.event == "str":
-            text, number = record.value
-            self.strings[index][int(number)] = str(text)
-            return
-        if record.event == "chromium_event":
-            event = parse_json(record.payload or b"")
-            self.clocks.setdefault((record.pid, rank), Clock()).add(event)
-            return
-        compiled = self.compile_for(record, rank)
-        name = _name_of(record)
-        if name == "torch_version" or name == "tc_version":
-            self.version(name, record)
-        if record.event in _DESCRIBED:
-            compiled.described.append(
-                f"{record.event} {json.dumps(record.value, ensure_ascii=False)}"
-            )
-            return
-        self.add_artifact(index, record, compiled, name)
-        handler = getattr(self, f"on_{record.event}", None)
-        if handler is not None:
-            handler(index, record, compiled)
-
-    def compile_for(self, record: Record, rank: int | None) -> Compile:
-        key = record.pid, rank, _compile_id(record.context)
-        found = self.compiles.get(key)
-        if found is None:
-            found = Compile(key[2], record.pid, rank, len(self.compiles))
-            self.compiles[key] = found
-        attempt = record.context.get("attempt")
-        if isinstance(attempt, int):
-            found.attempts = max(found.attempts, attempt + 1)
-        if record.event in _STARTS and key[2] != _ANON:
-            found.started = True
-        return found
-
-    def add_artifact(self, index: int, record: Record, compiled: Compile, name: str) -> None:
-        attempt = record.context.get("attempt")
-        note = ""
-        if isinstance(record.value, dict):
-            note = str(record.value.get("filename") or record.value.get("name") or "")
-        inline = "" if record.span else _plain_json(record.value)
-        artifact = Artifact(
-            number=len(compiled.artifacts),
-            name=name,
-            kind=_kind(record, name),
-            attempt=attempt if isinstance(attempt, int) else 0,
-            place=f"{self.session.sources[index].name}:{record.line}",
-            note="" if note == name else note,
-            span=record.span,
-            inline=inline,
-        )
-        compiled.artifacts.append(artifact)
-        if "cache_" in name:
-            compiled.cache = _cache_word(name, compiled.cache)
-        if name in NOTED and record.event == "artifact":
-            data: Any = record.text()
-            if name.startswith("tc_") and name != "tc_graph_runs_eagerly":
-                data = parse_json(data)
-                if not isinstance(data, dict):
-                    raise ValueError("no object")
-                if name == "tc_cache":
-                    compiled.cache = "hit" if data.get("hit") else "miss"
-            compiled.notes.append(
-                Note(name, data, artifact.attempt, artifact.number, artifact.place, record.time)
-            )
-
-    def version(self, name: str, record: Record) -> None:
-        data = parse_json(record.payload or b"")
-        for key, value in data.items():
-            if value is not None:
-                self.session.environment[str(key)] = str(value)
-        if name == "tc_version":
-            self.session.producer = "tc"
-
-    def on_dynamo_start(self, index: int, record: Record, compiled: Compile) -> None:
-        stack = record.value.get("stack")
-        if isinstance(stack, list) and not compiled.stack:
-            compiled.stack = stack
-            self.stacks.append((index, record.pid, compiled))
-
-    def on_compilation_metrics(self, index: int, record: Record, compiled: Compile) -> None:
-        value = record.value
-        compiled.metrics.update(value)
-        if isinstance(value.get("co_name"), str):
-            compiled.function = value["co_name"]
-            compiled.file = str(value.get("co_filename") or "")
-            line = value.get("co_firstlineno")
-            compiled.line = line if isinstance(line, int) else 0
-        kind = value.get("fail_type")
-        if kind in _SKIPS:
-            compiled.skipped = str(value.get("fail_reason") or kind)
-        elif kind:
-            line = value.get("fail_user_frame_lineno")
-            compiled.failure = Failure(
-                type=str(kind),
-                reason=str(value.get("fail_reason") or ""),
-                file=str(value.get("fail_user_frame_filename") or ""),
-                line=line if isinstance(line, int) else 0,
-            )
-        for key in ("pytorch_version", "python_version"):
-            if value.get(key):
-                self.session.environment.setdefault(key, str(value[key]))
-
-    def on_create_symbol(self, index: int, record: Record, compiled: Compile) -> None:
-        source, value = record.value["source"], record.value["val"]
-        compiled.symbols[str(source)] = str(value)
+    def add(self, part: Part) -> None:
+        """Take what the next log tells."""
+        session = self.session
+        self.strings.append(part.strings)
+        for pid in part.pids:
+            self.pids.setdefault(pid, len(self.pids))
+            self.source_of.setdefault(pid, set()).add(part.index)
+        joined: dict[int, Compile] = {}
+        for key, compiled in part.compiles.items():
+            known = self.compiles.setdefault(key, compiled)
+            if known is compiled:
+                compiled.order = len(self.compiles) - 1
+            else:
+                _join(known, compiled)
+                joined[id(compiled)] = known
+        self.stacks += [(part.index, pid, joined.get(id(one), one)) for pid, one in part.stacks]
+        self.shares += part.shares.items()
+        session.events.update(part.events)
+        session.defects.merge(part.defects)
+        session.environment.update(part.environment)
+        if part.producer == "tc":
+            session.producer = "tc"
+        times = [time for time in (session.first_time, part.first_time) if time]
+        session.first_time = min(times, default="")
 
     def finish(self) -> Session:
         for index, pid, compiled in self.stacks:
@@ -349,7 +224,7 @@ class _Builder:
         free = max(taken, default=-1) + 1
         for pid, rank in sorted(
             {(pid, rank) for pid, rank, _ in self.compiles},
-            key=lambda pair: (pair[1] is None, pair[1] or 0, self.pids.index(pair[0])),
+            key=lambda pair: (pair[1] is None, pair[1] or 0, self.pids[pair[0]]),
         ):
             if rank is not None:
                 lane = Lane(rank, f"rank {rank}")
@@ -368,14 +243,13 @@ class _Builder:
         if late is None:
             self.compiles[new] = early
             return
-        for artifact in early.artifacts:
-            late.artifacts.append(artifact)
-        late.notes = early.notes + late.notes
+        _join(early, late)
+        early.order = late.order
+        self.compiles[new] = early
 
     def share_time(self) -> None:
-        for (pid, rank), clock in self.clocks.items():
-            clock.finish()
-            for (compile_id, step), seconds in sorted(clock.shares().items()):
+        for (pid, rank), shares in self.shares:
+            for (compile_id, step), seconds in sorted(shares.items()):
                 owner = self.compiles.get((pid, rank, compile_id))
                 if owner is None:
                     owner = next(
@@ -384,6 +258,24 @@ class _Builder:
                     )
                 if owner is not None:
                     owner.steps[step] = owner.steps.get(step, 0.0) + seconds
+
+
+def _join(early: Compile, late: Compile) -> None:
+    """Append what a second log, or the same log later on, tells of a compile."""
+    base = len(early.artifacts)
+    early.artifacts += [replace(one, number=base + one.number) for one in late.artifacts]
+    early.notes += [replace(one, artifact=base + one.artifact) for one in late.notes]
+    early.described += late.described
+    early.metrics.update(late.metrics)
+    early.symbols.update(late.symbols)
+    early.attempts = max(early.attempts, late.attempts)
+    early.started = early.started or late.started
+    early.stack = early.stack or late.stack
+    if late.function:
+        early.function, early.file, early.line = late.function, late.file, late.line
+    early.failure = late.failure or early.failure
+    early.skipped = late.skipped or early.skipped
+    early.cache = late.cache or early.cache
 
 
 def _settle(compiled: Compile) -> None:
@@ -437,53 +329,6 @@ def _module_name(session: Session, compiled: Compile) -> str:
     guards = [one for one in compiled.artifacts if one.name == "dynamo_cpp_guards_str"]
     match = _TYPE_OF_FN.search(session.text(guards[-1])) if guards else None
     return match[1].rpartition(".")[2] if match else ""
-
-
-def _compile_id(context: dict[str, Any]) -> str:
-    frame, number = context.get("frame_id"), context.get("frame_compile_id")
-    autograd = context.get("compiled_autograd_id")
-    parts = [f"!{autograd}"] if autograd is not None else []
-    if frame is not None:
-        parts += [str(frame), "-" if number is None else str(number)]
-    return "/".join(parts) if parts else _ANON
-
-
-def _name_of(record: Record) -> str:
-    if record.event in ("artifact", "graph_dump", "dump_file"):
-        name = record.value.get("name") if isinstance(record.value, dict) else None
-        return str(name) if name else record.event
-    return record.event
-
-
-def _kind(record: Record, name: str) -> str:
-    """Say what an artifact is, so that it can be coloured."""
-    if record.span is None:
-        return "json"
-    head = (record.payload or b"")[:4096]
-    if name == "inductor_output_code" or name.startswith(("fx_graph_runnable", "compiled_f")):
-        return "cpp" if head.lstrip().startswith((b"#include", b"//")) else "python"
-    if name.endswith("BYTECODE"):
-        return "text"
-    if "_graph" in name and "reason" not in name and "break" not in name:
-        return "python"
-    if isinstance(record.value, dict) and record.value.get("encoding") == "json":
-        return "json" if head.lstrip()[:1] in (b"{", b"[") else "text"
-    if head.lstrip()[:1] in (b"{", b"["):
-        return "json"
-    if head.lstrip().startswith((b"#include", b"extern")):
-        return "cpp"
-    return "python" if b"\ndef " in head or head.startswith((b"def ", b"import ")) else "text"
-
-
-def _cache_word(name: str, before: str) -> str:
-    word = next((w for w in ("miss", "bypass", "hit") if name.endswith(f"cache_{w}")), "")
-    # A hit of the outer cache settles it; otherwise the innermost cache's word stays.
-    return before if not word or (before == "hit" and name.startswith("fx_")) else word
-
-
-def _plain_json(value: object) -> str:
-    """Write JSON with an item on each line, as torch writes it in payloads."""
-    return json.dumps(value, ensure_ascii=False, separators=(",\n", ": "))
 
 
 def all_compiles(session: Session) -> Iterator[Compile]:

@@ -170,3 +170,29 @@ def test_where_the_time_went(read: Callable[[str], Reader]) -> None:
     assert widths == sorted(widths, reverse=True)
     assert "27.3 s" in reader.texts("tbody tr:first-child td:last-child")[0]
     no_complaints(reader)
+
+
+def test_a_split_report_loads_its_texts_from_beside(browser: Any, tmp_path: Path) -> None:
+    page = tmp_path / "r.html"
+    for _ in range(2):  # the second takes the place of the first
+        assert main([str(shared("traces/train")), "-o", str(page), "--split"]) == 0
+    data = tmp_path / "r_data"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["r.html", "r_data"]
+    assert {one.suffix for one in data.iterdir()} == {".js"}
+    reader = Reader(browser, page.as_uri())
+    reader.go("#/c/0/0/code")
+    reader.wait_for("[data-pane=graph] .linked")
+    reader.go("#/c/0/0/a/1")
+    reader.until(lambda: reader.all(".lines div"), "the text")
+    assert reader.requests() == {one.as_uri() for one in data.glob("*-0.js")}
+    assert browser.get_log("browser") == []
+
+
+def test_a_folder_of_others_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "r_data").mkdir()
+    (tmp_path / "r_data" / "mine.txt").write_text("x")
+    code = main([str(shared("traces/simple")), "-o", str(tmp_path / "r.html"), "--split"])
+    assert code == 2 and "holds other files" in capsys.readouterr().err
+    assert [one.name for one in tmp_path.iterdir()] == ["r_data"]

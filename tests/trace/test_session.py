@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tc.trace.findings import diagnose
+from tc.trace.part import NOTED
 from tc.trace.reader import Unreadable
-from tc.trace.session import NOTED, load
+from tc.trace.session import load
 
 SHARED = Path(os.environ.get("TC_SHARED", Path(__file__).resolve().parents[3] / "shared"))
 TRACES = SHARED / "traces"

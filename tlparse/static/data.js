@@ -12,9 +12,17 @@ function textsOf(compiled) {
   return unpacked.get(compiled.block);
 }
 
+/** The texts of a split report lie beside it, each in a script that calls `tcBlock`. */
+const awaited = new Map();
+window.tcBlock = (id, packed) => awaited.get(id)(packed);
+const besides = (id) => new Promise((resolve, reject) => {
+  awaited.set(id, resolve);
+  document.head.append(h("script", { src: `${DATA.folder}/${id}.js`, error: () => reject(new Error(`no ${id}`)) }));
+});
+
 /** A block is packed: a line with the sizes of its texts in bytes, then the texts. */
 async function unpack(id) {
-  const packed = atob(document.getElementById(id).textContent);
+  const packed = atob(DATA.folder ? await besides(id) : document.getElementById(id).textContent);
   const raw = new Uint8Array(packed.length);
   for (let i = 0; i < packed.length; i++) raw[i] = packed.charCodeAt(i);
   const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("gzip"));

@@ -1,0 +1,253 @@
+"""One log goes in; the compiles it tells of come out, as far as one log can tell."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tc.trace.compiles import Artifact, Compile, Failure, Note
+from tc.trace.reader import Defects, Record, Source, parse_json, read_records, stamp_text
+from tc.trace.runs import rank_in_name
+from tc.trace.timing import Clock
+
+# Artifacts that findings are made of; their payloads are kept in memory.
+NOTED: Final = frozenset(
+    (
+        "dynamo_graph_break_reason", "recompile_reasons", "dynamo_error", "tc_graph_break",
+        "tc_recompile", "tc_recompile_limit", "tc_frame_skipped", "tc_error", "tc_cache",
+        "tc_graph_runs_eagerly",
+    )
+)  # fmt: skip
+_DESCRIBED: Final = ("describe_storage", "describe_tensor", "describe_source")
+_STARTS: Final = frozenset(("dynamo_start", "dynamo_output_graph", "compilation_metrics"))
+_SKIPS: Final = frozenset(("SkipFrame", "SkipCodeRecursiveException", "ShortenTraceback"))
+_ANON: Final = "-/-"
+
+
+Key = tuple[int, int | None, str]  # process, rank, compile id
+
+
+@dataclass(slots=True)
+class Part:
+    """What one log tells; a plain value, so that another process can read the log.
+
+    Attributes:
+        index: the number of the log among those of the run.
+        stacks: (process, compile) whose stack has names of files still to be looked up.
+        shares: for each (process, rank), seconds by (compile id, step).
+    """
+
+    index: int
+    compiles: dict[Key, Compile] = field(default_factory=dict)
+    shares: dict[tuple[int, int | None], dict[tuple[str, str], float]] = field(default_factory=dict)
+    strings: dict[int, str] = field(default_factory=dict)
+    stacks: list[tuple[int, Compile]] = field(default_factory=list)
+    pids: list[int] = field(default_factory=list)
+    defects: Defects = field(default_factory=Defects)
+    events: Counter[str] = field(default_factory=Counter)
+    environment: dict[str, str] = field(default_factory=dict)
+    producer: str = "torch"
+    first_time: str = ""
+
+
+def read_part(log: Source | str, index: int) -> Part:
+    """Read one log, or the log at a path; what is malformed is counted and passed over."""
+    source = Source(log) if isinstance(log, str) else log
+    reader = _Reader(source, Part(index))
+    reader.read()
+    if source is not log:
+        source.close()
+    return reader.part
+
+
+class _Reader:
+    """Folds the records of one log into a part."""
+
+    def __init__(self, source: Source, part: Part) -> None:
+        self.source, self.part = source, part
+        self.clocks: dict[tuple[int, int | None], Clock] = {}
+        self.rank_of: dict[int, int] = {}
+
+    def read(self) -> None:
+        part, source = self.part, self.source
+        file_rank = rank_in_name(source.name)
+        pid, first = -1, b""
+        for record in read_records(source, part.index, part.defects):
+            part.events[record.event] += 1
+            if record.pid != pid:
+                pid = record.pid
+                if pid not in part.pids:
+                    part.pids.append(pid)
+            if not first or record.stamp < first:
+                first = record.stamp
+            try:
+                self.take(file_rank, record)
+            except (TypeError, ValueError, KeyError, AttributeError, IndexError):
+                place = f"{source.name}:{record.line}"
+                if part.defects.latest != place:  # else damage known already did this
+                    part.defects.add("bad_record", place)
+        part.first_time = stamp_text(first) if first else ""
+        for key, clock in self.clocks.items():
+            clock.finish()
+            part.shares[key] = clock.shares()
+
+    def take(self, file_rank: int | None, record: Record) -> None:
+        rank = record.context.get("rank")
+        if isinstance(rank, int):
+            self.rank_of[record.pid] = rank
+        rank = self.rank_of.get(record.pid, file_rank)
+        if record.event == "str":
+            text, number = record.value
+            self.part.strings[int(number)] = str(text)
+            return
+        if record.event == "chromium_event":
+            event = parse_json(record.payload or b"")
+            self.clocks.setdefault((record.pid, rank), Clock()).add(event)
+            return
+        compiled = self.compile_for(record, rank)
+        name = _name_of(record)
+        if name == "torch_version" or name == "tc_version":
+            self.version(name, record)
+        if record.event in _DESCRIBED:
+            compiled.described.append(
+                f"{record.event} {json.dumps(record.value, ensure_ascii=False)}"
+            )
+            return
+        self.add_artifact(record, compiled, name)
+        handler = getattr(self, f"on_{record.event}", None)
+        if handler is not None:
+            handler(record, compiled)
+
+    def compile_for(self, record: Record, rank: int | None) -> Compile:
+        key = record.pid, rank, _compile_id(record.context)
+        found = self.part.compiles.get(key)
+        if found is None:
+            found = Compile(key[2], record.pid, rank, len(self.part.compiles))
+            self.part.compiles[key] = found
+        attempt = record.context.get("attempt")
+        if isinstance(attempt, int):
+            found.attempts = max(found.attempts, attempt + 1)
+        if record.event in _STARTS and key[2] != _ANON:
+            found.started = True
+        return found
+
+    def add_artifact(self, record: Record, compiled: Compile, name: str) -> None:
+        attempt = record.context.get("attempt")
+        note = ""
+        if isinstance(record.value, dict):
+            note = str(record.value.get("filename") or record.value.get("name") or "")
+        inline = "" if record.span else _plain_json(record.value)
+        artifact = Artifact(
+            number=len(compiled.artifacts),
+            name=name,
+            kind=_kind(record, name),
+            attempt=attempt if isinstance(attempt, int) else 0,
+            place=f"{self.source.name}:{record.line}",
+            note="" if note == name else note,
+            span=record.span,
+            inline=inline,
+        )
+        compiled.artifacts.append(artifact)
+        if "cache_" in name:
+            compiled.cache = _cache_word(name, compiled.cache)
+        if name in NOTED and record.event == "artifact":
+            data: Any = record.text()
+            if name.startswith("tc_") and name != "tc_graph_runs_eagerly":
+                data = parse_json(data)
+                if not isinstance(data, dict):
+                    raise ValueError("no object")
+                if name == "tc_cache":
+                    compiled.cache = "hit" if data.get("hit") else "miss"
+            compiled.notes.append(
+                Note(name, data, artifact.attempt, artifact.number, artifact.place, record.time)
+            )
+
+    def version(self, name: str, record: Record) -> None:
+        data = parse_json(record.payload or b"")
+        for key, value in data.items():
+            if value is not None:
+                self.part.environment[str(key)] = str(value)
+        if name == "tc_version":
+            self.part.producer = "tc"
+
+    def on_dynamo_start(self, record: Record, compiled: Compile) -> None:
+        stack = record.value.get("stack")
+        if isinstance(stack, list) and not compiled.stack:
+            compiled.stack = stack
+            self.part.stacks.append((record.pid, compiled))
+
+    def on_compilation_metrics(self, record: Record, compiled: Compile) -> None:
+        value = record.value
+        compiled.metrics.update(value)
+        if isinstance(value.get("co_name"), str):
+            compiled.function = value["co_name"]
+            compiled.file = str(value.get("co_filename") or "")
+            line = value.get("co_firstlineno")
+            compiled.line = line if isinstance(line, int) else 0
+        kind = value.get("fail_type")
+        if kind in _SKIPS:
+            compiled.skipped = str(value.get("fail_reason") or kind)
+        elif kind:
+            line = value.get("fail_user_frame_lineno")
+            compiled.failure = Failure(
+                type=str(kind),
+                reason=str(value.get("fail_reason") or ""),
+                file=str(value.get("fail_user_frame_filename") or ""),
+                line=line if isinstance(line, int) else 0,
+            )
+        for key in ("pytorch_version", "python_version"):
+            if value.get(key):
+                self.part.environment.setdefault(key, str(value[key]))
+
+    def on_create_symbol(self, record: Record, compiled: Compile) -> None:
+        source, value = record.value["source"], record.value["val"]
+        compiled.symbols[str(source)] = str(value)
+
+
+def _compile_id(context: dict[str, Any]) -> str:
+    frame, number = context.get("frame_id"), context.get("frame_compile_id")
+    autograd = context.get("compiled_autograd_id")
+    parts = [f"!{autograd}"] if autograd is not None else []
+    if frame is not None:
+        parts += [str(frame), "-" if number is None else str(number)]
+    return "/".join(parts) if parts else _ANON
+
+
+def _name_of(record: Record) -> str:
+    if record.event in ("artifact", "graph_dump", "dump_file"):
+        name = record.value.get("name") if isinstance(record.value, dict) else None
+        return str(name) if name else record.event
+    return record.event
+
+
+def _kind(record: Record, name: str) -> str:
+    """Say what an artifact is, so that it can be coloured."""
+    if record.span is None:
+        return "json"
+    head = (record.payload or b"")[:4096]
+    if name == "inductor_output_code" or name.startswith(("fx_graph_runnable", "compiled_f")):
+        return "cpp" if head.lstrip().startswith((b"#include", b"//")) else "python"
+    if name.endswith("BYTECODE"):
+        return "text"
+    if "_graph" in name and "reason" not in name and "break" not in name:
+        return "python"
+    if isinstance(record.value, dict) and record.value.get("encoding") == "json":
+        return "json" if head.lstrip()[:1] in (b"{", b"[") else "text"
+    if head.lstrip()[:1] in (b"{", b"["):
+        return "json"
+    if head.lstrip().startswith((b"#include", b"extern")):
+        return "cpp"
+    return "python" if b"\ndef " in head or head.startswith((b"def ", b"import ")) else "text"
+
+
+def _cache_word(name: str, before: str) -> str:
+    word = next((w for w in ("miss", "bypass", "hit") if name.endswith(f"cache_{w}")), "")
+    # A hit of the outer cache settles it; otherwise the innermost cache's word stays.
+    return before if not word or (before == "hit" and name.startswith("fx_")) else word
+
+
+def _plain_json(value: object) -> str:
+    """Write JSON with an item on each line, as torch writes it in payloads."""
+    return json.dumps(value, ensure_ascii=False, separators=(",\n", ": "))
