@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch.fx._symbolic_trace import is_fx_symbolic_tracing
+from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from tc import trace
@@ -56,6 +57,7 @@ from tc.compiler.options import Config, InductorOptions, Options, config
 from tc.compiler.runtime.build import caches_disabled
 from tc.compiler.runtime.launch import offer_type
 from tc.compiler.runtime.memo import memo_type
+from tc.compiler.runtime.triton import available as triton_available
 from tc.trace import CompileId
 
 Compiled = Callable[..., Any]
@@ -141,21 +143,48 @@ def _program(
     """Make the program of an ATen graph; returns as well what was told of it."""
     from tc.compiler import codegen, loops, schedule  # a graph found on disk needs none of them
 
+    gpu = gpu_of(module)
     with trace.stage("loops.lower"):
         try:
-            lowered = loops.lower(module, gate, randoms=not options.fallback_random)
+            randoms = not options.fallback_random
+            lowered = loops.lower(module, gate, gpu or loops.CPU, randoms)
         except loops.Inconvertible as why:
             raise aot.Fallback(str(why)) from why
     with trace.stage("schedule"):
-        plan = schedule.plan(lowered, gate)
+        plan = schedule.plan(lowered, gate) if gpu is None else schedule.gpu_plan(lowered, gate)
     with trace.stage("codegen"):
-        program = codegen.generate(plan, threads=options.cpp_threads)
+        if gpu is None:
+            program = codegen.generate(plan, threads=options.cpp_threads)
+        else:
+            from tc.compiler.codegen import triton
+
+            program = triton.generate(plan, gpu)
     if not trace.enabled():
         return program, []
     events = _plan_events(plan, program, kind, codegen.lines_of(plan, program))
     for event in events:
         trace.emit(event)
     return program, events
+
+
+def gpu_of(module: fx.GraphModule) -> torch.device | None:
+    """Return the GPU that a graph's kernels are for, None where the CPU computes.
+
+    That is the one GPU its tensors are on, where Triton is there to make kernels for it. Tensors
+    elsewhere, and those of graphs on several GPUs, are left to ATen.
+    """
+    devices = {
+        value.device
+        for node in module.graph.nodes
+        for value in pytree.tree_leaves(node.meta.get("val"))
+        if isinstance(value, torch.Tensor) and value.device.type == "cuda"
+    }
+    if len(devices) != 1:
+        return None
+    if not triton_available():
+        trace.emit(trace.Artifact("tc_no_gpu_kernels", "triton is not installed: ATen runs it all"))
+        return None
+    return devices.pop()
 
 
 def _plan_events(

@@ -19,9 +19,11 @@ from tc.compiler import aot
 from tc.compiler.capture import hook
 from tc.compiler.core.artifacts import KernelSpec, Program
 from tc.compiler.core.frozen import NotPlain, dumps, loads
+from tc.compiler.core.gpu import GpuProgram
 from tc.compiler.graph_key import SMALL, Key, Uncached, attribute, key_of, tensor_bytes
 from tc.compiler.runtime import store
 from tc.compiler.runtime.load import load
+from tc.compiler.runtime.triton import load as load_gpu
 
 Boxed = Callable[[list[Any]], tuple[Any, ...]]
 
@@ -165,7 +167,7 @@ def _tell_bypass(why: str) -> None:
 def run(program: Program) -> Boxed:
     """Build and load a program, and tell its code."""
     with trace.stage("runtime.build"):
-        call = load(program)
+        call = load_gpu(program) if isinstance(program, GpuProgram) else load(program)
     if trace.enabled():
         trace.emit(trace.OutputCode(str(program), call.__code__.co_filename))
     return hook.never_trace(call)  # backward may be called where frames are captured

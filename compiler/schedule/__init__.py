@@ -1,5 +1,6 @@
-"""Schedule: loop graphs become plans of kernels, ATen calls and memory (`plan`)."""
+"""Schedule: loop graphs become plans of kernels, ATen calls and memory: `plan`, or `gpu_plan`."""
 
+from tc.compiler.schedule.gpu import plan as gpu_plan
 from tc.compiler.schedule.stage import plan
 
-__all__ = ["plan"]
+__all__ = ["gpu_plan", "plan"]

@@ -12,11 +12,14 @@ import torch.nn.functional as F
 from loop_harness import check, trace
 from loop_programs import PROGRAMS
 
+import tc
 from tc.compiler import loops
 from tc.compiler.codegen.triton.stage import generate
 from tc.compiler.core.gate import Gate
 from tc.compiler.runtime.triton import load
 from tc.compiler.schedule import gpu
+from tc.trace import OutputCode
+from tc.trace.emit import capture_events
 
 pytestmark = [
     pytest.mark.gpu,
@@ -96,3 +99,17 @@ def test_a_compiled_function() -> None:
         x = torch.randn(128, 64)
         with torch.no_grad():
             torch.testing.assert_close(tc.compile(layer)(x), layer(x), rtol=1e-4, atol=1e-4)
+
+
+def test_compiled_functions_run_triton_kernels() -> None:
+    with GPU:
+        net = torch.nn.Sequential(
+            torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.LayerNorm(128)
+        )
+        compiled, x = tc.compile(net), torch.randn(32, 64)
+        with capture_events() as events:
+            found = torch.autograd.grad(compiled(x).square().sum(), net.parameters())
+        wanted = torch.autograd.grad(net(x).square().sum(), net.parameters())
+    check(found, wanted, rtol=1e-3, atol=1e-3)
+    assert all("@triton.jit" in event.code for event in events.of(OutputCode))
+    assert len(events.of(OutputCode)) == 2

@@ -110,10 +110,12 @@ class Builder:
     """Nodes so far, and the fx node being lowered.
 
     Attributes:
+        device: where the loops run.
         randoms: whether random numbers may be drawn in loops, in another order than eager's.
     """
 
     gate: Gate
+    device: torch.device
     randoms: bool = False
     seed: Expr | None = None
     draws: int = 0
@@ -147,8 +149,9 @@ class Builder:
         if self.seed is None:
             buffer = Buffer(self.name(), torch.int64, (ix.ONE,), (ix.ONE,))
             args = (-(2**63), 2**63 - 1, [1])
+            where = () if self.device.type == "cpu" else (("device", self.device),)
             self.nodes.append(
-                Extern("aten.randint.low", args, (), (buffer,), False, (self.origin,))
+                Extern("aten.randint.low", args, where, (buffer,), False, (self.origin,))
             )
             self.seed = load(buffer.name, ix.ZERO, torch.int64)
         self.draws += 1

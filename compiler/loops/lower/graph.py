@@ -108,7 +108,7 @@ class _Walk:
         self.module = graph
         self.device = device
         self.gate = gate
-        self.builder = Builder(gate, randoms)
+        self.builder = Builder(gate, device, randoms)
         self.values: dict[fx.Node, Any] = {}
         self.inputs: list[Input] = []
         self.input_of: dict[fx.Node, Input] = {}

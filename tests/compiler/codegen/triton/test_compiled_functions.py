@@ -1,0 +1,81 @@
+"""`tc.compile` with GPU kernels: all of the pipeline, with Triton's interpreter for a GPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import fx
+
+import tc
+from tc.compiler import driver
+from tc.trace import OutputCode
+from tc.trace.emit import capture_events
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def on_gpu(interpreter, monkeypatch):
+    """Kernels are made for a GPU, which is the CPU here."""
+    tc.reset()
+    monkeypatch.setattr(driver, "gpu_of", lambda module: CPU)
+    with tc.config.patch(fx_graph_cache=False):
+        yield
+
+
+def test_inference_and_training_run_triton_kernels(on_gpu):
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.LayerNorm(16))
+    compiled = tc.compile(net)
+    x = torch.randn(4, 8)
+    with torch.no_grad(), capture_events() as events:
+        torch.testing.assert_close(compiled(x), net(x))
+    assert "@triton.jit" in events.of(OutputCode)[0].code
+    loss = lambda f: f(x).square().sum()  # noqa: E731
+    wanted = torch.autograd.grad(loss(net), net.parameters())
+    with capture_events() as events:
+        found = torch.autograd.grad(loss(compiled), net.parameters())
+    assert len(events.of(OutputCode)) == 2  # forward and backward
+    torch.testing.assert_close(found, wanted)
+
+
+def test_dynamic_sizes_and_random_numbers(on_gpu):
+    soft = tc.compile(lambda x: F.softmax(x * 2, -1), dynamic=True)
+    for size in (5, 9, 33):
+        x = torch.randn(3, size)
+        torch.testing.assert_close(soft(x), F.softmax(x * 2, -1))
+    with tc.config.patch(fallback_random=False):
+        kept = tc.compile(lambda x: F.dropout(x, 0.25, True))(torch.ones(4000))
+    tc.reset()
+    assert abs((kept == 0).float().mean() - 0.25) < 0.03
+
+
+def graph_on(*devices):
+    """A graph of which each input's fake is on the next device."""
+    graph = fx.Graph()
+    for k, device in enumerate(devices):
+        graph.placeholder(f"x{k}").meta["val"] = type(
+            "Fake", (torch.Tensor,), {"device": torch.device(device)}
+        )()
+    graph.output(())
+    return fx.GraphModule({}, graph)
+
+
+@pytest.mark.parametrize(
+    ("devices", "gpu"),
+    [
+        (("cpu", "cpu"), None),
+        (("cuda:0", "cuda:0"), "cuda:0"),
+        (("cpu", "cuda:1"), "cuda:1"),
+        (("cuda:0", "cuda:1"), None),
+        ((), None),
+    ],
+)
+def test_a_graph_has_kernels_for_the_one_gpu_its_tensors_are_on(devices, gpu, monkeypatch):
+    monkeypatch.setattr(driver, "triton_available", lambda: True)
+    assert driver.gpu_of(graph_on(*devices)) == (gpu and torch.device(gpu))
+    monkeypatch.setattr(driver, "triton_available", lambda: False)
+    with capture_events() as events:
+        assert driver.gpu_of(graph_on(*devices)) is None
+    assert [event.name for event in events] == (["tc_no_gpu_kernels"] if gpu else [])
