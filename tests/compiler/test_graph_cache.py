@@ -99,7 +99,7 @@ def test_all_is_told_on_a_hit_too():
 def test_parts_of_the_key_are_told():
     _, told = compiled(two_ops, torch.randn(3), torch.randn(3))
     (event,) = [e for e in told if isinstance(e, trace.Cache)]
-    assert {"graph", "inputs", "options", "threads", "state", "tc", "torch"} <= set(event.parts)
+    assert {"graph", "inputs", "options", "state", "tc", "torch"} <= set(event.parts)
     json.dumps(dict(event.parts))
 
 
