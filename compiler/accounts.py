@@ -111,6 +111,8 @@ class Account:
     # -- end -------------------------------------------------------------------------------
     def tell_capture(self, captured: Captured) -> None:
         """Tell what was captured: symbols, graph, guards."""
+        if not trace.enabled():
+            return  # a graph's text costs as much as capturing a tenth of it
         for symbol in captured.tracer.shapes.events():
             line = symbol.user_line
             stack = (StackFrame(line[0], line[1], ""),) if line else ()
@@ -125,6 +127,8 @@ class Account:
 
     def tell_guards(self, guards: CheckedGuards) -> None:
         """Tell what the compiled code rests on."""
+        if not trace.enabled():
+            return
         trace.emit(trace.GuardTree(guards.text))
         rows = [
             trace.Guard(

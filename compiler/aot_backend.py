@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from tc import trace
 from tc.compiler import aot
@@ -219,6 +220,7 @@ def _enables_grad(gm: fx.GraphModule) -> bool:
 
 def _eager_graph(gm: fx.GraphModule, why: str) -> Compiled:
     trace.emit(trace.Artifact("tc_graph_runs_eagerly", why))
+    _LazyGraphModule.force_recompile(gm)
     return gm.forward
 
 

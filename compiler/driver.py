@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx._symbolic_trace import is_fx_symbolic_tracing
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
@@ -448,6 +449,7 @@ class FrameCompiler:
             return inductor(
                 captured.module, captured.examples, self.process.gate, self.options.inductor
             )
+        _LazyGraphModule.force_recompile(captured.module)
         inputs = captured.real_inputs(frame)
         reference = copied(captured.module) if self.config.verify_correctness else None
         try:

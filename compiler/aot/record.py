@@ -39,6 +39,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         constants: real tensors met on the way, by the name they have in the graph.
     """
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # torch would wrap the dispatch, to keep off a compiler that is not at work
+
     def __init__(
         self, fake_mode: FakeTensorMode, gate: Gate, decompositions: Chosen | None = None
     ) -> None:

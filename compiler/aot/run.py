@@ -50,6 +50,10 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         written: storages some op wrote to.
     """
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # torch would wrap the dispatch, to keep off a compiler that is not at work
+
     def __init__(self, fake_mode: FakeTensorMode) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.fake_mode = fake_mode

@@ -96,6 +96,7 @@ class Recorder:
             torch._C._dispatch_tls_local_exclude_set(),
         )
         self.inputs: list[GraphInput] = []
+        self._names: set[str] = set()  # of inputs
         self.calls = 0
         self.graph_marks: set[str] = set()
         self.aliasing_matters = False
@@ -123,9 +124,9 @@ class Recorder:
         """Make the placeholder of a sourced tensor or number, before all calls."""
         assert value.source is not None
         name = re.sub(r"[\W_]+", "_", value.source.name.replace(".__dict__", "")).strip("_") + "_"
-        taken = {entry.node.target for entry in self.inputs}
-        if name in taken:  # different sources may differ only in what is no part of a name
-            name = f"{name}{len(taken)}_"
+        if name in self._names:  # different sources may differ only in what is no part of a name
+            name = f"{name}{len(self._names)}_"
+        self._names.add(name)
         node = self.scopes[0].placeholder(name)
         node.meta["example_value"] = value.example
         if isinstance(value.example, torch.Tensor):

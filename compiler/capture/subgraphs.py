@@ -83,12 +83,12 @@ class Scope:
         operations = (*self.operations, operation) if operation else self.operations
         return Scope(operations, self._body_names)
 
-    def module(self) -> fx.GraphModule:
+    def module(self, kind: type[fx.GraphModule] = fx.GraphModule) -> fx.GraphModule:
         """Return the finished graph with its bodies."""
         root = torch.nn.Module()
         for name, body in self.bodies.items():
             setattr(root, name, body)
-        return fx.GraphModule(root, self.graph, "GraphModule")
+        return kind(root, self.graph, "GraphModule")
 
 
 @dataclass

@@ -13,6 +13,7 @@ from types import CodeType
 from typing import Any
 
 from torch import fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.breaking import breakable, finish_at_break
@@ -331,7 +332,8 @@ class Translation:
             if not entry.node.users:
                 t.graph.erase_node(entry.node)
                 t.inputs.remove(entry)
-        self.module = t.scopes[0].module()
+        # Our own backend never asks for its Python code.
+        self.module = t.scopes[0].module(_LazyGraphModule)
         self.module.meta.update(dict.fromkeys(t.graph_marks, True))
 
     module: fx.GraphModule | None = None

@@ -5,6 +5,7 @@ In: `Plan`. Out: `Program`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import torch
@@ -24,13 +25,12 @@ def generate(plan: Plan, *, threads: int) -> Program:
     dtypes = dtypes_of(plan)
     functions: dict[str, CKernel] = {}
     called: dict[str, CKernel] = {}
-    computes: dict[str, list[str]] = {}
+    computes: dict[str, dict[str, None]] = {}
     for kernel in plan.kernels():
         printed = print_kernel(kernel, dtypes, threads)
         function = functions.setdefault(printed.source, printed)
         called[kernel.name] = replace(printed, name=function.name)
-        lines = computes.setdefault(function.name, [])
-        lines += [line for line in origins(kernel) if line not in lines]
+        computes.setdefault(function.name, {}).update(dict.fromkeys(origins(kernel)))
     body = "\n".join(_function(f, computes[f.name]) for f in functions.values())
     return Program(
         c_source=f"{helpers_for(body)}\n{body}" if functions else "",
@@ -107,7 +107,7 @@ def lines_of(plan: Plan, program: Program) -> dict[str, dict[str, list[str]]]:
     return lines
 
 
-def _function(kernel: CKernel, lines: list[str]) -> str:
+def _function(kernel: CKernel, lines: Iterable[str]) -> str:
     comment = "".join(f"/* {line.replace('*/', '* /')} */\n" for line in lines)
     kind = "long long" if kernel.checked else "void"
     return f"{comment}{kind} {kernel.name}{kernel.source}"

@@ -7,6 +7,7 @@ expressions are the same object.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -17,6 +18,8 @@ from tc.compiler.loops.index import Atom, Index
 from tc.compiler.loops.ops import SCALAR_OPS
 
 LEAVES = ("const", "load", "index", "scalar", "local")
+UNKNOWN = 1 << 30
+"""An upper bound of a cost where parts are shared so often that it says nothing."""
 READS = ("load", "at")
 DIVISIONS = ("truncdiv", "floordiv", "remainder", "fmod")
 
@@ -37,12 +40,16 @@ class Expr:
         data: for leaves, what the list above says in brackets.
     """
 
-    __slots__ = ("__weakref__", "_cost", "_loads", "args", "data", "dtype", "op")
+    __slots__ = (
+        "__weakref__", "_at_least", "_at_most", "_cost", "_loads", "args", "data", "dtype", "op",
+    )  # fmt: skip
     op: str
     args: tuple[Expr, ...]
     dtype: torch.dtype
     data: tuple[Any, ...]
     _cost: int
+    _at_least: int  # what the cost cannot be below
+    _at_most: int  # nor above, leaving loads aside
     _loads: tuple[Expr, ...] | None
 
     def __new__(
@@ -53,8 +60,12 @@ class Expr:
         if found is None:
             found = super().__new__(cls)
             found.op, found.args, found.dtype, found.data = op, args, dtype, data
+            own = _own_cost(found)
+            most = sum(arg._at_most for arg in args)
+            found._at_most = 0 if op == "load" else min(own + most, UNKNOWN)
+            found._at_least = own + max([arg._at_least for arg in args], default=0)
             found._cost = -1
-            found._loads = None
+            found._loads = None if args or op in READS else ()
             _exprs[key] = found
         return found
 
@@ -67,10 +78,20 @@ class Expr:
             self._cost = sum(_own_cost(node) for node in walk(self))
         return self._cost
 
+    def exceeds(self, limit: int) -> bool:
+        """Whether its `cost` is above a limit, mostly without walking over it."""
+        if self._cost < 0 and self._at_most + len(self.loads()) <= limit:
+            return False
+        return self._at_least > limit or self.cost() > limit
+
     def loads(self) -> tuple[Expr, ...]:
         """All loads in it."""
         if self._loads is None:
-            self._loads = tuple(node for node in walk(self) if node.op in READS)
+            below = [arg._loads for arg in self.args]
+            if self.op in READS or None in below:
+                self._loads = tuple(node for node in walk(self) if node.op in READS)
+            else:
+                self._loads = tuple(dict.fromkeys(chain(*below)))  # type: ignore[arg-type]
         return self._loads
 
     def __repr__(self) -> str:

@@ -71,6 +71,9 @@ class Origin:
     op: str
     line: str = ""
 
+    def __hash__(self) -> int:
+        return hash(self.node)  # mostly all there is to it, and a chain of n ops asks n² times
+
 
 @dataclass(frozen=True)
 class Pointwise:

@@ -44,9 +44,9 @@ def build(order: Order, needed: set[str], name: str) -> Kernel:
         inner = writer.statements(number, "inner")
         if inner:
             sections.append(Section("inner", inner))
-    origins: list[Origin] = []
+    origins: dict[Origin, None] = {}
     for member in group.members:
-        origins += [origin for origin in member.node.origins if origin not in origins]
+        origins.update(dict.fromkeys(member.node.origins))
     return Kernel(
         name,
         group.outer,

@@ -14,7 +14,7 @@ from tc.compiler.schedule.fuse import Group, Slot, fuse
 from tc.compiler.schedule.kernels import build
 from tc.compiler.schedule.memory import Work, with_memory
 from tc.compiler.schedule.order import ordered
-from tc.compiler.schedule.plan import Kernel, Plan
+from tc.compiler.schedule.plan import Plan
 from tc.compiler.schedule.split import split
 
 NAME_LENGTH = 40
@@ -25,10 +25,12 @@ def plan(graph: LoopGraph, gate: Gate) -> Plan:
     slots, decisions = fuse(graph, gate)
     readers = outside_readers(slots, graph.outputs)
     work: list[Work] = []
+    kernels = 0
     for slot in slots:
         if isinstance(slot, Group):
             needed = {name for name in slot.writes() if slot_reads(name, slot, readers)}
-            name = f"k{sum(isinstance(w, Kernel) for w in work)}_{kernel_title(slot)}"
+            name = f"k{kernels}_{kernel_title(slot)}"
+            kernels += 1
             work.append(split(build(ordered(slot), needed, name)))
         else:
             assert not isinstance(slot, Reduction)

@@ -189,8 +189,8 @@ class Builder:
         if not is_exact(body, dtype):
             body = converted(converted(body, dtype), compute_dtype(dtype))
         cell = Cell(dtype, sizes, strides, variables, body, self.origins())
-        shared = self.uses > 1 and body.cost() > CHEAP
-        large = body.cost() > MAX_BODY_COST or len(body.loads()) > MAX_BODY_LOADS
+        shared = self.uses > 1 and body.exceeds(CHEAP)
+        large = body.exceeds(MAX_BODY_COST) or len(body.loads()) > MAX_BODY_LOADS
         if shared or large or not self.gate.allow("loops.inline"):
             self.realize(cell)
         return Tensor(cell, sizes, variables, variables)
@@ -257,7 +257,7 @@ class Builder:
             ix.ZERO if extent is ix.ONE else variables[lead + position]
             for position, extent in enumerate(tensor.sizes)
         ]
-        if tensor.cell.body.cost() > CHEAP:
+        if tensor.cell.body.exceeds(CHEAP):
             self.realize(tensor.cell)
         return tensor.view(sizes, index, variables)
 
