@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx._symbolic_trace import is_fx_symbolic_tracing
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
@@ -429,6 +428,8 @@ class FrameCompiler:
     def _install_graph(self, frame: hook.Frame, captured: Captured, account: Account) -> None:
         if captured.module is None:
             return
+        if self.options.backend is not inductor:
+            captured.module = plain(captured.module)
         captured.module.meta[PLACE] = account.place
         self.process.graphs += 1
         stats = self.process.counters["stats"]
@@ -449,7 +450,6 @@ class FrameCompiler:
             return inductor(
                 captured.module, captured.examples, self.process.gate, self.options.inductor
             )
-        _LazyGraphModule.force_recompile(captured.module)
         inputs = captured.real_inputs(frame)
         reference = copied(captured.module) if self.config.verify_correctness else None
         try:
@@ -496,6 +496,13 @@ class FrameCompiler:
                 trace.warn(f"{text}; it runs eagerly (config.suppress_errors)")
             return hook.Skip(text)
         raise as_failure(error, stage, text)
+
+
+def plain(module: fx.GraphModule) -> fx.GraphModule:
+    """Return a graph with its Python code written, in the class that others expect."""
+    made = fx.GraphModule(module, module.graph, "GraphModule")
+    made.meta = module.meta
+    return made
 
 
 def copied(module: fx.GraphModule) -> fx.GraphModule:
