@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from house import ROOMS
 from support import ROOT, succeed
 
 import tc
+from tc.compiler.options import Config
 from tc.trace import GraphBreak, capture_events
 from tc.trace.logs import TOPICS
 
@@ -87,3 +89,20 @@ def test_example_of_a_document_runs(document: str, tmp_path: Path) -> None:
     (program,) = re.findall(r"(?ms)^```python\n(.*?)^```", (ROOT / document).read_text())
     (tmp_path / "program.py").write_text(program)
     succeed(str(tmp_path / "program.py"))
+
+
+def test_every_option_setting_and_variable_is_documented(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TC_FX_GRAPH_CACHE", raising=False)
+    told = (ROOT / "docs/settings.md").read_text()
+    known = {*tc.list_options(), *tc.list_mode_options(), *(f.name for f in fields(Config))}
+    assert not {name for name in known if f"`{name}`" not in told}
+    rows = re.findall(r"(?m)^\| `([^`]+)`(?: \(`\w+`\)|, `\w+`)* \| `?([\w.]+)`? \|", told)
+    defaults = {f.name: getattr(Config(), f.name) for f in fields(Config)}
+    for name, default in rows:
+        if name in defaults and default != "empty":
+            assert str(defaults[name]) == default, name
+    source = "".join(
+        path.read_text() for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))
+    )
+    variables = set(re.findall(r"environ(?:\.get\(|\[)\"(TC_\w+)\"", source))
+    assert len(variables) > 5 and not {name for name in variables if name not in told}
