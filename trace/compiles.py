@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from tc.trace.reader import Span
@@ -100,6 +101,10 @@ class Compile:
     cache: str = ""
     symbols: dict[str, str] = field(default_factory=dict)
     alias: str = ""
+
+    def copy(self) -> Compile:
+        """Return the same in lists and dicts of its own."""
+        return Compile(**{one.name: copy(getattr(self, one.name)) for one in fields(self)})
 
     @property
     def slug(self) -> str:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tc.trace.compiles import Artifact, Compile, Failure, Note
-from tc.trace.reader import Defects, Record, Source, parse_json, read_records, stamp_text
+from tc.trace.reader import (
+    Cursor,
+    Defects,
+    Record,
+    Source,
+    parse_json,
+    read_records,
+    stamp_text,
+)
 from tc.trace.runs import rank_in_name
 from tc.trace.timing import Clock
 
@@ -55,14 +64,14 @@ class Part:
 def read_part(log: Source | str, index: int) -> Part:
     """Read one log, or the log at a path; what is malformed is counted and passed over."""
     source = Source(log) if isinstance(log, str) else log
-    reader = _Reader(source, Part(index))
+    reader = PartReader(source, Part(index))
     reader.read()
     if source is not log:
         source.close()
-    return reader.part
+    return reader.finish()
 
 
-class _Reader:
+class PartReader:
     """Folds the records of one log into a part."""
 
     def __init__(self, source: Source, part: Part) -> None:
@@ -70,11 +79,33 @@ class _Reader:
         self.clocks: dict[tuple[int, int | None], Clock] = {}
         self.rank_of: dict[int, int] = {}
 
-    def read(self) -> None:
+    def copy(self) -> PartReader:
+        """Return the same state in objects of its own, so that finishing one leaves the other."""
+        part = self.part
+        own = {id(one): one.copy() for one in part.compiles.values()}
+        other = PartReader(
+            self.source,
+            replace(
+                part,
+                compiles={key: own[id(one)] for key, one in part.compiles.items()},
+                strings=dict(part.strings),
+                stacks=[(pid, own[id(one)]) for pid, one in part.stacks],
+                pids=list(part.pids),
+                defects=deepcopy(part.defects),
+                events=part.events.copy(),
+                environment=dict(part.environment),
+            ),
+        )
+        other.clocks = {key: clock.copy() for key, clock in self.clocks.items()}
+        other.rank_of = dict(self.rank_of)
+        return other
+
+    def read(self, cursor: Cursor | None = None, end: int | None = None) -> None:
+        """Take the records of the log, or a part of them (see `read_records`)."""
         part, source = self.part, self.source
         file_rank = rank_in_name(source.name)
         pid, first = -1, b""
-        for record in read_records(source, part.index, part.defects):
+        for record in read_records(source, part.index, part.defects, cursor, end):
             part.events[record.event] += 1
             if record.pid != pid:
                 pid = record.pid
@@ -88,10 +119,15 @@ class _Reader:
                 place = f"{source.name}:{record.line}"
                 if part.defects.latest != place:  # else damage known already did this
                     part.defects.add("bad_record", place)
-        part.first_time = stamp_text(first) if first else ""
+        if first:
+            part.first_time = min(part.first_time or stamp_text(first), stamp_text(first))
+
+    def finish(self) -> Part:
+        """Return the part, what was timed shared out."""
         for key, clock in self.clocks.items():
             clock.finish()
-            part.shares[key] = clock.shares()
+            self.part.shares[key] = clock.shares()
+        return self.part
 
     def take(self, file_rank: int | None, record: Record) -> None:
         rank = record.context.get("rank")

@@ -45,6 +45,9 @@ _decode: Final = json.JSONDecoder().raw_decode
 _RELEASED: Final = 1 << 23  # bytes read between two releases of mapped memory
 
 
+_BLOCK: Final = 1 << 16  # looked at to find the last record
+
+
 class Unreadable(Exception):
     """The input cannot be read at all; the text says what, why, and what to do."""
 
@@ -228,12 +231,33 @@ def _untabbed(raw: bytes, rows: int) -> bytes | None:
     return raw[1:-1].replace(b"\n\t", b"\n")
 
 
-def read_records(source: Source, index: int, defects: Defects) -> Iterator[Record]:
-    """Yield every record of one log; damage is counted, never fatal."""
-    data, at, line = source.data, 0, 1
-    end = len(data)
-    after_record = False
-    while at < end:
+@dataclass(slots=True)
+class Cursor:
+    """Where the reading of a log goes on: a byte, its line, whether a record came before."""
+
+    at: int = 0
+    line: int = 1
+    after_record: bool = False
+
+
+def read_records(
+    source: Source,
+    index: int,
+    defects: Defects,
+    cursor: Cursor | None = None,
+    end: int | None = None,
+) -> Iterator[Record]:
+    """Yield every record of one log; damage is counted, never fatal.
+
+    Args:
+        cursor: where to begin; moved along.
+        end: where to stop, the beginning of a record; default the end of the log.
+    """
+    data = source.data
+    cursor = cursor or Cursor()
+    end = len(data) if end is None else end
+    while cursor.at < end:
+        at, line = cursor.at, cursor.line
         head_stop = data.find(b"\n", at)
         head_stop = end if head_stop < 0 else head_stop
         head = data[at:head_stop]
@@ -242,27 +266,42 @@ def read_records(source: Source, index: int, defects: Defects) -> Iterator[Recor
             orphans = sum(row.startswith(b"\t") for row in data[at:stop].split(b"\n"))
             if orphans:
                 defects.add("orphan_payload", f"{source.name}:{line}", orphans)
-            line += data[at:stop].count(b"\n")
-            at = stop
+            cursor.line += data[at:stop].count(b"\n")
+            cursor.at = stop
             continue
         match = HEADER.match(head) or HEADER.search(head)
         if match is None:
-            kind = "truncated" if head_stop == end and after_record else "no_header"
+            kind = "truncated" if head_stop == end and cursor.after_record else "no_header"
             defects.add(kind, f"{source.name}:{line}")
-            at, line = min(head_stop + 1, end), line + 1
+            cursor.at, cursor.line = min(head_stop + 1, end), line + 1
             continue
-        after_record = True
+        cursor.after_record = True
         prefix = head[: match.start()]
         stop = _payload_end(data, head_stop, end, prefix)
         body = Span(index, min(head_stop + 1, end), stop, prefix)
         raw = data[body.start : stop]
         rows = raw.count(b"\n")
-        record = _record(source, line, match, head, body, raw, rows, defects, last=stop == end)
+        last = stop == len(data)
+        record = _record(source, line, match, head, body, raw, rows, defects, last=last)
+        cursor.at, cursor.line = stop, line + 1 + rows
         if record is not None:
             yield record
-        line += 1 + rows
-        start, at = at, stop
-        source.touched(at - start)
+        source.touched(stop - at)
+
+
+def last_record(data: mmap.mmap | bytes) -> int:
+    """Return where the last record begins; 0 if there is none."""
+    size = _BLOCK
+    while True:
+        at = max(len(data) - size, 0)
+        block = data[at:]
+        for match in reversed(list(HEADER.finditer(block))):
+            line = block.rfind(b"\n", 0, match.start()) + 1
+            if (line or at == 0) and b"\t" not in block[line : match.start()]:
+                return at + line
+        if at == 0:
+            return 0
+        size *= 4
 
 
 def _looks_like_header(data: mmap.mmap | bytes, at: int) -> bool:

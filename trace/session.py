@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -91,8 +91,36 @@ def load(path: str | Path, *, all_runs: bool = False, executor: Executor | None 
     Raises:
         Unreadable: there is nothing to read, or no record in it.
     """
-    sources = [Source(name) for name in find_logs(path)]
+    kept, others = chosen_logs(path, all_runs)
+    return joined(path, kept, others, _parts(kept, executor))
+
+
+def joined(
+    path: str | Path, sources: list[Source], other_runs: int, parts: Iterable[Part]
+) -> Session:
+    """Join what the logs of a run tell, read from a path.
+
+    Raises:
+        Unreadable: they tell nothing.
+    """
     name = "stdin" if str(path) == STDIN else Path(path).resolve().name
+    builder = _Builder(Session(name, sources, other_runs=other_runs))
+    for part in parts:
+        builder.add(part)
+    session = builder.finish()
+    if not session.records:
+        session.close()
+        raise Unreadable(f"{path} holds no readable trace record; was it cut or altered?")
+    return session
+
+
+def chosen_logs(path: str | Path, all_runs: bool) -> tuple[list[Source], int]:
+    """Return the logs of the newest run a path holds (or of all), and how many runs are left out.
+
+    Raises:
+        Unreadable: there is nothing to read, or no record in it.
+    """
+    sources = [Source(name) for name in find_logs(path)]
     runs = group(sources)
     if not runs:
         size = sum(map(len, sources))
@@ -105,14 +133,7 @@ def load(path: str | Path, *, all_runs: bool = False, executor: Executor | None 
     for source in sources:
         if source not in kept:
             source.close()
-    builder = _Builder(Session(name, kept, other_runs=len(runs) - len(chosen)))
-    for part in _parts(kept, executor):
-        builder.add(part)
-    session = builder.finish()
-    if not session.records:
-        session.close()
-        raise Unreadable(f"{path} holds no readable trace record; was it cut or altered?")
-    return session
+    return kept, len(runs) - len(chosen)
 
 
 def _parts(sources: Sequence[Source], executor: Executor | None) -> Iterator[Part]:

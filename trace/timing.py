@@ -74,6 +74,11 @@ class Clock:
         elif phase == "X":
             self.intervals.append(Interval(at, at + float(event["dur"]), name, compile_id))
 
+    def copy(self) -> Clock:
+        """Return the same in lists of its own."""
+        opened = {lane: list(starts) for lane, starts in self._open.items()}
+        return Clock(list(self.intervals), self.events, opened, self._latest)
+
     def finish(self) -> None:
         """Close what was left open by a process that died."""
         for (_, name), starts in self._open.items():

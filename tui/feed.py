@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from tc.trace.findings import Diagnosis, diagnose
-from tc.trace.reader import Unreadable, find_logs
+from tc.trace.growing import Growing
+from tc.trace.reader import Unreadable, find_logs, last_record
 from tc.trace.session import load
 
 HEAD: Final = 4 << 20
@@ -31,6 +32,10 @@ class Feed:
     clock: Callable[[], float] = time.monotonic
     took: float = 0.0
     seen: Stamp | None = field(default=None)
+    growing: Growing = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.growing = Growing(self.path, self.all_runs)
 
     @property
     def name(self) -> str:
@@ -57,14 +62,14 @@ class Feed:
         return self.stamp() != self.seen
 
     def read(self) -> Diagnosis:
-        """Read all of it.
+        """Read all of it; the next time, what is new.
 
         Raises:
             Unreadable: there is nothing to read, or no record in it.
         """
         started = self.clock()
         stamp = self.stamp()
-        diagnosis = diagnose(load(self.path, all_runs=self.all_runs))
+        diagnosis = diagnose(self.growing.look())
         self.took, self.seen = self.clock() - started, stamp
         return diagnosis
 
@@ -82,19 +87,10 @@ class Feed:
                     head = log.read(HEAD // len(stamp) + 1)
                 whole = head[: head.rfind(b"\n") + 1]
                 target = Path(folder) / Path(name).name
-                target.write_bytes(whole[: _last_record(whole)])
+                target.write_bytes(whole[: last_record(whole)])
             try:
                 session = load(folder, all_runs=self.all_runs)
             except Unreadable:
                 return None
         session.name = Path(self.name).name
         return diagnose(session)
-
-
-def _last_record(head: bytes) -> int:
-    """Where the last record begins: it may be incomplete."""
-    at = len(head)
-    while (at := head.rfind(b"\n", 0, at)) >= 0:
-        if head[at + 1 : at + 2] not in (b"\t", b"\n", b""):
-            return at + 1
-    return len(head)

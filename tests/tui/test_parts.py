@@ -225,6 +225,18 @@ def test_a_feed_knows_when_it_grew(trace: Path) -> None:
     assert feed.changed()
 
 
+def test_a_feed_reads_again_only_what_is_new(trace: Path, tools: Any) -> None:
+    feed = Feed("tc_trace")
+    before = len(feed.read().session.compiles)
+    log = trace / "dedicated_log_torch_trace_a.log"
+    more = tools.log()
+    more.compile("77/0", "another", 5, 0.5)
+    with log.open("a") as file:
+        file.write(more.text)
+    assert len(feed.read().session.compiles) == before + 1
+    assert feed.growing.bytes_read < len(more.text) + 2_000 < log.stat().st_size
+
+
 # ------------------------------------------------------------------------------ keys and looks
 
 

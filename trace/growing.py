@@ -1,0 +1,92 @@
+"""A trace that is still written goes in; sessions of what it holds by now come out.
+
+Each look reads what is new, and no more: the records of each log are folded into a reader that
+stays, up to the last one, which may be incomplete and is read into a copy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from tc.trace.part import Part, PartReader
+from tc.trace.reader import Cursor, Source, find_logs, last_record
+from tc.trace.session import Session, chosen_logs, joined
+
+_ENDS: Final = 256  # bytes at both ends of what was read that tell whether a log is still that one
+
+
+@dataclass(slots=True)
+class _Log:
+    """One log: how far it was read, and what stood at both ends of that."""
+
+    reader: PartReader
+    cursor: Cursor = field(default_factory=Cursor)
+    ends: bytes = b""
+
+    def ends_in(self, source: Source) -> bytes:
+        """What stands there in a log."""
+        at = self.cursor.at
+        return source.data[: min(at, _ENDS)] + source.data[max(at - _ENDS, 0) : at]
+
+    def goes_on_in(self, source: Source) -> bool:
+        """Whether a log begins with what was read."""
+        return len(source) >= self.cursor.at and self.ends_in(source) == self.ends
+
+    def look(self, source: Source) -> Part:
+        """Read what is new; returns what all of the log tells."""
+        self.reader.source = source
+        self.reader.read(self.cursor, max(last_record(source.data), self.cursor.at))
+        self.ends = self.ends_in(source)
+        now = self.reader.copy()
+        now.read(replace(self.cursor))
+        return now.finish()
+
+
+@dataclass(slots=True)
+class Growing:
+    """Reads a path again and again; starts anew where logs come, go or are written over.
+
+    Attributes:
+        bytes_read: by the last look, for those who watch the cost.
+    """
+
+    path: str | Path
+    all_runs: bool = False
+    bytes_read: int = 0
+    _names: list[str] = field(default_factory=list)
+    _logs: list[_Log] = field(default_factory=list)
+    _other_runs: int = 0
+
+    def look(self) -> Session:
+        """Return the session of all there is.
+
+        Raises:
+            Unreadable: there is nothing to read, or no record in it.
+        """
+        names = find_logs(self.path)
+        sources = self._go_on() if self._logs and names == self._names else None
+        if sources is None:
+            sources = self._start(names)
+        before = sum(log.cursor.at for log in self._logs)
+        self.bytes_read = sum(map(len, sources)) - before
+        parts = [log.look(source) for log, source in zip(self._logs, sources, strict=True)]
+        return joined(self.path, sources, self._other_runs, parts)
+
+    def _start(self, names: list[str]) -> list[Source]:
+        self._logs = []
+        sources, self._other_runs = chosen_logs(self.path, self.all_runs)
+        self._logs = [_Log(PartReader(one, Part(n))) for n, one in enumerate(sources)]
+        self._names = names
+        return sources
+
+    def _go_on(self) -> list[Source] | None:
+        """Open the logs as they are by now; None if they are not those that were read."""
+        sources = [Source(log.reader.source.path) for log in self._logs]
+        pairs = zip(self._logs, sources, strict=True)
+        if all(log.goes_on_in(source) for log, source in pairs):
+            return sources
+        for source in sources:
+            source.close()
+        return None
