@@ -156,7 +156,7 @@ MINIFY = (
     Fault("tc", "wrong:log", CUSTOM, 3, ("log",)),
     Fault("tc", "crash:mine.twice", CUSTOM, 3, ("mine.twice", "custom_op")),
     Fault("tc", "decomposition:silu_backward", TRAINING, 3, ("silu", "backward")),
-    Fault("tc", "crash:relu", CONDITION, 3, ("relu",)),
+    Fault("tc", "wrong:sigmoid", TRAINING, 3, ("sigmoid",)),
     Fault("torch", "wrong:tanh", BLOCKS, 3, ("tanh",)),
     Fault("torch", "nan:tanh", BLOCKS, 3, ("tanh",)),
     Fault("torch", "crash:tanh", DEEP, 3, ("tanh",)),
