@@ -211,6 +211,24 @@ class Account:
         )
 
 
+def tell_backward(
+    compile_id: trace.CompileId | None, place: StackFrame, started: float, seconds: float
+) -> None:
+    """Tell the figures of a backward that was compiled at its first call, apart from its frame."""
+    trace.emit(
+        trace.Metrics(
+            compile_id=None if compile_id is None else str(compile_id),
+            co_name=place.name.rpartition(".")[2],
+            co_filename=place.file,
+            co_firstlineno=place.line,
+            start_time=started,
+            entire_frame_compile_time_s=seconds,
+            is_forward=False,
+            phases=trace.phase_seconds(),
+        )
+    )
+
+
 def tell_failure(error: Exception, stage: str, place: StackFrame, part: str = "") -> str:
     """Tell that compiling failed; returns that as a sentence.
 

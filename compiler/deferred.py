@@ -7,6 +7,7 @@ thread that is, as part of the compile it belongs to.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Any
 from torch.utils._python_dispatch import _disable_current_modes
 
 from tc import trace
-from tc.compiler.accounts import as_failure, tell_failure
+from tc.compiler.accounts import as_failure, tell_backward, tell_failure
 from tc.compiler.capture import hook
 from tc.compiler.core import garbage, levels
 from tc.compiler.errors import StageError
@@ -70,8 +71,11 @@ class Deferred:
             garbage.paused(),
         ):
             if self._run is None and self._work is not None:
+                started, clock = time.time(), time.perf_counter()
                 with trace.stage("backward_compile"):
                     self._run = _built(self._work)
+                seconds = time.perf_counter() - clock
+                tell_backward(compile_id, self._work.place, started, seconds)
                 self._work = None
         assert self._run is not None
         return self._run

@@ -20,6 +20,9 @@ _WINDOW: Final = 60
 _LONGEST: Final = 240
 _LOOKUP: Final = re.compile(r"(?P<cache>fx_graph|aotautograd)_cache_(?P<found>hit|miss|bypass)")
 _TIME_SAVED: Final = re.compile(r'"time_saved_ns": (\d+)')
+_LIST_BEGINS: Final = '"components": ["['
+_BETWEEN: Final = '", "['  # no string of JSON holds this: its first quote would end it
+_LIST_ENDS: Final = re.compile(r'(?<!\\)"\]')
 _NO_PART: Final = -1
 _DECODER: Final = json.JSONDecoder()
 _AS_DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
@@ -81,18 +84,16 @@ class KeyRing:
         self._bit_of_head: dict[str, int] = {}  # the same by what precedes the printed value
         self._names: list[str] = []
         self._graphs: dict[int, str] = {}  # bits that stand for a graph: its hash
-        self._latest: tuple[Artifact | None, list[str]] = None, []
         self.entries: list[Entry] = []
 
     def add(self, session: Session, compiled: Compile, artifact: Artifact) -> Entry | None:
         """Take one cache event; None if it records no key."""
-        rows = rows_of(session, artifact)
-        self._latest = artifact, rows
+        text = session.text(artifact)
+        heads = _heads(text)
+        if heads is None:
+            heads = [row[1:].partition(": ")[0] for row in rows_of(text)]
         known = self._bit_of_head
-        numbers = {
-            known[head] if (head := row.partition(": ")[0]) in known else self._number(row)
-            for row in rows
-        }
+        numbers = {known[head] if head in known else self._number(head) for head in heads}
         numbers.discard(_NO_PART)
         if not numbers:
             return None
@@ -108,33 +109,30 @@ class KeyRing:
         self.entries.append(entry)
         return entry
 
-    def _number(self, row: str) -> int:
-        """Return the bit of a part that is met for the first time in this form."""
-        part = _part(row)
-        if part is None:
+    def _number(self, head: str) -> int:
+        """Return the bit of a part `hash] name` that is met for the first time in this form."""
+        digest, found, name = head.partition("] ")
+        if not found:
             return _NO_PART
-        name, digest, _ = part
         number = self._bit_of.setdefault((name, digest), len(self._bit_of))
         if number == len(self._names):
             self._names.append(name)
             if name in ("gm", "graph"):
                 self._graphs[number] = digest
-        self._bit_of_head[row.partition(": ")[0]] = number
+        self._bit_of_head[head] = number
         return number
 
     def values(self, session: Session, artifact: Artifact, names: list[str]) -> dict[str, str]:
         """Return the printed values of these parts of a key."""
-        latest, rows = self._latest
-        wanted = dict.fromkeys(names, "")
-        if artifact is not latest:
-            found = _quoted(session.text(artifact), names)
-            if found is not None:
-                return found
-            rows = rows_of(session, artifact)
-        for row in rows:
-            if row[row.find("] ") + 2 : row.find(": ")] in wanted and (part := _part(row)):
-                wanted[part[0]] = part[2]
-        return wanted
+        text = session.text(artifact)
+        found = _quoted(text, names)
+        if found is None:
+            found = dict.fromkeys(names, "")
+            for row in rows_of(text):
+                part = _part(row)
+                if part and part[0] in found:
+                    found[part[0]] = part[2]
+        return found
 
     def nearest(self, entry: Entry) -> Entry | None:
         """Return the earlier entry with the fewest differing parts; the newest of equals."""
@@ -202,10 +200,10 @@ def explain(ring: KeyRing, ours: Session, entry: Entry, theirs: Session, nearest
     )
 
 
-def rows_of(session: Session, artifact: Artifact) -> list[str]:
+def rows_of(text: str) -> list[str]:
     """Return the parts of the key that an event records, each as `[hash] name: printed value`."""
     try:
-        data = parse_json(session.text(artifact))
+        data = parse_json(text)
     except ValueError:
         return []
     if not isinstance(data, dict):
@@ -218,6 +216,22 @@ def rows_of(session: Session, artifact: Artifact) -> list[str]:
 
 def _digest(value: object) -> str:
     return hashlib.md5(str(value).encode("utf-8", "replace"), usedforsecurity=False).hexdigest()
+
+
+def _heads(text: str) -> list[str] | None:
+    """Return `hash] name` of each part without parsing the values, which are nine tenths of it.
+
+    None if the text is not printed as torch does.
+    """
+    start = text.find(_LIST_BEGINS)
+    if start < 0 or text.find(_LIST_BEGINS, start + 1) >= 0:
+        return None
+    stop = _LIST_ENDS.search(text, text.rfind(_BETWEEN))
+    if stop is None:
+        return None
+    rows = text[start + len(_LIST_BEGINS) : stop.start()].split(_BETWEEN)
+    heads = [row.partition(": ")[0] for row in rows]
+    return None if any("\\" in head for head in heads) else heads
 
 
 def _quoted(text: str, names: list[str]) -> dict[str, str] | None:

@@ -297,10 +297,14 @@ class LogSink:
         return Message("fusion", "text", title, compile=_bracket(compile_id))
 
     def metrics(self, event: ev.Metrics, _: CompileId | None) -> None:
-        """Count a compile."""
+        """Count a compile; that of a backward is part of its function's."""
         name = plain_function(event.co_name) if event.co_name else "backward"
         seconds = event.entire_frame_compile_time_s or event.backend_compile_time_s or 0.0
-        self._compiles.setdefault(name, []).append(seconds)
+        counted = self._compiles.setdefault(name, [])
+        if event.is_forward or not counted:
+            counted.append(seconds)
+        else:
+            counted[-1] += seconds
         self._failed += event.fail_type is not None
 
     def cache(self, event: ev.Cache, _: CompileId | None) -> None:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, ClassVar, Final
+from typing import IO, Any, ClassVar, Final, NamedTuple
 
 from tc.trace import archives
 
@@ -76,8 +76,7 @@ class Defects:
             known += other.places[kind][: _SAMPLES - len(known)]
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """Where a record's payload lies in its log: bytes `start:stop`, line prefixes included."""
 
     source: int

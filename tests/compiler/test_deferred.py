@@ -51,6 +51,16 @@ def gradient(function, x, w):
     return torch.autograd.grad(function(x, w), x)[0]
 
 
+def test_the_time_of_a_backward_is_told():
+    f = tc.compile(product, backend=tc.aot_backend(forward, Backward(seconds=0.02)))
+    with trace.capture_events() as events:
+        gradient(f, leaf(), leaf())
+    there, back = (one for one in events if isinstance(one, trace.Metrics))
+    assert (there.is_forward, back.is_forward) == (True, False)
+    assert (back.compile_id, back.co_name) == (there.compile_id, there.co_name)
+    assert back.entire_frame_compile_time_s >= 0.02
+
+
 def test_a_call_without_backward_compiles_none():
     backward = Backward()
     f = tc.compile(product, backend=tc.aot_backend(forward, backward))

@@ -380,6 +380,14 @@ def test_summary_counts_what_is_not_told(capsys: pytest.CaptureFixture[str]) -> 
     assert lines[1].split() == ["2.00", "s", "×2", "f"]
 
 
+def test_a_backward_counts_to_its_function(capsys: pytest.CaptureFixture[str]) -> None:
+    set_logs(summary=True)
+    trace.emit(Metrics("0/0", "f", entire_frame_compile_time_s=1.5))
+    trace.emit(Metrics("0/0", "f", entire_frame_compile_time_s=0.25, is_forward=False))
+    set_logs()
+    assert capsys.readouterr().err.startswith("tc: 1 compile of 1 function · 1.75 s ·")
+
+
 def test_compile_errors_are_told_once_whatever_is_on(capsys: pytest.CaptureFixture[str]) -> None:
     set_logs(guards=True)
     for _ in range(2):
