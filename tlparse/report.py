@@ -26,10 +26,9 @@ from tc.trace.session import KNOWN_EVENTS, Session, all_compiles
 from tc.trace.timing import PHASES, phase_of
 
 _SCRIPTS: Final = (
-    "dom.js", "data.js", "parts.js", "code.js", "overview.js", "finding.js", "function.js",
-    "compile.js", "textdiff.js", "codepage.js", "sourcepage.js", "timepage.js", "ranks.js",
-    "caches.js", "raw.js",
-    "search.js", "app.js",
+    "vendor/dagre.min.js", "dom.js", "data.js", "parts.js", "code.js", "overview.js", "finding.js",
+    "function.js", "compile.js", "textdiff.js", "codepage.js", "graph.js", "sourcepage.js",
+    "timepage.js", "ranks.js", "caches.js", "raw.js", "search.js", "app.js",
 )  # fmt: skip
 STYLES: Final = ("base.css", "parts.css")
 _POLICY: Final = "script-src 'unsafe-inline'"

@@ -25,10 +25,10 @@ axe.run(document, { resultTypes: ["violations"] }).then((found) => done(found.vi
   (one) => `${one.id}: ${one.help}: ${one.nodes.map((node) => node.html).slice(0, 3).join(" ")}`)));
 """
 PAGES = {
-    "graph_break": ["#/", "#/fn/f", "#/c/0/0", "#/c/0/0/code", "#/src/graph_break.py", "#/time",
-                    "#/raw", "#/nonsense"],
+    "graph_break": ["#/", "#/fn/f", "#/c/0/0", "#/c/0/0/code", "#/c/0/0/graph",
+                    "#/src/graph_break.py", "#/time", "#/raw", "#/nonsense"],
     "recompile": ["#/", "#/fn/f", "#/c/0/2", "#/cache", "#/c/0/1/a/5/vs/0/0/5"],
-    "train": ["#/c/0/0/code/backward"],
+    "train": ["#/c/0/0/code/backward", "#/c/0/0/graph"],
     "two_rank": ["#/", "#/ranks"],
     "backend_crash": ["#/", "#/c/0/0"],
 }  # fmt: skip

@@ -21,6 +21,8 @@ function route() {
   if (source) return sourcePage(decodeURIComponent(source[1]), Number(source[2]));
   const code = /^c\/(.+?)\/code(?:\/(.+))?$/.exec(path);
   if (code) return codePage(decodeURI(code[1]), code[2] && decodeURIComponent(code[2]));
+  const graph = /^c\/(.+?)\/graph(?:\/(\d+))?$/.exec(path);
+  if (graph) return graphPage(decodeURI(graph[1]), graph[2] && Number(graph[2]));
   const match = COMPILE.exec(path);
   if (match) return compilePage(decodeURI(match[1]), match[2] === undefined ? null : Number(match[2]), versus(match));
   return missingPage(`page ${path}`);
@@ -73,6 +75,7 @@ function goUp() {
 }
 
 const KEYS = {
+  g: () => page.graph && (location.hash = page.graph),
   "/": openSearch, j: () => step(1), k: () => step(-1), ArrowDown: null, t: toggleTheme, "?": openKeys,
   "[": () => page.previous && (location.hash = page.previous),
   "]": () => page.next && (location.hash = page.next),
@@ -89,7 +92,7 @@ addEventListener("keydown", (event) => {
 
 const HELP = [
   ["/", "search"], ["j k", "next, previous entry"], ["Enter", "open it"], ["Esc", "up"], ["[ ]", "previous, next page of this kind"],
-  ["f", "code page: forward or backward"], ["← →", "code page: the next pane"], ["y", "copy the link of this page"], ["t", "light or dark"], ["r", "the trace itself"], ["0", "overview"], ["?", "this card"],
+  ["f", "code page: forward or backward; graph page: the next graph"], ["g", "the graph of this compile, drawn"], ["← →", "code page: the next pane"], ["y", "copy the link of this page"], ["t", "light or dark"], ["r", "the trace itself"], ["0", "overview"], ["?", "this card"],
 ];
 const WORDS = [
   ["graph break", "the compiler cannot go on: the graph ends, Python runs the line, a new graph begins"],

@@ -23,9 +23,12 @@ function compilePage(slug, number, against) {
     previous: siblingLink(list, index - 1, (other) => link.compile(other.slug)),
     next: siblingLink(list, index + 1, (other) => link.compile(other.slug)),
     keep: `c/${slug}`,
+    graph: graphsOf(one).length > 0 && link.graph(slug),
     body: [
       lead([h("span.soft", null, bracket(slug)), " ", one.title], null, badges),
-      one.code && h("p", null, h("a.row.go", { href: link.code(one.slug) }, "Source, graph and kernels side by side →")),
+      h("p.links", null,
+        one.code && h("a.row.go", { href: link.code(one.slug) }, "Source, graph and kernels side by side →"),
+        graphsOf(one).length > 0 && h("a.row.go", { href: link.graph(one.slug) }, "The graph, drawn →")),
       one.phases.length > 0 && [splitBar(one.phases), legend(one.phases)],
       findings.length > 0 && section("Found here", null, h("div.cards", null, findings.map(findingCard))),
       one.causes.length > 0 && section("Why it was compiled again", compared, causesTable(one.causes)),

@@ -37,6 +37,7 @@ const link = {
   fn: (name) => `#/fn/${encodeURIComponent(name)}`,
   compile: (slug) => `#/c/${encodeURI(slug)}`,
   code: (slug, way) => `#/c/${encodeURI(slug)}/code${way ? `/${encodeURIComponent(way)}` : ""}`,
+  graph: (slug, number) => `#/c/${encodeURI(slug)}/graph${number === undefined ? "" : `/${number}`}`,
   src: (name, line) => `#/src/${encodeURIComponent(name)}${line ? `/${line}` : ""}`,
   versus: (slug, number, other, theirs) => `#/c/${encodeURI(slug)}/a/${number}/vs/${encodeURI(other)}/${theirs}`,
   artifact: (slug, number) => `#/c/${encodeURI(slug)}/a/${number}`,
