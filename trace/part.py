@@ -29,6 +29,13 @@ NOTED: Final = frozenset(
         "tc_graph_runs_eagerly",
     )
 )  # fmt: skip
+# Events, not artifacts, that findings are made of: what an export could not do soundly.
+EXPORT_ISSUES: Final = frozenset(
+    (
+        "missing_fake_kernel", "mismatched_fake_kernel", "propagate_real_tensors_provenance",
+        "guard_added",
+    )
+)  # fmt: skip
 _DESCRIBED: Final = ("describe_storage", "describe_tensor", "describe_source")
 _STARTS: Final = frozenset(("dynamo_start", "dynamo_output_graph", "compilation_metrics"))
 _SKIPS: Final = frozenset(("SkipFrame", "SkipCodeRecursiveException", "ShortenTraceback"))
@@ -45,6 +52,7 @@ class Part:
     Attributes:
         index: the number of the log among those of the run.
         stacks: (process, compile) whose stack has names of files still to be looked up.
+        framed: (process, frames) of other stacks, in which the names are put in place.
         shares: for each (process, rank), seconds by (compile id, step).
     """
 
@@ -53,6 +61,7 @@ class Part:
     shares: dict[tuple[int, int | None], dict[tuple[str, str], float]] = field(default_factory=dict)
     strings: dict[int, str] = field(default_factory=dict)
     stacks: list[tuple[int, Compile]] = field(default_factory=list)
+    framed: list[tuple[int, list[Any]]] = field(default_factory=list)
     pids: list[int] = field(default_factory=list)
     defects: Defects = field(default_factory=Defects)
     events: Counter[str] = field(default_factory=Counter)
@@ -199,6 +208,13 @@ class PartReader:
             compiled.notes.append(
                 Note(name, data, artifact.attempt, artifact.number, artifact.place, record.time)
             )
+
+        if record.event in EXPORT_ISSUES and isinstance(record.value, dict):
+            where = artifact.attempt, artifact.number, artifact.place
+            compiled.notes.append(Note(name, record.value, *where, record.time))
+            frames = record.value.get("user_stack")
+            if isinstance(frames, list):
+                self.part.framed.append((record.pid, frames))
 
     def version(self, name: str, record: Record) -> None:
         data = parse_json(record.payload or b"")

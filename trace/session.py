@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tc.trace.compiles import FRAMEWORK, Artifact, Compile, Failure, Frame, Lane
 from tc.trace.part import Key, Part, read_part
@@ -153,6 +153,7 @@ class _Builder:
         self.strings: list[dict[int, str]] = []
         self.source_of: dict[int, set[int]] = {}
         self.stacks: list[tuple[int, int, Compile]] = []
+        self.framed: list[tuple[int, int, list[Any]]] = []
         self.shares: list[tuple[tuple[int, int | None], dict[tuple[str, str], float]]] = []
         self.pids: dict[int, int] = {}
 
@@ -171,6 +172,7 @@ class _Builder:
             else:
                 _join(known, compiled)
                 joined[id(compiled)] = known
+        self.framed += [(part.index, pid, frames) for pid, frames in part.framed]
         self.stacks += [(part.index, pid, joined.get(id(one), one)) for pid, one in part.stacks]
         self.shares += part.shares.items()
         session.events.update(part.events)
@@ -187,6 +189,10 @@ class _Builder:
                 self.resolve(index, pid, compiled)
             except (TypeError, ValueError, KeyError, AttributeError):
                 self.session.defects.add("bad_record", self.session.sources[index].name)
+        for index, pid, frames in self.framed:
+            for frame in frames:
+                if isinstance(frame, dict):
+                    frame["filename"] = self.string(index, pid, frame.get("filename"))
         self.name_lanes()
         self.share_time()
         ordered = sorted(self.compiles.values(), key=lambda one: (one.lane.index, one.order))

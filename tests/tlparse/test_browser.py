@@ -65,7 +65,7 @@ def test_by_keyboard_from_the_first_page_to_an_artifact_and_back(
     reader.press(Keys.ESCAPE)
     reader.until(lambda: reader.route == "#/", "the overview")
     reader.go("#/c/0/0")
-    reader.press("j", "j", "j", Keys.ENTER)
+    reader.press("j", "j", "j", "j", Keys.ENTER)
     reader.until(lambda: "/a/" in reader.route, "an artifact")
     reader.until(lambda: reader.all(".lines div"), "its text")
     reader.press("]")

@@ -10,6 +10,7 @@ from tc.trace.compiles import Compile
 from tc.trace.findings.breaks import graph_breaks
 from tc.trace.findings.caches import cache_misses
 from tc.trace.findings.errors import damage, failures
+from tc.trace.findings.exports import exports
 from tc.trace.findings.forecast import Step, forecasts
 from tc.trace.findings.limits import limits
 from tc.trace.findings.model import Event, Finding, Occurrence, Where, duration, gather
@@ -89,6 +90,7 @@ def diagnose(session: Session) -> Diagnosis:
                 *again,
                 *gather(skipped),
                 *gather(eager_graphs(session)),
+                *gather(exports(session)),
                 *gather(cache_misses(missed)),
                 *gather(divergences(ranks, found, session.producer)),
             ],

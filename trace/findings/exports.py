@@ -1,0 +1,115 @@
+"""A session goes in; what a draft export of PyTorch could not do soundly comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from tc.trace.compiles import FRAMEWORK, Compile, Note
+from tc.trace.findings.model import Event, Where
+from tc.trace.session import Session, all_compiles
+
+Words = tuple[str, str, str, tuple[str, ...]]  # code, title, why, fixes
+
+
+def exports(session: Session) -> list[Event]:
+    """Return each issue of an export; PyTorch records them where TORCH_DTRACE is set."""
+    return [
+        _event(compiled, note)
+        for compiled in all_compiles(session)
+        for note in compiled.noted(*_ISSUES)
+    ]
+
+
+def _missing(data: dict[str, Any]) -> Words:
+    op = data.get("op")
+    return (
+        "TC801",
+        f"{op} has no fake kernel",
+        "export must know the shape of its result without running it; it was run on real data "
+        "instead, and its result taken for all inputs",
+        (f"register one: @torch.library.register_fake({_library_name(op)!r})",),
+    )
+
+
+def _mismatched(data: dict[str, Any]) -> Words:
+    op = data.get("op")
+    return (
+        "TC802",
+        f"the fake kernel of {op} says something else than the real one",
+        str(data.get("reason") or ""),
+        ("correct what its register_fake function returns: shape, stride, dtype, device",),
+    )
+
+
+def _guessed(data: dict[str, Any]) -> Words:
+    expr, result = data.get("expr"), data.get("result")
+    return (
+        "TC803",
+        f"{expr} depends on tensor data",
+        f"its value is known only at run time; export took {result} for all inputs",
+        (
+            "compute both sides: torch.where(condition, a, b), or torch.cond",
+            f"if it always holds: torch._check({expr}), written with your variables",
+        ),
+    )
+
+
+def _guarded(data: dict[str, Any]) -> Words:
+    sources = data.get("symbol_to_sources")
+    named = ", ".join(f"{k} = {v}" for k, v in sources.items()) if isinstance(sources, dict) else ""
+    return (
+        "TC804",
+        f"export holds only where {data.get('expr')}",
+        f"a condition on sizes was added while tracing{f': {named}' if named else ''}",
+        (
+            "let export find out what is dynamic: torch.export.Dim.AUTO",
+            "or take the test on sizes out of the exported function",
+        ),
+    )
+
+
+_ISSUES: Final[dict[str, Callable[[dict[str, Any]], Words]]] = {
+    "missing_fake_kernel": _missing,
+    "mismatched_fake_kernel": _mismatched,
+    "propagate_real_tensors_provenance": _guessed,
+    "guard_added": _guarded,
+}
+
+
+def _event(compiled: Compile, note: Note) -> Event:
+    code, title, why, fix = _ISSUES[note.name](note.data)
+    stack = _stack(note.data)
+    mine = [one for one in stack if not FRAMEWORK.search(one.file)]
+    return Event(
+        code=code,
+        title=title,
+        why=why,
+        fix=fix,
+        where=mine[-1] if mine else Where(*compiled.home, function=compiled.function),
+        reason=title,
+        compiled=compiled,
+        place=note.place,
+        time=note.time,
+        artifact=note.artifact,
+        stack=tuple(stack),
+    )
+
+
+def _stack(data: dict[str, Any]) -> list[Where]:
+    rows = data.get("user_stack")
+    return [
+        Where(
+            file=str(row.get("filename") or ""),
+            line=row["line"] if isinstance(row.get("line"), int) else 0,
+            function=str(row.get("name") or ""),
+            source=str(row.get("loc") or ""),
+        )
+        for row in (rows if isinstance(rows, list) else ())
+        if isinstance(row, dict)
+    ]
+
+
+def _library_name(op: object) -> str:
+    """`mylib.foo.default` -> `mylib::foo`."""
+    return str(op).removesuffix(".default").replace(".", "::", 1)
