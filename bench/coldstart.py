@@ -1,4 +1,5 @@
-"""Cold start: a fresh process with empty caches, to the first compiled result of a two-op function.
+"""Cold start: a fresh process with empty caches, to the first compiled result of a two-op function;
+and warm: a second process, with the caches that the first left.
 
     python bench/coldstart.py --rounds 5
 
@@ -15,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -40,6 +40,10 @@ COMPILERS = {
 }
 
 
+#: caches: empty, and as the first process left them
+KINDS = ("cold", "warm")
+
+
 @dataclass(frozen=True)
 class Cost:
     """Seconds of one cold start."""
@@ -48,33 +52,38 @@ class Cost:
     cpu: float
 
 
-def cold_start(name: str) -> Cost:
-    """Run the program once, in a new process, with caches of its own."""
-    prepare, call = COMPILERS[name]
+def starts(name: str) -> tuple[Cost, Cost]:
+    """Run the program in a new process with caches of its own, and again in another; see `start`."""
     with tempfile.TemporaryDirectory(prefix="tc-coldstart-") as caches:
-        program = Path(caches, "two_ops.py")
-        program.write_text(PROGRAM.format(prepare=prepare, compile=call))
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "TC_CACHE_DIR": f"{caches}/tc",
-            "TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor",
-            "TRITON_CACHE_DIR": f"{caches}/triton",
-        }
-        for name_of_log in ("TC_TRACE", "TC_LOGS", "TORCH_TRACE", "TORCH_LOGS"):
-            environment.pop(name_of_log, None)
-        start = time.perf_counter()
-        with subprocess.Popen(
-            [sys.executable, str(program)], stdout=subprocess.PIPE, env=environment, text=True
-        ) as child:
-            assert child.stdout is not None
-            said = child.stdout.readline()
-            wall = time.perf_counter() - start
-            child.stdout.read()
-            _, status, used = os.wait4(child.pid, 0)
-            child.returncode = os.waitstatus_to_exitcode(status)
-        if said != "result\n" or child.returncode:
-            raise SystemExit(f"coldstart: the program failed under {name} (its error is above)")
+        return start(name, caches), start(name, caches)
+
+
+def start(name: str, caches: str) -> Cost:
+    """Run the program once, in a new process."""
+    prepare, call = COMPILERS[name]
+    program = Path(caches, "two_ops.py")
+    program.write_text(PROGRAM.format(prepare=prepare, compile=call))
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "TC_CACHE_DIR": f"{caches}/tc",
+        "TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor",
+        "TRITON_CACHE_DIR": f"{caches}/triton",
+    }
+    for name_of_log in ("TC_TRACE", "TC_LOGS", "TORCH_TRACE", "TORCH_LOGS"):
+        environment.pop(name_of_log, None)
+    began = time.perf_counter()
+    with subprocess.Popen(
+        [sys.executable, str(program)], stdout=subprocess.PIPE, env=environment, text=True
+    ) as child:
+        assert child.stdout is not None
+        said = child.stdout.readline()
+        wall = time.perf_counter() - began
+        child.stdout.read()
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    if said != "result\n" or child.returncode:
+        raise SystemExit(f"coldstart: the program failed under {name} (its error is above)")
     return Cost(wall, used.ru_utime + used.ru_stime)
 
 
@@ -86,24 +95,29 @@ def main() -> None:
     names = [name for name in options.compilers.split(",") if name in COMPILERS]
     if not names or options.rounds < 1:
         parser.error(f"--compilers takes some of {', '.join(COMPILERS)}; --rounds at least 1")
-    costs: dict[str, list[Cost]] = {name: [] for name in names}
+    costs: dict[tuple[str, str], list[Cost]] = {}
     for turn in range(options.rounds):
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            costs[name].append(cold_start(name))
-    print(f"cold start to the first result of two ops, medians of {options.rounds}")
-    print(f"{'':8}{'wall s':>8}{'CPU s':>8}{'least wall':>12}{'most':>8}")
-
-    def middle(name: str, of: Callable[[Cost], float]) -> float:
-        return median(of(cost) for cost in costs[name])
-
-    for name in names:
-        walls = [cost.wall for cost in costs[name]]
-        row = (middle(name, lambda c: c.wall), middle(name, lambda c: c.cpu))
-        print(f"{name:8}{row[0]:8.2f}{row[1]:8.2f}{min(walls):12.2f}{max(walls):8.2f}")
+            for kind, cost in zip(KINDS, starts(name), strict=True):
+                costs.setdefault((name, kind), []).append(cost)
+    print(f"to the first result of two ops in a fresh process, medians of {options.rounds}")
+    print(f"{'':14}{'wall s':>8}{'CPU s':>8}{'least wall':>12}{'most':>8}")
+    for (name, kind), found in costs.items():
+        walls = [cost.wall for cost in found]
+        row = (median(walls), median(cost.cpu for cost in found))
+        print(f"{name:6} {kind:6} {row[0]:8.2f}{row[1]:8.2f}{min(walls):12.2f}{max(walls):8.2f}")
     if {"tc", "torch"} <= set(names):
-        wall = middle("tc", lambda c: c.wall) / middle("torch", lambda c: c.wall)
-        cpu = middle("tc", lambda c: c.cpu) / middle("torch", lambda c: c.cpu)
-        print(f"tc / torch.compile: {wall:.2f} wall, {cpu:.2f} CPU")
+        for kind in KINDS:
+            print(f"tc / torch.compile, {kind}: {compared(costs, kind)}")
+
+
+def compared(costs: dict[tuple[str, str], list[Cost]], kind: str) -> str:
+    """Say the ratios of the medians."""
+    wall, cpu = (
+        median(map(of, costs["tc", kind])) / median(map(of, costs["torch", kind]))
+        for of in (lambda cost: cost.wall, lambda cost: cost.cpu)
+    )
+    return f"{wall:.2f} wall, {cpu:.2f} CPU"
 
 
 if __name__ == "__main__":

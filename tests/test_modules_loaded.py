@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from support import succeed
 
 # Creating fake tensors makes torch itself load `torch._dynamo`; these two nothing should load.
@@ -20,6 +22,26 @@ for name in ("torch._inductor.compile_fx", "torch._functorch.aot_autograd"):
 assert "tc.compiler.driver" in sys.modules
 print("right, and neither is loaded")
 """
+
+
+WARM = (
+    PROGRAM
+    + """
+if sys.argv[1:] == ["warm"]:
+    for name in ("loops", "schedule", "codegen"):
+        assert f"tc.compiler.{name}" not in sys.modules, name
+    print("no stage after aot is loaded")
+"""
+)
+
+
+def test_a_second_process_loads_no_stage_that_it_does_not_run(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(WARM)
+    variables = {"TC_CACHE_DIR": str(tmp_path / "cache"), "TC_FX_GRAPH_CACHE": "1"}
+    for argument in ("cold", "warm"):
+        said = succeed(str(program), argument, variables=variables)
+    assert "no stage after aot is loaded" in said
 
 
 def test_compiled_inference_loads_neither_inductor_nor_aot_autograd() -> None:
