@@ -53,7 +53,7 @@ class Cost:
 
 
 def starts(name: str) -> tuple[Cost, Cost]:
-    """Run the program in a new process with caches of its own, and again in another; see `start`."""
+    """Run the program in a new process with caches of its own, and again in another."""
     with tempfile.TemporaryDirectory(prefix="tc-coldstart-") as caches:
         return start(name, caches), start(name, caches)
 
