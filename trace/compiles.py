@@ -89,6 +89,7 @@ class Compile:
     line: int = 0
     attempts: int = 1
     started: bool = False
+    limited: bool = False  # asked for, but the function had been compiled too often
     stack: list[Any] = field(default_factory=list)
     frames: tuple[Frame, ...] = ()
     artifacts: list[Artifact] = field(default_factory=list)

@@ -307,6 +307,8 @@ def _join(early: Compile, late: Compile) -> None:
 
 def _settle(compiled: Compile) -> None:
     """Fill in what only the whole compile can tell."""
+    if compiled.limited and not compiled.stack:
+        compiled.started = False
     if compiled.described:
         compiled.artifacts.append(
             Artifact(

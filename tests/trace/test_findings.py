@@ -436,3 +436,27 @@ def test_a_recompile_has_one_id_in_the_terminal_and_in_the_report(
     (finding,) = Compiler(tmp_path).start().say(event, 1).start(1).end().findings
     assert told == [finding.id]
     assert finding.title.startswith(lead)
+
+
+def test_a_refusal_that_torch_records_as_metrics_is_no_compile(tmp_path: Path) -> None:
+    """Torch 2.15 writes metrics, but no start, for a recompile beyond the limit."""
+    head = "V1120 09:14:22.968000 1 torch/x.py:1] "
+    start = {"dynamo_start": {"stack": [{"line": 6, "name": "f", "filename": -1}]}}
+    reason = "Dynamo recompile limit exceeded\n  Explanation: ..."
+    metrics = {"co_name": None, "fail_type": "Unsupported", "fail_reason": reason}
+    rows = [
+        head + json.dumps({**start, "frame_id": 0, "frame_compile_id": 0, "attempt": 0}) + "\n",
+        head + json.dumps({**start, "frame_id": 0, "frame_compile_id": 1, "attempt": 0}) + "\n",
+    ]
+    text = "0/0: n == 1"
+    digest = hashlib.md5(text.encode()).hexdigest()
+    event = {"artifact": {"name": "recompile_reasons", "encoding": "json"}, "has_payload": digest}
+    for number in (1, 2):
+        again = {**event, "frame_id": 0, "frame_compile_id": number, "attempt": 0}
+        rows.insert(number, f"{head}{json.dumps(again)}\n\t{text}\n")
+    last = {"frame_id": 0, "frame_compile_id": 2, "attempt": 0}
+    rows.append(head + json.dumps({"compilation_metrics": metrics, **last}) + "\n")
+    (tmp_path / "dedicated_log_torch_trace_a.log").write_text("".join(rows))
+    found = diagnose(load(tmp_path))
+    assert (len(found.session.compiles), len(found.failures)) == (2, 0)
+    assert [one.code for one in found.findings if one.code == "TC209"] == ["TC209"]

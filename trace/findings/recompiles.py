@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tc.trace import guardtext
@@ -293,7 +293,23 @@ def events(found: Sequence[Recompile], producer: str) -> list[Event]:
                 seconds=one.compiled.seconds,
             )
         )
-    return made
+    return _at_one_place(made)
+
+
+def _at_one_place(events: list[Event]) -> list[Event]:
+    """Give events of one cause the line that any of them names; PyTorch does not always tell it."""
+    known: dict[tuple[str, str, str], Where] = {}
+    for one in events:
+        if one.where.source:
+            known.setdefault((one.compiled.file, one.compiled.function, one.reason), one.where)
+    return [
+        one
+        if one.where.source
+        else replace(
+            one, where=known.get((one.compiled.file, one.compiled.function, one.reason), one.where)
+        )
+        for one in events
+    ]
 
 
 def _lead(one: Recompile, found: Sequence[Recompile]) -> Cause:
