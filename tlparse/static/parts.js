@@ -139,7 +139,8 @@ function legend(rows) {
 }
 
 function table(columns, rows, options = {}) {
-  const head = columns.map((one) => (Array.isArray(one) ? h(`th.${one[1]}`, { scope: "col" }, one[0]) : h("th", { scope: "col" }, one)));
+  const head = columns.map((one) => (Array.isArray(one) ? h(`th.${one[1]}`, { scope: "col" }, one[0])
+    : one ? h("th", { scope: "col" }, one) : h("td")));
   const wide = options.wide ? { tabindex: "0", role: "region", "aria-label": options.wide } : null;
   return h("div.scroll", wide, h(`table${options.class || ""}`, null,
     h("thead", null, h("tr", null, head)), h("tbody", null, rows)));
