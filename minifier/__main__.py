@@ -193,7 +193,7 @@ class Job:
         self.oracle.deadline = self.start + self.budget
         reduction = Reduction(self.oracle, case, self.improved)
         try:
-            if not reduction.guess():
+            if not reduction.guess(str(self.answer.detail.get("text", ""))):
                 self.answer = self.alone(case, problem)
                 self.oracle.signature = self.answer.signature
                 self.improved(case, "captured")

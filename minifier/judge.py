@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_leaves
 Program = Callable[..., Any]
 SLACK = 16.0  # how much worse than eager's own error a result may be
 JITTERS = (1, 2, 3)  # seeds of runs on moved inputs
+TOLD = 8000  # characters of an error that are kept
 HALF = (torch.float16, torch.bfloat16)
 
 
@@ -59,6 +60,7 @@ def crash(error: BaseException, phase: str) -> Outcome:
     return Outcome(
         "crash", signature, f"{type(cause).__name__} in {stage}: {first[:200]}",
         {"stage": stage, "type": type(cause).__name__, "phase": phase,
+         "text": f"{error}\n{cause}"[:TOLD],
          "fingerprint": hashlib.sha1(signature.encode()).hexdigest()[:8]},
     )  # fmt: skip
 

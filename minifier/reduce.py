@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -65,13 +66,22 @@ class Reduction:
             self._apply(one)
         return self.best
 
-    def guess(self) -> bool:
-        """Try the first call whose result differs by itself; says whether it is to blame."""
-        if self.oracle.signature not in ("wrong", "nan"):
-            return False
+    def guess(self, told: str = "") -> bool:
+        """Try what shows at once to be to blame; says whether it is.
+
+        Args:
+            told: the error of a crash.
+        """
         before = self.best
-        self._apply(self._localise)
+        if self.oracle.signature in ("wrong", "nan"):
+            self._apply(self._localise)
+        elif told:
+            self._apply(functools.partial(self._named, told=told))
         return self.best != before
+
+    def _named(self, case: Case, fails: Fails, told: str) -> Iterator[Case]:
+        """See `localise.named_steps`."""
+        yield from localise.named_steps(case, fails, told)
 
     def _localise(self, case: Case, fails: Fails) -> Iterator[Case]:
         """See `localise.first_wrong_steps`."""
@@ -85,7 +95,7 @@ class Reduction:
         for smaller in one(self.best, self.oracle.fails):
             if any(step.name not in smaller.facts for step in smaller.steps):
                 smaller = self.oracle.learn(smaller)
-            self._take(smaller, one.__name__.strip("_"))
+            self._take(smaller, getattr(one, "__name__", "named").strip("_"))
 
     def _take(self, case: Case, name: str) -> None:
         if case != self.best:

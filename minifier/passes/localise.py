@@ -1,8 +1,13 @@
-"""Finds in one compile where values begin to differ: each value of a graph is returned."""
+"""Guesses which steps are to blame, so that few questions are needed where a guess is right.
+
+Where values are wrong, one compile that returns all of them shows where they begin to differ; a
+crash may say what it was about.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 from tc.minifier.case import Case
@@ -32,6 +37,23 @@ def first_wrong_steps(case: Case, fails: Fails, differing: DifferingOutputs) -> 
         if len(smaller.steps) < len(case.steps) and fails(smaller):
             yield smaller
             return
+
+
+def named_steps(case: Case, fails: Fails, told: str) -> Iterator[Case]:
+    """Keep a step whose op the compiler's error names."""
+    words = set(re.findall(r"[a-z_]\w+", told))
+    named = [step.name for step in case.steps if called(step.form) & words]
+    for name in named[:TRIED]:
+        smaller = case.keep([name])
+        if len(smaller.steps) < len(case.steps) and fails(smaller):
+            yield smaller
+            return
+
+
+def called(form: str) -> set[str]:
+    """What a step calls: ``tanh`` of ``torch.tanh($0)`` and of ``$0.tanh()``."""
+    found = re.match(r"(?:[\w$]+\.)*(\w+)\(", form)
+    return {found[1]} if found else set()
 
 
 def taken(case: Case, name: str) -> set[str]:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tc.minifier.case import Call, Case, Fact, Input, Step, from_json, to_json
-from tc.minifier.passes import inputs, nodes
+from tc.minifier.passes import inputs, localise, nodes
 
 TENSOR = Fact("tensor", (2, 3), (3, 1), "torch.float32")
 
@@ -159,3 +159,18 @@ def test_shapes_shrink_together_with_the_numbers_that_name_them() -> None:
         case = smaller
     assert case.inputs[0].shape == (3,)
     assert "(3,)" in case.steps[0].form
+
+
+@pytest.mark.parametrize(
+    "told, left", [("no room for sin in buf", ["v0"]), ("cos is bad", []), ("", [])]
+)
+def test_what_an_error_names_is_tried_first(told: str, left: list[str]) -> None:
+    case = chain(9)
+    asked: list[list[str]] = []
+
+    def fails(candidate: Case) -> bool:
+        asked.append([step.name for step in candidate.steps])
+        return True
+
+    found = [[s.name for s in one.steps] for one in localise.named_steps(case, fails, told)]
+    assert found == asked == ([left] if left else [])
