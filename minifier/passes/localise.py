@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from tc.minifier.case import Case
@@ -40,20 +41,21 @@ def first_wrong_steps(case: Case, fails: Fails, differing: DifferingOutputs) -> 
 
 
 def named_steps(case: Case, fails: Fails, told: str) -> Iterator[Case]:
-    """Keep a step whose op the compiler's error names."""
-    words = set(re.findall(r"[a-z_]\w+", told))
-    named = [step.name for step in case.steps if called(step.form) & words]
-    for name in named[:TRIED]:
-        smaller = case.keep([name])
+    """Keep a step whose op the compiler's error names; errors print much, so rare ops go first."""
+    words = set(re.findall(r"[a-z_]+[a-z0-9]*", told))
+    often = Counter(called(step.form) for step in case.steps)
+    named = [step for step in case.steps if called(step.form) in words]
+    for step in sorted(named, key=lambda one: often[called(one.form)])[:TRIED]:
+        smaller = case.keep([step.name])
         if len(smaller.steps) < len(case.steps) and fails(smaller):
             yield smaller
             return
 
 
-def called(form: str) -> set[str]:
-    """What a step calls: ``tanh`` of ``torch.tanh($0)`` and of ``$0.tanh()``."""
+def called(form: str) -> str:
+    """What a step calls: ``tanh`` of ``torch.tanh($0)`` and of ``$0.tanh()``; else nothing."""
     found = re.match(r"(?:[\w$]+\.)*(\w+)\(", form)
-    return {found[1]} if found else set()
+    return found[1] if found else ""
 
 
 def taken(case: Case, name: str) -> set[str]:
