@@ -227,4 +227,4 @@ def _constant(place: Held | Written, gm: fx.GraphModule) -> Any:
     dtype: torch.dtype = getattr(torch, place.dtype)
     if not elements:
         return torch.empty(place.size, dtype=dtype)
-    return torch.frombuffer(elements, dtype=dtype).reshape(place.size)
+    return torch.frombuffer(elements, dtype=dtype).reshape(place.size).clone()  # aligned as usual
