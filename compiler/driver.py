@@ -76,7 +76,7 @@ def inductor(
     gate: Gate | None = None,
     options: InductorOptions = InductorOptions(),  # noqa: B008 - frozen
 ) -> Compiled:
-    """Compile a captured graph: aot → loops → schedule → codegen → runtime.
+    """Compile a captured graph: aot → library → loops → schedule → codegen → runtime.
 
     Args:
         gm: torch-level graph; placeholders may carry fakes in ``meta["example_value"]``.
@@ -127,7 +127,7 @@ def _kernels(
     kind: str,
     cache: GraphCache | None,
 ) -> Callable[[list[Any]], tuple[Any, ...]]:
-    """Compile a functional ATen graph: loops → schedule → codegen → runtime."""
+    """Compile a functional ATen graph: library → loops → schedule → codegen → runtime."""
     make = functools.partial(_program, module, gate, options, kind)
     if cache is not None and kind != "inference":
         return cache.program(kind, module, make)
@@ -141,9 +141,12 @@ def _program(
     module: fx.GraphModule, gate: Gate, options: InductorOptions, kind: str
 ) -> tuple[Program, list[trace.Event]]:
     """Make the program of an ATen graph; returns as well what was told of it."""
-    from tc.compiler import codegen, loops, schedule  # a graph found on disk needs none of them
+    # A graph found on disk needs none of them.
+    from tc.compiler import codegen, library, loops, schedule
 
     gpu = gpu_of(module)
+    with trace.stage("library"):
+        arranged = library.arrange(module, gate)
     with trace.stage("loops.lower"):
         try:
             randoms = not options.fallback_random
@@ -152,6 +155,7 @@ def _program(
             raise aot.Fallback(str(why)) from why
     with trace.stage("schedule"):
         plan = schedule.plan(lowered, gate) if gpu is None else schedule.gpu_plan(lowered, gate)
+    plan = replace(plan, decisions=(*arranged, *plan.decisions))
     with trace.stage("codegen"):
         if gpu is None:
             program = codegen.generate(plan, threads=options.cpp_threads)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from tc.compiler import aot, loops, schedule
+from tc.compiler import aot, library, loops, schedule
 from tc.compiler.codegen.stage import kernel_alone
 from tc.compiler.core.gate import Gate
 from tc.compiler.loops.interpret import Env, interpret
@@ -32,6 +32,7 @@ def replay(
     Raises:
         Fallback: loops cannot say it.
     """
+    library.arrange(module, gate)
     try:
         lowered = loops.lower(module, gate)
     except loops.Inconvertible as why:

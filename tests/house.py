@@ -42,6 +42,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "tc.compiler.backends": CORE,
     "tc.compiler.capture": CORE,
     "tc.compiler.aot": CORE,
+    "tc.compiler.library": (*CORE, "tc.compiler.loops"),  # what loops can read
     "tc.compiler.loops": CORE,
     "tc.compiler.schedule": (*CORE, *LOOP_IR),
     "tc.compiler.schedule.interpret": (
@@ -90,7 +91,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "tc.compiler.replay",
     ),
 }
-STAGES = ("capture", "aot", "loops", "schedule", "codegen", "runtime")
+STAGES = ("capture", "aot", "library", "loops", "schedule", "codegen", "runtime")
 # What `tc` replaces, and what the viewers must start without.
 REPLACED = (
     "torch._dynamo",

@@ -16,7 +16,7 @@ from tc.compiler.loops.expr import Expr, constant, transform, walk
 from tc.compiler.loops.index import Index
 from tc.compiler.schedule.plan import Kernel, Section
 
-MAX_RANGES = 16
+MAX_RANGES = 64
 COMPARISONS = ("lt", "ge")
 
 

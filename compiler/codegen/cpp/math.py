@@ -42,17 +42,17 @@ def _libm(names: str, arity: int) -> None:
             _add(key, f"{kind} {key}({given}) {{ return {call}; }}")
 
 
+# Two choices one after the other: gcc does not vectorise loops with several nested ones.
 for _suffix, _kind, _tail in (("f32", "float", "f"), ("f64", "double", "")):
-    _add(
-        f"tc_minimum_{_suffix}",
-        f"""
-{_kind} tc_minimum_{_suffix}({_kind} a, {_kind} b) {{ return a >= b ? b : b != b ? b : a; }}""",
-    )
-    _add(
-        f"tc_maximum_{_suffix}",
-        f"""
-{_kind} tc_maximum_{_suffix}({_kind} a, {_kind} b) {{ return a <= b ? b : b != b ? b : a; }}""",
-    )
+    for _name, _sign in (("minimum", "<"), ("maximum", ">")):
+        _add(
+            f"tc_{_name}_{_suffix}",
+            f"""
+{_kind} tc_{_name}_{_suffix}({_kind} a, {_kind} b) {{
+  const {_kind} chosen = a {_sign} b ? a : b;
+  return a != a ? a : chosen;
+}}""",
+        )
     _add(
         f"tc_remainder_{_suffix}",
         f"""

@@ -100,6 +100,12 @@ def test_a_concatenation_is_split_into_ranges() -> None:
     """)
 
 
+def test_a_stack_of_many_is_split_into_ranges() -> None:
+    lines = text(lambda *parts: torch.stack(parts), *(r(3) for _ in range(40))).splitlines()
+    assert sum("<= p0 <" in line for line in lines) == 40
+    assert not any("select" in line for line in lines)
+
+
 def test_loops_are_merged_where_memory_runs_through() -> None:
     assert "for p2 < 24" in text(lambda x: x + 1, r(2, 3, 4))
     assert "for p0 < 2, p2 < 12" in text(lambda x, y: x + y, r(2, 3, 4), r(3, 4))

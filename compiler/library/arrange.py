@@ -1,0 +1,37 @@
+"""The passes of this stage, in order: ATen graph to equal ATen graph, in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import fx
+
+from tc.compiler.core.artifacts import Decision
+from tc.compiler.core.gate import Gate
+from tc.compiler.library.editor import Editor
+from tc.compiler.library.layouts import keep_channels_last
+from tc.compiler.library.products import add_bias_later, merge_slices, turn_matrices
+
+PASSES: tuple[Callable[[Editor], None], ...] = (
+    merge_slices,
+    turn_matrices,
+    add_bias_later,
+    keep_channels_last,
+)
+
+
+def arrange(module: fx.GraphModule, gate: Gate) -> tuple[Decision, ...]:
+    """Rearrange what libraries compute in a functional ATen graph.
+
+    Args:
+        module: ATen calls with fake values in ``meta["val"]``; changed in place.
+        gate: asked before each change, as ``library.<kind>``.
+
+    Returns:
+        What was done, and what was not and why.
+    """
+    editor = Editor(module.graph, gate)
+    for graph_pass in PASSES:
+        graph_pass(editor)
+    module.graph.lint()
+    return tuple(editor.decisions)

@@ -1,0 +1,85 @@
+"""Layouts: images channels last inside, eager's strides and values outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from loop_harness import check, trace
+
+import tc
+from tc.compiler import library
+from tc.compiler.core.gate import Gate
+
+aten = torch.ops.aten
+T = torch.Tensor
+
+
+def images(*shape: int) -> T:
+    return torch.randn(shape)
+
+
+def args(side: int = 24) -> tuple[T, T, T]:
+    return images(2, 3, side, side), images(8, 3, 3, 3), images(8, 8, 3, 3)
+
+
+def chain(x: T, w: T, u: T) -> T:
+    return F.conv2d(F.relu(F.conv2d(x, w, padding=1)), u, padding=1).tanh()
+
+
+def pooled(x: T, w: T, u: T) -> T:
+    y = F.max_pool2d(F.conv2d(x, w, padding=1).relu(), 2, 1)
+    return F.conv2d(y, u).relu().mean((2, 3))
+
+
+def joined(x: T, w: T, u: T) -> Any:
+    y = F.relu(F.conv2d(x, w, padding=1))
+    z = F.relu(F.conv2d(y, u, padding=1))
+    return y, torch.cat([y, z], 1).flatten(2), z + y
+
+
+def scaled(x: T, w: T, u: T) -> T:
+    y = F.conv2d(x, w, padding=1) * w[:, 0, 0, 0].view(1, -1, 1, 1)
+    return F.conv2d(F.relu(y), u).sigmoid() + 1
+
+
+def channels_last(module: torch.fx.GraphModule) -> list[bool]:
+    calls = module.graph.find_nodes(op="call_function", target=aten.convolution.default)
+    return [c.meta["val"].is_contiguous(memory_format=torch.channels_last) for c in calls]
+
+
+@pytest.mark.parametrize("fn", [chain, pooled, joined, scaled])
+def test_a_chain_of_convolutions_runs_channels_last(fn: Callable[..., Any]) -> None:
+    module = trace(fn, args())
+    library.arrange(module, Gate())
+    assert all(channels_last(module))
+    got, want = module(*args()), fn(*args())
+    wanted = want if isinstance(want, tuple) else (want,)
+    for mine, theirs in zip(got if isinstance(got, tuple) else (got,), wanted, strict=True):
+        assert mine.stride() == theirs.stride()
+
+
+@pytest.mark.parametrize("fn", [chain, pooled, joined, scaled])
+def test_compiled_chains_give_eagers_values_and_strides(fn: Callable[..., Any]) -> None:
+    given = args()
+    with torch.no_grad():
+        got, want = tc.compile(fn)(*given), fn(*given)
+    check(got if isinstance(got, tuple) else (got,), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("fn", "side"),
+    [
+        (lambda x, w, u: F.conv2d(x, w), 24),  # one alone
+        (lambda x, w, u: F.conv2d(F.conv2d(x, w), u), 8),  # few pixels
+        (lambda x, w, u: F.conv2d(F.conv2d(x, w).flatten(2).view(2, 8, 22, 22), u).view(2, -1), 24),
+    ],
+)  # fmt: skip
+def test_layouts_stay_where_nothing_is_gained(fn: Callable[..., Any], side: int) -> None:
+    module = trace(fn, args(side))
+    before = str(module.graph)
+    library.arrange(module, Gate())
+    assert str(module.graph) == before
