@@ -52,6 +52,7 @@ from tc.compiler.errors import (
     Unsupported,
     UserError,
 )
+from tc.compiler.freezing import frozen_inputs, while_unchanged
 from tc.compiler.graph_cache import GraphCache, run
 from tc.compiler.options import Config, InductorOptions, Options, config
 from tc.compiler.runtime.build import caches_disabled
@@ -75,6 +76,7 @@ def inductor(
     example_inputs: Sequence[Any],
     gate: Gate | None = None,
     options: InductorOptions = InductorOptions(),  # noqa: B008 - frozen
+    frozen: Mapping[str, torch.Tensor] | None = None,
 ) -> Compiled:
     """Compile a captured graph: aot → library → loops → schedule → codegen → runtime.
 
@@ -83,6 +85,7 @@ def inductor(
         example_inputs: used where a placeholder carries none.
         gate: asked before every optional step.
         options: what the user asked of this backend.
+        frozen: inputs that are constants, by the names of their placeholders.
 
     Returns:
         A function of the graph's inputs that returns its outputs; see `compile_graph`.
@@ -94,7 +97,9 @@ def inductor(
         fallback_random=options.fallback_random and config.fallback_random,
     )
     cache = _cache(gate, options)
-    kernels = functools.partial(_kernels, gate=gate, options=options, cache=cache)
+    kernels = functools.partial(
+        _kernels, gate=gate, options=options, cache=cache, frozen=frozen or {}
+    )
     compilers = Compilers(
         forward=functools.partial(kernels, kind="forward"),
         backward=functools.partial(kernels, kind="backward"),
@@ -126,9 +131,10 @@ def _kernels(
     options: InductorOptions,
     kind: str,
     cache: GraphCache | None,
+    frozen: Mapping[str, torch.Tensor],
 ) -> Callable[[list[Any]], tuple[Any, ...]]:
     """Compile a functional ATen graph: library → loops → schedule → codegen → runtime."""
-    make = functools.partial(_program, module, gate, options, kind)
+    make = functools.partial(_program, module, gate, options, kind, frozen)
     if cache is not None and kind != "inference":
         return cache.program(kind, module, make)
     program, events = make()
@@ -138,7 +144,11 @@ def _kernels(
 
 
 def _program(
-    module: fx.GraphModule, gate: Gate, options: InductorOptions, kind: str
+    module: fx.GraphModule,
+    gate: Gate,
+    options: InductorOptions,
+    kind: str,
+    frozen: Mapping[str, torch.Tensor],
 ) -> tuple[Program, list[trace.Event]]:
     """Make the program of an ATen graph; returns as well what was told of it."""
     # A graph found on disk needs none of them.
@@ -146,7 +156,8 @@ def _program(
 
     gpu = gpu_of(module)
     with trace.stage("library"):
-        arranged = library.arrange(module, gate)
+        arranged = library.freeze(module, frozen, gate) if kind == "inference" else ()
+        arranged += library.arrange(module, gate)
     with trace.stage("loops.lower"):
         try:
             randoms = not options.fallback_random
@@ -451,9 +462,7 @@ class FrameCompiler:
     def _run_backend(self, frame: hook.Frame, captured: Captured) -> Compiled:
         assert captured.module is not None
         if self.options.backend is inductor:
-            return inductor(
-                captured.module, captured.examples, self.process.gate, self.options.inductor
-            )
+            return self._run_inductor(frame, captured)
         inputs = captured.real_inputs(frame)
         reference = copied(captured.module) if self.config.verify_correctness else None
         try:
@@ -474,6 +483,15 @@ class FrameCompiler:
         if reference is not None:
             verify(reference, compiled, inputs, self.options.backend_name)
         return compiled
+
+    def _run_inductor(self, frame: hook.Frame, captured: Captured) -> Compiled:
+        module, options = captured.module, self.options.inductor
+        assert module is not None
+        if not options.freezing or torch.is_grad_enabled():
+            return inductor(module, captured.examples, self.process.gate, options)
+        frozen = frozen_inputs(captured, frame)
+        compiled = inductor(module, captured.examples, self.process.gate, options, frozen)
+        return while_unchanged(compiled, captured, frozen)
 
     def _settings(self) -> dict[str, Any]:
         """Return what the user asked of a backend other than our own, where anything."""

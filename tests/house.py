@@ -42,6 +42,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "tc.compiler.backends": CORE,
     "tc.compiler.capture": CORE,
     "tc.compiler.aot": CORE,
+    "tc.compiler.freezing": (*CORE, "tc.compiler.capture"),
     "tc.compiler.library": (*CORE, "tc.compiler.loops"),  # what loops can read
     "tc.compiler.loops": CORE,
     "tc.compiler.schedule": (*CORE, *LOOP_IR),

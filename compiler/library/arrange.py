@@ -9,6 +9,7 @@ from torch import fx
 from tc.compiler.core.artifacts import Decision
 from tc.compiler.core.gate import Gate
 from tc.compiler.library.editor import Editor
+from tc.compiler.library.freeze import lay_out_constants
 from tc.compiler.library.layouts import keep_channels_last
 from tc.compiler.library.products import add_bias_later, merge_slices, turn_matrices
 
@@ -17,6 +18,7 @@ PASSES: tuple[Callable[[Editor], None], ...] = (
     turn_matrices,
     add_bias_later,
     keep_channels_last,
+    lay_out_constants,
 )
 
 

@@ -21,6 +21,7 @@ def arranged(fn: Callable[..., Any], args: Sequence[Any], mode: str = "fake") ->
     """The graph of a function after all passes, which was seen to compute what eager does."""
     module = trace(fn, args, mode)
     library.arrange(module, Gate())
+    module.recompile()
     got = module(*args)
     check(got if isinstance(got, tuple | list) else (got,), fn(*args))
     return module
