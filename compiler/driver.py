@@ -156,8 +156,7 @@ def _program(
 
     gpu = gpu_of(module)
     with trace.stage("library"):
-        arranged = library.freeze(module, frozen, gate) if kind == "inference" else ()
-        arranged += library.arrange(module, gate)
+        arranged = library.arrange(module, gate, frozen)
     with trace.stage("loops.lower"):
         try:
             randoms = not options.fallback_random
@@ -462,7 +461,9 @@ class FrameCompiler:
     def _run_backend(self, frame: hook.Frame, captured: Captured) -> Compiled:
         assert captured.module is not None
         if self.options.backend is inductor:
-            return self._run_inductor(frame, captured)
+            frozen = frozen_inputs(captured, frame) if self.options.inductor.freezing else {}
+            given = (captured.module, captured.examples, self.process.gate, self.options.inductor)
+            return while_unchanged(inductor(*given, frozen), captured, frozen)
         inputs = captured.real_inputs(frame)
         reference = copied(captured.module) if self.config.verify_correctness else None
         try:
@@ -483,15 +484,6 @@ class FrameCompiler:
         if reference is not None:
             verify(reference, compiled, inputs, self.options.backend_name)
         return compiled
-
-    def _run_inductor(self, frame: hook.Frame, captured: Captured) -> Compiled:
-        module, options = captured.module, self.options.inductor
-        assert module is not None
-        if not options.freezing or torch.is_grad_enabled():
-            return inductor(module, captured.examples, self.process.gate, options)
-        frozen = frozen_inputs(captured, frame)
-        compiled = inductor(module, captured.examples, self.process.gate, options, frozen)
-        return while_unchanged(compiled, captured, frozen)
 
     def _settings(self) -> dict[str, Any]:
         """Return what the user asked of a backend other than our own, where anything."""

@@ -22,10 +22,13 @@ CHANGED = "a parameter that was frozen has been written to"
 def frozen_inputs(captured: Captured, frame: hook.Frame) -> dict[str, torch.Tensor]:
     """Return parameters and buffers among a graph's inputs by the names of the placeholders.
 
-    The code captured is guarded from here on to meet these very objects.
+    There are none where gradients may be computed. The code captured is guarded from here on to
+    meet these very objects.
     """
     assert captured.module is not None
     found: dict[str, torch.Tensor] = {}
+    if torch.is_grad_enabled():
+        return found
     nodes = captured.module.graph.find_nodes(op="placeholder")
     given = zip(nodes, captured.tracer.inputs, captured.real_inputs(frame), strict=True)
     for node, entry, real in given:
@@ -46,6 +49,8 @@ def while_unchanged(
 ) -> Compiled:
     """Return what runs a frozen graph, and the captured graph once a parameter was written to."""
     assert captured.module is not None
+    if not frozen:
+        return compiled
     eager = captured.module.forward
     versions = [(tensor, tensor._version) for tensor in frozen.values()]
     told: list[str] = []

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+import torch
 from torch import fx
 
 from tc.compiler.core.artifacts import Decision
 from tc.compiler.core.gate import Gate
 from tc.compiler.library.editor import Editor
-from tc.compiler.library.freeze import lay_out_constants
+from tc.compiler.library.freeze import freeze, lay_out_constants
 from tc.compiler.library.layouts import keep_channels_last
 from tc.compiler.library.products import add_bias_later, merge_slices, turn_matrices
 
@@ -22,18 +23,22 @@ PASSES: tuple[Callable[[Editor], None], ...] = (
 )
 
 
-def arrange(module: fx.GraphModule, gate: Gate) -> tuple[Decision, ...]:
+def arrange(
+    module: fx.GraphModule, gate: Gate, frozen: Mapping[str, torch.Tensor] | None = None
+) -> tuple[Decision, ...]:
     """Rearrange what libraries compute in a functional ATen graph.
 
     Args:
         module: ATen calls with fake values in ``meta["val"]``; changed in place.
         gate: asked before each change, as ``library.<kind>``.
+        frozen: inputs that are constants, see `freeze`.
 
     Returns:
         What was done, and what was not and why.
     """
+    folded = freeze(module, frozen, gate) if frozen else ()
     editor = Editor(module.graph, gate)
     for graph_pass in PASSES:
         graph_pass(editor)
     module.graph.lint()
-    return tuple(editor.decisions)
+    return (*folded, *editor.decisions)
