@@ -266,6 +266,34 @@ _add(
 float tc_round_f16(float x) { return tc_f16_to_f32(tc_f32_to_f16(x)); }""",
 )
 _add(
+    "tc_stream",
+    """
+void tc_stream(void* to, const void* from, long long bytes) {
+  /* whole lines, past the caches */
+#if defined(__AVX512F__) && !defined(__clang__)
+  typedef long long line __attribute__((vector_size(64)));
+  line* into = (line*)to;
+  const line* out_of = (const line*)from;
+  if (((unsigned long long)to & 63) == 0) {
+    for (; bytes >= 64; bytes -= 64) __builtin_ia32_movntdq512(into++, *out_of++);
+    to = into;
+    from = out_of;
+  }
+#endif
+  __builtin_memcpy(to, from, bytes);
+}""",
+)
+_add(
+    "tc_stream_end",
+    """
+void tc_stream_end(void) {
+  /* other threads see what was streamed; those of a parallel loop meet at a locked instruction */
+#ifdef __SSE__
+  __builtin_ia32_sfence();
+#endif
+}""",
+)
+_add(
     "tc_turn_16",
     """
 void tc_turn_16(const int* from, long long step, int* to) {

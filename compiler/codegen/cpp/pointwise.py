@@ -8,14 +8,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tc.compiler.codegen.cpp.stream import LINE
 from tc.compiler.codegen.cpp.writer import Writer, atom_of
 from tc.compiler.codegen.printer import c_index, c_type
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, load, transform
 from tc.compiler.loops.index import Index
-from tc.compiler.schedule.plan import Statement
+from tc.compiler.schedule.plan import Statement, Store
 
 TILE = 16
+# So many elements along the loads are turned before the next ones along the stores: pages of
+# memory are met 16 times less often.
+STRIP = 256
 
 
 class PointwiseWriter(Writer):
@@ -35,9 +39,13 @@ class PointwiseWriter(Writer):
     ) -> None:
         """Nested loops around pointwise statements, one of them over a range if so asked."""
         outer = self.kernel.outer
-        bounds = dict.fromkeys(outer, ("0", ""))
+        bounds = {v: ("0", c_index(ix.extent(v))) for v in outer}
         if over is not None:
             bounds[over[0]] = (c_index(over[1]), c_index(over[2]))
+        streams = self.to_stream(statements, outer[-1]) if outer else []
+        if streams:
+            self._streaming_nest(statements, streams, bounds)
+            return
         if len(outer) == 1:
             self.parallel(simd=True)
         for position, variable in enumerate(outer):
@@ -52,6 +60,23 @@ class PointwiseWriter(Writer):
         self.close(len(outer))
         self.hoisted = {}
 
+    def _streaming_nest(
+        self,
+        statements: Sequence[Statement],
+        streams: Sequence[Store],
+        bounds: dict[Index, tuple[str, str]],
+    ) -> None:
+        """The same, some results written past the caches."""
+        *rows, last = self.kernel.outer
+        self.parallel(f" collapse({len(rows)})" if len(rows) > 1 else "")
+        for variable in rows:
+            self.loop(variable, *bounds[variable])
+        if rows:
+            self.hoist(statements, last, frozenset())
+        self.stream_loop(statements, streams, last, *bounds[last])
+        self.close(len(rows))
+        self.hoisted = {}
+
 
 class TileWriter(Writer):
     """Loops over tiles; some loads are read along the one loop and turned."""
@@ -64,30 +89,41 @@ class TileWriter(Writer):
     def _tiles(self, along: Index, last: Index) -> None:
         """Pointwise loops where some loads run along ``along`` and the stores along ``last``."""
         outer = [v for v in self.kernel.outer if v not in (along, last)]
+        statements = [s for section in self.kernel.sections for s in section.statements]
+        streams = [
+            s for s in self.to_stream(statements, last) if TILE * s.value.dtype.itemsize % LINE == 0
+        ]
         self.parallel(f" collapse({len(outer) + 2})")
         for variable in outer:
             self.loop(variable)
+        ends = {v: c_index(ix.extent(v)) for v in (along, last)}
+        self._steps(f"{along}_strip", "0", ends[along], STRIP)
+        self._steps(f"{last}_from", "0", ends[last], TILE)
+        end = f"tc_min({along}_strip + {STRIP}, {ends[along]})"
+        self._steps(f"{along}_from", f"{along}_strip", end, TILE)
         for variable in (along, last):
-            stop = c_index(ix.extent(variable))
-            start = f"{variable}_from"
-            self.open(f"for (long long {start} = 0; {start} < {stop}; {start} += {TILE})")
-        for variable in (along, last):
-            stop = c_index(ix.extent(variable))
-            self.emit(f"const long long n_{variable} = tc_min({TILE}, {stop} - {variable}_from);")
+            left = f"{ends[variable]} - {variable}_from"
+            self.emit(f"const long long n_{variable} = tc_min({TILE}, {left});")
         tiles = self._fill_tiles(along, last)
         self.open(f"for (long long d_{along} = 0; d_{along} < {_rounds(along)}; d_{along}++)")
         self.emit(f"const long long {along} = {along}_from + d_{along};")
+        self.lines_for(streams, TILE, f"d_{last}")
         self.simd()
         self.open(f"for (long long d_{last} = 0; d_{last} < {_rounds(last)}; d_{last}++)")
         self.emit(f"const long long {last} = {last}_from + d_{last};")
         inside = ix.var(f"d_{along}", TILE) * TILE + ix.var(f"d_{last}", TILE)
-        statements = [s for section in self.kernel.sections for s in section.statements]
 
         def turned(node: Expr) -> Expr:
             return load(tiles[node], inside, node.dtype) if node in tiles else node
 
         self.statements([replace(s, value=transform(s.value, turned)) for s in statements])
+        self.close()
+        self.stream(streams, last, f"{last}_from", _rounds(last))
         self.close(len(outer) + 4)
+
+    def _steps(self, name: str, start: str, stop: str, step: int) -> None:
+        """Open a loop in steps."""
+        self.open(f"for (long long {name} = {start}; {name} < {stop}; {name} += {step})")
 
     def _fill_tiles(self, along: Index, last: Index) -> dict[Expr, str]:
         """Read a tile for each load that runs along ``along``."""

@@ -105,6 +105,11 @@ class RowWriter(Writer):
             if not blocked and extent is not None and extent % WIDE == 0:
                 self.hoisted = {}
                 return
+        streams = self.to_stream(section.statements, last)
+        if streams and plain:
+            self.stream_loop(section.statements, streams, last, start, stop, reductions)
+            self.hoisted = {}
+            return
         if plain:
             self.simd(reductions)
         self.loop(last, start, stop)

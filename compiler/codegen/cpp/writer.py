@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
+from tc.compiler.codegen.cpp.stream import LINE, streamed
 from tc.compiler.codegen.printer import ExprPrinter, c_convert, c_index, c_type
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, can_fail, walk
@@ -18,6 +19,8 @@ from tc.compiler.loops.ops import compute_dtype
 from tc.compiler.schedule.plan import Accumulate, Kernel, Let, Statement, Store
 
 PARALLEL_WORK = 65536
+# Elements computed before they are written past the caches.
+STREAM = 512
 INT_LIMITS = {
     torch.int64: ("(-9223372036854775807LL - 1)", "9223372036854775807LL"),
     torch.int32: ("(-2147483647 - 1)", "2147483647"),
@@ -117,6 +120,8 @@ class Writer:
         self.hoisted: dict[Expr, str] = {}
         self.running = "a"
         self.at = "[j]" if kernel.lane is not None else ""
+        self.streamed = streamed(kernel)
+        self.waiting: dict[str, str] = {}
         self.checked = any(can_fail(n) for s in kernel.statements() for n in walk(s.value))
         self.accumulators = {
             s.name: Accumulator(s.name, s.kind, s.dtype)
@@ -129,6 +134,8 @@ class Writer:
         if self.checked:
             self.emit("long long fault = 0;")
         self.body()
+        if any("tc_stream(" in line for line in self.lines):
+            self.emit("tc_stream_end();")
         if self.checked:
             self.emit("return fault;")
         return "".join(f"{line}\n" for line in self.lines)
@@ -156,6 +163,57 @@ class Writer:
         """Open a loop."""
         stop = stop or c_index(ix.extent(variable))
         self.open(f"for (long long {variable} = {start}; {variable} < {stop}; {variable}++)")
+
+    def to_stream(self, statements: Iterable[Statement], along: Index) -> list[Store]:
+        """The stores that are written past the caches in a loop along memory."""
+        return [
+            s
+            for s in statements
+            if isinstance(s, Store)
+            and s.buffer in self.streamed
+            and ix.coefficient(s.index, along) is ix.ONE
+        ]
+
+    def stream_loop(
+        self,
+        statements: Sequence[Statement],
+        stores: Sequence[Store],
+        variable: Index,
+        start: str,
+        stop: str,
+        clause: str = "",
+    ) -> None:
+        """A vectorised loop that gathers `STREAM` elements of each store, and streams them."""
+        base = f"{variable}_by"
+        self.open(f"for (long long {base} = {start}; {base} < {stop}; {base} += {STREAM})")
+        self.emit(f"const long long n_{variable} = tc_min({STREAM}, {stop} - {base});")
+        self.lines_for(stores, STREAM, f"d_{variable}")
+        self.simd(clause)
+        self.open(f"for (long long d_{variable} = 0; d_{variable} < n_{variable}; d_{variable}++)")
+        self.emit(f"const long long {variable} = {base} + d_{variable};")
+        self.statements(statements)
+        self.close()
+        self.stream(stores, variable, base, f"n_{variable}")
+        self.close()
+
+    def lines_for(self, stores: Sequence[Store], count: int, at: str) -> None:
+        """Declare where stores gather their elements, before they are streamed."""
+        for store in stores:
+            name = f"line_{store.buffer}"
+            kind = c_type(store.value.dtype)
+            self.emit(f"{kind} {name}[{count}] __attribute__((aligned({LINE})));")
+            self.waiting[store.buffer] = f"{name}[{at}]"
+
+    def stream(self, stores: Sequence[Store], variable: Index, base: str, count: str) -> None:
+        """Write what stores gathered, from ``base`` on."""
+        for store in stores:
+            index = ix.substitute(store.index, {atom_of(variable): ix.size(base)})
+            size = store.value.dtype.itemsize
+            self.emit(
+                f"tc_stream({store.buffer} + {c_index(index)}, line_{store.buffer}, "
+                f"{count} * {size});"
+            )
+        self.waiting = {}
 
     def printer(self) -> ExprPrinter:
         """A printer for a block."""
@@ -223,7 +281,8 @@ class Writer:
     def statement(self, statement: Statement, printer: ExprPrinter) -> None:
         text = printer.value(statement.value)
         if isinstance(statement, Store):
-            self.emit(f"{statement.buffer}[{c_index(statement.index)}] = {text};")
+            plain = f"{statement.buffer}[{c_index(statement.index)}]"
+            self.emit(f"{self.waiting.get(statement.buffer, plain)} = {text};")
         elif isinstance(statement, Let):
             if statement.name in self.arrays:
                 self.emit(f"{statement.name}[j] = {text};")

@@ -1,0 +1,60 @@
+"""Results written past the caches: the same values, whatever the lengths and the alignment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from loop_harness import compare, lowered, program
+from loop_programs import PROGRAMS, T, r
+
+from tc.compiler.codegen.cpp import stream
+
+LARGE = 1 << 22
+
+
+@pytest.fixture
+def everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stream whatever can be streamed."""
+    monkeypatch.setattr(stream, "STREAMED_BYTES", -1)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.usefixtures("everything")
+def test_program_agrees_with_eager(name: str) -> None:
+    fn, make = PROGRAMS[name]
+    torch.manual_seed(0)
+    compare(fn, make(33), "fake")
+
+
+@pytest.mark.parametrize("width", [1, 15, 16, 511, 512, 1041])
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.usefixtures("everything")
+def test_lengths(width: int, threads: int) -> None:
+    def fn(x: T, y: T) -> tuple[T, ...]:
+        turned = x.t().contiguous() + 1
+        return x + y, F.softmax(x, -1), turned, torch.cat([x, y], 1) * 2, (x > y).to(torch.int8)
+
+    compare(fn, (r(280, width), r(280, width)), threads=threads, rtol=1e-5, atol=1e-5)
+
+
+def streams(fn: Callable[..., T], *args: T) -> bool:
+    return "tc_stream(" in program(lowered(fn, args, "fake")).c_source
+
+
+def test_only_what_caches_cannot_hold_is_streamed() -> None:
+    large, *others = (torch.empty(LARGE) for _ in range(3))  # only traced, never touched
+    assert streams(lambda x, y, z: x * y + z, large, *others)
+    assert not streams(lambda x: x * 2, r(1000))
+    assert not streams(lambda x, row: (x * row).sum(-1), large.view(-1, 1024), r(1024))
+
+
+@pytest.mark.usefixtures("everything")
+def test_what_the_kernel_reads_again_is_not_streamed() -> None:
+    def fn(x: T) -> tuple[T, T]:
+        wide = x.exp() * x.sin() + x.cos()
+        return wide, F.softmax(wide, -1)
+
+    compare(fn, (r(20, 9000),), rtol=1e-5, atol=1e-6)
