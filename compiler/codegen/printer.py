@@ -90,7 +90,14 @@ def c_convert(text: str, source: torch.dtype, target: torch.dtype) -> str:
 class ExprPrinter:
     """Prints expressions of one block of C; knows what has been computed there already."""
 
-    def __init__(self, emit: Callable[[str], None], local: Callable[[str], str], names: list[int]):
+    def __init__(
+        self,
+        emit: Callable[[str], None],
+        local: Callable[[str], str],
+        names: list[int],
+        short_nans: bool = False,
+    ):
+        self.short_nans = short_nans
         self.emit = emit
         self.local = local
         self.names = names
@@ -119,7 +126,8 @@ class ExprPrinter:
 
     def nested(self) -> ExprPrinter:
         """A printer for a block inside this one."""
-        inner = ExprPrinter(lambda line: self.emit("  " + line), self.local, self.names)
+        deeper: Callable[[str], None] = lambda line: self.emit("  " + line)  # noqa: E731
+        inner = ExprPrinter(deeper, self.local, self.names, self.short_nans)
         inner.known = dict(self.known)
         return inner
 
@@ -191,10 +199,14 @@ class ExprPrinter:
             return self._at(node)
         if op == "to" and _rounds(node):
             inner = node.args[0]
-            return f"tc_round_{suffix(inner.dtype)}({self.value(inner.args[0])})"
+            plain = "plain_" if self.short_nans and inner.dtype is torch.bfloat16 else ""
+            return f"tc_round_{plain}{suffix(inner.dtype)}({self.value(inner.args[0])})"
         args = [self.known[arg] for arg in node.args]
         if op == "to":
-            return c_convert(args[0], node.args[0].dtype, dtype)
+            given = node.args[0].dtype
+            if self.short_nans and dtype is torch.bfloat16 and given is torch.float32:
+                return f"tc_f32_to_plain_bf16({args[0]})"
+            return c_convert(args[0], given, dtype)
         if op == "where":
             return f"({args[0]} ? {args[1]} : {args[2]})"
         if op == "bits":
@@ -254,6 +266,20 @@ def _rounds(node: Expr) -> bool:
     if inner is node or inner.op != "to" or inner.dtype not in LOW_PRECISION:
         return False
     return inner.args[0].dtype is torch.float32
+
+
+def has_short_nans(value: Expr) -> bool:
+    """Whether a NaN in it has no bits below those of bfloat16, so that rounding leaves it one.
+
+    Arithmetic hands on the bits of a NaN it was given, and makes new ones without low bits.
+    """
+    for node in walk(value):
+        if node.op in ("scalar", "bits"):
+            return False
+        exact = node.dtype is torch.bfloat16 or not node.dtype.is_floating_point
+        if node.op in ("load", "at") and not exact:
+            return False
+    return True
 
 
 def _plain(value: Expr) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from tc.compiler.codegen.cpp.stream import LINE, streamed
-from tc.compiler.codegen.printer import ExprPrinter, c_convert, c_index, c_type
+from tc.compiler.codegen.printer import ExprPrinter, c_convert, c_index, c_type, has_short_nans
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, can_fail, walk
 from tc.compiler.loops.index import Atom, Index
@@ -120,6 +120,7 @@ class Writer:
         self.hoisted: dict[Expr, str] = {}
         self.running = "a"
         self.at = "[j]" if kernel.lane is not None else ""
+        self.short_nans = all(has_short_nans(s.value) for s in kernel.statements())
         self.streamed = streamed(kernel)
         self.waiting: dict[str, str] = {}
         self.checked = any(can_fail(n) for s in kernel.statements() for n in walk(s.value))
@@ -188,6 +189,7 @@ class Writer:
         self.open(f"for (long long {base} = {start}; {base} < {stop}; {base} += {STREAM})")
         self.emit(f"const long long n_{variable} = tc_min({STREAM}, {stop} - {base});")
         self.lines_for(stores, STREAM, f"d_{variable}")
+        self._fetch_ahead(statements, variable, base)
         self.simd(clause)
         self.open(f"for (long long d_{variable} = 0; d_{variable} < n_{variable}; d_{variable}++)")
         self.emit(f"const long long {variable} = {base} + d_{variable};")
@@ -195,6 +197,20 @@ class Writer:
         self.close()
         self.stream(stores, variable, base, f"n_{variable}")
         self.close()
+
+    def _fetch_ahead(self, statements: Iterable[Statement], variable: Index, base: str) -> None:
+        """Ask for what the next `STREAM` elements are computed of, while these are computed."""
+        private = {scratch.name for scratch in self.kernel.scratch}
+        uses = dict.fromkeys(use for s in statements for use in s.value.loads())
+        for use in uses:
+            along = use.op == "load" and ix.coefficient(use.data[1], variable) is ix.ONE
+            if not along or use.data[0] in private:
+                continue
+            ahead = ix.size(base) + ix.size("ahead")
+            index = c_index(ix.substitute(use.data[1], {atom_of(variable): ahead}))
+            step = LINE // use.dtype.itemsize
+            self.emit(f"for (long long ahead = {STREAM}; ahead < {2 * STREAM}; ahead += {step})")
+            self.emit(f"  __builtin_prefetch({use.data[0]} + {index});")
 
     def lines_for(self, stores: Sequence[Store], count: int, at: str) -> None:
         """Declare where stores gather their elements, before they are streamed."""
@@ -217,7 +233,7 @@ class Writer:
 
     def printer(self) -> ExprPrinter:
         """A printer for a block."""
-        made = ExprPrinter(self.emit, self.local, self.names)
+        made = ExprPrinter(self.emit, self.local, self.names, self.short_nans)
         made.known.update(self.hoisted)
         return made
 

@@ -196,3 +196,15 @@ def test_loops_run_in_vectors(function) -> None:
         [*command, "-o", "/dev/null"], input=source, capture_output=True, text=True, check=True
     )
     assert "loop vectorized" in told.stderr
+
+
+def test_bfloat16_is_rounded_as_in_eager_for_every_bit_pattern() -> None:
+    every = torch.arange(-(1 << 15), 1 << 15, dtype=torch.int16).view(torch.bfloat16)
+
+    def fn(x: T, y: T, z: T) -> tuple[T, ...]:
+        return x * y + x, (x + y) * y, x.relu() * y, x.clamp(-2.0, 2.0) - y, x * y + z
+
+    half = torch.full_like(every, 1.171875)
+    wide = torch.full(every.shape, 0x7FFFFFFF, dtype=torch.int32).view(torch.float32)
+    compare(fn, (every, half, half), rtol=0, atol=0)
+    compare(fn, (half, every, wide), rtol=0, atol=0)
