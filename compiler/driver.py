@@ -206,14 +206,11 @@ def _plan_events(
 ) -> list[trace.Event]:
     """Return what is told of a plan and its program."""
     events: list[trace.Event] = [trace.Artifact("tc_plan", str(plan))]
-    for decision in plan.decisions:
-        facts = {
-            "kind": decision.kind,
-            "nodes": list(decision.nodes),
-            "taken": decision.taken,
-            "reason": decision.reason,
-        }
-        events.append(trace.Fusion(facts))
+    decisions = [
+        {"kind": d.kind, "nodes": list(d.nodes), "taken": d.taken, "reason": d.reason}
+        for d in plan.decisions
+    ]
+    events.append(trace.Fusion({"graph": kind, "decisions": decisions}))
     computes = dict(program.provenance)
     kernels = [
         trace.Kernel(spec.name, source_lines=tuple(computes.get(spec.name, ())))

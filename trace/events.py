@@ -482,7 +482,11 @@ class Partition(Fact, wire="tc_partition"):
 
 @dataclass(frozen=True)
 class Fusion(Fact, wire="tc_fusion"):
-    """One decision of the scheduler, in its own words."""
+    """The decisions about one graph's kernels: what was lowered, fused, split; what not, and why.
+
+    ``facts`` has the kind of ``graph`` and its ``decisions``, each with ``kind``, the ``nodes`` it
+    is about, whether it was ``taken``, and the ``reason``.
+    """
 
     facts: Mapping[str, object]
 
