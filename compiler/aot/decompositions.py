@@ -48,7 +48,7 @@ FROM_TORCH = {
         expand_as narrow _reshape_alias squeeze.dim squeeze.default split.Tensor unsafe_split
         unsafe_split_with_sizes unbind block_diag select_backward slice_backward diagonal_backward
         unfold_backward""",
-    "indexing": """index_add index_copy index_fill masked_fill take isin isneginf isposinf
+    "indexing": """index_fill masked_fill take isin isneginf isposinf
         tril triu im2col col2im _unsafe_masked_index _unsafe_masked_index_put_accumulate""",
     "creation": """eye fill linspace logspace new_empty new_full new_ones new_zeros ones_like
         zeros_like zeros ones empty_like hann_window""",

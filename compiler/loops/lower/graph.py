@@ -5,6 +5,7 @@ In: `fx.GraphModule` of ATen calls with fake values in ``meta["val"]``. Out: `Lo
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -42,6 +43,7 @@ from tc.compiler.loops.rules import simplify
 
 # Checks on sizes that capture has guarded already.
 IGNORED = ("sym_constrain_range", "_assert_scalar", "_assert_tensor_metadata", "sym_constrain")
+LONG_RUN = 64  # elements; shorter pieces of a concatenation are interleaved faster by loops
 # Ops that write part of a tensor: done in place on a copy, which loops make as they make values.
 IN_PLACE = frozenset(
     f"aten.{name}"
@@ -200,7 +202,7 @@ class _Walk:
             return self._extern(node)
         if str(target) in IN_PLACE and self.gate.allow("loops.in_place"):
             return self._in_place(node)
-        if row is None:
+        if row is None or self._only_copies(node):
             return self._extern(node)
         kind = str(target).removeprefix("aten.").removesuffix(".default")
         if target not in VIEWS and not self.gate.allow(f"loops.lower.{kind}"):
@@ -214,6 +216,17 @@ class _Walk:
             return self._refused(node, str(why))
         except Exception as error:
             return self._refused(node, f"its lowering failed: {type(error).__name__}: {error}")
+
+    def _only_copies(self, node: fx.Node) -> bool:
+        """Whether a call moves memory in long runs, for nobody in loops: ATen does so quicker."""
+        if str(node.target) != "aten.cat.default" or _read_by_loops(node):
+            return False
+        pieces, dim = node.all_input_nodes, node.args[1] if len(node.args) > 1 else 0
+        runs = [math.prod(piece.meta["val"].shape[dim:]) for piece in pieces]
+        if not all(type(run) is int and run >= LONG_RUN for run in runs):
+            return False
+        values = [self.values[piece] for piece in pieces]
+        return all(isinstance(v, Tensor) and v.cell.buffer is not None for v in values)
 
     def _refused(self, node: fx.Node, reason: str) -> Any:
         """Call ATen instead, and say why."""
@@ -408,3 +421,11 @@ def _count_uses(graph: fx.GraphModule) -> dict[fx.Node, int]:
             total += uses.get(user, 0) if user.op == "call_function" and through else 1
         uses[node] = total
     return uses
+
+
+def _read_by_loops(node: fx.Node) -> bool:
+    """Whether a lowered op reads a result, be it through views."""
+    return any(
+        user.target in LOWERINGS and (user.target not in VIEWS or _read_by_loops(user))
+        for user in node.users
+    )
