@@ -10,6 +10,8 @@ from torch import fx
 
 from tc.trace import StackFrame
 
+#: key of a node's `meta`: the name of the node that it was put in the place of
+STANDS_FOR = "tc_stands_for"
 LIBRARY = str(Path(torch.__file__).parent) + os.sep
 
 

@@ -10,6 +10,7 @@ from torch import fx
 
 from tc.compiler.core.artifacts import Decision
 from tc.compiler.core.gate import Gate
+from tc.compiler.core.origins import STANDS_FOR
 
 aten = torch.ops.aten
 
@@ -32,6 +33,7 @@ class Editor:
             made = self.graph.call_function(op, args, kwargs)
         made.meta.update({key: held for key, held in like.meta.items() if key != "val"})
         made.meta["val"] = value_of(made)
+        made.meta.setdefault(STANDS_FOR, like.name)
         return made
 
     def decide(self, kind: str, nodes: list[fx.Node], taken: bool, reason: str) -> bool:

@@ -12,7 +12,7 @@ import torch
 from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.containers import ListValue, SequenceValue
+from tc.compiler.capture.values.containers import ListValue, SequenceValue, TupleValue
 from tc.compiler.capture.values.tensor import METHODS, TensorValue
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def each_pow(t: Tracer, args: Args, kwargs: Kwargs) -> Value | None:
     """Return ``_foreach_pow`` of one base and several exponents; None for other arguments."""
     if len(args) != 2 or not isinstance(args[0], TensorValue):
         return None
-    return t.list_of(t.call_torch(torch.pow, [args[0], e], {}) for e in args[1].unpack(t))
+    return TupleValue([t.call_torch(torch.pow, [args[0], e], {}) for e in args[1].unpack(t)])
 
 
 def tensor_of_tensors(t: Tracer, args: Args, kwargs: Kwargs) -> Value | None:

@@ -15,7 +15,7 @@ from torch import fx
 
 from tc.compiler.core.artifacts import Decision
 from tc.compiler.core.gate import Gate
-from tc.compiler.core.origins import place_of
+from tc.compiler.core.origins import STANDS_FOR, place_of
 from tc.compiler.errors import StageError, TcError
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.index import Index
@@ -408,7 +408,7 @@ def origin_of(node: fx.Node) -> Origin:
         lines = [text.strip() for text in str(node.meta["stack_trace"]).strip().splitlines()]
         files = [text for text in lines if text.startswith("File")]
         line = files[-1] if files else ""
-    return Origin(node.name, str(node.target), line)
+    return Origin(node.meta.get(STANDS_FOR, node.name), str(node.target), line)
 
 
 def _count_uses(graph: fx.GraphModule) -> dict[fx.Node, int]:
