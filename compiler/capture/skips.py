@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import sys
 import sysconfig
@@ -126,6 +127,8 @@ def skip_reason(frame: Frame) -> tuple[str, bool] | None:
         return "a frame of Python's own library", False
     if frame.code.co_name in ("<module>", "__del__"):
         return f"{frame.code.co_name} is run once", False
+    if any(getattr(callback, "__code__", None) is frame.code for callback in gc.callbacks):
+        return "the garbage collector calls it, whatever runs", False
     return None
 
 

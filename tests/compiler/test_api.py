@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import operator
 
 import pytest
@@ -37,6 +38,22 @@ def test_callables_without_a_frame_of_their_own_are_captured(function, args):
     compiled = tc.compile(function, backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(*args), function(*args))
     assert graph_stats() == {"graphs": 1, "graph_breaks": 0}
+
+
+def test_what_the_garbage_collector_calls_is_left_alone():
+    phases = []
+
+    def callback(phase, info):
+        phases.append((phase, torch.ones(1) + 1))
+
+    tc.reset()
+    gc.callbacks.append(callback)
+    try:
+        tc.compile(lambda x: (gc.collect(), x + 1)[1], backend="eager")(X)
+    finally:
+        gc.callbacks.remove(callback)
+    assert {phase for phase, _ in phases} == {"start", "stop"}
+    assert graph_stats()["graphs"] == 1
 
 
 def test_classes_are_called_as_they_are():
