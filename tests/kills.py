@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from typing import NoReturn
 
 #: what a process does to files, by the names of audit events
 STEPS = {"open", "os.rename", "os.remove", "os.mkdir", "os.utime", "os.scandir", "os.truncate",
@@ -21,18 +22,23 @@ def killed_at(step: int, folder: str, work: Callable[[], object]) -> bool:
     child = os.fork()
     if child == 0:
         _die_at(step, folder)
-        try:
-            work()
-        except BaseException as error:
-            os.write(2, f"in the fork: {error!r}\n".encode())
-            os._exit(3)
-        os._exit(0)
+        _work_and_exit(work)
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         assert os.WTERMSIG(status) == signal.SIGKILL
         return True
     assert os.waitstatus_to_exitcode(status) == 0
     return False
+
+
+def _work_and_exit(work: Callable[[], object]) -> NoReturn:
+    """End a fork with its work: 0, or 3 and a line on stderr where that raises."""
+    try:
+        work()
+    except BaseException as error:
+        os.write(2, f"in the fork: {error!r}\n".encode())
+        os._exit(3)
+    os._exit(0)
 
 
 def _die_at(step: int, folder: str) -> None:
@@ -57,12 +63,7 @@ def together(count: int, work: Callable[[], object]) -> list[int]:
         if child == 0:
             os.close(go)
             os.read(ready, 1)  # until the parent closes its end
-            try:
-                work()
-            except BaseException as error:
-                os.write(2, f"in the fork: {error!r}\n".encode())
-                os._exit(3)
-            os._exit(0)
+            _work_and_exit(work)
         children.append(child)
     os.close(ready)
     os.close(go)

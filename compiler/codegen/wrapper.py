@@ -35,13 +35,12 @@ EXACT = tuple(f"aten.{name}." for name in ("mm", "addmm", "bmm", "baddbmm", "mv"
 # Python bindings that are quicker than the same op called through `torch.ops`.
 QUICK = {
     f"aten.{name}.default": f"torch.{name}"
-    for name in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot")
-}
-QUICK_METHODS = {"aten.cat.default": "torch.cat"} | {
+    for name in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "cat", "cumsum")
+} | {
     f"aten.{name}": f"torch.Tensor.{name.partition('.')[0]}"
     for name in (
         *("index_add_.default", "index_copy_.default", "scatter_.src", "scatter_.value"),
-        *("scatter_add_.default", "cumsum.default"),
+        "scatter_add_.default",
     )
 }
 REINTERPRET = "from torch._C._dynamo.guards import _reinterpret_tensor as window\n"
@@ -284,7 +283,6 @@ class Wrapper:
         """A name for an op, looked up once rather than in every call."""
         if target in QUICK:
             return QUICK[target]
-        target = QUICK_METHODS.get(target, target)
         name = target.removeprefix("torch.ops.").removesuffix(".default").replace(".", "_")
         return self.bound.setdefault(target, name)
 

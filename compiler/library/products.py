@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from tc.compiler.library.editor import Editor, aten, fake, static_shape
-from tc.compiler.loops.lower.registry import LOWERINGS, VIEWS
+from tc.compiler.loops.lower.registry import readers_in_loops
 
 PRODUCTS = (aten.mm.default, aten.addmm.default)
 #: results of merged products may take this much memory
@@ -95,18 +95,11 @@ def add_bias_later(editor: Editor) -> None:
         held, added = fake(node), fake(bias)
         if node.kwargs or held is None or added is None or held.device.type != "cpu":
             continue
-        if held.dtype not in EXACT or added.dim() != 1 or not _read_by_loops(node):
+        readers = readers_in_loops(node)
+        if held.dtype not in EXACT or added.dim() != 1 or not readers or not all(readers):
             continue
         if editor.decide("bias_later", [node], True, "loops read the result"):
             product = editor.call(node, aten.mm.default, rows, matrix)
             total = editor.call(node, aten.add.Tensor, product, bias)
             node.replace_all_uses_with(total)
             editor.graph.erase_node(node)
-
-
-def _read_by_loops(node: fx.Node) -> bool:
-    """Whether all that read a value, seen through views, are made of loops."""
-    return bool(node.users) and all(
-        _read_by_loops(user) if user.target in VIEWS else user.target in LOWERINGS
-        for user in node.users
-    )

@@ -38,7 +38,7 @@ from tc.compiler.loops.ir import (
 )
 from tc.compiler.loops.lower.border import sizes_of, strides_of, sym_index
 from tc.compiler.loops.lower.builder import Builder, Cell, NotLowered, Tensor
-from tc.compiler.loops.lower.registry import LOWERINGS, VIEWS, Call
+from tc.compiler.loops.lower.registry import LOWERINGS, VIEWS, Call, readers_in_loops
 from tc.compiler.loops.rules import simplify
 
 # Checks on sizes that capture has guarded already.
@@ -219,7 +219,7 @@ class _Walk:
 
     def _only_copies(self, node: fx.Node) -> bool:
         """Whether a call moves memory in long runs, for nobody in loops: ATen does so quicker."""
-        if str(node.target) != "aten.cat.default" or _read_by_loops(node):
+        if str(node.target) != "aten.cat.default" or any(readers_in_loops(node)):
             return False
         pieces, dim = node.all_input_nodes, node.args[1] if len(node.args) > 1 else 0
         runs = [math.prod(piece.meta["val"].shape[dim:]) for piece in pieces]
@@ -421,11 +421,3 @@ def _count_uses(graph: fx.GraphModule) -> dict[fx.Node, int]:
             total += uses.get(user, 0) if user.op == "call_function" and through else 1
         uses[node] = total
     return uses
-
-
-def _read_by_loops(node: fx.Node) -> bool:
-    """Whether a lowered op reads a result, be it through views."""
-    return any(
-        user.target in LOWERINGS and (user.target not in VIEWS or _read_by_loops(user))
-        for user in node.users
-    )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import fx
 
 from tc.compiler.core.table import Table
 from tc.compiler.loops.index import Index
@@ -60,6 +61,14 @@ def overload(name: str) -> Any | None:
     found = getattr(packet, which or "default", None)
     if found is None or not any("Tensor" in str(r.type) for r in found._schema.returns):
         return None
+    return found
+
+
+def readers_in_loops(node: fx.Node) -> list[bool]:
+    """For each that reads a result, seen through views: whether it is made of loops."""
+    found: list[bool] = []
+    for user in node.users:
+        found += readers_in_loops(user) if user.target in VIEWS else [user.target in LOWERINGS]
     return found
 
 
