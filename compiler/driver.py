@@ -59,6 +59,7 @@ from tc.compiler.runtime.build import caches_disabled
 from tc.compiler.runtime.launch import offer_type
 from tc.compiler.runtime.memo import memo_type
 from tc.compiler.runtime.triton import available as triton_available
+from tc.compiler.runtime.tuned import tuner
 from tc.trace import CompileId
 
 Compiled = Callable[..., Any]
@@ -119,8 +120,8 @@ def _cache(gate: Gate, options: InductorOptions) -> GraphCache | None:
     asked = options.fx_graph_cache and config.fx_graph_cache and not caches_disabled()
     if not asked or gate is not PROCESS.gate or gate.refuse_from:
         return None
-    if options.freezing or options.max_autotune:  # the values of parameters, or timings, decide
-        trace.emit(trace.Artifact("tc_graph_cache_bypass", "freezing or max_autotune is on"))
+    if options.freezing:  # the values of parameters decide
+        trace.emit(trace.Artifact("tc_graph_cache_bypass", "freezing is on"))
         return None
     return GraphCache({"options": options})
 
@@ -156,7 +157,7 @@ def _program(
 
     gpu = gpu_of(module)
     with trace.stage("library"):
-        arranged = library.arrange(module, gate, frozen)
+        arranged = library.arrange(module, gate, frozen, tuner(options.max_autotune))
     with trace.stage("loops.lower"):
         try:
             randoms = not options.fallback_random

@@ -151,7 +151,7 @@ class InductorOptions:
 
     Attributes:
         max_autotune: time the ways to compute a matrix product on this machine, and keep the
-            quickest; accepted, but nothing is searched yet.
+            quickest; the times are kept on disk.
         freezing: take the parameters of modules as constants, where no gradients are computed.
         fx_graph_cache: look for compiled graphs on disk, and leave them there.
         fallback_random: draw random numbers as eager does; False: see `Config`.

@@ -17,6 +17,7 @@ from tc.compiler.codegen.stage import kernel_alone
 from tc.compiler.core.gate import Gate
 from tc.compiler.loops.interpret import Env, interpret
 from tc.compiler.runtime.load import open_kernels
+from tc.compiler.runtime.tuned import tuner
 from tc.compiler.schedule.interpret import interpret as interpret_plan
 from tc.compiler.schedule.interpret import run_kernel
 from tc.compiler.schedule.plan import Kernel, Plan
@@ -32,7 +33,7 @@ def replay(
     Raises:
         Fallback: loops cannot say it.
     """
-    library.arrange(module, gate)
+    library.arrange(module, gate, tuner=tuner())
     try:
         lowered = loops.lower(module, gate)
     except loops.Inconvertible as why:

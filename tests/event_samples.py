@@ -5,6 +5,7 @@ from __future__ import annotations
 from tc.trace import (
     Artifact,
     AtenGraph,
+    Autotune,
     Cache,
     CompileError,
     CompileId,
@@ -94,6 +95,7 @@ SAMPLES: tuple[Event, ...] = (
     Fusion({"kernel": "k0", "nodes": ["buf0", "buf1"], "why": "same loops"}),
     Kernels((Kernel("k0", "void k0() {}", ("model.py:7",)),)),
     Provenance({"k0": ["model.py:7"]}),
+    Autotune("mm (64, 64) @ (64, 64)", {"aten": 2e-5, "onednn": 1e-5}, "onednn"),
     Cache(False, "abc", {"torch": "2.13", "graph": "def"}),
     CompileError("loops.lower", "KeyError", "no lowering", "/home/user/model.py", 7, "python r.py"),
     Counters({"kernels": 3}),

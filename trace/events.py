@@ -527,6 +527,23 @@ class Provenance(Fact, wire="tc_provenance"):
 
 
 @dataclass(frozen=True)
+class Autotune(Fact, wire="tc_autotune"):
+    """Equal ways to compute something, timed on this machine.
+
+    Attributes:
+        question: what is computed, with all that decides how long it takes.
+        seconds: way -> seconds of one call.
+        chosen: the way taken; the first one is left only for one that is clearly quicker.
+        known: whether the times were kept from an earlier compile.
+    """
+
+    question: str
+    seconds: Mapping[str, float]
+    chosen: str
+    known: bool = False
+
+
+@dataclass(frozen=True)
 class Cache(Fact, wire="tc_cache"):
     """A look into the cache; ``parts`` name all that went into the key."""
 

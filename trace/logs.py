@@ -28,6 +28,7 @@ TOPICS = {
     "partition": "what forward keeps for backward, what backward computes again, and why",
     "output_code": "the generated program",
     "kernel_code": "the generated kernels, one by one",
+    "autotuning": "equal ways to compute something, timed on this machine, and the one taken",
     "fusion": "what was fused with what, and what was not",
     "summary": "compiles, seconds, cache hits and failures at exit",
 }

@@ -296,6 +296,14 @@ class LogSink:
         title = f"fusion: {', '.join(facts)}"
         return Message("fusion", "text", title, compile=_bracket(compile_id))
 
+    def autotune(self, event: ev.Autotune, compile_id: CompileId | None) -> Message:
+        """Print the ways that were timed, on one line, the one taken first."""
+        ways = sorted(event.seconds.items(), key=lambda way: (way[0] != event.chosen, way[1]))
+        times = ", ".join(f"{name} {seconds * 1e6:.1f} us" for name, seconds in ways)
+        known = " (known)" if event.known else ""
+        title = f"autotuning: {event.question}: {times}{known}"
+        return Message("autotuning", "text", title, compile=_bracket(compile_id))
+
     def metrics(self, event: ev.Metrics, _: CompileId | None) -> None:
         """Count a compile; that of a backward is part of its function's."""
         name = plain_function(event.co_name) if event.co_name else "backward"
@@ -474,6 +482,7 @@ TELLERS: dict[type[ev.Event], tuple[str, Teller]] = {
     ev.Kernels: ("kernel_code", LogSink.kernels),
     ev.Partition: ("partition", LogSink.partition),
     ev.Fusion: ("fusion", LogSink.fusion),
+    ev.Autotune: ("autotuning", LogSink.autotune),
     ev.Metrics: ("", LogSink.metrics),
     ev.Cache: ("", LogSink.cache),
 }

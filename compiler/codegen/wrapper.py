@@ -30,7 +30,10 @@ from tc.compiler.schedule.plan import Allocate, Free, Kernel, Plan
 
 LARGE_BYTES = 32 << 20
 # ATen ops whose result layout the fake result always tells.
-EXACT = tuple(f"aten.{name}." for name in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot"))
+EXACT = (
+    *(f"aten.{name}." for name in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot")),
+    "mkldnn._linear_pointwise.",
+)
 
 # Python bindings that are quicker than the same op called through `torch.ops`.
 QUICK = {

@@ -9,10 +9,12 @@ from torch import fx
 
 from tc.compiler.core.artifacts import Decision
 from tc.compiler.core.gate import Gate
+from tc.compiler.core.tune import Tuner
 from tc.compiler.library.editor import Editor
 from tc.compiler.library.freeze import freeze, lay_out_constants
 from tc.compiler.library.layouts import keep_channels_last
 from tc.compiler.library.products import add_bias_later, merge_slices, turn_matrices
+from tc.compiler.library.routines import choose_routines
 
 PASSES: tuple[Callable[[Editor], None], ...] = (
     merge_slices,
@@ -20,11 +22,15 @@ PASSES: tuple[Callable[[Editor], None], ...] = (
     add_bias_later,
     keep_channels_last,
     lay_out_constants,
+    choose_routines,
 )
 
 
 def arrange(
-    module: fx.GraphModule, gate: Gate, frozen: Mapping[str, torch.Tensor] | None = None
+    module: fx.GraphModule,
+    gate: Gate,
+    frozen: Mapping[str, torch.Tensor] | None = None,
+    tuner: Tuner | None = None,
 ) -> tuple[Decision, ...]:
     """Rearrange what libraries compute in a functional ATen graph.
 
@@ -32,12 +38,13 @@ def arrange(
         module: ATen calls with fake values in ``meta["val"]``; changed in place.
         gate: asked before each change, as ``library.<kind>``.
         frozen: inputs that are constants, see `freeze`.
+        tuner: tells what is quickest on this machine; None: nothing is timed.
 
     Returns:
         What was done, and what was not and why.
     """
     folded = freeze(module, frozen, gate) if frozen else ()
-    editor = Editor(module.graph, gate)
+    editor = Editor(module.graph, gate, tuner)
     for graph_pass in PASSES:
         graph_pass(editor)
     module.graph.lint()

@@ -11,6 +11,7 @@ from torch import fx
 from tc.compiler.core.artifacts import Decision
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.origins import STANDS_FOR
+from tc.compiler.core.tune import Tuner
 
 aten = torch.ops.aten
 
@@ -21,10 +22,12 @@ class Editor:
 
     Attributes:
         gate: asked before each step, by the name of the pass.
+        tuner: tells what is quickest on this machine; None: nothing is timed.
     """
 
     graph: fx.Graph
     gate: Gate
+    tuner: Tuner | None = None
     decisions: list[Decision] = field(default_factory=list)
 
     def call(self, like: fx.Node, op: Any, *args: Any, **kwargs: Any) -> fx.Node:

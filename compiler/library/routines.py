@@ -1,0 +1,126 @@
+"""Which library computes a matrix product, and over which layout: chosen by measurement.
+
+MKL, which ATen calls, runs at half of oneDNN's speed on some processors, and ahead of it on others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import fx
+
+from tc.compiler.core.tune import Tuner, Way
+from tc.compiler.library.editor import Editor, aten, fake, static_shape
+from tc.compiler.library.products import PRODUCTS
+
+ONEDNN = torch.ops.mkldnn._linear_pointwise.default
+#: multiplications from which on a product is worth a question: below, the call costs most, and
+#: that of oneDNN takes 20 us
+MIN_WORK = 1 << 21
+#: the product whose times tell whether oneDNN is worth any question on this machine
+PROBE = ((256, 512), (512, 1), (512, 256), (1, 512))
+ROUNDS, THOROUGH_ROUNDS = 3, 10
+
+
+def choose_routines(editor: Editor) -> None:
+    """Give products to the library that is quickest at them here."""
+    tuner = editor.tuner
+    if tuner is None or not onednn_computes_alike():
+        return
+    products = {node: _product(node) for node in editor.graph.nodes}
+    brief = not tuner.thorough
+    if brief and any(products.values()) and _quickest(tuner, *PROBE, ROUNDS) == "aten":
+        return
+    turned: dict[fx.Node, fx.Node] = {}
+    for node, product in products.items():
+        if product is None:
+            continue
+        rows, matrix, bias = product
+        rounds = ROUNDS if brief else THOROUGH_ROUNDS
+        best = _quickest(tuner, *_layout(rows), *_layout(matrix), rounds)
+        if best == "onednn":
+            _reroute(editor, node, rows, matrix, bias)
+        elif best == "turned":
+            _turn(editor, node, matrix, turned)
+
+
+def onednn_computes_alike() -> bool:
+    """Whether oneDNN is there and multiplies 32-bit floats as such."""
+    full = torch.get_float32_matmul_precision() == "highest"
+    return full and torch._C._has_mkldnn and torch._C._get_mkldnn_enabled()
+
+
+def _product(node: fx.Node) -> tuple[fx.Node, fx.Node, fx.Node | None] | None:
+    """Return rows, matrix and bias of a product that several routines compute."""
+    if node.op != "call_function" or node.target not in PRODUCTS or node.kwargs:
+        return None
+    parts: list[Any] = list(node.args)
+    rows, matrix = parts[-2:]
+    bias = parts[0] if len(parts) == 3 else None
+    shape, size, held = static_shape(node), static_shape(rows), fake(node)
+    if shape is None or size is None or held is None or static_shape(matrix) is None:
+        return None
+    if shape[0] * shape[1] * size[1] < MIN_WORK or held.dtype is not torch.float32:
+        return None
+    if not (_is_dense(rows) and _is_dense(matrix)):
+        return None
+    if bias is not None and static_shape(bias) != (shape[1],):
+        return None
+    return rows, matrix, bias
+
+
+def _is_dense(matrix: fx.Node) -> bool:
+    """Whether a matrix lies row by row, or column by column, without repetition."""
+    (rows, columns), stride = _layout(matrix)
+    return (stride[1] == 1 and stride[0] >= columns) or (stride[0] == 1 and stride[1] >= rows)
+
+
+def _layout(matrix: fx.Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    held: torch.Tensor = matrix.meta["val"]
+    return tuple(held.shape), held.stride()
+
+
+def _quickest(
+    tuner: Tuner, size: tuple[int, ...], stride: tuple[int, ...], size2: tuple[int, ...],
+    stride2: tuple[int, ...], rounds: int,
+) -> str:  # fmt: skip
+    """Return ``aten``, ``onednn`` or ``turned``: who multiplies matrices of these layouts first."""
+    names = ["aten", "onednn"]
+    if tuner.thorough and stride2[0] == 1 and 1 not in size2:
+        names.append("turned")
+
+    def ways() -> Mapping[str, Way]:
+        rows = torch.empty_strided(size, stride).fill_(0.5)
+        matrix = torch.empty_strided(size2, stride2).fill_(0.5)
+        made: dict[str, Way] = {
+            "aten": lambda: torch.mm(rows, matrix),
+            "onednn": lambda: ONEDNN(rows, matrix.t(), None, "none", [], ""),
+            "turned": lambda: torch.mm(rows, matrix.contiguous()),
+        }
+        return {name: made[name] for name in names}
+
+    question = f"mm {size}:{stride} @ {size2}:{stride2} float32, {' or '.join(names)}"
+    return tuner.quickest(question, ways, rounds)
+
+
+def _reroute(
+    editor: Editor, node: fx.Node, rows: fx.Node, matrix: fx.Node, bias: fx.Node | None
+) -> None:
+    if not editor.decide("onednn", [node], True, "measured: quicker here than ATen's routine"):
+        return
+    turned = editor.call(node, aten.permute.default, matrix, [1, 0])
+    made = editor.call(node, ONEDNN, rows, turned, bias, "none", [], "")
+    node.replace_all_uses_with(made)
+    editor.graph.erase_node(node)
+
+
+def _turn(editor: Editor, node: fx.Node, matrix: fx.Node, turned: dict[fx.Node, fx.Node]) -> None:
+    if matrix not in turned:
+        reason = "measured: a transposed copy and its product are quicker here"
+        if not editor.decide("turn_matrix", [matrix], True, reason):
+            return
+        plain = torch.contiguous_format
+        turned[matrix] = editor.call(node, aten.clone.default, matrix, memory_format=plain)
+    node.replace_input_with(matrix, turned[matrix])

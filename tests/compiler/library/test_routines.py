@@ -1,0 +1,166 @@
+"""Routines by measurement: the quickest one is taken, and every one gives eager's result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from loop_harness import check, trace
+from torch import fx
+
+import tc
+from tc.compiler import library
+from tc.compiler.core.gate import Gate
+from tc.compiler.core.tune import Way
+from tc.compiler.library.routines import ONEDNN
+from tc.compiler.runtime.tuned import tuner
+
+aten = torch.ops.aten
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TC_CACHE_DIR", str(tmp_path))
+    yield
+
+
+class Clock:
+    """A machine on which each way takes the seconds given; each is run once all the same."""
+
+    def __init__(self, **seconds: float) -> None:
+        self.seconds = seconds
+        self.asked = 0
+
+    def __call__(self, ways: Mapping[str, Way], rounds: int) -> dict[str, float]:
+        self.asked += 1
+        for way in ways.values():
+            way()
+        return {name: self.seconds[name] for name in ways}
+
+
+def product(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return torch.mm(x, w)
+
+
+def linear(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return torch.addmm(b, x, w)
+
+
+def operands(kind: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Matrices of 128 x 160 and 160 x 192, read as their letters say: turned or not."""
+    x, w = torch.randn(128, 160), torch.randn(160, 192)
+    x = x.t().contiguous().t() if kind[0] == "t" else x
+    return x, (w.t().contiguous().t() if kind[1] == "t" else w)
+
+
+def arranged(module: fx.GraphModule, clock: Clock, thorough: bool = True) -> list[str]:
+    """Arrange a graph on a machine; returns the kinds of the decisions taken."""
+    timed = replace(tuner(thorough), measure=clock)
+    decisions = library.arrange(module, Gate(), None, timed)
+    module.recompile()
+    return [decision.kind for decision in decisions if decision.taken]
+
+
+@pytest.mark.parametrize("kind", ["nn", "nt", "tn", "tt"])
+def test_onednn_computes_what_aten_does(kind: str) -> None:
+    args = operands(kind)
+    module = trace(product, args, "fake")
+    assert arranged(module, Clock(aten=2, onednn=1, turned=3)) == ["onednn"]
+    assert not module.graph.find_nodes(op="call_function", target=aten.mm.default)
+    check((module(*args),), product(*args))
+
+
+def test_the_bias_is_added_by_onednn_where_no_loop_reads_the_result() -> None:
+    args = (*operands("nt"), torch.randn(192))
+    module = trace(linear, args, "fake")
+    assert arranged(module, Clock(aten=2, onednn=1, turned=3)) == ["onednn"]
+    (call,) = module.graph.find_nodes(op="call_function", target=ONEDNN)
+    assert call.args[2] is not None
+    check((module(*args),), linear(*args))
+
+
+def test_a_matrix_is_turned_once_for_all_its_products() -> None:
+    x, w = operands("nt")
+
+    def fn(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x @ w, (x + 1) @ w
+
+    module = trace(fn, (x, w), "fake")
+    assert arranged(module, Clock(aten=2, onednn=3, turned=1)) == ["turn_matrix"]
+    assert len(module.graph.find_nodes(op="call_function", target=aten.clone.default)) == 1
+    check(module(x, w), fn(x, w))
+
+
+def test_what_is_hardly_quicker_is_not_taken() -> None:
+    module = trace(product, operands("nn"), "fake")
+    assert arranged(module, Clock(aten=1.04, onednn=1)) == []
+
+
+def test_by_default_one_product_tells_whether_to_go_on() -> None:
+    module = trace(product, operands("nn"), "fake")
+    slow = Clock(aten=1, onednn=2)
+    assert arranged(module, slow, thorough=False) == [] and slow.asked == 1
+
+
+def test_by_default_each_product_is_timed_where_onednn_is_quicker() -> None:
+    module = trace(product, operands("nn"), "fake")
+    quick = Clock(aten=2, onednn=1)
+    assert arranged(module, quick, thorough=False) == ["onednn"] and quick.asked == 2
+
+
+def test_answers_are_kept_on_disk() -> None:
+    clock = Clock(aten=2, onednn=1)
+    for _ in range(2):
+        arranged(trace(product, operands("nn"), "fake"), clock)
+    assert clock.asked == 1
+
+
+def test_damaged_answers_are_measured_again(tmp_path: Path) -> None:
+    clock = Clock(aten=2, onednn=1)
+    arranged(trace(product, operands("nn"), "fake"), clock)
+    (entry,) = [path for path in (tmp_path / "tuned").rglob("*") if path.is_file()]
+    entry.write_bytes(entry.read_bytes()[:-3])
+    arranged(trace(product, operands("nn"), "fake"), clock)
+    assert clock.asked == 2
+
+
+def test_small_products_are_no_question() -> None:
+    clock = Clock(aten=2, onednn=1)
+    arranged(trace(product, (torch.randn(8, 8), torch.randn(8, 8)), "fake"), clock)
+    assert clock.asked == 0
+
+
+def test_reduced_precision_is_left_to_aten() -> None:
+    clock = Clock(aten=2, onednn=1)
+    module = trace(product, operands("nn"), "fake")
+    torch.set_float32_matmul_precision("medium")
+    try:
+        assert arranged(module, clock) == []
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert clock.asked == 0
+
+
+def test_the_users_random_numbers_stay_the_same() -> None:
+    torch.manual_seed(0)
+    args = operands("nt")
+    before = torch.get_rng_state()
+    tc.compile(product, options={"max_autotune": True})(*args)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_max_autotune_tells_times_and_choice() -> None:
+    x, w = (part.requires_grad_() for part in operands("nt"))
+    with tc.trace.capture_events() as told:
+        compiled = tc.compile(product, mode="max-autotune")
+        compiled(x, w).sum().backward()
+    tuned = told.of(tc.trace.Autotune)
+    assert len(tuned) == 3  # forward, and a gradient for each matrix
+    assert all(min(event.seconds.values()) > 0 for event in tuned)
+    grads = x.grad, w.grad
+    x.grad = w.grad = None
+    product(x, w).sum().backward()
+    torch.testing.assert_close(grads, (x.grad, w.grad))
