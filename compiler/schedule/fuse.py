@@ -10,9 +10,9 @@ another may read only at the very same place, which is compared on flat indices.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from tc.compiler.core.artifacts import Decision
 from tc.compiler.core.gate import Gate
@@ -178,17 +178,12 @@ def _over(
     members: list[Member] = list(group.members) if unchanged else []
     todo = [node] if unchanged else [*(m.node for m in group.members), node]
     # A reduction's place is fixed by its variables, so it goes first when members are placed anew.
-    anchors = [] if unchanged else [n for n in todo if isinstance(n, Reduction)]
+    waiting = sorted(todo, key=lambda n: isinstance(n, Pointwise)) if not unchanged else todo
     placed: dict[str, Member] = {m.name: m for m in members}
-    for item in [*anchors, *(n for n in todo if n not in anchors)]:
-        member = next(
-            (
-                m
-                for m in placements(item, outer, inner, list(placed.values()))
-                if _agrees(m, list(placed.values()))
-            ),
-            None,
-        )
+    while waiting:
+        item = _next(waiting, placed)
+        waiting.remove(item)
+        member = _placed(item, outer, inner, list(placed.values()))
         if member is None:
             space = any(True for _ in placements(item, outer, inner, []))
             return (
@@ -200,6 +195,39 @@ def _over(
         placed[item.buffer.name] = member
     ordered = [placed[n.buffer.name] for n in (*(m.node for m in group.members), node)]
     return Group(outer, inner, ordered), ""
+
+
+def _next(waiting: list[Pointwise | Reduction], placed: Mapping[str, Member]) -> Any:
+    """Return the node to place next: one that touches what the placed ones do has a hint where."""
+    if len(waiting) == 1 or not placed or isinstance(waiting[0], Reduction):
+        return waiting[0]
+    known = {name for m in placed.values() for name in (m.name, *reads(m.node))}
+    hinted = (n for n in waiting if not known.isdisjoint((n.buffer.name, *reads(n))))
+    return next(hinted, waiting[0])
+
+
+def _placed(
+    node: Pointwise | Reduction, outer: Variables, inner: Variables, others: list[Member]
+) -> Member | None:
+    """Place a node where it agrees with the others and touches most elements when they do."""
+    theirs = {access for other in others for access in _accesses(other)}
+    names = {name for name, _ in theirs}
+    best: Member | None = None
+    most = -1
+    for member in placements(node, outer, inner, others):
+        mine = [access for access in _accesses(member) if access[0] in names]
+        same = sum(access in theirs for access in mine)
+        if same > most and _agrees(member, others):
+            best, most = member, same
+            if same == len(mine):
+                break
+    return best
+
+
+def _accesses(member: Member) -> set[tuple[str, Index]]:
+    """Buffers that a member touches, and where."""
+    loads = {(use.data[0], use.data[1]) for use in member.body.loads()}
+    return {(member.name, member.index), *loads}
 
 
 def placements(

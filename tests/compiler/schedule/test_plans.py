@@ -67,6 +67,18 @@ def test_a_reduction_across_rows_gets_a_lane() -> None:
     """)
 
 
+def test_members_of_a_kernel_read_the_same_element_at_a_time() -> None:
+    def fn(x: T, g: T) -> tuple[T, T, T]:
+        y = g * x.exp()
+        return x.tanh(), y, y.sum(0)
+
+    plan = planned(lowered(fn, (r(64, 512), r(64, 512)), "fake"))
+    [kernel] = plan.kernels()
+    indices = {str(use.data[1]) for s in kernel.statements() for use in s.value.loads()}
+    assert indices == {"p0 + 512*r0"}
+    assert kernel.lane is not None
+
+
 def test_a_chain_shared_by_two_readers_is_computed_once() -> None:
     def fn(x: T) -> tuple[T, T]:
         y = x.exp().tanh()
