@@ -26,6 +26,8 @@ MARGIN = 1.05
 #: seconds that one sample takes at least; quicker calls are repeated
 SAMPLE = 2e-4
 WARM_UPS = 2
+#: samples of each way; the second number is of a thorough search
+ROUNDS, THOROUGH_ROUNDS = 3, 10
 
 
 def measure(ways: Mapping[str, Way], rounds: int) -> dict[str, float]:
@@ -74,20 +76,20 @@ class Tuner:
     thorough: bool = False
     measure: Callable[[Mapping[str, Way], int], Mapping[str, float]] = measure
 
-    def quickest(self, question: str, ways: Callable[[], Mapping[str, Way]], rounds: int) -> str:
+    def quickest(self, question: str, ways: Callable[[], Mapping[str, Way]]) -> str:
         """Return the name of the quickest way.
 
         Args:
             question: what is computed, with all that decides how long it takes.
             ways: makes the ways, only called where nothing is kept; the first one is what is
                 done without an answer, and is left only for one that is clearly quicker.
-            rounds: samples of each way.
         """
         key = hashlib.sha256(f"{self.machine}\0{question}".encode()).hexdigest()
         seconds = self._kept(key)
         known = seconds is not None
         if seconds is None:
             with trace.stage("autotune"), torch.no_grad():
+                rounds = THOROUGH_ROUNDS if self.thorough else ROUNDS
                 seconds = dict(self.measure(ways(), rounds))
             self.store.write(KIND, key, json.dumps(seconds).encode())
         best = min(seconds, key=seconds.__getitem__)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from tc.compiler.core.tune import Tuner, Way
 from tc.compiler.library.editor import Editor, aten, fake, static_shape, value_of
 from tc.compiler.loops.lower.registry import LOWERINGS
 
@@ -30,7 +31,7 @@ FOLLOWS = (
 
 def keep_channels_last(editor: Editor) -> None:
     """Let convolutions, and what loops compute between them, hold images channels last."""
-    convolutions = [node for node in editor.graph.nodes if _gains(node)]
+    convolutions = [node for node in editor.graph.nodes if _gains(node, editor.tuner)]
     if len(convolutions) < 2:  # a copy before and one after cost what it gains
         return
     if not editor.decide("channels_last", convolutions, True, "a chain of convolutions"):
@@ -40,7 +41,7 @@ def keep_channels_last(editor: Editor) -> None:
         walk.visit(node)
 
 
-def _gains(node: fx.Node) -> bool:
+def _gains(node: fx.Node, tuner: Tuner | None) -> bool:
     """Whether a convolution is quicker channels last, and loops read what it gives."""
     if node.target is not aten.convolution.default:
         return False
@@ -50,8 +51,27 @@ def _gains(node: fx.Node) -> bool:
         return False
     if transposed or groups != 1 or not all(_plain(part) for part in (node, image)):
         return False
-    pixels = result[0] * result[2] * result[3]
-    return pixels >= MIN_PIXELS and all(_follows(user) for user in node.users)
+    if not all(_follows(user) for user in node.users):
+        return False
+    if tuner is not None and tuner.thorough and len(node.all_input_nodes) <= 3:
+        return _quickest(tuner, node) == "channels_last"
+    return result[0] * result[2] * result[3] >= MIN_PIXELS
+
+
+def _quickest(tuner: Tuner, node: fx.Node) -> str:
+    """Return the layout of its image in which a convolution is quicker here."""
+    image, kernel, _bias, *settings = node.args
+    shapes = [static_shape(part) for part in (image, kernel)]
+
+    def ways() -> dict[str, Way]:
+        sample, weight = (torch.full(shape or (), 0.5) for shape in shapes)
+        turned = sample.contiguous(memory_format=LAST)
+        return {
+            "contiguous": lambda: node.target(sample, weight, None, *settings),  # type: ignore
+            "channels_last": lambda: node.target(turned, weight, None, *settings),  # type: ignore
+        }
+
+    return tuner.quickest(f"convolution {shapes} {settings} float32", ways)
 
 
 def _plain(node: Any) -> bool:

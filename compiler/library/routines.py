@@ -21,7 +21,6 @@ ONEDNN = torch.ops.mkldnn._linear_pointwise.default
 MIN_WORK = 1 << 21
 #: the product whose times tell whether oneDNN is worth any question on this machine
 PROBE = ((256, 512), (512, 1), (512, 256), (1, 512))
-ROUNDS, THOROUGH_ROUNDS = 3, 10
 
 
 def choose_routines(editor: Editor) -> None:
@@ -30,16 +29,16 @@ def choose_routines(editor: Editor) -> None:
     if tuner is None or not onednn_computes_alike():
         return
     products = {node: _product(node) for node in editor.graph.nodes}
-    brief = not tuner.thorough
-    if brief and any(products.values()) and _quickest(tuner, *PROBE, ROUNDS) == "aten":
+    if not any(products.values()):
+        return
+    if not tuner.thorough and _quickest(tuner, *PROBE) == "aten":
         return
     turned: dict[fx.Node, fx.Node] = {}
     for node, product in products.items():
         if product is None:
             continue
         rows, matrix, bias = product
-        rounds = ROUNDS if brief else THOROUGH_ROUNDS
-        best = _quickest(tuner, *_layout(rows), *_layout(matrix), rounds)
+        best = _quickest(tuner, *_layout(rows), *_layout(matrix))
         if best == "onednn":
             _reroute(editor, node, rows, matrix, bias)
         elif best == "turned":
@@ -84,7 +83,7 @@ def _layout(matrix: fx.Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 def _quickest(
     tuner: Tuner, size: tuple[int, ...], stride: tuple[int, ...], size2: tuple[int, ...],
-    stride2: tuple[int, ...], rounds: int,
+    stride2: tuple[int, ...],
 ) -> str:  # fmt: skip
     """Return ``aten``, ``onednn`` or ``turned``: who multiplies matrices of these layouts first."""
     names = ["aten", "onednn"]
@@ -102,7 +101,7 @@ def _quickest(
         return {name: made[name] for name in names}
 
     question = f"mm {size}:{stride} @ {size2}:{stride2} float32, {' or '.join(names)}"
-    return tuner.quickest(question, ways, rounds)
+    return tuner.quickest(question, ways)
 
 
 def _reroute(

@@ -144,6 +144,19 @@ def test_reduced_precision_is_left_to_aten() -> None:
     assert clock.asked == 0
 
 
+def convolutions(x: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+    return torch.conv2d(torch.conv2d(x, k, padding=1).relu(), k, stride=2).relu()
+
+
+@pytest.mark.parametrize(("seconds", "taken"), [(1.0, ["channels_last"]), (3.0, [])])
+def test_layouts_of_convolutions_are_timed(seconds: float, taken: list[str]) -> None:
+    clock = Clock(contiguous=2, channels_last=seconds)
+    args = torch.randn(2, 4, 9, 9), torch.randn(4, 4, 3, 3)
+    module = trace(convolutions, args, "fake")
+    assert arranged(module, clock) == taken and clock.asked == 2
+    check((module(*args),), convolutions(*args))
+
+
 def test_the_users_random_numbers_stay_the_same() -> None:
     torch.manual_seed(0)
     args = operands("nt")
