@@ -106,8 +106,10 @@ class Comparison:
     @property
     def differs(self) -> bool:
         """Whether graphs, kernels, compiles or findings differ; times and settings may."""
-        told = self.gone or self.new or self.changed
-        return bool(told) or any(one.state != IDENTICAL for one in self.functions)
+        told = [*self.gone, *self.new, *(after for _, after in self.changed)]
+        return any(not one.timed for one in told) or any(
+            one.state != IDENTICAL for one in self.functions
+        )
 
 
 def compare(a: Diagnosis, b: Diagnosis) -> Comparison:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from tc.tlparse.cli import GATE_FAILED, OK, say, write
 from tc.tlparse.usage import Usage
 from tc.trace.findings import Diagnosis, Finding
+from tc.trace.findings.model import is_timed
 
 _SCHEMA: Final = 1
 _TRACE_ITSELF: Final = "TC90"  # damage of the trace; TC900, a failed compile, is none
@@ -43,7 +44,8 @@ class Baseline:
         """
         try:
             data = json.loads(Path(path).read_text("utf-8"))
-            return cls(path, {str(row["id"]): row for row in data["findings"]})
+            rows = {str(row["id"]): row for row in data["findings"]}
+            return cls(path, {name: row for name, row in rows.items() if not is_timed(name)})
         except OSError as error:
             why = (error.strerror or str(error)).lower()
             raise Usage(f"cannot read {path}: {why}; --write-baseline {path} writes one") from error
@@ -52,11 +54,11 @@ class Baseline:
 
 
 def causes(diagnosis: Diagnosis) -> list[Finding]:
-    """Return the findings about the program, not about damage of its trace."""
+    """Return the findings about the program: not damage of its trace, nor how long things took."""
     return [
         one
         for one in diagnosis.findings
-        if one.code == _FAILED_COMPILE or not one.code.startswith(_TRACE_ITSELF)
+        if (one.code == _FAILED_COMPILE or not one.code.startswith(_TRACE_ITSELF)) and not one.timed
     ]
 
 

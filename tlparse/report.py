@@ -36,6 +36,8 @@ _POLICY_SPLIT: Final = "script-src 'unsafe-inline' 'self' file:"
 _SEAM: Final = "<!--blocks-->"
 _TOP_STEPS: Final = 30
 _MOST_LOOKUPS: Final = 2000
+_SMALL: Final = 30_000_000  # bytes of logs: below, a small page counts for more than time
+_LEVEL_OF_SMALL: Final = 9
 _LEVEL: Final = 1  # a third of the time that 6 takes, for a quarter more bytes
 _METRICS: Final = (
     "guard_count", "graph_op_count", "graph_node_count", "graph_input_count", "cache_size",
@@ -77,10 +79,12 @@ def split_blocks(diagnosis: Diagnosis) -> Iterator[tuple[str, bytes]]:
 
 def _blocks(session: Session, codes: Sequence[CodeMap]) -> Iterator[tuple[str, bytes]]:
     """Yield what belongs to one compile, packed; the page unpacks it when it is looked at."""
+    level = _LEVEL_OF_SMALL if sum(map(len, session.sources)) < _SMALL else _LEVEL
     for number, (compiled, code) in enumerate(zip(all_compiles(session), codes, strict=True)):
-        yield f"block-{number}", _packed([session.bytes_of(one) for one in compiled.artifacts])
+        texts = [session.bytes_of(one) for one in compiled.artifacts]
+        yield f"block-{number}", _packed(texts, level)
         if code.linked:
-            yield f"code-{number}", _packed([_compact(code.to_json()).encode()])
+            yield f"code-{number}", _packed([_compact(code.to_json()).encode()], level)
 
 
 @cache
@@ -104,10 +108,10 @@ def _compact(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _packed(texts: Sequence[bytes]) -> bytes:
+def _packed(texts: Sequence[bytes], level: int) -> bytes:
     """Pack texts behind a line that holds their sizes: `[3,5]`, then eight bytes."""
     framed = b"".join((_compact([len(text) for text in texts]).encode(), b"\n", *texts))
-    return base64.b64encode(gzip.compress(framed, _LEVEL, mtime=0))
+    return base64.b64encode(gzip.compress(framed, level, mtime=0))
 
 
 # ---------------------------------------------------------------------------------- the index
@@ -293,7 +297,8 @@ def _caches(session: Session) -> dict[str, Any]:
         row = totals.setdefault(one.cache, [one.cache, 0, 0, 0, 0.0])
         row[1 + ("hit", "miss", "bypass").index(one.found)] += 1
         row[4] += one.saved
-    rows = [[one.compiled.slug, one.cache, one.found, one.artifact, one.saved] for one in looks]
+    rows = [[one.compiled.slug, one.cache, one.found, one.artifact, one.saved, one.why]
+            for one in looks]  # fmt: skip
     return {"caches": list(totals.values()), "lookups": rows[:_MOST_LOOKUPS]}
 
 

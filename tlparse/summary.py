@@ -78,7 +78,8 @@ def headline(diagnosis: Diagnosis) -> str:
 def text(diagnosis: Diagnosis, path: str) -> str:
     """Return the summary as a person reads it: O(causes), 100 columns."""
     session = diagnosis.session
-    breaks = sum(one.code.startswith("TC1") and one.code != "TC190" for one in diagnosis.findings)
+    broken = {event.code for event in diagnosis.breaks}
+    breaks = sum(one.code in broken for one in diagnosis.findings)
     lines = [headline(diagnosis)]
     causes = f"{count(breaks, 'cause')} of graph breaks ({count(len(diagnosis.breaks), 'event')})"
     lines.append(
@@ -115,6 +116,8 @@ def _lines(number: int, finding: Finding) -> list[str]:
     if place:
         rows.append(_cut(f"      {place}"))
     rows.append(_cut(f"      fix: {fix}"))
+    if finding.forecast:
+        rows.append(_cut(f"      without {finding.forecast[0]} recompiles (predicted)"))
     return rows
 
 

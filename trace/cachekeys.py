@@ -18,7 +18,10 @@ from tc.trace.session import Session, all_compiles
 _EVENTS: Final = re.compile(r"(?:fx_graph|aotautograd)_cache_(?:hit|miss)|tc_cache")
 _WINDOW: Final = 60
 _LONGEST: Final = 240
-_LOOKUP: Final = re.compile(r"(?P<cache>fx_graph|aotautograd)_cache_(?P<found>hit|miss|bypass)")
+_LOOKUP: Final = re.compile(
+    r"(?P<cache>fx_graph|aotautograd|tc_graph)_cache_(?P<found>hit|miss|bypass)"
+)
+_LONGEST_REASON: Final = 200
 _TIME_SAVED: Final = re.compile(r'"time_saved_ns": (\d+)')
 _LIST_BEGINS: Final = '"components": ["['
 _BETWEEN: Final = '", "['  # no string of JSON holds this: its first quote would end it
@@ -27,6 +30,7 @@ _NO_PART: Final = -1
 _DECODER: Final = json.JSONDecoder()
 _AS_DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
 _MOST_PARTS: Final = 40
+_OURS_PASSED: Final = "tc_graph_cache_bypass"
 _RIVALS: Final = 2000  # how many earlier entries a miss is compared with
 
 Part = tuple[str, str, str]
@@ -286,13 +290,17 @@ def _cut(text: str, start: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """One look into a cache: `found` is hit, miss or bypass; `saved` seconds if it is known."""
+    """One look into a cache: `found` is hit, miss or bypass; `saved` seconds if it is known.
+
+    `why` is the reason of a bypass, in the compiler's words.
+    """
 
     cache: str
     found: str
     compiled: Compile
     artifact: int
     saved: float = 0.0
+    why: str = ""
 
 
 def lookups(session: Session) -> list[Lookup]:
@@ -301,13 +309,25 @@ def lookups(session: Session) -> list[Lookup]:
     for compiled in all_compiles(session):
         for one in compiled.artifacts:
             if match := _LOOKUP.fullmatch(one.name):
-                saved = _saved(session.text(one)) if match["found"] == "hit" else 0.0
-                name = match["cache"].replace("_", " ")
-                rows.append(Lookup(name, match["found"], compiled, one.number, saved))
+                text = session.text(one)
+                saved = _saved(text) if match["found"] == "hit" else 0.0
+                why = bypass_reason(text) if match["found"] == "bypass" else ""
+                name = "tc" if one.name == _OURS_PASSED else match["cache"].replace("_", " ")
+                rows.append(Lookup(name, match["found"], compiled, one.number, saved, why))
         for note in compiled.noted("tc_cache"):
             found = "hit" if note.data.get("hit") else "miss"
             rows.append(Lookup("tc", found, compiled, note.artifact))
     return rows
+
+
+def bypass_reason(text: str) -> str:
+    """Return why a cache was not asked, or kept nothing: our plain words, or PyTorch's JSON."""
+    if text.lstrip().startswith("{"):
+        try:
+            text = str(parse_json(text).get("cache_bypass_reason") or "")
+        except (ValueError, AttributeError):
+            return ""
+    return " ".join(text.split())[:_LONGEST_REASON]
 
 
 def _saved(text: str) -> float:

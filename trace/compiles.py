@@ -13,7 +13,11 @@ from tc.trace.reader import Span
 from tc.trace.timing import PHASES, phase_of
 
 _RESUMED: Final = re.compile(r"^torch_dynamo_resume_in_(.+)_at_(\d+)$")
-FRAMEWORK: Final = re.compile(r"[/\\](?:site|dist)-packages[/\\]torch[/\\]|^torch[/\\]")
+# torch's own files, and Python's, through which torch is called: not what a user looks for.
+FRAMEWORK: Final = re.compile(
+    r"[/\\](?:site|dist)-packages[/\\]torch[/\\]|^torch[/\\]"
+    r"|[/\\]lib(?:64)?[/\\]python3\.\d+t?[/\\](?!(?:site|dist)-packages[/\\])|^<frozen "
+)
 
 
 @dataclass(frozen=True, slots=True)

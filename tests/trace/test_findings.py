@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch_log import IDS, START, artifact, ids, spent, start, torch_log
 
 from tc.trace import events as ev
 from tc.trace.findings import Diagnosis, diagnose
@@ -241,22 +242,6 @@ def test_skips_and_errors(tmp_path: Path) -> None:
 # --------------------------------------------------------------------- PyTorch's words, one by one
 
 
-def torch_log(folder: Path, *records: tuple[dict[str, Any], str | None]) -> Diagnosis:
-    text = ""
-    for envelope, payload in records:
-        if payload is not None:
-            envelope = {**envelope, "has_payload": hashlib.md5(payload.encode()).hexdigest()}
-        text += "V1120 09:14:22.968000 1 torch/x.py:1] " + json.dumps(envelope) + "\n"
-        if payload is not None:
-            text += "".join(f"\t{line}\n" for line in payload.split("\n"))
-    (folder / "dedicated_log_torch_trace_x.log").write_text(text)
-    return diagnose(load(folder))
-
-
-IDS = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
-START = ({"dynamo_start": {"stack": [{"line": 1, "name": "f", "filename": -1}]}, **IDS}, None)
-
-
 def test_a_break_in_the_form_of_torch_2_5(tmp_path: Path) -> None:
     text = (
         "Graph break in user code at /home/me/a.py:5\n"
@@ -460,3 +445,65 @@ def test_a_refusal_that_torch_records_as_metrics_is_no_compile(tmp_path: Path) -
     found = diagnose(load(tmp_path))
     assert (len(found.session.compiles), len(found.failures)) == (2, 0)
     assert [one.code for one in found.findings if one.code == "TC209"] == ["TC209"]
+
+
+def test_what_a_limit_costs_is_foretold_too(tmp_path: Path) -> None:
+    tree = "EQUALS: same(L['self'].step, {})\n"
+    rows: list[Any] = [START, ({"dynamo_cpp_guards_str": {}, **IDS}, tree.format(0))]
+    for number in (1, 2, 3):
+        at = ids(0, number)
+        reason = f"0/{number - 1}: self.step == {number - 1}"
+        rows.append(artifact(0, "recompile_reasons", reason, number))
+        if number < 3:
+            rows.append(start(0, number))
+            rows.append(({"dynamo_cpp_guards_str": {}, **at}, tree.format(number)))
+    found = torch_log(tmp_path, *rows)
+    again = next(one for one in found.findings if one.code == "TC201")
+    assert again.forecast == ("self.step: 2 → 0, none in Python",)
+
+
+def test_a_break_in_a_loop_is_no_use_of_fullgraph(tmp_path: Path) -> None:
+    reason = (
+        "Data-dependent branching\n*** While handling this graph break, another graph break "
+        "occurred: ***\ngraph break in loop\n  Explanation: a graph break in a for/while loop. "
+        "Skipping the frame and falling back to eager, as graph breaks in loops are not supported."
+    )
+    metrics = {
+        "co_name": "f", "co_filename": "/home/me/m.py", "co_firstlineno": 3,
+        "fail_type": "Unsupported", "fail_reason": reason,
+        "fail_user_frame_filename": "/home/me/m.py", "fail_user_frame_lineno": 5,
+    }  # fmt: skip
+    found = torch_log(tmp_path, START, ({"compilation_metrics": metrics, **IDS}, None))
+    (finding,) = found.findings
+    assert (finding.code, finding.where.line, len(found.failures)) == ("TC109", 5, 1)
+    assert not any("fullgraph" in fix for fix in finding.fix)
+
+
+def test_the_time_of_a_resume_function_counts_for_one_break(tmp_path: Path) -> None:
+    text = "Graph break in user code at /home/me/m.py:5\nReason: print\nUser code traceback:\n"
+    text += '  File "/home/me/m.py", line 5, in f\n    print(x)\n'
+    rows: list[Any] = []
+    rest = "torch_dynamo_resume_in_f_at_5"
+    for frame, name in enumerate(("f", rest, "f", rest)):
+        metrics = {"co_name": name, "co_filename": "/home/me/m.py", "co_firstlineno": 3}
+        rows += [start(frame), ({"compilation_metrics": metrics, **ids(frame)}, None)]
+        if name == "f":
+            rows.append(artifact(frame, "dynamo_graph_break_reason", text))
+        rows += spent(frame, "capture", frame * 10, frame + 1)
+    (finding,) = (one for one in torch_log(tmp_path, *rows).findings if one.code[:3] == "TC1")
+    assert (finding.count, finding.seconds) == (2, pytest.approx(2 + 4))
+
+
+def test_files_of_python_itself_are_not_the_users() -> None:
+    from tc.trace.compiles import Compile, Frame
+
+    wrapped = Compile("0/0", 1, None, 0, file="/venv/lib/python3.11/site-packages/torch/nn/x.py")
+    wrapped.frames = tuple(
+        Frame(file, line, "f")
+        for file, line in (
+            ("/home/me/train.py", 7),
+            ("/usr/lib/python3.11/contextlib.py", 81),
+            ("/venv/lib/python3.11/site-packages/torch/nn/x.py", 9),
+        )
+    )
+    assert wrapped.home == ("/home/me/train.py", 7)

@@ -120,7 +120,7 @@ function differenceOf(lane, first) {
 
 function cachePart() {
   if (!DATA.lookups.length) return null;
-  const told = DATA.caches.map(([name, hits, missed]) => `${name}: ${hits} hit, ${missed} missed`).join(" · ");
+  const told = DATA.caches.map(([name, hits, missed, passed]) => `${name}: ${hits} hit, ${missed} missed${passed ? `, ${passed} bypassed` : ""}`).join(" · ");
   return section("Cache", told, h("p", null, h("a.row", { href: "#/cache" }, "Every look-up, and why it missed →")));
 }
 

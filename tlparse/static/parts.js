@@ -104,7 +104,14 @@ function findingCard(finding) {
     h("div.where", null, finding.place && h("span.mono", null, finding.place),
       finding.where.source && [" · ", h("code", null, finding.where.source.trim())]),
     h("p.why", null, whyOf(finding)),
-    finding.fix.length ? fixes(finding.fix.slice(0, 1)) : fixes([]));
+    finding.fix.length ? fixes(finding.fix.slice(0, 1)) : fixes([]),
+    finding.forecast.length > 0 && h("p.soft.saves", null, "predicted: without ", forecastWords(finding.forecast[0]), " recompiles"));
+}
+
+/** `self.step: 7 → 1`, the names set as code. */
+function forecastWords(text) {
+  const [, sources, change] = /^(.*): (.*)$/.exec(text);
+  return [sources.split(", ").map((one, n) => [n > 0 && ", ", h("code.inline", null, one)]), " ", change];
 }
 
 /** A sentence begins with a capital, unless it begins with a name from the program. */

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tc.trace.cachekeys import Miss, misses
 from tc.trace.compiles import Compile
 from tc.trace.findings.breaks import graph_breaks
-from tc.trace.findings.caches import cache_misses
+from tc.trace.findings.caches import bypasses, cache_misses
 from tc.trace.findings.errors import damage, failures
 from tc.trace.findings.exports import exports
 from tc.trace.findings.forecast import Step, forecasts
@@ -17,6 +17,7 @@ from tc.trace.findings.model import Event, Finding, Occurrence, Where, duration,
 from tc.trace.findings.ranks import compared, divergences
 from tc.trace.findings.recompiles import Recompile, events, recompiles
 from tc.trace.findings.skips import eager_graphs, skips
+from tc.trace.findings.slow import slow_compiles
 from tc.trace.ranks import Ranks
 from tc.trace.session import Session
 
@@ -32,7 +33,7 @@ class Diagnosis:
         recompiles: each recompile with its causes, refusals included.
         misses: each cache miss, compared with the nearest earlier entry.
         ranks: which ranks did the same, and where the others first did otherwise.
-        findings: the causes; failures first, then by cost.
+        findings: the causes; failures first, then by cost, then what only took time.
     """
 
     session: Session
@@ -96,6 +97,7 @@ def diagnose(session: Session) -> Diagnosis:
             ],
             key=lambda one: (-one.seconds, -one.count, one.id),
         ),
+        *gather([*bypasses(session), *slow_compiles(session)]),
         *damage(session),
     ]
     return Diagnosis(session, breaks, found, failed, skipped, limited, missed, ranks, causes)

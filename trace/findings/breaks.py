@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -28,18 +28,36 @@ def graph_breaks(session: Session) -> list[Event]:
     """Return each graph break of the run once."""
     compiles = list(all_compiles(session))
     found = [event for compiled in compiles for event in _of(compiled)]
-    return [replace(event, seconds=_spawned(event, compiles)) for event in found]
+    spent = _spawned(found, compiles)
+    return [replace(event, seconds=spent[n]) for n, event in enumerate(found)]
 
 
-def _spawned(event: Event, compiles: list[Compile]) -> float:
-    """The compile time of the resume functions that exist because of this break."""
+def _spawned(events: Sequence[Event], compiles: Iterable[Compile]) -> list[float]:
+    """The compile time of the resume functions that exist because of each break.
+
+    A resume function that several breaks lead to counts for the last of them before it.
+    """
+    awaited: dict[tuple[int, str, str], list[int]] = {}
+    for number, event in enumerate(events):
+        for name in _resumed(event):
+            key = event.compiled.lane.index, event.compiled.file, name
+            awaited.setdefault(key, []).append(number)
+    spent = [0.0] * len(events)
+    for one in compiles:
+        by = awaited.get((one.lane.index, one.file, one.function), ())
+        before = [n for n in by if events[n].compiled.order < one.order]
+        if before:
+            spent[max(before, key=lambda n: (events[n].compiled.order, n))] += one.seconds
+    return spent
+
+
+def _resumed(event: Event) -> set[str]:
     mine = plain_function(event.compiled.function)
     names = {event.resume} if event.resume else set()
     for frame in event.stack or (event.where,):
         if plain_function(frame.function) == mine:
             names.add(f"torch_dynamo_resume_in_{mine}_at_{frame.line}")
-    lane = event.compiled.lane
-    return sum(one.seconds for one in compiles if one.lane == lane and one.function in names)
+    return names
 
 
 def _of(compiled: Compile) -> Iterator[Event]:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Final
 
-from tc.trace.cachekeys import Change, Miss
+from tc.trace.cachekeys import Change, Miss, lookups
 from tc.trace.findings.model import Cause, Event, Where
+from tc.trace.session import Session
 
 _MOST_NAMED: Final = 3
 _SETTING: Final = "]"
+_LEAST: Final = 1.0  # seconds
+_SHARE: Final = 0.1
+_HEX: Final = re.compile(r"\b0x[0-9a-f]+\b|\b\d{4,}\b")
+_PASSED_FIXES: Final = (
+    ("freezing", ("switch freezing and max_autotune off where a quick start counts more",)),
+    ("symbolic", ("sizes that take few values: mark them static, and each graph is kept",)),
+)  # fmt: skip
 
 
 def cache_misses(missed: list[Miss]) -> list[Event]:
@@ -51,6 +61,44 @@ def cache_misses(missed: list[Miss]) -> list[Event]:
             )
         )
     return events
+
+
+def bypasses(session: Session) -> list[Event]:
+    """Return what was compiled past the caches, one cause a reason, where it took long.
+
+    The next run compiles it again, however full the caches are.
+    """
+    total = sum(one.seconds for one in session.compiles)
+    by_reason: dict[str, list[Event]] = {}
+    for look in lookups(session):
+        reason = _HEX.sub("…", look.why.removeprefix("not kept: "))
+        if look.found != "bypass" or not reason or not look.compiled.started:
+            continue
+        events = by_reason.setdefault(reason, [])
+        told = any(event.compiled is look.compiled for event in events)  # forward and backward
+        one = look.compiled
+        events.append(
+            Event(
+                code="TC403",
+                title="compiled past the cache",
+                why=f"nothing of it is kept, so each run compiles it again: {reason}",
+                fix=next((fix for word, fix in _PASSED_FIXES if word in reason), ()),
+                where=Where(*one.home, function=one.alias or one.function),
+                reason=reason,
+                compiled=one,
+                place=one.artifacts[look.artifact].place,
+                artifact=look.artifact,
+                detail=f"{look.cache}: {look.why}",
+                seconds=0.0 if told else one.seconds,
+            )
+        )
+    found: list[Event] = []
+    for events in by_reason.values():
+        lost = sum(event.seconds for event in events)
+        if lost >= max(_LEAST, _SHARE * total):
+            longest = max(events, key=lambda event: event.seconds)
+            found += [replace(event, where=longest.where) for event in events]
+    return found
 
 
 def readable(change: Change) -> str:

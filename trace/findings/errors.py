@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from tc.trace.compiles import Failure
+from tc.trace.compiles import Compile, Failure
+from tc.trace.findings.advice import ROWS
 from tc.trace.findings.model import Event, Finding, Occurrence, Where
 from tc.trace.ids import cause_id
 from tc.trace.session import Session, all_compiles
@@ -26,11 +27,18 @@ _FIXES: Final = (
         ("fullgraph=True refuses graph breaks: fix the break, or drop fullgraph=True",),
     ),
     (
+        re.compile(r"TorchRuntimeError|FakeTensor"),
+        ("most likely the same call raises in eager mode: check shapes, dtypes and devices",),
+    ),
+    (
         re.compile(r"CppCompileError|InvalidCxxCompiler|CalledProcessError"),
         ("check that a working C++ compiler is installed: g++ --version, or set CXX",),
     ),
     (re.compile(r"OutOfMemory|out of memory"), ("use a smaller batch, or free memory first",)),
 )  # fmt: skip
+
+# A break that PyTorch cannot resume from: the frame runs in Python, nothing else failed.
+_GIVEN_UP: Final = re.compile(r"[Ss]kipping the frame and falling back to eager")
 
 _DAMAGE: Final = {
     "truncated": ("TC901", "the trace was cut off", "the program ended while it wrote"),
@@ -53,6 +61,9 @@ def failures(session: Session) -> list[Event]:
     for compiled in all_compiles(session):
         failure = compiled.failure
         if failure is None:
+            continue
+        if _GIVEN_UP.search(failure.reason):
+            events.append(_given_up(compiled, failure))
             continue
         notes = compiled.noted("tc_error", "dynamo_error")
         note = notes[-1] if notes else None
@@ -79,6 +90,28 @@ def failures(session: Session) -> list[Event]:
             )
         )  # fmt: skip
     return events
+
+
+def _given_up(compiled: Compile, failure: Failure) -> Event:
+    """A frame that runs in Python because of a break inside a loop or a block."""
+    row = next(row for row in ROWS if row.code == "TC109")
+    note = next(iter(compiled.noted("dynamo_graph_break_reason")), None)
+    function = compiled.alias or compiled.function
+    return Event(
+        code=row.code,
+        title=f"{compiled.title} runs in Python: it breaks inside a loop",
+        why=row.why,
+        fix=row.fix,
+        where=Where(failure.file, failure.line, function=function) if failure.file
+        else Where(*compiled.home, function=function),
+        reason="given up",
+        compiled=compiled,
+        place=note.place if note else "",
+        time=note.time if note else "",
+        artifact=note.artifact if note else -1,
+        evidence=failure.reason.strip(),
+        seconds=compiled.seconds,
+    )  # fmt: skip
 
 
 def _last_reason(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
 
@@ -17,14 +17,19 @@ _MOST_TRIED: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Fix these inputs, on top of the steps before: `before` recompiles become `after`."""
+    """Fix these inputs, on top of the steps before: `before` recompiles become `after`.
+
+    `frees`: calls that met the recompile limit, and ran in Python, would no longer.
+    """
 
     sources: tuple[str, ...]
     before: int
     after: int
+    frees: bool = False
 
     def __str__(self) -> str:
-        return f"{', '.join(self.sources)}: {self.before} → {self.after}"
+        freed = ", none in Python" if self.frees else ""
+        return f"{', '.join(self.sources)}: {self.before} → {self.after}{freed}"
 
 
 def forecasts(
@@ -44,14 +49,27 @@ def forecasts(
         first = next(
             one for one in session.compiles if (one.lane.index, one.frame_id) == key
         ) if any(not one.refused for one in group) else None  # fmt: skip
-        if first is None or any(one.refused for one in group):
+        if first is None:
             continue
-        rows = [guard_values(session, first), *(one.values for one in group)]
-        sources = list(dict.fromkeys(cause.source for one in group for cause in one.causes))
-        steps = plan(rows, sources)
+        made = [one for one in group if not one.refused]
+        rows = [guard_values(session, first), *(one.values for one in made)]
+        sources = list(dict.fromkeys(cause.source for one in made for cause in one.causes))
+        steps = _freed(plan(rows, sources), [one for one in group if one.refused])
         if steps:
             told[key] = steps
     return told
+
+
+def _freed(steps: tuple[Step, ...], refused: Sequence[Recompile]) -> tuple[Step, ...]:
+    """Say after which step nothing that a refused call had changed changes any more."""
+    wanted = {cause.source for one in refused for cause in one.causes}
+    fixed: set[str] = set()
+    told: list[Step] = []
+    for step in steps:
+        frees = bool(wanted) and not wanted <= fixed
+        fixed.update(step.sources)
+        told.append(replace(step, frees=frees and wanted <= fixed))
+    return tuple(told)
 
 
 def plan(rows: Sequence[Row], sources: Sequence[str]) -> tuple[Step, ...]:

@@ -115,6 +115,11 @@ class Finding:
     causes: tuple[Cause, ...] = ()
     forecast: tuple[str, ...] = ()
 
+    @property
+    def timed(self) -> bool:
+        """Whether it is told because of how long something took: another run may not tell it."""
+        return is_timed(self.code)
+
     def __str__(self) -> str:
         lines = [f"{self.id}  {self.title}  ({self.count}x)", f"  {self.where.short}"]
         if self.where.source:
@@ -171,6 +176,11 @@ class Finding:
             "reference": self.reference,
             "next": self.next,
         }
+
+
+def is_timed(name: str) -> bool:
+    """Whether a code, or an id, is of a finding that is told because something took long."""
+    return name.startswith(("TC3", "TC403"))
 
 
 @dataclass(slots=True)

@@ -35,6 +35,7 @@ _CHECK_ID: Final = re.compile(r"___check_(?P<what>type|obj)_id\((?P<source>.+?),
 _LENGTH: Final = re.compile(r"^(?:not )?len\((?P<source>.+?)\) == (?P<old>\d+)$")
 _EQUAL: Final = re.compile(r"^(?P<source>[^=!<>%()]+(?:\[[^\]]*\])*) == (?P<old>[^=].*)$")
 _SHAPE: Final = re.compile(r"(?P<source>[\w.\[\]']+?)\.(?:size\(\)|shape)\[(?P<index>\d+)\]")
+_RACED: Final = re.compile(r"Unexpected recompilation:")
 _COMMENT: Final = re.compile(r"\s+# (?P<comment>.*)$")
 _LINE_IN: Final = re.compile(r"^(?P<code>.*?)\s*# (?P<file>\S+?):(?P<line>\d+) in (?P<fn>\S+)")
 
@@ -218,6 +219,8 @@ def parse_reason(text: str) -> Cause:
     """Split one failed guard, as PyTorch prints it, into input, old and new value."""
     head = text.strip().partition("\n")[0]
     guard = _COMMENT.sub("", head).strip()
+    if _RACED.match(guard):
+        return Cause("the moment", "", "", "raced", guard)
     if match := _TENSOR.search(guard):
         name = guardtext.readable(match["source"])
         what = "shape" if match["what"] == "size" else "stride"

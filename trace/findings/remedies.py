@@ -141,6 +141,18 @@ def _length(cause: Cause, api: str, make: str) -> Words:
     )
 
 
+def _raced(cause: Cause, api: str, make: str) -> Words:
+    return (
+        "compiled again although its checks hold",
+        "by the time the compiler looked at them, the checks of an earlier compile held: another "
+        "thread had compiled it meanwhile, or a check depends on the moment",
+        (
+            "call the compiled function once before the threads start",
+            "compile in one thread at a time: a lock around the first call",
+        ),
+    )
+
+
 _ROWS: Final[tuple[tuple[str, Callable[[Cause, str, str], Words]], ...]] = (
     ("size", _size),
     ("constant", _constant),
@@ -149,4 +161,5 @@ _ROWS: Final[tuple[tuple[str, Callable[[Cause, str, str], Words]], ...]] = (
     ("type", _type),
     ("shape", _shape),
     ("length", _length),
+    ("raced", _raced),
 )

@@ -1,0 +1,189 @@
+"""A session goes in; what made compiling slow, and could be avoided, comes out as events."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from tc.trace.compiles import FRAMEWORK, Compile
+from tc.trace.findings.model import Event, Where, duration
+from tc.trace.plaintext import plain_code
+from tc.trace.session import Session
+from tc.trace.timing import phase_of
+
+_GRAPH: Final = "dynamo_output_graph"
+_LEAST: Final = 1.0  # seconds: less is not worth anybody's time
+_SHARE: Final = 0.1  # of all compile time
+_COLD: Final = 5.0  # seconds in compilers of C++ and Triton
+_MOSTLY: Final = 0.5
+_LARGE: Final = 200  # operations of a graph
+_TURNS: Final = 8  # how often a line must be in a graph to look like the body of a loop
+_TUNING: Final = re.compile(r"autotun|benchmark", re.IGNORECASE)
+_PLACE: Final = re.compile(r"# File: (.+?):(\d+)(?: in ([^,]+))?, code: (.*)$", re.MULTILINE)
+_RESTART: Final = "dynamo_time_before_restart_s"
+
+
+def slow_compiles(session: Session) -> list[Event]:
+    """Return what took long without need; nothing where compiling was quick."""
+    total = sum(one.seconds for one in session.compiles)
+    least = max(_LEAST, _SHARE * total)
+    rows = (_started_over, _alike, _unrolled, _tuned)
+    found = [event for row in rows for event in row(session, least)]
+    return [*found, *_cold(session, total)]
+
+
+def _started_over(session: Session, least: float) -> Iterator[Event]:
+    """Capture that began anew: what it had done until then was lost."""
+    for one in session.compiles:
+        lost = one.metrics.get(_RESTART)
+        if not isinstance(lost, (int, float)) or lost < least or one.failure:
+            continue
+        reasons = one.metrics.get("restart_reasons")
+        told = [str(row).strip().partition("\n")[0] for row in reasons or () if str(row).strip()]
+        if not told:
+            continue
+        yield _event(
+            one, "TC301", f"capture of {one.title} started over",
+            f"what it had read until then was lost: {duration(float(lost))}; it met: {told[0]}",
+            ("mend what made it start over: the other findings of this function name the line",),
+            float(lost), "started over",
+        )  # fmt: skip
+
+
+def _alike(session: Session, least: float) -> Iterator[Event]:
+    """Compiles that made a graph which another compile had made already."""
+    first: dict[str, Compile] = {}
+    again: dict[str, list[Compile]] = {}
+    for one in session.compiles:
+        graphs = [a for a in one.artifacts if a.name == _GRAPH]
+        if not graphs or one.cache == "hit":
+            continue
+        text = plain_code(session.text(graphs[-1]))
+        key = hashlib.md5(text.encode("utf-8", "replace"), usedforsecurity=False).hexdigest()
+        key = f"{one.lane.index} {key}"
+        if first.setdefault(key, one) is not one:
+            again.setdefault(key, []).append(one)
+    for key, others in again.items():
+        lost = sum(one.seconds for one in others)
+        if lost < least:
+            continue
+        slugs = ", ".join(f"[{one.slug}]" for one in others[:5])
+        yield _event(
+            others[0], "TC302", f"the same graph was compiled {len(others) + 1} times",
+            f"{slugs} made the graph that [{first[key].slug}] had made before",
+            ("let one compiled function serve them all: compile it once, outside of the loop or "
+             "the constructor that makes the copies",
+             "keep the caches on, so that the second compile of a graph is a hit"),
+            lost, "same graph",
+        )  # fmt: skip
+
+
+def _unrolled(session: Session, least: float) -> Iterator[Event]:
+    """Graphs that are large because the body of a loop is in them once a turn."""
+    for one in session.compiles:
+        nodes = one.metrics.get("graph_op_count") or one.metrics.get("graph_node_count")
+        if one.seconds < least or not isinstance(nodes, int) or nodes < _LARGE:
+            continue
+        graphs = [a for a in one.artifacts if a.name == _GRAPH]
+        text = session.text(graphs[-1]) if graphs else ""
+        body = _repeated(text)
+        if body is None:
+            continue
+        where, turns, share = body
+        yield _event(
+            one, "TC303", f"a loop of {turns} turns is unrolled into one graph",
+            f"{100 * share:.0f} % of its {nodes} operations come from lines that are in it "
+            f"{turns} times; the time to compile grows with each turn",
+            ("compile the body instead: the layer or function that is called in each turn, so that "
+             "all turns share one small graph",),
+            one.seconds * share, "unrolled", where,
+        )  # fmt: skip
+
+
+def _repeated(text: str) -> tuple[Where, int, float] | None:
+    """Return the first line of what looks like a loop's body, its turns and its share."""
+    places = [(m[1], int(m[2]), m[3] or "", m[4]) for m in _PLACE.finditer(text)]
+    many = Counter((file, line) for file, line, _, _ in places)
+    # lines of one loop's body are met equally often, its calls of helpers several times a turn
+    turns = Counter(n for n in many.values() if n >= _TURNS)
+    if not turns or not places:
+        return None
+    share = sum(n for n in many.values() if n >= _TURNS) / len(places)
+    if share < _MOSTLY:
+        return None
+    count = max(turns, key=lambda n: (turns[n] * n, n))
+    body = [p for p in places if many[p[:2]] == count]
+    mine = [p for p in body if not FRAMEWORK.search(p[0])]
+    file, line, function, source = (mine or body)[0]
+    return Where(file, line, function=function, source=source), count, share
+
+
+def _tuned(session: Session, least: float) -> Iterator[Event]:
+    """Trying out kernels."""
+    for one in session.compiles:
+        spent = sum(s for name, s in one.steps.items() if _TUNING.search(name))
+        if spent >= least:
+            yield _event(
+                one, "TC304", f"trying out kernels took {duration(spent)}",
+                "max-autotune measures several kernels for each operation, on the first compile",
+                ("keep the cache folder between runs: what was measured is not measured again",
+                 "mode='default', where the kernels chosen are not faster in the end"),
+                spent, "autotuning",
+            )  # fmt: skip
+
+
+def _cold(session: Session, total: float) -> Iterator[Event]:
+    """Compilers of C++ and Triton, where no cache had anything."""
+    if any(one.cache == "hit" for one in session.compiles):
+        return
+    spent = [(one, _building(one)) for one in session.compiles]
+    built = sum(seconds for _, seconds in spent)
+    if built < _COLD or built < _MOSTLY * total:
+        return
+    tc = session.producer == "tc"
+    folder = "TC_CACHE_DIR" if tc else "TORCHINDUCTOR_CACHE_DIR"
+    fixes = [f"set {folder} to a folder that outlives the run, or the container: the next start "
+             "then finds its kernels"]  # fmt: skip
+    if not tc:
+        fixes.append("torch.compiler.save_cache_artifacts() and load_cache_artifacts() carry them "
+                     "to other machines")  # fmt: skip
+    most = max(spent, key=lambda row: row[1])[0]  # a cause of the whole run: told of one compile
+    yield _event(
+        most, "TC305", "the caches were empty: all kernels were built",
+        f"{100 * built / total:.0f} % of the compile time went to compilers of generated code; "
+        f"it took longest for {most.title}",
+        tuple(fixes), built, "cold",
+    )  # fmt: skip
+
+
+def _building(one: Compile) -> float:
+    return sum(s for name, s in one.steps.items() if phase_of(name) == "build")
+
+
+def _event(
+    one: Compile,
+    code: str,
+    title: str,
+    why: str,
+    fix: tuple[str, ...],
+    seconds: float,
+    reason: str,
+    where: Where | None = None,
+) -> Event:
+    note = next((a for a in one.artifacts if a.name == _GRAPH), None)
+    return Event(
+        code=code,
+        title=title,
+        why=why,
+        fix=fix,
+        where=where or Where(*one.home, function=one.alias or one.function),
+        reason=reason,
+        compiled=one,
+        place=note.place if note else "",
+        artifact=note.number if note else -1,
+        detail=duration(seconds),
+        seconds=seconds,
+    )
