@@ -28,6 +28,7 @@ from tc.compiler.capture.values.hooks import HOOKED
 from tc.compiler.capture.values.records import RESIZES
 from tc.compiler.capture.values.subclasses import FAKED
 from tc.compiler.core.gate import Gate
+from tc.compiler.core.notes import noting, told
 from tc.compiler.deferred import Deferred, Work
 from tc.compiler.errors import BackendError, OptionError, TcError
 from tc.compiler.graph_cache import GraphCache
@@ -112,13 +113,17 @@ def _inference(
     gm: fx.GraphModule, examples: list[Any], compilers: Compilers, gate: Gate, decompositions: Any
 ) -> Compiled:
     """Compile a graph of which no gradients are wanted."""
+    notes = noting()
     with trace.stage("aot"):
-        functional = aot.inference(gm, examples, gate, decompositions)
+        functional = aot.inference(gm, examples, gate.noted(notes), decompositions)
+    events: list[trace.Event] = []
     if trace.enabled():
-        trace.emit(trace.AtenGraph("inference", str(functional)))
+        events = [trace.AtenGraph("inference", str(functional))]
+        trace.emit(events[0])
+        events += told(notes, "aot", "inference")
     run = _compiled(functional.module, compilers.inference, compilers)
     if compilers.cache is not None:
-        compilers.cache.keep(gm, functional)
+        compilers.cache.keep(gm, functional.contract, events)
     return aot.wrap(functional, run)
 
 
@@ -126,13 +131,15 @@ def _training(
     gm: fx.GraphModule, examples: list[Any], compilers: Compilers, gate: Gate, decompositions: Any
 ) -> Compiled:
     """Compile forward and backward of a graph, cut where saving is cheapest."""
+    notes = noting()
     with trace.stage("aot"):
-        parts = aot.training(gm, examples, gate, decompositions)
+        parts = aot.training(gm, examples, gate.noted(notes), decompositions)
     if trace.enabled() and parts.joint is not None and parts.partition is not None:
         trace.emit(trace.AtenGraph("joint", str(parts.joint)))
         trace.emit(trace.Partition(parts.partition.facts()))
     if trace.enabled():
         trace.emit(trace.AtenGraph("forward", str(parts.forward)))
+        told(notes, "aot", "joint")
     if parts.backward is None:
         forward = _compiled(parts.forward.module, compilers.inference, compilers)
         return aot.wrap_training(parts, forward, None)

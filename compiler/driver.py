@@ -41,6 +41,7 @@ from tc.compiler.capture.translate import (
 from tc.compiler.core import garbage, levels
 from tc.compiler.core.artifacts import Program
 from tc.compiler.core.gate import Gate
+from tc.compiler.core.notes import noting, told
 from tc.compiler.errors import (
     BackendError,
     FailOnRecompileLimitHit,
@@ -156,16 +157,20 @@ def _program(
     from tc.compiler import codegen, library, loops, schedule
 
     gpu = gpu_of(module)
+    noted = {stage: noting() for stage in ("library", "loops", "schedule")}
     with trace.stage("library"):
-        arranged = library.arrange(module, gate, frozen, tuner(options.max_autotune))
+        tuned = tuner(options.max_autotune)
+        arranged = library.arrange(module, gate.noted(noted["library"]), frozen, tuned)
     with trace.stage("loops.lower"):
         try:
             randoms = not options.fallback_random
-            lowered = loops.lower(module, gate, gpu or loops.CPU, randoms)
+            noting_gate = gate.noted(noted["loops"])
+            lowered = loops.lower(module, noting_gate, gpu or loops.CPU, randoms)
         except loops.Inconvertible as why:
             raise aot.Fallback(str(why)) from why
     with trace.stage("schedule"):
-        plan = schedule.plan(lowered, gate) if gpu is None else schedule.gpu_plan(lowered, gate)
+        make = schedule.plan if gpu is None else schedule.gpu_plan
+        plan = make(lowered, gate.noted(noted["schedule"]))
     plan = replace(plan, decisions=(*arranged, *plan.decisions))
     with trace.stage("codegen"):
         if gpu is None:
@@ -176,10 +181,11 @@ def _program(
             program = triton.generate(plan, gpu)
     if not trace.enabled():
         return program, []
+    steps = [event for stage, notes in noted.items() for event in told(notes, stage, kind)]
     events = _plan_events(plan, program, kind, codegen.lines_of(plan, program))
     for event in events:
         trace.emit(event)
-    return program, events
+    return program, [*steps, *events]
 
 
 def gpu_of(module: fx.GraphModule) -> torch.device | None:

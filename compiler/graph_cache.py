@@ -67,6 +67,7 @@ class Kept:
 CLASSES = (
     *(Held, Written, Kept, Program, KernelSpec, aot.Contract, *aot.OUTPUTS),
     *(trace.Artifact, trace.AtenGraph, trace.Fusion, trace.Kernel, trace.Kernels, trace.Provenance),
+    *(trace.StageRan, trace.PassRan, trace.Edit, trace.Steps, trace.Fired),
 )
 
 
@@ -96,14 +97,18 @@ class GraphCache:
         """Note what the graph that was looked for has become."""
         self._made = program, tuple(events)
 
-    def keep(self, gm: fx.GraphModule, graph: aot.AotGraph) -> None:
-        """Leave an entry for the captured graph that was looked for, if that can be done."""
+    def keep(
+        self, gm: fx.GraphModule, contract: aot.Contract, events: Sequence[trace.Event]
+    ) -> None:
+        """Leave an entry for the captured graph that was looked for, if that can be done.
+
+        Args:
+            events: what was told before its program was made.
+        """
         if self._missed is None or self._made is None:
             return
-        program, events = self._made
-        if self.settings["told"]:
-            events = (trace.AtenGraph(graph.kind, str(graph)), *events)
-        self._write(self._missed, gm, program, graph.contract, events)
+        program, more = self._made
+        self._write(self._missed, gm, program, contract, (*events, *more))
 
     # -- graphs of ATen operations -----------------------------------------------------------------
     def program(

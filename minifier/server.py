@@ -46,10 +46,10 @@ class CountingGate(api.Gate):
         super().__init__(dict(refuse))
         self.names: list[str] = []
 
-    def allow(self, kind: str) -> bool:
+    def allow(self, kind: str, at: str | Callable[[], str] = "") -> bool:
         """Ask the real gate."""
         self.names.append(kind)
-        return super().allow(kind)
+        return super().allow(kind, at)
 
 
 class Server:

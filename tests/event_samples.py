@@ -11,7 +11,9 @@ from tc.trace import (
     CompileId,
     Counters,
     CreateSymbol,
+    Edit,
     Event,
+    Fired,
     FrameSkipped,
     FrameStart,
     Fusion,
@@ -32,6 +34,8 @@ from tc.trace import (
     RecompileLimit,
     Span,
     StackFrame,
+    StageRan,
+    Steps,
 )
 
 FRAME = StackFrame("/home/user/model.py", 7, "forward", "y = x.sin()")
@@ -90,7 +94,20 @@ SAMPLES: tuple[Event, ...] = (
     RecompileLimit("forward", "/home/user/model.py", 5, 8, (CAUSE,)),
     FrameSkipped("generate", "/home/user/model.py", 20, "it is a generator", "return a list"),
     Guards((Guard("int", "self.step", "self.step == 0", "/home/user/model.py", 6),)),
-    PassRan("loops", "fuse_pointwise", 3, True, "before", "after"),
+    StageRan(
+        "inference",
+        "aot",
+        1,
+        5,
+        (
+            PassRan(
+                "aot.drop_no_ops", 2, 2, False, True, 3, 2, (Edit(1, ("  a", "  b"), ("  c",)),)
+            ),
+            PassRan("aot.drop_dead_code", 5, 5, refused=True),
+        ),
+        (Steps("aot.decompose.aten.gelu", 1, 0, 1, 1, ("/home/user/model.py:7",)),),
+        (Fired(4, "loops.rule.mul_one", "mul(x, 1)", "x", "buf0", "/home/user/model.py:7"),),
+    ),
     Partition({"bytes": 96, "kept": [{"name": "mm", "line": "model.py:7"}], "again": []}),
     Fusion({"kernel": "k0", "nodes": ["buf0", "buf1"], "why": "same loops"}),
     Kernels((Kernel("k0", "void k0() {}", ("model.py:7",)),)),

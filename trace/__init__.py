@@ -40,7 +40,6 @@ from tc.trace.events import (
     OutputCode,
     OutputGraph,
     Partition,
-    PassRan,
     Provenance,
     Recompile,
     RecompileCause,
@@ -51,6 +50,13 @@ from tc.trace.events import (
 )
 from tc.trace.ids import CompileId, cause_id, plain_function, process_rank
 from tc.trace.setup import setup_from_environment
+from tc.trace.stage_events import (
+    Edit,
+    Fired,
+    PassRan,
+    StageRan,
+    Steps,
+)
 
 __all__ = [
     "EVENTS",
@@ -63,7 +69,9 @@ __all__ = [
     "CompileId",
     "Counters",
     "CreateSymbol",
+    "Edit",
     "Event",
+    "Fired",
     "FrameSkipped",
     "FrameStart",
     "Fusion",
@@ -85,7 +93,9 @@ __all__ = [
     "Sink",
     "Span",
     "StackFrame",
+    "StageRan",
     "Stamped",
+    "Steps",
     "add_sink",
     "capture_events",
     "cause_id",

@@ -458,18 +458,6 @@ class Guards(Fact, wire="tc_guards"):
 
 
 @dataclass(frozen=True)
-class PassRan(Fact, wire="tc_pass"):
-    """A named, numbered step ran; the texts are there when asked for."""
-
-    stage: str
-    name: str
-    number: int
-    changed: bool
-    before: str | None = None
-    after: str | None = None
-
-
-@dataclass(frozen=True)
 class Partition(Fact, wire="tc_partition"):
     """What forward keeps for backward and what backward computes again, each with its reason."""
 

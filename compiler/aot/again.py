@@ -98,7 +98,7 @@ def add_formulas(joint: fx.Graph, gate: Gate) -> dict[fx.Node, fx.Node]:
         for op in joint.find_nodes(op="call_function", target=target):
             result = next((u for u in op.users if u.args[1] == 0), None)
             region = REGION in op.meta and target is not aten.native_dropout.default
-            if result is None or region or not gate.allow(f"aot.recompute.{target}"):
+            if result is None or region or not gate.allow(f"aot.recompute.{target}", result.name):
                 continue
             formula = Formula(op, result)
             same = formula_of(formula)

@@ -11,7 +11,7 @@ from torch import fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from tc.compiler.core.artifacts import Artifact
-from tc.compiler.core.origins import line_of
+from tc.compiler.core.nodetext import describe, node_line
 from tc.compiler.errors import TcError, VerifyError
 
 aten = torch.ops.aten
@@ -199,14 +199,8 @@ class AotGraph(Artifact):
             written = "  (written to)" if i in contract.written else ""
             lines.append(f"  in[{i}]  {node.name}: {describe(node.meta.get('val'))}{written}")
         for node in self.module.graph.nodes:
-            if node.op == "placeholder":
-                continue
-            if node.op == "output":
-                lines.append(f"  return {fx_text(node.args[0])}")
-                continue
-            called = f"{short(node.target)}{fx_arguments(node)}"
-            text = f"  {node.name}: {describe(node.meta.get('val'))} = {called}"
-            lines.append(text + origin_comment(node))
+            if node.op != "placeholder":
+                lines.append(node_line(node))
         if not contract.fresh:
             results = ", ".join(str(out) for out in self.outputs)
             lines.append(f"results: {results}")
@@ -227,58 +221,3 @@ def as_module(
 def is_mutable(target: Any) -> bool:
     """Whether an op writes to one of its arguments."""
     return isinstance(target, torch._ops.OpOverload) and bool(target._schema.is_mutable)
-
-
-def describe(value: Any) -> str:
-    """Return a value's type in few letters: ``f32[8, s0]``, ``int``."""
-    if isinstance(value, torch.Tensor):
-        sizes = ", ".join(str(size) for size in value.shape)
-        return f"{SHORT_DTYPES.get(value.dtype, str(value.dtype)[6:])}[{sizes}]"
-    if isinstance(value, (list, tuple)):
-        return f"({', '.join(describe(item) for item in value)})"
-    return type(value).__name__
-
-
-SHORT_DTYPES = {
-    torch.float32: "f32",
-    torch.float64: "f64",
-    torch.float16: "f16",
-    torch.bfloat16: "bf16",
-    torch.int64: "i64",
-    torch.int32: "i32",
-    torch.int16: "i16",
-    torch.int8: "i8",
-    torch.uint8: "u8",
-    torch.bool: "b8",
-    torch.complex64: "c64",
-    torch.complex128: "c128",
-}
-
-
-def short(target: Any) -> str:
-    """Return an op's name as people write it."""
-    if isinstance(target, torch._ops.OpOverload):
-        return str(target).removesuffix(".default")
-    return str(getattr(target, "__name__", target))
-
-
-def fx_text(value: Any) -> str:
-    """Return an argument of a node as text."""
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(fx_text(item) for item in value)}]"
-    return str(value)
-
-
-def fx_arguments(node: fx.Node) -> str:
-    """Return a node's arguments as text, with parentheses; a constant's name for ``get_attr``."""
-    if node.op == "get_attr":
-        return ""
-    parts = [fx_text(arg) for arg in node.args]
-    parts += [f"{name}={fx_text(value)}" for name, value in node.kwargs.items()]
-    return f"({', '.join(parts)})"
-
-
-def origin_comment(node: fx.Node) -> str:
-    """Return ``  # model.py:7`` where the user's line is known."""
-    line = line_of(node)
-    return f"  # {line}" if line else ""

@@ -175,12 +175,12 @@ class Cut:
             return self.once.get(node.args[0])  # type: ignore[arg-type]
         if has_effect(node):
             return f"{target} is not done twice"
-        if REGION in node.meta and self.gate.allow(f"aot.checkpoint.{target}"):
+        if REGION in node.meta and self.gate.allow(f"aot.checkpoint.{target}", node.name):
             return "it leaves a checkpoint" if self._leaves_region(node, needed) else None
         cheap = target in CHEAP or is_pointwise(target)
         if not cheap:
             return f"{target} is not done twice"
-        allowed = self.gate.allow(f"aot.recompute.{target}")
+        allowed = self.gate.allow(f"aot.recompute.{target}", node.name)
         return None if allowed else "backward uses it"
 
     def _leaves_region(self, node: fx.Node, needed: set[fx.Node]) -> bool:

@@ -67,17 +67,19 @@ Chosen = Mapping[Any, Callable[..., Any]]
 ALWAYS: Chosen = get_decompositions([aten.native_dropout_backward])
 
 
-def decomposition_of(op: Any, gate: Gate, chosen: Chosen | None = None) -> Any:
+def decomposition_of(
+    op: Any, gate: Gate, chosen: Chosen | None = None, at: Callable[[], str] = str
+) -> Any:
     """Return the function an op is replaced by, or None to keep it.
 
     Composite ops are always taken apart (they have no kernel of their own); rows of the table are
-    optional steps named ``aot.decompose.<op>``.
+    optional steps named ``aot.decompose.<op>``. ``at`` tells the gate the user's line.
     """
     if op in ALWAYS and not (chosen and op in chosen):
         return ALWAYS[op]
     row = DECOMPOSITIONS.get(op) if chosen is None else None
     if row is not None:
-        return row[1] if gate.allow(row[0]) else None
+        return row[1] if gate.allow(row[0], at) else None
     if chosen and op in chosen:
         return chosen[op]
     if op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):

@@ -22,15 +22,15 @@ from tc.compiler.aot.artifact import (
     as_module,
     first_line,
     is_mutable,
-    short,
 )
 from tc.compiler.aot.decompositions import Chosen
 from tc.compiler.aot.functional import functionalised
 from tc.compiler.aot.observe import Observation, flat_outputs, observe
-from tc.compiler.aot.passes import layout_key, run_passes, separate_outputs
+from tc.compiler.aot.passes import layout_key, run_passes
 from tc.compiler.aot.record import Recorder
 from tc.compiler.aot.run import Runner, run_watched
 from tc.compiler.core.gate import Gate
+from tc.compiler.core.nodetext import short
 
 aten = torch.ops.aten
 
@@ -148,8 +148,7 @@ def finish(
 ) -> AotGraph:
     """Run the passes and make the artifact."""
     graph = recorder.finish(returned)
-    run_passes(graph, gate)
-    separate_outputs(graph)
+    run_passes(graph, gate, kind)
     return AotGraph(
         kind=kind,
         module=as_module(graph, recorder.constants),

@@ -10,13 +10,13 @@ import torch
 from torch import fx
 
 from tc.compiler.aot.again import drop_formulas
-from tc.compiler.aot.artifact import describe, short
 from tc.compiler.aot.cut import Cut, is_view, size_in_bytes
 from tc.compiler.aot.passes import has_effect
 from tc.compiler.aot.regions import REGION
 from tc.compiler.aot.symbols import SYMBOLIC
 from tc.compiler.core.artifacts import Artifact
 from tc.compiler.core.gate import Gate
+from tc.compiler.core.nodetext import describe, short
 from tc.compiler.core.origins import line_of
 
 aten = torch.ops.aten

@@ -26,12 +26,22 @@ CHECKS = (
 )
 
 
-def run_passes(graph: fx.Graph, gate: Gate) -> None:
-    """Run those of `PASSES` that the gate allows, in place."""
+def run_passes(graph: fx.Graph, gate: Gate, kind: str) -> None:
+    """Run those of `PASSES` that the gate allows, in place; then give outputs their own memory.
+
+    Args:
+        kind: of the graph, for the notes that the gate takes.
+    """
     for graph_pass in PASSES:
-        if gate.allow(f"aot.{graph_pass.__name__}"):
-            graph_pass(graph)
+        name = f"aot.{graph_pass.__name__}"
+        if gate.allow(name):
+            with gate.watching(name, graph, kind):
+                graph_pass(graph)
+        elif gate.notes is not None:
+            gate.notes.refused_pass(name, kind)
     graph.lint()
+    with gate.watching("aot.separate_outputs", graph, kind):
+        separate_outputs(graph)
 
 
 def has_effect(node: fx.Node) -> bool:

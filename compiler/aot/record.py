@@ -23,6 +23,7 @@ from tc.compiler.aot.decompositions import Chosen, decomposition_of
 from tc.compiler.aot.regions import KEEP, REGION, Region
 from tc.compiler.aot.symbols import SYMBOLIC, SizeNodes
 from tc.compiler.core.gate import Gate
+from tc.compiler.core.origins import line_in
 
 aten = torch.ops.aten
 
@@ -145,7 +146,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self.origin.get(REGION) if forward else None
 
     def _simplest(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        simpler = decomposition_of(func, self.gate, self.decompositions)
+        simpler = decomposition_of(func, self.gate, self.decompositions, self._line_now)
         if simpler is not None:
             with self:
                 result = _decomposed(func, simpler, args, kwargs)
@@ -181,6 +182,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         at = bisect_right(self.origins_by_sequence, number, key=lambda pair: pair[0])
         origin = self.origins_by_sequence[at - 1][1] if at else {}
         return {**origin, "tc_backward": autograd_node.name()}
+
+    def _line_now(self) -> str:
+        return line_in(self._origin_now())
 
     def _record_items(self, node: fx.Node, result: Iterable[Any]) -> None:
         tensors = [id(item) for item in result if isinstance(item, torch.Tensor)]

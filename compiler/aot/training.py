@@ -203,7 +203,8 @@ def _cut(
     joint = finish("joint", gm, observed, recorder, [*returned, *gradients], gate)
     written = joint.contract.written
     parts = partition(joint.module.graph, len(observed.inputs), len(returned), written, gate)
-    separate_outputs(parts.forward)
+    with gate.watching("aot.separate_outputs", parts.forward, "forward"):
+        separate_outputs(parts.forward)
     _take_as_made(parts)
     forward = replace(joint, kind="forward", module=as_module(parts.forward, recorder.constants))
     backward = _backward_graph(parts, recorder, gate)
@@ -243,7 +244,6 @@ def _backward_graph(parts: Partition, recorder: Recorder, gate: Gate) -> AotGrap
                 fresh.append(value)
             plan.append(Fresh(fresh.index(value)))
     output.args = (fresh,)
-    run_passes(graph, gate)
-    separate_outputs(graph)
+    run_passes(graph, gate, "backward")
     module = as_module(graph, recorder.constants)
     return AotGraph(kind="backward", module=module, outputs=tuple(plan))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import fx
@@ -20,7 +22,11 @@ def place_of(node: fx.Node) -> StackFrame | None:
 
     Where all of the stack is in torch, its innermost.
     """
-    places: list[StackFrame] = list(node.meta.get("tc_origin") or ())
+    return _place_in(node.meta)
+
+
+def _place_in(meta: Mapping[str, Any]) -> StackFrame | None:
+    places: list[StackFrame] = list(meta.get("tc_origin") or ())
     own = [place for place in places if not place.file.startswith(LIBRARY)]
     found = own or places
     return found[-1] if found else None
@@ -28,5 +34,10 @@ def place_of(node: fx.Node) -> StackFrame | None:
 
 def line_of(node: fx.Node) -> str:
     """Return ``file:line`` of a node's place; empty if unknown."""
-    place = place_of(node)
+    return line_in(node.meta)
+
+
+def line_in(meta: Mapping[str, Any]) -> str:
+    """Return ``file:line`` of the place that metadata of a node tells; empty if unknown."""
+    place = _place_in(meta)
     return f"{place.file}:{place.line}" if place is not None else ""

@@ -54,12 +54,12 @@ class Rule:
 
 @dataclass(frozen=True)
 class Firing:
-    """One application of a rule."""
+    """One application of a rule; the nodes print themselves."""
 
     number: int
     rule: str
-    before: str
-    after: str
+    before: Any
+    after: Any
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Rewriter(Generic[N]):
                 continue
             self.firings += 1
             if self._observe is not None:
-                self._observe(Firing(self.firings, rule.name, str(node), str(after)))
+                self._observe(Firing(self.firings, rule.name, node, after))
             return after
         return node
 

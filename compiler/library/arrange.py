@@ -43,9 +43,13 @@ def arrange(
     Returns:
         What was done, and what was not and why.
     """
-    folded = freeze(module, frozen, gate) if frozen else ()
+    folded: tuple[Decision, ...] = ()
+    if frozen:
+        with gate.watching("library.freeze", module.graph):
+            folded = freeze(module, frozen, gate)
     editor = Editor(module.graph, gate, tuner)
     for graph_pass in PASSES:
-        graph_pass(editor)
+        with gate.watching(f"library.{graph_pass.__name__}", module.graph):
+            graph_pass(editor)
     module.graph.lint()
     return (*folded, *editor.decisions)

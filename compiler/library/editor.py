@@ -41,9 +41,9 @@ class Editor:
 
     def decide(self, kind: str, nodes: list[fx.Node], taken: bool, reason: str) -> bool:
         """Record a choice; the gate may refuse one that would be taken."""
-        if taken and not self.gate.allow(f"library.{kind}"):
-            taken, reason = False, "refused by the gate"
         names = tuple(node.name for node in nodes)
+        if taken and not self.gate.allow(f"library.{kind}", ", ".join(names)):
+            taken, reason = False, "refused by the gate"
         self.decisions.append(Decision(kind, names, taken, reason))
         return taken
 

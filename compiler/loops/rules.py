@@ -14,12 +14,16 @@ from typing import Any
 import torch
 
 from tc.compiler.core.gate import Gate
+from tc.compiler.core.notes import MOST_FIRINGS, Notes
 from tc.compiler.core.rewrite import Any_, Firing, Match, Rewriter, Rule, Shape, match
 from tc.compiler.loops.expr import Expr, constant, rebuild
-from tc.compiler.loops.ir import LoopGraph, Pointwise, Reduction
+from tc.compiler.loops.ir import LoopGraph, Node, Pointwise, Reduction
 from tc.compiler.loops.ops import SCALAR_OPS
 
 X, Y = Any_("x"), Any_("y")
+#: values of a higher cost are told of as `LONG` only
+TOLD_COST = 100
+LONG = "(a long value)"
 
 
 def _is(*values: float | int | bool) -> Callable[[Any], bool]:
@@ -125,11 +129,28 @@ def simplifier(gate: Gate, observe: Callable[[Firing], None] | None = None) -> R
 
 def simplify(graph: LoopGraph, gate: Gate) -> LoopGraph:
     """Apply the rules to every loop nest."""
-    rewriter = simplifier(gate)
-    nodes = tuple(
-        replace(node, body=rewriter.rewrite(node.body))
-        if isinstance(node, Pointwise | Reduction)
-        else node
-        for node in graph.nodes
-    )
-    return replace(graph, nodes=nodes)
+    rewriter = simplifier(gate, None if gate.notes is None else told_to(gate.notes))
+    nodes: list[Node] = []
+    with gate.counting("loops.simplify", len(graph.nodes)):
+        for node in graph.nodes:
+            if isinstance(node, Pointwise | Reduction):
+                if gate.notes is not None:
+                    line = node.origins[-1].line if node.origins else ""
+                    gate.notes.place = (node.buffer.name, line.partition(" in ")[0])
+                node = replace(node, body=rewriter.rewrite(node.body))
+            nodes.append(node)
+    return replace(graph, nodes=tuple(nodes))
+
+
+def told_to(notes: Notes) -> Callable[[Firing], None]:
+    """Return an observer that writes firings down; long values are not told."""
+
+    def text(value: Expr) -> str:
+        return LONG if value.exceeds(TOLD_COST) else str(value)
+
+    def observe(firing: Firing) -> None:
+        told = notes.fired < MOST_FIRINGS
+        texts = (text(firing.before), text(firing.after)) if told else ("", "")
+        notes.firing(f"loops.rule.{firing.rule}", *texts)
+
+    return observe

@@ -73,6 +73,13 @@ Slot = Group | Node
 
 def fuse(graph: LoopGraph, gate: Gate) -> tuple[list[Slot], list[Decision]]:
     """Group the loop nests of a graph."""
+    with gate.counting("schedule.fuse", len(graph.nodes)) as after:
+        slots, decisions = _fused(graph, gate)
+        after.append(len(slots))
+    return slots, decisions
+
+
+def _fused(graph: LoopGraph, gate: Gate) -> tuple[list[Slot], list[Decision]]:
     slots: list[Slot] = []
     made_at: dict[str, int] = {}
     decisions: list[Decision] = []
@@ -115,7 +122,7 @@ def _join(
             continue
         fused, reason = combined(group, node)
         names = (*(m.name for m in group.members), node.buffer.name)
-        if fused is not None and not gate.allow("schedule.fuse"):
+        if fused is not None and not gate.allow("schedule.fuse", node.buffer.name):
             fused, reason = None, "refused by the gate"
         decisions.append(Decision("fuse", names, fused is not None, reason))
         if fused is not None:

@@ -77,7 +77,7 @@ def with_parts(graph: LoopGraph, gate: Gate) -> tuple[LoopGraph, list[Decision]]
     decisions: list[Decision] = []
     for node in graph.nodes:
         size = _part(node) if isinstance(node, Reduction) else 0
-        if isinstance(node, Reduction) and size and gate.allow("schedule.cut"):
+        if isinstance(node, Reduction) and size and gate.allow("schedule.cut", node.buffer.name):
             nodes += cut(node, size)
             reason = f"few results, each of {ix.product(_extents(node.reduced))} elements"
             decisions.append(Decision("cut", (node.buffer.name,), True, reason))

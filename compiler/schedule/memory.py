@@ -59,7 +59,9 @@ def with_memory(
     backward, gives its memory back then.
     """
     lives = Lives(steps, inputs, outputs, buffers)
-    reuse = lives.reuses(gate)
+    with gate.counting("schedule.reuse", len(buffers)) as after:
+        reuse = lives.reuses(gate)
+        after.append(len(buffers) - len(reuse))
     waiting = set(reuse.values())
     result: list[Step] = []
     for at, step in enumerate(steps):
@@ -136,7 +138,7 @@ class Lives:
                 continue
             for name in step.stored():
                 old = self._waiting(pool.get(_shape(self.buffers[name]), []), at, peak)
-                if old is not None and gate.allow("schedule.reuse"):
+                if old is not None and gate.allow("schedule.reuse", name):
                     pool[_shape(self.buffers[old])].remove(old)
                     reuse[name] = old
                     size = size_in_bytes(self.buffers[old])

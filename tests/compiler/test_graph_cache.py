@@ -81,7 +81,7 @@ def test_the_second_compile_does_nothing_after_capture():
 def test_all_is_told_on_a_hit_too():
     x = torch.randn(4, 6)
     ours = (trace.AtenGraph, trace.Artifact, trace.Fusion, trace.Kernels, trace.Provenance,
-            trace.OutputCode)  # fmt: skip
+            trace.OutputCode, trace.StageRan)  # fmt: skip
 
     def function(x):
         return torch.softmax(x @ x.t(), -1).sum(0), x.exp()
@@ -91,7 +91,7 @@ def test_all_is_told_on_a_hit_too():
         _, told = compiled(function, x)
         runs.append([repr(e) for e in told if isinstance(e, ours)])
     assert runs[0] == runs[1]
-    assert {"AtenGraph", "Artifact", "Kernels", "Provenance", "OutputCode"} <= {
+    assert {"AtenGraph", "Artifact", "Kernels", "Provenance", "OutputCode", "StageRan"} <= {
         text.partition("(")[0] for text in runs[1]
     }
 

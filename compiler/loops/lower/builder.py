@@ -191,7 +191,7 @@ class Builder:
         cell = Cell(dtype, sizes, strides, variables, body, self.origins())
         shared = self.uses > 1 and body.exceeds(CHEAP)
         large = body.exceeds(MAX_BODY_COST) or len(body.loads()) > MAX_BODY_LOADS
-        if shared or large or not self.gate.allow("loops.inline"):
+        if shared or large or not self.gate.allow("loops.inline", self.origin.node):
             self.realize(cell)
         return Tensor(cell, sizes, variables, variables)
 

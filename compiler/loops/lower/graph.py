@@ -76,16 +76,18 @@ def lower(
         randoms: draw random numbers in loops, in another order than eager's.
     """
     walk = _Walk(graph, gate, device, randoms)
-    for node in graph.graph.nodes:
-        try:
-            walk.visit(node)
-        except TcError:
-            raise
-        except Exception as error:
-            message = f"lowering {node.format_node()} failed: {type(error).__name__}: {error}"
-            raise StageError("loops.lower", message) from error
+    with gate.counting("loops.lower", len(graph.graph.nodes)) as after:
+        for node in graph.graph.nodes:
+            try:
+                walk.visit(node)
+            except TcError:
+                raise
+            except Exception as error:
+                message = f"lowering {node.format_node()} failed: {type(error).__name__}: {error}"
+                raise StageError("loops.lower", message) from error
+        nodes = tuple(alive(walk.builder.nodes, walk.outputs))
+        after.append(len(nodes))
     constants = tuple(walk.builder.constants.items())
-    nodes = tuple(alive(walk.builder.nodes, walk.outputs))
     decisions = tuple(walk.decisions)
     return simplify(LoopGraph(tuple(walk.inputs), nodes, walk.outputs, constants, decisions), gate)
 
@@ -200,12 +202,12 @@ class _Walk:
         fakes = node.meta.get("val")
         if not _dense(fakes, self.device) or not self._arguments_dense(node):
             return self._extern(node)
-        if str(target) in IN_PLACE and self.gate.allow("loops.in_place"):
+        if str(target) in IN_PLACE and self.gate.allow("loops.in_place", node.name):
             return self._in_place(node)
         if row is None or self._only_copies(node):
             return self._extern(node)
         kind = str(target).removeprefix("aten.").removesuffix(".default")
-        if target not in VIEWS and not self.gate.allow(f"loops.lower.{kind}"):
+        if target not in VIEWS and not self.gate.allow(f"loops.lower.{kind}", node.name):
             return self._refused(node, "refused by the gate")
         call = Call(target, _named(target, node, self.values), fakes)
         first: Any = fakes[0] if isinstance(fakes, tuple | list) else fakes

@@ -1,0 +1,213 @@
+"""What a stage does to a graph, written down while it does: a record for the trace, none without.
+
+In: steps from the gate, graphs before and after a pass, firings of rules. Out: `trace.StageRan`.
+Text is made of the lines that changed alone; a pass that changes nothing costs a look at each node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import fx
+
+from tc import trace
+from tc.compiler.core.nodetext import node_line
+from tc.trace import Edit, Fired, PassRan, StageRan, Steps
+
+#: lines that one pass may tell as changed; further edits are counted
+MOST_LINES = 1000
+#: firings of rules that are told one by one; further ones are counted
+MOST_FIRINGS = 100
+#: what steps of one name were about, each told once
+MOST_PLACES = 50
+
+#: a node as it was: its arguments are replaced, never changed
+Was = tuple[fx.Node, Any, Any]
+
+
+@dataclass
+class _Kind:
+    """Steps of one name so far."""
+
+    count: int = 0
+    refused: int = 0
+    first: int = 0
+    last: int = 0
+    at: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass
+class Notes:
+    """What is written down of one stage; see `StageRan` for the meaning.
+
+    Attributes:
+        total: number of the last step.
+        since: number of the first step of the pass that runs.
+        place: the buffer and user line that rules are applied to now.
+    """
+
+    passes: list[tuple[str, PassRan]] = field(default_factory=list)
+    kinds: dict[str, _Kind] = field(default_factory=dict)
+    firings: list[Fired] = field(default_factory=list)
+    fired: int = 0
+    first: int = 0
+    total: int = 0
+    since: int = 0
+    place: tuple[str, str] = ("", "")
+
+    def step(self, number: int, kind: str, allowed: bool, at: str | Callable[[], str]) -> None:
+        """Write down that the gate was asked."""
+        row = self.kinds.get(kind)
+        if row is None:
+            row = self.kinds[kind] = _Kind(first=number)
+        self.first = self.first or number
+        self.since = self.since or number
+        self.total = row.last = number
+        row.count += 1
+        row.refused += not allowed
+        if len(row.at) < MOST_PLACES:
+            place = at if isinstance(at, str) else at()
+            if place:
+                row.at[place] = None
+
+    def firing(self, rule: str, before: str, after: str) -> None:
+        """Write down that a rule fired; its step was the last."""
+        self.fired += 1
+        if len(self.firings) < MOST_FIRINGS:
+            self.firings.append(Fired(self.total, rule, before, after, *self.place))
+
+    @contextmanager
+    def graph_pass(self, name: str, graph: fx.Graph, kind: str = "") -> Iterator[None]:
+        """Write down what a pass changes in a graph of ATen operations.
+
+        Args:
+            kind: of the graph, where the stage's record is about several.
+        """
+        own = self.kinds.get(name)
+        self.since = own.last if own is not None else 0
+        before = _state(graph)
+        yield
+        after = _state(graph)
+        edits, left_out = _edits(before, after)
+        first, last = self._numbers()
+        changed = bool(edits or left_out)
+        sizes = len(before), len(after)
+        told = PassRan(name, first, last, False, changed, *sizes, tuple(edits), left_out)
+        self.passes.append((kind, told))
+
+    def refused_pass(self, name: str, kind: str = "") -> None:
+        """Write down a pass that the gate did not let run."""
+        self.passes.append((kind, PassRan(name, self.total, self.total, refused=True)))
+
+    @contextmanager
+    def other_pass(self, name: str, before: int) -> Iterator[list[int]]:
+        """Write down a pass over something else than a graph of operations.
+
+        Args:
+            before: how many parts there are.
+
+        Yields:
+            A list for the number of parts there are after it.
+        """
+        self.since, after = 0, [before]
+        yield after
+        first, last = self._numbers()
+        changed = after[-1] != before or last > 0
+        told = PassRan(name, first, last, changed=changed, before=before, after=after[-1])
+        self.passes.append(("", told))
+
+    def _numbers(self) -> tuple[int, int]:
+        """Return the numbers of the first and the last step since a pass began."""
+        return (self.since, self.total) if self.since else (0, 0)
+
+    def told(self, stage: str, graph: str) -> list[trace.Event]:
+        """Return the records of the stage, one a graph; the first holds the steps.
+
+        Args:
+            graph: kind of the graph that passes which name none are about.
+        """
+        passes: dict[str, list[PassRan]] = {}
+        for kind, ran in self.passes:
+            passes.setdefault(kind or graph, []).append(ran)
+        (first, own), *others = passes.items() or [(graph, [])]
+        steps = tuple(
+            Steps(name, row.count, row.refused, row.first, row.last, tuple(row.at))
+            for name, row in self.kinds.items()
+            if row.at or all(name != ran.name for _, ran in self.passes)
+        )
+        left_out = self.fired - len(self.firings)
+        bounds = (self.first, self.total)
+        firings = tuple(self.firings)
+        found: list[trace.Event] = []
+        found.append(StageRan(first, stage, *bounds, tuple(own), steps, firings, left_out))
+        for kind, rans in others:
+            numbers = [number for ran in rans for number in (ran.first, ran.last) if number]
+            bounds = (min(numbers), max(numbers)) if numbers else (0, 0)
+            found.append(StageRan(kind, stage, *bounds, tuple(rans)))
+        return found
+
+
+def noting() -> Notes | None:
+    """Return what to write steps into, None if nobody listens."""
+    return Notes() if trace.enabled() else None
+
+
+def told(notes: Notes | None, stage: str, graph: str) -> list[trace.Event]:
+    """Tell what was written down of a stage; returns what was told."""
+    events = [] if notes is None else notes.told(stage, graph)
+    for event in events:
+        trace.emit(event)
+    return events
+
+
+def _state(graph: fx.Graph) -> list[Was]:
+    return [(node, node.args, node.kwargs) for node in graph.nodes]
+
+
+def _edits(before: Sequence[Was], after: Sequence[Was]) -> tuple[list[Edit], int]:
+    """Return what changed, and how many edits more there are than may be told."""
+    # The objects of both states live, so that their ids tell them apart.
+    old, new = ([(id(n), id(a), id(k)) for n, a, k in state] for state in (before, after))
+    if old == new:
+        return [], 0
+    edits: list[Edit] = []
+    lines = left_out = 0
+    for line, removed, added in _replaced(old, new):
+        gone = tuple(node_line(*before[i]) for i in removed)
+        made = tuple(node_line(*after[i]) for i in added)
+        if gone == made:
+            continue
+        lines += len(gone) + len(made)
+        if lines > MOST_LINES:
+            left_out += 1
+        else:
+            edits.append(Edit(line, gone, made))
+    return edits, left_out
+
+
+def _replaced(
+    old: Sequence[Hashable], new: Sequence[Hashable]
+) -> Iterator[tuple[int, range, range]]:
+    """Compare two sequences without repeats; in one walk, since most stays in order.
+
+    Yields:
+        Where something was replaced, the places of what is gone and of what came.
+    """
+    kept = set(old) & set(new)
+    i = j = 0
+    while i < len(old) or j < len(new):
+        from_i, from_j = i, j
+        while True:
+            while i < len(old) and old[i] not in kept:
+                i += 1
+            while j < len(new) and new[j] not in kept:
+                j += 1
+            if i == len(old) or j == len(new) or old[i] == new[j]:
+                break
+            kept.discard(old[i])  # moved: gone here, and new where it is now
+        if i > from_i or j > from_j:
+            yield from_i, range(from_i, i), range(from_j, j)
+        i, j = i + 1, j + 1
