@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -16,6 +16,7 @@ from torch import fx
 from tc import trace
 from tc.compiler.capture.guards import CheckedGuards, Failure
 from tc.compiler.capture.translate import BreakRecord, Captured
+from tc.compiler.core.artifacts import Program
 from tc.compiler.errors import StageError, TcError
 from tc.compiler.options import Options
 from tc.trace import CompileId, StackFrame
@@ -334,6 +335,26 @@ def fix_of(failure: Failure, kind: str, now_dynamic: bool) -> str:
     if kind == "GLOBAL_STATE":
         return "call it in the same grad mode, autocast state and default dtype each time"
     return ""
+
+
+def plan_events(
+    plan: Any, program: Program, kind: str, lines: Mapping[str, Any]
+) -> list[trace.Event]:
+    """Return what is told of a plan and its program."""
+    events: list[trace.Event] = [trace.Artifact("tc_plan", str(plan))]
+    decisions = [
+        {"kind": d.kind, "nodes": list(d.nodes), "taken": d.taken, "reason": d.reason}
+        for d in plan.decisions
+    ]
+    events.append(trace.Fusion({"graph": kind, "decisions": decisions}))
+    computes = dict(program.provenance)
+    kernels = [
+        trace.Kernel(spec.name, source_lines=tuple(computes.get(spec.name, ())))
+        for spec in program.kernels
+    ]
+    events.append(trace.Kernels(tuple(kernels)))
+    events.append(trace.Provenance({"graph": kind, "lines": lines}))
+    return events
 
 
 def node_sizes(graph: fx.Graph) -> dict[str, list[int | str]]:

@@ -20,7 +20,14 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from tc import trace
 from tc.compiler import aot, backends, stance
-from tc.compiler.accounts import Account, as_failure, break_event, callers, tell_failure
+from tc.compiler.accounts import (
+    Account,
+    as_failure,
+    break_event,
+    callers,
+    plan_events,
+    tell_failure,
+)
 from tc.compiler.aot_backend import PLACE, Compilers, aot_backend, compile_graph
 from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.dynamism import DynamicSizes, Memory
@@ -182,7 +189,7 @@ def _program(
     if not trace.enabled():
         return program, []
     steps = [event for stage, notes in noted.items() for event in told(notes, stage, kind)]
-    events = _plan_events(plan, program, kind, codegen.lines_of(plan, program))
+    events = plan_events(plan, program, kind, codegen.lines_of(plan, program))
     for event in events:
         trace.emit(event)
     return program, [*steps, *events]
@@ -206,26 +213,6 @@ def gpu_of(module: fx.GraphModule) -> torch.device | None:
         trace.emit(trace.Artifact("tc_no_gpu_kernels", "triton is not installed: ATen runs it all"))
         return None
     return devices.pop()
-
-
-def _plan_events(
-    plan: Any, program: Program, kind: str, lines: Mapping[str, Any]
-) -> list[trace.Event]:
-    """Return what is told of a plan and its program."""
-    events: list[trace.Event] = [trace.Artifact("tc_plan", str(plan))]
-    decisions = [
-        {"kind": d.kind, "nodes": list(d.nodes), "taken": d.taken, "reason": d.reason}
-        for d in plan.decisions
-    ]
-    events.append(trace.Fusion({"graph": kind, "decisions": decisions}))
-    computes = dict(program.provenance)
-    kernels = [
-        trace.Kernel(spec.name, source_lines=tuple(computes.get(spec.name, ())))
-        for spec in program.kernels
-    ]
-    events.append(trace.Kernels(tuple(kernels)))
-    events.append(trace.Provenance({"graph": kind, "lines": lines}))
-    return events
 
 
 # -- frames ----------------------------------------------------------------------------------
