@@ -19,7 +19,7 @@ NESTING = 5
 # Who may import whom.  The longest prefix that fits a module gives its row; a row names what the
 # module may import of ours besides its own room.  `*` is all of the compiler.
 CORE = ("tc.compiler.core", "tc.compiler.options", "tc.compiler.errors", "tc.trace")
-LOOP_IR = tuple(f"tc.compiler.loops.{name}" for name in ("ir", "expr", "index", "ops"))
+LOOP_IR = tuple(f"tc.compiler.loops.{name}" for name in ("ir", "expr", "index", "ops", "scans"))
 # What users set on their own functions and tensors, read by capture: disable, mark_dynamic, ...
 MARKS = tuple(
     f"tc.compiler.capture.{name}"

@@ -388,6 +388,49 @@ _rows("var_mean.default", lambda: [C(n(6, 7))])
 _rows("var_mean.dim", lambda: [C(n(6, 7), [1])])
 _rows("var_mean.correction", lambda: [C(n(6, 7), [1], correction=0, keepdim=True), C(n(6, 7), [0])])
 _rows(
+    "cumsum.default cumprod.default",
+    lambda: [
+        C(f(33, 17), 0),
+        C(n(3, 5, 12), 1),
+        C(n(5, 700), -1),
+        C(n(12, 9, dtype=D), 0),
+        C(n(40, 9, dtype=BF), 0),
+        C(n(40, 9, dtype=H), 0),
+        C(i(6, 9, dtype=I8), 0),
+        C(i(6, 9), 0, dtype=I32),
+        C(n(6, 9), 0, dtype=D),
+        C(n(6, 9), 0, dtype=BF),
+        C(b(6, 9), 0),
+        C(n(4, 1, 3), 1),
+        C(torch.tensor(3.0), 0),
+        C(n(0, 9), 0),
+    ],
+)
+_rows(
+    "logcumsumexp.default",
+    lambda: [
+        C(f(33, 17), 0),
+        C(torch.full((4, 9), -INF), 0),
+        C(torch.full((4, 9), INF), 0),
+        C(n(30, 9, dtype=D) * 100, 0),
+        C(n(9, 9, dtype=BF), 0),
+        C(n(1, 9), 0),
+    ],
+)
+_rows(
+    "cummax.default cummin.default",
+    lambda: [
+        C(f(33, 17), 0),
+        C(n(3, 5, 12), 1),
+        C(i(20, 9, low=0, high=3), 0),
+        C(i(20, 9, low=0, high=3, dtype=U8), 0),
+        C(b(6, 9), 0),
+        C(n(40, 9, dtype=BF), 0),
+        C(n(4, 1, 3), 1),
+        C(torch.tensor(3.0), 0),
+    ],
+)
+_rows(
     "_softmax.default _log_softmax.default",
     lambda: [
         C(n(6, 7), -1, False),

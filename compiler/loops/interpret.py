@@ -23,14 +23,17 @@ from tc.compiler.loops.ir import (
     Extern,
     Input,
     LoopGraph,
-    Pointwise,
+    Nest,
     Reduction,
     Ref,
     ScalarNode,
+    Scan,
     SymValue,
     View,
+    inner_loops,
 )
 from tc.compiler.loops.ops import SCALAR_OPS
+from tc.compiler.loops.scans import SCANS
 
 Env = dict[str, Any]
 NAMES = {"aten": torch.ops.aten, "torch": torch, "math": math, "operator": operator}
@@ -51,7 +54,7 @@ def interpret(graph: LoopGraph, args: Sequence[Any]) -> tuple[Any, ...]:
     """Run a loop graph."""
     env = bound(graph.inputs, graph.constants, args)
     for node in graph.nodes:
-        if isinstance(node, Pointwise | Reduction):
+        if isinstance(node, Nest):
             env[node.buffer.name] = _loop_nest(node, env)
         else:
             call(node, env)
@@ -97,12 +100,11 @@ def ints(indices: Sequence[Index], env: Env) -> list[int]:
     return [int(ix.evaluate(index, env)) for index in indices]
 
 
-def _loop_nest(node: Pointwise | Reduction, env: Env) -> torch.Tensor:
+def _loop_nest(node: Nest, env: Env) -> torch.Tensor:
     buffer = node.buffer
     sizes, strides = ints(buffer.sizes, env), ints(buffer.strides, env)
     result = torch.empty_strided(sizes, strides, dtype=buffer.dtype)
-    reduced = node.reduced if isinstance(node, Reduction) else ()
-    loops = (*node.vars, *reduced)
+    loops = (*node.vars, *inner_loops(node))
     shape = ints([ix.extent(v) for v in loops], env)
     if 0 in shape[: len(node.vars)]:
         return result
@@ -114,8 +116,11 @@ def _loop_nest(node: Pointwise | Reduction, env: Env) -> torch.Tensor:
     if isinstance(node, Reduction):
         value = value.reshape([*shape[: len(node.vars)], -1])
         value = REDUCE[node.kind](value, -1).to(buffer.dtype)
-    outer = shape[: len(node.vars)]
-    for position, variable in enumerate(node.vars):
+    elif isinstance(node, Scan):
+        value = SCANS[node.kind].python(value, -1)
+    written = loops if isinstance(node, Scan) else node.vars
+    outer = shape[: len(written)]
+    for position, variable in enumerate(written):
         scope[str(variable)] = grid(len(outer), position, torch.arange(outer[position]))
     where = torch.as_tensor(ix.evaluate(node.index, scope)).expand(outer)
     store(result, where, value)

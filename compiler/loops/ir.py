@@ -111,6 +111,29 @@ class Reduction:
 
 
 @dataclass(frozen=True)
+class Scan:
+    """``for vars, scanned in order: buffer[index] = kind over body so far``.
+
+    Attributes:
+        scanned: the loop variable that runs in order.
+        kind: a row of `scans.SCANS`.
+        body: what is taken in, in the type the scan runs in.
+    """
+
+    buffer: Buffer
+    vars: tuple[Index, ...]
+    scanned: Index
+    index: Index
+    kind: str
+    body: Expr
+    origins: tuple[Origin, ...] = ()
+
+    def __str__(self) -> str:
+        running = f"running {self.kind} for {_loops((self.scanned,))}: {self.body}"
+        return f"{self.buffer} = for {_loops(self.vars)}: [{self.index}] = {running}"
+
+
+@dataclass(frozen=True)
 class View:
     """A strided window on a buffer, handed to ATen or returned."""
 
@@ -196,7 +219,8 @@ class CopyInto:
         return f"{self.input}.copy_({self.source})"
 
 
-Node = Pointwise | Reduction | Extern | ScalarNode | CopyInto
+Nest = Pointwise | Reduction | Scan
+Node = Pointwise | Reduction | Scan | Extern | ScalarNode | CopyInto
 
 
 @dataclass(frozen=True)
@@ -235,7 +259,7 @@ class LoopGraph(Artifact):
             for name in reads(node):
                 if name not in dtypes:
                     raise VerifyError(f"LoopGraph: {name} is read before it is computed")
-            if isinstance(node, Pointwise | Reduction):
+            if isinstance(node, Nest):
                 for use in node.body.loads():
                     if dtypes[use.data[0]] != use.dtype:
                         raise VerifyError(f"LoopGraph: {use} is loaded as {use.dtype}")
@@ -246,9 +270,9 @@ class LoopGraph(Artifact):
                 dtypes[buffer.name] = buffer.dtype
 
     @staticmethod
-    def _check_variables(node: Pointwise | Reduction) -> None:
+    def _check_variables(node: Nest) -> None:
         bound: set[Atom] = set()
-        for variable in node.vars + (node.reduced if isinstance(node, Reduction) else ()):
+        for variable in (*node.vars, *inner_loops(node)):
             bound |= variable.atoms()
         for leaf in walk(node.body):
             if leaf.op in ("load", "index"):
@@ -264,6 +288,13 @@ class LoopGraph(Artifact):
         return "\n".join(lines)
 
 
+def inner_loops(node: Nest) -> tuple[Index, ...]:
+    """The loops inside of those over results or rows: what is reduced, or scanned."""
+    if isinstance(node, Scan):
+        return (node.scanned,)
+    return node.reduced if isinstance(node, Reduction) else ()
+
+
 def views_in(value: Any) -> list[View]:
     """All views in a nested argument."""
     if isinstance(value, View):
@@ -275,7 +306,7 @@ def views_in(value: Any) -> list[View]:
 
 def reads(node: Node) -> list[str]:
     """Names of the buffers a node reads, in order, without repetition."""
-    if isinstance(node, Pointwise | Reduction):
+    if isinstance(node, Nest):
         return list(dict.fromkeys(use.data[0] for use in node.body.loads()))
     if isinstance(node, Extern):
         values = [*node.args, *(value for _, value in node.kwargs)]
@@ -285,6 +316,6 @@ def reads(node: Node) -> list[str]:
 
 def writes(node: Node) -> list[Buffer]:
     """The buffers a node makes."""
-    if isinstance(node, Pointwise | Reduction):
+    if isinstance(node, Nest):
         return [node.buffer]
     return [b for b in node.results if b is not None] if isinstance(node, Extern) else []

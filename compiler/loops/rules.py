@@ -17,7 +17,7 @@ from tc.compiler.core.gate import Gate
 from tc.compiler.core.notes import MOST_FIRINGS, Notes
 from tc.compiler.core.rewrite import Any_, Firing, Match, Rewriter, Rule, Shape, match
 from tc.compiler.loops.expr import Expr, constant, rebuild
-from tc.compiler.loops.ir import LoopGraph, Node, Pointwise, Reduction
+from tc.compiler.loops.ir import LoopGraph, Nest, Node
 from tc.compiler.loops.ops import SCALAR_OPS
 
 X, Y = Any_("x"), Any_("y")
@@ -133,7 +133,7 @@ def simplify(graph: LoopGraph, gate: Gate) -> LoopGraph:
     nodes: list[Node] = []
     with gate.counting("loops.simplify", len(graph.nodes)):
         for node in graph.nodes:
-            if isinstance(node, Pointwise | Reduction):
+            if isinstance(node, Nest):
                 if gate.notes is not None:
                     line = node.origins[-1].line if node.origins else ""
                     gate.notes.place = (node.buffer.name, line.partition(" in ")[0])

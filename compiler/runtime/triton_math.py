@@ -176,6 +176,103 @@ def reduce_argmin(value, place):
 
 
 @triton.jit
+def _add(a, b):
+    return a + b
+
+
+@triton.jit
+def _newer_max(total, value):
+    """Whether a newer value is chosen: not less, or NaN."""
+    return (value >= total) | (value != value)
+
+
+@triton.jit
+def _newer_min(total, value):
+    return (value <= total) | (value != value)
+
+
+@triton.jit
+def _last_max(a, b):
+    return tl.where(_newer_max(a, b), b, a)
+
+
+@triton.jit
+def _last_min(a, b):
+    return tl.where(_newer_min(a, b), b, a)
+
+
+@triton.jit
+def _log_of_sum(a, b):
+    low = tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+    high = tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+    alone = (low == high) & (tl.abs(low) == float("inf"))
+    return tl.where(alone, b, libdevice.log1p(libdevice.exp(low - high)) + high)
+
+
+@triton.jit
+def scan_sum(x, before):
+    """Running row sums of a block, on top of those of the blocks before."""
+    return before + tl.associative_scan(x, 1, _add)
+
+
+@triton.jit
+def scan_prod(x, before):
+    """Running row products."""
+    return before * tl.associative_scan(x, 1, _multiply)
+
+
+@triton.jit
+def scan_max(x, before):
+    """Running row maxima; NaN wins."""
+    return _last_max(before, tl.associative_scan(x, 1, _last_max))
+
+
+@triton.jit
+def scan_min(x, before):
+    """Running row minima; NaN wins."""
+    return _last_min(before, tl.associative_scan(x, 1, _last_min))
+
+
+@triton.jit
+def scan_logsumexp(x, before):
+    """Running logarithms of the sums of exponentials."""
+    return _log_of_sum(before, tl.associative_scan(x, 1, _log_of_sum))
+
+
+@triton.jit
+def _newest_max(value, place, other, other_place):
+    take = _newer_max(value, other)
+    return tl.where(take, other, value), tl.where(take, other_place, place)
+
+
+@triton.jit
+def _newest_min(value, place, other, other_place):
+    take = _newer_min(value, other)
+    return tl.where(take, other, value), tl.where(take, other_place, place)
+
+
+@triton.jit
+def scan_argmax(value, place, before, before_place):
+    """The newest of the largest so far, and where it is."""
+    best, found = tl.associative_scan((value, place), 1, _newest_max)
+    return _newest_max(before, before_place, best, found)
+
+
+@triton.jit
+def scan_argmin(value, place, before, before_place):
+    """The newest of the smallest so far, and where it is."""
+    best, found = tl.associative_scan((value, place), 1, _newest_min)
+    return _newest_min(before, before_place, best, found)
+
+
+@triton.jit
+def last_of(totals, place, block: tl.constexpr):
+    """The last total of each row of a block, to which the next block adds."""
+    last = tl.where(place == block - 1, totals, tl.zeros_like(totals))
+    return tl.sum(last, 1, keep_dims=True).to(totals.dtype)
+
+
+@triton.jit
 def philox(seed, counter):
     """64 random bits of a position in the stream of a seed; see `ops.philox`."""
     key = seed.to(tl.uint32) + tl.zeros_like(counter).to(tl.uint32)

@@ -22,10 +22,13 @@ from tc.compiler.loops.index import Atom, Index
 from tc.compiler.loops.ir import (
     Extern,
     LoopGraph,
+    Nest,
     Node,
     Pointwise,
     Reduction,
     ScalarNode,
+    Scan,
+    inner_loops,
     reads,
 )
 
@@ -40,7 +43,7 @@ LONG_ROW = 1 << 15
 class Member:
     """A node over its group's variables."""
 
-    node: Pointwise | Reduction
+    node: Nest
     level: Literal["row", "inner"]
     index: Index
     body: Expr
@@ -85,7 +88,7 @@ def _fused(graph: LoopGraph, gate: Gate) -> tuple[list[Slot], list[Decision]]:
     decisions: list[Decision] = []
     for node in graph.nodes:
         place = len(slots)
-        if isinstance(node, Pointwise | Reduction):
+        if isinstance(node, Nest):
             joined = _join(node, slots, made_at, gate, decisions)
             if joined is not None:
                 made_at[node.buffer.name] = joined
@@ -102,7 +105,7 @@ def _fused(graph: LoopGraph, gate: Gate) -> tuple[list[Slot], list[Decision]]:
 
 
 def _join(
-    node: Pointwise | Reduction,
+    node: Nest,
     slots: list[Slot],
     made_at: dict[str, int],
     gate: Gate,
@@ -131,17 +134,16 @@ def _join(
     return None
 
 
-def alone(node: Pointwise | Reduction) -> Group:
+def alone(node: Nest) -> Group:
     """A group of one node, over fresh variables."""
     outer, inner = domain(node)
     member = next(iter(placements(node, outer, inner, [])))
     return Group(outer, inner, [member])
 
 
-def domain(node: Pointwise | Reduction) -> tuple[Variables, Variables]:
+def domain(node: Nest) -> tuple[Variables, Variables]:
     """Group variables shaped like a node's."""
-    reduced = node.reduced if isinstance(node, Reduction) else ()
-    return fresh(node.vars, "p"), fresh(reduced, "r")
+    return fresh(node.vars, "p"), fresh(inner_loops(node), "r")
 
 
 def fresh(variables: Variables, prefix: str) -> Variables:
@@ -154,7 +156,7 @@ def extents(variables: Variables) -> Variables:
     return tuple(ix.extent(v) for v in variables)
 
 
-def combined(group: Group, node: Pointwise | Reduction) -> tuple[Group | None, str]:
+def combined(group: Group, node: Nest) -> tuple[Group | None, str]:
     """The group with the node in it, or why not."""
     if len(group.members) >= MAX_MEMBERS or len(group.reads() | group.writes()) >= MAX_BUFFERS:
         return None, "the kernel would be too large"
@@ -177,14 +179,12 @@ def combined(group: Group, node: Pointwise | Reduction) -> tuple[Group | None, s
     return best, "same space" if len(best.inner) == 0 else "same rows"
 
 
-def _over(
-    group: Group, node: Pointwise | Reduction, outer: Variables, inner: Variables
-) -> tuple[Group | None, str]:
+def _over(group: Group, node: Nest, outer: Variables, inner: Variables) -> tuple[Group | None, str]:
     """All members and the node over given variables."""
     unchanged = (outer, inner) == (group.outer, group.inner)
     members: list[Member] = list(group.members) if unchanged else []
     todo = [node] if unchanged else [*(m.node for m in group.members), node]
-    # A reduction's place is fixed by its variables, so it goes first when members are placed anew.
+    # What is reduced or scanned fixes a node's place: it goes first when members are placed anew.
     waiting = sorted(todo, key=lambda n: isinstance(n, Pointwise)) if not unchanged else todo
     placed: dict[str, Member] = {m.name: m for m in members}
     while waiting:
@@ -204,18 +204,16 @@ def _over(
     return Group(outer, inner, ordered), ""
 
 
-def _next(waiting: list[Pointwise | Reduction], placed: Mapping[str, Member]) -> Any:
+def _next(waiting: list[Nest], placed: Mapping[str, Member]) -> Any:
     """Return the node to place next: one that touches what the placed ones do has a hint where."""
-    if len(waiting) == 1 or not placed or isinstance(waiting[0], Reduction):
+    if len(waiting) == 1 or not placed or not isinstance(waiting[0], Pointwise):
         return waiting[0]
     known = {name for m in placed.values() for name in (m.name, *reads(m.node))}
     hinted = (n for n in waiting if not known.isdisjoint((n.buffer.name, *reads(n))))
     return next(hinted, waiting[0])
 
 
-def _placed(
-    node: Pointwise | Reduction, outer: Variables, inner: Variables, others: list[Member]
-) -> Member | None:
+def _placed(node: Nest, outer: Variables, inner: Variables, others: list[Member]) -> Member | None:
     """Place a node where it agrees with the others and touches most elements when they do."""
     theirs = {access for other in others for access in _accesses(other)}
     names = {name for name, _ in theirs}
@@ -238,7 +236,7 @@ def _accesses(member: Member) -> set[tuple[str, Index]]:
 
 
 def placements(
-    node: Pointwise | Reduction, outer: Variables, inner: Variables, others: list[Member]
+    node: Nest, outer: Variables, inner: Variables, others: list[Member]
 ) -> Iterator[Member]:
     """The ways to write a node over a group's variables, best first."""
     if isinstance(node, Reduction):
@@ -248,6 +246,12 @@ def placements(
             yield _member(node, "inner", values)
         elif same and not node.reduced:
             yield _member(node, "row", _regroup(node.vars, outer))
+        return
+    if isinstance(node, Scan):
+        one = len(inner) == 1 and ix.extent(inner[0]) is ix.extent(node.scanned)
+        if one and ix.product(extents(node.vars)) is ix.product(extents(outer)):
+            values = _regroup(node.vars, outer) | _regroup((node.scanned,), inner)
+            yield _member(node, "inner", values)
         return
     count = ix.product(extents(node.vars))
     if count is ix.product(extents(outer)):
@@ -260,9 +264,7 @@ def placements(
             yield _member(node, "inner", values)
 
 
-def _member(
-    node: Pointwise | Reduction, level: Literal["row", "inner"], values: dict[Atom, Index]
-) -> Member:
+def _member(node: Nest, level: Literal["row", "inner"], values: dict[Atom, Index]) -> Member:
     return Member(node, level, ix.substitute(node.index, values), substitute(node.body, values))
 
 

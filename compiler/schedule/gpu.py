@@ -17,7 +17,7 @@ import torch
 from tc.compiler.core.artifacts import Decision
 from tc.compiler.core.gate import Gate
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.expr import Expr, constant, index_value, load, substitute, transform
+from tc.compiler.loops.expr import Expr, constant, index_value, load, substitute, transform, walk
 from tc.compiler.loops.index import Atom, Index
 from tc.compiler.loops.ir import (
     Buffer,
@@ -25,6 +25,7 @@ from tc.compiler.loops.ir import (
     Node,
     Origin,
     Reduction,
+    Scan,
     contiguous,
     reads,
     writes,
@@ -33,7 +34,16 @@ from tc.compiler.loops.ops import compute_dtype
 from tc.compiler.schedule.fuse import Group, Member, Slot, alone, combined, fuse
 from tc.compiler.schedule.memory import Work, with_memory
 from tc.compiler.schedule.order import Order, ordered
-from tc.compiler.schedule.plan import Accumulate, Kernel, Let, Plan, Section, Statement, Store
+from tc.compiler.schedule.plan import (
+    Accumulate,
+    Kernel,
+    Let,
+    Plan,
+    Running,
+    Section,
+    Statement,
+    Store,
+)
 from tc.compiler.schedule.stage import kernel_title, outside_readers, slot_reads
 
 BLOCKS = 512  # fewer blocks of threads than this leave part of a GPU idle
@@ -206,7 +216,7 @@ def _made(slot: Slot) -> set[str]:
 
 def _twisted(member: Member) -> bool:
     """Whether its positions hold more quotients than its own loops need."""
-    if isinstance(member.node, Reduction):
+    if isinstance(member.node, Reduction | Scan):
         return False
     return _quotients(member) > _quotients(alone(member.node).members[0])
 
@@ -278,11 +288,32 @@ class _Writer:
                 assert isinstance(member.node, Reduction)
                 body = self._body(member, number)
                 found.append(Accumulate(_local(name), member.node.kind, body, dtype))
-            elif self.number[name] == number and member.level == level:
+            elif self.number[name] == number and member.level == level and not _scans(member):
                 found.append(Let(_local(name), self._body(member, number)))
                 if name in self.needed:
                     found.append(Store(name, member.index, result))
-        return tuple(found)
+            elif self.number[name] == number and level == "inner" and _scans(member):
+                found.append(self._scan(member, number))
+                if name in self.needed:
+                    found.append(Store(name, member.index, result))
+        return (*self._scans_again(found, number), *found)
+
+    def _scan(self, member: Member, number: int) -> Running:
+        assert isinstance(member.node, Scan)
+        kind, dtype = member.node.kind, member.node.buffer.dtype
+        return Running(_local(member.name), kind, self._body(member, number), dtype)
+
+    def _scans_again(self, statements: Sequence[Statement], number: int) -> list[Running]:
+        """The scans of earlier passes that this one needs: blocks do not read what they wrote."""
+        needed = {leaf.data[0] for s in statements for leaf in walk(s.value) if leaf.op == "local"}
+        again: list[Running] = []
+        for member in reversed(self.group.members):
+            name = _local(member.name)
+            if _scans(member) and self.number[member.name] < number and name in needed:
+                again.insert(0, self._scan(member, number))
+                inside = walk(again[0].value)
+                needed |= {leaf.data[0] for leaf in inside if leaf.op == "local"}
+        return again
 
     def _body(self, member: Member, number: int) -> Expr:
         """The member's value, reads of other members replaced by their registers or values."""
@@ -291,7 +322,7 @@ class _Writer:
             other = self.members.get(node.data[0]) if node.op == "load" else None
             if other is None:
                 return node
-            lost = other.level == "inner" and not _reduces(other)
+            lost = other.level == "inner" and not _reduces(other) and not _scans(other)
             if lost and self.number[other.name] != number:
                 return self._body(other, number)
             return Expr("local", (), node.dtype, (_local(other.name),))
@@ -301,6 +332,10 @@ class _Writer:
 
 def _reduces(member: Member) -> bool:
     return isinstance(member.node, Reduction) and member.level == "inner"
+
+
+def _scans(member: Member) -> bool:
+    return isinstance(member.node, Scan)
 
 
 def _local(buffer: str) -> str:

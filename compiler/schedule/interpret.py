@@ -18,6 +18,7 @@ from tc.compiler.loops.index import Index
 from tc.compiler.loops.interpret import REDUCE, Env, bound, call, evaluate, grid, ints, read_value
 from tc.compiler.loops.interpret import store as write
 from tc.compiler.loops.ir import Buffer
+from tc.compiler.loops.scans import SCANS
 from tc.compiler.schedule.plan import (
     Accumulate,
     Allocate,
@@ -25,6 +26,7 @@ from tc.compiler.schedule.plan import (
     Kernel,
     Let,
     Plan,
+    Running,
     Scratch,
     Section,
     Statement,
@@ -118,6 +120,9 @@ class _Run:
             self.scope[statement.name] = value
             return
         value = torch.broadcast_to(value, shape)
+        if isinstance(statement, Running):
+            self.scope[statement.name] = SCANS[statement.kind].python(value, -1).to(statement.dtype)
+            return
         if isinstance(statement, Accumulate):
             outer = len(self.kernel.outer)
             flat = value.reshape([*shape[:outer], -1])

@@ -12,11 +12,20 @@ from dataclasses import dataclass, field
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, load, transform
 from tc.compiler.loops.index import Index
-from tc.compiler.loops.ir import Origin, Reduction, reads
+from tc.compiler.loops.ir import Origin, Reduction, Scan, reads
 from tc.compiler.loops.ops import CHEAP
 from tc.compiler.schedule.fuse import Group, Member, extents
 from tc.compiler.schedule.order import Order
-from tc.compiler.schedule.plan import Accumulate, Kernel, Let, Scratch, Section, Statement, Store
+from tc.compiler.schedule.plan import (
+    Accumulate,
+    Kernel,
+    Let,
+    Running,
+    Scratch,
+    Section,
+    Statement,
+    Store,
+)
 
 SCRATCH_BYTES = 32 * 1024
 # Up to this cost a value is computed again rather than kept in a row of scratch memory.
@@ -97,7 +106,8 @@ class _Writer:
         ]
         if not later or member.name in self.needed:
             return "memory" if later else "local"
-        if member.body.cost() <= AGAIN:
+        once = isinstance(member.node, Scan)  # its elements are not to be had one by one
+        if member.body.cost() <= AGAIN and not once:
             return "again"
         extent = ix.product(extents(self.group.inner))
         dtype = member.node.buffer.dtype
@@ -106,7 +116,7 @@ class _Writer:
             name = f"row_{member.name}"
             self.scratch[member.name] = Scratch(name, dtype, extent)
             return "scratch"
-        if member.body.cost() <= CHEAP:
+        if member.body.cost() <= CHEAP and not once:
             return "again"
         self.needed.add(member.name)
         return "memory"
@@ -132,7 +142,10 @@ class _Writer:
         body = self._body(member, number)
         if isinstance(node, Reduction) and member.level == "inner":
             return [Accumulate(_local(name), node.kind, body, node.buffer.dtype)]
-        found: list[Statement] = [Let(_local(name), body)]
+        made: Let | Running = Let(_local(name), body)
+        if isinstance(node, Scan):
+            made = Running(_local(name), node.kind, body, node.buffer.dtype)
+        found: list[Statement] = [made]
         value = Expr("local", (), node.buffer.dtype, (_local(name),))
         if name in self.needed:
             found.append(Store(name, member.index, value))

@@ -55,7 +55,26 @@ class Accumulate:
         return f"{self.name} = {self.kind}({self.value})"
 
 
-Statement = Let | Store | Accumulate
+@dataclass(frozen=True)
+class Running:
+    """A value taken into a running total; ``name`` is the total so far, in every element.
+
+    Attributes:
+        kind: a row of `loops.scans.SCANS`.
+        value: in the type the total runs in.
+        dtype: of ``name``.
+    """
+
+    name: str
+    kind: str
+    value: Expr
+    dtype: torch.dtype
+
+    def __str__(self) -> str:
+        return f"{self.name} = running {self.kind}({self.value})"
+
+
+Statement = Let | Store | Accumulate | Running
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,13 @@ import torch
 from tc.compiler.codegen.cpp.lanes import LaneWriter
 from tc.compiler.codegen.cpp.pointwise import PointwiseWriter, TileWriter
 from tc.compiler.codegen.cpp.rows import RowWriter
+from tc.compiler.codegen.cpp.scans import ScanWriter
 from tc.compiler.codegen.cpp.writer import Writer
 from tc.compiler.codegen.printer import c_type
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import walk
 from tc.compiler.loops.index import Index
-from tc.compiler.schedule.plan import Kernel, Store
+from tc.compiler.schedule.plan import Kernel, Running, Store
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ def writer_for(kernel: Kernel, threads: int) -> Writer:
         return LaneWriter(kernel, threads)
     if kernel.tile is not None:
         return TileWriter(kernel, threads)
+    if any(isinstance(s, Running) for s in kernel.statements()):
+        return ScanWriter(kernel, threads)
     return RowWriter(kernel, threads) if kernel.inner else PointwiseWriter(kernel, threads)
 
 

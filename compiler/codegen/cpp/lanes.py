@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from tc.compiler.codegen.cpp.writer import OMP, Accumulator, Writer
 from tc.compiler.codegen.printer import c_index, c_type
 from tc.compiler.loops import index as ix
-from tc.compiler.schedule.plan import Accumulate, Let, Section, Statement
+from tc.compiler.schedule.plan import Accumulate, Let, Running, Section, Statement
 
 LANES = 256
 
@@ -84,6 +84,11 @@ class LaneWriter(Writer):
             for kind, name, start, _ in accumulator.variables():
                 self.emit(f"{kind} {name}[{LANES}];")
                 starts.append(f"{name}[j] = {start};")
+        for line in self.totals(section.statements, f"[{LANES}]"):
+            self.emit(line)
+        for scan in section.statements:
+            if isinstance(scan, Running):
+                starts += self.total_starts(scan)
         if starts:
             self._lane_loop(starts)
         for variable in self.kernel.inner:

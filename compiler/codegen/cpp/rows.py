@@ -10,7 +10,7 @@ from tc.compiler.codegen.cpp.writer import OMP, Accumulator, Writer, clause, joi
 from tc.compiler.codegen.printer import c_index, c_type
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.index import Index
-from tc.compiler.schedule.plan import Accumulate, Let, Section
+from tc.compiler.schedule.plan import Accumulate, Let, Running, Section
 
 BLOCK = 4096
 WIDE = 64
@@ -54,7 +54,8 @@ class RowWriter(Writer):
         blocked = plain and bool(sums) and (extent is None or extent > BLOCK)
         partial = plain and bool(sums) and (blocked or len(inner) > 1)
         passes = sum(s.level == "inner" for s in self.kernel.sections)
-        whole = not self.kernel.outer and passes == 1 and plain
+        in_order = any(isinstance(s, Running) for s in section.statements)
+        whole = not self.kernel.outer and passes == 1 and plain and not in_order
         opened = self._outer_loops(inner[:-1], inner[-1] if blocked else None, sums, whole)
         self.running = "s" if partial else "a"
         if partial:
@@ -92,11 +93,7 @@ class RowWriter(Writer):
         self, section: Section, last: Index, sums: list[Accumulator], blocked: bool, plain: bool
     ) -> None:
         reductions = clause(sums, self.running)
-        start, stop = "0", c_index(ix.extent(last))
-        if blocked:
-            start = f"{last}_from"
-            self.emit(f"const long long {last}_to = tc_min({start} + {BLOCK}, {stop});")
-            stop = f"{last}_to"
+        start, stop = self._range(last, blocked)
         self.hoist(section.statements, last, self._row_locals())
         cheap = sum(s.value.cost() for s in section.statements) <= WIDE_COST
         if sums and plain and cheap and at_least(last, 16 * WIDE):
@@ -116,6 +113,15 @@ class RowWriter(Writer):
         self.statements(section.statements)
         self.close()
         self.hoisted = {}
+
+    def _range(self, last: Index, blocked: bool) -> tuple[str, str]:
+        """Where the innermost loop starts and stops: at the ends of the row, or of a block."""
+        start, stop = "0", c_index(ix.extent(last))
+        if blocked:
+            start = f"{last}_from"
+            self.emit(f"const long long {last}_to = tc_min({start} + {BLOCK}, {stop});")
+            stop = f"{last}_to"
+        return start, stop
 
     def _row_locals(self) -> frozenset[str]:
         """Names that hold one value a row."""

@@ -5,18 +5,26 @@ In: a `Kernel`. Out: `Writer`, whose subclasses print the loops of one kind of k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from tc.compiler.codegen.cpp.stream import LINE, streamed
-from tc.compiler.codegen.printer import ExprPrinter, c_convert, c_index, c_type, has_short_nans
+from tc.compiler.codegen.printer import (
+    ExprPrinter,
+    c_constant,
+    c_convert,
+    c_index,
+    c_type,
+    has_short_nans,
+)
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, can_fail, walk
 from tc.compiler.loops.index import Atom, Index
 from tc.compiler.loops.ops import compute_dtype
-from tc.compiler.schedule.plan import Accumulate, Kernel, Let, Statement, Store
+from tc.compiler.loops.scans import SCANS
+from tc.compiler.schedule.plan import Accumulate, Kernel, Let, Running, Statement, Store
 
 PARALLEL_WORK = 65536
 # Elements computed before they are written past the caches.
@@ -304,8 +312,53 @@ class Writer:
                 self.emit(f"{statement.name}[j] = {text};")
             else:
                 self.emit(f"const {c_type(statement.value.dtype)} {statement.name} = {text};")
+        elif isinstance(statement, Running):
+            self.run_on(statement, text)
         else:
             self.accumulate(statement, text)
+
+    def run_on(self, scan: Running, text: str) -> None:
+        """Take a value into a running total; choices are made without branches."""
+        total, place, value = f"c_{scan.name}{self.at}", f"p_{scan.name}{self.at}", f"x_{scan.name}"
+        self.emit(f"const {c_type(scan.value.dtype)} {value} = {text};")
+        if SCANS[scan.kind].position:
+            self.emit(f"const int newer_{scan.name} = {self.takes(scan, total, value)};")
+            self.emit(f"{place} = newer_{scan.name} ? {c_index(self.kernel.inner[-1])} : {place};")
+        self.emit(f"{total} = {self.combined(scan, total, value)};")
+        result = c_convert(total, scan.value.dtype, scan.dtype)
+        shown = place if SCANS[scan.kind].position else result
+        self.emit(f"const {c_type(scan.dtype)} {scan.name} = {shown};")
+
+    def totals(self, statements: Iterable[Statement], room: str = "") -> list[str]:
+        """C that declares the running totals, or arrays of them."""
+        scans = [s for s in statements if isinstance(s, Running)]
+        lines = [f"{c_type(s.value.dtype)} c_{s.name}{room};" for s in scans]
+        return lines + [f"long long p_{s.name}{room};" for s in scans if SCANS[s.kind].position]
+
+    def total_starts(self, scan: Running) -> list[str]:
+        """C that starts a running total."""
+        start = SCANS[scan.kind].start(scan.value.dtype)
+        lines = [f"c_{scan.name}{self.at} = {c_constant(start.data[0], start.dtype)};"]
+        if SCANS[scan.kind].position:
+            lines.append(f"p_{scan.name}{self.at} = 0;")
+        return lines
+
+    def combined(self, scan: Running, total: str, value: str) -> str:
+        """C of the total after one more value."""
+        return self._over(SCANS[scan.kind].combine, scan, total, value)
+
+    def takes(self, scan: Running, total: str, value: str) -> str:
+        """C of whether a newer value is chosen."""
+        takes = SCANS[scan.kind].takes
+        assert takes is not None
+        return self._over(takes, scan, total, value)
+
+    def _over(
+        self, made: Callable[[Expr, Expr], Expr], scan: Running, total: str, value: str
+    ) -> str:
+        dtype = scan.value.dtype
+        one, two = (Expr("local", (), dtype, (name,)) for name in (total, value))
+        return self.printer().value(made(one, two))
 
     def accumulate(self, statement: Accumulate, text: str) -> None:
         accumulator = self.accumulators[statement.name]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from tc.compiler.codegen.triton.blocks import Blocks, choose
-from tc.compiler.codegen.triton.ops import TRITON_TYPES, convert
+from tc.compiler.codegen.triton.ops import TRITON_TYPES, convert, literal
 from tc.compiler.codegen.triton.printer import (
     Axis,
     BlockPrinter,
@@ -30,7 +30,8 @@ from tc.compiler.loops.expr import Expr, walk
 from tc.compiler.loops.index import Index
 from tc.compiler.loops.ir import Buffer
 from tc.compiler.loops.ops import compute_dtype
-from tc.compiler.schedule.plan import Accumulate, Kernel, Let, Section, Statement, Store
+from tc.compiler.loops.scans import SCANS
+from tc.compiler.schedule.plan import Accumulate, Kernel, Let, Running, Section, Statement, Store
 
 INT32_MOST = 2**31 - 2**16
 INFINITY = 2**31 - 1  # a place no element has
@@ -125,6 +126,7 @@ class _Writer:
         self.lines: list[str] = []
         self.depth = 1
         self.count = 0
+        self.scanned: set[str] = set()
         self.rows = ix.product([ix.extent(v) for v in kernel.outer])
         self.length = ix.product([ix.extent(v) for v in kernel.inner])
         self.x = Axis("x", kernel.outer, self._needs("xmask", self.rows, blocks.rows))
@@ -207,6 +209,8 @@ class _Writer:
                 printer.known[statement.value] = statement.name
             elif isinstance(statement, Store):
                 self._store(statement, text, printer.space)
+            elif isinstance(statement, Running):
+                self._running_total(statement, text)
             else:
                 self._whole_row(statement, text)
 
@@ -243,6 +247,7 @@ class _Writer:
             if each.kind.startswith("arg"):
                 place = f"tl.full([XBLOCK, RBLOCK], {INFINITY}, {self._place_type()})"
                 self.emit(f"p_{each.name} = {place}")
+        self._start_totals(section.statements)
         self.emit(f"for start in range(0, {triton_index(self.length)}, RBLOCK):")
         self.depth += 1
         self.emit("r = start + rs")
@@ -257,6 +262,42 @@ class _Writer:
         for each in sums:
             place = f", p_{each.name}" if each.kind.startswith("arg") else ""
             self._result(each, f"a_{each.name}{place}")
+
+    def _start_totals(self, statements: Iterable[Statement]) -> None:
+        """Running totals before the first element of a row."""
+        for scan in statements:
+            if isinstance(scan, Running):
+                row = SCANS[scan.kind]
+                dtype = scan.value.dtype
+                start = literal(row.start(dtype).data[0], dtype)
+                kind = TRITON_TYPES[dtype]
+                self.emit(f"c_{scan.name} = tl.full([XBLOCK, 1], {start}, {kind})")
+                if row.position:
+                    self.emit(f"p_{scan.name} = tl.full([XBLOCK, 1], 0, {self._place_type()})")
+
+    def _running_total(self, scan: Running, text: str) -> None:
+        """A scan of a block of elements, on top of what came before; a row held is scanned once."""
+        if scan.name in self.scanned:
+            return
+        total, place = f"c_{scan.name}", f"p_{scan.name}"
+        value = f"tl.broadcast_to({text}, [XBLOCK, RBLOCK])"
+        if self.blocks.persistent:
+            self.scanned.add(scan.name)
+            self._start_totals([scan])
+        found = f"s_{scan.name}"
+        names = {total: found}
+        if SCANS[scan.kind].position:
+            names[place] = f"q_{scan.name}"
+            value = f"{value}, tl.broadcast_to(r, [XBLOCK, RBLOCK])"
+        made = ", ".join(names.values())
+        self.emit(f"{made} = scan_{scan.kind}({value}, {', '.join(names)})")
+        if not self.blocks.persistent:
+            for old, new in names.items():
+                self.emit(f"{old} = last_of({new}, rs, RBLOCK)")
+        source = scan.value.dtype
+        if SCANS[scan.kind].position:
+            found, source = f"q_{scan.name}", torch.int32
+        self.emit(f"{scan.name} = {convert(found, source, scan.dtype)}")
 
     def _place_type(self) -> str:
         return "tl.int64" if self.wide else "tl.int32"

@@ -15,6 +15,7 @@ from tc.compiler.core.artifacts import KernelSpec
 from tc.compiler.core.gpu import GpuProgram
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.ir import Buffer
+from tc.compiler.loops.scans import SCANS
 from tc.compiler.schedule.plan import Kernel, Plan
 
 HEAD = """\
@@ -33,6 +34,8 @@ MATH = (
     *(f"reduce_{kind}" for kind in KINDS),
     "better_max",
     "better_min",
+    *(f"scan_{kind}" for kind, _ in SCANS.rows()),
+    "last_of",
 )
 
 

@@ -24,6 +24,7 @@ from tc.compiler.loops.ir import (
     Pointwise,
     Reduction,
     Ref,
+    Scan,
     View,
     contiguous,
 )
@@ -234,6 +235,18 @@ class Builder:
         result = self.value(sizes, dtype, body)
         self.uses = uses
         return result
+
+    def scan(self, kind: str, dtype: torch.dtype, dim: int, body: Expr, sizes: Sizes) -> Tensor:
+        """A running total along ``dim``; ``body``, over ``loop_vars(sizes)``, is taken in as is."""
+        strides = self.strides
+        if strides is None or len(strides) != len(sizes):
+            strides = contiguous(sizes)
+        variables = loop_vars(sizes)
+        outer = tuple(v for d, v in enumerate(variables) if v is not ix.ZERO and d != dim)
+        buffer = Buffer(self.name(), dtype, sizes, strides)
+        flat = linear(variables, strides)
+        self.nodes.append(Scan(buffer, outer, variables[dim], flat, kind, body, self.origins()))
+        return self.memory(buffer)
 
     # ------------------------------------------------------------ values out
 

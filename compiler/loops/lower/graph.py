@@ -25,10 +25,9 @@ from tc.compiler.loops.ir import (
     Extern,
     Input,
     LoopGraph,
+    Nest,
     Node,
     Origin,
-    Pointwise,
-    Reduction,
     Ref,
     ScalarNode,
     SymValue,
@@ -97,7 +96,7 @@ def alive(nodes: list[Node], outputs: tuple[Any, ...]) -> list[Node]:
     read = {view.buffer for view in views_in(outputs)}
     kept: list[Node] = []
     for node in reversed(nodes):
-        if not isinstance(node, Pointwise | Reduction) or node.buffer.name in read:
+        if not isinstance(node, Nest) or node.buffer.name in read:
             read.update(reads(node))
             kept.append(node)
     return kept[::-1]

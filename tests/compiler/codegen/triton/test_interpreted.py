@@ -148,3 +148,41 @@ def test_gradients() -> None:
     torch.testing.assert_close(got, want)
     for a, b in zip(mine, theirs, strict=True):
         torch.testing.assert_close(a.grad, b.grad)
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All scans are made of loops, as on a GPU."""
+    from tc.compiler.loops.lower import scan
+
+    monkeypatch.setattr(scan, "_better_here", lambda *_: None)
+
+
+LOOPED = pytest.param(4500, marks=pytest.mark.slow)  # the interpreter scans a number at a time
+
+
+@pytest.mark.parametrize("mode", ["fake", pytest.param("symbolic", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("length", [37, LOOPED])
+def test_scans(length: int, mode: str, always: None) -> None:
+    def fn(x: T) -> tuple[T, ...]:
+        sums = x.cumsum(1)
+        return sums, (x / 9).exp().cumprod(1), x.logcumsumexp(1), *x.cummax(1), *x.cummin(1)
+
+    x = r(2, length)
+    x[1, 30] = float("nan")
+    compare(fn, (x,), mode, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("length", [37, LOOPED])
+def test_scans_among_other_passes(length: int, always: None) -> None:
+    def fn(x: T) -> tuple[T, ...]:
+        y = x.softmax(1).cumsum(1)
+        return y, y.softmax(1), (y * 2).cumsum(1) / y.amax(1, keepdim=True)
+
+    compare(fn, (r(3, length),), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int64, torch.bool, torch.bfloat16])
+def test_scans_of_other_types_across_memory(dtype: torch.dtype) -> None:
+    x = (r(70, 9) * 3).to(dtype)
+    compare(lambda x: (x.cumsum(0), *x.cummax(0), *x.cummin(0)), (x,))
