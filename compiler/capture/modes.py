@@ -253,7 +253,7 @@ def _in_inference(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _no_profile(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    """A region that only names a part of a profile: kernels are named by the graph instead."""
+    """A region that only names a part of a profile or graph: its nodes have their own names."""
     return t.known(contextlib.nullcontext).call(t, [], {})
 
 
@@ -292,6 +292,7 @@ handles(_C._is_torch_function_mode_enabled)(_override_modes)
 handles(_C._InferenceMode)(_inference)
 handles(torch.is_inference_mode_enabled)(_in_inference)
 handles(torch.autograd.profiler.record_function)(_no_profile)
+handles(torch.fx.traceback.annotate)(_no_profile)
 handles(_C._set_grad_enabled)(_setting(_C._set_grad_enabled))
 handles(_C._set_deterministic_algorithms)(_setting(_C._set_deterministic_algorithms, at_run=True))
 for _function in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -104,3 +105,50 @@ def calling(function: Callable[..., Any]) -> Callable[..., Any]:
     own: Any = call
     own.__code__ = own.__code__.replace()  # compiled code is kept with the code object
     return call
+
+
+# -- flex attention ----------------------------------------------------------------------------
+#: of batch, head, query and key position the one that each level of vmap runs over, innermost first
+AXES = ((None, None, None, 0), (None, None, 0, None), (None, 0, None, None), (0, None, None, None))
+
+
+def of_all_positions(function: Callable[..., Any], scores: int) -> Callable[..., Any]:
+    """Return a function of scores (as many as given) and four positions for all of them at once."""
+    for axes in AXES:
+        function = torch.vmap(function, in_dims=(0,) * scores + axes)
+    return function
+
+
+def dense_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    score_mod: Callable[..., torch.Tensor],
+    block_mask: tuple[Any, ...],
+    scale: float,
+    kernel_options: dict[str, Any],
+    score_mod_other_buffers: tuple[Any, ...] = (),
+    mask_mod_other_buffers: tuple[Any, ...] = (),
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Attention of queries (B, Hq, L, E) over keys (B, Hkv, S, E) and values (B, Hkv, S, Ev).
+
+    Takes what the operation takes; blocks of its mask only save work, so the mask's function is
+    all that is used of them.
+
+    Returns:
+        The result (B, Hq, L, Ev); log2 of the sum of the exponents of scores, and the largest
+        score in units of log 2, each (B, Hq, L).
+    """
+    batch, heads = query.shape[:2]
+    groups = heads // key.shape[1]
+    key = key.repeat_interleave(groups, 1).expand(batch, -1, -1, -1)
+    value = value.repeat_interleave(groups, 1).expand(batch, -1, -1, -1)
+    precise = torch.float64 if query.dtype == torch.float64 else torch.float32
+    scores = query.to(precise) @ key.to(precise).transpose(-2, -1) * scale
+    positions = [torch.arange(size, device=scores.device) for size in scores.shape]
+    changed = of_all_positions(score_mod, 1)(scores, *positions, *score_mod_other_buffers)
+    seen = of_all_positions(block_mask[-1], 0)(*positions, *mask_mod_other_buffers)
+    changed = torch.where(seen, changed.to(precise), -math.inf)
+    weights = torch._safe_softmax(changed, -1).to(query.dtype)
+    sums, largest = changed.logsumexp(-1), changed.amax(-1)
+    return weights @ value.to(query.dtype), sums / math.log(2), largest / math.log(2)

@@ -13,6 +13,7 @@ import torch
 from tc.compiler.capture import (
     autograd_functions,
     breaks,
+    flex,
     higher_order,
     lazy_modules,
     override_handlers,
@@ -93,6 +94,7 @@ class Tracer(Semantics):
         handled: exceptions being handled, innermost last.
         strict: whether a graph break is an error here; None leaves it to ``fullgraph``.
         steps: instructions interpreted so far, in all frames.
+        item_of_tensor: asked first for what an index of a tensor gives.
         stop_at: the number of the instruction that ends the trace before it runs.
     """
 
@@ -124,6 +126,7 @@ class Tracer(Semantics):
         self._values: dict[int, tuple[Any, Value]] = {}
         self.made_inside: set[int] = set()
         self.leave_classes = False
+        self.item_of_tensor: Callable[[Tracer, Value, Value], Value | None] | None = None
         self._kept: list[Any] = []
         self._cells: dict[int, tuple[types.CellType, CellValue]] = {}
         self._globals: dict[tuple[int, str], Value] = {}
@@ -524,6 +527,6 @@ def _chain(source: Source) -> list[Source]:
 
 
 __all__ = [
-    "Tracer", "copies", "higher_order", "hooks", "iteration",
+    "Tracer", "copies", "flex", "higher_order", "hooks", "iteration",
     "override_handlers", "signatures", "transforms", "trees",
 ]  # fmt: skip

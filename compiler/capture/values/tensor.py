@@ -207,6 +207,10 @@ class TensorValue(NodeValue):
         return t.raise_(TypeError, "'Tensor' object is not callable")
 
     def item(self, t: Tracer, key: Value) -> Value:
+        if t.item_of_tensor is not None:
+            found = t.item_of_tensor(t, self, key)
+            if found is not None:
+                return found
         return t.call_torch(operator.getitem, [self, key], {})
 
     def set_item(self, t: Tracer, key: Value, value: Value) -> None:
