@@ -43,7 +43,7 @@ _ROWS: Final = tuple(
         (r"inductor_pre_grad_graph", "pre-grad graph", "graph passes"),
         (r"aot_forward_graph_fw_metadata", "facts about inputs and outputs", "graph passes"),
         (r"optimize_ddp_split_.*", "split for DDP", "graph passes"),
-        (r"tc_pass", "pass", "graph passes"),
+        (r"tc_pass", "passes of a stage", "graph passes"),
         (r"tc_partition", "what backward is given, and why", "graph passes"),
         (r"tc_plan", "plan of kernels and buffers", "code"),
         (r"tc_graph_runs_eagerly", "why the graph runs eagerly", "code"),

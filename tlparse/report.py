@@ -6,7 +6,7 @@ import base64
 import gzip
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
@@ -27,14 +27,15 @@ from tc.trace.timing import PHASES, phase_of
 
 _SCRIPTS: Final = (
     "vendor/dagre.min.js", "dom.js", "data.js", "parts.js", "code.js", "overview.js", "finding.js",
-    "function.js", "compile.js", "textdiff.js", "codepage.js", "graph.js", "sourcepage.js",
-    "timepage.js", "ranks.js", "caches.js", "raw.js", "search.js", "app.js",
+    "function.js", "compile.js", "textdiff.js", "codepage.js", "passes.js", "graph.js",
+    "sourcepage.js", "timepage.js", "ranks.js", "caches.js", "raw.js", "search.js", "app.js",
 )  # fmt: skip
 STYLES: Final = ("base.css", "parts.css")
 _POLICY: Final = "script-src 'unsafe-inline'"
 _POLICY_SPLIT: Final = "script-src 'unsafe-inline' 'self' file:"
 _SEAM: Final = "<!--blocks-->"
 _TOP_STEPS: Final = 30
+_CAPTURED: Final = "dynamo_output_graph"
 _MOST_LOOKUPS: Final = 2000
 _SMALL: Final = 30_000_000  # bytes of logs: below, a small page counts for more than time
 _LEVEL_OF_SMALL: Final = 9
@@ -128,6 +129,10 @@ def _index(
     steps: Counter[str] = Counter()
     for compiled in session.compiles:
         steps.update(compiled.steps)
+    kernels = {
+        id(one): sum(len(view.kernels) for view in code.views)
+        for one, code in zip(all_compiles(session), codes, strict=True)
+    }
     misses: dict[int, list[Miss]] = {}
     for miss in diagnosis.misses:
         misses.setdefault(id(miss.entry.compiled), []).append(miss)
@@ -150,7 +155,8 @@ def _index(
         "files": coverage(diagnosis, list(all_compiles(session)), codes),
         "findings": [_finding(one) for one in diagnosis.findings],
         "functions": [
-            _function(diagnosis, names[key], key, compiles) for key, compiles in groups.items()
+            _function(diagnosis, names[key], key, compiles, kernels)
+            for key, compiles in groups.items()
         ],
         "compiles": [
             {
@@ -219,7 +225,11 @@ def _function_names(session: Session) -> dict[tuple[str, str, int], str]:
 
 
 def _function(
-    diagnosis: Diagnosis, name: str, key: tuple[str, str, int], compiles: Sequence[Compile]
+    diagnosis: Diagnosis,
+    name: str,
+    key: tuple[str, str, int],
+    compiles: Sequence[Compile],
+    kernels: Mapping[int, int],
 ) -> dict[str, Any]:
     file, line = compiles[0].home
     mine = {id(compiled) for compiled in compiles}
@@ -238,6 +248,8 @@ def _function(
         ),
         "refused": any(event.where.function == key[0] for event in diagnosis.limits),
         "status": next((state for state in order if state in states), "ok"),
+        "graphs": sum(any(a.name == _CAPTURED for a in one.artifacts) for one in compiles),
+        "kernels": max((kernels.get(id(one), 0) for one in compiles), default=0),
         "hits": sum(compiled.cache == "hit" for compiled in compiles),
         "misses": sum(compiled.cache == "miss" for compiled in compiles),
         "ledger": ledger(diagnosis, compiles),

@@ -26,9 +26,10 @@ axe.run(document, { resultTypes: ["violations"] }).then((found) => done(found.vi
 """
 PAGES = {
     "graph_break": ["#/", "#/fn/f", "#/c/0/0", "#/c/0/0/code", "#/c/0/0/graph",
-                    "#/src/graph_break.py", "#/time", "#/raw", "#/nonsense"],
+                    "#/src/graph_break.py", "#/time", "#/raw", "#/nonsense", "#/functions",
+                    "#/findings", "#/source"],
     "recompile": ["#/", "#/fn/f", "#/c/0/2", "#/cache", "#/c/0/1/a/5/vs/0/0/5"],
-    "train": ["#/c/0/0/code/backward", "#/c/0/0/graph"],
+    "train": ["#/c/0/0/code/backward", "#/c/0/0/graph", "#/c/0/0/passes"],
     "two_rank": ["#/", "#/ranks"],
     "backend_crash": ["#/", "#/c/0/0"],
 }  # fmt: skip
@@ -72,6 +73,9 @@ def test_dialogs_have_no_violation(read: Callable[[str], Reader], theme: str) ->
     reader.press(Keys.ESCAPE, "/")
     reader.wait_for("#search[open] input")
     reader.press("f", "l")
+    assert complaints(reader.driver) == []
+    reader.press(Keys.ESCAPE, ">")
+    reader.wait_for("#search[open] input")
     assert complaints(reader.driver) == []
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tc_log import Compiler
 from torch_log import IDS, START, artifact, ids, spent, start, torch_log
 
 from tc.trace import events as ev
@@ -20,7 +21,6 @@ from tc.trace.findings.recompiles import parse_reason
 from tc.trace.guardtext import readable, values
 from tc.trace.ids import CompileId
 from tc.trace.session import load
-from tc.trace.writer import TraceWriter
 
 SHARED = Path(os.environ.get("TC_SHARED", Path(__file__).resolve().parents[3] / "shared"))
 TRACES = SHARED / "traces"
@@ -122,26 +122,6 @@ def test_ids_survive_another_checkout_other_lines_and_ranks(tmp_path: Path) -> N
 
 
 # ------------------------------------------------------------------------------ tc's own traces
-
-
-class Compiler:
-    """Writes a trace through tc's own writer."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.writer = folder, TraceWriter(str(folder))
-
-    def say(self, event: ev.Event, number: int = 0, frame: int = 0) -> Compiler:
-        stamped = ev.Stamped(event, CompileId(frame, number), time.time_ns(), __file__, 1)
-        self.writer.write(stamped)
-        return self
-
-    def start(self, number: int = 0, frame: int = 0, name: str = "f") -> Compiler:
-        stack = (ev.StackFrame("/home/me/model.py", 3, name, "def f(x):"),)
-        return self.say(ev.FrameStart(stack), number, frame)
-
-    def end(self) -> Diagnosis:
-        self.writer.close()
-        return diagnose(load(self.folder))
 
 
 def a_break(**changes: Any) -> ev.GraphBreak:

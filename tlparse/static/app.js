@@ -5,6 +5,7 @@ const keysBox = document.getElementById("keys");
 let page = null;
 
 const COMPILE = /^c\/(.+?)(?:\/a\/(\d+)(?:\/vs\/(.+)\/(\d+))?)?$/;
+const PASSES = /^c\/(.+?)\/passes(?:\/(\d+))?$/;
 const versus = (match) => (match[3] ? { slug: decodeURI(match[3]), number: Number(match[4]) } : null);
 
 function route() {
@@ -15,10 +16,15 @@ function route() {
   if (path === "time") return timePage();
   if (path === "ranks") return ranksPage();
   if (path === "cache") return cachePage();
+  if (path === "functions") return functionsPage();
+  if (path === "findings") return findingsPage();
+  if (path === "source") return sourcesPage();
   if (path.startsWith("f/")) return findingPage(part(2));
   if (path.startsWith("fn/")) return functionPage(part(3));
   const source = /^src\/([^/]+)(?:\/(\d+))?$/.exec(path);
   if (source) return sourcePage(decodeURIComponent(source[1]), Number(source[2]));
+  const passes = PASSES.exec(path);
+  if (passes) return passesPage(decodeURI(passes[1]), passes[2] && Number(passes[2]));
   const code = /^c\/(.+?)\/code(?:\/(.+))?$/.exec(path);
   if (code) return codePage(decodeURI(code[1]), code[2] && decodeURIComponent(code[2]));
   const graph = /^c\/(.+?)\/graph(?:\/(\d+))?$/.exec(path);
@@ -36,7 +42,10 @@ function show() {
     pane.show(Number(match[2]), versus(match));
     return;
   }
+  const turned = PASSES.exec(location.hash.slice(2));
+  if (turned && turned[2] && page && page.update && page.keep === `passes/${decodeURI(turned[1])}`) return page.update(Number(turned[2]));
   page = route();
+  showScreens();
   document.body.classList.toggle("wide", Boolean(page.wide));
   document.title = `${page.title} · tc report`;
   main.replaceChildren(fragment(page.body), pager(page));
@@ -45,6 +54,12 @@ function show() {
   scrollTo(0, 0);
   main.focus({ preventScroll: true });
   if (match && match[2]) document.getElementById("viewer")?.scrollIntoView();
+}
+
+function showScreens() {
+  const path = location.hash.replace(/^#\/?/, "");
+  document.getElementById("screens").replaceChildren(...SCREENS.map(([name, href, mine], n) =>
+    h("li", null, h("a", { href, "aria-current": mine.test(path) ? "true" : null }, h("kbd", { "aria-hidden": "true" }, n + 1), name))));
 }
 
 function pager({ previous, next }) {
@@ -74,25 +89,43 @@ function goUp() {
   else location.hash = "#/";
 }
 
+/** Mark an artifact; the next one that is marked is compared with it. */
+let marked = null;
+function markForDiff() {
+  const here = document.getElementById("viewer")?.current;
+  if (!here) return toast("Open an artifact first: it can be marked, and compared with another");
+  if (!marked || (marked.slug === here.slug && marked.number === here.number)) {
+    marked = here;
+    return toast(`Marked ${bracket(here.slug)} ${here.words}; press d on another artifact to compare`);
+  }
+  location.hash = link.versus(here.slug, here.number, marked.slug, marked.number);
+  marked = null;
+}
+
+const onRow = (by) => (document.activeElement?.matches("a.row") ? (step(by), true) : false);
 const KEYS = {
-  g: () => page.graph && (location.hash = page.graph),
-  "/": openSearch, j: () => step(1), k: () => step(-1), ArrowDown: null, t: toggleTheme, "?": openKeys,
+  g: () => page.graph && (location.hash = page.graph), d: markForDiff, c: () => page.onlyChanged && page.onlyChanged(),
+  ArrowLeft: () => page.turn && page.turn(-1), ArrowRight: () => page.turn && page.turn(1), ArrowDown: () => onRow(1), ArrowUp: () => onRow(-1),
+  "/": () => openSearch(), ">": () => openSearch(">"), j: () => step(1), k: () => step(-1), t: toggleTheme, "?": openKeys,
   "[": () => page.previous && (location.hash = page.previous),
   "]": () => page.next && (location.hash = page.next),
   Escape: goUp, y: () => copyText(location.href), f: otherWay, "0": () => (location.hash = "#/"), r: () => (location.hash = "#/raw"),
 };
 
 addEventListener("keydown", (event) => {
-  if (event.ctrlKey && event.key === "k") { openSearch(); event.preventDefault(); return; }
+  if ((event.ctrlKey || event.metaKey) && event.key === "k") { openSearch(">"); event.preventDefault(); return; }
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (searchBox.open || keysBox.open || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) return;
+  if (/^[1-9]$/.test(event.key) && SCREENS[event.key - 1]) { location.hash = SCREENS[event.key - 1][1]; event.preventDefault(); return; }
   const act = KEYS[event.key];
-  if (act) { act(); event.preventDefault(); }
+  if (!act) return;
+  const done = act();
+  if (!event.key.startsWith("Arrow") || done) event.preventDefault();
 });
 
 const HELP = [
-  ["/", "search"], ["j k", "next, previous entry"], ["Enter", "open it"], ["Esc", "up"], ["[ ]", "previous, next page of this kind"],
-  ["f", "code page: forward or backward; graph page: the next graph"], ["g", "the graph of this compile, drawn"], ["← →", "code page: the next pane"], ["y", "copy the link of this page"], ["t", "light or dark"], ["r", "the trace itself"], ["0", "overview"], ["?", "this card"],
+  ["1 … 9", "the screens, as numbered above"], ["/", "search"], ["> Ctrl-k", "commands"], ["j k", "next, previous entry"], ["Enter", "open it"], ["Esc", "up"], ["[ ]", "previous, next page of this kind"],
+  ["f", "code page: forward or backward; graph page: the next graph"], ["g", "the graph of this compile, drawn"], ["← →", "passes: step through them; code page: the next pane"], ["c", "passes: only what changed something"], ["n N", "code page: next, previous linked line"], ["d", "mark an artifact, and compare the next one marked with it"], ["y", "copy the link of this page"], ["t", "light or dark"], ["r", "the trace itself"], ["0", "overview"], ["?", "this card"],
 ];
 const WORDS = [
   ["graph break", "the compiler cannot go on: the graph ends, Python runs the line, a new graph begins"],
@@ -106,7 +139,7 @@ const WORDS = [
 ];
 
 function openKeys() {
-  const term = (name, tag) => (tag ? name.split(" ").map((key) => [h(tag, null, key), " "]) : h("b", null, name));
+  const term = (name, tag) => (tag ? name.split(" ").map((key) => [key === "…" ? key : h(tag, null, key), " "]) : h("b", null, name));
   const pairs = (rows, tag) =>
     h("dl.pair", null, rows.map(([name, text]) => [h("dt", null, term(name, tag)), h("dd", null, text)]));
   keysBox.replaceChildren(h("div.body", null,

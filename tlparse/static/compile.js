@@ -28,7 +28,9 @@ function compilePage(slug, number, against) {
       lead([h("span.soft", null, bracket(slug)), " ", one.title], null, badges),
       h("p.links", null,
         one.code && h("a.row.go", { href: link.code(one.slug) }, "Source, graph and kernels side by side →"),
+        hasPasses(one) && h("a.row.go", { href: link.passes(one.slug) }, "What each pass changed →"),
         graphsOf(one).length > 0 && h("a.row.go", { href: link.graph(one.slug) }, "The graph, drawn →")),
+      stageStrip(one),
       one.phases.length > 0 && [splitBar(one.phases), legend(one.phases)],
       findings.length > 0 && section("Found here", null, h("div.cards", null, findings.map(findingCard))),
       one.causes.length > 0 && section("Why it was compiled again", compared, causesTable(one.causes)),
@@ -93,7 +95,10 @@ function viewer(one, wanted, against) {
     .filter(([, items]) => items.length)
     .map(([stage, items]) => [h("h3", null, stage), items.map(entry)]));
   const pane = h("div.viewer", { id: "viewer" }, list, sheet);
-  pane.show = (number, other) => showArtifact(one, number, list, sheet, other);
+  pane.show = (number, other) => {
+    pane.current = one.artifacts[number] && { slug: one.slug, number, words: one.artifacts[number][2] };
+    showArtifact(one, number, list, sheet, other);
+  };
   if (wanted !== null) pane.show(wanted, against);
   return pane;
 }

@@ -38,6 +38,7 @@ const link = {
   compile: (slug) => `#/c/${encodeURI(slug)}`,
   code: (slug, way) => `#/c/${encodeURI(slug)}/code${way ? `/${encodeURIComponent(way)}` : ""}`,
   graph: (slug, number) => `#/c/${encodeURI(slug)}/graph${number === undefined ? "" : `/${number}`}`,
+  passes: (slug, number) => `#/c/${encodeURI(slug)}/passes${number === undefined ? "" : `/${number}`}`,
   src: (name, line) => `#/src/${encodeURIComponent(name)}${line ? `/${line}` : ""}`,
   versus: (slug, number, other, theirs) => `#/c/${encodeURI(slug)}/a/${number}/vs/${encodeURI(other)}/${theirs}`,
   artifact: (slug, number) => `#/c/${encodeURI(slug)}/a/${number}`,
@@ -45,3 +46,10 @@ const link = {
 const realCompiles = DATA.compiles.filter((one) => one.real);
 const withCode = DATA.compiles.filter((one) => one.code);
 const bracket = (slug) => `[${slug}]`;
+
+/** The screens of the report, each with the digit that opens it, and the first part of the routes that belong to it. */
+const SCREENS = [
+  ["Findings", "#/", /^(f\/.*|findings)?$/], ["Functions", "#/functions", /^(fn\/|functions|c\/)/], ["Time", "#/time", /^time/],
+  DATA.files.length > 0 && ["Source", "#/source", /^(source|src\/)/], DATA.lookups.length > 0 && ["Cache", "#/cache", /^cache/],
+  DATA.ranks.groups.length > 0 && ["Ranks", "#/ranks", /^ranks/], ["Trace", "#/raw", /^raw/],
+].filter(Boolean);

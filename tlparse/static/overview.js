@@ -52,11 +52,33 @@ const FILTERS = {
   errors: (fn) => fn.status === "error",
 };
 
-function functionsPart() {
+const MOST_CARDS = 20, MOST_FUNCTIONS = 12, MOST_FILES = 8, MOST_LANES = 16;
+
+/** `fix self.step: recompiles 5 → 1`: the changes that save most, in a line. */
+function savings() {
+  const told = DATA.findings.filter((one) => one.forecast.length).slice(0, 3);
+  if (!told.length) return null;
+  return h("p.savings", null, "Predicted: ", told.map((one, n) => [n > 0 && " · ", h("a.row", { href: link.finding(one.id) }, "fix"), " ", forecastWords(one.forecast[0]), " recompiles"]));
+}
+
+function functionsPage() {
+  return {
+    title: "Functions", crumbs: [["functions"]],
+    body: [lead("Functions", `${count(DATA.functions.length, "function")}, ${count(DATA.totals.compiles, "compile")}, ${duration(DATA.totals.seconds)} of compiling`), functionsPart(Infinity)],
+  };
+}
+
+function findingsPage() {
+  return { title: "Findings", crumbs: [["findings"]], body: [lead("Findings", `${count(DATA.findings.length, "cause")}, the most expensive first`), section("Causes", null, h("div.cards", null, DATA.findings.map(findingCard)))] };
+}
+
+const more = (list, most, href, noun) => list.length > most && h("p", null, h("a.row", { href }, `All ${count(list.length, noun)} →`));
+
+function functionsPart(most = MOST_FUNCTIONS) {
   const body = h("tbody");
   const fill = () => {
-    body.replaceChildren(...DATA.functions.filter(FILTERS[functionFilter]).map(functionRow));
-    if (!body.children.length) body.append(h("tr", null, h("td.soft", { colspan: 7 }, "No function of this kind.")));
+    body.replaceChildren(...DATA.functions.filter(FILTERS[functionFilter]).slice(0, most).map(functionRow));
+    if (!body.children.length) body.append(h("tr", null, h("td.soft", { colspan: 9 }, "No function of this kind.")));
   };
   const buttons = Object.keys(FILTERS).map((name) => h("button", {
     type: "button", "aria-pressed": String(name === functionFilter), click: (event) => {
@@ -65,11 +87,11 @@ function functionsPart() {
       fill();
     } }, name));
   fill();
-  const columns = ["Function", "Where", "Status", "Compiles", ["Time", "num"], "Phases", "Cache"];
+  const columns = ["Function", "Where", "Status", ["Graphs", "num"], "Compiles", ["Kernels", "num"], ["Time", "num"], "Phases", "Cache"];
   const made = table(columns, []);
   made.querySelector("tbody").replaceWith(body);
   return h("section", null,
-    h("div.head", null, h("h2", null, "Functions"), h("div.filters.push", { role: "group", "aria-label": "Show" }, buttons)), made);
+    h("div.head", null, h("h2", null, "Functions"), h("div.filters.push", { role: "group", "aria-label": "Show" }, buttons)), made, more(DATA.functions, most, "#/functions", "function"));
 }
 
 function phasesOf(fn) {
@@ -91,7 +113,9 @@ function functionRow(fn) {
     h("td", null, h("a.row", { href: link.fn(fn.name) }, h("b", null, fn.name))),
     h("td.mono.soft", { title: `${fn.file}:${fn.line}` }, place(fn.file, fn.line)),
     h("td", null, state(fn.refused ? "refused" : fn.status)),
-    h("td", null, chips(fn.compiles, 8)),
+    h("td.num", null, fn.graphs || "–"),
+    h("td", null, chips(fn.compiles, 6)),
+    h("td.num", null, fn.kernels || "–"),
     h("td.num", null, duration(fn.seconds)),
     h("td", null, rows.length ? splitBar(rows, true) : ""),
     h("td.soft", null, cacheWords(fn)));
@@ -99,7 +123,7 @@ function functionRow(fn) {
 
 function ranksPart() {
   if (DATA.lanes.length < 2) return null;
-  const rows = DATA.lanes.map((lane) => h("tr", null,
+  const rows = DATA.lanes.slice(0, MOST_LANES).map((lane) => h("tr", null,
     h("td", null, lane.label), h("td.num", null, lane.compiles), h("td.num", null, lane.breaks),
     h("td.num", null, lane.recompiles), h("td.num", null, lane.failures),
     h("td.num", null, duration(lane.seconds)), h("td", null, differenceOf(lane, DATA.lanes[0]))));
@@ -107,6 +131,7 @@ function ranksPart() {
   const told = DATA.ranks.divergences.map((one) => h("p", null, state("differs"), " ", inlineCode(sentenceOf(one.chain[0])), "."));
   return section("Ranks and processes", `compared with ${DATA.lanes[0].label}`, told,
     table(["", ...numbers, "difference"], rows),
+    DATA.lanes.length > MOST_LANES && h("p.soft", null, `and ${DATA.lanes.length - MOST_LANES} more`),
     DATA.ranks.groups.length > 0 && h("p", null, h("a.row", { href: "#/ranks" }, "Ranks step by step →")));
 }
 
@@ -138,7 +163,7 @@ function overviewPage() {
       DATA.otherRuns > 0 && h("p.soft", null, older),
       stats(),
       section("Needs attention", causes > 0 && `${count(causes, "cause")}, the most expensive first`,
-        causes ? h("div.cards", null, DATA.findings.map(findingCard)) : calm),
+        causes ? [savings(), h("div.cards", null, DATA.findings.slice(0, MOST_CARDS).map(findingCard)), more(DATA.findings, MOST_CARDS, "#/findings", "cause")] : calm),
       timePart(), functionsPart(), sourcesPart(), ranksPart(), cachePart(),
       section("The trace", null, h("p", null,
         `${count(DATA.raw.records, "record")} in ${count(DATA.raw.sources.length, "log")}, `,

@@ -13,15 +13,28 @@ const NAMES = [
   ...(DATA.ranks.groups.length ? [["Ranks", "", "#/ranks"]] : []),
   ["The trace: records, damage, environment", "", "#/raw"],
 ];
+const COMMANDS = [
+  ...SCREENS.map(([name, href], n) => [`Go to ${name.toLowerCase()}`, `${n + 1}`, href]),
+  ["Light or dark", "t", () => toggleTheme()], ["Copy the link of this page", "y", () => copyText(location.href)],
+  ["Copy a summary for an issue", "", () => copyText(summaryText())],
+  ["Copy the time as a Chrome trace", "", () => copyText(JSON.stringify(chromeTrace()))],
+  ["Mark this artifact to compare it", "d", () => markForDiff()], ["Keys and words", "?", () => openKeys()], ["Print", "", () => print()],
+];
 const MOST_HITS = 60;
+
+/** What a bug report begins with. */
+function summaryText() {
+  const rows = DATA.findings.map((one) => `- ${one.id} ×${one.count} ${one.title}${one.place ? ` (${one.place})` : ""}${one.fix.length ? `: ${one.fix[0]}` : ""}`);
+  return [DATA.headline, ...rows].join("\n");
+}
 let chosen = 0;
 
-function openSearch() {
+function openSearch(begin = "") {
   const input = h("input", {
-    type: "text", role: "searchbox", placeholder: "Finding, function, [0/2], artifact …",
+    type: "text", role: "combobox", "aria-controls": "hits", "aria-expanded": "true", "aria-autocomplete": "list", placeholder: "Finding, function, [0/2], artifact …",
     "aria-label": "Search", autocomplete: "off", spellcheck: "false",
   });
-  const list = h("ul", { role: "listbox", "aria-label": "Results" });
+  const list = h("ul", { id: "hits", role: "listbox", "aria-label": "Results" });
   const hint = h("div.hint");
   const update = () => showHits(list, hint, matches(input.value), input.value);
   input.addEventListener("input", update);
@@ -35,14 +48,16 @@ function openSearch() {
       event.preventDefault();
     }
   });
+  input.value = begin;
   searchBox.replaceChildren(input, list, hint);
   searchBox.showModal();
   update();
 }
 
 function matches(query) {
-  const words = query.toLowerCase().split(/\s+/).filter(Boolean);
-  const hits = NAMES.filter(([name, note]) => {
+  const asked = query.startsWith(">");
+  const words = query.slice(asked ? 1 : 0).toLowerCase().split(/\s+/).filter(Boolean);
+  const hits = (asked ? COMMANDS : NAMES).filter(([name, note]) => {
     const text = `${name} ${note}`.toLowerCase();
     return words.every((word) => text.includes(word));
   });
@@ -50,14 +65,17 @@ function matches(query) {
 }
 
 function showHits(list, hint, hits, query) {
-  list.replaceChildren(...hits.map(([name, note, href]) =>
+  list.replaceChildren(...hits.map(([name, note, href], n) =>
     h("li", { role: "presentation" },
-      h("a", { href, role: "option", tabindex: "-1", click: () => searchBox.close() },
+      h("a", { href: typeof href === "string" ? href : location.hash || "#/", id: `hit-${n}`, role: "option", tabindex: "-1", click: (event) => {
+        searchBox.close();
+        if (typeof href === "function") { event.preventDefault(); href(); }
+      } },
         h("span", null, name), h("small", null, note)))));
-  hint.replaceChildren(query.length > 1
+  hint.replaceChildren(query.length > 1 && !query.startsWith(">")
     ? h("button.copy", { type: "button", click: () => searchTexts(query, list, hint) },
       "Search the text of all artifacts (Ctrl-Enter)")
-    : "Type to search · ↑↓ to choose · Enter to open · Esc to close");
+    : "Type to search, > for commands · ↑↓ to choose · Enter to open · Esc to close");
   choose(list, 0);
 }
 
@@ -65,6 +83,7 @@ function choose(list, index) {
   const all = list.children;
   chosen = Math.max(0, Math.min(index, all.length - 1));
   [...all].forEach((item, n) => item.firstChild.setAttribute("aria-selected", String(n === chosen)));
+  searchBox.querySelector("input")?.setAttribute("aria-activedescendant", all[chosen] ? `hit-${chosen}` : "");
   if (all[chosen]) all[chosen].scrollIntoView({ block: "nearest" });
 }
 

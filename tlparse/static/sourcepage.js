@@ -58,15 +58,19 @@ function sourceRow([number, text, kind, nodes, kernels, seconds, compiles, findi
     h("td", null, found));
 }
 
+function sourcesPage() {
+  return { title: "Your source", crumbs: [["source"]], body: [lead("Your source", `${count(DATA.files.length, "file")} that the trace names`), sourcesPart(Infinity)] };
+}
+
 /** On the first page: the files, and how much of each runs in graphs. */
-function sourcesPart() {
+function sourcesPart(most = MOST_FILES) {
   if (!DATA.files.length) return null;
-  const rows = DATA.files.map((file) => h("tr", null,
+  const rows = DATA.files.slice(0, most).map((file) => h("tr", null,
     h("td.mono", null, h("a.row", { href: link.src(file.name), title: file.file }, file.name)),
     h("td.num", null, file.graph), h("td.num", null, file.breaks || "–"), h("td.num", null, file.recompiles || "–"),
     h("td.num", null, file.eager || "–"), h("td.num", null, duration(file.seconds))));
   const columns = ["file", ["lines in graphs", "num"], ["breaks", "num"], ["recompiles", "num"], ["functions in Python", "num"], ["compiling", "num"]];
-  return section("Your source", "what became of each line", table(columns, rows));
+  return section("Your source", "what became of each line", table(columns, rows), more(DATA.files, most, "#/source", "file"));
 }
 
 /** `model.py:6`, leading to the line if its file has a page. */

@@ -55,3 +55,24 @@ function ice(name, seconds, total, kind, parts, href) {
   return h("div.ice", { grow: share * 100 }, bar,
     shown.length > 0 && h("div.kids", null, shown, rest > 0.01 && h("div.ice", { grow: rest })));
 }
+
+/** The icicle as Chrome trace events (microseconds), laid end to end: for Perfetto and speedscope. */
+function chromeTrace() {
+  const events = [];
+  let at = 0;
+  const put = (name, cat, begin, seconds) => events.push({ name, cat, ph: "X", pid: 0, tid: 0, ts: Math.round(begin * 1e6), dur: Math.round(seconds * 1e6) });
+  for (const fn of DATA.functions) {
+    put(fn.name, "function", at, fn.seconds);
+    for (const slug of fn.compiles) {
+      const one = compileBySlug.get(slug);
+      put(bracket(slug), "compile", at, one.seconds);
+      for (const [phase, seconds] of one.phases) {
+        put(phase, "phase", at, seconds);
+        let inner = at;
+        for (const [name, part] of one.steps.filter((step) => step[2] === phase)) { put(name, "step", inner, part); inner += part; }
+        at += seconds;
+      }
+    }
+  }
+  return { traceEvents: events, displayTimeUnit: "ms" };
+}

@@ -1,0 +1,246 @@
+"""The flows of a report from symptom to fix, each once by keyboard alone and once by mouse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_reader import CHROMIUM, DRIVER, Reader
+from support import shared
+from tc_log import Compiler
+
+from tc import trace
+from tc.tlparse.report import render
+from tc.trace.findings import Diagnosis
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="no chromium and chromedriver"),
+]
+BEFORE = ("  in[0]  x: f32[4]", "  add: f32[4] = aten.add(x, 0)  # m.py:4")
+AFTER = ("  in[0]  x: f32[4]", "  sin: f32[4] = aten.sin(x)  # m.py:5", "  return [sin]")
+
+
+def graph_text(lines: tuple[str, ...]) -> str:
+    return "inference graph\n" + "\n".join(lines)
+
+
+def a_run(folder: Path) -> Diagnosis:
+    """Return a run of one function whose graph two passes changed and one left alone."""
+    dropped = trace.Edit(1, (BEFORE[1], "  sin: f32[4] = aten.sin(add)  # m.py:5"), (AFTER[1],))
+    dead = trace.Edit(1, ("  cos: f32[4] = aten.cos(x)  # m.py:6",), ())
+    passes = (
+        trace.PassRan("aot.drop_dead_code", 1, 1, changed=True, before=5, after=4, edits=(dead,)),
+        trace.PassRan("aot.share", 2, 2, before=4, after=4),
+        trace.PassRan("aot.drop_no_ops", 3, 3, changed=True, before=4, after=3, edits=(dropped,)),
+        trace.PassRan("aot.fold", 4, 4, refused=True, before=3, after=3),
+    )
+    fired = (trace.Fired(6, "loops.rule.mul_one", "mul(x[i0], 1)", "x[i0]", "buf0", "/me/m.py:7"),)
+    steps = (trace.Steps("loops.rule.mul_one", 1, 0, 6, 6, ("buf0",)),)
+    return (
+        Compiler(folder)
+        .start()
+        .say(trace.OutputGraph("def forward(self, x):\n    y = x + 0\n"))
+        .say(trace.AtenGraph("inference", graph_text(AFTER)))
+        .say(trace.StageRan("inference", "aot", 1, 4, passes))
+        .say(trace.StageRan("inference", "loops", 6, 6, (), steps, fired))
+        .say(trace.OutputCode("def call(args):\n    return args", "/tmp/c.py"))
+        .end()
+    )
+
+
+@pytest.fixture
+def ours(browser: Any, tmp_path: Path) -> Iterator[Reader]:
+    target = tmp_path / "x.html"
+    target.write_bytes(b"".join(render(a_run(tmp_path))))
+    reader = Reader(browser, target.as_uri())
+    yield reader
+    assert reader.requests() == set()
+    assert browser.get_log("browser") == []
+
+
+def keys() -> Any:
+    from selenium.webdriver.common.keys import Keys
+
+    return Keys
+
+
+def rows_of_diff(reader: Reader) -> list[str]:
+    return [
+        " ".join(text.split())
+        for text in reader.texts(".sheet .row-in, .sheet .row-out, .sheet .row-same")
+    ]
+
+
+def test_passes_are_stepped_through_by_keyboard(ours: Reader) -> None:
+    ours.go("#/c/0/0")
+    for _ in range(9):
+        ours.press("j")
+        if "pass" in ours.driver.switch_to.active_element.text:
+            break
+    ours.press(keys().ENTER)
+    ours.until(lambda: ours.route == "#/c/0/0/passes", "the passes")
+    ours.wait_for("#passes .sheet header b")
+    names = [text.partition("\n")[0] for text in ours.texts("#passes .list a")]
+    assert names == ["drop_dead_code", "drop_no_ops", "fold", "rule.mul_one"]
+    assert ours.texts("#passes .sheet header b") == ["aot.drop_dead_code"]
+    ours.wait_for(".sheet .row-out")
+    assert any("cos" in row for row in rows_of_diff(ours))
+    assert any("add" in row for row in rows_of_diff(ours)), "lines before it are worked out"
+    ours.press(keys().ARROW_RIGHT)
+    ours.until(lambda: ours.texts("#passes .sheet header b") == ["aot.drop_no_ops"], "the next")
+    assert ours.route == "#/c/0/0/passes/2"
+    assert any(row.startswith("added: + sin") for row in rows_of_diff(ours))
+    ours.press(keys().ARROW_RIGHT)
+    ours.until(lambda: "gate did not let it run" in ours.texts(".sheet")[0], "the refused one")
+    ours.press("c")
+    assert len(ours.all("#passes .list a")) == 5
+    ours.press("c", keys().ARROW_LEFT)
+    ours.until(lambda: ours.route == "#/c/0/0/passes/2", "the one before")
+    ours.press(keys().ESCAPE)
+    ours.until(lambda: ours.route == "#/c/0/0", "the compile")
+
+
+def test_passes_by_mouse_and_the_numbers_for_bisecting(ours: Reader) -> None:
+    ours.go("#/c/0/0/passes")
+    ours.wait_for("#passes .list a")
+    ours.all("#passes .list a")[-1].click()
+    ours.until(lambda: ours.texts("#passes .sheet header b") == ["loops.rule.mul_one"], "a rule")
+    assert "TC_BISECT=6 stops before it" in ours.texts("#passes .sheet header")[0]
+    assert rows_of_diff(ours) == ["removed: - mul(x[i0], 1)", "1 added: + x[i0]"] or any(
+        "mul(x[i0], 1)" in row for row in rows_of_diff(ours)
+    )
+    assert [text.split()[3] for text in ours.texts("main tbody tr")] == ["loops.rule.mul_one"]
+
+
+def test_the_strip_of_stages_leads_to_what_changed(ours: Reader) -> None:
+    ours.go("#/c/0/0")
+    ours.until(lambda: "2 ops" in " ".join(ours.texts(".strip .stage"))
+               or "1 op" in " ".join(ours.texts(".strip .stage")), "sizes")  # fmt: skip
+    assert [text.split("\n")[0] for text in ours.texts(".strip .stage")] == [
+        "graph", "inference", "code",
+    ]  # fmt: skip
+    ours.all(".strip .arrow a")[0].click()
+    ours.until(lambda: "/vs/" in ours.route, "a comparison")
+    ours.wait_for(".sheet .row-in")
+
+
+def test_torchs_passes_can_be_stepped_through_too(read: Callable[[str], Reader]) -> None:
+    shared("traces/simple")
+    reader = read("simple")
+    reader.go("#/c/0/0/passes")
+    reader.wait_for("#passes .sheet header b")
+    reader.press("c")
+    assert len(reader.all("#passes .list a")) >= 1
+
+
+def test_screens_have_digits_and_a_place(read: Callable[[str], Reader]) -> None:
+    shared("traces/graph_break")
+    reader = read("graph_break")
+    names = [text.split()[-1] for text in reader.texts("#screens a")]
+    assert names == ["Findings", "Functions", "Time", "Source", "Cache", "Trace"]
+    for digit, route in (("2", "#/functions"), ("3", "#/time"), ("4", "#/source"),
+                         ("5", "#/cache"), ("6", "#/raw"), ("1", "#/")):  # fmt: skip
+        reader.press(digit)
+        reader.until(lambda route=route: reader.route == route, route)
+        (here,) = reader.texts("#screens [aria-current]")
+        assert here.split()[0] == digit
+
+
+def test_commands_by_keyboard(read: Callable[[str], Reader]) -> None:
+    shared("traces/graph_break")
+    reader = read("graph_break")
+    reader.press(">")
+    reader.wait_for("#search[open] input")
+    assert reader.texts("#search li")[0].startswith("Go to findings")
+    reader.press("t", "i", "m", "e", keys().ENTER)
+    reader.until(lambda: reader.route == "#/time", "the time")
+    theme = "return document.documentElement.dataset.theme"
+    before = reader.driver.execute_script(theme)
+    reader.press(">")
+    reader.wait_for("#search[open] input")
+    reader.press(*"light", keys().ENTER)
+    reader.until(lambda: reader.driver.execute_script(theme) != before, "the other theme")
+    reader.press("t")
+
+
+def test_two_artifacts_are_marked_and_compared(read: Callable[[str], Reader]) -> None:
+    shared("traces/recompile")
+    reader = read("recompile")
+    reader.go("#/c/0/0/a/2")
+    reader.press("d")
+    reader.until(lambda: "Marked [0/0]" in reader.texts("#toast")[0], "a word that it is marked")
+    reader.go("#/c/0/1/a/2")
+    reader.press("d")
+    reader.until(lambda: reader.route == "#/c/0/1/a/2/vs/0/0/2", "the comparison")
+
+
+def test_from_a_break_to_its_patch(read: Callable[[str], Reader]) -> None:
+    """Symptom 1: run, read the finding, paste the fix; three steps."""
+    shared("traces/graph_break")
+    reader = read("graph_break")
+    reader.press("j", keys().ENTER)
+    reader.until(lambda: reader.route.startswith("#/f/TC1"), "a finding")
+    for _ in range(30):
+        reader.press(keys().TAB)
+        if (reader.driver.switch_to.active_element.get_attribute("aria-label") or "") == (
+            "Copy this fix"
+        ):
+            break
+    reader.press(keys().ENTER)
+    reader.until(lambda: "opied" in reader.texts("#toast")[0], "the fix is copied")
+
+
+def test_from_a_recompile_to_the_input_that_changed(read: Callable[[str], Reader]) -> None:
+    """Symptom 2: the ledger's marked column, from the first page by keyboard."""
+    shared("traces/recompile")
+    reader = read("recompile")
+    assert "recompiles" in reader.texts(".savings")[0]
+    reader.press("2")
+    reader.until(lambda: reader.route == "#/functions", "the functions")
+    reader.press("j", keys().ENTER)
+    reader.until(lambda: reader.route == "#/fn/f", "the function")
+    assert len(reader.all(".ledger td.changed")) == 6
+    reader.go("#/")
+    reader.all("main section table a.row")[0].click()
+    reader.until(lambda: reader.route == "#/fn/f", "the function, by mouse")
+
+
+def test_from_a_line_to_its_kernel(read: Callable[[str], Reader]) -> None:
+    """Symptom 5: source page, its line's compile, the kernel beside it."""
+    shared("traces/graph_break")
+    reader = read("graph_break")
+    reader.press("4")
+    reader.until(lambda: reader.route == "#/source", "the source")
+    reader.press("j", keys().ENTER)
+    reader.until(lambda: reader.route.startswith("#/src/"), "a file")
+    reader.all(".coverage a.chip[href*=code]")[0].click()
+    reader.until(lambda: "/code" in reader.route, "the code")
+    reader.wait_for(".pane[data-pane=code] .linked")
+    reader.driver.execute_script("document.querySelector('[data-pane=source] .rows').focus()")
+    reader.press("n")
+    reader.wait_for(".pane[data-pane=code] .lit")
+
+
+def test_from_slow_to_the_function(read: Callable[[str], Reader]) -> None:
+    """Symptom 3: the page of time, and the function that took most."""
+    shared("traces/graph_break")
+    reader = read("graph_break")
+    reader.press("3")
+    reader.until(lambda: reader.route == "#/time", "the time")
+    reader.press("j", keys().ENTER)
+    reader.until(lambda: reader.route.startswith("#/fn/"), "a function")
+
+
+def test_a_narrow_window_needs_no_sideways_scrolling(ours: Reader) -> None:
+    size = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}
+    ours.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        for route in ("#/", "#/c/0/0", "#/c/0/0/passes", "#/functions", "#/time"):
+            ours.go(route)
+            width = ours.driver.execute_script("return document.documentElement.scrollWidth")
+            assert width <= 360, route
+    finally:
+        ours.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
