@@ -26,7 +26,7 @@ from tc.compiler.loops.ir import (
     reads,
     views_in,
 )
-from tc.compiler.schedule.plan import Allocate, Free, Kernel, Plan
+from tc.compiler.schedule.plan import Allocate, Free, Kernel, Plan, Written
 
 LARGE_BYTES = 32 << 20
 # ATen ops whose result layout the fake result always tells.
@@ -47,6 +47,7 @@ QUICK = {
     )
 }
 REINTERPRET = "from torch._C._dynamo.guards import _reinterpret_tensor as window\n"
+WRITTEN = "from torch._C import _increment_version as written\n"
 
 # Ops that keep what their gradient needs only in grad mode, which compiled code runs without.
 KEEPING = ("aten.mkldnn_rnn_layer.default",)
@@ -132,12 +133,15 @@ class Wrapper:
                 self.emit(f"{step.name} = {step.function}({args})")
             elif isinstance(step, CopyInto):
                 self.emit(f"{step.input}.copy_({self.value(step.source)})")
+            elif isinstance(step, Written):
+                self.emit(f"written(({', '.join(step.names)},))")
         results = ", ".join(self.result(item) for item in self.plan.outputs)
         self.emit(f"return ({results}{',' if len(self.plan.outputs) == 1 else ''})")
         body = "\n".join(f"    {line}" for line in self.lines)
         needed = [name for name in ("math", "operator") if f"{name}." in body]
         head = "".join(f"import {name}\n" for name in needed)
         head += f"\n{REINTERPRET}" if "window(" in body else ""
+        head += f"\n{WRITTEN}" if "written((" in body else ""
         bound = "".join(f"{name} = {target}\n" for target, name in self.bound.items())
         head += f"\n{bound}" if bound else ""
         head += f"\n\n{KEPT.rstrip()}\n" if "keeping(" in body else ""

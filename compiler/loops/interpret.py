@@ -129,7 +129,8 @@ def _loop_nest(node: Nest, env: Env) -> torch.Tensor:
 
 def store(memory: torch.Tensor, where: torch.Tensor, value: torch.Tensor) -> None:
     """Write values to the elements of a tensor's memory at flat positions."""
-    flat = memory.as_strided((memory.untyped_storage().nbytes() // memory.dtype.itemsize,), (1,))
+    count = memory.untyped_storage().nbytes() // memory.dtype.itemsize - memory.storage_offset()
+    flat = memory.as_strided((count,), (1,))
     flat[where.reshape(-1)] = value.to(memory.dtype).reshape(-1)
 
 

@@ -20,7 +20,6 @@ from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, substitute, walk
 from tc.compiler.loops.index import Atom, Index
 from tc.compiler.loops.ir import (
-    Extern,
     LoopGraph,
     Nest,
     Node,
@@ -30,6 +29,7 @@ from tc.compiler.loops.ir import (
     Scan,
     inner_loops,
     reads,
+    writes,
 )
 
 Variables = tuple[Index, ...]
@@ -77,61 +77,92 @@ Slot = Group | Node
 def fuse(graph: LoopGraph, gate: Gate) -> tuple[list[Slot], list[Decision]]:
     """Group the loop nests of a graph."""
     with gate.counting("schedule.fuse", len(graph.nodes)) as after:
-        slots, decisions = _fused(graph, gate)
+        fusion = _Fusion(gate)
+        for node in graph.nodes:
+            if not isinstance(node, Nest):
+                fusion.append(node)
+            elif not fusion.join(node):
+                fusion.append(alone(node))
+        slots = [slot for slot in fusion.slots if slot is not None]
         after.append(len(slots))
-    return slots, decisions
+    return slots, fusion.decisions
 
 
-def _fused(graph: LoopGraph, gate: Gate) -> tuple[list[Slot], list[Decision]]:
-    slots: list[Slot] = []
-    made_at: dict[str, int] = {}
-    decisions: list[Decision] = []
-    for node in graph.nodes:
-        place = len(slots)
-        if isinstance(node, Nest):
-            joined = _join(node, slots, made_at, gate, decisions)
-            if joined is not None:
-                made_at[node.buffer.name] = joined
-                continue
-            slots.append(alone(node))
-            made_at[node.buffer.name] = place
+class _Fusion:
+    """Groups and calls in order, as far as the graph has been read.
+
+    Attributes:
+        slots: None where a group was that has moved.
+        made_at: buffer or number -> the slot that makes it.
+        read_at: buffer -> the last slot that reads it.
+        wall: the last slot that is no group; groups before it do not move.
+    """
+
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
+        self.slots: list[Slot | None] = []
+        self.made_at: dict[str, int] = {}
+        self.read_at: dict[str, int] = {}
+        self.wall = -1
+        self.decisions: list[Decision] = []
+
+    def append(self, slot: Slot) -> None:
+        """Put a group or call behind all others."""
+        self.slots.append(None)
+        self._put(len(self.slots) - 1, slot)
+
+    def _put(self, place: int, slot: Slot) -> None:
+        self.slots[place] = slot
+        if isinstance(slot, Group):
+            made, read = slot.writes(), slot.reads()
         else:
-            slots.append(node)
-            if isinstance(node, Extern):
-                made_at.update((b.name, place) for b in node.results if b is not None)
-            elif isinstance(node, ScalarNode):
-                made_at[node.name] = place
-    return slots, decisions
+            made, read = {b.name for b in writes(slot)}, set(reads(slot))
+            if isinstance(slot, ScalarNode):
+                made = {slot.name}
+            self.wall = place
+        self.made_at.update(dict.fromkeys(made, place))
+        for name in read:
+            self.read_at[name] = max(place, self.read_at.get(name, place))
 
+    def join(self, node: Nest) -> bool:
+        """Put a node into the last group it can join, if there is one."""
+        wanted = set(reads(node))
+        numbers = [use.data[0] for use in walk(node.body) if use.op == "scalar"]
+        earliest = max((self.made_at.get(name, -1) for name in (*wanted, *numbers)), default=-1)
+        for place in range(len(self.slots) - 1, max(earliest, 0) - 1, -1):
+            group = self.slots[place]
+            if not isinstance(group, Group):
+                continue
+            if wanted.isdisjoint(group.writes()) and wanted.isdisjoint(group.reads()):
+                continue
+            fused = self._fused(group, node)
+            if fused is not None:
+                self._put(place, fused)
+                return True
+        return self._join_moved(node, wanted, earliest)
 
-def _join(
-    node: Nest,
-    slots: list[Slot],
-    made_at: dict[str, int],
-    gate: Gate,
-    decisions: list[Decision],
-) -> int | None:
-    """Put a node into the last group it can join; return that group's place."""
-    needed = reads(node)
-    numbers = [use.data[0] for use in walk(node.body) if use.op == "scalar"]
-    earliest = max((made_at.get(name, -1) for name in (*needed, *numbers)), default=-1)
-    wanted = set(needed)
-    for place in range(len(slots) - 1, max(earliest, 0) - 1, -1):
-        group = slots[place]
-        if not isinstance(group, Group):
-            continue
-        produces = wanted & group.writes()
-        if not produces and not wanted & group.reads():
-            continue
+    def _join_moved(self, node: Nest, wanted: set[str], earliest: int) -> bool:
+        """Put a node with a group that makes what it reads, moved behind all others."""
+        places = {self.made_at.get(name, -1) for name in wanted}
+        for place in sorted((p for p in places if self.wall < p < earliest), reverse=True):
+            group = self.slots[place]
+            assert isinstance(group, Group)
+            if any(self.read_at.get(name, place) > place for name in group.writes()):
+                continue
+            fused = self._fused(group, node)
+            if fused is not None:
+                self.slots[place] = None
+                self.append(fused)
+                return True
+        return False
+
+    def _fused(self, group: Group, node: Nest) -> Group | None:
         fused, reason = combined(group, node)
-        names = (*(m.name for m in group.members), node.buffer.name)
-        if fused is not None and not gate.allow("schedule.fuse", node.buffer.name):
+        if fused is not None and not self.gate.allow("schedule.fuse", node.buffer.name):
             fused, reason = None, "refused by the gate"
-        decisions.append(Decision("fuse", names, fused is not None, reason))
-        if fused is not None:
-            slots[place] = fused
-            return place
-    return None
+        names = (*(m.name for m in group.members), node.buffer.name)
+        self.decisions.append(Decision("fuse", names, fused is not None, reason))
+        return fused
 
 
 def alone(node: Nest) -> Group:
@@ -185,7 +216,7 @@ def _over(group: Group, node: Nest, outer: Variables, inner: Variables) -> tuple
     members: list[Member] = list(group.members) if unchanged else []
     todo = [node] if unchanged else [*(m.node for m in group.members), node]
     # What is reduced or scanned fixes a node's place: it goes first when members are placed anew.
-    waiting = sorted(todo, key=lambda n: isinstance(n, Pointwise)) if not unchanged else todo
+    waiting = todo if unchanged else sorted(todo, key=lambda n: isinstance(n, Pointwise))
     placed: dict[str, Member] = {m.name: m for m in members}
     while waiting:
         item = _next(waiting, placed)

@@ -31,6 +31,7 @@ from tc.compiler.schedule.plan import (
     Section,
     Statement,
     Store,
+    Written,
 )
 
 RunKernel = Callable[[Kernel, Env], None]
@@ -52,6 +53,8 @@ def interpret(plan: Plan, args: Sequence[Any], run: RunKernel = run_kernel) -> t
         elif isinstance(step, Free):
             for name in step.names:
                 env.pop(name, None)
+        elif isinstance(step, Written):
+            torch.autograd.graph.increment_version([env[name] for name in step.names])
         else:
             call(step, env)
     return tuple(read_value(item, env) for item in plan.outputs)

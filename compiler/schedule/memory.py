@@ -22,9 +22,9 @@ from tc.compiler.loops.ir import (
     reads,
     views_in,
 )
-from tc.compiler.schedule.plan import Allocate, Free, Kernel, Step
+from tc.compiler.schedule.plan import Allocate, Free, Kernel, Step, Written
 
-Work = Kernel | Extern | ScalarNode | CopyInto
+Work = Kernel | Extern | ScalarNode | CopyInto | Written
 
 
 def used(step: Work) -> list[str]:
@@ -33,6 +33,8 @@ def used(step: Work) -> list[str]:
         return [*step.loaded(), *step.stored()]
     if isinstance(step, CopyInto):
         return [*reads(step), step.input]
+    if isinstance(step, Written):
+        return list(step.names)
     values = (*step.args, *(step.kwargs if isinstance(step, Extern) else ()))
     return [*(reads(step)), *refs_in(values)]
 
@@ -52,21 +54,27 @@ def with_memory(
     outputs: Sequence[Any],
     buffers: Mapping[str, Buffer],
     gate: Gate,
+    over: Mapping[str, str] | None = None,
 ) -> tuple[list[Step], list[Decision]]:
     """Allocate each kernel result before its kernel, free each buffer after its last use.
 
     Inputs are freed too: one that only this program still holds, such as a value kept for
     backward, gives its memory back then.
+
+    Args:
+        over: buffer -> the input whose memory it takes over, see `in_place`.
     """
-    lives = Lives(steps, inputs, outputs, buffers)
+    over = over or {}
+    lives = Lives(steps, inputs, outputs, buffers, over)
     with gate.counting("schedule.reuse", len(buffers)) as after:
         reuse = lives.reuses(gate)
         after.append(len(buffers) - len(reuse))
-    waiting = set(reuse.values())
+    taken = {**over, **reuse}
+    waiting = set(taken.values())
     result: list[Step] = []
     for at, step in enumerate(steps):
         if isinstance(step, Kernel):
-            result += [Allocate(buffers[name], reuse.get(name)) for name in step.stored()]
+            result += [Allocate(buffers[name], taken.get(name)) for name in step.stored()]
         result.append(step)
         dead = tuple(name for name in lives.ending(at) if name not in waiting)
         if dead and at < len(steps) - 1:  # the last ones die with the call
@@ -90,8 +98,10 @@ class Lives:
         inputs: Sequence[Input],
         outputs: Sequence[Any],
         buffers: Mapping[str, Buffer],
+        over: Mapping[str, str],
     ) -> None:
         self.steps = steps
+        self.over = over
         self.buffers = {**buffers, **{i.buffer.name: i.buffer for i in inputs if i.buffer}}
         self.first: dict[str, int] = {i.name: 0 for i in inputs}
         self.last: dict[str, int] = {}
@@ -102,7 +112,7 @@ class Lives:
                 self.last[name] = at
         kept = {view.buffer for view in views_in(tuple(outputs)) if isinstance(view, View)}
         kept.update(refs_in(tuple(outputs)))
-        for name in kept:
+        for name in (*kept, *over, *over.values()):
             self.last.pop(name, None)
         self._ending: list[list[str]] = [[] for _ in steps]
         for name, at in self.last.items():
@@ -117,7 +127,7 @@ class Lives:
     def _bytes(self) -> list[int]:
         change = [0] * (len(self.steps) + 1)
         for name, start in self.first.items():
-            if name in self.buffers:
+            if name in self.buffers and name not in self.over:
                 size = size_in_bytes(self.buffers[name])
                 change[start] += size
                 change[self.last.get(name, len(self.steps) - 1) + 1] -= size
@@ -137,6 +147,8 @@ class Lives:
             if not isinstance(step, Kernel):
                 continue
             for name in step.stored():
+                if name in self.over:
+                    continue
                 old = self._waiting(pool.get(_shape(self.buffers[name]), []), at, peak)
                 if old is not None and gate.allow("schedule.reuse", name):
                     pool[_shape(self.buffers[old])].remove(old)

@@ -182,7 +182,17 @@ class Free:
         return f"free {', '.join(self.names)}"
 
 
-Step = Kernel | Extern | ScalarNode | CopyInto | Allocate | Free
+@dataclass(frozen=True)
+class Written:
+    """Tell autograd that inputs were written to, by the names of what took over their memory."""
+
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"written {', '.join(self.names)}"
+
+
+Step = Kernel | Extern | ScalarNode | CopyInto | Written | Allocate | Free
 
 
 @dataclass(frozen=True)

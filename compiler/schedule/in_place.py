@@ -1,0 +1,142 @@
+"""Writing in place: a kernel writes a graph's input itself, instead of a copy that is moved there.
+
+In: kernels and ATen calls in order, the writes to inputs at their end. Out: the same steps, where
+results take over the memory of the inputs they would be copied to, and `Written` tells autograd.
+An input that is written to shares no memory with another one: the caller sees to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tc.compiler.core.artifacts import Decision
+from tc.compiler.core.gate import Gate
+from tc.compiler.loops.expr import Expr, can_fail, transform, walk
+from tc.compiler.loops.index import ZERO
+from tc.compiler.loops.ir import Buffer, CopyInto, Extern, Input, Ref, ScalarNode, View, views_in
+from tc.compiler.schedule.memory import Work
+from tc.compiler.schedule.plan import Kernel, Let, Section, Store, Written
+
+
+def in_place(
+    steps: Sequence[Work],
+    inputs: Sequence[Input],
+    outputs: Sequence[Any],
+    buffers: Mapping[str, Buffer],
+    gate: Gate,
+) -> tuple[list[Work], dict[str, str], list[Decision]]:
+    """Let kernels write to inputs, where nothing else can tell.
+
+    Returns:
+        The steps; buffer -> the input whose memory it takes over; what was done.
+    """
+    found = list(steps)
+    users = _users(steps)
+    known = {i.buffer.name: i.buffer for i in inputs if i.buffer is not None}
+    returned = {v.buffer for v in views_in(tuple(outputs))}
+    returned |= {o.name for o in outputs if isinstance(o, Ref)}
+    shared = {n for s in steps if isinstance(s, Extern) for n in s.takes_over}
+    safe_from = _nothing_fails_from(steps)
+    over: dict[str, str] = {}
+    copies = [at for at, step in enumerate(steps) if isinstance(step, CopyInto)]
+    for at in copies:
+        copy = steps[at]
+        assert isinstance(copy, CopyInto)
+        name, target = copy.source.buffer, known.get(copy.input)
+        if target is None or not {name, copy.input}.isdisjoint({*returned, *shared, *over}):
+            continue
+        maker = next((k for k in users.get(name, ()) if _stores(found[k], name)), None)
+        if maker is None or maker < safe_from or not _same_memory(copy.source, target, buffers):
+            continue
+        if any(user > maker and user != at for user in users[copy.input]):
+            continue
+        read = any(isinstance(steps[k], Kernel) for k in users[copy.input])  # so it is on the CPU
+        changed = _onto(found[maker], name, copy.input) if read else None
+        if changed is not None and gate.allow("schedule.in_place", name):
+            found[maker] = changed
+            over[name] = copy.input
+    copied = [step for step in found if not (isinstance(step, CopyInto) and _done(step, over))]
+    if over:
+        copied.append(Written(tuple(over)))
+    reason = "the input is not read again"
+    return copied, over, [Decision("in_place", pair, True, reason) for pair in over.items()]
+
+
+def _done(copy: CopyInto, over: Mapping[str, str]) -> bool:
+    return over.get(copy.source.buffer) == copy.input
+
+
+def _users(steps: Sequence[Work]) -> dict[str, list[int]]:
+    """Buffer -> the steps that touch it, in order."""
+    users: dict[str, list[int]] = {}
+    for at, step in enumerate(steps):
+        if isinstance(step, Kernel):
+            names = [*step.loaded(), *step.stored()]
+        elif isinstance(step, CopyInto):
+            names = [step.source.buffer, step.input]
+        elif isinstance(step, Extern):
+            names = [view.buffer for view in views_in((step.args, step.kwargs))]
+            names += [*step.takes_over, *(b.name for b in step.results if b is not None)]
+        else:
+            names = []
+        for name in dict.fromkeys(names):
+            users.setdefault(name, []).append(at)
+    return users
+
+
+def _nothing_fails_from(steps: Sequence[Work]) -> int:
+    """Return from which step on none can raise an error, which would leave inputs half written."""
+    for at in range(len(steps) - 1, -1, -1):
+        if _can_fail(steps[at]):
+            return at + 1
+    return 0
+
+
+def _can_fail(step: Work) -> bool:
+    if isinstance(step, Kernel):
+        return any(can_fail(node) for s in step.statements() for node in walk(s.value))
+    return isinstance(step, Extern | ScalarNode)
+
+
+def _stores(step: Work, name: str) -> bool:
+    return isinstance(step, Kernel) and name in step.stored()
+
+
+def _same_memory(source: View, target: Buffer, buffers: Mapping[str, Buffer]) -> bool:
+    """Whether a view is all of a buffer that is laid out as the input is."""
+    buffer = buffers.get(source.buffer)
+    if buffer is None or source.offset is not ZERO:
+        return False
+    theirs = (buffer.dtype, buffer.sizes, buffer.strides)
+    layouts = [(x.dtype, x.sizes, x.strides) for x in (source, target)]
+    return layouts == [theirs, theirs]
+
+
+def _onto(kernel: Work, name: str, target: str) -> Kernel | None:
+    """Return a kernel that reads an input where it writes a result; None if it reads elsewhere.
+
+    All values are computed before any is written.
+    """
+    assert isinstance(kernel, Kernel)
+    plain = not kernel.inner and kernel.tile is None and kernel.lane is None
+    if not plain or len(kernel.sections) != 1 or kernel.sections[0].over is not None:
+        return None
+    [section] = kernel.sections
+    stores = [s for s in section.statements if isinstance(s, Store)]
+    lets = [s for s in section.statements if isinstance(s, Let)]
+    places = [s.index for s in stores if s.buffer == name]
+    uses = [use for s in section.statements for use in s.value.loads() if use.data[0] == target]
+    if len(places) != 1 or any(use.op != "load" or use.data[1] is not places[0] for use in uses):
+        return None
+    if any(s.value.loads() for s in stores):
+        return None
+
+    def change(node: Expr) -> Expr:
+        if node.op != "load" or node.data[0] != target:
+            return node
+        return Expr("load", (), node.dtype, (name, *node.data[1:]))
+
+    read_first = [replace(s, value=transform(s.value, change)) for s in lets]
+    return replace(kernel, sections=(Section(section.level, (*read_first, *stores)),))
