@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -34,9 +36,9 @@ def test_each_stage_computes_what_eager_does(stage: str, dynamic: bool) -> None:
 
 def test_kernels_are_optional_steps_of_their_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     class Asked(api.Gate):
-        def allow(self, kind: str) -> bool:
+        def allow(self, kind: str, at: Any = "") -> bool:
             kinds.append(kind)
-            return super().allow(kind)
+            return super().allow(kind, at)
 
     printed: list[str] = []
     real = codegen_stage.print_kernel
