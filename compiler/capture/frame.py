@@ -119,6 +119,10 @@ class Frame:
             return self.t.raise_(UnboundLocalError, text)
         return value
 
+    def is_bound(self, name: str) -> bool:
+        """Say whether a local that is not kept in a cell has a value."""
+        return name in self.locals
+
     def bound(self, names: Set[str]) -> dict[str, Value]:
         """Return those of some locals that have a value and are not kept in cells."""
         return {n: self.locals[n] for n in names if n in self.locals and n not in self.cells}

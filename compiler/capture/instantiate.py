@@ -65,7 +65,7 @@ def instantiate(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value
         if kind in (torch.nn.Parameter, torch.nn.Buffer):
             return make_parameter(t, kind, args, kwargs)
         return construct(t, cls, args, kwargs)
-    if issubclass(kind, dict) and is_heap_type(kind) and kind.__module__ != "collections":
+    if issubclass(kind, dict) and is_heap_type(kind):
         return _object(t, cls, args, kwargs)
     if issubclass(kind, torch.autograd.Function):
         return ObjectValue(kind)  # an old way to reach its apply

@@ -107,6 +107,12 @@ def calling(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def count_elements(counts: Any, elements: Any) -> None:
+    """Count elements in a mapping, as `collections.Counter` does."""
+    for element in elements:
+        counts[element] = counts.get(element, 0) + 1
+
+
 # -- flex attention ----------------------------------------------------------------------------
 #: of batch, head, query and key position the one that each level of vmap runs over, innermost first
 AXES = ((None, None, None, 0), (None, None, 0, None), (None, 0, None, None), (0, None, None, None))

@@ -36,7 +36,7 @@ from tc.compiler.capture.semantics import Semantics
 from tc.compiler.capture.shapes import Shapes
 from tc.compiler.capture.skips import refuse_inlining
 from tc.compiler.capture.traceable import breaks_are_errors
-from tc.compiler.capture.values import copies, hooks, iteration
+from tc.compiler.capture.values import copies, hooks, iteration, pure
 from tc.compiler.capture.values.attributes import AttributesValue
 from tc.compiler.capture.values.base import Args, Kwargs, Lazy, Slot, Value
 from tc.compiler.capture.values.builtins import slot_method
@@ -528,5 +528,5 @@ def _chain(source: Source) -> list[Source]:
 
 __all__ = [
     "Tracer", "copies", "flex", "higher_order", "hooks", "iteration",
-    "override_handlers", "signatures", "transforms", "trees",
+    "override_handlers", "pure", "signatures", "transforms", "trees",
 ]  # fmt: skip

@@ -415,6 +415,10 @@ class RootFrame(Frame):
             t.own_cell(cell, cells[name])
         return cells
 
+    def is_bound(self, name: str) -> bool:
+        """Say whether a local has a value, read or not."""
+        return name in self.unread or super().is_bound(name)
+
     def bound(self, names: Set[str]) -> dict[str, Value]:
         """Return those of some locals that have a value; what was never read is passed on as is."""
         unread = {n: OpaqueValue(self.unread[n], LocalSource(n)) for n in names & {*self.unread}}

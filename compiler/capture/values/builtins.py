@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tc.compiler.capture import breaks
+from tc.compiler.capture.resume import INNER, STACK_PREFIX
 from tc.compiler.capture.values.base import (
+    UNBOUND,
     Args,
     KnownObject,
     Kwargs,
@@ -447,6 +449,21 @@ def _vars(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if not args:
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "vars() without an argument")
     return args[0].attr(t, "__dict__")
+
+
+@builtin(locals)
+def _locals(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    frame = t.top
+    assert frame is not None
+    found: dict[str, Value] = {}
+    for name in dict.fromkeys((*frame.code.co_varnames, *frame.cells)):
+        if name in frame.cells:
+            held = frame.cells[name].load(t)
+            if held is not UNBOUND:
+                found[name] = held
+        elif frame.is_bound(name) and not name.startswith((STACK_PREFIX, INNER)):
+            found[name] = frame.local(name)
+    return t.dict_of(found.items())
 
 
 # -- numbers ---------------------------------------------------------------------------------

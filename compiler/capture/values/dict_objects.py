@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, Lazy, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.dicts import DictValue, Entries
-from tc.compiler.capture.values.objects import ObjectValue
+from tc.compiler.capture.values.objects import MISSING, ObjectValue, type_lookup
 from tc.compiler.core.sources import CallSource, Source
 
 if TYPE_CHECKING:
@@ -50,10 +50,19 @@ class DictObjectValue(ObjectValue):
         base = collections.OrderedDict if issubclass(cls, collections.OrderedDict) else dict
         self.storage = Storage(self, entries or {}, base)
 
+    def missing(self, t: Tracer, key: Value) -> Value:
+        """Return what an item that is not there is, by the class's own ``__missing__``."""
+        raw = type_lookup(self.cls, "__missing__")
+        if raw is MISSING:
+            return t.raise_(KeyError, key)
+        return t.bind_descriptor(self, self.cls, raw, "__missing__").call(t, [key], {})
+
     def base_method(self, name: str) -> Value:
         """Return the method that dict itself has under a name, bound to the items."""
 
         def run(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+            if name == "__getitem__" and not self.storage.has(t, args[0]):
+                return self.missing(t, args[0])
             method = "update" if name == "__init__" else name
             return self.storage.method(t, method, args, kwargs)
 
@@ -75,7 +84,6 @@ def accepts(obj: Any) -> bool:
     return (
         isinstance(obj, dict)
         and bool(type(obj).__flags__ & heap_type)
-        and type(obj).__module__ != "collections"
         and not isinstance(obj, collections.defaultdict)
         and all(is_constant_object(key) for key in dict.keys(obj))
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def is_unchanging(obj: Any) -> bool:
-    """Say whether an object is a pattern, a match, or a text class of torch's or Python's own."""
-    if isinstance(obj, re.Pattern | re.Match):
+    """Say whether an object is a pattern, a match, Python's version, or text of a library's own."""
+    if isinstance(obj, re.Pattern | re.Match) or obj is sys.version_info:
         return True
     return isinstance(obj, str) and type(obj) is not str and is_library(type(obj).__module__)
 

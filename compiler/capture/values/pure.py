@@ -1,0 +1,62 @@
+"""C functions of the standard library that exist in Python as well: traced as those."""
+
+from __future__ import annotations
+
+import _bisect
+import _heapq
+import collections
+import functools
+import importlib.util
+import os
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from tc.compiler.capture.traceable import count_elements
+from tc.compiler.capture.values.base import Args, Kwargs, Value
+from tc.compiler.capture.values.builtins import BUILTINS, Handler, builtin
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.tracer import Tracer
+
+
+@functools.cache
+def in_python(name: str, accelerator: str) -> ModuleType:
+    """Return a module of the standard library as it is where its half in C is not there."""
+    spec = importlib.util.find_spec(name)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    before = sys.modules[accelerator]
+    sys.modules[accelerator] = None  # type: ignore[assignment]  # an import of it fails
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.modules[accelerator] = before
+    return module
+
+
+def _traced(module: str, accelerator: str, name: str) -> Handler:
+    def call(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return t.inline_object(getattr(in_python(module, accelerator), name), args, kwargs)
+
+    return call
+
+
+for _accelerator in (_heapq, _bisect):
+    for _name, _function in vars(_accelerator).items():
+        if not _name.startswith("__"):
+            _row = _traced(_accelerator.__name__[1:], _accelerator.__name__, _name)
+            BUILTINS.add(id(_function), _row)
+
+
+@builtin(collections._count_elements)  # type: ignore[attr-defined]
+def _count(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return t.inline_object(count_elements, args, kwargs)
+
+
+@builtin(os.fspath)
+def _path_text(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    path: Any = args[0] if args else kwargs["path"]
+    if issubclass(path.python_type(), str | bytes):
+        return path  # type: ignore[no-any-return]
+    return path.attr(t, "__fspath__").call(t, [], {})  # type: ignore[no-any-return]

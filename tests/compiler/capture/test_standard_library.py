@@ -1,0 +1,126 @@
+"""Containers and functions of the standard library: captured without a break, as in eager."""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import heapq
+import os
+import pathlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import tc
+
+x = torch.arange(3.0)
+
+
+class Doubling(dict[int, int]):
+    def __missing__(self, key: int) -> int:
+        self[key] = made = 2 * key
+        return made
+
+
+def counted(x: torch.Tensor) -> tuple[torch.Tensor, Any]:
+    seen = collections.Counter("abca")
+    seen["b"] += 2
+    seen.update(["a", "d"])
+    more = seen + collections.Counter("dd") - collections.Counter(a=1)
+    return x * seen["a"] + seen["none"], more
+
+
+def counted_outside(x: torch.Tensor, seen: collections.Counter[str]) -> torch.Tensor:
+    seen["new"] += 1
+    return x * seen.most_common(1)[0][1] + seen.total()
+
+
+def made_up(x: torch.Tensor) -> tuple[torch.Tensor, dict[int, int]]:
+    table = Doubling({1: 5})
+    return x * table[1] + table[3] + len(table), table
+
+
+def heaped(x: torch.Tensor) -> tuple[torch.Tensor, list[int]]:
+    heap = [5, 1, 4, 2]
+    heapq.heapify(heap)
+    heapq.heappush(heap, 0)
+    least = heapq.heappop(heap) + heapq.heappushpop(heap, 3) + heapq.heapreplace(heap, 9)
+    return x * least + sum(heapq.nlargest(2, heap)) + heapq.nsmallest(1, heap)[0], heap
+
+
+def bisected(x: torch.Tensor) -> tuple[torch.Tensor, list[int]]:
+    steps = [1, 3, 3, 7]
+    bisect.insort(steps, 4)
+    left, right = bisect.bisect_left(steps, 3), bisect.bisect_right(steps, 3)
+    return x * left + right + bisect.bisect([7, 5], 2, key=lambda v: -v), steps
+
+
+def located(x: torch.Tensor) -> torch.Tensor:
+    return x * len(os.path.join("data", "train")) + len(os.path.splitext("a.pt")[1])
+
+
+def versioned(x: torch.Tensor) -> torch.Tensor:
+    return x * sys.version_info[0] + sys.version_info.minor + (sys.version_info >= (3, 11))
+
+
+def of_locals(x: torch.Tensor) -> tuple[torch.Tensor, list[str], str]:
+    scale, unused = 3, "text"
+    found = locals()
+    return found["x"] * found["scale"], list(found), found["unused"]
+
+
+def of_cells(x: torch.Tensor) -> tuple[torch.Tensor, list[str]]:
+    scale = 3
+
+    def inner(x: torch.Tensor) -> tuple[torch.Tensor, list[str]]:
+        more = scale + 1
+        return x * locals()["more"] * scale, sorted(locals())
+
+    return inner(x)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [counted, made_up, heaped, bisected, located, versioned, of_locals, of_cells],
+    ids=lambda fn: fn.__name__,
+)
+def test_nothing_breaks(fn: Callable[..., Any]) -> None:
+    found, wanted = tc.compile(fn, fullgraph=True)(x), fn(x)
+    assert repr(found) == repr(wanted)  # classes and values
+
+
+def test_a_counter_of_the_caller_is_counted_on() -> None:
+    compiled = tc.compile(counted_outside, fullgraph=True)
+    ours, theirs = collections.Counter("aab"), collections.Counter("aab")
+    for _ in range(3):
+        assert torch.equal(compiled(x, ours), counted_outside(x, theirs))
+        assert ours == theirs and type(ours) is collections.Counter
+
+
+def test_a_missing_key_is_still_an_error() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        try:
+            return x * collections.OrderedDict(a=1)["b"]
+        except KeyError as error:
+            return x + len(str(error))
+
+    assert torch.equal(tc.compile(fn, fullgraph=True)(x), fn(x))
+
+
+def test_paths_of_objects() -> None:
+    def fn(x: torch.Tensor, path: pathlib.Path) -> torch.Tensor:
+        return x + len(os.path.basename(path))
+
+    path = pathlib.Path("a") / "weights.pt"
+    assert torch.equal(tc.compile(fn)(x, path), fn(x, path))
+
+
+def test_globals_are_left_to_python() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        names = globals()
+        return x * ("counted" in names) + len([name for name in names if name == "heaped"])
+
+    assert torch.equal(tc.compile(fn)(x), fn(x))
