@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar, overload
 
 import torch
@@ -60,6 +61,7 @@ from tc.compiler.replay import REPLAYED, replaying
 from tc.compiler.stance import STANDING, set_stance
 
 F = TypeVar("F", bound=Callable[..., Any])
+GUARD_FILTER = "guard_filter_fn"  # the option that is none of the backend's
 #: running counts under the names torch's programs know: "frames", "stats", "graph_break"
 counters = _PROCESS.counters
 is_dynamo_compiling = is_compiling
@@ -159,7 +161,7 @@ def _options(
     list_mode_options(mode or "default")  # refuses unknown modes, whatever the backend
     backend = get_default_backend() if backend is None else backend
     compiler = lookup_backend(backend)
-    guard_filter = settings.pop("guard_filter_fn", None)
+    guard_filter = settings.pop(GUARD_FILTER, None)
     ours = compiler is driver.inductor
     return Options(
         backend=compiler,
@@ -171,6 +173,23 @@ def _options(
         extra=() if ours else tuple(sorted(settings.items())),
         inductor=InductorOptions.of(mode, settings) if ours else InductorOptions(),
     )
+
+
+def with_settings(
+    backend: str | Callable[..., Any], mode: str | None, options: dict[str, Any] | None
+) -> Callable[..., Any]:
+    """Return a backend that compiles as `compile` would with a mode or options.
+
+    Raises:
+        OptionError: as `compile`.
+    """
+    settings = {name: value for name, value in (options or {}).items() if name != GUARD_FILTER}
+    chosen = _options(False, None, backend, mode, settings)
+    if chosen.backend is driver.inductor:
+        return partial(driver.inductor, options=chosen.inductor)
+    given: dict[str, Any] = {"mode": mode} if mode else {}
+    given |= {"options": settings} if settings else {}
+    return partial(chosen.backend, **given) if given else chosen.backend
 
 
 def compile_in_place(model: torch.nn.Module, **settings: Any) -> None:
@@ -345,5 +364,6 @@ __all__ = [
     "skip_guard_on_globals_unsafe",
     "skip_guard_on_inbuilt_nn_modules_unsafe",
     "substitute_in_graph",
+    "with_settings",
     "wrap_numpy",
 ]

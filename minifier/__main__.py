@@ -22,7 +22,6 @@ from tc.minifier.console import (
     INTERRUPTED,
     NOT_REPRODUCED,
     OK,
-    RUNS,
     USAGE,
     Parser,
     Progress,
@@ -35,7 +34,7 @@ from tc.minifier.console import (
     stoppable,
 )
 from tc.minifier.oracle import Answer, Oracle, OracleError, ScriptOracle, Server
-from tc.minifier.problem import REDUCIBLE, NotReproduced, Problem, record
+from tc.minifier.problem import REDUCIBLE, NotReproduced, Problem, record, recorded
 from tc.minifier.reduce import Reduction
 from tc.minifier.script_job import EAGER, ScriptJob
 
@@ -120,17 +119,17 @@ def _run(options: argparse.Namespace) -> int:
         folder = Path(name)
         progress.now(f"running {script} …")
         limit = max(options.seconds, 600.0)
-        problem = record(script, options.rest, folder, limit)
-        case = problem.case if problem.kind in REDUCIBLE else None
-        if case is None and not as_text(problem):
-            raise NotReproduced(why_not(problem, script))
-        if case is None and problem.kind == "script":
-            progress.now(f"running {script} without the compiler …")
-            if record(script, options.rest, folder, limit, EAGER).kind != "ok":
-                raise NotReproduced(why_not(problem, script))
-        compiler = case.call.compiler if case else problem.facts["compiler"]
-        server = Server(folder, compiler, problem.threads)
+        server = Server(folder)
         try:
+            problem = recorded(server, script, options.rest, limit)
+            case = problem.case if problem.kind in REDUCIBLE else None
+            if case is None and not as_text(problem):
+                raise NotReproduced(why_not(problem, script))
+            if case is None and problem.kind == "script":
+                progress.now(f"running {script} without the compiler …")
+                if record(script, options.rest, folder, limit, EAGER).kind != "ok":
+                    raise NotReproduced(why_not(problem, script))
+            server.warm(case.call.compiler if case else problem.facts["compiler"])
             if case is not None:
                 oracle = Oracle(server, seconds=options.seconds)
                 job = Job(oracle, output, progress, start, options.budget)
@@ -193,7 +192,7 @@ class Job:
         self.oracle.deadline = self.start + self.budget
         reduction = Reduction(self.oracle, case, self.improved)
         try:
-            if not reduction.guess(str(self.answer.detail.get("text", ""))):
+            if not reduction.guess(self.answer):
                 self.answer = self.alone(case, problem)
                 self.oracle.signature = self.answer.signature
                 self.improved(case, "captured")
@@ -250,27 +249,27 @@ class Job:
     def finish(self, reduction: Reduction, as_json: bool) -> int:
         """Write, verify and report the result."""
         best = reduction.best
-        self.answer = self.oracle.judge(best) if not self.stopped else self.answer
-        self.save(best)
-        good = self.verified(best) if self.stopped != "interrupted" else 0
+        good = 0
+        try:
+            self.answer = self.oracle.judge(best) if not self.stopped else self.answer
+            self.save(best)
+            good = self.verified(best) if self.stopped != "interrupted" else 0
+        except KeyboardInterrupt:
+            self.stopped = "interrupted"
         self.report(best, good, as_json)
         if self.stopped == "interrupted":
             return INTERRUPTED
         return OK if good else NOT_REPRODUCED
 
     def verified(self, best: Case) -> int:
-        """Run the file, return how many of `RUNS` runs fail alike; the first is from nothing."""
-        self.progress.now(f"running {self.output} {RUNS} times …")
+        """Run the file, return how many runs fail alike."""
+        self.progress.now(f"running {self.output} {verify.RUNS} times …")
         seconds = self.oracle.seconds
-        fails = verify.fails_alike(self.output, self.answer, seconds)
-        if not fails and self.answer.kind in ("wrong", "nan"):
+        good = verify.failures(self.output, self.answer, seconds, self.oracle.server)
+        if not good and self.answer.kind in ("wrong", "nan"):
             self.save(best, tolerance=float(self.answer.detail.get("error", 0.0)) / 2)
-            fails = verify.fails_alike(self.output, self.answer, seconds)
-        again = (
-            verify.fails_again(self.output, self.answer, seconds, self.oracle.server)
-            for _ in range(RUNS - 1)
-        )
-        return int(fails) + (sum(again) if fails else 0)
+            good = verify.failures(self.output, self.answer, seconds, self.oracle.server)
+        return good
 
     def report(self, best: Case, good: int, as_json: bool) -> None:
         """Print the result."""
@@ -286,7 +285,7 @@ class Job:
                 "nodes_before": len(self.first.steps) + len(self.first.inputs) + 1,
                 "inputs": len(best.inputs), "elements": best.cost[2],
                 "self_contained": not any(i.fill == "recorded" for i in best.inputs),
-                "verified": good, "runs": RUNS, "tries": self.oracle.asked,
+                "verified": good, "runs": verify.RUNS, "tries": self.oracle.asked,
                 "cpu_seconds": round(self.oracle.cpu, 2), "seconds": round(took, 2),
                 "stopped": self.stopped or None, "also_found": dict(self.oracle.others),
                 "steps": [dataclasses.asdict(step) for step in best.steps],
@@ -299,7 +298,7 @@ class Job:
         )
         for signature, count in self.oracle.others.most_common(3):
             self.progress.line(f"another failure met {count} times on the way: {signature}")
-        verdict = f"fails alike in {good} of {RUNS} runs" if good else "not verified"
+        verdict = f"fails alike in {good} of {verify.RUNS} runs" if good else "not verified"
         self.progress.line(f"{self.output}: {lines} lines, {verdict}")
         print(text, end="")
 

@@ -30,8 +30,8 @@ from tc.minifier.console import (
     stoppable,
 )
 from tc.minifier.ladder import MEANING, Ladder, Rung, Step
-from tc.minifier.oracle import Oracle, OracleError, Server
-from tc.minifier.problem import REDUCIBLE, Problem, record
+from tc.minifier.oracle import Answer, Oracle, OracleError, Server
+from tc.minifier.problem import REDUCIBLE, Problem, record, recorded
 from tc.minifier.reduce import Reduction
 
 BUG: Final = 1
@@ -155,24 +155,25 @@ class Search:
     def run(self) -> Verdict:
         """Return what is wrong, if anything is."""
         self.progress.now(f"running {self.script} …")
-        problem = self.record()
-        verdict = without_graph(self.script, problem)
-        if verdict is not None:
-            if problem.kind == "outside":
-                self._try_variables(verdict, [{"TC_DISABLE": "1"}])
-            return verdict
-        assert problem.case is not None
-        self.progress.line(f"compiled   {problem.message}")
-        server = Server(self.folder, problem.case.call.compiler, problem.threads)
+        server = Server(self.folder)
         try:
+            problem = recorded(server, self.script, self.arguments, self.limit)
+            verdict = without_graph(self.script, problem)
+            if verdict is not None:
+                if problem.kind == "outside":
+                    self._try_variables(verdict, [{"TC_DISABLE": "1"}])
+                return verdict
+            assert problem.case is not None
+            self.progress.line(f"compiled   {problem.message}")
+            server.warm(problem.case.call.compiler)
             return self._search(problem, problem.case, Oracle(server, self.seconds))
         finally:
             server.close()
 
-    def record(self, environment: Mapping[str, str] | None = None) -> Problem:
-        """Run the script."""
-        limit = max(self.seconds, 600.0)
-        return record(self.script, self.arguments, self.folder, limit, environment)
+    @property
+    def limit(self) -> float:
+        """Seconds that the whole script may take."""
+        return max(self.seconds, 600.0)
 
     def _search(self, problem: Problem, case: Case, oracle: Oracle) -> Verdict:
         first = oracle.judge(case)
@@ -189,7 +190,7 @@ class Search:
         if rung is None:
             return Verdict(INCONCLUSIVE, f"{first.message}; no stage by itself shows it")
         step = ladder.step(rung) if case.call.compiler == "tc" else None
-        small = self.narrowed(case, oracle)
+        small = self.narrowed(case, oracle, first)
         verdict = Verdict(BUG, title(rung, step, small))
         verdict.add("failure", rung.answer.message, failure=first.kind, message=first.message)
         tell_lines(verdict, small)
@@ -204,13 +205,13 @@ class Search:
         verdict.add("next", f"tc-minify {self.script}", probes=ladder.probes + oracle.asked)
         return verdict
 
-    def narrowed(self, case: Case, oracle: Oracle) -> Case:
+    def narrowed(self, case: Case, oracle: Oracle, answer: Answer) -> Case:
         """Return the calls of the graph that the failure needs."""
 
         def tell(small: Case, name: str) -> None:
             self.progress.now(f"calls      {len(small.steps)} of {len(case.steps)}")
 
-        return Reduction(oracle, oracle.learn(case), tell).calls_only()
+        return Reduction(oracle, oracle.learn(case), tell).calls_only(answer)
 
     def _workaround(self, verdict: Verdict, ladder: Ladder, rung: Rung, step: Step | None) -> None:
         if ladder.case.call.compiler == "torch":
@@ -227,7 +228,8 @@ class Search:
         for environment in tries:
             text = " ".join(f"{name}={value}" for name, value in environment.items())
             self.progress.now(f"trying     {text}")
-            if self.record(environment).kind == "ok":
+            tried = record(self.script, self.arguments, self.folder, self.limit, environment)
+            if tried.kind == "ok":
                 verdict.add("works if", f"{text} (tried: the script is right)", workaround=text)
                 return
         verdict.add("works if", "nothing that was tried helps", workaround=None)

@@ -19,7 +19,6 @@ NOT_REPRODUCED: Final = 1
 USAGE: Final = 2
 INTERNAL: Final = 4
 INTERRUPTED: Final = 130
-RUNS: Final = 5  # of a finished file
 
 
 class Usage(Exception):

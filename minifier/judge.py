@@ -137,23 +137,50 @@ def clones(inputs: Sequence[Any]) -> list[Any]:
     ]
 
 
-def run(program: Program, inputs: Sequence[Any], backward: bool) -> list[Any]:
-    """Run a program on inputs of its own; returns outputs, inputs it wrote to, and gradients."""
-    own = clones(inputs)
-    before = [v._version if isinstance(v, torch.Tensor) else 0 for v in own]
-    outputs = [v for v in tree_leaves(program(*own)) if v is not None]
-    written = [
-        v.detach()
-        for v, version in zip(own, before, strict=True)
-        if isinstance(v, torch.Tensor) and v._version != version
-    ]
-    gradients: list[Any] = []
-    if backward:
-        loss = loss_of(outputs)
+@dataclass
+class Ran:
+    """A program that was run on inputs of its own.
+
+    Attributes:
+        inputs: what it was given; it may have written to them.
+        outputs: the leaves of what it returned.
+        results: outputs, then the inputs it wrote to; `add_gradients` adds those of its inputs.
+    """
+
+    inputs: list[Any]
+    outputs: list[Any]
+    results: list[Any]
+
+    @classmethod
+    def of(cls, program: Program, inputs: Sequence[Any]) -> Ran:
+        """Run a program forward."""
+        own = clones(inputs)
+        before = [v._version if isinstance(v, torch.Tensor) else 0 for v in own]
+        outputs = [v for v in tree_leaves(program(*own)) if v is not None]
+        written = [
+            v.detach()
+            for v, version in zip(own, before, strict=True)
+            if isinstance(v, torch.Tensor) and v._version != version
+        ]
+        plain = [v.detach() if isinstance(v, torch.Tensor) else v for v in outputs]
+        return cls(own, outputs, plain + written)
+
+    def add_gradients(self) -> None:
+        """Run backward, too."""
+        loss = loss_of(self.outputs)
         if loss is not None:
             loss.backward()
-        gradients = [v.grad for v in own if isinstance(v, torch.Tensor) and v.requires_grad]
-    return [v.detach() if isinstance(v, torch.Tensor) else v for v in outputs] + written + gradients
+        self.results = self.results + [
+            v.grad for v in self.inputs if isinstance(v, torch.Tensor) and v.requires_grad
+        ]
+
+
+def run(program: Program, inputs: Sequence[Any], backward: bool) -> list[Any]:
+    """Run a program on inputs of its own; returns outputs, inputs it wrote to, and gradients."""
+    ran = Ran.of(program, inputs)
+    if backward:
+        ran.add_gradients()
+    return ran.results
 
 
 def loss_of(outputs: Sequence[Any]) -> Any:
@@ -400,20 +427,53 @@ def _short(value: Any) -> str:
 def judge(
     program: Program, compiled: Callable[[], Program], inputs: Sequence[Any], backward: bool
 ) -> Outcome:
-    """Run a program eagerly and compiled; say what goes wrong."""
+    """Run a program eagerly and compiled; say what goes wrong.
+
+    Backward runs, and is compiled, only where forward is right.
+    """
+    eager, outcome = _attempt(lambda: Ran.of(program, inputs), eager=True)
+    if eager is None:
+        return outcome
+    result, outcome = _attempt(lambda: Ran.of(compiled(), inputs))
+    if result is None:
+        return in_forward(outcome)
+    outcome = _verdict(program, inputs, False, eager.results, result.results)
+    if outcome.failed:
+        return in_forward(outcome)
+    if not backward or outcome.kind == "random":
+        return outcome
+    done, outcome = _attempt(eager.add_gradients, eager=True)
+    if done is None:
+        return outcome
+    done, outcome = _attempt(result.add_gradients)
+    if done is None:
+        return outcome
+    return _verdict(program, inputs, True, eager.results, result.results)
+
+
+def in_forward(outcome: Outcome) -> Outcome:
+    """Note that it went wrong before backward ran."""
+    return dataclasses.replace(outcome, detail={**(outcome.detail or {}), "forward": True})
+
+
+def _attempt(work: Callable[[], Any], eager: bool = False) -> tuple[Any, Outcome]:
+    """Do work that may raise; returns what it made (True for nothing) or None, and the outcome."""
     try:
         with same_random_numbers():
-            eager = run(program, inputs, backward)
+            made = work()
     except Exception as error:
+        if not eager:
+            return None, crash(error, "compile")
         first = next(iter(str(error).splitlines()), "")
-        return Outcome("invalid", message=f"eager raises {type(error).__name__}: {first[:200]}")
-    phase = "compile"
-    try:
-        with same_random_numbers():
-            target = compiled()
-            result = run(target, inputs, backward)
-    except Exception as error:
-        return crash(error, phase)
+        text = f"eager raises {type(error).__name__}: {first[:200]}"
+        return None, Outcome("invalid", message=text)
+    return True if made is None else made, Outcome("ok")
+
+
+def _verdict(
+    program: Program, inputs: Sequence[Any], backward: bool, eager: list[Any], result: list[Any]
+) -> Outcome:
+    """Compare results; what differs because eager itself does is no fault."""
     outcome = compare(program, inputs, backward, eager, result)
     differs = outcome.kind in ("wrong", "nan") or bool(outcome.message)
     if differs and is_random(program, inputs, backward, eager):

@@ -17,6 +17,18 @@ from typing import Any
 from tc.minifier.case import Case, fact_from_json
 
 MEMORY = 8 << 30  # what a child may take beyond what the server has
+#: compilers start no processes that stay, and looking for devices does not set them up
+SETTINGS = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+
+
+#: nothing that is loaded becomes garbage, and children need not look at what was there before them
+START = """import gc
+gc.disable()
+from tc.minifier.server import main
+gc.enable()
+gc.freeze()
+main()
+"""
 
 
 class OracleError(Exception):
@@ -44,22 +56,49 @@ class Answer:
 
 
 class Server:
-    """The warm process, from outside."""
+    """The warm process, from outside.
 
-    def __init__(self, folder: Path, compiler: str, threads: int) -> None:
+    Attributes:
+        threads: that torch has in its children; 0: as many as in any process.
+        compiler: which one it has loaded, ``tc``, ``torch``, or neither.
+    """
+
+    def __init__(self, folder: Path, compiler: str = "", threads: int = 0) -> None:
         self.folder = folder
         self.threads = threads
         self.asked = 0
-        environment = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tc.minifier.server", str(folder), compiler],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=(folder / "server.log").open("ab"),
-            text=True,
-            env=environment,
-            start_new_session=True,
-        )
+        self.compiler = ""
+        self.start({})
+        self.warm(compiler)
+
+    def start(self, variables: Mapping[str, str]) -> None:
+        """Start the process, which knows these environment variables too."""
+        with (self.folder / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", START, str(self.folder)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env={**os.environ, **SETTINGS, **variables},
+                start_new_session=True,
+            )
+
+    def restart(self, variables: Mapping[str, str]) -> None:
+        """Start anew, with environment variables a script sets or without what went wrong."""
+        self.close()
+        self.start(variables)
+        self.compiler = ""
+
+    def warm(self, compiler: str) -> None:
+        """Load a compiler, if it is not loaded yet; one that cannot even be loaded is left."""
+        if compiler in ("", self.compiler):
+            return
+        try:
+            self.ask({"do": "warm", "compiler": compiler})
+        except OracleError:
+            self.restart({})
+        self.compiler = compiler
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request and wait for its answer."""

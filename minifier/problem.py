@@ -1,9 +1,10 @@
-"""Runs a script in a child process and returns what went wrong in it, as a `Problem`."""
+"""Runs a script in a process of its own and returns what went wrong in it, as a `Problem`."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tc.minifier.case import Case, from_json
-from tc.minifier.oracle import Answer
+from tc.minifier.oracle import Answer, OracleError, Server
 
 REDUCIBLE = ("crash", "wrong", "nan", "died", "timeout")
 
@@ -51,6 +52,48 @@ class Problem:
         return int(self.facts.get("threads", 1))
 
 
+def recorded(server: Server, script: Path, arguments: Sequence[str], seconds: float) -> Problem:
+    """Run a script in a fork of the warm process; its output goes to ``script.log``.
+
+    What a script sets in the environment for torch to read while it is loaded comes too late in a
+    fork; it then runs again, below a process that began with it.
+    """
+    server.warm(compiler_of(script.read_text(errors="replace")))
+    problem = _in_fork(server, script, arguments, seconds)
+    variables = problem.facts.get("environment")
+    if variables:
+        server.restart(variables)
+        problem = _in_fork(server, script, arguments, seconds)
+    server.threads = problem.threads
+    return problem
+
+
+def compiler_of(text: str) -> str:
+    """Return the compiler that a script seems to use; wrong guesses cost seconds, no more."""
+    if re.search(r"\btorch\s*\.\s*compile\b|\.compile\(\)", text):
+        return "torch"
+    return "tc" if re.search(r"\btc\b", text) else ""
+
+
+def _in_fork(server: Server, script: Path, arguments: Sequence[str], seconds: float) -> Problem:
+    forget(server.folder)
+    row = server.ask(
+        {"do": "record", "script": str(script), "arguments": list(arguments), "seconds": seconds,
+         "memory": 0}
+    )  # fmt: skip
+    if row["kind"] == "refused":
+        return record(script, arguments, server.folder, seconds)
+    if row["kind"] == "invalid":
+        raise OracleError(f"the script could not be run: {row['message']}")
+    return _read(server.folder, row["status"], seconds)
+
+
+def forget(folder: Path) -> None:
+    """Remove what the last run left."""
+    for name in ("problem.json", "begun.json"):
+        (folder / name).unlink(missing_ok=True)
+
+
 def record(
     script: Path,
     arguments: Sequence[str],
@@ -59,8 +102,7 @@ def record(
     environment: Mapping[str, str] | None = None,
 ) -> Problem:
     """Run a script under `tc.minifier.runner`; its output goes to ``folder/script.log``."""
-    for name in ("problem.json", "begun.json"):
-        (folder / name).unlink(missing_ok=True)
+    forget(folder)
     command = [sys.executable, "-m", "tc.minifier.runner", str(folder), str(script), *arguments]
     with (folder / "script.log").open("wb") as log:
         process = subprocess.Popen(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tc.minifier.case import Case, Input
-from tc.minifier.oracle import Oracle
+from tc.minifier.oracle import Answer, Oracle
 from tc.minifier.passes import branches, context, inputs, localise, nodes
 
 Fails = Callable[[Case], bool]
@@ -59,24 +59,30 @@ class Reduction:
         self.embed()
         return self.best
 
-    def calls_only(self) -> Case:
+    def calls_only(self, answer: Answer) -> Case:
         """Leave out calls, and nothing else."""
-        self.guess()
+        self.guess(answer)
         for one in CALLS:
             self._apply(one)
         return self.best
 
-    def guess(self, told: str = "") -> bool:
+    def guess(self, answer: Answer) -> bool:
         """Try what shows at once to be to blame; says whether it is.
 
         Args:
-            told: the error of a crash.
+            answer: how it failed.
         """
         before = self.best
+        told = str(answer.detail.get("text", ""))
+        one: Pass = functools.partial(self._named, told=told)
         if self.oracle.signature in ("wrong", "nan"):
-            self._apply(self._localise)
-        elif told:
-            self._apply(functools.partial(self._named, told=told))
+            one = self._localise
+        elif not told:
+            return False
+        if before.backward and answer.detail.get("forward"):  # cheaper to compile, and likely
+            self._apply(one, inputs.forward_only(before))
+        if self.best == before:
+            self._apply(one)
         return self.best != before
 
     def _named(self, case: Case, fails: Fails, told: str) -> Iterator[Case]:
@@ -91,8 +97,8 @@ class Reduction:
 
         yield from localise.first_wrong_steps(case, fails, differing)
 
-    def _apply(self, one: Pass) -> None:
-        for smaller in one(self.best, self.oracle.fails):
+    def _apply(self, one: Pass, case: Case | None = None) -> None:
+        for smaller in one(case or self.best, self.oracle.fails):
             if any(step.name not in smaller.facts for step in smaller.steps):
                 smaller = self.oracle.learn(smaller)
             self._take(smaller, getattr(one, "__name__", "named").strip("_"))

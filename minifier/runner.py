@@ -2,6 +2,8 @@
 
     python -m tc.minifier.runner FOLDER SCRIPT [ARG ...]
 
+or, in a fork of the warm process, `run_recorded`.
+
 In: a script that calls `tc.compile` or `torch.compile`. Out, in FOLDER: ``problem.json`` (what
 failed, and the graph as a `Case`) and ``inputs.pt``. Before a graph is compiled or called for the
 first time it is written as ``begun.json``, so that a process that dies leaves it behind.
@@ -24,11 +26,13 @@ from torch import fx
 import tc
 from tc.compiler import api
 from tc.minifier import graphs, judge
-from tc.minifier.case import Call, Fact, to_json
+from tc.minifier.case import Call, to_json
 from tc.minifier.judge import Outcome
 from tc.minifier.setup_code import setup_for
 
 CHECKED_CALLS = 4  # of each graph; later calls run unchecked
+#: variables that torch and the compilers read once, while they are loaded
+READ_ONCE = ("TORCH", "PYTORCH", "TC_", "TRITON", "CUDA", "OMP_", "MKL_", "KMP_", "CXX")
 FAILED = 10  # exit code of a run that found something
 
 
@@ -43,7 +47,8 @@ class Recorder:
 
     def __init__(self, folder: Path, script: Path) -> None:
         self.folder = folder
-        self.script = script.read_text()
+        self.script = script.read_text(errors="replace")
+        self.environment = dict(os.environ)
         self.graphs = 0
         self.calls = 0
         self.random = 0
@@ -70,6 +75,16 @@ class Recorder:
             return uncompiled(watched) if call.compiler == "torch" else watched
 
         return recording
+
+    def changed(self) -> dict[str, str]:
+        """Return what the script set of the variables that are read once."""
+        return {
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith(READ_ONCE)
+            and not name.endswith("CACHE_DIR")  # compilers set these themselves
+            and self.environment.get(name) != value
+        }
 
     def write(self, name: str, problem: dict[str, Any]) -> None:
         """Write a file whole or not at all."""
@@ -194,7 +209,7 @@ def problem_of(outcome: Outcome, recorder: Recorder) -> dict[str, Any]:
         "detail": outcome.detail, "graphs": recorder.graphs, "calls": recorder.calls,
         "compiles": recorder.compiles, "compiler": recorder.compiler, "random": recorder.random,
         "rounding": recorder.rounding,
-        "threads": torch.get_num_threads(),
+        "threads": torch.get_num_threads(), "environment": recorder.changed(),
     }  # fmt: skip
 
 
@@ -204,7 +219,8 @@ def install(recorder: Recorder) -> None:
     ours, theirs = api.compile, torch.compile
 
     def tc_backend(options: dict[str, Any]) -> Callable[..., Any]:
-        return api.lookup_backend(options.get("backend", "inductor"))
+        backend = options.get("backend") or api.get_default_backend()
+        return api.with_settings(backend, options.get("mode"), options.get("options"))
 
     def torch_backend(options: dict[str, Any]) -> Callable[..., Any]:
         backend = options.get("backend", "inductor")
@@ -247,9 +263,8 @@ def _recording(
     return compile
 
 
-def main() -> int:
-    """Run the script named on the command line; 0: nothing found, 10: `problem.json` is there."""
-    folder, script, *arguments = sys.argv[1:]
+def run_recorded(folder: str, script: str, arguments: Sequence[str]) -> int:
+    """Run a script as a program; 0: nothing found, 10: `problem.json` is there."""
     recorder = Recorder(Path(folder), Path(script))
     install(recorder)
     sys.argv = [script, *arguments]
@@ -266,10 +281,14 @@ def main() -> int:
     return 0
 
 
-__all__ = ["Fact", "Recorder", "Watched", "install", "main"]
-
-if __name__ == "__main__":
-    status = main()
+def main() -> None:
+    """Run the script named on the command line, and end the process."""
+    folder, script, *arguments = sys.argv[1:]
+    status = run_recorded(folder, script, arguments)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -13,7 +13,6 @@ from tc.minifier.console import (
     INTERRUPTED,
     NOT_REPRODUCED,
     OK,
-    RUNS,
     Progress,
     quiet_interrupts,
 )
@@ -85,14 +84,8 @@ class ScriptJob:
         return OK if good else NOT_REPRODUCED
 
     def verified(self) -> int:
-        """Run the file, return how many of `RUNS` runs fail alike."""
-        seconds, server = self.oracle.seconds, self.oracle.server
-        if not verify.fails_alike(self.output, self.answer, seconds):
-            return 0
-        again = (
-            verify.fails_again(self.output, self.answer, seconds, server) for _ in range(RUNS - 1)
-        )
-        return 1 + sum(again)
+        """Run the file, return how many runs fail alike."""
+        return verify.failures(self.output, self.answer, self.oracle.seconds, self.oracle.server)
 
     def report(self, good: int, as_json: bool) -> None:
         """Print the result."""
@@ -103,7 +96,7 @@ class ScriptJob:
                 "schema": 1, "failure": "script", "message": self.answer.message,
                 "signature": self.answer.signature, "file": str(self.output), "lines": lines,
                 "lines_before": self.before, "self_contained": True, "verified": good,
-                "runs": RUNS, "tries": self.oracle.asked, "stopped": self.stopped or None,
+                "runs": verify.RUNS, "tries": self.oracle.asked, "stopped": self.stopped or None,
                 "cpu_seconds": round(self.oracle.cpu, 2), "seconds": round(took, 2),
             }))  # fmt: skip
             return
@@ -111,6 +104,6 @@ class ScriptJob:
         self.progress.line(
             f"reduced {self.before} → {lines} lines in {took:.1f} s, {self.oracle.asked} tries{how}"
         )
-        verdict = f"fails alike in {good} of {RUNS} runs" if good else "not verified"
+        verdict = f"fails alike in {good} of {verify.RUNS} runs" if good else "not verified"
         self.progress.line(f"{self.output}: {verdict}")
         print(text, end="")

@@ -1,6 +1,6 @@
-"""A warm process that judges programs, each in a forked child of its own.
+"""A warm process that runs a user's script and judges programs, each in a fork of its own.
 
-    python -m tc.minifier.server FOLDER COMPILER
+    python -m tc.minifier.server FOLDER    (`tc.minifier.oracle.START` does it without garbage)
 
 In: requests as JSON lines on stdin. Out: answers as JSON lines on stdout. The process has torch
 and the compiler loaded and uses one thread only, so that a fork costs milliseconds; the child
@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import functools
+import gc
 import json
 import os
 import resource
@@ -31,12 +32,14 @@ import torch
 
 import tc
 from tc.compiler import api
-from tc.minifier import graphs, judge
+from tc.minifier import graphs, judge, runner
 from tc.minifier.judge import Outcome
 
 Request = dict[str, Any]
 LITERAL = 16  # elements that are written as numbers
 EMBEDDED = 64 << 10  # bytes that are written as base64
+WARM_UP = 120  # seconds
+THREADS = torch.get_num_threads()  # what a process has that does not ask for others
 
 
 class CountingGate(api.Gate):
@@ -71,6 +74,7 @@ class Server:
             "stage": self.stage,
             "rerun": self.rerun,
             "script": self.script,
+            "record": self.record,
         }
         self.load("inputs.pt")
 
@@ -86,14 +90,18 @@ class Server:
         os.dup2(2, 1)  # what programs print does not mix with the answers
         for line in sys.stdin:
             request: Request = json.loads(line)
-            answer = in_child(functools.partial(self._act, request), request)
-            if answer.get("file"):
-                self.load(answer["file"])
+            if request["do"] == "warm":
+                warm(request["compiler"])
+                answer: dict[str, Any] = {"kind": "ok"}
+            else:
+                answer = in_child(functools.partial(self._act, request), request)
+            for file in ("inputs.pt",) if request["do"] == "record" else answer.get("files", ()):
+                self.load(file)
             answers.write(json.dumps({**answer, "id": request.get("id")}) + "\n")
             answers.flush()
 
     def _act(self, request: Request) -> dict[str, Any]:
-        torch.set_num_threads(request.get("threads") or 1)
+        torch.set_num_threads(request.get("threads") or THREADS)
         return self.actions[request["do"]](request)
 
     # -- in the child --------------------------------------------------------------------------
@@ -153,6 +161,19 @@ class Server:
             return {"kind": "raised", "traceback": traceback.format_exc()}
         return {"kind": "ok"}
 
+    def record(self, request: Request) -> dict[str, Any]:
+        """Run the user's script; what goes wrong in it is told by files."""
+        if torch.cuda.is_available():
+            return {"kind": "refused"}  # a device is not to be shared by a fork
+        log = os.open(self.folder / "script.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        status = runner.run_recorded(str(self.folder), request["script"], request["arguments"])
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
     def script(self, request: Request) -> dict[str, Any]:
         """Run a whole script, compiled or with compilers that do nothing."""
         if request["eager"]:
@@ -188,7 +209,7 @@ class Server:
         torch.save(kept, self.folder / file)
         return {
             "kind": "ok",
-            "file": file,
+            "files": [file],
             "facts": {name: vars(fact) for name, fact in facts.items()},
         }
 
@@ -274,17 +295,21 @@ def _kill(child: int) -> None:
 
 def _answer(answer: bytes, status: int, late: bool) -> dict[str, Any]:
     if late:
-        return {"kind": "timeout", "signature": "timeout", "message": "it takes too long"}
+        return {"kind": "timeout", "signature": "timeout", "message": "it takes too long",
+                "status": None}  # fmt: skip
     if answer and status == 0:
         found: dict[str, Any] = json.loads(answer)
         return found
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     name = signal.Signals(number).name if number else f"exit code {os.WEXITSTATUS(status)}"
-    return {"kind": "died", "signature": f"died|{name}", "message": f"the process died: {name}"}
+    return {"kind": "died", "signature": f"died|{name}", "message": f"the process died: {name}",
+            "status": os.waitstatus_to_exitcode(status)}  # fmt: skip
 
 
 def _child(work: Callable[[], dict[str, Any]], request: Request, writer: int) -> None:
     os.setpgid(0, 0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # requests are not for programs to read
+    sys.stdin = open(0)  # noqa: SIM115
     memory = int(request.get("memory") or 0)
     if memory:
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -302,23 +327,28 @@ def _child(work: Callable[[], dict[str, Any]], request: Request, writer: int) ->
 
 
 def warm(compiler: str) -> None:
-    """Load what every child needs."""
+    """Load what every child needs; a compiler that hangs on x + 1 ends the process."""
+    names: dict[str, Any] = {"__name__": "warm_up"}  # compilers leave functions of their own alone
+    exec("def plus_one(x):\n    return x + 1\n", names)
+    gc.disable()
+    signal.alarm(WARM_UP)
+    try:
+        (tc.compile if compiler == "tc" else torch.compile)(names["plus_one"])(torch.ones(2))
+        api.reset() if compiler == "tc" else torch.compiler.reset()
+    except Exception as error:  # a compiler that fails on x + 1 is what is being looked for
+        print(f"warm-up: {type(error).__name__}", file=sys.stderr)
+    signal.alarm(0)
+    gc.enable()
+    gc.freeze()
+
+
+def main() -> None:
+    """Serve the folder named on the command line."""
+    for number in (signal.SIGINT, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
     torch.set_num_threads(1)
-    x = torch.ones(2)
-    if compiler == "tc":
-        tc.compile(lambda x: x + 1)(x)
-        api.reset()
-    else:
-        torch.compile(lambda x: x + 1)(x)
-        torch.compiler.reset()
+    Server(Path(sys.argv[1])).serve()
 
 
 if __name__ == "__main__":
-    for number in (signal.SIGINT, signal.SIGUSR1):
-        signal.signal(number, signal.SIG_IGN)
-    server = Server(Path(sys.argv[1]))
-    try:
-        warm(sys.argv[2])
-    except Exception as error:  # a compiler that fails on x + 1 is what is being looked for
-        print(f"warm-up: {type(error).__name__}", file=sys.stderr)
-    server.serve()
+    main()

@@ -1,7 +1,8 @@
-"""Runs a finished file as a stranger would: in processes of their own, in an empty folder.
+"""Runs a finished file as a stranger would: in fresh processes, in empty folders.
 
-The first is a fresh interpreter, started from nothing. The others are forked from one that has
-loaded torch and the compiler and nothing else of the file, which spares them seconds of loading.
+Each is a fresh interpreter, started from nothing. Where PyTorch's own compiler fails, whose loading
+takes longer than the search, only the first is; the others are forks of a process that has loaded
+it, compiled x + 1 and nothing else.
 """
 
 from __future__ import annotations
@@ -10,9 +11,28 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Final
 
 from tc.minifier.oracle import Answer, Server
+
+RUNS: Final = 5
+AT_A_TIME: Final = 2
+
+
+def failures(path: Path, answer: Answer, seconds: float, server: Server) -> int:
+    """Return how many of `RUNS` runs of a file end in the failure it was made for.
+
+    Where the first does not, none is counted.
+    """
+    if not fails_alike(path, answer, seconds):
+        return 0
+    if server.compiler == "torch":
+        return 1 + sum(fails_again(path, answer, seconds, server) for _ in range(RUNS - 1))
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        again = pool.map(lambda _: fails_alike(path, answer, seconds), range(RUNS - 1))
+        return 1 + sum(again)
 
 
 def fails_alike(path: Path, answer: Answer, seconds: float) -> bool:
@@ -24,6 +44,7 @@ def fails_alike(path: Path, answer: Answer, seconds: float) -> bool:
                 cwd=empty,
                 capture_output=True,
                 text=True,
+                errors="replace",
                 timeout=seconds + 30,
                 env=os.environ,
                 stdin=subprocess.DEVNULL,

@@ -53,10 +53,31 @@ def made_values(case: Case, fails: Fails) -> Iterator[Case]:
             yield case
 
 
+def tiny(case: Case) -> Case:
+    """Return the case on random vectors of one element: what most single ops go wrong on."""
+
+    def one_element(item: Input) -> Input:
+        if item.fill != "recorded" or not item.is_float:
+            return item
+        shape = (1,) if item.shape else ()
+        return dataclasses.replace(item, fill="randn", shape=shape, stride=())
+
+    return _changed(case, one_element)
+
+
 def contiguous_layout(case: Case, fails: Fails) -> Iterator[Case]:
     """Lay inputs out contiguously."""
     change: Change = lambda item: dataclasses.replace(item, stride=())  # noqa: E731
     yield from _all_or_each(case, change, fails)
+
+
+def _plain(item: Input) -> Input:
+    return dataclasses.replace(item, requires_grad=False)
+
+
+def forward_only(case: Case) -> Case:
+    """Return the case without gradients."""
+    return dataclasses.replace(_changed(case, _plain), backward=False)
 
 
 def no_gradients(case: Case, fails: Fails) -> Iterator[Case]:
@@ -64,15 +85,12 @@ def no_gradients(case: Case, fails: Fails) -> Iterator[Case]:
     if not case.backward:
         return
 
-    def plain(item: Input) -> Input:
-        return dataclasses.replace(item, requires_grad=False)
-
-    forward = dataclasses.replace(_changed(case, plain), backward=False)
+    forward = forward_only(case)
     if fails(forward):
         yield forward
         return
     for item in case.inputs:
-        smaller = _changed(case, plain, item.name)
+        smaller = _changed(case, _plain, item.name)
         left = any(row.requires_grad for row in smaller.inputs)
         if left and smaller.inputs != case.inputs and fails(smaller):
             case = smaller

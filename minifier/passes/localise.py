@@ -12,8 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from tc.minifier.case import Case
+from tc.minifier.passes.inputs import tiny
 
 Fails = Callable[[Case], bool]
+Names = Sequence[str]
 DifferingOutputs = Callable[[Case], Sequence[int]]
 TRIED = 3
 
@@ -33,11 +35,18 @@ def first_wrong_steps(case: Case, fails: Fails, differing: DifferingOutputs) -> 
     guesses = [[name] for name in roots[:TRIED]]
     if len(roots) > 1:
         guesses.append(roots)
+    yield from _first_that_fails(case, guesses, fails)
+
+
+def _first_that_fails(case: Case, guesses: Sequence[Names], fails: Fails) -> Iterator[Case]:
+    """Keep one set of steps alone; on single numbers, if they fail there as well."""
     for guess in guesses:
         smaller = case.keep(guess)
-        if len(smaller.steps) < len(case.steps) and fails(smaller):
-            yield smaller
-            return
+        if len(smaller.steps) < len(case.steps):
+            for one in (tiny(smaller), smaller):
+                if fails(one):
+                    yield one
+                    return
 
 
 def named_steps(case: Case, fails: Fails, told: str) -> Iterator[Case]:
@@ -45,11 +54,8 @@ def named_steps(case: Case, fails: Fails, told: str) -> Iterator[Case]:
     words = set(re.findall(r"[a-z_]+[a-z0-9]*", told))
     often = Counter(called(step.form) for step in case.steps)
     named = [step for step in case.steps if called(step.form) in words]
-    for step in sorted(named, key=lambda one: often[called(one.form)])[:TRIED]:
-        smaller = case.keep([step.name])
-        if len(smaller.steps) < len(case.steps) and fails(smaller):
-            yield smaller
-            return
+    rare = sorted(named, key=lambda one: often[called(one.form)])[:TRIED]
+    yield from _first_that_fails(case, [[step.name] for step in rare], fails)
 
 
 def called(form: str) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
 import tc
+from tc.compiler import api
 from tc.compiler.errors import OptionError
 from tc.compiler.options import InductorOptions, config
 from tc.trace import OutputCode
@@ -91,3 +94,21 @@ def test_unknown_names_are_refused_with_the_nearest():
         with pytest.raises(OptionError, match="recompile_limit"):
             change()
     assert not hasattr(config, "recompile_limt")
+
+
+def test_a_backend_with_settings_compiles_as_compile_would() -> None:
+    taken: list[dict[str, Any]] = []
+
+    def backend(gm: Any, inputs: Any, **settings: Any) -> Any:
+        taken.append(settings)
+        return gm.forward
+
+    for settings in ({"mode": "max-autotune"}, {"options": {"level": 3}}, {}):
+        mode, options = settings.get("mode"), settings.get("options")
+        chosen = api.with_settings(backend, mode, options)
+        tc.compile(lambda x: x + 1, backend=chosen)(torch.ones(2))
+    assert taken == [{"mode": "max-autotune"}, {"options": {"level": 3}}, {}]
+    default = api.with_settings("inductor", None, {"freezing": True, "guard_filter_fn": any})
+    assert default.keywords["options"].freezing
+    with pytest.raises(OptionError, match="no mode 'fast'"):
+        api.with_settings("inductor", "fast", None)

@@ -103,6 +103,23 @@ def test_gradients_are_judged() -> None:
     assert verdict(lambda x: x * 2, lambda x: x + x, x, backward=True) == "ok"
 
 
+def test_backward_runs_only_where_forward_is_right() -> None:
+    class Failing(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor, factor: float) -> torch.Tensor:
+            return x * factor
+
+        @staticmethod
+        def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+            raise ValueError("no backward")
+
+    x = X.clone().requires_grad_()
+    wrong = judge.judge(lambda x: x * 2, lambda: lambda x: Failing.apply(x, 3.0), [x], True)
+    assert wrong.kind == "wrong" and wrong.detail is not None and wrong.detail["forward"]
+    later = judge.judge(lambda x: x * 2, lambda: lambda x: Failing.apply(x, 2.0), [x], True)
+    assert later.kind == "crash" and later.detail is not None and "forward" not in later.detail
+
+
 def test_writes_to_inputs_are_judged() -> None:
     assert verdict(lambda x: x.add_(1), lambda x: x.add(1), X) == "wrong"
 

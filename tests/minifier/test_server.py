@@ -11,7 +11,18 @@ import torch
 
 from tc.minifier.case import Case, Input, Step
 from tc.minifier.oracle import Oracle, Server
+from tc.minifier.problem import compiler_of, recorded
 from tc.minifier.writer import with_data
+
+SETTING = """\
+import os, sys
+os.environ["TORCH_SETTING"] = "7"
+import torch, tc
+assert sys.stdin.read() == "" and sys.argv[1:] == ["--steps", "2"] and __name__ == "__main__"
+tc.compile(lambda x: x + 1)(torch.ones(3))
+print("much")
+sys.exit(5)
+"""
 
 SMALL = torch.tensor([[1.5, float("inf")], [-2.0, 0.25]], dtype=torch.float64)
 LARGE = torch.arange(3000).view(30, 100).t()
@@ -36,6 +47,11 @@ def judged(server: Server, body: str, **more: Any) -> dict[str, Any]:
 
 def test_a_right_program_is_ok(server: Server) -> None:
     assert judged(server, "return torch.sin(x) + 1")["kind"] == "ok"
+
+
+def test_requests_are_not_for_programs_to_read(server: Server) -> None:
+    body = "import sys; x = x + len(sys.stdin.read()) + len(os.read(0, 99)); return x"
+    assert judged(server, body)["kind"] == "ok"
 
 
 def test_children_that_do_not_come_back_are_answers(server: Server) -> None:
@@ -80,3 +96,32 @@ def test_values_too_large_for_text_lie_in_a_file(server: Server, tmp_path: Path)
     names: dict[str, Any] = {"__file__": str(tmp_path / "x.py")}
     exec(text, names)
     assert torch.equal(names["y"], LARGE[:2, :3])
+
+
+def test_a_script_runs_in_a_fork_as_it_would_alone(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SETTING)
+    server = Server(tmp_path)
+    try:
+        problem = recorded(server, script, ["--steps", "2"], 60)
+        assert server.compiler == ""  # started again, with what the script sets
+        assert judged(server, "return x + float(os.environ['TORCH_SETTING'])")["kind"] == "ok"
+    finally:
+        server.close()
+    assert (problem.kind, problem.facts["graphs"]) == ("exit", 1)
+    assert "exit code 5" in problem.message
+    assert problem.facts["environment"] == {}  # known from the start, the second time
+    assert (tmp_path / "script.log").read_text() == "much\n"
+
+
+@pytest.mark.parametrize(
+    "text, compiler",
+    [
+        ("@torch.compile\ndef f(x): ...", "torch"),
+        ("model.compile()", "torch"),
+        ("import torch\nimport tc\ntc.compile(f)", "tc"),
+        ("import helpers", ""),
+    ],
+)
+def test_the_compiler_of_a_script_is_guessed(text: str, compiler: str) -> None:
+    assert compiler_of(text) == compiler
