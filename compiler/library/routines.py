@@ -14,6 +14,7 @@ from torch import fx
 from tc.compiler.core.tune import Tuner, Way
 from tc.compiler.library.editor import Editor, aten, fake, static_shape
 from tc.compiler.library.products import PRODUCTS
+from tc.compiler.loops.lower.registry import made_of_loops
 
 ONEDNN = torch.ops.mkldnn._linear_pointwise.default
 #: multiplications from which on a product is worth a question: below, the call costs most, and
@@ -54,6 +55,8 @@ def onednn_computes_alike() -> bool:
 def _product(node: fx.Node) -> tuple[fx.Node, fx.Node, fx.Node | None] | None:
     """Return rows, matrix and bias of a product that several routines compute."""
     if node.op != "call_function" or node.target not in PRODUCTS or node.kwargs:
+        return None
+    if made_of_loops(node):
         return None
     parts: list[Any] = list(node.args)
     rows, matrix = parts[-2:]

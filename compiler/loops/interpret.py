@@ -40,6 +40,7 @@ NAMES = {"aten": torch.ops.aten, "torch": torch, "math": math, "operator": opera
 
 REDUCE: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
     "sum": lambda x, d: x.sum(d, dtype=x.dtype),
+    "dot": lambda x, d: x.sum(d, dtype=x.dtype),
     "prod": lambda x, d: x.prod(d, dtype=x.dtype),
     "max": lambda x, d: x.amax(d),
     "min": lambda x, d: x.amin(d),

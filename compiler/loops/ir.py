@@ -95,6 +95,7 @@ class Reduction:
 
     Attributes:
         kind: ``sum prod max min any all argmax argmin``; empty ranges give the neutral element.
+            ``dot`` is the sum of a product of two loads, as in products of matrices.
     """
 
     buffer: Buffer

@@ -191,6 +191,8 @@ def combined(group: Group, node: Nest) -> tuple[Group | None, str]:
     """The group with the node in it, or why not."""
     if len(group.members) >= MAX_MEMBERS or len(group.reads() | group.writes()) >= MAX_BUFFERS:
         return None, "the kernel would be too large"
+    if _is_dot(node) or any(_is_dot(m.node) for m in group.members):
+        return _after_dot(group, node)
     choices = [(group.outer, group.inner)]
     own = domain(node)
     if not group.inner and own != choices[0]:
@@ -208,6 +210,18 @@ def combined(group: Group, node: Nest) -> tuple[Group | None, str]:
     if _starves(best):
         return None, "too few rows to share among threads"
     return best, "same space" if len(best.inner) == 0 else "same rows"
+
+
+def _is_dot(node: Nest) -> bool:
+    return isinstance(node, Reduction) and node.kind == "dot"
+
+
+def _after_dot(group: Group, node: Nest) -> tuple[Group | None, str]:
+    """A product of matrices with what is computed of its results one by one, if the node is."""
+    found, why = _over(group, node, group.outer, group.inner)
+    if found is None or _is_dot(node) or found.members[-1].level != "row":
+        return None, why or "a product is computed in registers"
+    return found, "computed of results of a product"
 
 
 def _over(group: Group, node: Nest, outer: Variables, inner: Variables) -> tuple[Group | None, str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import substitute
 from tc.compiler.loops.index import Atom, Index
+from tc.compiler.loops.ir import Reduction
 from tc.compiler.schedule.fuse import Group, Member, Variables
 
 HINT = 512
@@ -28,6 +29,8 @@ class Order:
 
 def ordered(group: Group) -> Order:
     """Order the loops by stride, pick lane or tile, and merge what can be merged."""
+    if any(isinstance(m.node, Reduction) and m.node.kind == "dot" for m in group.members):
+        return Order(group)
     outer = _sorted(group, group.outer)
     inner = group.inner if _gives_positions(group) else _sorted(group, group.inner)
     lane = _lane(group, outer, inner)

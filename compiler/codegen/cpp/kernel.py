@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
+from tc.compiler.codegen.cpp.dots import DotWriter, is_dots
 from tc.compiler.codegen.cpp.lanes import LaneWriter
 from tc.compiler.codegen.cpp.pointwise import PointwiseWriter, TileWriter
 from tc.compiler.codegen.cpp.rows import RowWriter
@@ -46,6 +47,8 @@ class CKernel:
 
 def writer_for(kernel: Kernel, threads: int) -> Writer:
     """The writer of this kind of kernel."""
+    if is_dots(kernel.statements()):
+        return DotWriter(kernel, threads)
     if kernel.lane is not None:
         return LaneWriter(kernel, threads)
     if kernel.tile is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 
+from tc.compiler.codegen.cpp.dots import DOTS
 from tc.compiler.codegen.cpp.moves import MOVES
 
 HELPERS: dict[str, str] = {}
@@ -285,6 +286,7 @@ float tc_round_f16(float x) { return tc_f16_to_f32(tc_f32_to_f16(x)); }""",
 )
 for _name, _text in MOVES.items():
     _add(_name, _text)
+HELPERS["tc_dots_f32"] = DOTS
 
 # ---------------------------------------------------------------- float32 polynomials
 

@@ -37,7 +37,13 @@ from tc.compiler.loops.ir import (
 )
 from tc.compiler.loops.lower.border import sizes_of, strides_of, sym_index
 from tc.compiler.loops.lower.builder import Builder, Cell, NotLowered, Tensor
-from tc.compiler.loops.lower.registry import LOWERINGS, VIEWS, Call, readers_in_loops
+from tc.compiler.loops.lower.registry import (
+    LOWERINGS,
+    VIEWS,
+    Call,
+    made_of_loops,
+    readers_in_loops,
+)
 from tc.compiler.loops.rules import simplify
 
 # Checks on sizes that capture has guarded already.
@@ -197,7 +203,7 @@ class _Walk:
 
     def _lowered(self, node: fx.Node) -> Any:
         target = node.target
-        row = LOWERINGS.get(target) if isinstance(target, torch._ops.OpOverload) else None
+        row = LOWERINGS.get(target) if made_of_loops(node) else None
         fakes = node.meta.get("val")
         if not _dense(fakes, self.device) or not self._arguments_dense(node):
             return self._extern(node)

@@ -52,6 +52,9 @@ class Call:
 Lowering = Callable[[Builder, Call], Any]
 LOWERINGS: Table[Any, Lowering] = Table("lowerings")
 VIEWS: Table[Any, bool] = Table("view ops")
+#: ops that are lowered only where an earlier stage chose so, by this key of the node's ``meta``
+CHOSEN = "tc_lowered"
+BY_CHOICE = (torch.ops.aten.mm.default,)
 
 
 def overload(name: str) -> Any | None:
@@ -64,11 +67,17 @@ def overload(name: str) -> Any | None:
     return found
 
 
+def made_of_loops(node: fx.Node) -> bool:
+    """Whether a call is lowered, as far as its op tells."""
+    chosen = node.target not in BY_CHOICE or bool(node.meta.get(CHOSEN))
+    return node.target in LOWERINGS and chosen
+
+
 def readers_in_loops(node: fx.Node) -> list[bool]:
     """For each that reads a result, seen through views: whether it is made of loops."""
     found: list[bool] = []
     for user in node.users:
-        found += readers_in_loops(user) if user.target in VIEWS else [user.target in LOWERINGS]
+        found += readers_in_loops(user) if user.target in VIEWS else [made_of_loops(user)]
     return found
 
 

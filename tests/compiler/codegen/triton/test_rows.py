@@ -10,9 +10,9 @@ import torch
 from loop_samples import samples
 
 from tc.compiler import loops  # noqa: F401 - fills the table
-from tc.compiler.loops.lower.registry import LOWERINGS, VIEWS
+from tc.compiler.loops.lower.registry import BY_CHOICE, LOWERINGS, VIEWS
 
-ROWS = {str(op).removeprefix("aten."): op for op in LOWERINGS}
+ROWS = {str(op).removeprefix("aten."): op for op in LOWERINGS if op not in BY_CHOICE}
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.usefixtures("interpreter"),

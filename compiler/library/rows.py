@@ -1,0 +1,72 @@
+"""Few rows: which products of matrices loops compute rather than the library.
+
+A product of few rows spends its time on reading the matrix. Where that lies transposed, as the
+weight of a linear layer does, kernels that read it along memory and fetch it ahead are quicker
+than what ATen calls (figures: `codegen/cpp/dots.py`), and compute of the result what follows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from tc.compiler.library.editor import Editor, aten, fake, static_shape
+from tc.compiler.library.products import PRODUCTS
+from tc.compiler.loops.lower.registry import CHOSEN
+
+#: measured: with 33 to 64 rows MKL is as quick
+MOST_ROWS = 32
+LEAST_COLUMNS = 32
+#: elements of a vector; other depths leave a rest, which is slow
+LANES = 16
+#: results times depth; the reference interpreters hold as many numbers
+MOST_WORK = 1 << 27
+
+
+def compute_few_rows(editor: Editor) -> None:
+    """Have loops compute products of few rows and a transposed matrix."""
+    if torch.backends.cpu.get_cpu_capability() != "AVX512":
+        return
+    for node in list(editor.graph.nodes):
+        if node.target not in PRODUCTS or node.kwargs or not _suits(node):
+            continue
+        reason = f"few rows, at most {MOST_ROWS}, of a matrix that lies transposed"
+        if not editor.decide("few_rows", [node], True, reason):
+            continue
+        if node.target is aten.mm.default:
+            node.meta[CHOSEN] = True
+            continue
+        bias, rows, matrix = node.args
+        product = editor.call(node, aten.mm.default, rows, matrix)
+        product.meta[CHOSEN] = True
+        total = editor.call(node, aten.add.Tensor, product, bias)
+        node.replace_all_uses_with(total)
+        editor.graph.erase_node(node)
+
+
+def _suits(node: fx.Node) -> bool:
+    *bias, rows, matrix = node.args
+    shape, depth_and_width = static_shape(rows), static_shape(matrix)
+    if static_shape(node) is None or shape is None or depth_and_width is None:
+        return False
+    if any(not _is_vector(part) for part in bias):
+        return False
+    count, depth = shape
+    _, width = depth_and_width
+    lies = _steps(rows) == (depth, 1) and _steps(matrix) == (1, depth)
+    small = count <= MOST_ROWS and count * depth * width <= MOST_WORK
+    return lies and small and count > 0 and depth > 0 and depth % LANES == 0 and (
+        width >= LEAST_COLUMNS
+    )  # fmt: skip
+
+
+def _is_vector(part: Any) -> bool:
+    held = fake(part)
+    return held is not None and held.dim() == 1 and held.dtype is torch.float32
+
+
+def _steps(part: Any) -> tuple[int, ...] | None:
+    held = fake(part)
+    return None if held is None or held.dtype is not torch.float32 else held.stride()

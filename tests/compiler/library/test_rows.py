@@ -1,0 +1,120 @@
+"""Products of few rows: computed by kernels of ours, equal to eager's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from loop_harness import check, copied, externs, planned, program, trace
+
+from tc.compiler import library
+from tc.compiler.core.gate import Gate
+from tc.compiler.loops.interpret import interpret
+from tc.compiler.loops.ir import LoopGraph
+from tc.compiler.loops.lower.graph import lower
+from tc.compiler.runtime.load import load
+from tc.compiler.schedule.interpret import interpret as interpret_plan
+
+wide = pytest.mark.skipif(
+    torch.backends.cpu.get_cpu_capability() != "AVX512", reason="not chosen without AVX-512"
+)
+
+
+def r(*shape: int) -> torch.Tensor:
+    return torch.randn(shape)
+
+
+def arranged(fn: Any, args: tuple[torch.Tensor, ...], threads: int = 1) -> LoopGraph:
+    """The loops of a function after the library stage; all ways to run them equal eager."""
+    module = trace(fn, args)
+    library.arrange(module, Gate())
+    graph = lower(module, Gate())
+    graph.verify()
+    want = fn(*args)
+    check(interpret(graph, copied(args)), want)
+    check(interpret_plan(planned(graph), copied(args)), want)
+    check(load(program(graph, threads))(copied(args)), want, atol=2e-5, rtol=2e-5)
+    return graph
+
+
+@wide
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 19, 32])
+def test_any_number_of_few_rows(rows: int) -> None:
+    graph = arranged(lambda x, w: x @ w.t(), (r(rows, 48), r(70, 48)))
+    assert externs(graph) == []
+
+
+@wide
+@pytest.mark.parametrize("width", [32, 33, 35, 64, 100])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_any_width(width: int, threads: int) -> None:
+    graph = arranged(F.linear, (r(6, 16), r(width, 16), r(width)), threads)
+    assert externs(graph) == []
+
+
+@wide
+def test_what_follows_is_computed_with_the_product() -> None:
+    def layer(x: Any, w: Any, b: Any, y: Any) -> Any:
+        return y + F.gelu(F.linear(x, w, b)).view(2, 4, 40)
+
+    graph = arranged(layer, (r(8, 32), r(40, 32), r(40), r(2, 4, 40)))
+    assert externs(graph) == []
+    assert len(planned(graph).kernels()) == 1
+
+
+@wide
+def test_products_of_one_shape_stay_apart() -> None:
+    def three(x: Any, q: Any, k: Any, v: Any) -> Any:
+        return x @ q.t(), x @ k.t() + x @ v.t()
+
+    graph = arranged(three, (r(4, 32), r(32, 32), r(32, 32), r(32, 32)))
+    assert externs(graph) == []
+    assert len(planned(graph).kernels()) == 3
+
+
+@wide
+def test_a_row_reduction_after_it_is_a_kernel_of_its_own() -> None:
+    graph = arranged(lambda x, w: (x @ w.t()).softmax(-1), (r(4, 48), r(48, 48)))
+    assert len(planned(graph).kernels()) == 2
+
+
+@wide
+def test_operands_that_loops_make_and_windows_of_tensors() -> None:
+    def windows(x: Any, w: Any) -> Any:
+        return (x * 2 + 1) @ w.t(), x[1:4] @ w[8:72].t()
+
+    graph = arranged(windows, (r(5, 32), r(96, 32)))
+    assert externs(graph) == []
+
+
+@wide
+def test_infinities_and_nans_spread_as_in_eager() -> None:
+    x, w = r(3, 32), r(40, 32)
+    x[0, 3], w[5, 7], w[9, 0] = float("nan"), float("inf"), float("-inf")
+    arranged(lambda x, w: x @ w.t(), (x, w))
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((33, 32), (40, 32)),  # more rows
+        ((4, 30), (40, 30)),  # a rest
+        ((4, 32), (20, 32)),  # few columns
+    ],
+)
+def test_others_are_left_to_aten(shapes: tuple[tuple[int, int], tuple[int, int]]) -> None:
+    x, w = (r(*shape) for shape in shapes)
+    assert externs(arranged(lambda x, w: x @ w.t(), (x, w))) == ["aten.mm.default"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int64])
+def test_other_types_are_left_to_aten(dtype: torch.dtype) -> None:
+    x, w = torch.ones(4, 32, dtype=dtype), torch.ones(40, 32, dtype=dtype)
+    assert externs(arranged(lambda x, w: x @ w.t(), (x, w))) == ["aten.mm.default"]
+
+
+def test_a_matrix_that_lies_as_it_is_read_is_left_to_aten() -> None:
+    graph = arranged(lambda x, w: x @ w, (r(4, 32), r(32, 40)))
+    assert externs(graph) == ["aten.mm.default"]
