@@ -185,7 +185,7 @@ def _program(
         else:
             from tc.compiler.codegen import triton
 
-            program = triton.generate(plan, gpu)
+            program = triton.generate(plan, gpu, kind, options.triton_cudagraphs)
     if not trace.enabled():
         return program, []
     steps = [event for stage, notes in noted.items() for event in told(notes, stage, kind)]

@@ -7,6 +7,7 @@ the ATen graphs of forward and backward, whose cut is made anew.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -65,7 +66,7 @@ class Kept:
 
 
 CLASSES = (
-    *(Held, Written, Kept, Program, KernelSpec, aot.Contract, *aot.OUTPUTS),
+    *(Held, Written, Kept, Program, GpuProgram, KernelSpec, aot.Contract, *aot.OUTPUTS),
     *(trace.Artifact, trace.AtenGraph, trace.Fusion, trace.Kernel, trace.Kernels, trace.Provenance),
     *(trace.StageRan, trace.PassRan, trace.Edit, trace.Steps, trace.Fired),
 )
@@ -174,7 +175,8 @@ def run(program: Program) -> Boxed:
     with trace.stage("runtime.build"):
         call = load_gpu(program) if isinstance(program, GpuProgram) else load(program)
     if trace.enabled():
-        trace.emit(trace.OutputCode(str(program), call.__code__.co_filename))
+        path = inspect.unwrap(call).__code__.co_filename
+        trace.emit(trace.OutputCode(str(program), path))
     return hook.never_trace(call)  # backward may be called where frames are captured
 
 

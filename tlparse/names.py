@@ -48,6 +48,7 @@ _ROWS: Final = tuple(
         (r"tc_plan", "plan of kernels and buffers", "code"),
         (r"tc_graph_runs_eagerly", "why the graph runs eagerly", "code"),
         (r"tc_fusion", "what was fused", "code"),
+        (r"tc_cudagraph", "launches replayed as one", "code"),
         (r"tc_autotune", "ways timed on the machine", "code"),
         (r"tc_kernels", "kernels", "code"),
         (r"tc_provenance", "from your lines to kernels", "code"),

@@ -49,6 +49,7 @@ from tc.trace.events import (
     Stamped,
 )
 from tc.trace.ids import CompileId, cause_id, plain_function, process_rank
+from tc.trace.run_events import CudaGraph
 from tc.trace.setup import setup_from_environment
 from tc.trace.stage_events import (
     Edit,
@@ -69,6 +70,7 @@ __all__ = [
     "CompileId",
     "Counters",
     "CreateSymbol",
+    "CudaGraph",
     "Edit",
     "Event",
     "Fired",

@@ -26,7 +26,7 @@ NOTED: Final = frozenset(
     (
         "dynamo_graph_break_reason", "recompile_reasons", "dynamo_error", "tc_graph_break",
         "tc_recompile", "tc_recompile_limit", "tc_frame_skipped", "tc_error", "tc_cache",
-        "tc_graph_runs_eagerly",
+        "tc_graph_runs_eagerly", "tc_cudagraph",
     )
 )  # fmt: skip
 # Events, not artifacts, that findings are made of: what an export could not do soundly.

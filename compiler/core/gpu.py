@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-
 from tc.compiler.core.artifacts import Program
 from tc.compiler.errors import VerifyError
 
@@ -17,12 +15,20 @@ class GpuProgram(Program):
     Attributes:
         triton_source: a Python module that defines the kernels under their names.
         device: what the kernels run on, e.g. ``cuda:0``.
-        arguments: kernel -> for each argument the type of a tensor, or ``i64``, or ``f64``.
+        arguments: kernel -> Triton's names of its arguments' types: ``*fp32``, ``i64``, ``fp64``.
+        name: what it computes: ``inference``, ``forward`` or ``backward``.
+        replay: its launches are to be replayed as one (see `runtime/cudagraphs.py`).
+        written: positions of the inputs that it writes to.
+        unreplayable: the kind of reason why its launches cannot be replayed, and the reason.
     """
 
     triton_source: str = ""
     device: str = "cuda:0"
-    arguments: tuple[tuple[str, tuple[torch.dtype | str, ...]], ...] = ()
+    arguments: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    name: str = ""
+    replay: bool = False
+    written: tuple[int, ...] = ()
+    unreplayable: tuple[str, str] | None = None
 
     def verify(self) -> None:
         """Check the wrapper, and that the kernels are valid Python."""

@@ -17,6 +17,7 @@ import torch
 
 from tc.compiler.errors import StageError
 from tc.compiler.runtime.build import cache_dir, caches_disabled, write_atomically
+from tc.compiler.runtime.cudagraphs import replayed
 from tc.compiler.runtime.load import Compiled, load_wrapper
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ def load(program: GpuProgram) -> Compiled:
         StageError: triton is missing, or generated code is not valid Python.
     """
     compiled = load_wrapper(program, open_kernels(program.triton_source, program.kernels))
-    return _on_device(compiled, program.device)
+    compiled = _on_device(compiled, program.device)
+    return replayed(compiled, program) if program.replay else compiled
 
 
 def _on_device(compiled: Compiled, device: str) -> Compiled:

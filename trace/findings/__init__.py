@@ -16,7 +16,7 @@ from tc.trace.findings.limits import limits
 from tc.trace.findings.model import Event, Finding, Occurrence, Where, duration, gather
 from tc.trace.findings.ranks import compared, divergences
 from tc.trace.findings.recompiles import Recompile, events, recompiles
-from tc.trace.findings.skips import eager_graphs, skips
+from tc.trace.findings.skips import eager_graphs, skips, unreplayed
 from tc.trace.findings.slow import slow_compiles
 from tc.trace.ranks import Ranks
 from tc.trace.session import Session
@@ -91,6 +91,7 @@ def diagnose(session: Session) -> Diagnosis:
                 *again,
                 *gather(skipped),
                 *gather(eager_graphs(session)),
+                *gather(unreplayed(session)),
                 *gather(exports(session)),
                 *gather(cache_misses(missed)),
                 *gather(divergences(ranks, found, session.producer)),

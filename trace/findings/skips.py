@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tc.trace.compiles import Compile
 from tc.trace.findings.model import Event, Where
 from tc.trace.session import Session, all_compiles
@@ -27,6 +29,44 @@ def eager_graphs(session: Session) -> list[Event]:
                     fix=(),
                     where=Where(*compiled.home, function=compiled.alias or compiled.function),
                     reason=str(note.data),
+                    compiled=compiled,
+                    place=note.place,
+                    time=note.time,
+                    artifact=note.artifact,
+                )
+            )
+    return events
+
+
+_REPLAY_FIXES: Final = {
+    "mutation": "write to a tensor that stays where it is, such as a module's buffer",
+    "dynamic": "give inputs of few sizes, or mode='default' for this function",
+    "elsewhere": "move all inputs to the GPU before the call",
+    "synchronises": "take .item() and the like out of the function",
+    "alias": "return a clone of what shares memory with an input",
+    "overlap": "give a contiguous input",
+    "held": "drop results before the next call, or clone what is kept",
+}
+
+
+def unreplayed(session: Session) -> list[Event]:
+    """Return each program that launches one by one, or copies results, though asked to replay."""
+    events = []
+    for compiled in session.compiles:
+        for note in compiled.noted("tc_cudagraph"):
+            action, cause, why = (str(note.data.get(key, "")) for key in ("action", "cause", "why"))
+            if action == "recorded":
+                continue
+            what = "is not replayed" if action == "refused" else "is replayed with copies"
+            fix = _REPLAY_FIXES.get(cause)
+            events.append(
+                Event(
+                    code="TC702" if action == "refused" else "TC703",
+                    title=f"the {note.data.get('graph') or 'program'} of {compiled.title} {what}",
+                    why=f"its launches were to be one CUDA graph: {why}",
+                    fix=(fix,) if fix else (),
+                    where=Where(*compiled.home, function=compiled.alias or compiled.function),
+                    reason=cause,
                     compiled=compiled,
                     place=note.place,
                     time=note.time,

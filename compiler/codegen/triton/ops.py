@@ -28,6 +28,20 @@ TRITON_TYPES: dict[torch.dtype, str] = {
     torch.float16: "tl.float16",
 }
 
+#: the same types as Triton spells them in signatures
+SHORT_NAMES: dict[torch.dtype, str] = {
+    torch.float32: "fp32",
+    torch.float64: "fp64",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.int16: "i16",
+    torch.int8: "i8",
+    torch.uint8: "u8",
+    torch.bool: "i1",
+    torch.bfloat16: "bf16",
+    torch.float16: "fp16",
+}
+
 
 @dataclass(frozen=True)
 class TritonOp:

@@ -10,11 +10,12 @@ import torch
 from tc.compiler.codegen.stage import origins
 from tc.compiler.codegen.triton.kernel import TritonKernel
 from tc.compiler.codegen.triton.kernel import generate as generate_kernel
+from tc.compiler.codegen.triton.ops import SHORT_NAMES
 from tc.compiler.codegen.triton.wrapper import wrapper
 from tc.compiler.core.artifacts import KernelSpec
 from tc.compiler.core.gpu import GpuProgram
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.ir import Buffer
+from tc.compiler.loops.ir import Buffer, CopyInto, Extern
 from tc.compiler.loops.scans import SCANS
 from tc.compiler.schedule.plan import Kernel, Plan
 
@@ -39,8 +40,8 @@ MATH = (
 )
 
 
-def generate(plan: Plan, device: torch.device) -> GpuProgram:
-    """Print a plan as a program for one device."""
+def generate(plan: Plan, device: torch.device, name: str = "", replay: bool = False) -> GpuProgram:
+    """Print a plan as a program for one device; see `GpuProgram` for ``name`` and ``replay``."""
     buffers: dict[str, Buffer] = {buffer.name: buffer for buffer in plan.buffers}
     buffers.update((i.buffer.name, i.buffer) for i in plan.inputs if i.buffer is not None)
     for name, tensor in plan.constants:
@@ -60,12 +61,42 @@ def generate(plan: Plan, device: torch.device) -> GpuProgram:
         triton_source=module_of([_commented(k, printed[k.name]) for k in plan.kernels()]),
         device=str(device),
         arguments=tuple((k.name, _types(k, buffers)) for k in printed.values()),
+        name=name,
+        replay=replay,
+        written=_written(plan),
+        unreplayable=_unreplayable(plan, device),
     )
 
 
-def _types(kernel: TritonKernel, buffers: dict[str, Buffer]) -> tuple[torch.dtype | str, ...]:
-    kinds = kernel.arguments
-    return tuple(buffers[a.name].dtype if a.kind == "p" else a.kind for a in kinds)
+def _written(plan: Plan) -> tuple[int, ...]:
+    """Positions of the inputs that a program writes to."""
+    names = {step.input for step in plan.steps if isinstance(step, CopyInto)}
+    return tuple(k for k, item in enumerate(plan.inputs) if item.name in names)
+
+
+def _unreplayable(plan: Plan, device: torch.device) -> tuple[str, str] | None:
+    """Why the launches cannot be recorded, as far as the plan tells."""
+    for step in plan.steps:
+        if not isinstance(step, Extern):
+            continue
+        if "_local_scalar_dense" in step.target:
+            return "synchronises", f"{step.target} waits for a value"
+        sizes = [s for b in step.results if b is not None for s in b.sizes]
+        if any(atom.name.startswith("u") for s in sizes for atom in s.atoms()):
+            return "dynamic", f"the size of what {step.target} gives depends on values"
+        places = [value for name, value in step.kwargs if name == "device"]
+        if any(torch.device(place).type != device.type for place in places if place is not None):
+            return "elsewhere", f"{step.target} makes a tensor on {places[0]}"
+    return None
+
+
+def _types(kernel: TritonKernel, buffers: dict[str, Buffer]) -> tuple[str, ...]:
+    """What Triton calls the types of a kernel's arguments."""
+    kinds = {"i64": "i64", "f64": "fp64"}
+    return tuple(
+        f"*{SHORT_NAMES[buffers[a.name].dtype]}" if a.kind == "p" else kinds[a.kind]
+        for a in kernel.arguments
+    )
 
 
 def module_of(kernels: list[str]) -> str:

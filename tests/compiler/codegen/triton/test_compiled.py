@@ -9,25 +9,12 @@ import os
 from pathlib import Path
 
 import pytest
-import torch
 from loop_harness import lowered
 from loop_programs import PROGRAMS
 from support import ROOT, python
 
 TESTS = ROOT / "tests"
 SOME = ("attention", "block", "reductions", "integers", "gathered", "padded", "rotary")
-TYPES = {
-    torch.float32: "fp32",
-    torch.float64: "fp64",
-    torch.int64: "i64",
-    torch.int32: "i32",
-    torch.int16: "i16",
-    torch.int8: "i8",
-    torch.uint8: "u8",
-    torch.bool: "i1",
-    torch.bfloat16: "bf16",
-    torch.float16: "fp16",
-}
 
 
 def run(script: str, *arguments: str) -> str:
@@ -51,15 +38,8 @@ def write(folder: Path, name: str, mode: str) -> Path | None:
         return None
     path = folder / f"{name}_{mode}.py"
     path.write_text(program.triton_source)
-    kinds = {kernel: [_triton_type(kind) for kind in types] for kernel, types in program.arguments}
-    path.with_suffix(".json").write_text(json.dumps(kinds))
+    path.with_suffix(".json").write_text(json.dumps(dict(program.arguments)))
     return path
-
-
-def _triton_type(kind: str | torch.dtype) -> str:
-    if isinstance(kind, torch.dtype):
-        return f"*{TYPES[kind]}"
-    return "i64" if kind == "i64" else "fp64"
 
 
 def compiled(tmp_path: Path, names: tuple[str, ...]) -> None:

@@ -1,0 +1,313 @@
+"""Launches replayed as CUDA graphs: a program's kernels are recorded once, then started as one.
+
+In: what runs a program, and how a device records (`Recorder`). Out: a function of the same inputs
+that replays (`Replayed`). The first call of each set of sizes runs as ever (kernels get compiled,
+libraries set up), the second records, later ones replay.
+
+A recording reads its inputs where they lay and writes its results where they lay. So inputs that
+come from elsewhere are copied to where they are expected, and nothing is replayed over a result
+that someone still holds: such results are handed out as copies from then on. All recordings of a
+program share one pool of memory. Whatever cannot be replayed runs as ever, and that is told.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+from tc import trace
+from tc.compiler.core.table import Table
+
+if TYPE_CHECKING:
+    from tc.compiler.core.gpu import GpuProgram
+
+Launch = Callable[[list[Any]], tuple[Any, ...]]
+Key = tuple[Any, ...]
+
+#: recordings that one program may have, each of other sizes or numbers
+MOST_RECORDINGS = 16
+#: times that one recording is made anew because inputs moved
+MOST_MOVES = 3
+
+
+class Recorder(Protocol):
+    """How a device records launches and starts them again."""
+
+    device: torch.device
+
+    def pool(self) -> Any:
+        """Return memory that recordings share."""
+
+    def join(self) -> None:
+        """Let the caller's stream wait for what other streams do to the recordings' memory."""
+
+    def record(
+        self, launch: Callable[[], tuple[Any, ...]], pool: Any
+    ) -> tuple[Callable[[], None], tuple[Any, ...]]:
+        """Return what replays the launches, and the results, which each replay writes anew.
+
+        Raises:
+            RuntimeError: something in it cannot be recorded.
+        """
+
+
+class CudaRecorder:
+    """CUDA graphs, by torch's classes for them."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.last: torch.cuda.Stream | None = None
+
+    def pool(self) -> Any:
+        """Return a handle of a memory pool of the caching allocator."""
+        return torch.cuda.graph_pool_handle()
+
+    def record(
+        self, launch: Callable[[], tuple[Any, ...]], pool: Any
+    ) -> tuple[Callable[[], None], tuple[Any, ...]]:
+        """See `Recorder`."""
+        graph = torch.cuda.CUDAGraph()
+        # Other threads may go on to allocate: only this one's launches are recorded.
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+            results = launch()
+        return graph.replay, results
+
+    def join(self) -> None:
+        """See `Recorder`."""
+        stream = torch.cuda.current_stream(self.device)
+        if self.last is not None and self.last != stream:
+            stream.wait_stream(self.last)
+        self.last = stream
+
+
+#: type of a device -> how it records; a device without a row launches one by one
+RECORDERS: Table[str, Callable[[torch.device], Recorder]] = Table("recorders of launches")
+RECORDERS.add("cuda", CudaRecorder)
+
+
+@dataclass
+class Recording:
+    """The launches for one set of sizes.
+
+    Attributes:
+        places: position of an input -> where it lay in the last run.
+        copies: position -> the memory that takes the input's elements before a replay.
+        memory: the results' storages, each once.
+        idle: how many references each storage has while nobody else holds it.
+        copied: storages that are handed out as copies.
+        moves: how often it was made anew.
+    """
+
+    places: dict[int, int]
+    replay: Callable[[], None] | None = None
+    results: tuple[Any, ...] = ()
+    copies: dict[int, torch.Tensor] = field(default_factory=dict)
+    memory: list[torch.UntypedStorage] = field(default_factory=list)
+    idle: list[int] = field(default_factory=list)
+    copied: set[int] = field(default_factory=set)
+    moves: int = 0
+
+    def held(self) -> list[int]:
+        """Return the storages that someone outside holds."""
+        pairs = enumerate(zip(self.memory, self.idle, strict=True))
+        return [number for number, (memory, idle) in pairs if _references(memory) > idle]
+
+
+class Cannot(Exception):
+    """Why launches are not replayed; the first argument is the kind of reason."""
+
+
+class Replayed:
+    """A program whose launches are replayed.
+
+    Args:
+        launch: runs the program.
+        recorder: of the device it runs on.
+        written: positions of inputs that the program writes to.
+        name: of the program, for the trace.
+    """
+
+    def __init__(
+        self, launch: Launch, recorder: Recorder, written: Sequence[int] = (), name: str = ""
+    ) -> None:
+        self.launch, self.recorder = launch, recorder
+        self.written, self.name = frozenset(written), name
+        self.compile_id = trace.current_compile()
+        self.recordings: dict[Key, Recording] = {}
+        self.refused: set[Key] = set()
+        self.told: set[str] = set()
+        self._pool: Any = None
+
+    def __call__(self, args: list[Any]) -> tuple[Any, ...]:
+        """Run the program; ``args`` is emptied."""
+        key = tuple([_case(arg) for arg in args])
+        if key in self.refused:
+            return self.launch(args)
+        if any(one.held() for one in self.recordings.values()):
+            self._start_over()
+        known = self.recordings.get(key)
+        try:
+            if known is None:
+                return self._warm_up(key, args)
+            self.recorder.join()
+            moved = _moved(known, args)
+            if known.replay is None or moved:
+                self._record(known, args, moved)
+        except Cannot as why:
+            self._refuse(key, *why.args)
+            return self.launch(args)
+        return self._replay(known, args)
+
+    # ---------------------------------------------------------------- the three kinds of a call
+
+    def _warm_up(self, key: Key, args: list[Any]) -> tuple[Any, ...]:
+        if len(self.recordings) >= MOST_RECORDINGS:
+            why = f"its inputs have had {MOST_RECORDINGS} sets of sizes and numbers already"
+            raise Cannot("dynamic", why)
+        for arg in args:
+            if isinstance(arg, torch.Tensor) and arg.device.type != self.recorder.device.type:
+                raise Cannot("elsewhere", f"an input lies on {arg.device}: its value would be kept")
+        self.recordings[key] = Recording(_places(args))
+        return self.launch(args)
+
+    def _record(self, known: Recording, args: Sequence[Any], moved: Sequence[int]) -> None:
+        known.moves += known.replay is not None
+        if known.moves > MOST_MOVES:  # whatever may move is copied
+            moved = [k for k in known.places if k not in self.written]
+        for k in moved:
+            known.copies.setdefault(k, self._room(k, args[k]))
+        given = list(args)
+        for k, memory in known.copies.items():
+            given[k] = memory.copy_(args[k])
+        self._pool = self._pool or self.recorder.pool()
+        try:
+            replay, results = self.recorder.record(lambda: self.launch(list(given)), self._pool)
+        except RuntimeError as error:
+            raise Cannot("unrecordable", str(error).partition("\n")[0]) from error
+        tensors = [r for r in results if isinstance(r, torch.Tensor)]
+        if not all(r is None or isinstance(r, torch.Tensor | int | float) for r in results):
+            raise Cannot("unrecordable", "a result is no tensor")
+        inputs = {_start(arg) for arg in given if isinstance(arg, torch.Tensor)}
+        if any(_start(r) in inputs for r in tensors if r.numel()):
+            raise Cannot("alias", "a result shares memory with an input")
+        known.replay, known.results = replay, results
+        storages = [r.untyped_storage() for r in tensors]
+        known.memory = list({memory._cdata: memory for memory in storages}.values())
+        del storages
+        known.idle = [_references(memory) for memory in known.memory]
+        copied = f"{len(known.copies)} of {len(args)} inputs are copied"
+        self._tell("recorded", "", f"{copied}, {len(known.copied)} results")
+
+    def _room(self, k: int, arg: torch.Tensor) -> torch.Tensor:
+        """Memory for an input that lies elsewhere each time."""
+        if k in self.written:
+            why = "it writes to an input that does not lie in the same place each time"
+            raise Cannot("mutation", why)
+        if torch._debug_has_internal_overlap(arg) == 1:
+            raise Cannot("overlap", "an input repeats its elements, so nothing can be copied to it")
+        return torch.empty_strided(arg.size(), arg.stride(), dtype=arg.dtype, device=arg.device)
+
+    def _replay(self, known: Recording, args: list[Any]) -> tuple[Any, ...]:
+        for k, memory in known.copies.items():
+            memory.copy_(args[k])
+        for k in self.written:
+            torch.autograd.graph.increment_version(args[k])
+        args.clear()
+        assert known.replay is not None
+        known.replay()
+        return self._handed_out(known)
+
+    def _handed_out(self, known: Recording) -> tuple[Any, ...]:
+        """Return the results: the memory itself, under new tensors, or copies of it."""
+        number = {memory._cdata: k for k, memory in enumerate(known.memory)}
+        fresh = {k: _copy(known.memory[k]) for k in known.copied}
+        found: list[Any] = []
+        for result in known.results:
+            if not isinstance(result, torch.Tensor):
+                found.append(result)
+                continue
+            memory = fresh.get(number[result.untyped_storage()._cdata])
+            if memory is None:
+                found.append(result.data)  # its writes are its own: no shared version
+                continue
+            empty = torch.empty(0, dtype=result.dtype, device=result.device)
+            start, size, stride = result.storage_offset(), result.size(), result.stride()
+            found.append(empty.set_(memory, start, size, stride))
+        return tuple(found)
+
+    def _start_over(self) -> None:
+        """Leave all memory so far to who holds some of it, and record anew in other memory.
+
+        A recording's results may lie where another one of the pool computes in between.
+        """
+        for one in self.recordings.values():
+            one.copied.update(one.held())
+            one.replay, one.results, one.memory, one.idle = None, (), [], []
+        self._pool = None
+        why = "results of an earlier call are still in use: those are copies from now on"
+        self._tell("recorded anew", "held", why)
+
+    # ---------------------------------------------------------------- telling
+
+    def _refuse(self, key: Key, cause: str, why: str) -> None:
+        self.refused.add(key)
+        self.recordings.pop(key, None)
+        self._tell("refused", cause, why)
+
+    def _tell(self, action: str, cause: str, why: str) -> None:
+        if action != "recorded" and why in self.told:
+            return
+        self.told.add(why)
+        trace.emit(trace.CudaGraph(action, cause, why, self.name), self.compile_id)
+
+
+def replayed(launch: Launch, program: GpuProgram) -> Launch:
+    """Return a function that replays a program's launches where that can be done."""
+    device = torch.device(program.device)
+    if device.type not in RECORDERS:
+        return launch
+    if program.unreplayable:
+        trace.emit(trace.CudaGraph("refused", *program.unreplayable, program.name))
+        return launch
+    runner = Replayed(launch, RECORDERS[device.type](device), program.written, program.name)
+
+    @functools.wraps(launch)
+    def call(args: list[Any]) -> tuple[Any, ...]:
+        return runner(args)
+
+    return call
+
+
+def _copy(memory: torch.UntypedStorage) -> torch.UntypedStorage:
+    fresh = torch.empty(memory.nbytes(), dtype=torch.uint8, device=memory.device)
+    return fresh.untyped_storage().copy_(memory)
+
+
+def _references(memory: torch.UntypedStorage) -> int:
+    count: int = torch._C._storage_Use_Count(memory._cdata)
+    return count
+
+
+def _start(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _case(arg: Any) -> Any:
+    """What a recording is made for, of one input."""
+    if isinstance(arg, torch.Tensor):
+        return arg.size(), arg.stride(), arg.dtype
+    return arg
+
+
+def _moved(known: Recording, args: Sequence[Any]) -> list[int]:
+    """The inputs that lie elsewhere than in the first run, and are not copied."""
+    places = known.places.items()
+    return [k for k, place in places if k not in known.copies and args[k].data_ptr() != place]
+
+
+def _places(args: Sequence[Any]) -> dict[int, int]:
+    return {k: arg.data_ptr() for k, arg in enumerate(args) if isinstance(arg, torch.Tensor)}
