@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from support import shared
 
 from tc.trace.findings import Diagnosis, diagnose
 from tc.trace.session import load
 
+PREFIX = "dedicated_log_torch_trace"
 IDS = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
 START = ({"dynamo_start": {"stack": [{"line": 1, "name": "f", "filename": -1}]}, **IDS}, None)
 
@@ -51,3 +55,12 @@ def spent(
 def artifact(frame: int, name: str, text: str, number: int = 0) -> tuple[dict[str, Any], str]:
     """Return a record that holds a text."""
     return {"artifact": {"name": name, "encoding": "string"}, **ids(frame, number)}, text
+
+
+def job_of(folder: Path, ranks: int, pack: Callable[[bytes], bytes] = bytes, end: str = "") -> Path:
+    """Make a job of many ranks out of the real one of two: all odd ones do as rank 1."""
+    logs = [next(shared("traces/two_rank").glob(f"*rank_{n}_*")).read_bytes() for n in (0, 1)]
+    for rank in range(ranks):
+        text = logs[rank % 2].replace(b'"rank": %d' % (rank % 2), b'"rank": %d' % rank)
+        (folder / f"{PREFIX}_rank_{rank}_x.log{end}").write_bytes(pack(text))
+    return folder

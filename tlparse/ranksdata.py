@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any, Final
 
+from tc.trace.compiles import Lane
 from tc.trace.findings import Diagnosis
 from tc.trace.ranks import Divergence, Estimate, Group, Step, aligned, estimates
 
@@ -13,8 +16,11 @@ _MOST_ROWS: Final = 200
 def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
     """Return plain values for the page; all lists are empty if the run had one process."""
     ranks = diagnosis.ranks
+    seconds: defaultdict[Lane, float] = defaultdict(float)
+    for compiled in diagnosis.session.compiles:
+        seconds[compiled.lane] += compiled.seconds
     return {
-        "groups": [_group(diagnosis, one) for one in ranks.groups],
+        "groups": [_group(seconds, one) for one in ranks.groups],
         "divergences": [
             {
                 "group": one.group.name,
@@ -41,11 +47,8 @@ def _finding(diagnosis: Diagnosis, divergence: Divergence) -> str:
     return next((one.id for one in found if any(o.compile == slug for o in one.occurrences)), "")
 
 
-def _group(diagnosis: Diagnosis, group: Group) -> dict[str, Any]:
-    seconds = [
-        sum(one.seconds for one in diagnosis.session.compiles if one.lane == lane)
-        for lane in group.lanes
-    ]
+def _group(spent: Mapping[Lane, float], group: Group) -> dict[str, Any]:
+    seconds = [spent[lane] for lane in group.lanes]
     return {
         "name": group.name,
         "compiles": sum(step.kind == "compile" for step in group.steps),

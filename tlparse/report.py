@@ -16,13 +16,15 @@ import jinja2
 from tc import __version__
 from tc.tlparse import ranksdata, summary
 from tc.tlparse.coverage import coverage
+from tc.tlparse.kept import Kept, kept
 from tc.tlparse.ledger import ledger
 from tc.tlparse.names import STAGES, label
 from tc.trace.cachekeys import Miss, lookups
 from tc.trace.compiles import Compile, by_function
 from tc.trace.findings import Diagnosis
+from tc.trace.findings.recompiles import Recompile
 from tc.trace.provenance import CodeMap, code_map
-from tc.trace.session import KNOWN_EVENTS, Session, all_compiles
+from tc.trace.session import KNOWN_EVENTS, Session
 from tc.trace.timing import PHASES, phase_of
 
 _SCRIPTS: Final = (
@@ -37,7 +39,10 @@ _SEAM: Final = "<!--blocks-->"
 _TOP_STEPS: Final = 30
 _CAPTURED: Final = "dynamo_output_graph"
 _MOST_LOOKUPS: Final = 2000
+_MOST_SEEN: Final = 200
+_MOST_LOGS: Final = 200
 _SMALL: Final = 30_000_000  # bytes of logs: below, a small page counts for more than time
+_FEW: Final = 16  # logs
 _LEVEL_OF_SMALL: Final = 9
 _LEVEL: Final = 1  # a third of the time that 6 takes, for a quarter more bytes
 _METRICS: Final = (
@@ -53,35 +58,41 @@ def render(diagnosis: Diagnosis, folder: str = "") -> Iterator[bytes]:
         folder: where the texts of the artifacts lie, if not in the page: see `split_blocks`.
     """
     names = _function_names(diagnosis.session)
-    codes = [code_map(diagnosis.session, one) for one in all_compiles(diagnosis.session)]
+    shown = kept(diagnosis)
+    codes = [code_map(diagnosis.session, one) for one in shown.compiles]
     page = _template().render(
         title=f"tc report: {diagnosis.session.name}",
         styles="\n".join(static(name) for name in STYLES),
         scripts="\n".join(static(name) for name in _SCRIPTS),
         early=static("early.js"),
-        index=_script_safe({**_index(diagnosis, names, codes), "folder": folder}),
+        index=_script_safe({**_index(diagnosis, names, shown, codes), "folder": folder}),
         policy=_POLICY_SPLIT if folder else _POLICY,
         summary=summary.text(diagnosis, diagnosis.session.name),
         version=__version__,
     )
     head, _, tail = page.partition(_SEAM)
     yield head.encode("utf-8", "replace")
-    for name, packed in () if folder else _blocks(diagnosis.session, codes):
+    for name, packed in () if folder else _blocks(diagnosis.session, shown, codes):
         yield b'<script type="text/plain" id="%s">%s</script>\n' % (name.encode(), packed)
     yield tail.encode("utf-8", "replace")
 
 
 def split_blocks(diagnosis: Diagnosis) -> Iterator[tuple[str, bytes]]:
     """Yield (file name, content) of scripts that the page loads when their text is looked at."""
-    codes = [code_map(diagnosis.session, one) for one in all_compiles(diagnosis.session)]
-    for name, packed in _blocks(diagnosis.session, codes):
+    shown = kept(diagnosis)
+    codes = [code_map(diagnosis.session, one) for one in shown.compiles]
+    for name, packed in _blocks(diagnosis.session, shown, codes):
         yield f"{name}.js", b'tcBlock("%s","%s");\n' % (name.encode(), packed)
 
 
-def _blocks(session: Session, codes: Sequence[CodeMap]) -> Iterator[tuple[str, bytes]]:
+def _blocks(session: Session, shown: Kept, codes: Sequence[CodeMap]) -> Iterator[tuple[str, bytes]]:
     """Yield what belongs to one compile, packed; the page unpacks it when it is looked at."""
-    level = _LEVEL_OF_SMALL if sum(map(len, session.sources)) < _SMALL else _LEVEL
-    for number, (compiled, code) in enumerate(zip(all_compiles(session), codes, strict=True)):
+    level = (
+        _LEVEL_OF_SMALL
+        if len(session.sources) < _FEW and sum(map(len, session.sources)) < _SMALL
+        else _LEVEL
+    )
+    for number, (compiled, code) in enumerate(zip(shown.compiles, codes, strict=True)):
         texts = [session.bytes_of(one) for one in compiled.artifacts]
         yield f"block-{number}", _packed(texts, level)
         if code.linked:
@@ -121,6 +132,7 @@ def _packed(texts: Sequence[bytes], level: int) -> bytes:
 def _index(
     diagnosis: Diagnosis,
     names: dict[tuple[str, str, int], str],
+    shown: Kept,
     codes: Sequence[CodeMap],
 ) -> dict[str, Any]:
     session = diagnosis.session
@@ -131,8 +143,13 @@ def _index(
         steps.update(compiled.steps)
     kernels = {
         id(one): sum(len(view.kernels) for view in code.views)
-        for one, code in zip(all_compiles(session), codes, strict=True)
+        for one, code in zip(shown.compiles, codes, strict=True)
     }
+    story = {id(one.compiled): one for one in diagnosis.recompiles}
+    found: dict[str, list[str]] = {}
+    for finding in diagnosis.findings:
+        for slug in {seen.compile for seen in finding.occurrences}:
+            found.setdefault(slug, []).append(finding.id)
     misses: dict[int, list[Miss]] = {}
     for miss in diagnosis.misses:
         misses.setdefault(id(miss.entry.compiled), []).append(miss)
@@ -149,22 +166,24 @@ def _index(
         "phaseOrder": list(PHASES),
         "steps": [[name, s, phase_of(name)] for name, s in steps.most_common(_TOP_STEPS)],
         "stages": list(STAGES),
-        "lanes": _lanes(diagnosis),
+        "lanes": _lanes(diagnosis, shown),
+        "laneCount": len(session.lanes),
         "ranks": ranksdata.as_json(diagnosis),
-        **_caches(session),
-        "files": coverage(diagnosis, list(all_compiles(session)), codes),
+        **_caches(session, shown),
+        "files": coverage(diagnosis, shown.compiles, codes),
         "findings": [_finding(one) for one in diagnosis.findings],
         "functions": [
-            _function(diagnosis, names[key], key, compiles, kernels)
+            _function(diagnosis, names[key], key, compiles, kernels, story)
             for key, compiles in groups.items()
         ],
         "compiles": [
             {
-                **_compile(diagnosis, number, compiled, names),
+                **_compile(diagnosis, number, compiled, names, story.get(id(compiled))),
+                "findings": found.get(compiled.slug, []),
                 "code": codes[number].linked,
                 "misses": [_miss(one) for one in misses.get(id(compiled), ())],
             }
-            for number, compiled in enumerate(all_compiles(session))
+            for number, compiled in enumerate(shown.compiles)
         ],
         "raw": _raw(session),
         "environment": [[k, v] for k, v in sorted(session.environment.items())],
@@ -208,7 +227,7 @@ def _finding(finding: Any) -> dict[str, Any]:
                 "artifact": seen.artifact,
                 "detail": seen.detail,
             }
-            for seen in finding.occurrences
+            for seen in finding.occurrences[:_MOST_SEEN]
         ],
     }
 
@@ -230,8 +249,10 @@ def _function(
     key: tuple[str, str, int],
     compiles: Sequence[Compile],
     kernels: Mapping[int, int],
+    story: Mapping[int, Recompile],
 ) -> dict[str, Any]:
     file, line = compiles[0].home
+    shown = [one for one in compiles if id(one) in kernels]
     mine = {id(compiled) for compiled in compiles}
     states = [diagnosis.status(compiled) for compiled in compiles]
     order = ("error", "skipped", "break", "recompile", "cached", "ok")
@@ -240,19 +261,19 @@ def _function(
         "title": compiles[0].title,
         "file": file,
         "line": line,
-        "compiles": [compiled.slug for compiled in compiles],
+        "compiles": [compiled.slug for compiled in shown],
+        "compileCount": len(compiles),
+        "phases": [[name, seconds] for name, seconds in summary.phases_of(compiles).items()],
         "seconds": sum(compiled.seconds for compiled in compiles),
         "breaks": sum(id(event.compiled) in mine for event in diagnosis.breaks),
-        "recompiles": sum(
-            id(one.compiled) in mine and not one.refused for one in diagnosis.recompiles
-        ),
+        "recompiles": sum(id(one) in story and not story[id(one)].refused for one in compiles),
         "refused": any(event.where.function == key[0] for event in diagnosis.limits),
         "status": next((state for state in order if state in states), "ok"),
         "graphs": sum(any(a.name == _CAPTURED for a in one.artifacts) for one in compiles),
         "kernels": max((kernels.get(id(one), 0) for one in compiles), default=0),
         "hits": sum(compiled.cache == "hit" for compiled in compiles),
         "misses": sum(compiled.cache == "miss" for compiled in compiles),
-        "ledger": ledger(diagnosis, compiles),
+        "ledger": ledger(diagnosis, shown),
     }
 
 
@@ -261,9 +282,9 @@ def _compile(
     number: int,
     compiled: Compile,
     names: dict[tuple[str, str, int], str],
+    story: Recompile | None,
 ) -> dict[str, Any]:
     file, line = compiled.home
-    story = next((one for one in diagnosis.recompiles if one.compiled is compiled), None)
     top = sorted(compiled.steps.items(), key=lambda row: (-row[1], row[0]))[:_TOP_STEPS]
     return {
         "slug": compiled.slug,
@@ -293,16 +314,12 @@ def _compile(
             for c in (story.causes if story else ())
         ],
         "reasons": [[of, text] for of, text in (story.reasons if story else ())],
-        "findings": [
-            finding.id
-            for finding in diagnosis.findings
-            if any(seen.compile == compiled.slug for seen in finding.occurrences)
-        ],
         "artifacts": [_artifact(one) for one in compiled.artifacts],
     }
 
 
-def _caches(session: Session) -> dict[str, Any]:
+def _caches(session: Session, shown: Kept) -> dict[str, Any]:
+    mine = {id(one) for one in shown.compiles}
     looks = lookups(session)
     totals: dict[str, list[Any]] = {}
     for one in looks:
@@ -310,7 +327,7 @@ def _caches(session: Session) -> dict[str, Any]:
         row[1 + ("hit", "miss", "bypass").index(one.found)] += 1
         row[4] += one.saved
     rows = [[one.compiled.slug, one.cache, one.found, one.artifact, one.saved, one.why]
-            for one in looks]  # fmt: skip
+            for one in looks if id(one.compiled) in mine]  # fmt: skip
     return {"caches": list(totals.values()), "lookups": rows[:_MOST_LOOKUPS]}
 
 
@@ -335,31 +352,34 @@ def _artifact(artifact: Any) -> list[Any]:
     ]  # fmt: skip
 
 
-def _lanes(diagnosis: Diagnosis) -> list[dict[str, Any]]:
-    rows = []
-    for lane in diagnosis.session.lanes:
-        mine = [one for one in diagnosis.session.compiles if one.lane == lane]
-        rows.append(
-            {
-                "label": lane.label,
-                "compiles": len(mine),
-                "ids": sorted(one.id for one in mine),
-                "breaks": sum(event.compiled.lane == lane for event in diagnosis.breaks),
-                "recompiles": sum(
-                    one.compiled.lane == lane and not one.refused for one in diagnosis.recompiles
-                ),
-                "failures": sum(event.compiled.lane == lane for event in diagnosis.failures),
-                "seconds": sum(one.seconds for one in mine),
-            }
-        )
-    return rows
+def _lanes(diagnosis: Diagnosis, shown: Kept) -> list[dict[str, Any]]:
+    mine: dict[int, list[Compile]] = {lane.index: [] for lane in shown.lanes}
+    for one in diagnosis.session.compiles:
+        if one.lane.index in mine:
+            mine[one.lane.index].append(one)
+    breaks = Counter(event.compiled.lane.index for event in diagnosis.breaks)
+    again = Counter(one.compiled.lane.index for one in diagnosis.recompiles if not one.refused)
+    failed = Counter(event.compiled.lane.index for event in diagnosis.failures)
+    return [
+        {
+            "label": lane.label,
+            "compiles": len(mine[lane.index]),
+            "ids": sorted(one.id for one in mine[lane.index]),
+            "breaks": breaks[lane.index],
+            "recompiles": again[lane.index],
+            "failures": failed[lane.index],
+            "seconds": sum(one.seconds for one in mine[lane.index]),
+        }
+        for lane in shown.lanes
+    ]
 
 
 def _raw(session: Session) -> dict[str, Any]:
     return {
         "records": session.records,
         "strings": session.events["str"],
-        "sources": [[source.name, len(source)] for source in session.sources],
+        "logs": len(session.sources),
+        "sources": [[one.name, len(one)] for one in session.sources[:_MOST_LOGS]],
         "events": [[name, n, name in KNOWN_EVENTS] for name, n in session.events.most_common()],
         "defects": [
             [kind, n, session.defects.places[kind]]

@@ -68,7 +68,7 @@ def headline(diagnosis: Diagnosis) -> str:
         version_of(session),
         lanes_of(session),
         f"{count(len(session.compiles), 'compile')} of {count(functions, 'function')}",
-        f"{duration(seconds)} compiling",
+        f"{duration(seconds)} compiling" + (" in all of them" if len(session.lanes) > 1 else ""),
     ]
     if caches:
         parts.append(f"cache {caches['hit']} hit / {caches['miss']} miss")

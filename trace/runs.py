@@ -11,6 +11,7 @@ from tc.trace.reader import HEADER, Source
 
 _RANK: Final = re.compile(r"rank_(\d{1,9})_")
 _BLOCK: Final = 1 << 16
+_ANY: Final = -1  # stands for whatever rank: no rank has this number
 _NEARBY: Final = 60.0  # seconds between the starts of two ranks of one job
 
 
@@ -28,23 +29,30 @@ class Log:
 
 @dataclass(slots=True)
 class Run:
-    """The logs of one run of one program; `last` is when it last wrote."""
+    """The logs of one run of one program; `last`: when it last wrote, in seconds of the year."""
 
     logs: list[Log] = field(default_factory=list)
+    last: float = 0.0
+    _first: float = float("inf")
+    _ranks: set[int | None] = field(default_factory=set)
+    _writers: set[tuple[int, int | None]] = field(default_factory=set)
 
-    @property
-    def last(self) -> float:
-        """Seconds since New Year of the newest record."""
-        return max(log.last for log in self.logs)
+    def add(self, log: Log) -> None:
+        """Take a log into the run."""
+        self.logs.append(log)
+        self.last = max(self.last, log.last)
+        self._first = min(self._first, log.first)
+        self._ranks.add(log.rank)
+        self._writers |= {(log.pid, log.rank), (log.pid, _ANY)}
 
     def takes(self, log: Log) -> bool:
         """Whether that log comes from this run."""
-        if any(log.pid == mine.pid and log.rank in (mine.rank, None) for mine in self.logs):
+        if (log.pid, _ANY if log.rank is None else log.rank) in self._writers:
             return True
         if log.rank is not None:
-            if any(log.rank == mine.rank for mine in self.logs):
+            if log.rank in self._ranks:
                 return False
-            if log.first - min(mine.first for mine in self.logs) < _NEARBY:
+            if log.first - self._first < _NEARBY:
                 return True
         return log.borrows or log.first <= self.last
 
@@ -64,7 +72,7 @@ def group(sources: Sequence[Source]) -> list[Run]:
         if home is None:
             home = Run()
             runs.append(home)
-        home.logs.append(log)
+        home.add(log)
     return sorted(runs, key=lambda run: run.last)
 
 

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 from support import shared, succeed
+from torch_log import job_of
 
 from tc.tlparse.__main__ import main
 from tc.trace.reader import Source
 from tc.trace.session import load
-
-PREFIX = "dedicated_log_torch_trace"
 
 
 @pytest.fixture
@@ -27,15 +26,6 @@ def summary(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]
         return {key: value for key, value in told.items() if key != "name"}
 
     return run
-
-
-def job_of(folder: Path, ranks: int, pack: Callable[[bytes], bytes] = bytes, end: str = "") -> Path:
-    """Make a job of many ranks out of the real one of two: all odd ones do as rank 1."""
-    logs = [next(shared("traces/two_rank").glob(f"*rank_{n}_*")).read_bytes() for n in (0, 1)]
-    for rank in range(ranks):
-        text = logs[rank % 2].replace(b'"rank": %d' % (rank % 2), b'"rank": %d' % rank)
-        (folder / f"{PREFIX}_rank_{rank}_x.log{end}").write_bytes(pack(text))
-    return folder
 
 
 def test_side_by_side_is_as_one_after_the_other(

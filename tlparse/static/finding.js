@@ -56,10 +56,10 @@ function seenPart(finding) {
     h("td.mono.soft", null, one.time ? one.time.slice(6, 18) : "–"),
     h("td", null, h("span.plain", null, one.detail || "–")),
     h("td.mono", null,
-      one.artifact >= 0 && [h("a", { href: link.artifact(one.compile, one.artifact) }, "record"), " "],
+      one.artifact >= 0 && compileBySlug.has(one.compile) && [h("a", { href: link.artifact(one.compile, one.artifact) }, "record"), " "],
       h("span.soft", null, one.record))));
-  const rest = finding.occurrences.length - MOST_SEEN;
-  return section("Seen", count(finding.occurrences.length, "time"),
+  const rest = finding.count - rows.length;
+  return section("Seen", count(finding.count, "time"),
     table(["compile", ...(many ? ["where"] : []), "time", "detail", "trace"], rows),
     rest > 0 && h("p.soft", null, `and ${rest} more`));
 }

@@ -10,7 +10,7 @@ function functionPage(name) {
   const badges = [
     state(fn.refused ? "refused" : fn.status),
     fn.file && sourceLink(fn.file, fn.line),
-    h("span.soft", null, `${count(fn.compiles.length, "compile")} · ${duration(fn.seconds)}`),
+    h("span.soft", null, `${count(fn.compileCount, "compile")} · ${duration(fn.seconds)}`),
   ];
   return {
     title: fn.name,

@@ -94,12 +94,7 @@ function functionsPart(most = MOST_FUNCTIONS) {
     h("div.head", null, h("h2", null, "Functions"), h("div.filters.push", { role: "group", "aria-label": "Show" }, buttons)), made, more(DATA.functions, most, "#/functions", "function"));
 }
 
-function phasesOf(fn) {
-  const phases = new Map();
-  for (const slug of fn.compiles)
-    for (const [name, seconds] of compileBySlug.get(slug).phases) phases.set(name, (phases.get(name) || 0) + seconds);
-  return DATA.phaseOrder.filter((name) => phases.has(name)).map((name) => [name, phases.get(name)]);
-}
+const phasesOf = (fn) => fn.phases;
 
 function cacheWords(fn) {
   if (!fn.hits && !fn.misses) return "–";
@@ -131,7 +126,7 @@ function ranksPart() {
   const told = DATA.ranks.divergences.map((one) => h("p", null, state("differs"), " ", inlineCode(sentenceOf(one.chain[0])), "."));
   return section("Ranks and processes", `compared with ${DATA.lanes[0].label}`, told,
     table(["", ...numbers, "difference"], rows),
-    DATA.lanes.length > MOST_LANES && h("p.soft", null, `and ${DATA.lanes.length - MOST_LANES} more`),
+    DATA.laneCount > rows.length && h("p.soft", null, `and ${DATA.laneCount - rows.length} more, which did as one of these or are compared on the page of ranks`),
     DATA.ranks.groups.length > 0 && h("p", null, h("a.row", { href: "#/ranks" }, "Ranks step by step →")));
 }
 
@@ -151,7 +146,7 @@ function cachePart() {
 
 function overviewPage() {
   const t = DATA.totals, causes = DATA.findings.length;
-  const lanes = DATA.lanes.length > 1 && `${DATA.lanes.length} ${DATA.lanes[0].label.split(" ")[0]}s`;
+  const lanes = DATA.lanes.length > 1 && `${DATA.laneCount} ${DATA.lanes[0].label.split(" ")[0]}s`;
   const facts = [DATA.name, DATA.time, DATA.version, lanes].filter(Boolean).join(" · ");
   const older = `The folder holds ${count(DATA.otherRuns, "older run")}; this is the newest.`;
   const calm = h("div.calm", null, "✓ No graph break, no recompile, no failure.");
@@ -166,7 +161,7 @@ function overviewPage() {
         causes ? [savings(), h("div.cards", null, DATA.findings.slice(0, MOST_CARDS).map(findingCard)), more(DATA.findings, MOST_CARDS, "#/findings", "cause")] : calm),
       timePart(), functionsPart(), sourcesPart(), ranksPart(), cachePart(),
       section("The trace", null, h("p", null,
-        `${count(DATA.raw.records, "record")} in ${count(DATA.raw.sources.length, "log")}, `,
+        `${count(DATA.raw.records, "record")} in ${count(DATA.raw.logs, "log")}, `,
         t.defects ? h("b", null, `${t.defects} damaged`) : "none damaged", ". ",
         h("a.row", { href: "#/raw" }, "Records, damage, environment and all artifacts"))),
     ],

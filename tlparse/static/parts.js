@@ -36,7 +36,9 @@ function codeChip(finding) {
   return h(`span.code.${kind}`, null, h("span", { "aria-hidden": "true" }, `${GLYPH[kind]} `), finding.code);
 }
 
-const compileChip = (slug) => h("a.chip", { href: link.compile(slug) }, bracket(slug));
+/** A compile of a rank that this page does not hold (of many alike, one is kept) has no link. */
+const compileChip = (slug) => (compileBySlug.has(slug) ? h("a.chip", { href: link.compile(slug) }, bracket(slug))
+  : h("span.chip.away", { title: "of a rank that did as another one, whose compiles are in this page" }, bracket(slug)));
 
 function chips(slugs, most = 10) {
   const unique = [...new Set(slugs.filter(Boolean))];

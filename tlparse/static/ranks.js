@@ -9,7 +9,7 @@ function ranksPage() {
     crumbs: [["ranks"]],
     body: [
       lead(alike ? `${sentenceOf(groups[0].name)} did the same` : `${sentenceOf(divergences[0].group)} did otherwise`,
-        `${count(DATA.lanes.length, "rank")}, compared by what they compiled, captured, looked up and planned to send`),
+        `${count(DATA.laneCount, "rank")}, compared by what they compiled, captured, looked up and planned to send`),
       groupsPart(groups),
       divergences.map(divergencePart),
       estimatesPart(estimates),

@@ -16,7 +16,7 @@ const DEFECT_WORDS = {
 
 function rawPage() {
   const raw = DATA.raw;
-  const told = [count(raw.records, "record"), count(raw.strings, "interned string"), count(raw.sources.length, "log")];
+  const told = [count(raw.records, "record"), count(raw.strings, "interned string"), count(raw.logs, "log")];
   const events = raw.events.map(([name, n, known]) => h("tr", null,
     h("td.mono", null, name), h("td.num", null, n),
     h("td.soft", null, !known && "not known to this version: shown as it is")));
@@ -30,7 +30,7 @@ function rawPage() {
       lead("The trace", told.join(", ")),
       section("Damage", null, damagePart(raw.defects)),
       section("Records by event", null, table(["event", ["count", "num"], ""], events)),
-      section("Logs", null, table(["file", ["size", "num"]], logs)),
+      section("Logs", raw.logs > raw.sources.length && `the first ${raw.sources.length} of ${raw.logs}`, table(["file", ["size", "num"]], logs)),
       loosePart(),
       section("Environment", null,
         facts.length ? h("dl.pair", null, facts) : h("p.soft", null, "The trace does not say.")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tc.trace.cachekeys import Miss, misses
 from tc.trace.compiles import Compile
@@ -11,7 +11,7 @@ from tc.trace.findings.breaks import graph_breaks
 from tc.trace.findings.caches import bypasses, cache_misses
 from tc.trace.findings.errors import damage, failures
 from tc.trace.findings.exports import exports
-from tc.trace.findings.forecast import Step, forecasts
+from tc.trace.findings.forecast import forecasts
 from tc.trace.findings.limits import limits
 from tc.trace.findings.model import Event, Finding, Occurrence, Where, duration, gather
 from tc.trace.findings.ranks import compared, divergences
@@ -45,6 +45,16 @@ class Diagnosis:
     misses: Sequence[Miss]
     ranks: Ranks
     findings: Sequence[Finding]
+    _marks: Mapping[int, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Note what became of each compile: what comes last here counts most."""
+        marks: dict[int, str] = {}
+        marks.update((id(one.compiled), "recompile") for one in self.recompiles)
+        marks.update((id(event.compiled), "break") for event in self.breaks)
+        marks.update((id(one.compiled), "refused") for one in self.recompiles if one.refused)
+        marks.update((id(event.compiled), "skipped") for event in self.skips)
+        object.__setattr__(self, "_marks", marks)
 
     @property
     def recompile_count(self) -> int:
@@ -55,14 +65,8 @@ class Diagnosis:
         """What became of a compile: error, skipped, break, recompile, cached or ok."""
         if compiled.failure is not None:
             return "error"
-        if any(event.compiled is compiled for event in self.skips):
-            return "skipped"
-        if any(one.compiled is compiled and one.refused for one in self.recompiles):
-            return "refused"
-        if any(event.compiled is compiled for event in self.breaks):
-            return "break"
-        if any(one.compiled is compiled for one in self.recompiles):
-            return "recompile"
+        if id(compiled) in self._marks:
+            return self._marks[id(compiled)]
         return "cached" if compiled.cache == "hit" else "ok"
 
     def finding(self, name: str) -> Finding | None:
@@ -77,10 +81,12 @@ def diagnose(session: Session) -> Diagnosis:
     failed, skipped, limited = failures(session), skips(session), limits(session, found)
     missed = misses(session)
     ranks = compared(session, found)
-    foretold = forecasts(session, found)
+    of_slug = {one.compiled.slug: one.compiled for one in found}
+    again = gather(events(found, session.producer))
+    frames = {one.id: _frame(of_slug[one.occurrences[0].compile]) for one in again}
+    foretold = forecasts(session, found, set(frames.values()))
     again = [
-        replace(one, forecast=_steps(one, found, foretold))
-        for one in gather(events(found, session.producer))
+        replace(one, forecast=tuple(map(str, foretold.get(frames[one.id], ())))) for one in again
     ]
     causes = [
         *gather(failed),
@@ -104,11 +110,5 @@ def diagnose(session: Session) -> Diagnosis:
     return Diagnosis(session, breaks, found, failed, skipped, limited, missed, ranks, causes)
 
 
-def _steps(
-    finding: Finding,
-    found: Sequence[Recompile],
-    foretold: Mapping[tuple[int, str], tuple[Step, ...]],
-) -> tuple[str, ...]:
-    slug = finding.occurrences[0].compile
-    compiled = next(one.compiled for one in found if one.compiled.slug == slug)
-    return tuple(map(str, foretold.get((compiled.lane.index, compiled.frame_id), ())))
+def _frame(compiled: Compile) -> tuple[int, str]:
+    return compiled.lane.index, compiled.frame_id

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
 
+from tc.trace.compiles import Compile
 from tc.trace.findings.recompiles import Recompile, fits, guard_values
 from tc.trace.session import Session
 
@@ -33,23 +34,25 @@ class Step:
 
 
 def forecasts(
-    session: Session, found: Sequence[Recompile]
+    session: Session, found: Sequence[Recompile], wanted: Collection[tuple[int, str]]
 ) -> dict[tuple[int, str], tuple[Step, ...]]:
-    """Return the steps that help most, for each (lane, frame) that recompiled.
+    """Return the steps that help most, for each wanted (lane, frame) that recompiled.
 
     The recorded guards are played through without the inputs in question. Where playing them
     through as they are does not give the recompiles that took place, nothing is foretold.
     """
     groups: dict[tuple[int, str], list[Recompile]] = {}
-    for one in found:
-        key = one.compiled.lane.index, one.compiled.frame_id
-        groups.setdefault(key, []).append(one)
+    for again in found:
+        key = again.compiled.lane.index, again.compiled.frame_id
+        if key in wanted:
+            groups.setdefault(key, []).append(again)
     told = {}
+    firsts: dict[tuple[int, str], Compile] = {}
+    for one in session.compiles:
+        firsts.setdefault((one.lane.index, one.frame_id), one)
     for key, group in groups.items():
-        first = next(
-            one for one in session.compiles if (one.lane.index, one.frame_id) == key
-        ) if any(not one.refused for one in group) else None  # fmt: skip
-        if first is None:
+        first = firsts.get(key)
+        if first is None or all(one.refused for one in group):
             continue
         made = [one for one in group if not one.refused]
         rows = [guard_values(session, first), *(one.values for one in made)]

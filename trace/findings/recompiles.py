@@ -272,11 +272,12 @@ def _dtype(word: str) -> str:
 def events(found: Sequence[Recompile], producer: str) -> list[Event]:
     """Turn recompiles into events, each under the cause that leads its function's recompiles."""
     made = []
+    shared = _shared(found)
     for one in found:
         if one.refused:
             continue
         note = one.compiled.noted("tc_recompile", "recompile_reasons")[-1]
-        lead = _lead(one, found)
+        lead = _lead(one, shared)
         title, why, fix = remedy(lead, producer)
         made.append(
             Event(
@@ -315,7 +316,17 @@ def _at_one_place(events: list[Event]) -> list[Event]:
     ]
 
 
-def _lead(one: Recompile, found: Sequence[Recompile]) -> Cause:
+def _shared(found: Sequence[Recompile]) -> dict[str, Counter[str]]:
+    """Return how many recompiles of each frame, over all ranks, name each input."""
+    shared: dict[str, Counter[str]] = {}
+    for one in found:
+        if not one.refused:
+            named = shared.setdefault(one.compiled.frame_id, Counter())
+            named.update(cause.source for cause in one.causes)
+    return shared
+
+
+def _lead(one: Recompile, shared: Mapping[str, Counter[str]]) -> Cause:
     """The cause that a recompile is told under.
 
     Of tc's traces the one that its log names, of PyTorch's the one most recompiles share.
@@ -323,15 +334,10 @@ def _lead(one: Recompile, found: Sequence[Recompile]) -> Cause:
     if one.compiled.noted("tc_recompile") and one.causes:
         name = leading_source((c.source, c.new, c.now_dynamic) for c in one.causes)
         return next(cause for cause in one.causes if cause.source == name)
-    shared = Counter(
-        cause.source
-        for other in found
-        if other.compiled.frame_id == one.compiled.frame_id and not other.refused
-        for cause in other.causes
-    )
     if not one.causes:
         return Cause("an input", "", "", "other")
-    return max(one.causes, key=lambda cause: shared[cause.source])
+    named = shared[one.compiled.frame_id]
+    return max(one.causes, key=lambda cause: named[cause.source])
 
 
 def _first(text: str) -> str:
