@@ -112,8 +112,11 @@ def skip_reason(frame: Frame) -> tuple[str, bool] | None:
     module = str(frame.globals.get("__name__", ""))
     if (module == "tc" or module.startswith("tc.")) and module != TRACEABLE:
         return "a frame of tc itself", False
-    if module.partition(".")[0] in ("torch", "sympy", "numpy") and not _is_model_code(module):
-        return f"a frame of {module.partition('.')[0]} itself", False
+    package = module.partition(".")[0]
+    if package in ("torch", "sympy", "numpy", "triton") and not _is_model_code(module):
+        return f"a frame of {package} itself", False
+    if any(_is_kernels(value) for value in frame.locals.values()):
+        return "a Triton kernel under its interpreter", False
     if not frame.code.co_flags & inspect.CO_OPTIMIZED:
         return "the body of a class or module", False
     if frame.code.co_flags & _GENERATOR:
@@ -144,6 +147,12 @@ def stays_whole(module: str) -> bool:
     if package not in ("torch", "sympy", "numpy", "dataclasses") or _is_model_code(module):
         return package == "tc"
     return module not in DECORATORS
+
+
+def _is_kernels(value: object) -> bool:
+    """Say whether a value is a tensor of Triton's language."""
+    kind = type(value)
+    return kind.__module__ == "triton.language.core" and kind.__name__ == "tensor"
 
 
 def _is_model_code(module: str) -> bool:

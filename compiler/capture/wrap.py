@@ -23,7 +23,14 @@ from tc.compiler.capture.guards import Predicate, TensorSpec
 from tc.compiler.capture.hook import original_of
 from tc.compiler.capture.marked import MarkedValue, mark_of
 from tc.compiler.capture.shapes import free_size, free_stride
-from tc.compiler.capture.values import context_vars, dict_objects, library, proxies, records
+from tc.compiler.capture.values import (
+    context_vars,
+    dict_objects,
+    library,
+    proxies,
+    records,
+    triton_kernels,
+)
 from tc.compiler.capture.values.arrays import (
     NumpyFunctionValue,
     is_array,
@@ -412,5 +419,6 @@ ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (lambda obj: isinstance(obj, type), _class),
     (lambda obj: isinstance(obj, types.ModuleType), _python_module),
     (lambda obj: isinstance(obj, torch.nn.Module), _nn_module),
+    (triton_kernels.is_kernel, triton_kernels.wrap_kernel),
     (_is_plain_object, _object),
 )

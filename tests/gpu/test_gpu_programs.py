@@ -113,3 +113,12 @@ def test_compiled_functions_run_triton_kernels() -> None:
     check(found, wanted, rtol=1e-3, atol=1e-3)
     assert all("@triton.jit" in event.code for event in events.of(OutputCode))
     assert len(events.of(OutputCode)) == 2
+
+
+def test_a_triton_kernel_of_the_users() -> None:
+    from user_kernel import add
+
+    with GPU:
+        x, y = torch.randn(1000), torch.randn(1000)
+        compiled = tc.compile(lambda x, y: add(x.sin(), y) * 2, fullgraph=True)
+        check((compiled(x, y),), (x.sin() + y) * 2, rtol=1e-4, atol=1e-4)
