@@ -16,6 +16,7 @@ from tc.compiler.aot.foreach import foreach_rows
 from tc.compiler.aot.losses import (
     functional_multilabel_margin_loss,
     multilabel_margin_loss,
+    nll_loss_backward,
 )
 from tc.compiler.aot.recurrent import layered
 from tc.compiler.core.gate import Gate
@@ -40,8 +41,8 @@ FROM_TORCH = {
         _fused_rms_norm _fused_rms_norm_backward _weight_norm_interface""",
     "losses": """binary_cross_entropy binary_cross_entropy_backward
         binary_cross_entropy_with_logits huber_loss huber_loss_backward l1_loss mse_loss
-        mse_loss_backward multi_margin_loss nll_loss_forward nll_loss_backward
-        nll_loss2d_forward nll_loss2d_backward smooth_l1_loss smooth_l1_loss_backward
+        mse_loss_backward multi_margin_loss nll_loss_forward
+        nll_loss2d_forward smooth_l1_loss smooth_l1_loss_backward
         soft_margin_loss soft_margin_loss_backward""",
     "reductions": """aminmax count_nonzero logsumexp nansum norm std std_mean""",
     "shapes": """channel_shuffle diag_embed pixel_shuffle pixel_unshuffle roll rot90 stack t
@@ -169,6 +170,8 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
 OWN: dict[Any, Callable[..., Any]] = {
     aten.native_batch_norm.default: batch_norm_without_writes,
     aten._native_batch_norm_legit_no_training.default: batch_norm_inference,
+    aten.nll_loss_backward.default: nll_loss_backward,
+    aten.nll_loss2d_backward.default: nll_loss_backward,
 }
 
 # Torch function -> what is run in its place when a captured graph calls it.

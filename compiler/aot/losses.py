@@ -49,3 +49,37 @@ def functional_multilabel_margin_loss(
     else:
         number = torch.nn._reduction.get_enum(reduction)
     return multilabel_margin_loss(input, target, number)
+
+
+def nll_loss_backward(
+    grad_output: Any,
+    input: Any,
+    target: Any,
+    weight: Any,
+    reduction: int,
+    ignore_index: int,
+    total_weight: Any,
+) -> Any:
+    """Take the gradient of `nll_loss` as a choice by class, which fuses; torch's form scatters.
+
+    Args:
+        grad_output: of the loss: a number, or one a target where ``reduction`` is 0.
+        input: ``(classes)``, ``(batch, classes)`` or ``(batch, classes, height, width)``.
+        target: of its shape without classes.
+        weight: one a class, or None.
+        reduction: 0 none, 1 mean over the weights counted, 2 sum.
+        ignore_index: targets of this class count for nothing.
+        total_weight: sum of the weights counted.
+    """
+    dim = min(input.dim() - 1, 1)
+    if reduction == 1:
+        grad_output = grad_output / total_weight
+    elif reduction == 0:
+        grad_output = grad_output.unsqueeze(dim)
+    along = [-1 if d == dim else 1 for d in range(input.dim())]
+    if weight is not None:
+        grad_output = grad_output * weight.view(along)
+    label = target.unsqueeze(dim)
+    classes = torch.arange(input.shape[dim], device=input.device).view(along)
+    chosen = (classes == label) & (label != ignore_index)
+    return torch.where(chosen, -grad_output, 0).to(input.dtype)

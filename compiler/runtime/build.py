@@ -2,7 +2,7 @@
 
 One call of the C compiler per source. A finished library carries a trailer with its own checksum,
 so that whatever a crash, a full disk or another program left in the cache is recognised before it
-is mapped, and built again.
+is mapped, and built again. The folder is bounded (`bounded.py`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tc.compiler.errors import StageError
+from tc.compiler.runtime import bounded
 
 STAGE = "runtime.build"
 MAGIC = b"tc-library-1:"
@@ -168,15 +169,22 @@ def build(
         StageError: no compiler, or it refuses the source.
     """
     compiler = compiler or find_compiler()
-    parts = (source, *flags, *libraries, salt, *compiler.command, compiler.identity, cpu_identity())
-    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:40]
+    key = key_of(compiler, source, *flags, *libraries, salt)
     folder = cache_dir() / "lib" / key[:2]
     library = folder / f"{key}.so"
     if intact(library):
+        bounded.touch(library)
         return library
     folder.mkdir(parents=True, exist_ok=True)
     _compile(source, folder / f"{key}.c", library, compiler, flags, libraries)
+    bounded.shrink(folder)
     return library
+
+
+def key_of(compiler: Compiler, *parts: str) -> str:
+    """Return the name of what a compiler makes of something on this machine."""
+    parts = (*parts, *compiler.command, compiler.identity, cpu_identity())
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:40]
 
 
 def intact(library: Path) -> bool:

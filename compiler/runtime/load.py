@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tc.compiler.errors import IndexOutOfRange, StageError
+from tc.compiler.runtime import bounded
 from tc.compiler.runtime.build import build_kernels, cache_dir, caches_disabled, write_atomically
 from tc.compiler.runtime.launch import Kernel, make_kernel, share_openmp
 from tc.compiler.runtime.memory import empty_large, empty_strided_cpu
@@ -82,7 +83,7 @@ def open_kernels(
     share_openmp()
     library = build_kernels(source)
     try:
-        opened = ctypes.CDLL(str(library))
+        opened = _opened(library, source)
         addresses = {
             spec.name: ctypes.cast(getattr(opened, spec.name), ctypes.c_void_p).value
             for spec in specs
@@ -105,6 +106,16 @@ def open_kernels(
         )
         for spec in specs
     }
+
+
+def _opened(library: Path, source: str) -> ctypes.CDLL:
+    """Open a library; one that another process has just removed is built again."""
+    try:
+        return ctypes.CDLL(str(library))
+    except OSError:
+        if library.exists():
+            raise
+        return ctypes.CDLL(str(build_kernels(source)))
 
 
 def fault_handler(kernel: str, computes: Sequence[str]) -> Callable[[int], None]:
@@ -130,6 +141,7 @@ def keep_wrapper(source: str) -> Path:
     try:
         if caches_disabled() or not path.exists() or path.read_bytes() != content:
             write_atomically(path, content)
+            bounded.shrink(path.parent)
     except OSError:  # reading it later is a convenience, running it now is not
         pass
     # The entry of a missing file survives linecache.checkcache because it has no time stamp.

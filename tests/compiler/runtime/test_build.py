@@ -13,8 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from tc.compiler.core.artifacts import KernelSpec
 from tc.compiler.errors import StageError
+from tc.compiler.runtime import bounded
 from tc.compiler.runtime import build as build_module
+from tc.compiler.runtime import load as load_module
 from tc.compiler.runtime.build import (
     STALE_SECONDS,
     build,
@@ -23,6 +26,7 @@ from tc.compiler.runtime.build import (
     find_compiler,
     intact,
     kernel_flags,
+    key_of,
     write_atomically,
 )
 
@@ -186,3 +190,71 @@ def test_two_processes_build_the_same(own_cache):
     libraries = list(own_cache.glob("lib/*/*.so"))
     assert len(libraries) == 6 and all(intact(library) for library in libraries)
     assert not list((own_cache / "tmp").iterdir())
+
+
+def numbered(i: int) -> str:
+    """Sources of the same size, whose libraries lie in any folder."""
+    return f"int answer(void) {{ return 1{i:04}; }}\n"
+
+
+def test_the_folder_is_bounded_and_what_was_used_stays(own_cache, monkeypatch):
+    first = build_kernels(SOURCE)
+    compiler = find_compiler()
+    parts = (*kernel_flags(compiler), "-lm", "")
+    keys = ((i, key_of(compiler, numbered(i), *parts)) for i in range(10_000))
+    same = [i for i, key in keys if key.startswith(first.parent.name)][:3]
+    each = first.stat().st_size + 40
+    monkeypatch.setattr(bounded, "LIMIT", int(3.5 * each) * bounded.FOLDERS)
+    made = [build_kernels(numbered(i)) for i in same[:2]]
+    for age, library in enumerate((first, *made)):
+        for path in (library, library.with_suffix(".c")):
+            os.utime(path, (1000 + age, 1000 + age))
+    assert build_kernels(SOURCE) == first  # used just now
+    last = build_kernels(numbered(same[2]))
+    assert [p.exists() for p in (first, *made, last)] == [True, False, True, True]
+    assert {p.stem for p in first.parent.iterdir()} == {p.stem for p in (first, made[1], last)}
+    assert answer(build_kernels(numbered(same[0]))) == 10_000 + same[0]
+
+
+def test_a_library_larger_than_the_bound_stays_while_it_is_young(monkeypatch):
+    monkeypatch.setattr(bounded, "LIMIT", bounded.FOLDERS)
+    assert answer(build_kernels(SOURCE)) == 42
+
+
+def test_a_library_removed_before_it_is_opened_is_built_again(monkeypatch):
+    real = load_module.build_kernels
+    removed = []
+
+    def build_and_lose(source: str) -> Path:
+        library = real(source)
+        if not removed:
+            library.unlink()
+            removed.append(library)
+        return library
+
+    monkeypatch.setattr(load_module, "build_kernels", build_and_lose)
+    kernel = KernelSpec("nothing", ())
+    assert "nothing" in load_module.open_kernels("void nothing(void) {}\n", [kernel], {})
+    assert removed[0].exists()
+
+
+SHRINKING = """
+    import ctypes, sys
+    from tc.compiler.runtime import bounded
+    from tc.compiler.runtime.build import build_kernels
+    bounded.LIMIT, bounded.YOUNG_SECONDS = 1, 0.2
+    from tc.compiler.runtime.load import open_kernels
+    from tc.compiler.core.artifacts import KernelSpec
+    print("ready", flush=True)
+    for i in range(int(sys.argv[1])):
+        name = f"f{i % 5}"
+        assert open_kernels(f"void {name}(void) {{}}", [KernelSpec(name, ())], {})
+    print("done")
+"""
+
+
+def test_processes_that_remove_each_others_libraries(own_cache):
+    processes = [script(SHRINKING, own_cache, "12") for _ in range(2)]
+    for process in processes:
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 0 and out == "ready\ndone\n", err

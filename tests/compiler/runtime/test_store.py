@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kills import killed_at, together
 
-from tc.compiler.runtime import store
+from tc.compiler.runtime import bounded, store
 
 KEY = "ab" + "0" * 62
 OTHER = "ab" + "1" * 62
@@ -94,7 +94,7 @@ def test_many_writers_at_once(folder):
 
 
 def test_the_entry_used_least_recently_goes_first(folder, monkeypatch):
-    monkeypatch.setattr(store, "LIMIT", 3000 * store.FOLDERS)
+    monkeypatch.setattr(bounded, "LIMIT", 3000 * bounded.FOLDERS)
     keys = [f"ab{i}" for i in range(4)]
     for age, key in enumerate(keys[:3]):
         store.write("kind", key, bytes(900))
@@ -105,6 +105,6 @@ def test_the_entry_used_least_recently_goes_first(folder, monkeypatch):
 
 
 def test_too_large_for_the_bound(folder, monkeypatch):
-    monkeypatch.setattr(store, "LIMIT", 1000 * store.FOLDERS)
+    monkeypatch.setattr(bounded, "LIMIT", 1000 * bounded.FOLDERS)
     assert not store.write("kind", KEY, bytes(1000))
     assert not path_of(folder).exists()
