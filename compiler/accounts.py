@@ -17,6 +17,7 @@ from tc import trace
 from tc.compiler.capture.guards import CheckedGuards, Failure
 from tc.compiler.capture.translate import BreakRecord, Captured
 from tc.compiler.core.artifacts import Program
+from tc.compiler.core.graphtext import python_text
 from tc.compiler.errors import StageError, TcError
 from tc.compiler.options import Options
 from tc.trace import CompileId, StackFrame
@@ -123,22 +124,20 @@ class Account:
                 )
             )
         if captured.module is not None:
-            code = captured.module.print_readable(print_output=False)
+            code = python_text(captured.module)
             trace.emit(trace.OutputGraph(code, node_sizes(captured.module.graph)))
 
     def tell_guards(self, guards: CheckedGuards) -> None:
         """Tell what the compiled code rests on."""
         if not trace.enabled():
             return
-        trace.emit(trace.GuardTree(guards.text))
+        nowhere = (None, None)
         rows = [
-            trace.Guard(
-                g.kind, g.source.pretty, g.text, *(g.user_line if g.user_line else (None, None))
-            )
+            trace.Guard(g.kind, g.source.name, g.text, *(g.user_line or nowhere))
             for g in guards.guards
         ]
         rows += [
-            trace.Guard("SHAPE", ", ".join(o.pretty for o in g.operands), g.text)
+            trace.Guard("SHAPE", ", ".join(o.text for o in g.operands), g.text)
             for g in guards.shapes.guards
         ]
         trace.emit(trace.Guards(tuple(rows)))

@@ -62,13 +62,12 @@ class Kept:
     program: Program
     constants: tuple[tuple[str, Held | Written], ...]
     contract: aot.Contract | None
-    events: tuple[trace.Event, ...]
+    events: tuple[trace.Remembered, ...]
 
 
 CLASSES = (
+    trace.Remembered,
     *(Held, Written, Kept, Program, GpuProgram, KernelSpec, aot.Contract, *aot.OUTPUTS),
-    *(trace.Artifact, trace.AtenGraph, trace.Fusion, trace.Kernel, trace.Kernels, trace.Provenance),
-    *(trace.StageRan, trace.PassRan, trace.Edit, trace.Steps, trace.Fired),
 )
 
 
@@ -158,7 +157,8 @@ class GraphCache:
         with trace.stage("graph_cache.keep"):
             try:
                 constants = _places(gm, program)
-                kept = Kept(replace(program, constants=()), constants, contract, events)
+                told = tuple(map(trace.Remembered.of, events))
+                kept = Kept(replace(program, constants=()), constants, contract, told)
                 content = dumps(kept)
             except (NotPlain, Uncached) as why:
                 _tell_bypass(f"not kept: {why}")

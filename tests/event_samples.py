@@ -21,7 +21,6 @@ from tc.trace import (
     GraphBreak,
     Guard,
     Guards,
-    GuardTree,
     Kernel,
     Kernels,
     Metrics,
@@ -61,7 +60,6 @@ BREAK = GraphBreak(
 SAMPLES: tuple[Event, ...] = (
     FrameStart((FRAME,)),
     OutputGraph("graph():\n    return x\n", {"x": [3, 4]}),
-    GuardTree("ROOT\n+- x"),
     CreateSymbol("s0", "4", "[2, int_oo]", "x.shape[0]", (FRAME,), (FRAME,)),
     AtenGraph("inference", "graph 1"),
     AtenGraph("joint", "graph 2"),

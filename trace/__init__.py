@@ -33,7 +33,6 @@ from tc.trace.events import (
     GraphBreak,
     Guard,
     Guards,
-    GuardTree,
     Kernel,
     Kernels,
     Metrics,
@@ -49,6 +48,7 @@ from tc.trace.events import (
     Stamped,
 )
 from tc.trace.ids import CompileId, cause_id, plain_function, process_rank
+from tc.trace.remembered import Remembered
 from tc.trace.run_events import CudaGraph
 from tc.trace.setup import setup_from_environment
 from tc.trace.stage_events import (
@@ -79,7 +79,6 @@ __all__ = [
     "Fusion",
     "GraphBreak",
     "Guard",
-    "GuardTree",
     "Guards",
     "Kernel",
     "Kernels",
@@ -92,6 +91,7 @@ __all__ = [
     "Recompile",
     "RecompileCause",
     "RecompileLimit",
+    "Remembered",
     "Sink",
     "Span",
     "StackFrame",

@@ -10,18 +10,22 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Protocol, TypeVar
 
 from tc.trace.events import Event, Span, Stamped
 from tc.trace.ids import CompileId
+from tc.trace.remembered import Remembered
 
 E = TypeVar("E", bound=Event)
 
 
 class Sink(Protocol):
-    """Something that hears events. It may raise: the door then shows it out."""
+    """Something that hears events. It may raise: the door then shows it out.
+
+    One whose ``takes_records`` is true gets what is told again as `Remembered`, not as the events.
+    """
 
     def write(self, stamped: Stamped) -> None:
         """Take one event."""
@@ -90,7 +94,10 @@ def _deliver(
     stamped = Stamped(event, compile_id, time.time_ns(), code.co_filename, origin.f_lineno)
     for sink in sinks:
         try:
-            sink.write(stamped)
+            if isinstance(event, Remembered) and not getattr(sink, "takes_records", False):
+                sink.write(replace(stamped, event=event.original))
+            else:
+                sink.write(stamped)
         except Exception as error:
             _show_out(sink, error)
 

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 from tc.trace.ids import CompileId
@@ -97,12 +98,16 @@ def plain(value: object) -> Any:
     return safe_repr(value)
 
 
-def to_json(value: object, default: Callable[[object], Any] = plain) -> str:
+#: made once: making an encoder takes longer than most values
+_ENCODER = json.JSONEncoder(default=plain, allow_nan=False)
+
+
+def to_json(value: object, encoder: json.JSONEncoder = _ENCODER) -> str:
     """Return one line of strict ASCII JSON: no NaN, no lone surrogates, no failure."""
     try:
-        text = json.dumps(value, default=default, allow_nan=False)
+        text = encoder.encode(value)
     except (TypeError, ValueError, RecursionError):
-        value = _strict(value, default)
+        value = _strict(value, encoder.default)
         text = json.dumps(value, allow_nan=False)
     if "\\ud" not in text:
         return text
@@ -172,17 +177,6 @@ class OutputGraph(Event, wire="dynamo_output_graph"):
 
 
 @dataclass(frozen=True)
-class GuardTree(Event, wire="dynamo_cpp_guards_str"):
-    """The guards as the tree that is checked on each call."""
-
-    text: str
-
-    def to_records(self) -> tuple[Record, ...]:
-        """See `Event`."""
-        return (Record("dynamo_cpp_guards_str", {}, self.text),)
-
-
-@dataclass(frozen=True)
 class CreateSymbol(Event, wire="create_symbol"):
     """A size or number became symbolic."""
 
@@ -247,7 +241,10 @@ class Span(Event, wire="chromium_event"):
 
     def to_records(self) -> tuple[Record, ...]:
         """See `Event`."""
-        mark = {**plain(self), "args": dict(self.args), "cat": "dynamo_timed"}
+        mark: dict[str, object] = {
+            "name": self.name, "ph": self.ph, "ts": self.ts, "pid": self.pid, "tid": self.tid,
+            "args": dict(self.args), "cat": "dynamo_timed",
+        }  # fmt: skip
         if self.ph == "i":
             mark["s"] = "p"
         return (Record("chromium_event", {}, to_json(mark)),)
@@ -312,9 +309,14 @@ class Fact(Event):
         """Return the JSON value of the artifact."""
         return plain(self)
 
+    @cached_property
+    def text(self) -> str:
+        """The artifact, as JSON."""
+        return to_json(self.content())
+
     def to_records(self) -> tuple[Record, ...]:
         """See `Event`."""
-        return Artifact(self.wire, to_json(self.content()), "json").to_records()
+        return Artifact(self.wire, self.text, "json").to_records()
 
 
 @dataclass(frozen=True)
@@ -435,9 +437,13 @@ class FrameSkipped(Fact, wire="tc_frame_skipped"):
     harmless: bool = False
 
 
-@dataclass(frozen=True)
-class Guard:
-    """One fact a compile relies on, and the user line that made it matter."""
+class Guard(NamedTuple):
+    """One fact a compile relies on, and the user line that made it matter.
+
+    Attributes:
+        source: what it is about, as Python over ``L`` (locals) and ``G`` (globals).
+        expr: the check, as Python.
+    """
 
     kind: str
     source: str
@@ -445,16 +451,32 @@ class Guard:
     file: str | None = None
     line: int | None = None
 
+    def __str__(self) -> str:
+        place = f"  # {self.file}:{self.line}" if self.file else ""
+        return f"{self.kind}: {self.expr}{place}"
+
 
 @dataclass(frozen=True)
-class Guards(Fact, wire="tc_guards"):
-    """All facts a compile relies on."""
+class Guards(Fact, wire="tc_guards dynamo_cpp_guards_str"):
+    """All facts a compile relies on.
+
+    The text has a fact a line; the JSON has ``sources``, and the number of that ``of`` each line.
+    """
 
     guards: tuple[Guard, ...]
 
-    def content(self) -> object:
-        """See `Fact`."""
-        return self.guards
+    @cached_property
+    def text(self) -> str:
+        """The guards, one a line."""
+        return "\n".join(map(str, self.guards))
+
+    def to_records(self) -> tuple[Record, ...]:
+        """See `Event`."""
+        numbers: dict[str, int] = {}
+        of = [numbers.setdefault(guard.source, len(numbers)) for guard in self.guards]
+        facts = to_json({"sources": list(numbers), "of": of})
+        listed = Artifact("tc_guards", facts, "json").to_records()
+        return (Record("dynamo_cpp_guards_str", {}, self.text), *listed)
 
 
 @dataclass(frozen=True)

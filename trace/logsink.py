@@ -248,18 +248,15 @@ class LogSink:
         )
 
     def guards(self, event: ev.Guards, compile_id: CompileId | None) -> Message:
-        """Print all guards, one a line, with the user line that needs each."""
+        """Print all guards, one a line, with the user line that needs each; more names kinds."""
+        if self.levels["guards"] >= VERBOSE:
+            title = f"{len(event.guards)} guards"
+            return self._document("guards", title, event.text, compile_id)
         rows = []
         for guard in event.guards:
             place = f"  # {near(guard.file)}:{guard.line}" if guard.file else ""
             rows.append(f"{guard.expr}{place}")
         return self._document("guards", f"{len(rows)} guards", "\n".join(rows), compile_id)
-
-    def guard_tree(self, event: ev.GuardTree, compile_id: CompileId | None) -> Message | None:
-        """Print the tree, if more than the guards was asked for."""
-        if self.levels["guards"] < VERBOSE:
-            return None
-        return self._document("guards", "tree of guards", event.text, compile_id)
 
     def graph(self, event: ev.OutputGraph, compile_id: CompileId | None) -> Message:
         """Print a captured graph."""
@@ -475,7 +472,6 @@ TELLERS: dict[type[ev.Event], tuple[str, Teller]] = {
     ev.RecompileLimit: ("recompiles", LogSink.recompile_limit),
     ev.CompileError: ("", LogSink.compile_error),
     ev.Guards: ("guards", LogSink.guards),
-    ev.GuardTree: ("guards", LogSink.guard_tree),
     ev.OutputGraph: ("graph_code", LogSink.graph),
     ev.AtenGraph: ("aot_graphs", LogSink.aten_graph),
     ev.OutputCode: ("output_code", LogSink.output_code),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import secrets
 import string
 import sys
 import threading
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from tc.trace.emit import after_fork_in_child
@@ -17,6 +17,7 @@ from tc.trace.events import Artifact, Record, StackFrame, Stamped, plain, to_jso
 from tc.trace.ids import process_rank
 
 _ALPHABET = string.ascii_lowercase + string.digits + "_"
+_UTF8 = ("utf-8", "backslashreplace")
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 
@@ -26,6 +27,8 @@ class TraceWriter:
     The file appears with the first event. Each event is one write to the disk, so that a crash
     loses nothing before it. A forked child starts a file of its own, with its own string table.
     """
+
+    takes_records = True
 
     def __init__(self, directory: str) -> None:
         self.directory = os.path.abspath(directory)  # the program may change its folder
@@ -44,10 +47,12 @@ class TraceWriter:
             first = self._file is None
             if first:
                 self._file = self._open()
-            lines = [part for record in records for part in self._lines(record, stamped)]
             if first:
-                lines += [part for record in _versions() for part in self._lines(record, stamped)]
-            self._append("".join(lines).encode("utf-8", "backslashreplace"))
+                records = (*records, *_versions())
+            header = _header(stamped)
+            lines = [part for one in records for part in self._lines(one, stamped, header)]
+            self._append(b"".join(lines))
+            self._drop_lines()
 
     def close(self) -> None:
         """Close the file; a later event opens a new one."""
@@ -67,6 +72,9 @@ class TraceWriter:
         self._file = None
         self._rank: int | None = None
         self._strings: dict[str, int] = {}
+        self._drop_lines()
+        self._header = b""
+        self._encoder = json.JSONEncoder(default=self._encode, allow_nan=False)
 
     def _open(self) -> int:
         os.makedirs(self.directory, exist_ok=True)
@@ -83,16 +91,18 @@ class TraceWriter:
             self.path = path
             return file
 
+    def _drop_lines(self) -> None:
+        self._defined: list[bytes] = []
+
     def _append(self, data: bytes) -> None:
         assert self._file is not None
         rest = memoryview(data)
         while rest:  # a full disk or a signal may cut a write short
             rest = rest[os.write(self._file, rest) :]
 
-    def _lines(self, record: Record, stamped: Stamped) -> list[str]:
+    def _lines(self, record: Record, stamped: Stamped, header: bytes) -> list[bytes]:
         """Return the lines of one record, definitions of its new strings before it."""
-        lines: list[str] = []
-        header = _header(stamped)
+        lines: list[bytes] = []
         envelope: dict[str, Any] = {record.key: record.metadata}
         compile_id = stamped.compile_id
         if record.in_compile and compile_id is not None:
@@ -101,36 +111,33 @@ class TraceWriter:
             envelope["attempt"] = compile_id.attempt
         if self._rank is not None:
             envelope["rank"] = self._rank  # on every record: tlparse takes one without for foreign
-        payload = None if record.payload is None else _encodable(record.payload)
+        # What UTF-8 cannot hold is spelled out.
+        payload = None if record.payload is None else record.payload.encode(*_UTF8)
         if payload is not None:
-            digest = hashlib.md5(payload.encode(), usedforsecurity=False)
+            digest = hashlib.md5(payload, usedforsecurity=False)
             envelope["has_payload"] = digest.hexdigest()
-        text = to_json(envelope, partial(self._encode, lines, header))
-        lines.append(f"{header}{text}\n")
+        self._defined, self._header = lines, header
+        lines += (header, to_json(envelope, self._encoder).encode(), b"\n")
         if payload is not None:
-            lines += [f"\t{line}\n" for line in payload.split("\n")]
+            lines += (b"\t", payload.replace(b"\n", b"\n\t"), b"\n")
         return lines
 
-    def _encode(self, lines: list[str], header: str, value: object) -> Any:
-        """Encode stack frames with interned file names; new names are defined in ``lines``."""
+    def _encode(self, value: object) -> Any:
+        """Encode stack frames with interned file names; new names are defined before the record."""
         if not isinstance(value, StackFrame):
             return plain(value)
         number = self._strings.get(value.file)
         if number is None:
             number = self._strings[value.file] = len(self._strings)
-            lines.append(f"{header}{to_json({'str': [value.file, number]})}\n")
+            text = to_json({"str": [value.file, number]}).encode()
+            self._defined += (self._header, text, b"\n")
         return {"line": value.line, "name": value.name, "filename": number, "loc": value.loc}
 
 
-def _header(stamped: Stamped) -> str:
+def _header(stamped: Stamped) -> bytes:
     moment = datetime.fromtimestamp(stamped.time_ns / 1e9).strftime("%m%d %H:%M:%S.%f")
     file = stamped.origin_file.removeprefix(_ROOT).replace(":", "_").replace("\n", "_")
-    return f"V{moment} {os.getpid()} {file}:{stamped.origin_line}] "
-
-
-def _encodable(text: str) -> str:
-    """Return the text with what UTF-8 cannot hold spelled out, so that digest and file agree."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    return f"V{moment} {os.getpid()} {file}:{stamped.origin_line}] ".encode(*_UTF8)
 
 
 def _versions() -> list[Record]:

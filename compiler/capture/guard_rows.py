@@ -10,6 +10,7 @@ import math
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from torch import Tensor
@@ -37,7 +38,7 @@ class Guard:
     expected: Any
     user_line: tuple[str, int] | None = None
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The guard as a Python expression over ``L``, ``G`` and `values.NAMES`."""
         return GUARDS[self.kind].text(self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -29,12 +30,13 @@ def describe(value: Any) -> str:
     """Return a value's type in few letters: ``f32[8, s0]``, ``int``."""
     if isinstance(value, torch.Tensor):
         sizes = ", ".join(map(str, value.shape))
-        return f"{SHORT_DTYPES.get(value.dtype, str(value.dtype)[6:])}[{sizes}]"
+        return f"{SHORT_DTYPES.get(value.dtype) or str(value.dtype)[6:]}[{sizes}]"
     if isinstance(value, (list, tuple)):
         return f"({', '.join(map(describe, value))})"
     return type(value).__name__
 
 
+@functools.lru_cache(1024)
 def short(target: Any) -> str:
     """Return an op's name as people write it."""
     if isinstance(target, torch._ops.OpOverload):
@@ -44,6 +46,8 @@ def short(target: Any) -> str:
 
 def fx_text(value: Any) -> str:
     """Return an argument of a node as text."""
+    if isinstance(value, fx.Node):
+        return value.name
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(fx_text, value))}]"
     return str(value)
@@ -63,10 +67,11 @@ def node_line(node: fx.Node, args: Any = None, kwargs: Any = None) -> str:
         return typed
     if node.op == "get_attr":
         return f"{typed} = {short(node.target)}{_origin_comment(node)}"
-    parts = [fx_text(arg) for arg in args]
-    named = node.kwargs if kwargs is None else kwargs
-    parts += [f"{name}={fx_text(value)}" for name, value in named.items()]
-    return f"{typed} = {short(node.target)}({', '.join(parts)}){_origin_comment(node)}"
+    listed = ", ".join(map(fx_text, args))
+    if named := node.kwargs if kwargs is None else kwargs:
+        texts = [f"{name}={fx_text(value)}" for name, value in named.items()]
+        listed = ", ".join([listed, *texts] if args else texts)
+    return f"{typed} = {short(node.target)}({listed}){_origin_comment(node)}"
 
 
 def _origin_comment(node: fx.Node) -> str:

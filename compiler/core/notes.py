@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import is_
 from typing import Any
 
 from torch import fx
@@ -24,8 +25,36 @@ MOST_FIRINGS = 100
 #: what steps of one name were about, each told once
 MOST_PLACES = 50
 
-#: a node as it was: its arguments are replaced, never changed
-Was = tuple[fx.Node, Any, Any]
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """A graph as it was: arguments of nodes are replaced, never changed."""
+
+    nodes: list[fx.Node]
+    args: list[Any]
+    kwargs: list[Any]
+
+    @classmethod
+    def of(cls, graph: fx.Graph) -> _State:
+        nodes = list(graph.nodes)
+        return cls(nodes, [node.args for node in nodes], [node.kwargs for node in nodes])
+
+    def keys(self) -> list[Hashable]:
+        """Return what tells nodes and their arguments apart while both states live."""
+        ids = (map(id, held) for held in (self.nodes, self.args, self.kwargs))
+        return list(zip(*ids, strict=True))
+
+    def same(self, other: _State) -> bool:
+        """Whether nothing changed; objects are compared, as ``==`` of sizes would guard."""
+        return len(self.nodes) == len(other.nodes) and (
+            all(map(is_, self.nodes, other.nodes))
+            and all(map(is_, self.args, other.args))
+            and all(map(is_, self.kwargs, other.kwargs))
+        )
+
+    def lines(self, places: Sequence[int]) -> tuple[str, ...]:
+        """Return the text of some nodes, as they were."""
+        return tuple(node_line(self.nodes[i], self.args[i], self.kwargs[i]) for i in places)
 
 
 @dataclass
@@ -57,6 +86,7 @@ class Notes:
     total: int = 0
     since: int = 0
     place: tuple[str, str] = ("", "")
+    _last: tuple[fx.Graph | None, _State | None] = (None, None)
 
     def step(self, number: int, kind: str, allowed: bool, at: str | Callable[[], str]) -> None:
         """Write down that the gate was asked."""
@@ -88,13 +118,16 @@ class Notes:
         """
         own = self.kinds.get(name)
         self.since = own.last if own is not None else 0
-        before = _state(graph)
+        seen, known = self._last
+        # What happens between two passes over a graph is told with the second.
+        before = known if seen is graph and known is not None else _State.of(graph)
         yield
-        after = _state(graph)
+        after = _State.of(graph)
+        self._last = graph, after
         edits, left_out = _edits(before, after)
         first, last = self._numbers()
         changed = bool(edits or left_out)
-        sizes = len(before), len(after)
+        sizes = len(before.nodes), len(after.nodes)
         told = PassRan(name, first, last, False, changed, *sizes, tuple(edits), left_out)
         self.passes.append((kind, told))
 
@@ -163,21 +196,14 @@ def told(notes: Notes | None, stage: str, graph: str) -> list[trace.Event]:
     return events
 
 
-def _state(graph: fx.Graph) -> list[Was]:
-    return [(node, node.args, node.kwargs) for node in graph.nodes]
-
-
-def _edits(before: Sequence[Was], after: Sequence[Was]) -> tuple[list[Edit], int]:
+def _edits(before: _State, after: _State) -> tuple[list[Edit], int]:
     """Return what changed, and how many edits more there are than may be told."""
-    # The objects of both states live, so that their ids tell them apart.
-    old, new = ([(id(n), id(a), id(k)) for n, a, k in state] for state in (before, after))
-    if old == new:
+    if before.same(after):
         return [], 0
     edits: list[Edit] = []
     lines = left_out = 0
-    for line, removed, added in _replaced(old, new):
-        gone = tuple(node_line(*before[i]) for i in removed)
-        made = tuple(node_line(*after[i]) for i in added)
+    for line, removed, added in _replaced(before.keys(), after.keys()):
+        gone, made = before.lines(removed), after.lines(added)
         if gone == made:
             continue
         lines += len(gone) + len(made)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,11 @@ def place_of(node: fx.Node) -> StackFrame | None:
 
 
 def _place_in(meta: Mapping[str, Any]) -> StackFrame | None:
-    places: list[StackFrame] = list(meta.get("tc_origin") or ())
-    own = [place for place in places if not place.file.startswith(LIBRARY)]
-    found = own or places
-    return found[-1] if found else None
+    places: Sequence[StackFrame] = meta.get("tc_origin") or ()
+    for place in reversed(places):
+        if not place.file.startswith(LIBRARY):
+            return place
+    return places[-1] if places else None
 
 
 def line_of(node: fx.Node) -> str:

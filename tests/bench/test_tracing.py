@@ -1,0 +1,20 @@
+"""The bench of tracing compiles with and without a trace, and says what that costs."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from support import ROOT, python, succeed
+
+
+def test_prints_both_costs() -> None:
+    program = str(ROOT / "bench/tracing.py")
+    said = succeed(program, "--rounds", "1", "--blocks", "1", "--cases", "warm")
+    (row,) = re.findall(r"(?m)^warm +off ([\d.]+) s +on ([\d.]+) s", said)
+    assert all(float(seconds) > 0 for seconds in row)
+
+
+@pytest.mark.parametrize("arguments", [["--cases", "none"], ["--rounds", "0"]])
+def test_bad_usage_is_refused(arguments: list[str]) -> None:
+    assert python(str(ROOT / "bench/tracing.py"), *arguments).returncode == 2

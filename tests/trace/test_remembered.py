@@ -1,0 +1,61 @@
+"""What was told once is told again from its records, as the same event."""
+
+from __future__ import annotations
+
+import pytest
+from event_samples import SAMPLES
+
+from tc import trace
+from tc.trace import Artifact, AtenGraph, Event, Fusion, Kernels, Provenance, Remembered, StageRan
+from tc.trace.emit import capture_events
+
+KEPT = (AtenGraph, Fusion, Kernels, Provenance, StageRan)
+
+
+@pytest.mark.parametrize(
+    "event", [one for one in SAMPLES if isinstance(one, KEPT)], ids=lambda one: type(one).__name__
+)
+def test_the_same_event_comes_back(event: Event) -> None:
+    kept = Remembered.of(event)
+    assert kept.to_records() == event.to_records()
+    assert kept.original.to_records() == event.to_records()
+    assert type(kept.original) is (Artifact if event == AtenGraph("post_grad", "graph 5")
+                                   else type(event))  # fmt: skip
+    assert Remembered.of(kept) is kept
+
+
+def test_types_come_back() -> None:
+    (event,) = [one for one in SAMPLES if isinstance(one, StageRan)]
+    assert Remembered.of(event).original == event
+
+
+def test_texts_come_back() -> None:
+    event = Artifact("tc_plan", "a\n\tb é")
+    assert Remembered.of(event).original == event
+
+
+def test_what_has_other_facts_is_not_kept() -> None:
+    with pytest.raises(ValueError):
+        Remembered.of(trace.OutputGraph("g", {"x": [1]}))
+
+
+def test_listeners_hear_the_event_and_files_get_the_records() -> None:
+    class File:
+        takes_records = True
+
+        def __init__(self) -> None:
+            self.heard: list[Event] = []
+
+        def write(self, stamped: trace.Stamped) -> None:
+            self.heard.append(stamped.event)
+
+    file = File()
+    trace.add_sink(file)
+    kept = Remembered.of(Fusion({"a": [1]}))
+    try:
+        with capture_events() as events:
+            trace.emit(kept)
+    finally:
+        trace.remove_sink(file)
+    assert list(events) == [Fusion({"a": [1]})]
+    assert file.heard == [kept]

@@ -1,0 +1,83 @@
+"""Events of an earlier compile, told again: kept as their records, made anew only where asked for.
+
+In: an event. Out: text that fits into a file; from it, the records, and the event itself.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property
+from typing import Any, get_args, get_origin, get_type_hints
+
+from tc.trace.events import ATEN_GRAPHS, EVENTS, Artifact, AtenGraph, Event, Fact, Record
+
+_KINDS = {wire: kind for kind, wire in ATEN_GRAPHS.items()}
+
+
+@dataclass(frozen=True)
+class Remembered(Event):
+    """An event that was told before, as its one record.
+
+    Attributes:
+        name: of the record or artifact.
+        payload: its text.
+        encoding: of an artifact; empty for other records.
+    """
+
+    name: str
+    payload: str
+    encoding: str = ""
+
+    @classmethod
+    def of(cls, event: Event) -> Remembered:
+        """Return an event as its record.
+
+        Raises:
+            ValueError: it has several records, or facts beside its text.
+        """
+        if isinstance(event, Remembered):
+            return event
+        (record,) = event.to_records()
+        if record.key == "artifact":
+            metadata: Any = record.metadata
+            return cls(metadata["name"], record.payload or "", metadata["encoding"])
+        if record.metadata:
+            raise ValueError(f"{record.key} has more than a text")
+        return cls(record.key, record.payload or "")
+
+    def to_records(self) -> tuple[Record, ...]:
+        """See `Event`."""
+        if self.encoding:
+            metadata = {"name": self.name, "encoding": self.encoding}
+            return (Record("artifact", metadata, self.payload),)
+        return (Record(self.name, {}, self.payload),)
+
+    @cached_property
+    def original(self) -> Event:
+        """The event itself."""
+        if self.name in _KINDS:
+            return AtenGraph(_KINDS[self.name], self.payload)
+        kind = EVENTS.get(self.name, Artifact)
+        if issubclass(kind, Fact):
+            return _fact(kind, json.loads(self.payload))
+        return Artifact(self.name, self.payload, self.encoding)
+
+
+def _fact(kind: type[Fact], content: Any) -> Fact:
+    """Return the fact that was written as that; one of a single field is that field's value."""
+    names = [one.name for one in fields(kind)]  # type: ignore[arg-type]
+    if len(names) == 1:
+        content = {names[0]: content}
+    found: Fact = revived(kind, content)
+    return found
+
+
+def revived(kind: Any, value: Any) -> Any:
+    """Return a value read from JSON as the type it was written from: dataclasses and tuples."""
+    if is_dataclass(kind) and isinstance(kind, type):
+        types = get_type_hints(kind)
+        return kind(**{name: revived(types[name], item) for name, item in value.items()})
+    if get_origin(kind) is tuple:
+        return tuple(revived(get_args(kind)[0], item) for item in value)
+    return value
