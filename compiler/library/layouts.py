@@ -13,6 +13,7 @@ from torch import fx
 
 from tc.compiler.core.tune import Tuner, Way
 from tc.compiler.library.editor import Editor, aten, fake, static_shape, value_of
+from tc.compiler.library.moments import grouped_moments, moments_of_channels
 from tc.compiler.loops.lower.registry import LOWERINGS
 
 LAST = torch.channels_last
@@ -25,6 +26,7 @@ FOLLOWS = (
     aten.avg_pool2d.default,
     aten.cat.default,
     aten.clone.default,
+    aten._unsafe_index.Tensor,
     operator.getitem,
 )
 
@@ -51,7 +53,7 @@ def _gains(node: fx.Node, tuner: Tuner | None) -> bool:
         return False
     if transposed or groups != 1 or not all(_plain(part) for part in (node, image)):
         return False
-    if not all(_follows(user) for user in node.users):
+    if not all(_follows(user) or grouped_moments(user) is not None for user in node.users):
         return False
     if tuner is not None and tuner.thorough and len(node.all_input_nodes) <= 3:
         return _quickest(tuner, node) == "channels_last"
@@ -110,6 +112,10 @@ class _Walk:
         given = [used for used in node.all_input_nodes if used in self.moved]
         if not given:
             return
+        moments = grouped_moments(node)
+        if moments is not None:
+            moments_of_channels(self.editor, node, moments)
+            return
         if _follows(node) and node.target is not aten.convolution.default:
             rank4 = [u for u in node.all_input_nodes if self._is_image(u)]
             if node.target is operator.getitem or self._can_follow(node):
@@ -151,5 +157,8 @@ class _Walk:
                 node.replace_input_with(used, self.backs[used])
 
     def _move(self, node: fx.Node) -> None:
-        node.meta["val"] = value_of(node)
+        held = value_of(node)
+        if node not in self.convolutions and isinstance(held, torch.Tensor):
+            held = held.contiguous(memory_format=LAST)  # loops write it as it is asked for
+        node.meta["val"] = held
         self.moved.add(node)

@@ -51,7 +51,26 @@ def channels_last(module: torch.fx.GraphModule) -> list[bool]:
     return [c.meta["val"].is_contiguous(memory_format=torch.channels_last) for c in calls]
 
 
-@pytest.mark.parametrize("fn", [chain, pooled, joined, scaled])
+def moments(x: T, groups: int) -> T:
+    """A group norm as it is decomposed."""
+    n, c, h, w = x.shape
+    parts = x.view(n, groups, c // groups, h * w)
+    found = torch.var_mean(parts, (2, 3), correction=0, keepdim=True)
+    each = [t.expand(n, groups, c // groups, 1).reshape(n, c, 1, 1) for t in found]
+    return (x - each[1]) / (each[0] + 1e-5).sqrt()
+
+
+def grouped(x: T, w: T, u: T) -> T:
+    y = moments(F.conv2d(x, w, padding=1), 4)
+    return moments(F.conv2d(y, u, padding=1), 2) + y
+
+
+def grown(x: T, w: T, u: T) -> T:
+    y = F.interpolate(F.relu(F.conv2d(x, w, padding=1)), scale_factor=2.0)
+    return F.conv2d(y, u).relu() * 2
+
+
+@pytest.mark.parametrize("fn", [chain, pooled, joined, scaled, grouped, grown])
 def test_a_chain_of_convolutions_runs_channels_last(fn: Callable[..., Any]) -> None:
     module = trace(fn, args())
     library.arrange(module, Gate())
@@ -63,7 +82,26 @@ def test_a_chain_of_convolutions_runs_channels_last(fn: Callable[..., Any]) -> N
         assert mine.stride() == theirs.stride()
 
 
-@pytest.mark.parametrize("fn", [chain, pooled, joined, scaled])
+def moments(x: T, groups: int) -> T:
+    """A group norm as it is decomposed."""
+    n, c, h, w = x.shape
+    parts = x.view(n, groups, c // groups, h * w)
+    found = torch.var_mean(parts, (2, 3), correction=0, keepdim=True)
+    each = [t.expand(n, groups, c // groups, 1).reshape(n, c, 1, 1) for t in found]
+    return (x - each[1]) / (each[0] + 1e-5).sqrt()
+
+
+def grouped(x: T, w: T, u: T) -> T:
+    y = moments(F.conv2d(x, w, padding=1), 4)
+    return moments(F.conv2d(y, u, padding=1), 2) + y
+
+
+def grown(x: T, w: T, u: T) -> T:
+    y = F.interpolate(F.relu(F.conv2d(x, w, padding=1)), scale_factor=2.0)
+    return F.conv2d(y, u).relu() * 2
+
+
+@pytest.mark.parametrize("fn", [chain, pooled, joined, scaled, grouped, grown])
 def test_compiled_chains_give_eagers_values_and_strides(fn: Callable[..., Any]) -> None:
     given = args()
     with torch.no_grad():
