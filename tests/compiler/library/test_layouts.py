@@ -82,15 +82,6 @@ def test_a_chain_of_convolutions_runs_channels_last(fn: Callable[..., Any]) -> N
         assert mine.stride() == theirs.stride()
 
 
-def moments(x: T, groups: int) -> T:
-    """A group norm as it is decomposed."""
-    n, c, h, w = x.shape
-    parts = x.view(n, groups, c // groups, h * w)
-    found = torch.var_mean(parts, (2, 3), correction=0, keepdim=True)
-    each = [t.expand(n, groups, c // groups, 1).reshape(n, c, 1, 1) for t in found]
-    return (x - each[1]) / (each[0] + 1e-5).sqrt()
-
-
 def grouped(x: T, w: T, u: T) -> T:
     y = moments(F.conv2d(x, w, padding=1), 4)
     return moments(F.conv2d(y, u, padding=1), 2) + y
