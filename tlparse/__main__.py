@@ -55,8 +55,8 @@ usage:
   tc-report explain CODE [--json]
   tc-report diff A B [--html FILE] [--json] [--exit-code]
 
-TRACE is a folder, a log (.gz, .zst too), an archive (.zip, .tar.gz) or - for stdin, of tc
-(TC_TRACE) or of PyTorch (TORCH_TRACE). A folder with several runs: the newest.
+TRACE is a folder, a log (.gz, .zst too), a pattern of logs, an archive (.zip, .tar.gz) or - for
+stdin, of tc (TC_TRACE) or of PyTorch (TORCH_TRACE). A folder with several runs: the newest.
 
 options:
   -o FILE                the report; default: tc_report.html beside the trace
@@ -178,9 +178,9 @@ def _add_options(parser: argparse.ArgumentParser, verb: str) -> None:
         parser.add_argument("--open", action="store_true")
         parser.add_argument("--split", action="store_true")
     if verb == "check":
-        parser.add_argument("--max-graph-breaks", type=int, metavar="N")
-        parser.add_argument("--max-recompiles", type=int, metavar="N")
-        parser.add_argument("--max-failures", type=int, metavar="N")
+        parser.add_argument("--max-graph-breaks", type=_count, metavar="N")
+        parser.add_argument("--max-recompiles", type=_count, metavar="N")
+        parser.add_argument("--max-failures", type=_count, metavar="N")
         parser.add_argument("--baseline", metavar="FILE")
         parser.add_argument("--write-baseline", metavar="FILE")
 
@@ -199,6 +199,14 @@ def _positive(text: str) -> int:
     return number
 
 
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError(text)
+    return number
+
+
+_count.__name__ = "number of them"
 _positive.__name__ = "positive number"  # as argparse says it: invalid positive number value
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import glob
 import os
 import shutil
 import sys
@@ -44,7 +45,7 @@ def load(
     from tc.trace.findings import diagnose
     from tc.trace.session import load as read
 
-    if trace != STDIN and not os.path.exists(trace):
+    if trace != STDIN and not os.path.exists(trace) and not glob.has_magic(trace):
         raise Usage(f"{trace} does not exist")
     if redact:
         diagnosis = _redacted(trace, redact, all_runs)

@@ -106,16 +106,15 @@ class Comparison:
     @property
     def differs(self) -> bool:
         """Whether graphs, kernels, compiles or findings differ; times and settings may."""
-        told = [*self.gone, *self.new, *(after for _, after in self.changed)]
-        return any(not one.timed for one in told) or any(
-            one.state != IDENTICAL for one in self.functions
-        )
+        told = self.gone or self.new or self.changed
+        return bool(told) or any(one.state != IDENTICAL for one in self.functions)
 
 
 def compare(a: Diagnosis, b: Diagnosis) -> Comparison:
     """Compare two runs."""
-    old = {one.id: one for one in a.findings}
-    new = {one.id: one for one in b.findings}
+    # What is told because it took long may be told of one of two like runs.
+    old = {one.id: one for one in a.findings if not one.timed}
+    new = {one.id: one for one in b.findings if not one.timed}
     both = [(old[name], new[name]) for name in old if name in new]
     before, after = phases_of(a.session.compiles), phases_of(b.session.compiles)
     ring = KeyRing()
@@ -126,8 +125,8 @@ def compare(a: Diagnosis, b: Diagnosis) -> Comparison:
         b=b,
         settings=tuple(_settings(a.session, b.session)),
         functions=tuple(_functions(a, b, ring)),
-        gone=tuple(one for one in a.findings if one.id not in new),
-        new=tuple(one for one in b.findings if one.id not in old),
+        gone=tuple(one for name, one in old.items() if name not in new),
+        new=tuple(one for name, one in new.items() if name not in old),
         changed=tuple((x, y) for x, y in both if x.count != y.count),
         phases=tuple(
             (name, before.get(name, 0.0), after.get(name, 0.0))

@@ -51,6 +51,7 @@ def _group(spent: Mapping[Lane, float], group: Group) -> dict[str, Any]:
     seconds = [spent[lane] for lane in group.lanes]
     return {
         "name": group.name,
+        "all": group.every_name,
         "compiles": sum(step.kind == "compile" for step in group.steps),
         "steps": len(group.steps),
         "collectives": [[name, n] for name, n in group.collectives.items()],

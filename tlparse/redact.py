@@ -11,6 +11,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from tc.trace.findings.advice import ROWS
+from tc.trace.findings.breaks import PHRASES as BREAKS
+from tc.trace.findings.errors import GIVEN_UP
+from tc.trace.findings.recompiles import PHRASES as RECOMPILES
+from tc.trace.part import TOO_OFTEN
 from tc.trace.reader import (
     TRACE_PREFIX,
     Defects,
@@ -57,6 +62,13 @@ _WORDS: Final = frozenset(
         "type", "state", "stage", "step", "dim", "start", "stop", "end", "cache", "main", "print",
     )
 )  # fmt: skip
+
+
+def _phrases() -> set[str]:
+    """Return the words by which the report knows what a message of PyTorch is about."""
+    read = (*BREAKS, *RECOMPILES, GIVEN_UP, *(row.pattern for row in ROWS))
+    texts = [TOO_OFTEN, *(pattern.pattern for pattern in read)]
+    return {word for text in texts for word in re.findall(r"[A-Za-z_]{3,}", text)}
 
 
 class Redactor:
@@ -136,7 +148,7 @@ class Redactor:
 
     def settle(self) -> None:
         """Choose the new names, once everything was learnt."""
-        keep = self._known | _WORDS | set(keyword.kwlist) | set(dir(builtins))
+        keep = self._known | _WORDS | _phrases() | set(keyword.kwlist) | set(dir(builtins))
         for name in self._found:
             if name not in keep and len(name) > _SHORT and not name.startswith("torch_dynamo"):
                 self._names[name] = f"name{len(self._names) + 1}"

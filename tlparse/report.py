@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -20,7 +20,7 @@ from tc.tlparse.kept import Kept, kept
 from tc.tlparse.ledger import ledger
 from tc.tlparse.names import STAGES, label
 from tc.trace.cachekeys import Miss, lookups
-from tc.trace.compiles import Compile, by_function
+from tc.trace.compiles import Compile, Lane, by_function
 from tc.trace.findings import Diagnosis
 from tc.trace.findings.recompiles import Recompile
 from tc.trace.provenance import CodeMap, code_map
@@ -203,10 +203,20 @@ def _totals(diagnosis: Diagnosis, functions: int) -> dict[str, Any]:
         "skipped": len(diagnosis.skips),
         "limits": len(diagnosis.limits),
         "seconds": sum(compiled.seconds for compiled in session.compiles),
+        "slowest": _slowest(session),
         "hits": caches["hit"],
         "misses": caches["miss"],
         "defects": sum(session.defects.counts.values()),
     }
+
+
+def _slowest(session: Session) -> list[Any]:
+    """Return the process that compiled longest: its seconds and its name."""
+    spent: defaultdict[Lane, float] = defaultdict(float)
+    for one in session.compiles:
+        spent[one.lane] += one.seconds
+    most = max(spent, key=lambda lane: (spent[lane], -lane.index), default=None)
+    return [spent[most], most.label] if most else [0.0, ""]
 
 
 def _finding(finding: Any) -> dict[str, Any]:

@@ -39,7 +39,7 @@ EXPORT_ISSUES: Final = frozenset(
 _DESCRIBED: Final = ("describe_storage", "describe_tensor", "describe_source")
 _STARTS: Final = frozenset(("dynamo_start", "dynamo_output_graph", "compilation_metrics"))
 _SKIPS: Final = frozenset(("SkipFrame", "SkipCodeRecursiveException", "ShortenTraceback"))
-_TOO_OFTEN: Final = "Dynamo recompile limit exceeded"  # torch 2.15 records what it refuses
+TOO_OFTEN: Final = "Dynamo recompile limit exceeded"  # torch 2.15 records what it refuses
 _ANON: Final = "-/-"
 
 
@@ -240,7 +240,7 @@ class PartReader:
             line = value.get("co_firstlineno")
             compiled.line = line if isinstance(line, int) else 0
         kind = value.get("fail_type")
-        if str(value.get("fail_reason") or "").startswith(_TOO_OFTEN):
+        if str(value.get("fail_reason") or "").startswith(TOO_OFTEN):
             compiled.limited = True
         elif kind in _SKIPS:
             compiled.skipped = str(value.get("fail_reason") or kind)

@@ -23,6 +23,7 @@ _META: Final = "inductor_runtime_and_tensor_meta"
 _CACHE: Final = re.compile(r"(\w+)_cache_(hit|miss|bypass)")
 _BREAKS: Final = ("tc_graph_break", "dynamo_graph_break_reason")
 _WAIT: Final = "wait_tensor"
+_MOST_RUNS: Final = 4
 _LOOKED: Final = {"hit": "hit", "miss": "missed", "bypass": "bypassed"}
 
 
@@ -54,8 +55,13 @@ class Group:
 
     @property
     def name(self) -> str:
-        """`rank 3`, `ranks 0–2, 5`."""
+        """`rank 3`, `ranks 0–2, 5`, `900 ranks (0–8, 10–18, …)`."""
         return names_of(self.lanes)
+
+    @property
+    def every_name(self) -> str:
+        """The same, all of them told."""
+        return names_of(self.lanes, len(self.lanes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +113,8 @@ def compare_ranks(session: Session, causes: Mapping[int, str]) -> Ranks:
     return Ranks(tuple(groups), tuple(_diverge(most, one, causes) for one in groups[1:]))
 
 
-def names_of(lanes: Sequence[Lane]) -> str:
-    """Name ranks, runs of numbers in short."""
+def names_of(lanes: Sequence[Lane], most: int = _MOST_RUNS) -> str:
+    """Name ranks, runs of numbers in short: `ranks 0–2, 5`; of many runs the first ones."""
     numbers = [int(lane.label.removeprefix("rank ")) for lane in lanes]
     runs: list[list[int]] = []
     for number in sorted(numbers):
@@ -117,6 +123,8 @@ def names_of(lanes: Sequence[Lane]) -> str:
         else:
             runs.append([number])
     told = [str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs]
+    if len(told) > most:
+        return f"{len(numbers)} ranks ({', '.join(told[:2])}, …)"
     return f"{'rank' if len(numbers) == 1 else 'ranks'} {', '.join(told)}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import gzip
 import hashlib
 import json
@@ -35,6 +36,7 @@ CONTEXT_KEYS: Final = frozenset(
 )  # fmt: skip
 TRACE_PREFIX: Final = "dedicated_log_torch_trace_"
 STDIN: Final = "-"
+_MAGIC: Final = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst"}
 
 # The next line that is neither payload (TAB) nor blank starts the next record.
 _NEXT_RECORD: Final = re.compile(rb"\n(?:[^\t\n\r]|\r(?!\n))")
@@ -444,6 +446,11 @@ def find_logs(path: str | Path) -> list[str]:
     if str(path) == STDIN:
         return [STDIN]
     where = Path(path)
+    if not where.exists() and glob.has_magic(str(path)):
+        found = sorted(glob.glob(str(path)))
+        if not found:
+            raise Unreadable(f"no file matches {path}")
+        return [log for one in found for log in find_logs(one)]
     if not where.is_dir():
         return _in_archive(str(where)) if archives.is_archive(str(where)) else [str(where)]
     found = sorted(
@@ -486,7 +493,7 @@ def _has_log(folder: Path) -> bool:
 
 def _open(path: str) -> IO[bytes]:
     if path == STDIN:
-        return _spool(sys.stdin.buffer)
+        return _unpack(sys.stdin.buffer, _packed_as(sys.stdin.buffer))
     packed = archives.split(path)
     if packed and not Path(path).exists():
         try:
@@ -498,6 +505,13 @@ def _open(path: str) -> IO[bytes]:
         with open(path, "rb") as raw:
             return _unpack(raw, path)
     return open(path, "rb")
+
+
+def _packed_as(stream: IO[bytes]) -> str:
+    """Return an ending that says how a stream is packed: by its first bytes, as it has no name."""
+    peek = getattr(stream, "peek", None)
+    head = peek(4)[:4] if peek else b""
+    return next((end for magic, end in _MAGIC.items() if head.startswith(magic)), "")
 
 
 def _unpack(raw: IO[bytes], name: str) -> IO[bytes]:

@@ -69,3 +69,9 @@ def test_no_baseline_is_one_sentence(
     code, out, err = check(capsys, shared("traces/simple"), "--baseline", known)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "--write-baseline" in err
+
+
+def test_a_limit_below_zero_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = check(capsys, shared("traces/simple"), "--max-recompiles", "-1")
+    assert code == 2
+    assert "invalid number of them value: '-1'" in err

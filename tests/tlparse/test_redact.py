@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support import shared
+from torch_log import artifact, ids, start, torch_log
 
 from tc.tlparse.__main__ import main
 from tc.tlparse.redact import KINDS, redact
@@ -129,3 +130,21 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert [secret for secret in SECRETS if secret in told] == []
     assert main([str(path), "--redact=all"]) == 2
     assert "source,paths,names" in capsys.readouterr().err
+
+
+def test_words_that_the_report_reads_are_not_taken_for_names(tmp_path: Path) -> None:
+    """A program in `limit.py` does not hide that the recompile limit was exceeded."""
+    rows: list[Any] = [start(0)]
+    for number in (1, 2):
+        rows.append(artifact(0, "recompile_reasons", "0/0: self.step == 0", number))
+    fail = "Dynamo recompile limit exceeded; recompiles of limit"
+    metrics = {"co_name": "limit", "co_filename": "/home/me/limit.py", "co_firstlineno": 3,
+               "fail_type": "Unsupported", "fail_reason": fail}  # fmt: skip
+    rows += [start(0, 1), ({"compilation_metrics": metrics, **ids(0, 2)}, None)]
+    before = torch_log(tmp_path, *rows)
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    redact(str(tmp_path), ("source", "paths", "names"), copy)
+    after = diagnose(load(copy))
+    for one in (before, after):
+        assert (one.recompile_count, len(one.limits), len(one.failures)) == (1, 1, 0)

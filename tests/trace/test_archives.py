@@ -5,13 +5,18 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
+import subprocess
+import sys
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support import ROOT, shared
 
-from tc.trace.reader import Unreadable
+from tc.trace.reader import Unreadable, find_logs
 from tc.trace.session import load
 
 NAME = "dedicated_log_torch_trace_a.log"
@@ -69,3 +74,26 @@ def test_archives_that_cannot_be_read(tmp_path: Path, name: str) -> None:
     make(tmp_path / name, {"x.txt": b""})
     with pytest.raises(Unreadable, match="no trace log in"):
         load(tmp_path / name)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_stdin_may_be_packed(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    log = next(shared("traces/simple").glob("*.log"))
+    done = subprocess.run(
+        [sys.executable, "-m", "tc.tlparse", "summary", "-", "--json"],
+        input=pack(log.read_bytes()),
+        capture_output=True,
+        check=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert json.loads(done.stdout)["records"] == 151
+
+
+def test_a_pattern_names_logs(tmp_path: Path) -> None:
+    text = next(shared("traces/simple").glob("*.log")).read_bytes()
+    for name in ("a.log", "b.log", "c.txt"):
+        (tmp_path / name).write_bytes(text)
+    assert find_logs(tmp_path / "*.log") == [str(tmp_path / "a.log"), str(tmp_path / "b.log")]
+    with pytest.raises(Unreadable, match=r"no file matches .*\*\.zip"):
+        find_logs(tmp_path / "*.zip")

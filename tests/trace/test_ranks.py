@@ -9,8 +9,9 @@ from pathlib import Path
 
 from support import shared
 
+from tc.trace.compiles import Lane
 from tc.trace.findings import Diagnosis, diagnose
-from tc.trace.ranks import aligned, estimates
+from tc.trace.ranks import aligned, estimates, names_of
 from tc.trace.session import load
 
 GRAPH = 'def forward(self, x: "f32[8]cuda:{rank}"):\n    # File: m.py:3\n    y = x.{op}()\n'
@@ -136,3 +137,10 @@ def test_estimated_run_times_are_no_difference_of_tensors(tmp_path: Path) -> Non
 
 def test_one_process_has_no_ranks_to_compare() -> None:
     assert diagnose(load(shared("traces/simple"))).ranks.groups == ()
+
+
+def test_many_runs_of_ranks_are_counted() -> None:
+    lanes = [Lane(n, f"rank {n}") for n in range(100) if n % 10 != 9]
+    assert names_of(lanes) == "90 ranks (0–8, 10–18, …)"
+    assert names_of(lanes, len(lanes)).endswith(", 80–88, 90–98")
+    assert names_of(lanes[:18]) == "ranks 0–8, 10–18"

@@ -18,7 +18,7 @@ function stats() {
   const cell = (name, value, note, kind) =>
     h("div", { class: kind || "" }, h("dt", null, name), h("dd", null, value, note && h("small", null, note)));
   return h("dl.stats", null,
-    cell("Compile time", duration(t.seconds)),
+    DATA.laneCount > 1 ? cell("Compile time", duration(t.slowest[0]), `${t.slowest[1]}, the longest`) : cell("Compile time", duration(t.seconds)),
     cell("Compiles", t.compiles, `of ${count(t.functions, "function")}`),
     cell("Graph breaks", t.breaks, null, t.breaks && "warn"),
     cell("Recompiles", t.recompiles, null, t.recompiles && "again"),
@@ -33,7 +33,7 @@ function timePart() {
   const most = top.length ? top[0].seconds : 1;
   const steps = DATA.steps.map(([name, seconds, phase]) => h("tr", null,
     h("td.mono", null, name), h("td", null, phase), h("td.num", null, duration(seconds)), h("td.num", null, percent(seconds, total))));
-  return section("Where the time went", `${duration(total)} of compiling`,
+  return section("Where the time went", `${duration(total)} of compiling${DATA.laneCount > 1 ? `, all ${DATA.laneCount} ${DATA.lanes[0].label.split(" ")[0]}s together` : ""}`,
     splitBar(DATA.phases), legend(DATA.phases),
     top.length > 1 && h("div.bars", null, top.map((fn) => [
       h("a", { href: link.fn(fn.name), title: fn.name }, fn.title),

@@ -22,7 +22,8 @@ const sentenceOf = (text) => text.replace(/^rank/, "Rank");
 function groupsPart(groups) {
   const sent = (group) => group.collectives.map(([name, n]) => `${n} ${name}`).join(", ") || "–";
   const rows = groups.map((group, n) => h("tr", null,
-    h("td", null, state(n ? "differs" : "same"), " ", h("b", null, group.name)),
+    h("td", null, state(n ? "differs" : "same"), " ", h("b", null, group.name),
+      group.all !== group.name && h("details", null, h("summary", null, "which"), h("span.soft", null, group.all))),
     h("td.num", null, group.compiles), h("td.num", null, group.steps), h("td", null, sent(group)),
     h("td.num", null, group.fastest === group.slowest ? duration(group.slowest) : `${duration(group.fastest)} – ${duration(group.slowest)}`)));
   return section("Who did the same", null,

@@ -15,7 +15,7 @@ function timePage() {
     crumbs: [["time"]],
     wide: true,
     body: [
-      lead("Where the time went", total ? `${duration(total)} of compiling` : "The trace records no time."),
+      lead("Where the time went", total ? `${duration(total)} of compiling${DATA.laneCount > 1 ? `, all ${DATA.laneCount} processes together` : ""}` : "The trace records no time."),
       total > 0 && [
         legend(DATA.phases),
         h("div.icicle", { role: "group", "aria-label": "Time by function, compile, phase and step; the table below has the numbers" },

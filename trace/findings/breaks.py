@@ -22,6 +22,7 @@ _FRAME: Final = re.compile(r'^\s*File "(.+)", line (\d+), in (\S+)\s*$')
 _CARETS: Final = re.compile(r"^\s*\^+\s*$")
 _TRAIL: Final = re.compile(r"\s*:?\s+#[^'\"]*$")
 _LOOKS_LIKE_BREAK: Final = re.compile(r"Explanation:|^call_function|^builtin|generic_jump", re.M)
+PHRASES: Final = (_PLACE, _REASON, _OUTER, _EXPLAIN, _LOOKS_LIKE_BREAK)  # PyTorch's, read here
 
 
 def graph_breaks(session: Session) -> list[Event]:

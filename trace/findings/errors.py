@@ -38,7 +38,7 @@ _FIXES: Final = (
 )  # fmt: skip
 
 # A break that PyTorch cannot resume from: the frame runs in Python, nothing else failed.
-_GIVEN_UP: Final = re.compile(r"[Ss]kipping the frame and falling back to eager")
+GIVEN_UP: Final = re.compile(r"[Ss]kipping the frame and falling back to eager")
 
 _DAMAGE: Final = {
     "truncated": ("TC901", "the trace was cut off", "the program ended while it wrote"),
@@ -62,7 +62,7 @@ def failures(session: Session) -> list[Event]:
         failure = compiled.failure
         if failure is None:
             continue
-        if _GIVEN_UP.search(failure.reason):
+        if GIVEN_UP.search(failure.reason):
             events.append(_given_up(compiled, failure))
             continue
         notes = compiled.noted("tc_error", "dynamo_error")

@@ -38,6 +38,7 @@ _SHAPE: Final = re.compile(r"(?P<source>[\w.\[\]']+?)\.(?:size\(\)|shape)\[(?P<i
 _RACED: Final = re.compile(r"Unexpected recompilation:")
 _COMMENT: Final = re.compile(r"\s+# (?P<comment>.*)$")
 _LINE_IN: Final = re.compile(r"^(?P<code>.*?)\s*# (?P<file>\S+?):(?P<line>\d+) in (?P<fn>\S+)")
+PHRASES: Final = (_TENSOR, _PROPERTY, _GLOBAL, _TYPE, _RACED)  # PyTorch's words that are read here
 
 
 @dataclass(slots=True)
