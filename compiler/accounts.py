@@ -18,7 +18,7 @@ from tc.compiler.capture.guards import CheckedGuards, Failure
 from tc.compiler.capture.translate import BreakRecord, Captured
 from tc.compiler.core.artifacts import Program
 from tc.compiler.core.graphtext import python_text
-from tc.compiler.errors import StageError, TcError
+from tc.compiler.errors import StageError, TcError, met, user_place
 from tc.compiler.options import Options
 from tc.trace import CompileId, StackFrame
 
@@ -38,15 +38,6 @@ ROLES = {
     "NOT_CONTAINS": "fixed keys",
     "GLOBAL_STATE": "state of torch",
 }
-LIBRARY = ("/torch/", "/tc/compiler/", "/site-packages/")
-
-
-def user_place(stack: Sequence[StackFrame]) -> StackFrame:
-    """Return the innermost frame that is not a library's."""
-    for frame in reversed(stack):
-        if not any(part in frame.file for part in LIBRARY):
-            return frame
-    return stack[-1]
 
 
 @dataclass
@@ -233,15 +224,19 @@ def tell_failure(error: Exception, stage: str, place: StackFrame, part: str = ""
     """Tell that compiling failed; returns that as a sentence.
 
     Args:
+        place: of the function; where the error says more, that is told.
         part: of the function, that failed: ``the backward of ``.
     """
+    found = met(error)
+    line = found.place if found is not None else place
     trace.emit(
         trace.CompileError(
-            stage, type(error).__name__, str(error), place.file, place.line, minify_command()
+            stage, type(error).__name__, str(error), line.file, line.line, minify_command()
         )
     )
     where = f"{place.name} ({place.file}:{place.line})"
-    return f"compiling {part}{where} failed in {stage}: {error}"
+    at = f" at {line.file}:{line.line}, in {found.callee or found.opcode}" if found else ""
+    return f"compiling {part}{where} failed in {stage}{at}: {error}"
 
 
 def as_failure(error: Exception, stage: str, text: str) -> TcError:

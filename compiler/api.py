@@ -41,7 +41,7 @@ from tc.compiler.decorators import (
     wrap_numpy,
 )
 from tc.compiler.driver import PROCESS as _PROCESS
-from tc.compiler.errors import OptionError
+from tc.compiler.errors import OptionError, met
 from tc.compiler.marks import (
     mark_dynamic,
     mark_static,
@@ -316,6 +316,7 @@ def explain(fn: Any) -> Callable[..., Explanation]:
 
 
 __all__ = [
+    "GUARD_FILTER",
     "REPLAYED",
     "Explanation",
     "Gate",
@@ -349,6 +350,7 @@ __all__ = [
     "mark_static_address",
     "mark_unbacked",
     "maybe_mark_dynamic",
+    "met",
     "nested_compile_region",
     "nonstrict_trace",
     "on_graph_compiled",

@@ -52,6 +52,7 @@ from tc.compiler.core.notes import noting, told
 from tc.compiler.errors import (
     BackendError,
     FailOnRecompileLimitHit,
+    Met,
     NestedTraceError,
     RecompileError,
     StageError,
@@ -59,6 +60,7 @@ from tc.compiler.errors import (
     TorchRuntimeError,
     Unsupported,
     UserError,
+    note_met,
 )
 from tc.compiler.freezing import frozen_inputs, while_unchanged
 from tc.compiler.graph_cache import GraphCache, run
@@ -418,7 +420,9 @@ class FrameCompiler:
             self.process.counters["graph_break"][record.cause.title] += 1
             if self.options.fullgraph or record.strict:
                 kind = ERRORS.get(record.cause.reason.code, Unsupported)
-                raise kind(break_text(record, account, self.options.fullgraph))
+                error = kind(break_text(record, account, self.options.fullgraph))
+                note_met(error, Met("", "", tuple(record.stack), record.cause.reason.code))
+                raise error
 
         return translate(
             frame, sizes, str(compile_id), graph_name, on_break, self.options.fullgraph,

@@ -2,6 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tc.trace.events import StackFrame
+
+LIBRARY = ("/torch/", "/tc/compiler/", "/site-packages/")
+_MET = "_tc_met"  # attribute of an exception of whatever class
+
+
+@dataclass(frozen=True)
+class Met:
+    """Where in a program capture was when something was raised.
+
+    Attributes:
+        opcode: the instruction that was interpreted.
+        callee: what it called, if it was a call.
+        stack: the user's frames, the one under capture first.
+        code: of the graph break that was not allowed; empty for a failure of the compiler.
+    """
+
+    opcode: str
+    callee: str
+    stack: tuple[StackFrame, ...]
+    code: str = ""
+
+    @property
+    def place(self) -> StackFrame:
+        """The user's line."""
+        return user_place(self.stack)
+
+
+def note_met(error: BaseException, found: Met) -> None:
+    """Keep with an exception where it was met; the first to know is right."""
+    if met(error) is None:
+        setattr(error, _MET, found)
+
+
+def met(error: BaseException) -> Met | None:
+    """Return where an exception, or one it was raised from, was met by capture."""
+    seen: BaseException | None = error
+    while seen is not None:
+        found: Met | None = getattr(seen, _MET, None)
+        if found is not None:
+            return found
+        seen = seen.__cause__
+    return None
+
+
+def user_place(stack: Sequence[StackFrame]) -> StackFrame:
+    """Return the innermost frame that is not a library's."""
+    for frame in reversed(stack):
+        if not any(part in frame.file for part in LIBRARY):
+            return frame
+    return stack[-1]
+
 
 class TcError(Exception):
     """Base of all errors raised by tc."""

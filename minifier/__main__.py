@@ -34,9 +34,9 @@ from tc.minifier.console import (
     stoppable,
 )
 from tc.minifier.oracle import Answer, Oracle, OracleError, ScriptOracle, Server
-from tc.minifier.problem import REDUCIBLE, NotReproduced, Problem, record, recorded
+from tc.minifier.problem import REDUCIBLE, NotReproduced, Problem, recorded
 from tc.minifier.reduce import Reduction
-from tc.minifier.script_job import EAGER, ScriptJob
+from tc.minifier.script_job import ScriptJob
 
 _HELP: Final = """\
 Make the smallest program that fails like a script of yours.
@@ -127,7 +127,8 @@ def _run(options: argparse.Namespace) -> int:
                 raise NotReproduced(why_not(problem, script))
             if case is None and problem.kind == "script":
                 progress.now(f"running {script} without the compiler …")
-                if record(script, options.rest, folder, limit, EAGER).kind != "ok":
+                eager = recorded(server, script, options.rest, limit, calls=(0, False))
+                if eager.kind != "ok":
                     raise NotReproduced(why_not(problem, script))
             server.warm(case.call.compiler if case else problem.facts["compiler"])
             if case is not None:

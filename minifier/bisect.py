@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,11 +30,10 @@ from tc.minifier.console import (
 )
 from tc.minifier.ladder import MEANING, Ladder, Rung, Step
 from tc.minifier.oracle import Answer, Oracle, OracleError, Server
-from tc.minifier.problem import REDUCIBLE, Problem, record, recorded
+from tc.minifier.outside import Calls, add_workaround, around_graphs, without_graph
+from tc.minifier.problem import Problem, record, recorded
 from tc.minifier.reduce import Reduction
-
-BUG: Final = 1
-INCONCLUSIVE: Final = 5
+from tc.minifier.verdict import BUG, INCONCLUSIVE, Verdict
 
 _HELP: Final = """\
 Find the step of the compiler that makes a script go wrong.
@@ -60,38 +58,6 @@ options:
 exit codes:
   0 no bug   1 bug found   2 wrong usage   4 internal error   5 inconclusive   130 Ctrl-C
 """
-
-
-@dataclass
-class Verdict:
-    """What was found; grows while the search goes on.
-
-    Attributes:
-        code: exit code.
-        title: the verdict in one sentence.
-        rows: what supports it, label and text.
-    """
-
-    code: int
-    title: str
-    rows: list[tuple[str, str]] = field(default_factory=list)
-    facts: dict[str, Any] = field(default_factory=dict)
-
-    def add(self, label: str, text: str, **facts: Any) -> None:
-        """Add a row, and what scripts are to know of it."""
-        self.rows.append((label, text))
-        self.facts.update(facts)
-
-    def __str__(self) -> str:
-        rows = [f"   {label:<11} {text}" for label, text in self.rows]
-        return "\n".join([f"VERDICT  {self.title}", *rows])
-
-    def as_json(self) -> str:
-        """The verdict for scripts."""
-        words = {OK: "no bug", BUG: "bug", INCONCLUSIVE: "inconclusive"}
-        return json.dumps(
-            {"schema": 1, "verdict": words[self.code], "title": self.title, **self.facts}
-        )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -158,10 +124,13 @@ class Search:
         server = Server(self.folder)
         try:
             problem = recorded(server, self.script, self.arguments, self.limit)
+            calls = Calls(server, self.script, self.arguments, self.limit, self.progress.now)
             verdict = without_graph(self.script, problem)
+            if verdict is not None and problem.kind in ("script", "exit"):
+                verdict = around_graphs(problem, calls) or verdict
+            elif verdict is not None and problem.kind == "outside":
+                add_workaround(verdict, calls)
             if verdict is not None:
-                if problem.kind == "outside":
-                    self._try_variables(verdict, [{"TC_DISABLE": "1"}])
                 return verdict
             assert problem.case is not None
             self.progress.line(f"compiled   {problem.message}")
@@ -233,47 +202,6 @@ class Search:
                 verdict.add("works if", f"{text} (tried: the script is right)", workaround=text)
                 return
         verdict.add("works if", "nothing that was tried helps", workaround=None)
-
-
-def without_graph(script: Path, problem: Problem) -> Verdict | None:
-    """Return the verdict on a run in which no graph went wrong, or none that can be written."""
-    facts = problem.facts
-    if problem.kind in REDUCIBLE:
-        if problem.case is not None:
-            return None
-        why = facts.get("unprintable", "")
-        return Verdict(INCONCLUSIVE, f"{problem.message}; its graph cannot be written: {why}")
-    if problem.kind == "outside":
-        verdict = Verdict(BUG, "the compiler fails while capturing, before there is a graph")
-        verdict.add("failure", problem.message, stage="capture", message=problem.message)
-        return verdict
-    if problem.kind in ("script", "exit"):
-        return Verdict(INCONCLUSIVE, f"{script} fails by itself: {problem.message}")
-    if not facts.get("compiles"):
-        return Verdict(INCONCLUSIVE, f"{script} never calls tc.compile or torch.compile")
-    graphs, calls = facts.get("graphs", 0), facts.get("calls", 0)
-    if not calls:
-        return Verdict(INCONCLUSIVE, f"{script} compiles {graphs} graphs and calls none of them")
-    verdict = Verdict(OK, f"no bug: {graphs} graphs agree with eager in {calls} checked calls")
-    verdict.facts.update(graphs=graphs, calls=calls)
-    if facts.get("rounding"):
-        verdict.add(
-            "rounding",
-            f"{facts['rounding']} calls differ from eager by no more than eager itself differs "
-            "from float64, or from inputs moved by one unit in the last place",
-            rounding=facts["rounding"],
-        )
-    if facts.get("random"):
-        verdict.add(
-            "random",
-            f"{facts['random']} calls could not be judged: eager itself gives another result on "
-            "each run (random numbers, or an op that is not deterministic)",
-            random=facts["random"],
-        )
-        if facts["random"] == calls:
-            verdict.code = INCONCLUSIVE
-            verdict.title = "not the compiler: eager alone gives another result on each run"
-    return verdict
 
 
 def title(rung: Rung, step: Step | None, small: Case) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,10 +20,13 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
+from tc.compiler import api
+
 Program = Callable[..., Any]
 SLACK = 16.0  # how much worse than eager's own error a result may be
 JITTERS = (1, 2, 3)  # seeds of runs on moved inputs
 TOLD = 8000  # characters of an error that are kept
+TOLD_LINES = "from user code"  # what torch's compiler heads the user's lines with
 HALF = (torch.float16, torch.bfloat16)
 
 
@@ -59,7 +63,7 @@ def crash(error: BaseException, phase: str) -> Outcome:
     first = next(iter(str(cause).strip().splitlines()), "")
     return Outcome(
         "crash", signature, f"{type(cause).__name__} in {stage}: {first[:200]}",
-        {"stage": stage, "type": type(cause).__name__, "phase": phase,
+        {"stage": stage, "type": type(cause).__name__, "phase": phase, **met(error),
          "text": f"{error}\n{cause}"[:TOLD],
          "fingerprint": hashlib.sha1(signature.encode()).hexdigest()[:8]},
     )  # fmt: skip
@@ -72,6 +76,32 @@ def script_error(error: Exception) -> Outcome:
     first = next(iter(str(error).splitlines()), "")[:200]
     text = found.message if ours else f"{type(error).__name__}: {first}"
     return dataclasses.replace(found, kind="outside" if ours else "script", message=text)
+
+
+def met(error: BaseException) -> dict[str, Any]:
+    """Return where capture was when it failed: ``opcode``, ``callee``, ``line``, ``code``."""
+    found = api.met(error)
+    if found is not None:
+        place = found.place
+        line = f"{place.file}:{place.line}\t{place.loc or ''}"
+        return {"opcode": found.opcode, "callee": found.callee, "line": line, "code": found.code}
+    told = re.findall(
+        r'File "(.+)", line (\d+), in .+\n +(.+)', str(error).partition(TOLD_LINES)[2]
+    )
+    if not told:
+        return {}
+    file, number, text = told[-1]
+    names = [
+        (PurePath(frame.filename).stem, frame.name)
+        for one in (error, root_cause(error))
+        for frame in traceback.extract_tb(one.__traceback__)
+        if "_dynamo" in PurePath(frame.filename).parts
+        and ("variables" in PurePath(frame.filename).parts or frame.name.isupper())
+    ]
+    opcode = next((name for _, name in reversed(names) if name.isupper()), "")
+    callee = ".".join(names[-1]) if names else ""
+    return {"opcode": opcode, "callee": callee, "line": f"{file}:{number}\t{text}",
+            "code": "a graph break" if type(error).__name__ == "Unsupported" else ""}  # fmt: skip
 
 
 def root_cause(error: BaseException) -> BaseException:

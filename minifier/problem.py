@@ -52,18 +52,28 @@ class Problem:
         return int(self.facts.get("threads", 1))
 
 
-def recorded(server: Server, script: Path, arguments: Sequence[str], seconds: float) -> Problem:
+def recorded(
+    server: Server,
+    script: Path,
+    arguments: Sequence[str],
+    seconds: float,
+    calls: tuple[int, bool] | None = None,
+) -> Problem:
     """Run a script in a fork of the warm process; its output goes to ``script.log``.
 
     What a script sets in the environment for torch to read while it is loaded comes too late in a
     fork; it then runs again, below a process that began with it.
+
+    Args:
+        calls: how many calls of compiled functions run compiled (None: all), and whether the last
+            of them has no compiled code to use.
     """
     server.warm(compiler_of(script.read_text(errors="replace")))
-    problem = _in_fork(server, script, arguments, seconds)
+    problem = _in_fork(server, script, arguments, seconds, calls)
     variables = problem.facts.get("environment")
     if variables:
         server.restart(variables)
-        problem = _in_fork(server, script, arguments, seconds)
+        problem = _in_fork(server, script, arguments, seconds, calls)
     server.threads = problem.threads
     return problem
 
@@ -75,11 +85,17 @@ def compiler_of(text: str) -> str:
     return "tc" if re.search(r"\btc\b", text) else ""
 
 
-def _in_fork(server: Server, script: Path, arguments: Sequence[str], seconds: float) -> Problem:
+def _in_fork(
+    server: Server,
+    script: Path,
+    arguments: Sequence[str],
+    seconds: float,
+    calls: tuple[int, bool] | None,
+) -> Problem:
     forget(server.folder)
     row = server.ask(
         {"do": "record", "script": str(script), "arguments": list(arguments), "seconds": seconds,
-         "memory": 0}
+         "memory": 0, "limit": calls}
     )  # fmt: skip
     if row["kind"] == "refused":
         return record(script, arguments, server.folder, seconds)

@@ -14,9 +14,12 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import runpy
 import sys
+import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,7 +36,62 @@ from tc.minifier.setup_code import setup_for
 CHECKED_CALLS = 4  # of each graph; later calls run unchecked
 #: variables that torch and the compilers read once, while they are loaded
 READ_ONCE = ("TORCH", "PYTORCH", "TC_", "TRITON", "CUDA", "OMP_", "MKL_", "KMP_", "CXX")
+GUARD_FILTER = api.GUARD_FILTER  # the option that is none of a backend's
 FAILED = 10  # exit code of a run that found something
+NO_SCRIPT = r"/torch/|/tc/|/minifier/|/runpy\.py$|<frozen|<string>"
+
+
+@dataclass
+class Limit:
+    """Which calls of compiled functions run compiled; all others run eagerly.
+
+    Attributes:
+        calls: the first so many do.
+        fresh: the last of them finds no compiled code of earlier ones.
+        seen: calls so far.
+        last: the last compiled one: who was called, and where.
+    """
+
+    calls: float
+    fresh: bool = False
+    seen: int = 0
+    last: tuple[str, str] = ("", "")
+
+    def on(self, compiled: Any, model: Any, forget: Callable[[], None]) -> Any:
+        """Return what stands for a compiled function or module."""
+        place = "_call" if "_call" in vars(compiled) else "forward"  # tc's modules, torch's
+        is_module = isinstance(compiled, torch.nn.Module)
+        target = getattr(compiled, place) if is_module else compiled
+
+        @functools.wraps(target)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.seen += 1
+            if self.seen > self.calls:
+                return model(*args, **kwargs)
+            if self.seen == self.calls:
+                if self.fresh:
+                    forget()
+                self.last = (describe(model), calling_line())
+            return target(*args, **kwargs)
+
+        if not is_module:
+            return call
+        vars(compiled)[place] = call
+        return compiled
+
+
+def describe(model: Any) -> str:
+    """Name a function or module, and say where it is defined."""
+    code = getattr(model, "__code__", None)
+    if code is None:
+        return type(model).__name__
+    return f"{code.co_name} ({code.co_filename}:{code.co_firstlineno})"
+
+
+def calling_line() -> str:
+    """Return ``file:line``, a tab, and the line's text of the innermost caller in a script."""
+    stack = [f for f in traceback.extract_stack() if not re.search(NO_SCRIPT, f.filename)]
+    return f"{stack[-1].filename}:{stack[-1].lineno}\t{stack[-1].line}" if stack else ""
 
 
 class Recorder:
@@ -43,10 +101,12 @@ class Recorder:
         folder: where the problem is written.
         script: text of the user's script.
         graphs: how many were compiled.
+        limit: which calls run compiled; None: all.
     """
 
-    def __init__(self, folder: Path, script: Path) -> None:
+    def __init__(self, folder: Path, script: Path, limit: Limit | None = None) -> None:
         self.folder = folder
+        self.limit = limit
         self.script = script.read_text(errors="replace")
         self.environment = dict(os.environ)
         self.graphs = 0
@@ -204,7 +264,9 @@ def _is_fake(value: Any) -> bool:
 
 def problem_of(outcome: Outcome, recorder: Recorder) -> dict[str, Any]:
     """Return what is known of a run, as plain data."""
+    limit = recorder.limit
     return {
+        **({"seen": limit.seen, "last": limit.last} if limit else {}),
         "kind": outcome.kind, "signature": outcome.signature, "message": outcome.message,
         "detail": outcome.detail, "graphs": recorder.graphs, "calls": recorder.calls,
         "compiles": recorder.compiles, "compiler": recorder.compiler, "random": recorder.random,
@@ -224,7 +286,8 @@ def install(recorder: Recorder) -> None:
 
     def torch_backend(options: dict[str, Any]) -> Callable[..., Any]:
         backend = options.get("backend", "inductor")
-        rest = options.get("mode"), options.get("options"), options.get("dynamic")
+        settings = {n: v for n, v in (options.get("options") or {}).items() if n != GUARD_FILTER}
+        rest = options.get("mode"), settings or None, options.get("dynamic")
         if callable(backend):
             return cast(Callable[..., Any], backend)
         if backend == "inductor":
@@ -258,14 +321,22 @@ def _recording(
         )
         recording = recorder.backend(backend_of(options), Call(compiler, kept))
         passed = {k: v for k, v in options.items() if k not in ("backend", "mode", "options")}
-        return real(model, backend=recording, **passed)
+        if guard_filter := (options.get("options") or {}).get(GUARD_FILTER):
+            passed["options"] = {GUARD_FILTER: guard_filter}
+        compiled = real(model, backend=recording, **passed)
+        if recorder.limit is None:
+            return compiled
+        forget = api.reset if compiler == "tc" else torch.compiler.reset
+        return recorder.limit.on(compiled, model, forget)
 
     return compile
 
 
-def run_recorded(folder: str, script: str, arguments: Sequence[str]) -> int:
+def run_recorded(
+    folder: str, script: str, arguments: Sequence[str], limit: Limit | None = None
+) -> int:
     """Run a script as a program; 0: nothing found, 10: `problem.json` is there."""
-    recorder = Recorder(Path(folder), Path(script))
+    recorder = Recorder(Path(folder), Path(script), limit)
     install(recorder)
     sys.argv = [script, *arguments]
     sys.path[0] = str(Path(script).resolve().parent)

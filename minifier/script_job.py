@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,9 +18,6 @@ from tc.minifier.console import (
 from tc.minifier.oracle import Answer, ScriptOracle
 from tc.minifier.passes import source
 from tc.minifier.problem import NotReproduced, Problem
-
-#: what both compilers do nothing under
-EAGER: Mapping[str, str] = {"TC_DISABLE": "1", "TORCH_COMPILE_DISABLE": "1"}
 
 
 @dataclass

@@ -169,7 +169,10 @@ class Server:
         os.dup2(log, 1)
         os.dup2(log, 2)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        status = runner.run_recorded(str(self.folder), request["script"], request["arguments"])
+        limit = runner.Limit(*request["limit"]) if request.get("limit") else None
+        status = runner.run_recorded(
+            str(self.folder), request["script"], request["arguments"], limit
+        )
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)

@@ -4,9 +4,9 @@
 
 `wrong`, `nan`: the lowering computes a sine or a logarithm. `crash`: a stage raises (as a whole
 in tc, in one lowering in PyTorch). `symbolic`: like `crash`, where a size is symbolic.
-Of tc only: `capture`: frames with an instruction are refused. `gcc`: the C of a scalar op does not
-compile. `kernel`: that C computes a sine. `fused`: a kernel that computes the op with others is
-wrong. `decomposition`: a decomposition is.
+Of tc only: `capture`: frames with an instruction are refused. `opcode`: its handler raises.
+`gcc`: the C of a scalar op does not compile. `kernel`: that C computes a sine. `fused`: a kernel
+that computes the op with others is wrong. `decomposition`: a decomposition is.
 With two ops the fault shows only in graphs that hold both; the second one goes wrong.
 """
 
@@ -152,6 +152,16 @@ def break_capture(module):
     module.translate = translate
 
 
+def break_opcode(module):
+    """The handler of an instruction raises."""
+    rows = sys.modules["tc.compiler.capture.opcodes.table"].OPCODES._rows
+
+    def handler(frame, instruction):
+        raise RuntimeError(f"nothing on the stack of {len(frame.stack)}")
+
+    rows[CULPRIT] = handler
+
+
 def break_decomposition(module):
     rows = module.DECOMPOSITIONS._rows
     gate, real = rows[op(CULPRIT)]
@@ -167,6 +177,7 @@ FAULTS = {
     ("tc", "gcc"): ("tc.compiler.loops.ops", break_scalar),
     ("tc", "kernel"): ("tc.compiler.loops.ops", break_scalar),
     ("tc", "capture"): ("tc.compiler.capture.translate", break_capture),
+    ("tc", "opcode"): ("tc.compiler.capture.translate", break_opcode),
     ("tc", "decomposition"): ("tc.compiler.aot.decompositions", break_decomposition),
     **{
         ("torch", kind): ("torch._inductor.lowering", break_torch_lowering)

@@ -15,6 +15,7 @@ from tc.compiler.capture.liveness import live_at
 from tc.compiler.capture.opcodes import OPCODES
 from tc.compiler.capture.values.base import NULL, Exhausted, Raised, Value
 from tc.compiler.capture.values.functions import CellValue
+from tc.compiler.errors import Met, note_met
 from tc.trace.events import StackFrame
 
 if TYPE_CHECKING:
@@ -156,6 +157,10 @@ class Frame:
                 cause.frame = self
                 cause.places = tuple(self.places())
                 cause.positions = one.positions
+            raise
+        except Exception as error:
+            callee = self.t.calling if one.opname.startswith("CALL") else ""
+            note_met(error, Met(one.opname, callee, tuple(self.places())))
             raise
 
     def unwind(self, one: Instruction, raised: Raised) -> None:

@@ -123,6 +123,7 @@ class Tracer(Semantics):
         self.steps = 0
         self.stop_at: int | None = None
         self._answering: tuple[types.CodeType, ...] = ()
+        self._calling: Value | None = None
         self._values: dict[int, tuple[Any, Value]] = {}
         self.made_inside: set[int] = set()
         self.leave_classes = False
@@ -377,7 +378,13 @@ class Tracer(Semantics):
         if isinstance(function, FunctionValue) and function.obj is go_on:
             function, args = args[0], args[1:]
         self._answering = function.answering()
+        self._calling = function
         return function.call(self, args, kwargs)
+
+    @property
+    def calling(self) -> str:
+        """What was called last, in words."""
+        return self._calling.describe() if self._calling is not None else ""
 
     def _zero_argument_super(self, f: Frame) -> Value:
         cls = f.cells["__class__"].load(self)

@@ -11,7 +11,10 @@ import torch
 import torch.nn.functional as F
 
 import tc
+from tc.compiler import api
 from tc.compiler.api import graph_stats
+from tc.compiler.capture.opcodes import OPCODES
+from tc.compiler.errors import StageError, Unsupported
 
 X = torch.linspace(-2, 2, 16).view(4, 4)
 
@@ -64,3 +67,45 @@ def test_classes_are_called_as_they_are():
     tc.reset()
     made = tc.compile(Doubled, backend="eager")(X)
     assert type(made) is Doubled and torch.equal(made.value, X * 2)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "callee", "line"),
+    [("CONTAINS_OP", "", 'if "a" in names:'), ("CALL", "torch.cos", "return torch.cos(x)")],
+)
+def test_a_failure_of_capture_tells_the_line(opcode, callee, line, monkeypatch):
+    def inner(x, names):
+        if "a" in names:
+            return torch.cos(x)
+        return x
+
+    def outer(x):
+        return inner(torch.sin(x), ["a"]) + 1
+
+    handler = OPCODES.get(opcode)
+
+    def failing(frame, one):
+        if frame.code.co_name != "inner":
+            return handler(frame, one)
+        handler(frame, one)
+        raise ZeroDivisionError("no handler")
+
+    monkeypatch.setitem(OPCODES._rows, opcode, failing)
+    with pytest.raises(StageError, match=f"in {callee or opcode}: no handler") as raised:
+        tc.compile(outer, backend="eager")(X)
+    found = api.met(raised.value)
+    assert (found.opcode, found.callee, found.code) == (opcode, callee, "")
+    assert found.place.loc == line
+    assert [frame.name for frame in found.stack] == ["outer", "inner"]
+
+
+def test_a_break_that_is_an_error_tells_its_code():
+    def function(x):
+        print("now")
+        return x + 1
+
+    with pytest.raises(Unsupported) as raised:
+        tc.compile(function, fullgraph=True)(X)
+    found = api.met(raised.value)
+    assert (found.code, found.place.loc) == ("TC104", 'print("now")')
+    assert api.met(ValueError("x")) is None

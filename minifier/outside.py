@@ -1,0 +1,167 @@
+"""Verdicts where no graph goes wrong: capture itself fails, or what it makes around the graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tc.minifier.console import OK
+from tc.minifier.oracle import Server
+from tc.minifier.problem import REDUCIBLE, Problem, recorded
+from tc.minifier.verdict import BUG, INCONCLUSIVE, Verdict
+
+ALL: Final = 1 << 30  # calls
+
+
+def without_graph(script: Path, problem: Problem) -> Verdict | None:
+    """Return the verdict on a run in which no graph went wrong, or none that can be written."""
+    facts = problem.facts
+    if problem.kind in REDUCIBLE:
+        if problem.case is not None:
+            return None
+        why = facts.get("unprintable", "")
+        return Verdict(INCONCLUSIVE, f"{problem.message}; its graph cannot be written: {why}")
+    if problem.kind == "outside":
+        return in_capture(problem)
+    if problem.kind in ("script", "exit"):
+        return Verdict(INCONCLUSIVE, f"{script} fails by itself: {problem.message}")
+    if not facts.get("compiles"):
+        return Verdict(INCONCLUSIVE, f"{script} never calls tc.compile or torch.compile")
+    graphs, calls = facts.get("graphs", 0), facts.get("calls", 0)
+    if not calls:
+        return Verdict(INCONCLUSIVE, f"{script} compiles {graphs} graphs and calls none of them")
+    verdict = Verdict(OK, f"no bug: {graphs} graphs agree with eager in {calls} checked calls")
+    verdict.facts.update(graphs=graphs, calls=calls)
+    if facts.get("rounding"):
+        verdict.add(
+            "rounding",
+            f"{facts['rounding']} calls differ from eager by no more than eager itself differs "
+            "from float64, or from inputs moved by one unit in the last place",
+            rounding=facts["rounding"],
+        )
+    if facts.get("random"):
+        verdict.add(
+            "random",
+            f"{facts['random']} calls could not be judged: eager itself gives another result on "
+            "each run (random numbers, or an op that is not deterministic)",
+            random=facts["random"],
+        )
+        if facts["random"] == calls:
+            verdict.code = INCONCLUSIVE
+            verdict.title = "not the compiler: eager alone gives another result on each run"
+    return verdict
+
+
+def in_capture(problem: Problem) -> Verdict:
+    """Return the verdict on a compiler that fails before there is a graph."""
+    detail = problem.facts.get("detail") or {}
+    step = " of ".join(filter(None, (detail.get("opcode"), detail.get("callee"))))
+    if detail.get("code"):
+        title = f"capture breaks the graph ({detail['code']}) where a break is an error"
+    elif step:
+        title = f"capture fails at {step}, before there is a graph"
+    else:
+        title = "the compiler fails while capturing, before there is a graph"
+    verdict = Verdict(BUG, title)
+    verdict.add("failure", problem.message, stage="capture", message=problem.message)
+    if detail.get("line"):
+        tell_line(verdict, detail["line"])
+    if step:
+        verdict.add(
+            "step", f"the handler of {step}", step=detail["opcode"], callee=detail["callee"]
+        )
+    for text in dict.fromkeys(str(detail.get("text", "")).splitlines()):
+        label, found, rest = text.strip().partition(": ")
+        if found and label in ("why", "fix"):
+            verdict.add(label, rest)
+    return verdict
+
+
+def tell_line(verdict: Verdict, line: str) -> None:
+    """Name the user's line, given as ``file:line``, a tab, and its text."""
+    where, _, text = line.partition("\t")
+    verdict.add("your line", f"{where}   {text}", lines=[where])
+
+
+def add_workaround(verdict: Verdict, calls: Calls) -> None:
+    """See whether the script is right where nothing is compiled."""
+    if calls.run(0).kind == "ok":
+        text = "nothing is compiled: disable=True (tried: the script is right)"
+        verdict.add("works if", text, workaround="disable")
+    else:
+        verdict.add("works if", "nothing that was tried helps", workaround=None)
+
+
+# -- around the graphs -------------------------------------------------------------------------
+@dataclass
+class Calls:
+    """Runs a script with only its first calls of compiled functions compiled."""
+
+    server: Server
+    script: Path
+    arguments: Sequence[str]
+    seconds: float
+    tell: Callable[[str], None]
+
+    def run(self, count: int, fresh: bool = False) -> Problem:
+        """Run it with so many compiled calls; the last may have to compile anew."""
+        self.tell(f"running    with {count if count < ALL else 'all'} calls compiled")
+        return recorded(self.server, self.script, self.arguments, self.seconds, (count, fresh))
+
+    def first_wrong(self, count: int) -> int:
+        """Return the first call that must run compiled for the script to fail."""
+        low, high = 0, count  # with `low` compiled calls it is right, with `high` it fails
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.run(middle).kind == "ok":
+                low = middle
+            else:
+                high = middle
+        return high
+
+
+def around_graphs(problem: Problem, calls: Calls) -> Verdict | None:
+    """Return the verdict on a script that fails although its graphs agree with eager.
+
+    Eager runs in place of compiled calls from one on: the first that has to be compiled for the
+    failure is to blame; where it is right with code of its own, a guard let pass what it must not.
+    """
+    if calls.run(0).kind != "ok":
+        return None
+    again = calls.run(ALL)
+    count = int(again.facts.get("seen") or 0)
+    if again.kind not in ("script", "exit") or not count:
+        return Verdict(INCONCLUSIVE, f"{problem.message}; without the compiler the script is right")
+    number = calls.first_wrong(count)
+    wrong = calls.run(number)
+    function, line = wrong.facts.get("last") or ("", "")
+    stale = number > 1 and calls.run(number, fresh=True).kind == "ok"
+    if stale:
+        title = f"a guard of {function} lets call {number} pass, which needs code of its own"
+    else:
+        title = f"call {number}, of {function}, goes wrong around its graphs"
+    verdict = Verdict(BUG, title)
+    verdict.add("failure", problem.message, stage="capture", message=problem.message)
+    if line:
+        tell_line(verdict, line)
+    if wrong.facts.get("rounding") and not stale:
+        verdict.code = INCONCLUSIVE
+        verdict.title = (
+            f"call {number}, of {function}, differs from eager by no more than rounding does; the "
+            "script asks for more, or its fault is outside of the graphs"
+        )
+        return verdict
+    step = "guards" if stale else "residual code"
+    meaning = {
+        "guards": "compiled code of an earlier call is used; compiled anew, the call is right",
+        "residual code": "graphs agree with eager; what replays effects and rebuilds results does "
+        "not, or a call that was not checked",
+    }
+    verdict.add("step", f"{step}: {meaning[step]}", step=step, number=number, of=count)
+    verdict.add(
+        "works if", "that call runs eagerly: disable=True, or tc.disable (tried)",
+        workaround="disable",
+    )  # fmt: skip
+    return verdict
