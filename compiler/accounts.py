@@ -65,6 +65,10 @@ class Account:
         """Where the function is."""
         return StackFrame(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname)
 
+    def restart(self) -> None:
+        """Count time from now on."""
+        self.started, self.clock = time.time(), time.perf_counter()
+
     # -- beginning -------------------------------------------------------------------------
     def begin(self, caller: Sequence[StackFrame]) -> None:
         """Tell that a frame is being compiled."""

@@ -31,7 +31,7 @@ from tc.compiler.accounts import (
 from tc.compiler.aot_backend import PLACE, Compilers, aot_backend, compile_graph
 from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.dynamism import DynamicSizes, Memory
-from tc.compiler.capture.guards import Failure
+from tc.compiler.capture.guards import Failure, refusals
 from tc.compiler.capture.skips import (
     can_be_captured,
     in_transform,
@@ -252,6 +252,8 @@ class FrameCompiler:
     process: Process
 
     def __eq__(self, other: object) -> bool:
+        if other is self:  # asked of every entry of a code object
+            return True
         return isinstance(other, FrameCompiler) and other.options == self.options
 
     def __hash__(self) -> int:
@@ -278,16 +280,16 @@ class FrameCompiler:
             return self._first_run(frame, cache, state)
         if standing is not None:
             return standing
-        account = self._account(frame, cache, state)
+        entries = list(iter(cache))  # a list of the view itself would ask for its length first
+        account = self._account(frame, len(entries), state)
         if reason is not None:
             account.tell_skip(reason[0])
             return hook.Skip(reason[0])
         if is_handler_resumption(frame.code):
             account.tell_skip("it resumes in an exception handler", harmless=True)
             return hook.Skip("it resumes in an exception handler")
-        entries = list(cache)
-        refusals = [entry.guards.refuse(frame.locals, frame.globals) for entry in entries]
-        failures = refusals[0] if refusals else []
+        guards = [entry.guards for entry in entries]
+        failures = refusals(guards, frame.locals, frame.globals)
         if len(entries) >= self.config.recompile_limit:
             return self._limit(account, failures)
         if entries and self.config.error_on_recompile:
@@ -298,6 +300,7 @@ class FrameCompiler:
         if entries:
             before = _seen(state)
             account.tell_recompile(entries[0].guards, failures, self._dynamic_now(before, failures))
+        account.restart()
         with trace.compiling(account.compile_id), trace.stage("entire_frame_compile"):
             return self._compile(frame, state, account)
 
@@ -321,14 +324,14 @@ class FrameCompiler:
             "backend='eager'."
         )
 
-    def _account(self, frame: hook.Frame, cache: hook.CacheView, state: dict[Any, Any]) -> Account:
+    def _account(self, frame: hook.Frame, entries: int, state: dict[Any, Any]) -> Account:
         if "frame_id" not in state:
             state["frame_id"] = self.process.frames
             state["compiles"] = 0
             self.process.frames += 1
             self.process.code_objects[id(frame.code)] = frame.code
         compile_id = CompileId(state["frame_id"], state["compiles"])
-        return Account(compile_id, frame.code, self.options, len(cache))
+        return Account(compile_id, frame.code, self.options, entries)
 
     def _dynamic_now(self, memory: Memory, failures: Sequence[Failure]) -> set[str]:
         """Return the sources among the failures that the compile to come makes dynamic."""

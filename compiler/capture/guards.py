@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -23,6 +24,8 @@ from tc.compiler.core.sources import Scope, Source
 from tc.compiler.errors import StageError
 
 UserLine = tuple[str, int]
+#: entries of a code object whose differences from a new call are all looked for
+EXPLAINED = 16
 #: nodes of the tree between an object and what is reached through it
 BETWEEN = ("", ".__dict__", "._parameters", "._buffers", "._modules")
 
@@ -113,6 +116,7 @@ class CheckedGuards:
     alive: bool = True
     telling: set[str] = field(default_factory=set)
     _watched: list[Any] = field(default_factory=list, repr=False)
+    _by_source: dict[str, list[Guard]] | None = field(default=None, repr=False)
 
     @property
     def text(self) -> str:
@@ -143,6 +147,15 @@ class CheckedGuards:
         failures = self.explain(locals, globals)
         self.telling |= {f.guard.source.name for f in failures if f.guard is not None}
         return failures
+
+    def differs(self, at: Collection[str], scope: Scope) -> bool:
+        """Whether one of the guards on some sources fails for a frame."""
+        if self._by_source is None:
+            self._by_source = {}
+            for guard in self.guards:
+                self._by_source.setdefault(guard.source.name, []).append(guard)
+        rows = self._by_source
+        return any(_fails(guard, scope) for name in at for guard in rows.get(name, ()))
 
     def few(self, telling: set[str]) -> Any:
         """Return a tree of the guards on tensors, on sizes, and on some sources only."""
@@ -176,6 +189,29 @@ class CheckedGuards:
                 self._watched.append(weakref.ref(ref.get(), died))
 
 
+def refusals(
+    entries: Sequence[CheckedGuards], locals: dict[str, Any], globals: dict[str, Any]
+) -> list[Failure]:
+    """Return why the newest of these guards refuse a frame, and note where the others differ.
+
+    Of many, only the newest ones are asked for all that differs; of an older one it is enough that
+    the frame differs from it at a source that is known to tell calls apart.
+
+    Args:
+        entries: newest first.
+    """
+    found = [guards.refuse(locals, globals) for guards in entries[:EXPLAINED]]
+    if len(entries) > EXPLAINED:
+        scope = Scope(locals, globals)
+        told = [f.guard.source.name for failures in found for f in failures if f.guard is not None]
+        known = [name for name, _ in Counter(told).most_common()]
+        for guards in entries[EXPLAINED:]:
+            if not guards.differs(known, scope):
+                guards.refuse(locals, globals)
+                known += sorted(guards.telling - set(known))
+    return found[0] if found else []
+
+
 def _refs(expected: Any) -> Iterator[ObjectRef]:
     if isinstance(expected, ObjectRef):
         yield expected
@@ -184,6 +220,13 @@ def _refs(expected: Any) -> Iterator[ObjectRef]:
     elif isinstance(expected, tuple | frozenset):
         for item in expected:
             yield from _refs(item)
+
+
+def _fails(guard: Guard, scope: Scope) -> bool:
+    try:
+        return not guard.holds(guard.source.evaluate(scope), scope)
+    except Exception:
+        return True
 
 
 def _failures(guard: Guard, scope: Scope) -> list[Failure]:

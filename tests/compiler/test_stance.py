@@ -171,6 +171,18 @@ class TestFewGuards:
                 torch.testing.assert_close(g(*call), result)
         assert count.graphs == 3
 
+    def test_many_variants_are_told_apart(self):
+        def h(x, flag, k):
+            return x * k if flag else x + k
+
+        g, _ = compiled(h, dynamic=False)
+        with tc.config.patch(recompile_limit=100):
+            calls = [(ones(3), bool(n % 3), n % 29) for n in range(58)]
+            expected = [g(*call) for call in calls]
+        with tc.set_stance(skip_guard_eval_unsafe=True):
+            for call, result in zip(calls, expected, strict=True):
+                torch.testing.assert_close(g(*call), result)
+
     def test_a_guard_that_never_failed_is_skipped_and_checked_again_after(self):
         class Box:
             k = 1
