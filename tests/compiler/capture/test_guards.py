@@ -442,34 +442,6 @@ def test_explain_tells_all_failures_of_a_frame():
     ]
 
 
-def pair(a, b):
-    wanted = GuardList()
-    wanted.add("EQUALS", A, a)
-    wanted.add("EQUALS", B, b)
-    return build(wanted, a, b)
-
-
-def test_of_many_entries_only_the_newest_are_explained(monkeypatch):
-    asked = []
-    explain = guards.CheckedGuards.explain
-    monkeypatch.setattr(
-        guards.CheckedGuards, "explain", lambda self, *a: asked.append(self) or explain(self, *a)
-    )
-    entries = [pair(n, 0) for n in range(40)]
-    asked.clear()
-    failures = guards.refusals(entries, {"a": 99, "b": 0}, {})
-    assert [str(f) for f in failures] == ["a: 0 -> 99"]
-    assert asked == entries[: guards.EXPLAINED]
-    assert guards.refusals([], {}, {}) == []
-
-
-def test_an_old_entry_that_differs_elsewhere_is_still_told_apart():
-    entries = [*(pair(n, 0) for n in range(guards.EXPLAINED)), pair(99, 7), pair(98, 8)]
-    guards.refusals(entries, {"a": 99, "b": 0}, {})
-    assert entries[0].telling == {"L['a']"}
-    assert [one.telling for one in entries[guards.EXPLAINED :]] == [{"L['b']"}, set()]
-
-
 def test_explain_never_raises():
     class Nasty:
         def __getattribute__(self, name):
