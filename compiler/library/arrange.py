@@ -15,12 +15,13 @@ from tc.compiler.library.freeze import freeze, lay_out_constants
 from tc.compiler.library.layouts import keep_channels_last
 from tc.compiler.library.products import add_bias_later, merge_slices, turn_matrices
 from tc.compiler.library.routines import choose_routines
-from tc.compiler.library.rows import compute_few_rows
+from tc.compiler.library.rows import compute_few_rows, compute_tiny
 
 PASSES: tuple[Callable[[Editor], None], ...] = (
     merge_slices,
     turn_matrices,
     compute_few_rows,
+    compute_tiny,
     add_bias_later,
     keep_channels_last,
     lay_out_constants,

@@ -1,4 +1,4 @@
-"""Few rows: which products of matrices loops compute rather than the library.
+"""Few rows, and tiny ones: which products of matrices loops compute rather than the library.
 
 A product of few rows spends its time on reading the matrix. Where that lies transposed, as the
 weight of a linear layer does, kernels that read it along memory and fetch it ahead are quicker
@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from tc.compiler.library.editor import Editor, aten, fake, static_shape
-from tc.compiler.library.products import PRODUCTS
+from tc.compiler.library.products import EXACT, PRODUCTS
 from tc.compiler.loops.lower.registry import CHOSEN
 
 #: measured: with 33 to 64 rows MKL is as quick
@@ -23,6 +23,8 @@ LEAST_COLUMNS = 32
 LANES = 16
 #: results times depth; the reference interpreters hold as many numbers
 MOST_WORK = 1 << 27
+#: multiplications that loops make in less time than a call takes
+TINY_WORK = 1 << 10
 
 
 def compute_few_rows(editor: Editor) -> None:
@@ -44,6 +46,33 @@ def compute_few_rows(editor: Editor) -> None:
         total = editor.call(node, aten.add.Tensor, product, bias)
         node.replace_all_uses_with(total)
         editor.graph.erase_node(node)
+
+
+def compute_tiny(editor: Editor) -> None:
+    """Have loops compute products that take less time than a call of the library."""
+    for node in list(editor.graph.nodes):
+        if node.target not in PRODUCTS or node.kwargs or not _is_tiny(node):
+            continue
+        if not editor.decide("tiny_product", [node], True, "a call takes longer than its loops"):
+            continue
+        *bias, rows, matrix = node.args
+        across = editor.call(node, aten.permute.default, matrix, [1, 0])
+        x = editor.call(node, aten.unsqueeze.default, rows, 1)
+        w = editor.call(node, aten.unsqueeze.default, across, 0)
+        total = editor.call(
+            node, aten.sum.dim_IntList, editor.call(node, aten.mul.Tensor, x, w), [2]
+        )
+        if bias:
+            total = editor.call(node, aten.add.Tensor, total, bias[0])
+        node.replace_all_uses_with(total)
+        editor.graph.erase_node(node)
+
+
+def _is_tiny(node: fx.Node) -> bool:
+    held, shape, size = fake(node), static_shape(node), static_shape(node.args[-1])
+    if held is None or shape is None or size is None or held.dtype not in EXACT:
+        return False
+    return 0 < shape[0] * shape[1] * size[0] <= TINY_WORK
 
 
 def _suits(node: fx.Node) -> bool:

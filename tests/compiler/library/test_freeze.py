@@ -17,7 +17,7 @@ def scaled(x: T, w: T) -> T:
 
 
 def example() -> tuple[T, T]:
-    return torch.randn(3, 4), torch.randn(5, 4)
+    return torch.randn(40, 4), torch.randn(50, 4)
 
 
 def test_what_follows_from_constants_is_folded_and_laid_out() -> None:
@@ -29,13 +29,13 @@ def test_what_follows_from_constants_is_folded_and_laid_out() -> None:
     called = [str(n.target) for n in module.graph.nodes if n.op == "call_function"]
     assert called == ["aten.mm.default", "aten.relu.default"]
     (constant,) = module.graph.find_nodes(op="get_attr")
-    assert getattr(module, constant.target).stride() == (5, 1)  # was (1, 4): read across
+    assert getattr(module, constant.target).stride() == (50, 1)  # was (1, 4): read across
     torch.testing.assert_close(module(x, torch.zeros_like(w)), scaled(x, w))
 
 
 def test_random_draws_and_larger_results_are_not_folded() -> None:
     x, w = example()
-    module = trace(lambda x, w: x[0, 0] + torch.bernoulli(w.sigmoid()) + w.expand(9, 5, 4), (x, w))
+    module = trace(lambda x, w: x[0, 0] + torch.bernoulli(w.sigmoid()) + w.expand(9, 50, 4), (x, w))
     library.freeze(module, {"w_1": w}, Gate())
     assert module.graph.find_nodes(op="call_function", target=aten.bernoulli.default)
     assert module.graph.find_nodes(op="call_function", target=aten.expand.default)

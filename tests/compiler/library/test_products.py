@@ -13,8 +13,15 @@ from torch import fx
 
 from tc.compiler import library
 from tc.compiler.core.gate import Gate
+from tc.compiler.library import rows
 
 aten = torch.ops.aten
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products as small as those of tests are computed by loops otherwise."""
+    monkeypatch.setattr(rows, "TINY_WORK", 0)
 
 
 def arranged(fn: Callable[..., Any], args: Sequence[Any], mode: str = "fake") -> fx.GraphModule:

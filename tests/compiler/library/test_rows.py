@@ -118,3 +118,21 @@ def test_other_types_are_left_to_aten(dtype: torch.dtype) -> None:
 def test_a_matrix_that_lies_as_it_is_read_is_left_to_aten() -> None:
     graph = arranged(lambda x, w: x @ w, (r(4, 32), r(32, 40)))
     assert externs(graph) == ["aten.mm.default"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("turned", [False, True])
+def test_tiny_products_are_loops(dtype: torch.dtype, turned: bool) -> None:
+    w = r(9, 7).to(dtype) if turned else r(7, 9).to(dtype)
+    fn = (lambda x, w, b: F.relu(x @ w.t() + b)) if turned else (lambda x, w, b: F.relu(x @ w + b))
+    assert not externs(arranged(fn, (r(5, 7).to(dtype), w, r(9).to(dtype))))
+
+
+def test_a_tiny_linear_layer_is_loops_with_its_bias() -> None:
+    assert not externs(arranged(F.linear, (r(2, 8), r(8, 8), r(8))))
+
+
+def test_empty_products_and_whole_numbers_are_left_to_aten() -> None:
+    whole = torch.arange(6).reshape(2, 3)
+    assert externs(arranged(lambda x, w: x @ w, (whole, whole.t().contiguous())))
+    assert externs(arranged(lambda x, w: x @ w, (r(2, 0), r(0, 3))))
