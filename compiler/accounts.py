@@ -15,6 +15,7 @@ from torch import fx
 
 from tc import trace
 from tc.compiler.capture.guards import CheckedGuards, Failure
+from tc.compiler.capture.lines import lines_of
 from tc.compiler.capture.translate import BreakRecord, Captured
 from tc.compiler.core.artifacts import Program
 from tc.compiler.core.graphtext import python_text
@@ -118,6 +119,9 @@ class Account:
                     symbol.symbol, str(symbol.hint), symbol.range, symbol.source, stack
                 )
             )
+        functions = tuple(lines_of(captured.tracer.visited))
+        if functions:
+            trace.emit(trace.SourceLines(functions))
         if captured.module is not None:
             code = python_text(captured.module)
             trace.emit(trace.OutputGraph(code, node_sizes(captured.module.graph)))

@@ -17,6 +17,7 @@ from tc.trace import (
     Fired,
     FrameSkipped,
     FrameStart,
+    FunctionLines,
     Fusion,
     GraphBreak,
     Guard,
@@ -32,6 +33,7 @@ from tc.trace import (
     Recompile,
     RecompileCause,
     RecompileLimit,
+    SourceLines,
     Span,
     StackFrame,
     StageRan,
@@ -92,6 +94,9 @@ SAMPLES: tuple[Event, ...] = (
     Recompile("forward", "/home/user/model.py", 5, CompileId(0, 0), (CAUSE,)),
     RecompileLimit("forward", "/home/user/model.py", 5, 8, (CAUSE,)),
     FrameSkipped("generate", "/home/user/model.py", 20, "it is a generator", "return a list"),
+    SourceLines(
+        (FunctionLines("/home/user/model.py", "f", 3, "def f(x):\n    return x\n", (3, 4), (4,)),)
+    ),
     Guards((Guard("int", "self.step", "self.step == 0", "/home/user/model.py", 6),)),
     StageRan(
         "inference",

@@ -11,7 +11,7 @@ from tc.trace.compiles import FRAMEWORK, Compile
 from tc.trace.findings import Diagnosis, Finding
 from tc.trace.provenance import CodeMap
 
-_MOST_COMPILES: Final = 6
+_MOST_COMPILES: Final = 3
 _EAGER: Final = ("TC190", "TC209", "TC701")
 
 
@@ -22,6 +22,8 @@ class Line:
     Attributes:
         nodes: operations it became in the captured graph, at most in one compile.
         kernels: kernels that compute part of it, at most in one compile.
+        share: compile time by the share of the operations that it became.
+        coded: it holds code, and the trace tells whether that was gone through: `traced`.
         seconds: compile time of the functions that begin here, which `starts` names.
     """
 
@@ -32,10 +34,14 @@ class Line:
     compiles: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     starts: list[str] = field(default_factory=list)
+    share: float = 0.0
+    coded: bool = False
+    traced: bool = False
 
     @property
     def state(self) -> str:
-        """`error`, `break`, `recompile`, `skipped` (runs in Python), `ok` (in a graph) or ""."""
+        """`error`, `break`, `recompile`, `skipped` (runs in Python), `ok` (in a graph),
+        `traced` (worked out while compiling), `never` (no compile went through it) or ""."""
         codes = [one.code for one in self.findings]
         if "TC900" in codes:
             return "error"
@@ -45,7 +51,9 @@ class Line:
             return "skipped"
         if self.nodes:
             return "ok"
-        return "recompile" if any(code.startswith("TC2") for code in codes) else ""
+        if any(code.startswith("TC2") for code in codes):
+            return "recompile"
+        return ("traced" if self.traced else "never") if self.coded else ""
 
 
 Lines = dict[str, dict[int, Line]]
@@ -91,13 +99,19 @@ def _add_compile(lines: Lines, compiled: Compile, code: CodeMap) -> None:
         if not FRAMEWORK.search(file):
             line = _at(lines, file, number)
             line.text = line.text or text
+    for known in code.coded:
+        line = _at(lines, *known)
+        line.coded, line.traced = True, line.traced or known in code.traced
     nodes = Counter(node.place for node in code.captured)
     kernels = Counter(place for view in code.views for one in view.kernels for place in one.places)
+    placed = sum(n for place, n in nodes.items() if place is not None)
     for place in dict.fromkeys((*nodes, *kernels)):
         if place is None or FRAMEWORK.search(place[0]):
             continue
         line = _at(lines, *place)
         line.nodes = max(line.nodes, nodes[place])
+        if nodes[place]:
+            line.share += compiled.seconds * nodes[place] / placed
         line.kernels = max(line.kernels, kernels[place])
         if nodes[place] and compiled.slug not in line.compiles:
             line.compiles.append(compiled.slug)
@@ -126,6 +140,9 @@ def _file(name: str, file: str, rows: dict[int, Line]) -> dict[str, Any]:
             one.count for line in rows.values() for one in line.findings if one.code == "TC201"
         ),
         "eager": states["skipped"],
+        "traced": states["traced"],
+        "never": states["never"],
+        "coded": sum(line.coded for line in rows.values()),
         "lines": [
             [
                 number,
@@ -137,6 +154,7 @@ def _file(name: str, file: str, rows: dict[int, Line]) -> dict[str, Any]:
                 line.compiles[-_MOST_COMPILES:],
                 [[one.id, one.count] for one in line.findings],
                 line.starts[:2],
+                line.share,
             ]
             for number, line in sorted(rows.items())
         ],

@@ -51,6 +51,7 @@ _ROWS: Final = tuple(
         (r"tc_cudagraph", "launches replayed as one", "code"),
         (r"tc_autotune", "ways timed on the machine", "code"),
         (r"tc_kernels", "kernels", "code"),
+        (r"tc_source", "your functions, and the lines gone through", "capture"),
         (r"tc_provenance", "from your lines to kernels", "code"),
         (r"inductor_output_code", "generated code", "code"),
         (r"fx_graph_runnable", "graph as a program to run", "code"),

@@ -51,6 +51,7 @@ from tc.trace.ids import CompileId, cause_id, plain_function, process_rank
 from tc.trace.remembered import Remembered
 from tc.trace.run_events import CudaGraph
 from tc.trace.setup import setup_from_environment
+from tc.trace.source_events import FunctionLines, SourceLines
 from tc.trace.stage_events import (
     Edit,
     Fired,
@@ -76,6 +77,7 @@ __all__ = [
     "Fired",
     "FrameSkipped",
     "FrameStart",
+    "FunctionLines",
     "Fusion",
     "GraphBreak",
     "Guard",
@@ -93,6 +95,7 @@ __all__ = [
     "RecompileLimit",
     "Remembered",
     "Sink",
+    "SourceLines",
     "Span",
     "StackFrame",
     "StageRan",

@@ -48,7 +48,7 @@ _NEVER_FUSED: Final = frozenset(
         "split", "split_with_sizes", "detach", "as_strided", "sym_size",
     )
 )  # fmt: skip
-_TEXT: Final = "tc_source"  # {"file", "line", "text"}: a piece of the user's source
+_TEXT: Final = "tc_source"  # the user's functions that a compile went through
 _REMEMBERED: Final = 1 << 12  # names of operators
 _LEAST: Final = 3  # lines a comment may lie above the call it is about
 
@@ -90,11 +90,14 @@ class CodeMap:
 
     Attributes:
         captured: the nodes of the captured graph.
+        coded, traced: the lines that hold code, and those capture went through, where it is told.
     """
 
     captured: list[Node] = field(default_factory=list)
     views: list[View] = field(default_factory=list)
     quoted: dict[Place, tuple[str, str]] = field(default_factory=dict)
+    coded: set[Place] = field(default_factory=set)
+    traced: set[Place] = field(default_factory=set)
 
     @property
     def linked(self) -> bool:
@@ -159,7 +162,7 @@ def code_map(session: Session, compiled: Compile) -> CodeMap:
     made.captured = sources
     for one in mine:
         if one.name == _TEXT:
-            _quote_text(session.text(one), made)
+            _quote_source(session.text(one), made)
     for number, code in enumerate(codes):
         graphs = post if len(post) >= len(codes) else aten if len(aten) >= len(codes) else captured
         if number >= len(graphs):
@@ -228,16 +231,18 @@ def _quote(made: CodeMap, place: Place, code: str | None, function: str | None) 
     made.quoted[place] = (old[0] or (code or "").rstrip(), old[1] or (function or ""))
 
 
-def _quote_text(text: str, made: CodeMap) -> None:
-    """Take a piece of source that the trace holds, line by line."""
+def _quote_source(text: str, made: CodeMap) -> None:
+    """Take the user's functions that a compile went through, line by line."""
     try:
-        data = parse_json(text)
-        first, rows = int(data["line"]), str(data["text"]).split("\n")
-        file = str(data["file"])
+        functions = parse_json(text)["functions"]
+        for one in functions:
+            file, first, name = str(one["file"]), int(one["line"]), str(one["function"])
+            for number, row in enumerate(str(one["text"]).rstrip("\n").split("\n")):
+                made.quoted[file, first + number] = (row.rstrip(), name)
+            made.coded.update((file, int(line)) for line in one["lines"])
+            made.traced.update((file, int(line)) for line in one["traced"])
     except (ValueError, TypeError, KeyError):
         return
-    for number, row in enumerate(rows):
-        made.quoted[file, first + number] = (row.rstrip(), "")
 
 
 @dataclass(slots=True)

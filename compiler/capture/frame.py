@@ -26,6 +26,7 @@ class Program:
     """The instructions of a code object and where each of them stands."""
 
     def __init__(self, code: CodeType) -> None:
+        self.code = code
         self.instructions = disassemble(code)
         self.index = {id(one): n for n, one in enumerate(self.instructions)}
         self._varnames = code.co_varnames
@@ -70,6 +71,7 @@ class Frame:
         self.t = t
         self.code = code
         self.program = program_of(code)
+        self._visited = t.visited.setdefault(self.program, set())
         self.locals = locals
         self.cells = cells
         self.module_globals = module_globals
@@ -140,6 +142,7 @@ class Frame:
     def step(self) -> None:
         """Interpret one instruction; exceptions of traced code go to their handler."""
         one = self.current = self.program.instructions[self.pc]
+        self._visited.add(self.pc)
         self.pc += 1
         self.t.top = self
         self.step_number = self.t.count_step(self)

@@ -59,6 +59,12 @@ def is_resumed(code: CodeType) -> bool:
     return code in _ORIGINS
 
 
+def user_code(code: CodeType) -> CodeType:
+    """Return the user's code that resumed code was made of; other code as it is."""
+    origin = _ORIGINS.get(code)
+    return code if origin is None else origin.code
+
+
 def origin_of(code: CodeType, offset: int) -> tuple[CodeType, int]:
     """Return the user's code and offset that an instruction of resumed code stands for.
 

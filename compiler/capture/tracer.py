@@ -25,7 +25,7 @@ from tc.compiler.capture import (
 )
 from tc.compiler.capture.dynamism import DynamicSizes
 from tc.compiler.capture.effects import Effects
-from tc.compiler.capture.frame import Frame
+from tc.compiler.capture.frame import Frame, Program
 from tc.compiler.capture.going import go_on
 from tc.compiler.capture.guards import GuardList
 from tc.compiler.capture.hook import ORIGINAL, original_of
@@ -121,6 +121,7 @@ class Tracer(Semantics):
         self.top: Frame | None = None
         self.handled: list[HandlingValue] = []
         self.steps = 0
+        self.visited: dict[Program, set[int]] = {}
         self.stop_at: int | None = None
         self._answering: tuple[types.CodeType, ...] = ()
         self._calling: Value | None = None

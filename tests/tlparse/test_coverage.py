@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from support import shared
+from tc_log import Compiler
 
 from tc.tlparse.coverage import coverage, short_names
+from tc.trace import FunctionLines, OutputGraph, SourceLines
 from tc.trace.findings import diagnose
 from tc.trace.provenance import code_map
 from tc.trace.session import all_compiles, load
@@ -51,3 +54,19 @@ def test_files_of_one_name_are_told_apart() -> None:
         "/a/n.py": "n.py",
         "m.py": "m.py",
     }
+
+
+def test_lines_that_no_compile_met(tmp_path: Path) -> None:
+    text = "def f(x):\n    if x.ndim > 3:\n        x = x.sum(-1)\n    return x.sin()\n"
+    lines = FunctionLines("/me/m.py", "f", 3, text, (3, 4, 5, 6), (3, 4, 6))
+    graph = "class G:\n    def forward(self, x):\n        # File: /me/m.py:6 in f, code: return\n"
+    graph += "        sin = x.sin()\n"
+    found = Compiler(tmp_path).start().say(SourceLines((lines,))).say(OutputGraph(graph)).end()
+    compiles = list(all_compiles(found.session))
+    files = coverage(found, compiles, [code_map(found.session, one) for one in compiles])
+    file = next(one for one in files if one["name"] == "m.py")
+    assert {row[0]: row[2] for row in file["lines"]} == {
+        3: "traced", 4: "traced", 5: "never", 6: "ok",
+    }  # fmt: skip
+    assert (file["coded"], file["graph"], file["traced"], file["never"]) == (4, 1, 2, 1)
+    assert file["lines"][2][1] == "        x = x.sum(-1)"

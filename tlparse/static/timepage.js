@@ -20,6 +20,7 @@ function timePage() {
         legend(DATA.phases),
         h("div.icicle", { role: "group", "aria-label": "Time by function, compile, phase and step; the table below has the numbers" },
           ice("all", total, total, "", functions.map((fn) => functionIce(fn, total)))),
+        linesPart(total),
         section("Functions and phases", "wall time, no instant counted twice", table(columns, rows, { wide: "Functions and phases" })),
       ],
     ],
@@ -75,4 +76,16 @@ function chromeTrace() {
     }
   }
   return { traceEvents: events, displayTimeUnit: "ms" };
+}
+
+const MOST_LINES_OF_TIME = 15;
+
+/** The lines of the user whose operations took longest to compile. */
+function linesPart(total) {
+  const all = DATA.files.flatMap((file) => file.lines.filter((line) => line[9] > 0.002 * total).map((line) => [file, line]));
+  if (!all.length) return null;
+  const rows = all.sort((a, b) => b[1][9] - a[1][9]).slice(0, MOST_LINES_OF_TIME).map(([file, line]) => h("tr", null,
+    h("td.mono", null, h("a.row", { href: link.src(file.name, line[0]) }, `${file.name}:${line[0]}`)), h("td", null, h("code", null, coloured(line[1].trim(), "python"))),
+    h("td.num", null, line[3]), h("td.num", null, duration(line[9])), h("td.num", null, percent(line[9], total))));
+  return section("Your lines", "the time of a compile, shared out by the operations that each line became", table(["line", "source", ["ops", "num"], ["time", "num"], ["share", "num"]], rows, { wide: "Your lines" }));
 }

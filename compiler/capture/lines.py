@@ -1,0 +1,52 @@
+"""The instructions that a translation went through go in; the user's lines they are, come out."""
+
+from __future__ import annotations
+
+import linecache
+import sysconfig
+from collections.abc import Iterator, Mapping
+from types import CodeType
+
+from tc.compiler.capture.frame import Program
+from tc.compiler.capture.resume import user_code
+from tc.trace import FunctionLines
+
+#: whose functions are not the user's own: Python's, and those of installed packages
+_THEIRS = tuple(
+    {path for name in ("stdlib", "platstdlib", "purelib", "platlib")
+     if (path := sysconfig.get_path(name))}
+)  # fmt: skip
+
+
+def lines_of(visited: Mapping[Program, set[int]]) -> Iterator[FunctionLines]:
+    """Yield the user's functions that were gone through, those without a source left out."""
+    traced: dict[CodeType, set[int]] = {}
+    for program, numbers in visited.items():
+        code = user_code(program.code)
+        found = traced.setdefault(code, set())
+        for number in numbers:
+            positions = program.instructions[number].positions
+            if positions is not None and positions.lineno is not None:
+                found.add(positions.lineno)
+    for code, found in traced.items():
+        if code.co_filename.startswith(_THEIRS) or code.co_filename.startswith("<"):
+            continue
+        lines = {line for _, _, line in code.co_lines() if line}
+        first = code.co_firstlineno
+        text = linecache.getlines(code.co_filename)[first - 1 : _last(code)]
+        if text:
+            yield FunctionLines(
+                code.co_filename,
+                code.co_qualname,
+                first,
+                "".join(text),
+                tuple(sorted(lines)),
+                tuple(sorted(found & lines)),
+            )
+
+
+def _last(code: CodeType) -> int:
+    """Return the last line of a function, functions in it included."""
+    mine = max((line for _, _, line in code.co_lines() if line), default=code.co_firstlineno)
+    inner = (_last(const) for const in code.co_consts if isinstance(const, CodeType))
+    return max((mine, *inner))
