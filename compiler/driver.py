@@ -69,7 +69,8 @@ from tc.compiler.runtime.build import caches_disabled
 from tc.compiler.runtime.launch import offer_type
 from tc.compiler.runtime.memo import memo_type
 from tc.compiler.runtime.triton import available as triton_available
-from tc.compiler.runtime.tuned import tuner
+from tc.compiler.runtime.triton import open_kernels
+from tc.compiler.runtime.tuned import gpu_tuner, tuner
 from tc.trace import CompileId
 
 Compiled = Callable[..., Any]
@@ -168,33 +169,36 @@ def _program(
     gpu = gpu_of(module)
     noted = {stage: noting() for stage in ("library", "loops", "schedule")}
     with trace.stage("library"):
-        tuned = tuner(options.max_autotune)
-        arranged = library.arrange(module, gate.noted(noted["library"]), frozen, tuned)
+        times = tuner(options.max_autotune)
+        arranged = library.arrange(module, gate.noted(noted["library"]), frozen, times)
     with trace.stage("loops.lower"):
         try:
-            randoms = not options.fallback_random
-            noting_gate = gate.noted(noted["loops"])
-            lowered = loops.lower(module, noting_gate, gpu or loops.CPU, randoms)
+            steps = gate.noted(noted["loops"])
+            lowered = loops.lower(module, steps, gpu or loops.CPU, not options.fallback_random)
         except loops.Inconvertible as why:
             raise aot.Fallback(str(why)) from why
     with trace.stage("schedule"):
-        make = schedule.plan if gpu is None else schedule.gpu_plan
-        plan = make(lowered, gate.noted(noted["schedule"]))
+        steps = gate.noted(noted["schedule"])
+        if gpu is None:
+            plan = schedule.plan(lowered, steps)
+        else:
+            from tc.compiler.codegen import triton
+
+            tuned = triton.Tuning(gpu_tuner(gpu), open_kernels, gpu, options.max_autotune)
+            plan = schedule.gpu_plan(lowered, steps, tuned.choose)
     plan = replace(plan, decisions=(*arranged, *plan.decisions))
     with trace.stage("codegen"):
         if gpu is None:
             program = codegen.generate(plan, threads=options.cpp_threads)
         else:
-            from tc.compiler.codegen import triton
-
-            program = triton.generate(plan, gpu, kind, options.triton_cudagraphs)
+            program = triton.generate(plan, gpu, kind, options.triton_cudagraphs, tuned)
     if not trace.enabled():
         return program, []
-    steps = [event for stage, notes in noted.items() for event in told(notes, stage, kind)]
+    taken = [event for stage, notes in noted.items() for event in told(notes, stage, kind)]
     events = plan_events(plan, program, kind, codegen.lines_of(plan, program))
     for event in events:
         trace.emit(event)
-    return program, [*steps, *events]
+    return program, [*taken, *events]
 
 
 def gpu_of(module: fx.GraphModule) -> torch.device | None:

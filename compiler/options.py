@@ -150,8 +150,8 @@ class InductorOptions:
     Each has the name that PyTorch's Inductor gives it; a dot there is an underscore here.
 
     Attributes:
-        max_autotune: time the ways to compute a matrix product on this machine, and keep the
-            quickest; the times are kept on disk.
+        max_autotune: time the ways to compute a matrix product on this machine, on a GPU those of
+            each kernel, and keep the quickest; the times are kept on disk.
         freezing: take the parameters of modules as constants, where no gradients are computed.
         fx_graph_cache: look for compiled graphs on disk, and leave them there.
         fallback_random: draw random numbers as eager does; False: see `Config`.

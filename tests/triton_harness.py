@@ -7,12 +7,17 @@ their own (`tests/compiler/codegen/triton/test_interpreted.py`). The interpreter
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from loop_harness import check, copied, lowered
+from support import ROOT, python
 
 from tc.compiler.codegen.triton.stage import generate
 from tc.compiler.core.gate import Gate
@@ -53,6 +58,24 @@ def complete_interpreter() -> None:
         scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
 
     interpreter._patch_lang_tensor, interpreter._convert_float = patched, rounded
+    builder = interpreter.InterpreterBuilder
+    dot = builder.create_dot
+
+    def multiplied(self: Any, a: Any, b: Any, *rest: Any) -> Any:
+        """Their bfloat16 numbers are kept as their bits, which it would multiply as such."""
+        return dot(self, *map(_widened, (a, b)), *rest)
+
+    builder.create_dot = multiplied
+
+
+def _widened(handle: Any) -> Any:
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    if handle.dtype.scalar != tl.bfloat16:
+        return handle
+    values = torch.as_tensor(handle.data.view(np.int16)).view(torch.bfloat16).float()
+    return TensorHandle(values.numpy(), tl.float32)
 
 
 def _interpreted(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -78,6 +101,31 @@ def gpu_program(graph: LoopGraph, device: torch.device = CPU) -> GpuProgram:
     program = generate(plan, device)
     program.verify()
     return program
+
+
+def machine_code(folder: Path, programs: Mapping[str, GpuProgram]) -> list[str]:
+    """Compile kernels for sm_80 and sm_90 in a process of its own; a line each, two a kernel."""
+    paths = []
+    for name, program in programs.items():
+        path = folder / f"{name}.py"
+        path.write_text(program.triton_source)
+        path.with_suffix(".json").write_text(json.dumps(dict(program.arguments)))
+        paths.append(str(path))
+    lines = run("triton_cubins.py", *paths).splitlines()
+    assert len(lines) == 2 * sum(len(program.kernels) for program in programs.values())
+    assert all(int(line.split()[-2]) > 0 for line in lines)
+    return lines
+
+
+def run(script: str, *arguments: str) -> str:
+    """Output of a script of `tests/` in a process where Triton compiles."""
+    pytest.importorskip("triton", reason="triton is not installed")
+    tests = ROOT / "tests"
+    path = os.pathsep.join([str(ROOT), str(tests), os.environ.get("PYTHONPATH", "")])
+    variables = {"TRITON_INTERPRET": "0", "PYTHONPATH": path}
+    done = python(str(tests / script), *arguments, timeout=1800, variables=variables)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
 
 
 def compare_gpu(

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import math
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 
-from tc.compiler.core.tune import Tuner
+from tc.compiler.core.tune import SAMPLE, WARM_UPS, Tuner, Way
 from tc.compiler.runtime import store
 from tc.compiler.runtime.build import cpu_identity
 
@@ -13,3 +18,32 @@ def tuner(thorough: bool = False) -> Tuner:
     """Return what tells the quickest way on this machine; see `Tuner`."""
     machine = f"{cpu_identity()}\0{torch.__version__}\0{torch.get_num_threads()} threads"
     return Tuner(store, machine, thorough)
+
+
+def gpu_tuner(device: torch.device) -> Tuner:
+    """Return what tells the quickest way on a GPU, each question being timed there."""
+    known = device.type == "cuda" and torch.cuda.is_available()
+    name = torch.cuda.get_device_name(device) if known else str(device)
+    versions = f"torch {torch.__version__}, triton {importlib.metadata.version('triton')}"
+    return Tuner(store, f"{name}\0{versions}", True, measure_launches)
+
+
+def measure_launches(ways: Mapping[str, Way], rounds: int) -> dict[str, float]:
+    """Return the seconds of one call of each way on the current GPU, the least of several samples.
+
+    The device's own clock is read, so what it costs to launch is left out.
+    """
+    least = dict.fromkeys(ways, math.inf)
+    for turn in range(rounds + 1):  # the first one warms up, and tells how many make a sample
+        for name, way in ways.items():
+            took = least[name]
+            count = WARM_UPS if turn == 0 else max(1, math.ceil(SAMPLE / max(took, 1e-7)))
+            event: Any = torch.cuda.Event
+            start, end = event(enable_timing=True), event(enable_timing=True)
+            start.record()
+            for _ in range(count):
+                way()
+            end.record()
+            end.synchronize()
+            least[name] = min(took, start.elapsed_time(end) / 1e3 / count)
+    return least

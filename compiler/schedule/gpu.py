@@ -44,6 +44,7 @@ from tc.compiler.schedule.plan import (
     Statement,
     Store,
 )
+from tc.compiler.schedule.products import Choose, with_products
 from tc.compiler.schedule.stage import kernel_title, outside_readers, slot_reads
 
 BLOCKS = 512  # fewer blocks of threads than this leave part of a GPU idle
@@ -52,8 +53,12 @@ COLUMNS, COLUMN_PART = 64, 256  # rows of a block and its elements of each, wher
 NEUTRAL: dict[str, float | int | bool] = {"sum": 0, "prod": 1, "any": False, "all": True}
 
 
-def plan(graph: LoopGraph, gate: Gate) -> Plan:
-    """Cut long reductions, fuse, order, build kernels, plan memory."""
+def plan(graph: LoopGraph, gate: Gate, choose: Choose | None = None) -> Plan:
+    """Cut long reductions, fuse, order, build kernels, plan memory.
+
+    Args:
+        choose: decides which matrix products become kernels; None: none do.
+    """
     graph, cuts = with_parts(graph, gate)
     slots, decisions = fuse(graph, gate)
     slots, parted = untwisted(slots)
@@ -67,6 +72,10 @@ def plan(graph: LoopGraph, gate: Gate) -> Plan:
         else:
             work.append(slot)  # type: ignore[arg-type]
     buffers = {buffer.name: buffer for node in graph.nodes for buffer in writes(node)}
+    if choose is not None:
+        known = {**buffers, **{i.buffer.name: i.buffer for i in graph.inputs if i.buffer}}
+        work, chosen = with_products(work, graph.outputs, known, choose, gate)
+        decisions = [*decisions, *chosen]
     steps, reuses = with_memory(work, graph.inputs, graph.outputs, buffers, gate)
     return Plan(
         graph.inputs,
@@ -86,6 +95,8 @@ def with_parts(graph: LoopGraph, gate: Gate) -> tuple[LoopGraph, list[Decision]]
     nodes: list[Node] = []
     decisions: list[Decision] = []
     for node in graph.nodes:
+        if isinstance(node, Reduction) and node.kind == "dot":  # a way to sum up on a CPU
+            node = replace(node, kind="sum")
         size = _part(node) if isinstance(node, Reduction) else 0
         if isinstance(node, Reduction) and size and gate.allow("schedule.cut", node.buffer.name):
             nodes += cut(node, size)

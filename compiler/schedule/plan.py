@@ -16,7 +16,7 @@ from tc.compiler.errors import VerifyError
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, short
 from tc.compiler.loops.index import Index
-from tc.compiler.loops.ir import Buffer, CopyInto, Extern, Input, Origin, ScalarNode
+from tc.compiler.loops.ir import Buffer, CopyInto, Extern, Input, Origin, ScalarNode, View
 
 
 @dataclass(frozen=True)
@@ -155,6 +155,34 @@ class Kernel:
         own = {s.name for s in self.scratch} | set(self.stored())
         names = [use.data[0] for s in self.statements() for use in s.value.loads()]
         return [name for name in dict.fromkeys(names) if name not in own]
+
+
+_NO_VIEW = View("", torch.float32, (), (), ix.ZERO)
+
+
+@dataclass(frozen=True)
+class Product(Kernel):
+    """A matrix product, and what is done with its elements; statements load it as ``result``.
+
+    Attributes:
+        result: the buffer that the call would have made; memory only if a statement stores it.
+        left, right: what is multiplied.
+        tile_name: how it is cut, for the printer.
+    """
+
+    result: str = ""
+    left: View = _NO_VIEW
+    right: View = _NO_VIEW
+    tile_name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.result} = {self.left} @ {self.right}, {self.tile_name}\n{super().__str__()}"
+
+    def loaded(self) -> list[str]:
+        """Buffers read and not written here, in order."""
+        factors = (self.left.buffer, self.right.buffer)
+        others = [name for name in super().loaded() if name != self.result]
+        return list(dict.fromkeys((*factors, *others)))
 
 
 def _loops(variables: tuple[Index, ...]) -> str:

@@ -18,7 +18,7 @@ from tc.compiler.codegen.triton.stage import generate
 from tc.compiler.core.gate import Gate
 from tc.compiler.runtime.triton import load
 from tc.compiler.schedule import gpu
-from tc.trace import OutputCode
+from tc.trace import Autotune, OutputCode
 from tc.trace.emit import capture_events
 
 pytestmark = [
@@ -122,3 +122,42 @@ def test_a_triton_kernel_of_the_users() -> None:
         x, y = torch.randn(1000), torch.randn(1000)
         compiled = tc.compile(lambda x, y: add(x.sin(), y) * 2, fullgraph=True)
         check((compiled(x, y),), (x.sin() + y) * 2, rtol=1e-4, atol=1e-4)
+
+
+def test_max_autotune_agrees_with_eager() -> None:
+    with GPU:
+        net = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.GELU())
+        net = net.to(torch.bfloat16)
+        x = torch.randn(512, 256, dtype=torch.bfloat16)
+        for mode in ("max-autotune-no-cudagraphs", "max-autotune"):
+            tc.reset()
+            compiled = tc.compile(net, mode=mode)
+            with torch.no_grad(), capture_events() as events:
+                for _ in range(3):
+                    check((compiled(x),), net(x), rtol=2e-2, atol=2e-2)
+            assert events.of(Autotune)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there is one GPU here")
+def test_a_program_runs_on_its_own_device() -> None:
+    other = torch.device("cuda:1")
+    x = torch.randn(1000, device=other)
+    with torch.cuda.device(0):
+        found = tc.compile(lambda x: (x.sin() + 1).softmax(0))(x)
+    assert found.device == other
+    check((found,), (x.sin() + 1).softmax(0), rtol=1e-4, atol=1e-4)
+
+
+def test_launches_are_on_the_callers_stream() -> None:
+    with GPU:
+        compiled = tc.compile(lambda x: x * 2 + 1)
+        x = torch.zeros(1 << 20)
+        compiled(x)
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(50_000_000)
+            x.fill_(3)
+            found = compiled(x)  # reads what the stream has not written yet
+        torch.cuda.current_stream().wait_stream(side)
+        check((found,), torch.full_like(x, 7))

@@ -1,5 +1,6 @@
 """Triton: GPU plans become programs of Triton kernels and a Python wrapper (`generate`)."""
 
 from tc.compiler.codegen.triton.stage import generate
+from tc.compiler.codegen.triton.tuning import Tuning
 
-__all__ = ["generate"]
+__all__ = ["Tuning", "generate"]

@@ -31,6 +31,11 @@ class Blocks:
     persistent: bool = False
     warps: int = 4
 
+    def __str__(self) -> str:
+        held = ", held" if self.persistent else ""
+        by = f"x{self.elements}" if self.elements else ""
+        return f"{self.rows}{by}{held}, {self.warps} warps"
+
     def constants(self) -> dict[str, int]:
         """The kernel's compile-time parameters."""
         return {"XBLOCK": self.rows} | ({"RBLOCK": self.elements} if self.elements else {})
@@ -59,6 +64,32 @@ def choose(kernel: Kernel) -> Blocks:
     most = COLUMNS if along_rows else max(1024 // elements, 1)
     count = most if rows is None else min(most, power_of_two(max(rows, 1)))
     return Blocks(count, elements, persistent, _warps(count * elements))
+
+
+def candidates(kernel: Kernel) -> list[Blocks]:
+    """Block sizes worth trying, the usual ones first."""
+    usual = choose(kernel)
+    rows = ix.product([ix.extent(v) for v in kernel.outer]).constant
+    most = 1 << 30 if rows is None else power_of_two(max(rows, 1))
+    found = [usual]
+    if not kernel.inner:
+        sizes = [(size, warps) for size in (256, 512, 1024, 2048, 4096) for warps in (4, 8)]
+        found += [Blocks(min(size, most), warps=warps) for size, warps in sizes]
+        return list(dict.fromkeys(found))
+    lengths = [usual.elements]
+    length = ix.product([ix.extent(v) for v in kernel.inner]).constant
+    if usual.persistent:  # a loop needs fewer registers
+        lengths += [n for n in (512, 1024, 2048) if length is not None and n < length]
+    else:
+        lengths += [max(usual.elements // 2, 16), usual.elements * 2]
+    for elements in lengths:
+        for count in (usual.rows // 2, usual.rows, usual.rows * 2, usual.rows * 4):
+            if not 0 < count <= most or count * elements > 4 * HELD:
+                continue
+            persistent = usual.persistent and elements == usual.elements
+            warps = _warps(count * elements)
+            found += [Blocks(count, elements, persistent, w) for w in (warps, 2 * warps) if w <= 16]
+    return list(dict.fromkeys(found))
 
 
 def _warps(elements: int) -> int:

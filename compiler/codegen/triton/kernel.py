@@ -9,7 +9,7 @@ where a row fits (then a row is read once), else in a loop a pass.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -71,27 +71,52 @@ class TritonKernel:
     source: str
 
 
-def generate(kernel: Kernel, buffers: dict[str, Buffer]) -> TritonKernel:
-    """Print one kernel."""
-    sizes = sorted({a.name for i in _indices(kernel) for a in i.atoms() if a.kind in ix.SYMBOLS})
-    numbers = {n.data[0] for s in kernel.statements() for n in walk(s.value) if n.op == "scalar"}
-    arguments = [Argument("p", name) for name in (*kernel.loaded(), *kernel.stored())]
-    arguments += [Argument("i64", name) for name in sizes]
-    arguments += [Argument("f64", name) for name in sorted(numbers)]
-    blocks = choose(kernel)
-    writer = _Writer(kernel, blocks, wide=bool(sizes) or not _small(kernel, buffers))
+def generate(
+    kernel: Kernel, buffers: dict[str, Buffer], blocks: Blocks | None = None
+) -> TritonKernel:
+    """Print one kernel; ``blocks`` says how it is cut, if not as usual."""
+    arguments = arguments_of(kernel)
+    sizes = [a.name for a in arguments if a.kind == "i64"]
+    blocks = blocks or choose(kernel)
+    writer = KernelWriter(kernel, blocks, wide=not fits_32_bits(kernel, buffers))
     writer.run()
     rows = triton_index(ix.product([ix.extent(v) for v in kernel.outer]))
     if sizes:
         rows = f"lambda {', '.join(a.name for a in arguments)}: {rows}"
-    constants = blocks.constants()
-    settings = "".join(f", {name}={size}" for name, size in constants.items())
-    head = [a.spelled for a in arguments] + [f"{name}: tl.constexpr" for name in constants]
-    source = (
-        f"@launch({rows}{settings}, num_warps={blocks.warps})\n@triton.jit\n"
-        f"def {kernel.name}({', '.join(head)}):\n" + "".join(f"{line}\n" for line in writer.lines)
+    settings = f"num_warps={blocks.warps}"
+    source = printed(kernel.name, rows, arguments, blocks.constants(), settings, writer.lines)
+    return TritonKernel(kernel.name, arguments, blocks, source)
+
+
+def arguments_of(kernel: Kernel) -> tuple[Argument, ...]:
+    """The parameters of a kernel: buffers read, buffers written, sizes, numbers."""
+    sizes = {a.name for i in _indices(kernel) for a in i.atoms() if a.kind in ix.SYMBOLS}
+    numbers = {n.data[0] for s in kernel.statements() for n in walk(s.value) if n.op == "scalar"}
+    arguments = [Argument("p", name) for name in (*kernel.loaded(), *kernel.stored())]
+    arguments += [Argument("i64", name) for name in sorted(sizes)]
+    return (*arguments, *(Argument("f64", name) for name in sorted(numbers)))
+
+
+def printed(
+    name: str,
+    rows: str,
+    arguments: Sequence[Argument],
+    constants: Mapping[str, int],
+    settings: str,
+    lines: Iterable[str],
+) -> str:
+    """A function of Triton with its launch: a block of threads for each ``XBLOCK`` of the rows."""
+    given = "".join(f", {constant}={size}" for constant, size in constants.items())
+    head = [a.spelled for a in arguments] + [f"{constant}: tl.constexpr" for constant in constants]
+    return (
+        f"@launch({rows}{given}, {settings})\n@triton.jit\n"
+        f"def {name}({', '.join(head)}):\n" + "".join(f"{line}\n" for line in lines)
     )
-    return TritonKernel(kernel.name, tuple(arguments), blocks, source)
+
+
+def fits_32_bits(kernel: Kernel, buffers: dict[str, Buffer]) -> bool:
+    """Whether all sizes are known, and every position fits in 32 bits."""
+    return all(a.kind != "i64" for a in arguments_of(kernel)) and _small(kernel, buffers)
 
 
 def _indices(kernel: Kernel) -> Iterable[Index]:
@@ -118,7 +143,7 @@ def _small(kernel: Kernel, buffers: dict[str, Buffer]) -> bool:
     return all(c.constant is not None and c.constant < INT32_MOST for c in counts)
 
 
-class _Writer:
+class KernelWriter:
     """The body of one kernel."""
 
     def __init__(self, kernel: Kernel, blocks: Blocks, wide: bool) -> None:

@@ -10,38 +10,30 @@ import torch
 from tc.compiler.codegen.stage import origins
 from tc.compiler.codegen.triton.kernel import TritonKernel
 from tc.compiler.codegen.triton.kernel import generate as generate_kernel
+from tc.compiler.codegen.triton.module import module_of
 from tc.compiler.codegen.triton.ops import SHORT_NAMES
+from tc.compiler.codegen.triton.tuning import Tuning
 from tc.compiler.codegen.triton.wrapper import wrapper
 from tc.compiler.core.artifacts import KernelSpec
 from tc.compiler.core.gpu import GpuProgram
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.ir import Buffer, CopyInto, Extern
-from tc.compiler.loops.scans import SCANS
 from tc.compiler.schedule.plan import Kernel, Plan
 
-HEAD = """\
-import triton
-import triton.language as tl
-from triton.language.extra import libdevice
 
-from tc.compiler.runtime.triton import launch
-"""
-DIVISIONS = ("floor_div", "floor_mod", "floor_remainder", "floor_divide")
-INTEGERS = ("shift_left", "shift_right", "integer_pow", "philox", "clip")
-KINDS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
-MATH = (
-    *DIVISIONS,
-    *INTEGERS,
-    *(f"reduce_{kind}" for kind in KINDS),
-    "better_max",
-    "better_min",
-    *(f"scan_{kind}" for kind, _ in SCANS.rows()),
-    "last_of",
-)
+def generate(
+    plan: Plan,
+    device: torch.device,
+    name: str = "",
+    replay: bool = False,
+    tuning: Tuning | None = None,
+) -> GpuProgram:
+    """Print a plan as a program for one device.
 
-
-def generate(plan: Plan, device: torch.device, name: str = "", replay: bool = False) -> GpuProgram:
-    """Print a plan as a program for one device; see `GpuProgram` for ``name`` and ``replay``."""
+    Args:
+        name, replay: see `GpuProgram`.
+        tuning: chooses block sizes by measurement.
+    """
     buffers: dict[str, Buffer] = {buffer.name: buffer for buffer in plan.buffers}
     buffers.update((i.buffer.name, i.buffer) for i in plan.inputs if i.buffer is not None)
     for name, tensor in plan.constants:
@@ -49,7 +41,8 @@ def generate(plan: Plan, device: torch.device, name: str = "", replay: bool = Fa
         buffers.setdefault(
             name, Buffer(name, tensor.dtype, sizes, tuple(map(ix.const, tensor.stride())))
         )
-    printed = {k.name: generate_kernel(k, buffers) for k in plan.kernels()}
+    make = generate_kernel if tuning is None else tuning.kernel
+    printed = {k.name: make(k, buffers) for k in plan.kernels()}
     return GpuProgram(
         c_source="",
         kernels=tuple(
@@ -97,16 +90,6 @@ def _types(kernel: TritonKernel, buffers: dict[str, Buffer]) -> tuple[str, ...]:
         f"*{SHORT_NAMES[buffers[a.name].dtype]}" if a.kind == "p" else kinds[a.kind]
         for a in kernel.arguments
     )
-
-
-def module_of(kernels: list[str]) -> str:
-    """Kernels as one Python module; empty if there is none."""
-    if not kernels:
-        return ""
-    body = "\n\n".join(kernels)
-    used = sorted(name for name in MATH if f"{name}(" in body)
-    imports = f"from tc.compiler.runtime.triton_math import {', '.join(used)}\n" if used else ""
-    return f"{HEAD}{imports}\n\n{body}"
 
 
 def _commented(kernel: Kernel, printed: TritonKernel) -> str:

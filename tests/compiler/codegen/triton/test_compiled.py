@@ -4,51 +4,69 @@ the launcher hands it the arguments it compiled for.
 
 from __future__ import annotations
 
-import json
-import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import torch
+import torch.nn.functional as F
 from loop_harness import lowered
 from loop_programs import PROGRAMS
-from support import ROOT, python
+from triton_harness import gpu_program, machine_code, run
 
-TESTS = ROOT / "tests"
+from tc.compiler.codegen.triton import Tuning, generate
+from tc.compiler.core.gate import Gate
+from tc.compiler.core.gpu import GpuProgram
+from tc.compiler.core.tune import Tuner, Way
+from tc.compiler.schedule import gpu
+
+CPU = torch.device("cpu")
+
 SOME = ("attention", "block", "reductions", "integers", "gathered", "padded", "rotary")
 
 
-def run(script: str, *arguments: str) -> str:
-    """Output of a script of `tests/` in a process where Triton compiles."""
-    pytest.importorskip("triton", reason="triton is not installed")
-    path = os.pathsep.join([str(ROOT), str(TESTS), os.environ.get("PYTHONPATH", "")])
-    variables = {"TRITON_INTERPRET": "0", "PYTHONPATH": path}
-    done = python(str(TESTS / script), *arguments, timeout=600, variables=variables)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+def products() -> GpuProgram:
+    """A program whose matrix products are kernels, none of which was run."""
+
+    def measure(ways: Mapping[str, Way], rounds: int) -> dict[str, float]:
+        return {name: float(name == "aten") for name in ways}
+
+    def fn(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return F.gelu(x @ w + b), (x.float() @ w.float()).relu()
+
+    half = {"dtype": torch.bfloat16}
+    args = (torch.empty(512, 256, **half), torch.empty(256, 384, **half), torch.empty(384, **half))
+    tuner = Tuner(Nowhere(), "no machine", True, measure)
+    tuning = Tuning(tuner, lambda source, specs: {s.name: lambda *_: None for s in specs}, CPU)
+    plan = gpu.plan(lowered(fn, args), Gate(), tuning.product)
+    return generate(plan, CPU, tuning=tuning)
 
 
-def write(folder: Path, name: str, mode: str) -> Path | None:
-    """A module of kernels, and beside it the types of their arguments."""
-    from triton_harness import gpu_program
+class Nowhere:
+    """Keeps nothing."""
 
-    fn, make = PROGRAMS[name]
-    graph = lowered(fn, make(7), mode)
-    program = gpu_program(graph)
-    if not program.kernels:
+    def read(self, kind: str, key: str) -> bytes | None:
         return None
-    path = folder / f"{name}_{mode}.py"
-    path.write_text(program.triton_source)
-    path.with_suffix(".json").write_text(json.dumps(dict(program.arguments)))
-    return path
+
+    def write(self, kind: str, key: str, content: bytes) -> bool:
+        return False
 
 
-def compiled(tmp_path: Path, names: tuple[str, ...]) -> None:
-    modules = [write(tmp_path, name, mode) for name in names for mode in ("fake", "symbolic")]
-    paths = [str(path) for path in modules if path is not None]
-    lines = run("triton_cubins.py", *paths).splitlines()
-    kernels = sum(len(json.loads(Path(p).with_suffix(".json").read_text())) for p in paths)
-    assert len(lines) == 2 * kernels
-    assert all(int(line.split()[-2]) > 0 for line in lines)
+def test_products_become_machine_code(tmp_path: Path) -> None:
+    program = products()
+    assert program.triton_source.count("tl.dot(") == 2
+    machine_code(tmp_path, {"products": program})
+
+
+def compiled(folder: Path, names: tuple[str, ...]) -> None:
+    programs: dict[str, GpuProgram] = {}
+    for name in names:
+        fn, make = PROGRAMS[name]
+        for mode in ("fake", "symbolic"):
+            made = gpu_program(lowered(fn, make(7), mode))
+            if made.kernels:
+                programs[f"{name}_{mode}"] = made
+    machine_code(folder, programs)
 
 
 def test_some_programs_become_machine_code(tmp_path: Path) -> None:

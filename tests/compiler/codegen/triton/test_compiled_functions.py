@@ -9,7 +9,8 @@ from torch import fx
 
 import tc
 from tc.compiler import driver
-from tc.trace import OutputCode
+from tc.compiler.core.tune import Tuner
+from tc.trace import Autotune, OutputCode
 from tc.trace.emit import capture_events
 
 CPU = torch.device("cpu")
@@ -49,6 +50,33 @@ def test_dynamic_sizes_and_random_numbers(on_gpu):
         kept = tc.compile(lambda x: F.dropout(x, 0.25, True))(torch.ones(4000))
     tc.reset()
     assert abs((kept == 0).float().mean() - 0.25) < 0.03
+
+
+def test_max_autotune_takes_what_is_quickest(on_gpu, monkeypatch):
+    class Memory(dict):
+        def read(self, kind, key):
+            return self.get(key)
+
+        def write(self, kind, key, content):
+            self[key] = content
+            return True
+
+    def measure(ways, rounds):
+        for way in ways.values():
+            way()
+        return {name: float(number == 0) for number, name in enumerate(ways)}
+
+    memory = Memory()
+    monkeypatch.setattr(driver, "gpu_tuner", lambda device: Tuner(memory, "m", True, measure))
+    net = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.ReLU())
+    compiled = tc.compile(net, mode="max-autotune-no-cudagraphs")
+    x = torch.randn(20, 16)
+    with torch.no_grad(), capture_events() as events:
+        torch.testing.assert_close(compiled(x), net(x), rtol=1e-4, atol=1e-4)
+    assert "tl.dot(" in events.of(OutputCode)[0].code
+    told = [event for event in events.of(Autotune) if event.question.startswith("mm ")]
+    assert told[0].chosen.startswith("triton")
+    assert memory
 
 
 def graph_on(*devices):

@@ -1,4 +1,4 @@
-"""The text of ten kernels, as people read it; needs no triton.
+"""The text of eleven kernels, as people read it; needs no triton.
 
 ``TC_WRITE_GOLDEN=1`` writes the texts anew, for a look at the difference before it is committed.
 """
@@ -42,6 +42,7 @@ KERNELS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
     "softmax_held": (lambda x: F.softmax(x, -1), (e(100, 300),), "fake"),
     "layer_norm_looped": (lambda x: F.layer_norm(x, (9000,)), (e(8, 9000),), "fake"),
     "argmax_symbolic": (lambda x: x.argmax(-1), (e(7, 33),), "symbolic"),
+    "cumsum_held": (lambda x: x.cumsum(1) * 2, (e(100, 300),), "fake"),
     "columns": (lambda x: x.sum(0), (e(500, 300),), "fake"),
 }
 

@@ -102,7 +102,7 @@ def test_row_is_valid_python(op: str, dtype: torch.dtype) -> None:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("op, dtype", CASES, ids=NAMES)
 def test_row_means_what_torch_means(op: str, dtype: torch.dtype, interpreter: None) -> None:
-    from tc.compiler.codegen.triton.stage import module_of
+    from tc.compiler.codegen.triton.module import module_of
     from tc.compiler.core.artifacts import KernelSpec
     from tc.compiler.runtime.triton import open_kernels
 

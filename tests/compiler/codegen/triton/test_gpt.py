@@ -1,0 +1,48 @@
+"""The demo GPT: its kernels run under Triton's interpreter, and become machine code."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from support import ROOT
+from triton_harness import machine_code
+
+import tc
+from tc.compiler import driver
+from tc.compiler.core.gpu import GpuProgram
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::RuntimeWarning")]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_the_demo_gpt(dynamic: bool, interpreter: None, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    from gpt import GPT
+
+    programs: list[GpuProgram] = []
+    load = driver.run
+
+    def spied(program):
+        programs.append(program)
+        return load(program)
+
+    tc.reset()
+    monkeypatch.setattr(driver, "gpu_of", lambda module: torch.device("cpu"))
+    monkeypatch.setattr(driver, "run", spied)
+    torch.manual_seed(0)
+    model = GPT()
+    tokens = torch.randint(0, 256, (1, 9))
+    compiled = tc.compile(model, dynamic=dynamic)
+    with tc.config.patch(fx_graph_cache=False):
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(tokens), model(tokens), rtol=1e-3, atol=1e-3)
+        found = torch.autograd.grad(compiled(tokens).square().mean(), list(model.parameters()))
+    wanted = torch.autograd.grad(model(tokens).square().mean(), list(model.parameters()))
+    torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-4)
+    del sys.modules["gpt"]
+
+    assert {program.name for program in programs} == {"inference", "forward", "backward"}
+    machine_code(tmp_path, {f"program{k}": program for k, program in enumerate(programs)})
