@@ -513,7 +513,17 @@ _rows(
 )
 _rows("select_scatter.default", lambda: [C(n(3, 4), n(4), 0, 1), C(n(3, 4), n(3), 1, -1)])
 _rows("flip.default", lambda: [C(n(3, 4), [0]), C(n(3, 4), [0, -1])])
-_rows("roll.default", lambda: [C(n(3, 4), [1], [0]), C(n(3, 4), [-1, 2], [0, 1])])
+_rows(
+    "roll.default",
+    lambda: [
+        C(n(3, 4), [1], [0]),
+        C(n(3, 4), [-1, 2], [0, 1]),
+        C(n(2, 3, 5), [7, -3, 1], [2, 1, -1]),
+        C(n(3, 4), [4, 3], [1, 0]),
+        C(n(2, 1), [1], [1]),
+        C(n(0, 3), [1], [1]),
+    ],
+)
 _rows(
     "embedding.default",
     lambda: [

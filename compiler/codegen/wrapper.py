@@ -35,15 +35,21 @@ EXACT = (
     "mkldnn._linear_pointwise.",
 )
 
-# Python bindings that are quicker than the same op called through `torch.ops`.
+# Python bindings that are quicker than the same op called through `torch.ops`: by 1 microsecond,
+# for convolutions by 4.
 QUICK = {
     f"aten.{name}.default": f"torch.{name}"
-    for name in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "cat", "cumsum")
+    for name in (
+        *("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "cat", "cumsum", "cumprod"),
+        *("convolution", "native_dropout", "topk", "sort"),
+        *("_scaled_dot_product_flash_attention_for_cpu", "_embedding_bag_forward_only"),
+    )
+    if hasattr(torch, name)
 } | {
     f"aten.{name}": f"torch.Tensor.{name.partition('.')[0]}"
     for name in (
         *("index_add_.default", "index_copy_.default", "scatter_.src", "scatter_.value"),
-        "scatter_add_.default",
+        *("scatter_add_.default", "index_put_.default"),
     )
 }
 REINTERPRET = "from torch._C._dynamo.guards import _reinterpret_tensor as window\n"
@@ -265,7 +271,7 @@ class Wrapper:
     def _extern(self, step: Extern) -> None:
         args = [self.value(arg) for arg in step.args]
         args += [f"{name}={self.value(arg)}" for name, arg in step.kwargs]
-        called = self._bound(step.target)
+        called = self._bound(step.target, step.args)
         call = f"{called}({', '.join(args)})"
         kept = step.results[-1]
         if step.target in KEEPING and kept is not None and kept.name in self.read:
@@ -286,9 +292,11 @@ class Wrapper:
                 size, stride = tuple_text(buffer.sizes), tuple_text(buffer.strides)
                 self.emit(f"{buffer.name} = pinned({buffer.name}, {size}, {stride})")
 
-    def _bound(self, target: str) -> str:
+    def _bound(self, target: str, given: tuple[Any, ...]) -> str:
         """A name for an op, looked up once rather than in every call."""
-        if target in QUICK:
+        # The bindings take no list with gaps.
+        gaps = any(isinstance(value, list | tuple) and None in value for value in given)
+        if target in QUICK and not gaps:
             return QUICK[target]
         name = target.removeprefix("torch.ops.").removesuffix(".default").replace(".", "_")
         return self.bound.setdefault(target, name)

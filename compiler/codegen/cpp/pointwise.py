@@ -104,6 +104,7 @@ class TileWriter(Writer):
         for variable in (along, last):
             left = f"{ends[variable]} - {variable}_from"
             self.emit(f"const long long n_{variable} = tc_min({TILE}, {left});")
+        self._fetch_next(along, last, {s.buffer for s in streams})
         tiles = self._fill_tiles(along, last)
         self.open(f"for (long long d_{along} = 0; d_{along} < {_rounds(along)}; d_{along}++)")
         self.emit(f"const long long {along} = {along}_from + d_{along};")
@@ -124,6 +125,29 @@ class TileWriter(Writer):
     def _steps(self, name: str, start: str, stop: str, step: int) -> None:
         """Open a loop in steps."""
         self.open(f"for (long long {name} = {start}; {name} < {stop}; {name} += {step})")
+
+    def _fetch_next(self, along: Index, last: Index, streamed: set[str]) -> None:
+        """Ask for what the next tiles read and write: runs of `TILE` elements, each elsewhere."""
+        stores = [s for s in self.kernel.statements() if isinstance(s, Store)]
+        uses = [(s.buffer, s.index, True) for s in stores if s.buffer not in streamed]
+        for statement in self.kernel.statements():
+            loads = (use for use in statement.value.loads() if use.op == "load")
+            uses += [(use.data[0], use.data[1], False) for use in loads]
+        lines = []
+        for name, index, written in dict.fromkeys(uses):
+            steps = {v: ix.coefficient(index, v) for v in (along, last)}
+            if ix.ONE not in steps.values() or {None, ix.ZERO} & set(steps.values()):
+                continue
+            across = last if steps[along] is ix.ONE else along
+            corner = {atom_of(v): ix.size(f"{v}_from") for v in (along, last)}
+            corner[atom_of(across)] = ix.size(f"{across}_from") + ix.size("ahead")
+            place = c_index(ix.substitute(index, corner))
+            lines.append(f"__builtin_prefetch({name} + {place}{', 1' if written else ''});")
+        if lines:
+            self.open(f"for (long long ahead = {TILE}; ahead < {2 * TILE}; ahead++)")
+            for line in lines:
+                self.emit(line)
+            self.close()
 
     def _fill_tiles(self, along: Index, last: Index) -> dict[Expr, str]:
         """Read a tile for each load that runs along ``along``."""

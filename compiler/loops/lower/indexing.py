@@ -160,12 +160,24 @@ def _roll(b: Builder, call: Call) -> Tensor:
     source = tensor(call["self"])
     if not call["dims"]:
         raise NotLowered("roll of the flat tensor")
-    at = list(loop_vars(call.sizes))
+    variables = loop_vars(call.sizes)
+    moved = [0] * len(variables)
     for given, shift in zip(call["dims"], call["shifts"], strict=True):
-        dim = dimension(given, len(at))
-        if at[dim] is not ix.ZERO:
-            at[dim] = ix.mod(at[dim] - number(shift), source.sizes[dim])
-    return b.value(call.sizes, call.dtype, b.element(source, at))
+        moved[dimension(given, len(moved))] += number(shift)
+    sizes = source.sizes
+    at = [
+        v if not by or v is ix.ZERO else ix.mod(v - by, size)
+        for v, by, size in zip(variables, moved, sizes, strict=True)
+    ]
+    extent = sizes[-1].constant if sizes else None
+    if not extent or not moved[-1] % extent:
+        return b.value(call.sizes, call.dtype, b.element(source, at))
+    # Along memory the end comes first, and then the start: two runs rather than positions.
+    last, by = variables[-1], moved[-1] % extent
+    end = b.element(source, [*at[:-1], last - by + extent])
+    start = b.element(source, [*at[:-1], last - by])
+    value = select(below(last, ix.const(by)), end, start)
+    return b.value(call.sizes, call.dtype, value)
 
 
 # ---------------------------------------------------------------- indirect reads

@@ -121,6 +121,21 @@ def test_outputs_that_are_inputs_views_and_constants() -> None:
     assert got[3].data_ptr() == x[1:].data_ptr()
 
 
+def test_positions_of_some_dimensions_are_put_by_an_op_that_takes_gaps() -> None:
+    def put(x: T, at: T, y: T) -> T:
+        return torch.ops.aten.index_put(x, [None, at], y)
+
+    at = torch.tensor([2, 0])
+    compare(put, (r(3, 4), at, r(3, 2)))
+    compare(lambda x, at, y: torch.ops.aten.index_put(x, [at], y, True), (r(3, 4), at, r(2, 4)))
+
+
+@pytest.mark.parametrize("sides", [(48, 64), (40, 17), (16, 16)])
+def test_tiles_are_turned_up_to_the_end_of_memory(sides: tuple[int, int]) -> None:
+    compare(lambda x, y: x.t() + y, (r(*sides), r(*sides[::-1])))
+    compare(lambda x: x.permute(0, 2, 1).contiguous() * 2, (r(3, *sides),))
+
+
 def test_a_refused_lowering_goes_to_aten() -> None:
     module = trace(lambda x: F.relu(x).exp() + 1, (r(3, 4),))
     gate = Gate(refuse_from={"loops.lower": 2})

@@ -82,16 +82,6 @@ def test_a_chain_of_convolutions_runs_channels_last(fn: Callable[..., Any]) -> N
         assert mine.stride() == theirs.stride()
 
 
-def grouped(x: T, w: T, u: T) -> T:
-    y = moments(F.conv2d(x, w, padding=1), 4)
-    return moments(F.conv2d(y, u, padding=1), 2) + y
-
-
-def grown(x: T, w: T, u: T) -> T:
-    y = F.interpolate(F.relu(F.conv2d(x, w, padding=1)), scale_factor=2.0)
-    return F.conv2d(y, u).relu() * 2
-
-
 @pytest.mark.parametrize("fn", [chain, pooled, joined, scaled, grouped, grown])
 def test_compiled_chains_give_eagers_values_and_strides(fn: Callable[..., Any]) -> None:
     given = args()
