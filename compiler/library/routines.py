@@ -66,6 +66,8 @@ def _product(node: fx.Node) -> tuple[fx.Node, fx.Node, fx.Node | None] | None:
         return None
     if shape[0] * shape[1] * size[1] < MIN_WORK or held.dtype is not torch.float32:
         return None
+    if any(used.meta["val"].dtype is not held.dtype for used in node.all_input_nodes):
+        return None  # ATen refuses it
     if not (_is_dense(rows) and _is_dense(matrix)):
         return None
     if bias is not None and static_shape(bias) != (shape[1],):

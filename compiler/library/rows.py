@@ -72,6 +72,8 @@ def _is_tiny(node: fx.Node) -> bool:
     held, shape, size = fake(node), static_shape(node), static_shape(node.args[-1])
     if held is None or shape is None or size is None or held.dtype not in EXACT:
         return False
+    if any(used.meta["val"].dtype is not held.dtype for used in node.all_input_nodes):
+        return False  # ATen refuses it
     return 0 < shape[0] * shape[1] * size[0] <= TINY_WORK
 
 

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from loop_harness import check, copied, externs, planned, program, trace
 
+import tc
 from tc.compiler import library
 from tc.compiler.core.gate import Gate
 from tc.compiler.loops.interpret import interpret
@@ -136,3 +137,9 @@ def test_empty_products_and_whole_numbers_are_left_to_aten() -> None:
     whole = torch.arange(6).reshape(2, 3)
     assert externs(arranged(lambda x, w: x @ w, (whole, whole.t().contiguous())))
     assert externs(arranged(lambda x, w: x @ w, (r(2, 0), r(0, 3))))
+
+
+def test_operands_of_two_types_are_refused_as_by_aten() -> None:
+    compiled = tc.compile(lambda x, w: x @ w)
+    with pytest.raises(RuntimeError, match="same dtype"):
+        compiled(r(2, 3), r(3, 4).double())
