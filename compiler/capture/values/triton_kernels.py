@@ -60,6 +60,8 @@ class LaunchValue(Value):
         ints = {k: named[k] for k, kind in kinds.items() if kind == "int"}
         floats = {k: named[k] for k, kind in kinds.items() if kind == "float"}
         constants = {k: t.concrete(named[k]) for k, kind in kinds.items() if kind == "constant"}
+        if not _can_be_keys(constants):
+            self.cannot(breaks.UNSUPPORTED_CALL, f"{self.kernel.describe()} with lists")
         values = list(tensors.values())
         same = {k: values.index(value) for k, value in enumerate(values)}
         same = {k: earlier for k, earlier in same.items() if earlier < k}
@@ -134,6 +136,14 @@ class LaunchValue(Value):
             grid = grid.call(t, [meta], {})
         items = [grid] if isinstance(grid, SymValue | ConstValue) else grid.unpack(t)
         return [*items, *[ConstValue(1)] * (3 - len(items))]
+
+
+def _can_be_keys(constants: dict[str, Any]) -> bool:
+    try:
+        hash(tuple(constants.values()))
+    except TypeError:
+        return False
+    return True
 
 
 def _fixed(kernel: Any) -> frozenset[str]:

@@ -80,6 +80,14 @@ def test_a_scan_of_a_scan_and_of_what_a_reduction_gave() -> None:
     compare(lambda x: x.softmax(0).cumsum(0).cumsum(0) + x, (r(40, 30),))
 
 
+def test_sums_of_long_rows_that_are_scanned_are_taken_in_blocks() -> None:
+    def fn(x: T) -> tuple[T, ...]:
+        y = x.exp().cumsum(1)
+        return y, y.sum(1), y.amax(1), x.sum(1)
+
+    compare(fn, (r(2, 9000) * 0.1,), rtol=1e-4, atol=1e-3)
+
+
 def test_what_reads_elsewhere_waits() -> None:
     def fn(x: T) -> tuple[T, ...]:
         y = x.cumsum(1)
