@@ -164,6 +164,8 @@ def why_not(problem: Problem, script: Path) -> str:
     noise = ""
     if facts.get("random"):
         noise = f"; {facts['random']} calls of graphs with random numbers could not be judged"
+    if facts.get("refused"):
+        noise += f"; {facts['refused']} calls could not be judged: {facts['refusal']}"
     return (
         f"{script} does not fail: {facts['graphs']} graphs agree with eager in {facts['calls']} "
         f"calls{noise}"
@@ -215,7 +217,7 @@ class Job:
             NotReproduced: not as it did there.
         """
         answer = self.oracle.judge(case)
-        if answer.signature and not alike(answer, problem):
+        if answer.signature and not answer.is_like(problem.answer):
             raise NotReproduced(
                 f"{problem.message}; but its graph alone fails otherwise: {answer.message}"
             )
@@ -302,15 +304,6 @@ class Job:
         verdict = f"fails alike in {good} of {verify.RUNS} runs" if good else "not verified"
         self.progress.line(f"{self.output}: {lines} lines, {verdict}")
         print(text, end="")
-
-
-def alike(answer: Answer, problem: Problem) -> bool:
-    """Whether a graph alone fails as it did in the script."""
-    values = ("wrong", "nan")
-    if answer.kind in values or problem.kind in values:
-        return answer.kind in values and problem.kind in values
-    detail = problem.facts.get("detail") or {}
-    return answer.kind == problem.kind and answer.detail.get("type") == detail.get("type")
 
 
 def describe(problem: Problem) -> str:

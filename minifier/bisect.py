@@ -152,9 +152,9 @@ class Search:
                 f"{problem.message}; its graph alone does not fail ({first.message or first.kind})",
             )
         oracle.signature = first.signature
-        ladder = Ladder(oracle, case, lambda text: self.progress.now(f"stage      {text}"))
+        ladder = Ladder(oracle, case, first, lambda text: self.progress.now(f"stage      {text}"))
         rung = ladder.climb()
-        shown = " ".join(f"{r.name} {'✗' if r.answer.signature else '✓'}" for r in ladder.rungs)
+        shown = " ".join(f"{r.name} {'✗' if ladder.is_failure(r) else '✓'}" for r in ladder.rungs)
         self.progress.line(f"stage      {shown}")
         if rung is None:
             return Verdict(INCONCLUSIVE, f"{first.message}; no stage by itself shows it")

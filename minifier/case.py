@@ -142,6 +142,7 @@ class Step:
     Attributes:
         form: the call as Python text; ``$0``, ``$1`` stand for `refs`.
         mutates: it writes to its first argument.
+        statement: the form assigns to an item of its first argument, whose name it shares.
         where: the user's line, ``file:line``, and its text after a tab.
         helpers: source of functions the form names (branches of `torch.cond`).
     """
@@ -152,6 +153,12 @@ class Step:
     mutates: bool = False
     where: str = ""
     helpers: tuple[str, ...] = ()
+    statement: bool = False
+
+    def line(self, names: Mapping[str, str]) -> str:
+        """The call as a statement, with values called by these names."""
+        text = self.text(names)
+        return text if self.statement else f"{names[self.name]} = {text}"
 
     def text(self, names: Mapping[str, str]) -> str:
         """The right-hand side, with values called by these names."""
@@ -268,6 +275,9 @@ class Case:
             given[item.name] = "x" if len(self.inputs) == 1 else f"x{number}"
         taken |= set(given.values())
         for step in self.steps:
+            if step.statement:
+                given[step.name] = given[step.refs[0]]
+                continue
             base = re.sub(r"_*\d*$", "", step.name.removeprefix("l_")) or "v"
             if keyword.iskeyword(base) or not base.isidentifier():
                 base = "v"
@@ -289,7 +299,7 @@ class Case:
             last = place == len(self.steps) - 1
             if last and self.outputs == (step.name,):
                 return [*lines, f"    return {step.text(names)}"]
-            lines.append(f"    {names[step.name]} = {step.text(names)}")
+            lines.append(f"    {step.line(names)}")
         outputs = ", ".join(names[name] for name in self.outputs)
         return [*lines, f"    return {outputs}" if outputs else "    return None"]
 

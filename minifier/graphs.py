@@ -162,8 +162,9 @@ class _Printer:
 
         form = form_of(node, ref)
         self.steps.append(
-            Step(node.name, form, tuple(refs), mutates(node), user_line(node), tuple(helpers))
-        )
+            Step(node.name, form, tuple(refs), mutates(node), user_line(node), tuple(helpers),
+                 node.target is operator.setitem)
+        )  # fmt: skip
 
 
 def function_text(name: str, gm: fx.GraphModule) -> str:
@@ -177,7 +178,7 @@ def function_text(name: str, gm: fx.GraphModule) -> str:
     helpers = [text for step in printer.steps for text in step.helpers]
     output = gm.graph.output_node().args[0]
     returned = text_of(output, lambda node: node.name)
-    lines = [f"    {step.name} = {step.text(names)}" for step in printer.steps]
+    lines = [f"    {step.line(names)}" for step in printer.steps]
     return "\n".join([*helpers, f"def {name}({', '.join(arguments)}):", *lines,
                       f"    return {returned}"])  # fmt: skip
 
@@ -222,6 +223,8 @@ def form_of(node: fx.Node, ref: Callable[[fx.Node], str]) -> str:
             return f"{UNARY[name]}{_closed(args[0])}"
         if name == "getitem":
             return f"{args[0]}[{index_text(node.args[1], ref)}]"
+        if name == "setitem":
+            return f"{args[0]}[{index_text(node.args[1], ref)}] = {args[2]}"
     if target is getattr and isinstance(node.args[1], str):
         return f"{args[0]}.{node.args[1]}"
     return f"{name_of(target)}({', '.join([*args, *options])})"

@@ -174,7 +174,8 @@ class Ran:
     Attributes:
         inputs: what it was given; it may have written to them.
         outputs: the leaves of what it returned.
-        results: outputs, then the inputs it wrote to; `add_gradients` adds those of its inputs.
+        results: outputs, then the inputs, which it may have written to (eager does not always say
+            that it does); `add_gradients` adds those of its inputs.
     """
 
     inputs: list[Any]
@@ -185,15 +186,9 @@ class Ran:
     def of(cls, program: Program, inputs: Sequence[Any]) -> Ran:
         """Run a program forward."""
         own = clones(inputs)
-        before = [v._version if isinstance(v, torch.Tensor) else 0 for v in own]
         outputs = [v for v in tree_leaves(program(*own)) if v is not None]
-        written = [
-            v.detach()
-            for v, version in zip(own, before, strict=True)
-            if isinstance(v, torch.Tensor) and v._version != version
-        ]
         plain = [v.detach() if isinstance(v, torch.Tensor) else v for v in outputs]
-        return cls(own, outputs, plain + written)
+        return cls(own, outputs, plain + [v.detach() for v in own if isinstance(v, torch.Tensor)])
 
     def add_gradients(self) -> None:
         """Run backward, too."""
@@ -206,7 +201,7 @@ class Ran:
 
 
 def run(program: Program, inputs: Sequence[Any], backward: bool) -> list[Any]:
-    """Run a program on inputs of its own; returns outputs, inputs it wrote to, and gradients."""
+    """Run a program on inputs of its own; returns outputs, inputs, and gradients."""
     ran = Ran.of(program, inputs)
     if backward:
         ran.add_gradients()

@@ -65,26 +65,32 @@ class Ladder:
     """Climbs the stages of a compiler with one case.
 
     Attributes:
+        failure: how the case fails when compiled whole.
         tell: told of each rung.
         probes: questions asked.
     """
 
     oracle: Oracle
     case: Case
+    failure: Answer
     tell: Callable[[str], None] = lambda text: None
     probes: int = 0
     rungs: list[Rung] = field(default_factory=list)
 
     def climb(self) -> Rung | None:
-        """Return the first rung that fails."""
+        """Return the first rung that fails in the way that is looked for."""
         names = STAGES if self.case.call.compiler == "tc" else BACKENDS
         for name in names:
             rung = self.stage(name) if name in STAGES else self.backend(name)
             self.rungs.append(rung)
-            self.tell(f"{name} {'✗' if rung.answer.signature else '✓'}")
-            if rung.answer.signature:
+            self.tell(f"{name} {'✗' if self.is_failure(rung) else '✓'}")
+            if self.is_failure(rung):
                 return rung
         return None
+
+    def is_failure(self, rung: Rung) -> bool:
+        """Whether a rung fails as the whole does; what else goes wrong there is another fault."""
+        return bool(rung.answer.signature) and rung.answer.is_like(self.failure)
 
     def backend(self, name: str) -> Rung:
         """Compile with one of torch's backends."""
@@ -118,7 +124,7 @@ class Ladder:
         kind = KERNELS if rung.name == "kernels" else "*"
         steps = [name for name in rung.steps if kind == "*" or name.startswith(f"{kind}.")]
         total = len(steps)
-        if not total or self.stage(rung.name, {kind: 1}).answer.signature:
+        if not total or self.is_failure(self.stage(rung.name, {kind: 1})):
             return None
         low, high = 1, total + 1  # refused from `low` on it passes, from `high` on it fails
         last = steps
@@ -126,7 +132,7 @@ class Ladder:
             middle = (low + high) // 2
             tried = self.stage(rung.name, {kind: middle})
             self.tell(f"step {middle} of {total}")
-            if tried.answer.signature:
+            if self.is_failure(tried):
                 high = middle
                 last = steps if kind == KERNELS else list(tried.steps)
             else:

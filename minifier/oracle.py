@@ -44,6 +44,13 @@ class Answer:
     message: str = ""
     detail: Mapping[str, Any] = field(default_factory=dict)
 
+    def is_like(self, other: Answer) -> bool:
+        """Whether two failures are of one kind: values that are wrong, or the same exception."""
+        values = ("wrong", "nan")
+        if self.kind in values or other.kind in values:
+            return self.kind in values and other.kind in values
+        return self.kind == other.kind and self.detail.get("type") == other.detail.get("type")
+
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Answer:
         """The answer in a line of the server's."""
@@ -203,8 +210,9 @@ def keeping(case: Case) -> str:
     lines = [f"def f({arguments}"]
     lines += [f"    keep({item.name!r}, {names[item.name]})" for item in case.inputs]
     for step in case.steps:
-        lines.append(f"    {names[step.name]} = {step.text(names)}")
-        lines.append(f"    keep({step.name!r}, {names[step.name]})")
+        lines.append(f"    {step.line(names)}")
+        kept = None if step.statement else names[step.name]
+        lines.append(f"    keep({step.name!r}, {kept})")
     return "\n".join([head, *lines, "", *case.makers(), ""])
 
 

@@ -41,6 +41,12 @@ def without_graph(script: Path, problem: Problem) -> Verdict | None:
             "from float64, or from inputs moved by one unit in the last place",
             rounding=facts["rounding"],
         )
+    if facts.get("refused"):
+        verdict.add(
+            "refused",
+            f"{facts['refused']} calls could not be judged: {facts['refusal']}",
+            refused=facts["refused"],
+        )
     if facts.get("random"):
         verdict.add(
             "random",

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +143,10 @@ def record(
 def _read(folder: Path, status: int | None, seconds: float) -> Problem:
     found, begun = folder / "problem.json", folder / "begun.json"
     if found.exists():
-        return _problem(json.loads(found.read_text()))
+        problem = _problem(json.loads(found.read_text()))
+        if problem.kind != "exit":
+            return problem
+        return replace(problem, message=f"{problem.message}: {last_line(folder)}")
     if status is None:
         kind, message = "timeout", f"the script did not end within {seconds:.0f} s"
     elif status < 0:

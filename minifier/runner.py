@@ -113,6 +113,8 @@ class Recorder:
         self.calls = 0
         self.random = 0
         self.rounding = 0
+        self.refused = 0
+        self.refusal = ""
         self.compiles = 0
         self.compiler = ""
         self.notes: list[str] = []
@@ -201,6 +203,9 @@ class Watched:
         outcome = judge.judge(self.gm.forward, lambda: compiled, own, backward)
         if outcome.kind == "random":
             self.recorder.random += 1
+        elif outcome.kind == "invalid":
+            self.recorder.refused += 1
+            self.recorder.refusal = outcome.message
         elif outcome.kind == "ok" and outcome.message:
             self.recorder.rounding += 1
         if outcome.failed:
@@ -270,7 +275,7 @@ def problem_of(outcome: Outcome, recorder: Recorder) -> dict[str, Any]:
         "kind": outcome.kind, "signature": outcome.signature, "message": outcome.message,
         "detail": outcome.detail, "graphs": recorder.graphs, "calls": recorder.calls,
         "compiles": recorder.compiles, "compiler": recorder.compiler, "random": recorder.random,
-        "rounding": recorder.rounding,
+        "rounding": recorder.rounding, "refused": recorder.refused, "refusal": recorder.refusal,
         "threads": torch.get_num_threads(), "environment": recorder.changed(),
     }  # fmt: skip
 

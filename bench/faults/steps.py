@@ -214,7 +214,7 @@ def break_kernel(module):
 def list_steps(module):
     real = module.Gate.allow
 
-    def allow(self, kind):
+    def allow(self, kind, *about):
         for prefix, name in (
             ("loops.rule.", "rule"), ("aot.decompose.", "decompose"), ("loops.lower.", "lower"),
         ):  # fmt: skip
@@ -222,7 +222,7 @@ def list_steps(module):
                 note(name, kind.removeprefix(prefix))
         if kind in ("aot.fold_transposes", "aot.share_common_subexpressions"):
             note("pass", kind.removeprefix("aot."))
-        return real(self, kind)
+        return real(self, kind, *about)
 
     module.Gate.allow = allow
 

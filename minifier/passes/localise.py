@@ -39,14 +39,12 @@ def first_wrong_steps(case: Case, fails: Fails, differing: DifferingOutputs) -> 
 
 
 def _first_that_fails(case: Case, guesses: Sequence[Names], fails: Fails) -> Iterator[Case]:
-    """Keep one set of steps alone; on single numbers, if they fail there as well."""
-    for guess in guesses:
-        smaller = case.keep(guess)
-        if len(smaller.steps) < len(case.steps):
-            for one in (tiny(smaller), smaller):
-                if fails(one):
-                    yield one
-                    return
+    """Keep one set of steps alone; the first on single numbers, if it fails there as well."""
+    sets = [case.keep(guess) for guess in guesses]
+    for smaller in [*map(tiny, sets[:1]), *sets]:
+        if len(smaller.steps) < len(case.steps) and fails(smaller):
+            yield smaller
+            return
 
 
 def named_steps(case: Case, fails: Fails, told: str) -> Iterator[Case]:

@@ -88,3 +88,16 @@ def test_functions_are_named_as_users_name_them(function: Any, name: str) -> Non
 def test_what_has_no_text_is_refused() -> None:
     with pytest.raises(graphs.Unprintable):
         graphs.name_of(lambda x: x)
+
+
+def test_items_are_assigned_by_statements() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        m = torch.zeros(4, 4)
+        m[1:, torch.tensor([0, 2])] = 3
+        return x + m
+
+    x = torch.ones(4, 4)
+    case, recorded = graphs.case_of(captured(function, (x,)), (x,), Call(), "", False)
+    assert [step.statement for step in case.steps].count(True) == 1
+    assert "setitem" not in case.program() and "] = 3" in case.program()
+    assert torch.equal(rerun(case, recorded)[0], function(x))
