@@ -99,14 +99,32 @@ def compile_graph(
     trains = torch.is_grad_enabled() and any(map(wants_grad, examples))
     compiled = _training if trains else _inference
     with trace.stage(compilers.stage):
-        if compilers.cache is not None and not trains:
-            found = compilers.cache.find(gm, examples)
-            if found is not None:
-                return found
+        found = _found(gm, examples, compilers.cache, trains)
+        if found is not None:
+            return found
         try:
             return compiled(gm, examples, compilers, gate, decompositions)
         except aot.Fallback as fallback:
             return _eager_graph(gm, str(fallback))
+
+
+def _found(
+    gm: fx.GraphModule, examples: list[Any], cache: GraphCache | None, trains: bool
+) -> Compiled | None:
+    """Return what runs a graph, from its entries on disk if there are any."""
+    if cache is None or not trains:
+        return None if cache is None else cache.find(gm, examples)
+    found = cache.find_training(gm, examples)
+    if found is None:
+        return None
+    operations = found.operations
+
+    def by_operations(args: list[Any]) -> tuple[Any, ...]:
+        return aot.one_by_one(operations())(args)
+
+    marked.allow(by_operations)
+    backward = Deferred(Work(found.backward, by_operations, gm.meta.get(PLACE, NOWHERE)))
+    return aot.wrap_training_contract(found.contract, gm, found.forward, backward, by_operations)
 
 
 def _inference(
@@ -134,23 +152,40 @@ def _training(
     notes = noting()
     with trace.stage("aot"):
         parts = aot.training(gm, examples, gate.noted(notes), decompositions)
-    if trace.enabled() and parts.joint is not None and parts.partition is not None:
-        trace.emit(trace.AtenGraph("joint", str(parts.joint)))
-        trace.emit(trace.Partition(parts.partition.facts()))
+    events = _cut_events(parts)
     if trace.enabled():
-        trace.emit(trace.AtenGraph("forward", str(parts.forward)))
-        told(notes, "aot", "joint")
+        events += told(notes, "aot", "joint")
     if parts.backward is None:
         forward = _compiled(parts.forward.module, compilers.inference, compilers)
         return aot.wrap_training(parts, forward, None)
-    forward = _compiled(parts.forward.module, compilers.forward, compilers)
+    later: list[trace.Event] = []
     if trace.enabled():
-        trace.emit(trace.AtenGraph("backward", str(parts.backward)))
+        later = [trace.AtenGraph("backward", str(parts.backward))]
+    if compilers.cache is not None:
+        events_of = {"forward": events, "backward": later}
+        compilers.cache.cut(gm, parts.contract, parts.backward.module, events_of)
+    forward = _compiled(parts.forward.module, compilers.forward, compilers)
+    for event in later:
+        trace.emit(event)
     by_operations = aot.one_by_one(parts.backward.module)
-    later = functools.partial(_backward, parts.backward.module, compilers, by_operations)
+    build = functools.partial(_backward, parts.backward.module, compilers, by_operations)
     marked.allow(by_operations)  # compiled autograd captures what backward does
-    backward = Deferred(Work(later, by_operations, gm.meta.get(PLACE, NOWHERE)))
+    backward = Deferred(Work(build, by_operations, gm.meta.get(PLACE, NOWHERE)))
     return aot.wrap_training(parts, forward, backward, by_operations)
+
+
+def _cut_events(parts: aot.Training) -> list[trace.Event]:
+    """Tell how a joint graph was cut, and return what was told."""
+    if not trace.enabled():
+        return []
+    events: list[trace.Event] = []
+    if parts.joint is not None and parts.partition is not None:
+        events.append(trace.AtenGraph("joint", str(parts.joint)))
+        events.append(trace.Partition(parts.partition.facts()))
+    events.append(trace.AtenGraph("forward", str(parts.forward)))
+    for event in events:
+        trace.emit(event)
+    return events
 
 
 def _backward(module: fx.GraphModule, compilers: Compilers, by_operations: Boxed) -> Boxed:

@@ -1,12 +1,14 @@
 """Compiled graphs on disk: a second process that captures the same graph compiles nothing.
 
-In: a graph. Out: its program from an earlier compile, and what was told of that one; or None. Two
-kinds of graph have entries: captured ones that need no gradients, with all that a call needs, and
-the ATen graphs of forward and backward, whose cut is made anew.
+In: a graph. Out: its program from an earlier compile, and what was told of that one; or None.
+Captured graphs have entries with all that a call needs: one, or where gradients are wanted two, for
+forward and backward. The ATen graphs of captured ones that have no key have entries of their own.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +22,8 @@ from tc.compiler import aot
 from tc.compiler.capture import hook
 from tc.compiler.core.artifacts import KernelSpec, Program
 from tc.compiler.core.frozen import NotPlain, dumps, loads
+from tc.compiler.core.frozen_graph import CLASSES as GRAPH_CLASSES
+from tc.compiler.core.frozen_graph import PlainGraph, restored, written
 from tc.compiler.core.gpu import GpuProgram
 from tc.compiler.graph_key import SMALL, Key, Uncached, attribute, key_of, tensor_bytes
 from tc.compiler.runtime import store
@@ -57,17 +61,54 @@ class Kept:
         constants: name -> where the value is found.
         contract: how the program is called; None for graphs of ATen operations.
         events: what was told when it was compiled.
+        pair: tells whether forward and backward are of one cut.
+        operations: backward as operations, with forward's entry.
     """
 
     program: Program
     constants: tuple[tuple[str, Held | Written], ...]
-    contract: aot.Contract | None
+    contract: aot.Contract | aot.TrainingContract | None
     events: tuple[trace.Remembered, ...]
+    pair: str = ""
+    operations: PlainGraph | None = None
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A captured graph with gradients, as found.
+
+    Attributes:
+        backward: loads what runs backward.
+        operations: returns backward as a graph of ATen operations.
+    """
+
+    contract: aot.TrainingContract
+    forward: Boxed
+    backward: Callable[[], Boxed]
+    operations: Callable[[], fx.GraphModule]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How a captured graph that was looked for has been cut.
+
+    Attributes:
+        key: of its first entry.
+        told: events before those of forward's program, and before those of backward's.
+    """
+
+    key: Key
+    gm: fx.GraphModule
+    contract: aot.TrainingContract
+    operations: PlainGraph
+    pair: str
+    told: Mapping[str, tuple[trace.Event, ...]]
 
 
 CLASSES = (
     trace.Remembered,
     *(Held, Written, Kept, Program, GpuProgram, KernelSpec, aot.Contract, *aot.OUTPUTS),
+    *(aot.TrainingContract, *GRAPH_CLASSES),
 )
 
 
@@ -83,12 +124,13 @@ class GraphCache:
         self.settings = {**settings, "told": trace.enabled()}
         self._missed: Key | None = None
         self._made: tuple[Program, tuple[trace.Event, ...]] | None = None
+        self._cut: Cut | None = None
 
     # -- captured graphs -------------------------------------------------------------------------
     def find(self, gm: fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any] | None:
         """Return what runs a captured graph, None if it has to be compiled."""
         self._missed, kept = self._look("captured", gm, examples)
-        if kept is None or kept.contract is None:
+        if kept is None or not isinstance(kept.contract, aot.Contract):
             return None
         self._missed = None
         return aot.wrap_contract(kept.contract, run_kept(kept, gm), gm)
@@ -110,6 +152,63 @@ class GraphCache:
         program, more = self._made
         self._write(self._missed, gm, program, contract, (*events, *more))
 
+    # -- captured graphs with gradients ------------------------------------------------------------
+    def find_training(self, gm: fx.GraphModule, examples: Sequence[Any]) -> Trained | None:
+        """Return what runs a captured graph with its gradients, None if it is to be compiled."""
+        self._missed = key = self._key("training", gm, examples)
+        if key is None:
+            return None
+        with trace.stage("graph_cache.look"):
+            first, second = _read(key), _read(_second(key))
+        found = first is not None and second is not None and first.pair == second.pair
+        trace.emit(trace.Cache(found, key.digest, key.parts))
+        if not found or first is None or second is None:
+            return None
+        contract, operations = first.contract, first.operations
+        if not isinstance(contract, aot.TrainingContract) or operations is None:
+            return None
+        self._missed = None
+        return Trained(
+            contract,
+            run_kept(first, gm),
+            functools.partial(run_kept, second, gm),
+            functools.cache(functools.partial(restored, operations)),
+        )
+
+    def cut(
+        self, gm: fx.GraphModule, contract: aot.TrainingContract, backward: fx.GraphModule,
+        told: Mapping[str, Sequence[trace.Event]],
+    ) -> None:  # fmt: skip
+        """Note how the captured graph that was looked for has been cut, before that is compiled.
+
+        Args:
+            backward: its operations; compiling changes them.
+            told: ``forward`` and ``backward`` -> what was told before its program was made.
+        """
+        key, self._missed = self._missed, None
+        if key is None:
+            return
+        try:
+            operations = written(backward.graph)
+            pair = hashlib.sha256(dumps((contract, operations))).hexdigest()
+        except NotPlain as why:
+            _tell_bypass(f"training graph: {why}")
+            return
+        events = {kind: tuple(of) for kind, of in told.items()}
+        self._cut = Cut(key, gm, contract, operations, pair, events)
+
+    def _cut_program(self, cut: Cut, kind: str, make: Callable[[], tuple[Program, Any]]) -> Program:
+        """Make the program of forward or backward, and leave its entry."""
+        program, events = make()
+        events = (*cut.told[kind], *events)
+        if kind == "forward":
+            more = (cut.contract, events, cut.pair, cut.operations)
+            self._write(cut.key, cut.gm, program, *more)
+        else:
+            self._cut = None
+            self._write(_second(cut.key), cut.gm, program, None, events, cut.pair)
+        return program
+
     # -- graphs of ATen operations -----------------------------------------------------------------
     def program(
         self, kind: str, module: fx.GraphModule, make: Callable[[], tuple[Program, Any]]
@@ -120,6 +219,8 @@ class GraphCache:
             kind: ``forward`` or ``backward``.
             make: returns the program and the events that tell of it.
         """
+        if self._cut is not None:
+            return run(self._cut_program(self._cut, kind, make))
         examples = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
         key, kept = self._look(kind, module, examples)
         if kept is not None:
@@ -133,37 +234,50 @@ class GraphCache:
     def _look(
         self, kind: str, gm: fx.GraphModule, examples: Sequence[Any]
     ) -> tuple[Key | None, Kept | None]:
+        key = self._key(kind, gm, examples)
+        if key is None:
+            return None, None
         with trace.stage("graph_cache.look"):
-            try:
-                key = key_of(gm, examples, {"kind": kind, **self.settings})
-            except Uncached as why:
-                _tell_bypass(f"{kind} graph: {why}")
-                return None, None
-            except Exception as error:  # a compile does not fail for want of a key
-                _tell_bypass(f"{kind} graph: {type(error).__name__}: {error}")
-                return None, None
-            kept = _read(key, gm)
+            kept = _read(key)
         trace.emit(trace.Cache(kept is not None, key.digest, key.parts))
         return key, kept
+
+    def _key(self, kind: str, gm: fx.GraphModule, examples: Sequence[Any]) -> Key | None:
+        with trace.stage("graph_cache.key"):
+            try:
+                return key_of(gm, examples, {"kind": kind, **self.settings})
+            except Uncached as why:
+                _tell_bypass(f"{kind} graph: {why}")
+            except Exception as error:  # a compile does not fail for want of a key
+                _tell_bypass(f"{kind} graph: {type(error).__name__}: {error}")
+        return None
 
     def _write(
         self,
         key: Key,
         gm: fx.GraphModule,
         program: Program,
-        contract: aot.Contract | None,
+        contract: aot.Contract | aot.TrainingContract | None,
         events: tuple[trace.Event, ...],
+        pair: str = "",
+        operations: PlainGraph | None = None,
     ) -> None:
         with trace.stage("graph_cache.keep"):
             try:
                 constants = _places(gm, program)
                 told = tuple(map(trace.Remembered.of, events))
-                kept = Kept(replace(program, constants=()), constants, contract, told)
+                plain = replace(program, constants=())
+                kept = Kept(plain, constants, contract, told, pair, operations)
                 content = dumps(kept)
             except (NotPlain, Uncached) as why:
                 _tell_bypass(f"not kept: {why}")
                 return
             store.write(KIND, key.digest, content)
+
+
+def _second(key: Key) -> Key:
+    """Return the key of backward's entry."""
+    return Key({**key.parts, "kind": "training, backward"})
 
 
 def _tell_bypass(why: str) -> None:
@@ -188,7 +302,7 @@ def run_kept(kept: Kept, gm: fx.GraphModule) -> Boxed:
     return run(replace(kept.program, constants=constants))
 
 
-def _read(key: Key, gm: fx.GraphModule) -> Kept | None:
+def _read(key: Key) -> Kept | None:
     content = store.read(KIND, key.digest)
     if content is None:
         return None

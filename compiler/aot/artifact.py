@@ -141,6 +141,29 @@ class Contract:
 
 
 @dataclass(frozen=True)
+class TrainingContract:
+    """What callers of a compiled forward and backward must know.
+
+    Attributes:
+        forward: of the graph of outputs.
+        gradients: how each gradient is made of backward's results.
+        saved_from: where to find what backward takes: an ``input``'s number, or an ``output`` of
+            forward; tensors, then sizes.
+        saved_tensors: how many of those are tensors.
+        returned: how many of forward's outputs are the user's.
+        differentiable: which of those have gradients, and their types in `dtypes`.
+    """
+
+    forward: Contract
+    gradients: tuple[Output, ...]
+    saved_from: tuple[tuple[str, int], ...]
+    saved_tensors: int
+    returned: int
+    differentiable: tuple[int, ...]
+    dtypes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class AotGraph(Artifact):
     """A functional graph of ATen ops with what its callers must know.
 

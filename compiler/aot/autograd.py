@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import fx
 
-from tc.compiler.aot.artifact import Fresh, Output, SameInput, aten
+from tc.compiler.aot.artifact import Fresh, Output, SameInput, TrainingContract, aten
 from tc.compiler.aot.passes import dim_key
 from tc.compiler.aot.training import Training
-from tc.compiler.aot.wrap import Compiled, wrap, wrap_backward
+from tc.compiler.aot.wrap import Compiled, wrap, wrap_backward, wrap_contract
+from tc.compiler.core.frozen_graph import ADDRESSING
 
 hooks_of_saved = torch._C._autograd._top_saved_tensors_default_hooks
 is_batched = torch._C._functorch.is_legacy_batchedtensor
@@ -36,7 +37,19 @@ def wrap_training(
     if graphs.backward is None or backward is None:
         return wrap(graphs.forward, torch.no_grad()(forward))
     by_operations = by_operations or one_by_one(graphs.backward.module)
-    function = autograd_function(graphs, forward, backward, by_operations)
+    eager = graphs.forward.eager
+    return wrap_training_contract(graphs.contract, eager, forward, backward, by_operations)
+
+
+def wrap_training_contract(
+    contract: TrainingContract,
+    eager: Callable[..., Any] | None,
+    forward: Compiled,
+    backward: Compiled,
+    by_operations: Compiled,
+) -> Callable[..., list[Any]]:
+    """Return the same of graphs of which no more is known; ``eager`` runs in place of them."""
+    function = autograd_function(contract, forward, backward, by_operations)
     # Past Function.apply, which looks at what only matters under functorch's transforms.
     apply: Callable[..., Any] = super(torch.autograd.Function, function).apply  # type: ignore[misc]
 
@@ -44,27 +57,24 @@ def wrap_training(
         result: tuple[Any, ...] = apply(*args)
         return result
 
-    return wrap(graphs.forward, call)
+    return wrap_contract(contract.forward, call, eager)
 
 
 def autograd_function(
-    graphs: Training, forward: Compiled, backward: Compiled, by_operations: Compiled
+    contract: TrainingContract, forward: Compiled, backward: Compiled, by_operations: Compiled
 ) -> type[torch.autograd.Function]:
     """Return the autograd function of one graph.
 
     Saved tensors are checked by autograd: one that was written to before backward is an error
     there, as in eager. For the arguments see `wrap_training`.
     """
-    assert graphs.partition is not None and graphs.backward is not None
-    whole, in_parts = (wrap_backward(graphs.backward, run) for run in (backward, by_operations))
-    plan = graphs.backward.outputs
-    count, places = graphs.returned, graphs.partition.saved_from
-    first_size = graphs.partition.saved_tensors
-    tensors, sizes = places[:first_size], places[first_size:]
-    diffs = graphs.differentiable
+    plan = contract.gradients
+    whole, in_parts = (wrap_backward(plan, run) for run in (backward, by_operations))
+    count, places = contract.returned, contract.saved_from
+    tensors, sizes = places[: contract.saved_tensors], places[contract.saved_tensors :]
+    diffs = contract.differentiable
     plain = tuple(i for i in range(count) if i not in diffs)
-    results: Any = graphs.forward.module.graph.output_node().args[0]
-    dtypes = tuple(results[i].meta["val"].dtype for i in diffs)
+    dtypes: tuple[torch.dtype, ...] = tuple(getattr(torch, name) for name in contract.dtypes)
 
     class CompiledFunction(torch.autograd.Function):
         """A compiled graph in eager's autograd graph."""
@@ -132,9 +142,6 @@ def gradients_by(program: Callable[[list[Any]], list[Any]], args: list[Any]) -> 
         raise RuntimeError(TWICE)
     again: Callable[..., tuple[Any, ...]] = OnceDifferentiable.apply  # create_graph=True
     return again(program, *args)
-
-
-ADDRESSING = (aten.as_strided.default, aten.as_strided_scatter.default)
 
 
 def one_by_one(module: fx.GraphModule) -> Compiled:

@@ -17,6 +17,7 @@ from tc.compiler.aot.artifact import (
     Fresh,
     Output,
     SameInput,
+    TrainingContract,
     as_module,
     first_line,
 )
@@ -64,6 +65,24 @@ class Training(Artifact):
     partition: Partition | None
     returned: int
     differentiable: tuple[int, ...]
+
+    @property
+    def contract(self) -> TrainingContract:
+        """What callers must know, where there is a backward."""
+        assert self.partition is not None and self.backward is not None
+        results: Any = self.forward.module.graph.output_node().args[0]
+        return TrainingContract(
+            self.forward.contract,
+            self.backward.outputs,
+            tuple((where, index) for where, index in self.partition.saved_from),
+            self.partition.saved_tensors,
+            self.returned,
+            self.differentiable,
+            tuple(
+                str(results[i].meta["val"].dtype).removeprefix("torch.")
+                for i in self.differentiable
+            ),
+        )
 
     def __str__(self) -> str:
         parts = [self.forward, self.partition, self.backward]

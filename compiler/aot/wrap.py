@@ -50,16 +50,18 @@ def wrap_contract(
     return function
 
 
-def wrap_backward(graph: AotGraph, compiled: Compiled) -> Callable[[list[Any]], list[Any]]:
+def wrap_backward(
+    outputs: tuple[Output, ...], compiled: Compiled
+) -> Callable[[list[Any]], list[Any]]:
     """Return a function from a list of backward's inputs, which it empties, to its outputs.
 
     Nothing here holds on to an input that is not returned, so that each can be freed when it has
     been used.
     """
-    same = {out.index for out in graph.outputs if isinstance(out, SameInput)}
+    same = {out.index for out in outputs if isinstance(out, SameInput)}
     lines = [f"a{i} = args[{i}]" for i in sorted(same)]
     names: dict[str, Any] = {"compiled": compiled}
-    lines += ["out = compiled(args)", *_results(graph.outputs, names)]
+    lines += ["out = compiled(args)", *_results(outputs, names)]
     body = "".join(f"    {line}\n" for line in lines)
     exec(compile(f"def wrapper(args):\n{body}", "<tc backward wrapper>", "exec"), names)
     function: Callable[[list[Any]], list[Any]] = names["wrapper"]

@@ -9,13 +9,14 @@ from contextlib import contextmanager
 import pytest
 import torch
 from kills import killed_at, together
+from torch.utils.checkpoint import checkpoint
 
 import tc
 from tc import trace
 from tc.compiler import driver, graph_key
 from tc.compiler.core.gate import Gate
 from tc.compiler.graph_cache import KIND
-from tc.compiler.runtime.build import sealed
+from tc.compiler.runtime.build import sealed, unsealed
 
 
 @pytest.fixture(autouse=True)
@@ -161,21 +162,111 @@ def test_random_numbers_are_drawn_as_in_eager():
         torch.testing.assert_close(result, function(x))
 
 
-def test_gradients_and_their_graphs():
-    w = torch.randn(5, 5, requires_grad=True)
+# -- graphs with gradients -------------------------------------------------------------------------
+def running(x, w):
+    """Writes to an input, draws random numbers, returns views and what has no gradient."""
+    mean = torch.zeros(5)
+    y = torch.nn.functional.batch_norm(x @ w, mean, torch.ones(5), training=True)
+    y = torch.nn.functional.dropout(torch.relu(y), 0.5)
+    return y.t(), y.argmax(1), 7, None, x, mean
 
+
+def unused(x, w):
+    return (x * 2).sum(), w.detach() + 1
+
+
+def same_twice(x, w):
+    y = torch.tanh(x @ w)
+    return y, y[1:], y.sum() + w.sum()
+
+
+def held(x, w):
+    return (x @ w * torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0])).cumsum(0).tanh()
+
+
+def steps(function):
+    """Compile anew and run forward and backward; returns results, gradients and what was told."""
+    torch.manual_seed(0)
+    x, w = (torch.randn(n, 5, requires_grad=True) for n in (4, 5))
+    results = function(x, w)
+    results = results if isinstance(results, tuple) else (results,)
+    wanting = [r for r in results if isinstance(r, torch.Tensor) and r.grad_fn is not None]
+    gradients = torch.autograd.grad(
+        wanting, [x, w], [*map(torch.ones_like, wanting)], allow_unused=True, materialize_grads=True
+    )
+    return results, gradients
+
+
+def told_steps(function):
+    tc.reset()
+    with telling() as told:
+        return steps(tc.compile(function)), told
+
+
+@pytest.mark.parametrize("function", [running, unused, same_twice, held])
+def test_the_second_compile_with_gradients_does_nothing_after_capture(function):
+    expected = steps(function)
+    for hit in (False, True):
+        found, told = told_steps(function)
+        assert told.looks() == [hit], told.why_not()
+        torch.testing.assert_close(found, expected)
+    assert not told.stages() & {"aot", "loops.lower", "schedule", "codegen", "graph_cache.keep"}
+
+
+def test_gradients_many_in_one_are_computed_by_the_operations_kept():
     def function(x):
-        return torch.tanh(x @ w).sum()
+        return torch.softmax(x.view(2, 6), -1).as_strided((3, 4), (4, 1)) * x.sin()
 
-    x = torch.randn(4, 5)
-    function(x).backward()
-    expected, looks = w.grad, []
+    x = torch.randn(3, 4, requires_grad=True)
+    given = torch.randn(5, 3, 4)
+    [want] = torch.autograd.grad(function(x), x, given, is_grads_batched=True)
+    for hit in (False, True):
+        result, told = compiled(function, x)
+        assert told.looks() == [hit]
+        [got] = torch.autograd.grad(result, x, given, is_grads_batched=True, retain_graph=True)
+        torch.testing.assert_close(got, want)
+        with pytest.raises(RuntimeError, match="does not differentiate a compiled function twice"):
+            [first] = torch.autograd.grad(result.sum(), x, create_graph=True)
+            first.sum().backward()
+
+
+def test_all_is_told_on_a_hit_with_gradients_too():
+    ours = (trace.AtenGraph, trace.Partition, trace.Fusion, trace.Kernels, trace.Provenance,
+            trace.OutputCode)  # fmt: skip
+    runs = []
     for _ in range(2):
-        w.grad = None
-        tc.reset()
-        with telling() as told:
-            tc.compile(function)(x).backward()
-        torch.testing.assert_close(w.grad, expected)
+        _, told = told_steps(same_twice)
+        runs.append(sorted(repr(e) for e in told if isinstance(e, ours)))
+    assert runs[0] == runs[1]
+    assert any("joint" in text for text in runs[1])
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_forward_and_backward_of_different_cuts_are_no_pair(folder, which):
+    expected = steps(same_twice)
+    told_steps(same_twice)
+    entry = sorted(entries(folder))[which % 2]
+    if which < 2:
+        entry.unlink()
+    else:
+        content = unsealed(entry.read_bytes()).decode()
+        pair = json.loads(content)["fields"]["pair"]
+        entry.write_bytes(sealed(content.replace(pair, "0" * len(pair)).encode()))
+    for hit in (False, True):
+        found, told = told_steps(same_twice)
+        torch.testing.assert_close(found, expected)
+        assert told.looks() == [hit]
+
+
+def test_graphs_of_atens_operations_have_entries_where_the_captured_one_has_none():
+    def function(x, w):
+        return checkpoint(lambda x: torch.tanh(x @ w), x, use_reentrant=False).sin()
+
+    expected, looks = steps(function), []
+    for _ in range(2):
+        found, told = told_steps(function)
+        torch.testing.assert_close(found, expected)
+        assert "training graph: it holds a GraphModule" in told.why_not()
         looks.append(told.looks())
     assert looks == [[False, False], [True, True]]
 
@@ -396,6 +487,31 @@ def test_missing_library_is_built_again(folder):
 def checked(x, y):
     tc.reset()
     torch.testing.assert_close(tc.compile(two_ops)(x, y), two_ops(x, y))
+
+
+def checked_training():
+    tc.reset()
+    found, expected = steps(tc.compile(same_twice)), steps(same_twice)
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.slow
+def test_killed_at_every_step_of_a_compile_with_gradients(folder):
+    compiled(lambda x: x.cos(), torch.randn(8))
+    step = 0
+    while killed_at(step, str(folder), checked_training):
+        checked_training()
+        for path in entries(folder):
+            if step % 2:
+                path.unlink()
+        step += 1
+    assert step >= 6
+
+
+def test_processes_that_train_the_same_at_once(folder):
+    compiled(lambda x: x.cos(), torch.randn(8))
+    assert together(3, checked_training) == [0] * 3
+    checked_training()
 
 
 @pytest.mark.slow
