@@ -119,7 +119,7 @@ class Account:
                     symbol.symbol, str(symbol.hint), symbol.range, symbol.source, stack
                 )
             )
-        functions = tuple(lines_of(captured.tracer.visited))
+        functions = tuple(lines_of(captured.tracer.visited()))
         if functions:
             trace.emit(trace.SourceLines(functions))
         if captured.module is not None:
@@ -339,10 +339,10 @@ def fix_of(failure: Failure, kind: str, now_dynamic: bool) -> str:
     return ""
 
 
-def plan_events(
+def tell_plan(
     plan: Any, program: Program, kind: str, lines: Mapping[str, Any]
 ) -> list[trace.Event]:
-    """Return what is told of a plan and its program."""
+    """Tell of a plan and its program; returns what was told."""
     events: list[trace.Event] = [trace.Artifact("tc_plan", str(plan))]
     decisions = [
         {"kind": d.kind, "nodes": list(d.nodes), "taken": d.taken, "reason": d.reason}
@@ -356,6 +356,8 @@ def plan_events(
     ]
     events.append(trace.Kernels(tuple(kernels)))
     events.append(trace.Provenance({"graph": kind, "lines": lines}))
+    for event in events:
+        trace.emit(event)
     return events
 
 

@@ -25,8 +25,8 @@ from tc.compiler.accounts import (
     as_failure,
     break_event,
     callers,
-    plan_events,
     tell_failure,
+    tell_plan,
 )
 from tc.compiler.aot_backend import PLACE, Compilers, aot_backend, compile_graph
 from tc.compiler.capture import breaks, hook
@@ -49,6 +49,7 @@ from tc.compiler.core import garbage, levels
 from tc.compiler.core.artifacts import Program
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.notes import noting, told
+from tc.compiler.counted import counted
 from tc.compiler.errors import (
     BackendError,
     FailOnRecompileLimitHit,
@@ -195,10 +196,7 @@ def _program(
     if not trace.enabled():
         return program, []
     taken = [event for stage, notes in noted.items() for event in told(notes, stage, kind)]
-    events = plan_events(plan, program, kind, codegen.lines_of(plan, program))
-    for event in events:
-        trace.emit(event)
-    return program, [*taken, *events]
+    return program, [*taken, *tell_plan(plan, program, kind, codegen.lines_of(plan, program))]
 
 
 def gpu_of(module: fx.GraphModule) -> torch.device | None:
@@ -458,7 +456,8 @@ class FrameCompiler:
             compiled = self._run_backend(frame, captured)
         if captured.module.meta.get(LEVELLED):
             compiled = levels.keeping(compiled)
-        frame.globals[captured.graph_name] = untraced(compiled)
+        called = counted(untraced(compiled), account.compile_id, account.place)
+        frame.globals[captured.graph_name] = called
 
     def _run_backend(self, frame: hook.Frame, captured: Captured) -> Compiled:
         assert captured.module is not None

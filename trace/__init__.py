@@ -49,7 +49,7 @@ from tc.trace.events import (
 )
 from tc.trace.ids import CompileId, cause_id, plain_function, process_rank
 from tc.trace.remembered import Remembered
-from tc.trace.run_events import CudaGraph
+from tc.trace.run_events import CudaGraph, Region, RegionsRan
 from tc.trace.setup import setup_from_environment
 from tc.trace.source_events import FunctionLines, SourceLines
 from tc.trace.stage_events import (
@@ -93,6 +93,8 @@ __all__ = [
     "Recompile",
     "RecompileCause",
     "RecompileLimit",
+    "Region",
+    "RegionsRan",
     "Remembered",
     "Sink",
     "SourceLines",

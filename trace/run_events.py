@@ -25,3 +25,38 @@ class CudaGraph(Fact, wire="tc_cudagraph"):
     cause: str
     why: str
     graph: str = ""
+
+
+@dataclass(frozen=True)
+class Region:
+    """A compiled graph at run time, in this process so far.
+
+    Attributes:
+        compile: id of the compile that made it.
+        how: ``compiled``, or ``operations``: eagerly, one by one.
+        calls: of the graph, which are the hits of its entry in the cache of its function.
+        sampled: calls of which the time was taken; ``seconds`` of these together. Of GPU graphs
+            that is the time to launch.
+    """
+
+    compile: str
+    function: str
+    file: str
+    line: int
+    how: str
+    calls: int
+    sampled: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class RegionsRan(Fact, wire="tc_run"):
+    """Calls of compiled graphs since the process began; a later record replaces an earlier one.
+
+    Attributes:
+        regions: those called most first.
+        left_out: graphs called that are not told of, because there are too many.
+    """
+
+    regions: tuple[Region, ...]
+    left_out: int = 0

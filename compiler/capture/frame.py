@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import linecache
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +56,7 @@ class Frame:
         current: the instruction at work.
         parent: the frame that called, or None for the frame under capture.
         answers: what it returns is, untouched, what the calling instruction of `parent` pushes.
+        runs: stretches of instructions that were gone through, up to the last jump.
         step_number: which of the trace's instructions `current` is.
     """
 
@@ -71,7 +72,6 @@ class Frame:
         self.t = t
         self.code = code
         self.program = program_of(code)
-        self._visited = t.visited.setdefault(self.program, set())
         self.locals = locals
         self.cells = cells
         self.module_globals = module_globals
@@ -86,6 +86,10 @@ class Frame:
         self.answers = False
         self.step_number = 0
         self.depth: int = 0 if parent is None else parent.depth + 1
+        self.runs: set[tuple[int, int]] = set()
+        self.run_from = 0
+        if t.walked is not None:
+            t.walked.append(self)
 
     # -- stack -----------------------------------------------------------------------------
     def push(self, value: Value) -> None:
@@ -137,12 +141,20 @@ class Frame:
     # -- control ---------------------------------------------------------------------------
     def jump(self, instruction: Instruction) -> None:
         """Go on at a jump's target."""
-        self.pc = self.program.index[id(instruction.target)]
+        self._go_to(instruction.target)
+
+    def _go_to(self, target: Instruction | None) -> None:
+        self.runs.add((self.run_from, self.pc))
+        self.run_from = self.pc = self.program.index[id(target)]
+
+    def visited(self) -> Iterator[int]:
+        """Yield the numbers of the instructions gone through, some more than once."""
+        for first, stop in (*self.runs, (self.run_from, self.pc)):
+            yield from range(first, stop)
 
     def step(self) -> None:
         """Interpret one instruction; exceptions of traced code go to their handler."""
         one = self.current = self.program.instructions[self.pc]
-        self._visited.add(self.pc)
         self.pc += 1
         self.t.top = self
         self.step_number = self.t.count_step(self)
@@ -175,7 +187,7 @@ class Frame:
         if handler.lasti:
             self.push(self.t.known(one.offset))
         self.push(raised.value)
-        self.pc = self.program.index[id(handler.target)]
+        self._go_to(handler.target)
 
     def run(self) -> Value:
         """Interpret up to the return."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tc import trace
 from tc.compiler.capture import (
     autograd_functions,
     breaks,
@@ -121,7 +122,7 @@ class Tracer(Semantics):
         self.top: Frame | None = None
         self.handled: list[HandlingValue] = []
         self.steps = 0
-        self.visited: dict[Program, set[int]] = {}
+        self.walked: list[Frame] | None = [] if trace.enabled() else None
         self.stop_at: int | None = None
         self._answering: tuple[types.CodeType, ...] = ()
         self._calling: Value | None = None
@@ -362,6 +363,13 @@ class Tracer(Semantics):
         if module is not None and module.__dict__ is module_globals:
             return AttrSource(self.object_source(module), name)
         return ItemSource(self.alias(f"__tc_globals_{id(module_globals):x}", module_globals), name)
+
+    def visited(self) -> dict[Program, set[int]]:
+        """Return the numbers of the instructions gone through, where a trace is open."""
+        found: dict[Program, set[int]] = {}
+        for frame in self.walked or ():
+            found.setdefault(frame.program, set()).update(frame.visited())
+        return found
 
     # -- calls -----------------------------------------------------------------------------
     def count_step(self, f: Frame) -> int:

@@ -1,0 +1,121 @@
+"""Counts how often compiled graphs are called, and takes the time of some calls, for the trace.
+
+Only graphs that are compiled while a trace is open are counted; all others are called as they are.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import fx
+
+from tc import trace
+from tc.compiler.capture import hook
+from tc.trace import CompileId, Region, StackFrame
+
+#: of so many calls of a graph, the first is timed
+SAMPLED = 16
+#: seconds between two records of a running process
+PERIOD = 30.0
+#: graphs that a record tells of, those called most
+MOST = 1000
+
+
+@dataclass
+class _Counts:
+    """What is known so far of one graph."""
+
+    compile_id: CompileId
+    place: StackFrame
+    how: str
+    calls: int = 0
+    sampled: int = 0
+    seconds: float = 0.0
+
+
+class _Counted:
+    """The counted graphs of this process."""
+
+    def __init__(self) -> None:
+        self.graphs: list[_Counts] = []
+        self.told = time.monotonic()
+        self.calls_told = 0
+
+    def add(self, counts: _Counts) -> None:
+        if not self.graphs:
+            atexit.register(self.tell)
+        self.graphs.append(counts)
+
+    def tell(self) -> None:
+        """Tell the counts, if there is anything new."""
+        self.told = time.monotonic()
+        calls = sum(one.calls for one in self.graphs)
+        if calls == self.calls_told:
+            return
+        self.calls_told = calls
+        called = sorted((one for one in self.graphs if one.calls), key=lambda one: -one.calls)
+        regions = tuple(
+            Region(
+                str(one.compile_id), one.place.name, one.place.file, one.place.line, one.how,
+                one.calls, one.sampled, one.seconds,
+            )
+            for one in called[:MOST]
+        )  # fmt: skip
+        trace.emit(trace.RegionsRan(regions, len(called) - len(regions)))
+
+    def start_over(self) -> None:
+        """In a forked child: the calls so far were the parent's."""
+        self.calls_told = 0
+        for one in self.graphs:
+            one.calls = one.sampled = 0
+            one.seconds = 0.0
+
+
+_counted = _Counted()
+os.register_at_fork(after_in_child=_counted.start_over)
+
+
+def counted(
+    compiled: Callable[..., Any], compile_id: CompileId, place: StackFrame
+) -> Callable[..., Any]:
+    """Return what calls a compiled graph and counts that; the graph itself if nobody listens.
+
+    Args:
+        place: of the function that the graph is of.
+    """
+    if not trace.enabled():
+        return compiled
+    ran_as = "operations" if isinstance(_owner(compiled), fx.GraphModule) else "compiled"
+    counts = _Counts(compile_id, place, ran_as)
+    _counted.add(counts)
+    clock = time.perf_counter
+
+    def call(*args: Any) -> Any:
+        counts.calls += 1
+        if counts.calls % SAMPLED != 1:
+            return compiled(*args)
+        began = clock()
+        result = compiled(*args)
+        counts.seconds += clock() - began
+        counts.sampled += 1
+        if time.monotonic() - _counted.told > PERIOD:
+            _counted.tell()
+        return result
+
+    return hook.never_trace(call)
+
+
+def tell_counts() -> None:
+    """Tell the counts now; that is done by itself now and then, and when the process ends."""
+    _counted.tell()
+
+
+def _owner(compiled: Callable[..., Any]) -> Any:
+    while hasattr(compiled, "__wrapped__"):
+        compiled = compiled.__wrapped__
+    return getattr(compiled, "__self__", None)

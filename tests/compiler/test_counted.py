@@ -1,0 +1,80 @@
+"""What a trace tells of running code: calls of compiled graphs, and their time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support import python
+
+import tc
+from tc import trace
+from tc.compiler.counted import SAMPLED, tell_counts
+from tc.trace.emit import capture_events
+
+X = torch.randn(4)
+
+
+@pytest.fixture(autouse=True)
+def afresh() -> None:
+    tc.reset()
+
+
+@pytest.mark.parametrize("backend", ["inductor", "eager", "aot_eager"])
+def test_calls_are_counted_and_sampled(backend: str) -> None:
+    def function(x: Any) -> Any:
+        return x.exp() + 1
+
+    calls = 2 * SAMPLED + 1
+    with capture_events() as events:
+        compiled = tc.compile(function, backend=backend)
+        for _ in range(calls):
+            torch.testing.assert_close(compiled(X), function(X))
+        tell_counts()
+        tell_counts()
+    (event,) = events.of(trace.RegionsRan)
+    *_, row = [row for row in event.regions if row.line == function.__code__.co_firstlineno]
+    assert (row.calls, row.sampled) == (calls, 3)
+    assert row.seconds > 0 and row.file == __file__
+    assert row.how == ("operations" if backend == "eager" else "compiled")
+
+
+def test_nothing_is_counted_without_a_listener() -> None:
+    def function(x: Any) -> Any:
+        return x.exp() + 2
+
+    compiled = tc.compile(function, backend="eager")
+    compiled(X)
+    with capture_events() as events:
+        compiled(X)
+        tell_counts()
+    line = function.__code__.co_firstlineno
+    assert not [row for e in events.of(trace.RegionsRan) for row in e.regions if row.line == line]
+
+
+def test_gradients_flow_through_counted_graphs() -> None:
+    def function(x: Any) -> Any:
+        return (x.exp() * x).sum()
+
+    with capture_events():
+        x = X.clone().requires_grad_()
+        tc.compile(function)(x).backward()
+    torch.testing.assert_close(x.grad, (X.exp() * (1 + X)))
+
+
+@pytest.mark.slow
+def test_counts_are_told_when_the_process_ends(tmp_path: Path) -> None:
+    program = (
+        "import torch, tc\n"
+        "f = tc.compile(lambda x: x.sin() + 1, backend='eager')\n"
+        "for _ in range(5): f(torch.ones(3))\n"
+    )
+    done = python("-c", program, variables={"TC_TRACE": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    (log,) = tmp_path.iterdir()
+    rows = log.read_text().splitlines()
+    (at,) = [n for n, row in enumerate(rows) if '"tc_run"' in row]
+    assert json.loads(rows[at + 1])["regions"][0]["calls"] == 5
