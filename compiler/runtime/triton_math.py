@@ -72,7 +72,8 @@ def integer_pow(a, b):
         square = square * square
         power = power >> 1
     odd = (b & 1) != 0
-    inverse = tl.where(a == 1, 1, tl.where(a == -1, tl.where(odd, -1, 1), 0))
+    base = a.to(tl.int64)  # an unsigned one has no -1 to be compared with
+    inverse = tl.where(base == 1, 1, tl.where(base == -1, tl.where(odd, -1, 1), 0))
     return tl.where(b < 0, inverse.to(result.dtype), result)
 
 

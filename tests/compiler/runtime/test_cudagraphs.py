@@ -312,6 +312,5 @@ def test_reduce_overhead_replays_forward_and_backward(on_gpu: list[Memory]) -> N
 
 
 def test_modes_without_replay_record_nothing(on_gpu: list[Memory]) -> None:
-    for mode in ("default", "max-autotune-no-cudagraphs"):
-        tc.compile(lambda x: x.sin() + 1, mode=mode)(torch.randn(3))
+    tc.compile(lambda x: x.sin() + 1, mode="default")(torch.randn(3))
     assert on_gpu == []
