@@ -355,10 +355,9 @@ def _miss(miss: Miss) -> dict[str, Any]:
 
 def _artifact(artifact: Any) -> list[Any]:
     words, stage = label(artifact.name)
-    size = artifact.span.stop - artifact.span.start if artifact.span else len(artifact.inline)
     return [
         artifact.number, artifact.name, words, STAGES.index(stage), artifact.kind,
-        artifact.attempt, artifact.note, size, artifact.place,
+        artifact.attempt, artifact.note, artifact.size, artifact.place,
     ]  # fmt: skip
 
 

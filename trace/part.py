@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from tc.trace.compiles import Artifact, Compile, Failure, Note
+from tc.trace.compiles import Artifact, Compile, Failure, Note, pack
 from tc.trace.reader import (
     Cursor,
     Defects,
@@ -185,6 +186,7 @@ class PartReader:
         if isinstance(record.value, dict):
             note = str(record.value.get("filename") or record.value.get("name") or "")
         inline = "" if record.span else _plain_json(record.value)
+        packed = pack(inline)
         artifact = Artifact(
             number=len(compiled.artifacts),
             name=name,
@@ -193,7 +195,8 @@ class PartReader:
             place=f"{self.source.name}:{record.line}",
             note="" if note == name else note,
             span=record.span,
-            inline=inline,
+            inline="" if packed else inline,
+            packed=packed,
         )
         compiled.artifacts.append(artifact)
         if "cache_" in name:
@@ -233,7 +236,7 @@ class PartReader:
 
     def on_compilation_metrics(self, record: Record, compiled: Compile) -> None:
         value = record.value
-        compiled.metrics.update(value)
+        compiled.metrics.update(shared(value))
         if isinstance(value.get("co_name"), str):
             compiled.function = value["co_name"]
             compiled.file = str(value.get("co_filename") or "")
@@ -259,6 +262,11 @@ class PartReader:
     def on_create_symbol(self, record: Record, compiled: Compile) -> None:
         source, value = record.value["source"], record.value["val"]
         compiled.symbols[str(source)] = str(value)
+
+
+def shared(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the same with each text once in memory: settings are alike in all compiles."""
+    return {k: sys.intern(v) if type(v) is str else v for k, v in values.items()}
 
 
 def _compile_id(context: dict[str, Any]) -> str:

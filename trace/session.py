@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tc.trace.compiles import FRAMEWORK, Artifact, Compile, Failure, Frame, Lane
-from tc.trace.part import Key, Part, read_part
+from tc.trace.part import Key, Part, read_part, shared
 from tc.trace.reader import STDIN, Defects, Source, Unreadable, find_logs, payload_of
 from tc.trace.runs import group
 
@@ -68,12 +68,14 @@ class Session:
 
     def text(self, artifact: Artifact) -> str:
         """Return what an artifact holds."""
-        return artifact.inline or self.bytes_of(artifact).decode("utf-8", "replace")
+        if artifact.span is None:
+            return artifact.own_text
+        return self.bytes_of(artifact).decode("utf-8", "replace")
 
     def bytes_of(self, artifact: Artifact) -> bytes:
         """Return what an artifact holds as it lies in the log; it may be no UTF-8."""
         if artifact.span is None:
-            return artifact.inline.encode("utf-8", "replace")
+            return artifact.own_text.encode("utf-8", "replace")
         return payload_of(self.sources[artifact.span.source], artifact.span)
 
     def close(self) -> None:
@@ -166,6 +168,7 @@ class _Builder:
             self.source_of.setdefault(pid, set()).add(part.index)
         joined: dict[int, Compile] = {}
         for key, compiled in part.compiles.items():
+            compiled.metrics = shared(compiled.metrics)  # another process may have read it
             known = self.compiles.setdefault(key, compiled)
             if known is compiled:
                 compiled.order = len(self.compiles) - 1

@@ -111,7 +111,7 @@ class OneCompile(View):
         ]
 
     def _row(self, one: Artifact, several: bool, width: int) -> Line:
-        size = size_of(one.span.stop - one.span.start if one.span else len(one.inline))
+        size = size_of(one.size)
         attempt = f"attempt {one.attempt + 1}  " if several else ""
         tail = line((attempt, "dim"), (right(size, 8), "dim"), " ")
         head = line((right(str(one.number), 4), "dim"), "  ")
