@@ -37,7 +37,8 @@ EXACT = (
 
 # Python bindings that are quicker than the same op called through `torch.ops`: by 1 microsecond,
 # for convolutions by 4.
-QUICK = {
+QUICK = {"aten.bernoulli.p": "torch.bernoulli"}
+QUICK |= {
     f"aten.{name}.default": f"torch.{name}"
     for name in (
         *("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "cat", "cumsum", "cumprod"),

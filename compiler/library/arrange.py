@@ -10,6 +10,7 @@ from torch import fx
 from tc.compiler.core.artifacts import Decision
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.tune import Tuner
+from tc.compiler.library.dropout import draw_numbers
 from tc.compiler.library.editor import Editor
 from tc.compiler.library.freeze import freeze, lay_out_constants
 from tc.compiler.library.layouts import keep_channels_last
@@ -23,6 +24,7 @@ PASSES: tuple[Callable[[Editor], None], ...] = (
     compute_few_rows,
     compute_tiny,
     add_bias_later,
+    draw_numbers,
     keep_channels_last,
     lay_out_constants,
     choose_routines,
