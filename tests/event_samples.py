@@ -125,5 +125,7 @@ SAMPLES: tuple[Event, ...] = (
     CompileError("loops.lower", "KeyError", "no lowering", "/home/user/model.py", 7, "python r.py"),
     Counters({"kernels": 3}),
     Artifact("notes", "free text"),
+    Artifact("tc_plan", "k0: for p0 < 3"),
+    Artifact("tc_graph_runs_eagerly", "a sparse tensor appears"),
     Artifact("facts", {"a": 1}, "json"),
 )

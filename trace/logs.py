@@ -29,7 +29,11 @@ TOPICS = {
     "output_code": "the generated program",
     "kernel_code": "the generated kernels, one by one",
     "autotuning": "equal ways to compute something, timed on this machine, and the one taken",
+    "cache": "graphs found on disk or not, and why none was looked for",
+    "dynamic": "sizes and numbers that became symbols: value, range, where from",
     "fusion": "what was fused with what, and what was not",
+    "perf_hints": "graphs that run op by op, and why",
+    "schedule": "the plan: kernels, calls and buffers in order",
     "summary": "compiles, seconds, cache hits and failures at exit",
 }
 OFF, ON, VERBOSE = 0, 1, 2

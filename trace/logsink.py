@@ -312,9 +312,29 @@ class LogSink:
             counted[-1] += seconds
         self._failed += event.fail_type is not None
 
-    def cache(self, event: ev.Cache, _: CompileId | None) -> None:
-        """Count a look into the cache."""
+    def cache(self, event: ev.Cache, compile_id: CompileId | None) -> Message | None:
+        """Count a look into the cache; tell it, if asked."""
         self._cache[event.hit] += 1
+        if "cache" not in self.levels:
+            return None
+        title = f"cache {'hit' if event.hit else 'miss'}: graph {event.key[:12]}"
+        return Message("cache", "text", title, compile=_bracket(compile_id))
+
+    def symbol(self, event: ev.CreateSymbol, compile_id: CompileId | None) -> Message:
+        """Print what a symbol stands for, on one line."""
+        place = "".join(f"  {near(at.file)}:{at.line}" for at in event.user_stack[-1:])
+        title = f"{event.symbol} = {event.val} in {event.vr}, of {event.source}{place}"
+        return Message("dynamic", "text", title, compile=_bracket(compile_id))
+
+    def artifact(self, event: ev.Artifact, compile_id: CompileId | None) -> Message | None:
+        """Print a note of the compiler's, if its topic is asked for."""
+        topic, what = NOTES.get(event.name, ("", ""))
+        if topic not in self.levels:
+            return None
+        if topic == "schedule":
+            return self._document(topic, what, str(event.payload), compile_id)
+        title = f"{what}: {event.payload}"
+        return Message(topic, "text", title, compile=_bracket(compile_id))
 
     # --- the end --------------------------------------------------------------------------------
 
@@ -464,6 +484,14 @@ def _value_text(verb: str, value: Mapping[str, object]) -> str:
 
 Teller = Callable[[LogSink, Any, CompileId | None], Message | None]
 
+NOTES = {
+    "tc_plan": ("schedule", "plan of kernels and buffers"),
+    "tc_graph_cache_bypass": ("cache", "cache not asked"),
+    "tc_graph_runs_eagerly": ("perf_hints", "the graph runs op by op"),
+    "tc_no_gpu_kernels": ("perf_hints", "no kernels for the GPU"),
+}
+"""Name of a note -> the topic that wants it, and what it is."""
+
 TELLERS: dict[type[ev.Event], tuple[str, Teller]] = {
     ev.FrameStart: ("", LogSink.frame_start),
     ev.GraphBreak: ("graph_breaks", LogSink.graph_break),
@@ -481,5 +509,7 @@ TELLERS: dict[type[ev.Event], tuple[str, Teller]] = {
     ev.Autotune: ("autotuning", LogSink.autotune),
     ev.Metrics: ("", LogSink.metrics),
     ev.Cache: ("", LogSink.cache),
+    ev.CreateSymbol: ("dynamic", LogSink.symbol),
+    ev.Artifact: ("", LogSink.artifact),
 }
 """Event -> the topic that wants it (empty: always) and how it is told or counted."""

@@ -16,9 +16,11 @@ from event_samples import BREAK, SAMPLES
 
 import tc.trace as trace
 from tc.trace import (
+    Artifact,
     Cache,
     CompileError,
     CompileId,
+    CreateSymbol,
     FrameSkipped,
     FrameStart,
     GraphBreak,
@@ -552,3 +554,31 @@ def test_ids_are_those_of_the_report(capsys: pytest.CaptureFixture[str], tmp_pat
     told = {json.loads(line)["id"] for line in capsys.readouterr().err.splitlines()}
     found = findings.diagnose(session.load(str(tmp_path))).findings
     assert told == {finding.id for finding in found} and len(told) == 4
+
+
+def test_symbols_caches_plans_and_slow_graphs_have_topics(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    set_logs(cache=True, dynamic=True, perf_hints=True, schedule=True)
+    place = StackFrame("/home/user/model.py", 7, "forward")
+    told = (
+        CreateSymbol("s0", "5", "[2, 9]", "x.shape[0]", (place,)),
+        Cache(True, "abcdef"),
+        Artifact("tc_graph_cache_bypass", "sizes are symbolic"),
+        Artifact("tc_graph_runs_eagerly", "a sparse tensor appears"),
+        Artifact("tc_plan", "k0: for p0 < 3"),
+        Artifact("notes", "of no topic"),
+    )
+    for event in told:
+        trace.emit(event)
+    text = capsys.readouterr().err
+    for piece in (
+        *("s0 = 5 in [2, 9], of x.shape[0]", "model.py:7", "cache hit: graph abcdef"),
+        *("cache not asked: sizes are symbolic", "op by op: a sparse tensor", "k0: for p0 < 3"),
+    ):
+        assert piece in text
+    assert "no topic" not in text
+    set_logs(guards=True)
+    for event in told:
+        trace.emit(event)
+    assert capsys.readouterr().err == ""
