@@ -45,7 +45,8 @@ def test_wrapped_lines_fit_and_lose_no_word(text: str, width: int) -> None:
     rows = wrap(text, width, head=line("why "))
     assert all(row.width <= max(width, 12) for row in rows)
     kept = "".join(str(row) for row in rows).replace(" ", "")[3:]
-    assert kept == "".join("".join(clean(part).split()) for part in text.replace("\r\n", "\n").split("\n"))
+    parts = text.replace("\r\n", "\n").split("\n")
+    assert kept == "".join("".join(clean(part).split()) for part in parts)
 
 
 def test_control_characters_are_shown_not_obeyed() -> None:
