@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 _COMPILE_ID = re.compile(r"\[?(\d+)/(\d+)(?:_(\d+))?\]?")
-_RESUME_NAME = re.compile(r"^torch_dynamo_resume_in_(.+)_at_\d+$")
+_RESUME_NAME = re.compile(r"^((?:.+\.)?)torch_dynamo_resume_in_(.+)_at_\d+$")
 _VOLATILE = re.compile(r"0x[0-9a-fA-F]+|\d+")
 
 
@@ -57,7 +57,7 @@ class CompileId:
 def plain_function(name: str) -> str:
     """Return the user's name of a function: resume functions get the name they continue."""
     while match := _RESUME_NAME.match(name):
-        name = match.group(1)
+        name = "".join(match.groups())
     return name
 
 

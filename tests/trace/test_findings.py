@@ -16,7 +16,7 @@ from torch_log import IDS, START, artifact, ids, spent, start, torch_log
 from tc.trace import events as ev
 from tc.trace.findings import Diagnosis, diagnose
 from tc.trace.findings.advice import ROWS, advise
-from tc.trace.findings.forecast import plan
+from tc.trace.findings.forecast import Step, plan, together
 from tc.trace.findings.recompiles import parse_reason
 from tc.trace.guardtext import readable, values
 from tc.trace.ids import CompileId
@@ -370,6 +370,14 @@ def test_nothing_is_foretold_where_the_guards_do_not_explain_the_past() -> None:
 
 
 @needs_traces
+def test_parts_of_one_function_are_foretold_together() -> None:
+    first = (Step(("x",), 3, 1), Step(("y",), 1, 0))
+    second = (Step(("x",), 2, 2), Step(("y",), 2, 0))
+    assert together([first, second]) == (Step(("x",), 5, 3), Step(("y",), 3, 0))
+    assert together([(Step(("z",), 1, 0),), first]) == first
+    assert together([]) == ()
+
+
 def test_the_forecast_of_a_real_log() -> None:
     first = real("recompile").findings[0]
     assert first.forecast == ("x.shape[0]: 6 → 2", "flag: 2 → 1", "x.dtype: 1 → 0")

@@ -56,6 +56,11 @@ def test_cause_id_takes_any_text() -> None:
     assert cause_id("TC1", "\ud800", "\udfff", "\x00")
 
 
+def test_resume_names_of_methods_are_undone() -> None:
+    inner = "Net.torch_dynamo_resume_in_torch_dynamo_resume_in_forward_at_3_at_9"
+    assert plain_function(inner) == "Net.forward"
+
+
 def test_resume_names_are_undone() -> None:
     inner = "torch_dynamo_resume_in_torch_dynamo_resume_in_f_at_3_at_9"
     assert plain_function(inner) == "f"

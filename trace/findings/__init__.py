@@ -11,7 +11,7 @@ from tc.trace.findings.breaks import graph_breaks
 from tc.trace.findings.caches import bypasses, cache_misses
 from tc.trace.findings.errors import damage, failures
 from tc.trace.findings.exports import exports
-from tc.trace.findings.forecast import forecasts
+from tc.trace.findings.forecast import forecasts, together
 from tc.trace.findings.limits import limits
 from tc.trace.findings.model import Event, Finding, Occurrence, Where, duration, gather
 from tc.trace.findings.ranks import compared, divergences
@@ -83,10 +83,19 @@ def diagnose(session: Session) -> Diagnosis:
     ranks = compared(session, found)
     of_slug = {one.compiled.slug: one.compiled for one in found}
     again = gather(events(found, session.producer))
-    frames = {one.id: _frame(of_slug[one.occurrences[0].compile]) for one in again}
-    foretold = forecasts(session, found, set(frames.values()))
+    frames = {
+        one.id: dict.fromkeys(_frame(of_slug[seen.compile]) for seen in one.occurrences)
+        for one in again
+    }
+    foretold = forecasts(session, found, set().union(*frames.values()))
     again = [
-        replace(one, forecast=tuple(map(str, foretold.get(frames[one.id], ())))) for one in again
+        replace(
+            one,
+            forecast=tuple(
+                map(str, together([foretold[f] for f in frames[one.id] if f in foretold]))
+            ),
+        )
+        for one in again
     ]
     causes = [
         *gather(failed),

@@ -63,6 +63,24 @@ def forecasts(
     return told
 
 
+def together(plans: Sequence[tuple[Step, ...]]) -> tuple[Step, ...]:
+    """Return the steps for a function whose code is compiled in several parts.
+
+    Where the parts do not ask for the same steps, those of the part with most recompiles.
+    """
+    if len({tuple(step.sources for step in steps) for steps in plans}) != 1:
+        return max(plans, key=lambda steps: steps[0].before, default=())
+    return tuple(
+        replace(
+            steps[0],
+            before=sum(step.before for step in steps),
+            after=sum(step.after for step in steps),
+            frees=all(step.frees for step in steps),
+        )
+        for steps in zip(*plans, strict=True)
+    )
+
+
 def _freed(steps: tuple[Step, ...], refused: Sequence[Recompile]) -> tuple[Step, ...]:
     """Say after which step nothing that a refused call had changed changes any more."""
     wanted = {cause.source for one in refused for cause in one.causes}
