@@ -413,3 +413,13 @@ def _set_error_on_graph_break(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     before = t.strict
     t.strict = t.concrete(args[0])
     return t.known(before)
+
+
+def _make_module(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """``Module.__init__`` as torch.compile leaves it in the process: it also notes each module."""
+    patched: Any = torch.nn.Module.__init__
+    original = dict(zip(patched.__code__.co_freevars, patched.__closure__, strict=True))["init"]
+    return t.inline_object(original.cell_contents, args, kwargs)
+
+
+BY_NAME.add("torch._dynamo.mutation_guard.patched_init", _make_module)

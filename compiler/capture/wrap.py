@@ -182,8 +182,6 @@ def _tuple_item(index: int, items: tuple[Any, ...]) -> Any:
 
 
 def _dict(t: Tracer, obj: Any, source: Source) -> Value:
-    if "__builtins__" in obj:  # names of a module: compiling adds some
-        return OpaqueValue(obj, source)
     t.guard("TYPE", source, type(obj))
     entries: dict[Any, tuple[Slot, Slot]] = {}
     for index, key in enumerate(obj):

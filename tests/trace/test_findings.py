@@ -369,7 +369,6 @@ def test_nothing_is_foretold_where_the_guards_do_not_explain_the_past() -> None:
     assert plan([{"a": "1"}, {}], ["a"]) == ()
 
 
-@needs_traces
 def test_parts_of_one_function_are_foretold_together() -> None:
     first = (Step(("x",), 3, 1), Step(("y",), 1, 0))
     second = (Step(("x",), 2, 2), Step(("y",), 2, 0))
@@ -378,6 +377,7 @@ def test_parts_of_one_function_are_foretold_together() -> None:
     assert together([]) == ()
 
 
+@needs_traces
 def test_the_forecast_of_a_real_log() -> None:
     first = real("recompile").findings[0]
     assert first.forecast == ("x.shape[0]: 6 → 2", "flag: 2 → 1", "x.dtype: 1 → 0")

@@ -62,6 +62,8 @@ class DictValue(Value):
     def whole(self, t: Tracer) -> Entries:
         """Return the entries after guarding on the full list of keys."""
         if self.pending:
+            if "__builtins__" in self.entries:  # names of a module: compiling adds some
+                self.cannot(breaks.UNSUPPORTED_OP, "iteration over the names of a module")
             self.pending = False
             t.guard_keys(self)
         return self.entries
