@@ -169,7 +169,10 @@ def test_where_the_time_went(read: Callable[[str], Reader]) -> None:
     assert len(pieces) > 8
     widths = [one.size["width"] for one in reader.all(".bar-piece.fn")]
     assert widths == sorted(widths, reverse=True)
-    assert "27.3 s" in reader.texts("tbody tr:first-child td:last-child")[0]
+    firsts = reader.texts("tbody tr:first-child")
+    assert len(firsts) == 2
+    assert firsts[0].startswith("graph_break.py:9") and "18.2 s" in firsts[0]  # by line
+    assert firsts[1].startswith("f") and "27.3 s" in firsts[1]  # by function
     no_complaints(reader)
 
 

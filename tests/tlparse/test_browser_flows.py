@@ -225,13 +225,14 @@ def test_from_a_line_to_its_kernel(read: Callable[[str], Reader]) -> None:
 
 
 def test_from_slow_to_the_function(read: Callable[[str], Reader]) -> None:
-    """Symptom 3: the page of time, and the function that took most."""
+    """Symptom 3: the page of time, the line and the function that took most."""
     shared("traces/graph_break")
     reader = read("graph_break")
-    reader.press("3")
-    reader.until(lambda: reader.route == "#/time", "the time")
-    reader.press("j", keys().ENTER)
-    reader.until(lambda: reader.route.startswith("#/fn/"), "a function")
+    for steps, route in ((1, "#/src/"), (6, "#/fn/")):  # five lines stand before the functions
+        reader.press("3")
+        reader.until(lambda: reader.route == "#/time", "the time")
+        reader.press(*"j" * steps, keys().ENTER)
+        reader.until(lambda wanted=route: reader.route.startswith(wanted), route)
 
 
 def test_a_narrow_window_needs_no_sideways_scrolling(ours: Reader) -> None:
