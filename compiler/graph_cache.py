@@ -25,7 +25,7 @@ from tc.compiler.core.frozen import NotPlain, dumps, loads
 from tc.compiler.core.frozen_graph import CLASSES as GRAPH_CLASSES
 from tc.compiler.core.frozen_graph import PlainGraph, restored, written
 from tc.compiler.core.gpu import GpuProgram
-from tc.compiler.graph_key import SMALL, Key, Uncached, attribute, key_of, tensor_bytes
+from tc.compiler.graph_key import DEVICES, SMALL, Key, Uncached, attribute, key_of, tensor_bytes
 from tc.compiler.runtime import store
 from tc.compiler.runtime.load import load
 from tc.compiler.runtime.triton import load as load_gpu
@@ -45,11 +45,12 @@ class Held:
 
 @dataclass(frozen=True)
 class Written:
-    """A small constant that compiling made, by its elements."""
+    """A small constant that compiling made, by its elements, and where it was."""
 
     dtype: str
     size: tuple[int, ...]
     elements: str
+    device: str
 
 
 @dataclass(frozen=True)
@@ -331,14 +332,15 @@ def _places(gm: fx.GraphModule, program: Program) -> tuple[tuple[str, Held | Wri
 def _written(value: Any) -> Written:
     if (
         type(value) is not torch.Tensor
-        or value.device.type != "cpu"
+        or value.device.type not in DEVICES
         or value.requires_grad
         or not value.is_contiguous()
         or value.numel() * value.itemsize > SMALL
     ):
         raise Uncached(f"a constant that compiling made is a {type(value).__name__}")
     dtype = str(value.dtype).removeprefix("torch.")
-    return Written(dtype, tuple(value.shape), tensor_bytes(value).hex())
+    elements = tensor_bytes(value).hex()
+    return Written(dtype, tuple(value.shape), elements, str(value.device))
 
 
 def _constant(place: Held | Written, gm: fx.GraphModule) -> Any:
@@ -347,5 +349,6 @@ def _constant(place: Held | Written, gm: fx.GraphModule) -> Any:
     elements = bytearray.fromhex(place.elements)
     dtype: torch.dtype = getattr(torch, place.dtype)
     if not elements:
-        return torch.empty(place.size, dtype=dtype)
-    return torch.frombuffer(elements, dtype=dtype).reshape(place.size).clone()  # aligned as usual
+        return torch.empty(place.size, dtype=dtype, device=place.device)
+    made = torch.frombuffer(elements, dtype=dtype).reshape(place.size)
+    return torch.empty_like(made, device=place.device).copy_(made)  # aligned as usual

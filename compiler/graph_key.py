@@ -24,6 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.node import _get_qualified_name
 
 from tc.compiler.runtime.build import cpu_identity
+from tc.compiler.runtime.tuned import gpu_identity
 
 #: packages whose functions are told apart by name: their versions, or our code, are in the key
 KNOWN_PACKAGES = ("torch", "operator", "_operator", "math", "builtins", "tc")
@@ -31,6 +32,8 @@ KNOWN_PACKAGES = ("torch", "operator", "_operator", "math", "builtins", "tc")
 KNOWN_NAMESPACES = ("aten", "prims", "prim")
 #: bytes of a constant that may be part of a key
 SMALL = 1 << 16
+#: kinds of devices whose tensors a key can tell apart
+DEVICES = ("cpu", "cuda")
 #: variables that say where things go, not what is made
 ELSEWHERE = ("TC_CACHE_DIR", "TC_TRACE", "TC_LOGS", "TC_LOGS_OUT", "TC_LOGS_FORMAT")
 #: types whose repr is all there is to a value
@@ -73,19 +76,26 @@ def key_of(gm: fx.GraphModule, examples: Sequence[Any], settings: Mapping[str, A
     """
     if peek_interpreter_stack() is not None:
         raise Uncached("it is compiled inside of a transform of torch.func")
+    graph, inputs = "\n".join(graph_lines(gm)), "\n".join(input_lines(examples))
     return Key(
         {
-            "graph": _hash("\n".join(graph_lines(gm))),
-            "inputs": _hash("\n".join(input_lines(examples))),
+            "graph": _hash(graph),
+            "inputs": _hash(inputs),
             **{name: str(value) for name, value in settings.items()},
             "state": state(),
             "tc": own_code(),
             "torch": f"{torch.__version__} {torch.version.git_version}",
             "python": sys.version,
             "machine": _hash(cpu_identity()),
+            **({"gpus": gpu_identity()} if _names_gpu(graph, inputs) else {}),
             "environment": environment(),
         }
     )
+
+
+def _names_gpu(*texts: str) -> bool:
+    """Whether a tensor or an argument is of a GPU, or what is made without a device goes there."""
+    return any("cuda" in text for text in (*texts, str(torch.get_default_device())))
 
 
 # -- graphs --------------------------------------------------------------------------------------
@@ -139,7 +149,7 @@ def _function_name(function: Any) -> str:
 
 def _constant_text(gm: fx.GraphModule, node: fx.Node) -> str:
     value = attribute(gm, str(node.target))
-    if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.device.type != "cpu":
+    if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.device.type not in DEVICES:
         raise Uncached(f"it holds a {type(value).__name__}")
     if value.layout is not torch.strided or value.requires_grad:
         raise Uncached("it holds a tensor that is not plain")
@@ -156,7 +166,7 @@ def attribute(gm: fx.GraphModule, path: str) -> Any:
 
 def tensor_bytes(value: torch.Tensor) -> bytes:
     """Return the elements of a tensor in memory, in the order of its indices."""
-    flat = value.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
+    flat = value.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
     return bytes(flat.view(torch.uint8).numpy().tobytes())
 
 
@@ -211,18 +221,20 @@ def input_lines(examples: Sequence[Any]) -> list[str]:
 def _layout(value: torch.Tensor) -> str:
     if value.layout is not torch.strided or value.is_nested or value.is_quantized:
         raise Uncached(f"a tensor has layout {value.layout}")
-    if value.device.type != "cpu":
+    if value.device.type not in DEVICES:
         raise Uncached(f"a tensor is on {value.device}")
     numbers = (*value.shape, *value.stride(), value.storage_offset())
     if any(type(number) is not int for number in numbers):
         raise Uncached("sizes are symbolic")
-    return f"{value.dtype} {tuple(value.shape)} {value.stride()} {value.storage_offset()}"
+    shape = f"{tuple(value.shape)} {value.stride()} {value.storage_offset()}"
+    return f"{value.dtype} {shape} {value.device}"
 
 
 # -- surroundings --------------------------------------------------------------------------------
 def state() -> str:
     """Return the switches of torch that decide which operations a call becomes."""
     cuda: Any = torch.backends.cuda
+    mkldnn: Any = torch.backends.mkldnn
     filling: Any = torch.utils.deterministic
     autocast = [
         (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
@@ -235,8 +247,10 @@ def state() -> str:
             torch.are_deterministic_algorithms_enabled(),
             torch.is_deterministic_algorithms_warn_only_enabled(),
             filling.fill_uninitialized_memory,
-            torch.get_float32_matmul_precision(), torch.backends.mkldnn.enabled,
-            cuda.flash_sdp_enabled(), cuda.math_sdp_enabled(), cuda.mem_efficient_sdp_enabled(),
+            cuda.matmul.fp32_precision, mkldnn.matmul.fp32_precision, mkldnn.enabled,
+            cuda.flash_sdp_enabled(), cuda.math_sdp_enabled(),
+            cuda.mem_efficient_sdp_enabled(), cuda.cudnn_sdp_enabled(),
+            torch._C._get_sdp_priority_order(),
             torch.get_num_threads(), str(torch.get_default_device()),
             torch.backends.opt_einsum.enabled, torch.backends.opt_einsum.strategy,
         )

@@ -24,8 +24,26 @@ def gpu_tuner(device: torch.device) -> Tuner:
     """Return what tells the quickest way on a GPU, each question being timed there."""
     known = device.type == "cuda" and torch.cuda.is_available()
     name = torch.cuda.get_device_name(device) if known else str(device)
-    versions = f"torch {torch.__version__}, triton {importlib.metadata.version('triton')}"
-    return Tuner(store, f"{name}\0{versions}", True, measure_launches)
+    return Tuner(store, f"{name}\0{_versions()}", True, measure_launches)
+
+
+def gpu_identity() -> str:
+    """Return all of this process's GPUs that compiling for one depends on: models, libraries."""
+    cuda: Any = torch.cuda
+    models = [
+        f"{cuda.get_device_name(n)} {cuda.get_device_capability(n)}"
+        for n in range(cuda.device_count() if cuda.is_available() else 0)
+    ]
+    cudnn: Any = torch.backends.cudnn
+    return f"{', '.join(models)}; {_versions()}, cudnn {cudnn.version()}"
+
+
+def _versions() -> str:
+    try:
+        triton = importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
+        triton = "missing"
+    return f"torch {torch.__version__}, triton {triton}"
 
 
 def measure_launches(ways: Mapping[str, Way], rounds: int) -> dict[str, float]:

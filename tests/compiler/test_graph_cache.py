@@ -3,12 +3,15 @@ and that no kill, damage or race gives a wrong or failing load."""
 
 from __future__ import annotations
 
+import functools
 import json
 from contextlib import contextmanager
 
 import pytest
 import torch
 from kills import killed_at, together
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
 import tc
@@ -357,6 +360,45 @@ def test_keys_tell_graphs_apart():
             result, told = compiled(function, x)
             torch.testing.assert_close(result, function(x))
     assert told.looks() == [True]
+
+
+# -- keys of graphs on GPUs, which need none -------------------------------------------------------
+def key_on(device, *more):
+    """The key of a graph whose input is on a device."""
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    graph.output((graph.call_function(torch.add, (x, 1), dict(more)),))
+    with FakeTensorMode():
+        examples = [torch.empty(4, device=device)]
+    return graph_key.key_of(fx.GraphModule({}, graph), examples, {})
+
+
+def test_keys_tell_devices_apart(monkeypatch):
+    keys = [key_on(device) for device in ("cpu", "cuda:0", "cuda:1")]
+    assert len({key.digest for key in keys}) == 3
+    assert key_on("cuda:1").digest == keys[2].digest
+    assert ["gpus" in key.parts for key in keys] == [False, True, True]
+    assert "gpus" in key_on("cpu", ("device", torch.device("cuda:0"))).parts
+    monkeypatch.setattr(graph_key, "gpu_identity", lambda: "another GPU")
+    assert key_on("cpu").digest == keys[0].digest
+    assert key_on("cuda:0").digest != keys[1].digest
+
+
+def test_keys_tell_the_precision_of_products_apart():
+    matmul = torch.backends.cuda.matmul
+    set_precision = functools.partial(setattr, matmul, "fp32_precision")
+    found = [key_on("cuda:0").digest]
+    with switched(set_precision, "tf32", "none"):  # torch's older switch may not be read then
+        found.append(key_on("cuda:0").digest)
+    for name in ("high", "medium"):
+        with switched(torch.set_float32_matmul_precision, name, "highest"):
+            found.append(key_on("cpu").digest)
+    assert len(set(found)) == len(found)
+
+
+def test_tensors_of_other_devices_are_refused():
+    with pytest.raises(graph_key.Uncached, match="a tensor is on meta"):
+        key_on("meta")
 
 
 def test_keys_tell_user_lines_apart():

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from kills import together
 from torch import fx
 
 import tc
 from tc.compiler import driver
 from tc.compiler.core.tune import Tuner
-from tc.trace import Autotune, OutputCode
+from tc.trace import Autotune, Cache, OutputCode, Span
 from tc.trace.emit import capture_events
 
 CPU = torch.device("cpu")
@@ -77,6 +78,88 @@ def test_max_autotune_takes_what_is_quickest(on_gpu, monkeypatch):
     told = [event for event in events.of(Autotune) if event.question.startswith("mm ")]
     assert told[0].chosen.startswith("triton")
     assert memory
+
+
+@pytest.fixture
+def on_disk(on_gpu, tmp_path, monkeypatch):
+    """Programs are kept, in a folder of the test's."""
+    monkeypatch.setenv("TC_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("TC_FORCE_DISABLE_CACHES", raising=False)
+    with tc.config.patch(fx_graph_cache=True):
+        yield tmp_path
+
+
+def compiled_anew(function, *args, **settings):
+    """The result of a function compiled as by another process; whether it was found; the code."""
+    tc.reset()
+    with capture_events() as events:
+        result = tc.compile(function, **settings)(*args)
+    stages = {event.name for event in events if isinstance(event, Span)}
+    hits = [event.hit for event in events.of(Cache)]
+    assert hits and all((stage in stages) != hits[0] for stage in ("aot", "schedule", "codegen"))
+    return result, hits, events
+
+
+def test_programs_are_found_on_disk(on_disk):
+    x = torch.randn(6, 300)
+    function = lambda x: F.softmax(x * 2, -1)  # noqa: E731
+    for expected in (False, True):
+        result, hits, events = compiled_anew(function, x)
+        torch.testing.assert_close(result, function(x))
+        assert hits == [expected]
+        assert "@triton.jit" in events.of(OutputCode)[0].code
+
+
+def test_another_process_finds_a_program(on_disk):
+    x = torch.randn(6, 300)
+    function = lambda x: x.exp().sum(1)  # noqa: E731
+    compiled_anew(function, x)
+
+    def second():
+        result, hits, _ = compiled_anew(function, x)
+        torch.testing.assert_close(result, function(x))
+        assert hits == [True]
+
+    assert together(1, second) == [0]
+
+
+def test_programs_with_gradients_are_found_on_disk(on_disk):
+    x = torch.randn(6, 30, requires_grad=True)
+    function = lambda x: F.layer_norm(x.sin(), (30,))  # noqa: E731
+    for expected in (False, True):
+        result, hits, _ = compiled_anew(function, x)
+        wanted = torch.autograd.grad(function(x).square().sum(), x)
+        torch.testing.assert_close(torch.autograd.grad(result.square().sum(), x), wanted)
+        assert hits == [expected]
+
+
+def test_what_was_chosen_is_kept_with_the_program(on_disk, monkeypatch):
+    def measure(ways, rounds):
+        return {name: float(number != 2) for number, name in enumerate(ways)}
+
+    def nowhere(device):
+        return Tuner(Nowhere(), "m", True, measure)
+
+    monkeypatch.setattr(driver, "gpu_tuner", nowhere)
+    x, function = torch.randn(3000), lambda x: x.sin() * 3
+    mode = "max-autotune-no-cudagraphs"
+    _, _, first = compiled_anew(function, x, mode=mode)
+    monkeypatch.setattr(driver, "gpu_tuner", lambda device: pytest.fail("asked again"))
+    _, hits, second = compiled_anew(function, x, mode=mode)
+    assert hits == [True]
+    assert first.of(OutputCode)[0].code == second.of(OutputCode)[0].code
+    (chosen,) = first.of(Autotune)
+    assert chosen.chosen != next(iter(chosen.seconds))
+
+
+class Nowhere:
+    """Keeps nothing."""
+
+    def read(self, kind, key):
+        return None
+
+    def write(self, kind, key, content):
+        return False
 
 
 def graph_on(*devices):
