@@ -64,7 +64,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "tc.compiler.deferred",
         "tc.compiler.graph_cache",
     ),
-    "tc.compiler.graph_key": (*CORE, "tc.compiler.runtime.build"),
+    "tc.compiler.graph_key": (*CORE, "tc.compiler.runtime.build", "tc.compiler.runtime.tuned"),
     "tc.compiler.graph_cache": (
         *CORE,
         "tc.compiler.aot",
