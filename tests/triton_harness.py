@@ -40,7 +40,9 @@ LIBDEVICE: dict[str, Callable[..., Any]] = {
 
 
 def complete_interpreter() -> None:
-    """Make libdevice work interpreted, loops up to a size under NumPy 2.4, and bfloat16 rounded."""
+    """Make libdevice work interpreted, loops up to a size under NumPy 2.4, and bfloat16 rounded;
+    reductions and scans take many elements at a time, as a GPU does, and not each by itself.
+    """
     from triton.language.extra import libdevice
     from triton.runtime import interpreter
 
@@ -66,6 +68,46 @@ def complete_interpreter() -> None:
         return dot(self, *map(_widened, (a, b)), *rest)
 
     builder.create_dot = multiplied
+    interpreter.ReduceOps.generic_reduce = _reduced
+    interpreter.ScanOps.generic_scan = _scanned
+
+
+def _joined(self: Any, left: list[Any], right: list[Any], kinds: Sequence[Any]) -> list[Any]:
+    """Arrays of the combined elements of two parts, one for each value of an element."""
+    given = [
+        self.to_tensor(part, kind)
+        for parts in (left, right)
+        for part, kind in zip(parts, kinds, strict=True)
+    ]
+    made = self.combine_fn.fn(*given)
+    return [one.handle.data for one in (made if isinstance(made, tuple) else (made,))]
+
+
+def _reduced(self: Any, tensors: Sequence[Any]) -> list[Any]:
+    """A reduction by halves, as its order is nobody's promise."""
+    assert self.axis is not None
+    kinds = [one.dtype for one in tensors]
+    rest: list[Any] = [np.moveaxis(one.handle.data, self.axis, 0) for one in tensors]
+    while (size := len(rest[0])) > 1:
+        half = size // 2
+        pairs = _joined(self, [a[:half] for a in rest], [a[half : 2 * half] for a in rest], kinds)
+        rest = [np.concatenate([p, a[2 * half :]]) for p, a in zip(pairs, rest, strict=True)]
+    made = (np.moveaxis(a, 0, self.axis) if self.keep_dims else a[0] for a in rest)
+    return [self.to_tensor(a, kind) for a, kind in zip(made, kinds, strict=True)]
+
+
+def _scanned(self: Any, tensors: Sequence[Any]) -> list[Any]:
+    """Running totals, each step over stretches twice as long (Hillis and Steele 1986)."""
+    kinds = [one.dtype for one in tensors]
+    rest: list[Any] = [np.moveaxis(one.handle.data, self.axis, 0) for one in tensors]
+    step = 1
+    while step < len(rest[0]):
+        earlier = [np.roll(a, step, 0) for a in rest]  # of the same size, a power of two
+        joined = _joined(self, earlier, rest, kinds)
+        rest = [np.concatenate([a[:step], b[step:]]) for a, b in zip(rest, joined, strict=True)]
+        step *= 2
+    made = [np.moveaxis(a, 0, self.axis) for a in rest]
+    return [self.to_tensor(a, kind) for a, kind in zip(made, kinds, strict=True)]
 
 
 def _widened(handle: Any) -> Any:

@@ -158,10 +158,10 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "_better_here", lambda *_: None)
 
 
-LOOPED = pytest.param(4500, marks=pytest.mark.slow)  # the interpreter scans a number at a time
+LOOPED = 4500  # too long to be held
 
 
-@pytest.mark.parametrize("mode", ["fake", pytest.param("symbolic", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("mode", ["fake", "symbolic"])
 @pytest.mark.parametrize("length", [37, LOOPED])
 def test_scans(length: int, mode: str, always: None) -> None:
     def fn(x: T) -> tuple[T, ...]:

@@ -14,7 +14,6 @@ from tc.compiler.loops.lower.registry import BY_CHOICE, LOWERINGS, VIEWS
 
 ROWS = {str(op).removeprefix("aten."): op for op in LOWERINGS if op not in BY_CHOICE}
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.usefixtures("interpreter"),
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
 ]
