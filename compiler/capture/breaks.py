@@ -70,7 +70,7 @@ USER_BREAK = _row(
 DISABLED_CALL = _row(
     "disabled-call",
     "TC106",
-    "call of {}, which is marked tc.disable",
+    "call of {}, which is marked disable",
     "a disabled function always runs in eager mode",
     "remove the disable mark, or call it outside of the compiled function",
 )
@@ -95,6 +95,14 @@ DATA_GUARD = _row(
     "a size that depends on tensor data is needed as a number: {}",
     "the tracer would have to know the data to go on",
     "torch._check() what is known of the size",
+)
+BACKWARD = _row(
+    "backward",
+    "TC113",
+    "Tensor.backward() inside of the compiled function",
+    "the gradients are computed by autograd's own engine: what stands before and after the call "
+    "is compiled, the call itself is not",
+    "compile the function that gives the loss, and call backward() outside of it",
 )
 UNSUPPORTED_CALL = _row(
     "unsupported-call",

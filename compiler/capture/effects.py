@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,7 @@ class Effects:
         self._changed: dict[int, Value] = {}
         self._attributes: dict[int, dict[str, Value]] = {}
         self._owners: dict[int, Value] = {}
+        self._classes: dict[type, Value] = {}
         self._globals: dict[tuple[int, str], tuple[dict[str, Any], Value]] = {}
 
     def _count(self, value: Value) -> None:
@@ -81,6 +82,18 @@ class Effects:
     def attribute(self, owner: Value, name: str) -> Value | None:
         """Return what traced code stored, UNBOUND if it deleted it, None if it did neither."""
         return self._attributes.get(id(owner), {}).get(name)
+
+    def store_class_attribute(self, owner: Value, name: str, value: Value) -> None:
+        """Note a store to a class that was there before traced code began."""
+        self.store_attribute(self._classes.setdefault(owner.constant(), owner), name, value)
+
+    def class_attribute(self, mro: Sequence[type], name: str) -> Value | None:
+        """Return what traced code stored to the class that a look-up along ``mro`` comes to."""
+        for cls in mro if self._classes else ():
+            stored = self.attribute(self._classes[cls], name) if cls in self._classes else None
+            if stored is not None or name in cls.__dict__:
+                return stored
+        return None
 
     def attributes_of(self, owner: Value) -> dict[str, Value]:
         """Return all stores to an object."""

@@ -11,7 +11,6 @@ import torch.utils.checkpoint
 from torch._higher_order_ops import wrap as wraps
 from torch._higher_order_ops.cond import cond_op
 from torch._higher_order_ops.hints_wrap import hints_wrapper
-from torch._higher_order_ops.map import map_impl
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tc.compiler.capture import breaks
@@ -34,25 +33,28 @@ if TYPE_CHECKING:
 _FAULTS = (breaks.BODY_EFFECT, breaks.LEAKED_BODY)
 
 
-def _call(t: Tracer, target: Any, args: tuple[Any, ...], kwargs: Any, body: Body) -> Value:
+def call(t: Tracer, target: Any, args: tuple[Any, ...], kwargs: Any, body: Body) -> Value:
+    """Record a call of an operation; return what its body returned, as values around it."""
     node = t.graph.call_function(target, args, kwargs)
     t.annotate(node, None)
     t.calls += 1
     return results(t, node, body.result)
 
 
-def _read(t: Tracer, name: str, body: Body) -> fx.Node:
+def read(t: Tracer, name: str, body: Body) -> fx.Node:
+    """Make a body an attribute of the graph around it; return the node that reads it."""
     return t.scopes[-1].add_body(name, body.scope.module())
 
 
-def _reject(name: str, why: str) -> UncapturedHigherOrderOpError:
+def reject(name: str, why: str) -> UncapturedHigherOrderOpError:
+    """Return the error of an operation whose bodies do not fit it."""
     return UncapturedHigherOrderOpError(f"{name} cannot be captured: {why}")
 
 
 @handles(wraps.wrap)
 def _wrap(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     body = capture_body(t, ("wrap", wraps.wrap), args[0], args[1:], kwargs)
-    return _call(t, wraps.wrap, (_read(t, "wrap_body", body), *body.lifted), {}, body)
+    return call(t, wraps.wrap, (read(t, "wrap_body", body), *body.lifted), {}, body)
 
 
 @handles(hints_wrapper)
@@ -73,9 +75,9 @@ def _hints_wrapper(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         t, ("hints_wrapper", hints_wrapper), given["body_fn"], given["args"].unpack(t)
     )
     no_names: dict[str, Any] = {}
-    operands = (_read(t, "hints_wrapper_body", body), tuple(body.lifted), no_names)
+    operands = (read(t, "hints_wrapper_body", body), tuple(body.lifted), no_names)
     hint_values = {name: value.constant() for name, value in plain.items()}
-    return _call(t, hints_wrapper, operands, {"hints": hint_values}, body)
+    return call(t, hints_wrapper, operands, {"hints": hint_values}, body)
 
 
 # -- checkpoint ------------------------------------------------------------------------------
@@ -93,8 +95,8 @@ def _checkpoint(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if not t.is_none(contexts):  # an operation of its own, which torch's partitioner knows too
         target = wraps.tag_activation_checkpoint
         module.meta["_checkpoint_context_fn"] = _contexts(t, contexts)
-    read = t.scopes[-1].add_body("wrap_body", module)
-    return _call(t, target, (read, *body.lifted), plain, body)
+    function = t.scopes[-1].add_body("wrap_body", module)
+    return call(t, target, (function, *body.lifted), plain, body)
 
 
 def _contexts(t: Tracer, function: Value) -> Callable[[], Any]:
@@ -107,7 +109,7 @@ def _contexts(t: Tracer, function: Value) -> Callable[[], Any]:
             text = (
                 "under compilation, `context_fn` must generate a tuple of two `TorchDispatchMode`s"
             )
-            raise _reject("checkpoint", text)
+            raise reject("checkpoint", text)
     return real  # type: ignore[no-any-return]
 
 
@@ -131,7 +133,7 @@ def _cond(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     names = ("pred", "true_fn", "false_fn", "operands")
     given = dict(zip(names, args, strict=False)) | kwargs
     if set(given) - set(names) or not set(names[:3]) <= set(given):
-        raise _reject("torch.cond", f"it takes {', '.join(names)}, not {', '.join(given)}")
+        raise reject("torch.cond", f"it takes {', '.join(names)}, not {', '.join(given)}")
     operands = _operands(t, given["operands"]) if "operands" in given else []
     condition = given["pred"]
     if not isinstance(condition, NodeValue):
@@ -146,24 +148,24 @@ def _cond(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         ]
     except breaks.GraphBreak as cause:
         if cause.reason in _FAULTS:
-            raise _reject("torch.cond", cause.title) from cause
+            raise reject("torch.cond", cause.title) from cause
         raise
     _agree(bodies)
     lifted = same_operands(bodies)
     true, false = (
-        _read(t, name, body) for name, body in zip(("cond_true", "cond_false"), bodies, strict=True)
+        read(t, name, body) for name, body in zip(("cond_true", "cond_false"), bodies, strict=True)
     )
-    return _call(t, cond_op, (condition.node(t), true, false, tuple(lifted)), {}, bodies[0])
+    return call(t, cond_op, (condition.node(t), true, false, tuple(lifted)), {}, bodies[0])
 
 
 def _operands(t: Tracer, value: Value) -> list[Value]:
     """Return the operands of a cond: nests of lists, tuples and dicts of tensors."""
     if not isinstance(value, SequenceValue):
-        raise _reject("torch.cond", "operands must be a list or tuple")
+        raise reject("torch.cond", "operands must be a list or tuple")
     operands = value.values(t)
     for leaf in leaves(t, value):
         if not isinstance(leaf, NodeValue):
-            raise _reject("torch.cond", f"an operand is {leaf.describe()}, not a tensor")
+            raise reject("torch.cond", f"an operand is {leaf.describe()}, not a tensor")
     return operands
 
 
@@ -175,33 +177,4 @@ def _agree(bodies: list[Body]) -> None:
         examples = [node.meta.get("example_value") for node in output.args[0]]
         shapes.append([(e.shape, e.dtype) for e in examples if isinstance(e, torch.Tensor)])
     if shapes[0] != shapes[1]:
-        raise _reject("torch.cond", f"its branches return {shapes[0]} and {shapes[1]}")
-
-
-# -- map -------------------------------------------------------------------------------------
-@handles(map_impl)
-def _map(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    function, mapped, rest = args[0], args[1].unpack(t), args[2].unpack(t)
-    if not all(isinstance(x, TensorValue) for x in mapped):
-        raise _reject("map", "what is mapped over must be tensors")
-    nodes = [x.node(t) for x in mapped if isinstance(x, TensorValue)]
-    count = mapped[0].example.shape[0]  # type: ignore[attr-defined]
-    with t.shapes.mode:
-        slices = [torch.select_copy(x.example, 0, 0) for x in mapped]  # type: ignore[attr-defined]
-    first = [("child", slice_) for slice_ in slices]
-    body = capture_body(t, ("map_impl", map_impl), function, rest, {}, first)
-    returned = leaves(t, body.result)
-    if not returned or not all(isinstance(leaf, TensorValue) for leaf in returned):
-        raise _reject("map", "its function must return tensors")
-    read = _read(t, "map_body", body)
-    node = t.graph.call_function(map_impl, (read, nodes, body.lifted))
-    t.calls += 1
-
-    def stacked(leaf: Any) -> Any:
-        with t.shapes.mode:
-            made = leaf.new_empty((count, *leaf.shape))
-            return made.requires_grad_() if leaf.requires_grad else made
-
-    examples = [stacked(leaf.example) for leaf in returned]  # type: ignore[attr-defined]
-    t.annotate(node, tuple(examples))
-    return results(t, node, body.result, examples)
+        raise reject("torch.cond", f"its branches return {shapes[0]} and {shapes[1]}")

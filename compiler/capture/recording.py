@@ -203,8 +203,12 @@ class Recorder:
                 _dispatching(text, [*fakes, *named.values()]),
             ):
                 if method:
-                    return getattr(fakes[0], target)(*fakes[1:], **named)
-                return target(*fakes, **named)
+                    target, fakes = getattr(fakes[0], target), fakes[1:]
+                try:
+                    return target(*fakes, **named)
+                except DataDependentOutputException:
+                    with enable_python_dispatcher():  # a form in Python may do without the data
+                        return target(*fakes, **named)
         except DataDependentOutputException as error:
             raise breaks.GraphBreak(breaks.TENSOR_ITEM, f"{text}()", str(error)) from None
         except DynamicOutputShapeException as error:

@@ -174,10 +174,16 @@ def inlined_only(function: Any) -> bool:
     return module in TRANSFORMS or module.startswith(INLINED)
 
 
+def _torch_leaves(function: types.FunctionType) -> bool:
+    """Say whether a function is marked with ``torch.compiler.disable``, or so by torch itself."""
+    inner = function.__code__.co_qualname == "_disable_dynamo.<locals>.inner"
+    return inner or getattr(function, "_torchdynamo_disable", False)
+
+
 def refuse_inlining(function: FunctionValue) -> None:
     """Break the graph at functions that must not be traced into."""
     obj: Any = function.obj
-    if obj is not None and getattr(obj, DISABLED, None) is not None:
+    if obj is not None and (getattr(obj, DISABLED, None) is not None or _torch_leaves(obj)):
         raise breaks.GraphBreak(breaks.DISABLED_CALL, function.name)
     module = str(function.module_globals.get("__name__", ""))
     reads = f"{module}.{function.name}" in READING

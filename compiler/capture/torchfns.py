@@ -12,7 +12,7 @@ import torch
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.marked import MarkedValue, mark_of
-from tc.compiler.capture.traceable import set_error_on_graph_break
+from tc.compiler.capture.traceable import group_tensors, set_error_on_graph_break
 from tc.compiler.capture.values import numbers
 from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
@@ -387,6 +387,9 @@ def _graph_break(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     raise breaks.GraphBreak(breaks.USER_BREAK, note="".join(text))
 
 
+BY_NAME.add("torch._dynamo.decorators.graph_break", _graph_break)
+
+
 def skip_frame(msg: str = "") -> None:
     """Leave the compiled frame that this is called in to Python; does nothing outside of one.
 
@@ -406,6 +409,11 @@ def mark_step() -> None:
 
 
 handles(mark_step)(_always(None))
+
+
+@handles(torch._C._group_tensors_by_device_and_dtype)
+def _group(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return t.inline_object(group_tensors, args, kwargs)
 
 
 @handles(set_error_on_graph_break)

@@ -113,6 +113,26 @@ def count_elements(counts: Any, elements: Any) -> None:
         counts[element] = counts.get(element, 0) + 1
 
 
+def group_tensors(
+    lists: list[list[Any]], with_indices: bool = False
+) -> dict[tuple[torch.device, torch.dtype], tuple[list[list[Any]], list[int]]]:
+    """Part lists of one length by device and dtype of the first one's tensors, as optimizers do.
+
+    A list may be empty. With ``with_indices`` each group tells where its tensors stood.
+    """
+    groups: dict[tuple[torch.device, torch.dtype], tuple[list[list[Any]], list[int]]] = {}
+    for index, first in enumerate(lists[0]):
+        key = (first.device, first.dtype)
+        if key not in groups:
+            groups[key] = ([[] for _ in lists], [])
+        parted, indices = groups[key]
+        for into, tensors in zip(parted, lists, strict=True):
+            into.extend(tensors[index : index + 1])
+        if with_indices:
+            indices.append(index)
+    return groups
+
+
 # -- flex attention ----------------------------------------------------------------------------
 #: of batch, head, query and key position the one that each level of vmap runs over, innermost first
 AXES = ((None, None, None, 0), (None, None, 0, None), (None, 0, None, None), (0, None, None, None))

@@ -17,6 +17,7 @@ from tc.compiler.capture import (
     flex,
     higher_order,
     lazy_modules,
+    looping,
     override_handlers,
     overrides,
     signatures,
@@ -40,6 +41,7 @@ from tc.compiler.capture.traceable import breaks_are_errors
 from tc.compiler.capture.values import copies, hooks, iteration, pure
 from tc.compiler.capture.values.attributes import AttributesValue
 from tc.compiler.capture.values.base import Args, Kwargs, Lazy, Slot, Value
+from tc.compiler.capture.values.binding import bind_class_attr, bind_descriptor
 from tc.compiler.capture.values.builtins import slot_method
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.containers import ListValue, TupleValue
@@ -56,8 +58,6 @@ from tc.compiler.capture.values.objects import (
     ClassValue,
     NNModuleValue,
     ObjectValue,
-    bind_class_attr,
-    bind_descriptor,
     is_library,
 )
 from tc.compiler.capture.values.tensor import TensorValue
@@ -543,6 +543,6 @@ def _chain(source: Source) -> list[Source]:
 
 
 __all__ = [
-    "Tracer", "copies", "flex", "higher_order", "hooks", "iteration",
+    "Tracer", "copies", "flex", "higher_order", "hooks", "iteration", "looping",
     "override_handlers", "pure", "signatures", "transforms", "trees",
 ]  # fmt: skip

@@ -13,7 +13,6 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import UNBOUND, Args, KnownObject, Kwargs, NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.dicts import DictValue
-from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.core.sources import AttrSource, DictSource, ItemSource, Source
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ class ObjectValue(Value):
         raw = type_lookup(self.cls, name)
         if raw is not MISSING and self._is_data_descriptor(raw):
             return self._data_descriptor(t, raw, name)
-        stored = self.stored(t, name)
+        stored = self.stored(t, name) or t.effects.class_attribute(self.cls.__mro__, name)
         if stored is not None:
             return stored
         if raw is MISSING:
@@ -342,6 +341,9 @@ class ClassValue(KnownObject):
             return t.known(getattr(self.obj, name))
         if name == "__dict__":
             return t.wrap(self.obj.__dict__, AttrSource(t.source_of(self), name))
+        stored = t.effects.class_attribute(self.obj.__mro__, name)
+        if stored is not None:
+            return stored
         raw = type_lookup(self.obj, name)
         if raw is MISSING:
             if hasattr(self.obj, name):
@@ -352,7 +354,13 @@ class ClassValue(KnownObject):
         return t.bind_class_attr(self, raw, name)
 
     def set_attr(self, t: Tracer, name: str, value: Value) -> None:
-        self.cannot(breaks.UNSUPPORTED_STORE, f"{self.obj.__qualname__}.{name}")
+        fixed = id(self.obj) in t.made_inside or is_library(self.obj.__module__)
+        special = name.startswith("__") or type(self.obj).__setattr__ is not type.__setattr__
+        held = (type_lookup(type(self.obj), name), type_lookup(self.obj, name))
+        bound = any(hasattr(type(raw), "__get__") for raw in held)
+        if fixed or special or bound or hasattr(value.python_type(), "__get__"):
+            self.cannot(breaks.UNSUPPORTED_STORE, f"{self.obj.__qualname__}.{name}")
+        t.effects.store_class_attribute(ClassValue(self.obj, t.source_of(self)), name, value)
 
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         return t.instantiate(self, args, kwargs)
@@ -432,10 +440,13 @@ class SuperValue(Value):
     def attr(self, t: Tracer, name: str) -> Value:
         start = self.owner.obj if isinstance(self.owner, ClassValue) else self.owner.python_type()
         raw = type_lookup(start, name, after=self.cls)
+        mro = start.__mro__[start.__mro__.index(self.cls) + 1 :]
+        stored = t.effects.class_attribute(mro, name)
+        if stored is not None:
+            return stored
         if raw is MISSING:
             return t.raise_(AttributeError, f"'super' object has no attribute '{name}'")
         if not hasattr(type(raw), "__get__"):
-            mro = start.__mro__[start.__mro__.index(self.cls) + 1 :]
             home = next(base for base in mro if name in base.__dict__)
             return t.wrap(raw, AttrSource(t.source_of(t.known(home)), name))
         if isinstance(self.owner, ClassValue):
@@ -521,49 +532,3 @@ class ExceptionValue(Value):
             r.push(value)
             r.e.swap(2)
             r.e.store_attr(name)
-
-
-def bind_descriptor(
-    t: Tracer, owner: Value, cls: type, raw: Any, name: str, inherited: bool = False
-) -> Value:
-    """Return what reading a class attribute through an instance gives."""
-    if not inherited:
-        t.guard_class_attr(cls, raw, name)
-    if isinstance(raw, types.FunctionType):
-        # a method read from the class: found again by id, so no source of its own is needed
-        return MethodValue(owner, t.function_of_class(owner, cls, raw, name, inherited))
-    if isinstance(raw, staticmethod):
-        return t.function_of_class(owner, cls, raw.__func__, name, inherited)
-    if isinstance(raw, classmethod):
-        function = t.function_of_class(owner, cls, raw.__func__, name, inherited)
-        return MethodValue(t.known(cls), function)
-    if isinstance(raw, property):
-        if raw.fget is None:
-            return t.raise_(AttributeError, f"property {name!r} has no getter")
-        return t.inline_object(raw.fget, [owner])
-    if isinstance(raw, types.WrapperDescriptorType | types.MethodDescriptorType):
-        return t.slot_method(owner, raw)
-    if isinstance(raw, types.GetSetDescriptorType) and hasattr(owner, "base_attr"):
-        found: Value = owner.base_attr(t, name)
-        return found
-    getter = type_lookup(type(raw), "__get__")
-    if isinstance(getter, types.FunctionType):
-        return t.inline_object(getter, [t.known(raw), owner, t.known(cls)])
-    if getter is not MISSING and not isinstance(raw, type):
-        raise breaks.GraphBreak(breaks.UNSUPPORTED_ATTR, f"{owner.describe()}.{name}")
-    source = AttrSource(owner.source, name) if owner.source is not None and not inherited else None
-    return t.wrap(raw, source) if source is not None else t.known(raw)
-
-
-def bind_class_attr(t: Tracer, owner: ClassValue, raw: Any, name: str) -> Value:
-    """Return what reading a class attribute through the class gives."""
-    if isinstance(raw, classmethod):
-        return MethodValue(owner, t.known(raw.__func__))
-    found = raw
-    if isinstance(raw, staticmethod):
-        found = raw.__func__
-    elif not isinstance(raw, types.FunctionType | property) and hasattr(type(raw), "__get__"):
-        found = raw.__get__(None, owner.obj)
-    if type_lookup(owner.obj, name) is not raw:
-        return t.known(found)  # found further up by super()
-    return t.wrap(found, AttrSource(t.source_of(owner), name))

@@ -54,7 +54,6 @@ METADATA = frozenset(
 VIEWS = frozenset(("T", "mT", "H", "mH", "real", "imag", "data"))
 REFUSED = frozenset(
     [
-        "backward",
         "data_ptr",
         "untyped_storage",
         "storage",
@@ -199,6 +198,8 @@ class TensorValue(NodeValue):
         special = METHODS.get(name)
         if special is not None:
             return special(t, self, args, kwargs)
+        if name == "backward":
+            self.cannot(breaks.BACKWARD, "")
         if name in REFUSED or not hasattr(torch.Tensor, name):
             self.cannot(breaks.UNSUPPORTED_CALL, f"Tensor.{name}")
         return t.call_torch(name, [self, *args], kwargs, method=True)

@@ -486,3 +486,25 @@ def test_an_operation_that_reads_addresses_runs_on_real_tensors_only():
         assert addresses == [x.data_ptr()]
         with pytest.raises(tc.exc.TorchRuntimeError, match="data pointer"):
             tc.compile(f, backend="eager", fullgraph=True)(x)
+
+
+LINEAR = torch.nn.Linear(2, 2)
+
+
+@torch.compiler.disable
+def left_by_torch(x):
+    return x + 1
+
+
+@pytest.mark.parametrize(
+    ("function", "code"),
+    [
+        (lambda x: LINEAR(x).sum().backward(), "TC113"),
+        (left_by_torch, "TC106"),
+        (torch.optim.SGD(LINEAR.parameters()).zero_grad, "TC106"),
+    ],
+    ids=["backward", "disabled", "zero_grad"],
+)
+def test_breaks_asked_for_in_torchs_own_words(function, code):
+    with pytest.raises(Unsupported, match=code):
+        tc.compile(lambda x: function(x), backend="eager", fullgraph=True)(torch.ones(2, 2))

@@ -211,6 +211,26 @@ def hooks_on_tensors(x, k):
     return z
 
 
+# -- what reads its data in C++, and what only sorts tensors -----------------------------------
+@whole(make=lambda: (torch.randn(2, 256), torch.hann_window(64)))
+def spectrum_and_back(x, window):
+    found = torch.stft(x, 64, 16, window=window, return_complex=True)
+    return found.abs(), torch.istft(found, 64, 16, window=window)
+
+
+def with_gradients():
+    parameters = [torch.nn.Parameter(torch.ones(3, dtype=d)) for d in (torch.float, torch.double)]
+    for parameter in parameters:
+        parameter.grad = parameter.detach() * 3
+    return (parameters,)
+
+
+@whole(make=with_gradients)
+def clipped(parameters):
+    norm = torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+    return norm, [parameter.grad for parameter in parameters]
+
+
 # -- numpy -----------------------------------------------------------------------------------
 def array_and_tensor():
     return np.arange(6.0).reshape(2, 3), torch.ones(2, 3)
