@@ -79,12 +79,16 @@ class Defects:
 
 
 class Span(NamedTuple):
-    """Where a record's payload lies in its log: bytes `start:stop`, line prefixes included."""
+    """Where a record's payload lies in its log: bytes `start:stop`, line prefixes included.
+
+    `plain`: its only TABs are those that begin its lines, as its checksum proved.
+    """
 
     source: int
     start: int
     stop: int
     prefix: bytes = b""
+    plain: bool = False
 
 
 @dataclass(slots=True)  # not frozen: a log has millions, and freezing triples their price
@@ -216,6 +220,8 @@ def payload_of(source: Source, span: Span) -> bytes:
     """Cut a payload out of its log and take off the leading TAB of each line."""
     raw = source.data[span.start : span.stop]
     source.touched(len(raw))
+    if span.plain:
+        return raw.replace(b"\t", b"")[:-1]
     if not span.prefix and (payload := _untabbed(raw, raw.count(b"\n"))) is not None:
         return payload
     skip = len(span.prefix) + 1
@@ -364,6 +370,8 @@ def _record(
     payload = _whole(raw, rows, digest, body.prefix)
     if payload is None:
         payload = _payload(source, body, raw, digest, defects, place, last=last)
+    elif b"\t" not in payload:
+        body = Span(body.source, body.start, body.stop, plain=True)
     if (clean is not text or not _is_utf8(payload or b"")) and defects.latest != place:
         defects.add("bad_utf8", place)
     return Record(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from bisect import bisect_left
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +33,10 @@ KNOWN_EVENTS: Final = frozenset(
         "dynamo_guards", "optimize_ddp_split_graph", "optimize_ddp_split_child", "link",
     )
 )  # fmt: skip
+# Logs of a job, as they are handed out: few enough at a time that all processes have some.
+_MOST_IN_BATCH: Final = 16
+_LEAST_BATCHES: Final = 64
+_MOST_AHEAD: Final = 128  # batches
 _TYPE_OF_FN: Final = re.compile(r"source=L\['fn'\],.*type=<class '([\w.]+)'>")
 
 
@@ -143,7 +148,27 @@ def _parts(sources: Sequence[Source], executor: Executor | None) -> Iterator[Par
     if executor is None or len(sources) < 2 or any(one.path == STDIN for one in sources):
         return map(read_part, sources, range(len(sources)))
     paths = [source.place for source in sources]
-    return iter(executor.map(read_part, paths, range(len(paths))))
+    size = min(_MOST_IN_BATCH, -(-len(paths) // _LEAST_BATCHES))
+    batches = (range(at, min(at + size, len(paths))) for at in range(0, len(paths), size))
+    return _by_batches(executor, paths, batches)
+
+
+def _by_batches(
+    executor: Executor, paths: Sequence[str], batches: Iterable[range]
+) -> Iterator[Part]:
+    """Have logs read elsewhere, some batches ahead of who takes them, so that none pile up."""
+    ahead: deque[Future[list[Part]]] = deque()
+    for batch in batches:
+        if len(ahead) == _MOST_AHEAD:
+            yield from ahead.popleft().result()
+        ahead.append(executor.submit(_read_batch, [(paths[number], number) for number in batch]))
+    while ahead:
+        yield from ahead.popleft().result()
+
+
+def _read_batch(logs: Sequence[tuple[str, int]]) -> list[Part]:
+    """Read several logs; together, because a cluster needs longer to hand over one than to read."""
+    return [read_part(path, number) for path, number in logs]
 
 
 class _Builder:
@@ -153,7 +178,8 @@ class _Builder:
         self.session = session
         self.compiles: dict[Key, Compile] = {}
         self.strings: list[dict[int, str]] = []
-        self.source_of: dict[int, set[int]] = {}
+        self.source_of: dict[int, list[int]] = {}  # process -> its logs
+        self.holders: dict[int, list[int]] = {}  # number of a string -> the logs that define it
         self.stacks: list[tuple[int, int, Compile]] = []
         self.framed: list[tuple[int, int, list[Any]]] = []
         self.shares: list[tuple[tuple[int, int | None], dict[tuple[str, str], float]]] = []
@@ -165,7 +191,7 @@ class _Builder:
         self.strings.append(part.strings)
         for pid in part.pids:
             self.pids.setdefault(pid, len(self.pids))
-            self.source_of.setdefault(pid, set()).add(part.index)
+            self.source_of.setdefault(pid, []).append(part.index)
         joined: dict[int, Compile] = {}
         for key, compiled in part.compiles.items():
             compiled.metrics = shared(compiled.metrics)  # another process may have read it
@@ -230,9 +256,17 @@ class _Builder:
         """Look a string up in this log, then in its process's others, then in older ones."""
         if not isinstance(number, int):
             return str(number or "")
-        mine = sorted(self.source_of.get(pid, set()) - {index})
-        for at in (index, *mine, *range(index - 1, -1, -1)):
-            text: str | None = self.strings[at].get(number)
+        text: str | None = self.strings[index].get(number)
+        if text is not None:
+            return text
+        if not self.holders:
+            for at, known in enumerate(self.strings):
+                for one in known:
+                    self.holders.setdefault(one, []).append(at)
+        older = self.holders.get(number, ())
+        before = bisect_left(older, index)
+        for at in (*self.source_of.get(pid, ()), *older[max(before - 1, 0) : before]):
+            text = self.strings[at].get(number)
             if text is not None:
                 return text
         if number >= 0:

@@ -6,6 +6,7 @@ import gzip
 import json
 import resource
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,18 @@ def test_side_by_side_is_as_one_after_the_other(
         main([str(job), "-o", str(tmp_path / f"{jobs}.html"), "--jobs", jobs])
         pages.append((tmp_path / f"{jobs}.html").read_bytes())
     assert pages[0] == pages[1]
+
+
+def test_batches_are_taken_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tc.trace.session._LEAST_BATCHES", 2)
+    monkeypatch.setattr("tc.trace.session._MOST_AHEAD", 1)
+    job = job_of(tmp_path, 5)
+    with ThreadPoolExecutor(2) as pool:
+        together, alone = load(job, executor=pool), load(job)
+    assert [one.slug for one in together.compiles] == [one.slug for one in alone.compiles]
+    assert [one.frames for one in together.compiles] == [one.frames for one in alone.compiles]
+    together.close()
+    alone.close()
 
 
 @pytest.mark.parametrize("end", [".gz", ".zst"])

@@ -118,6 +118,17 @@ def test_strings_of_a_sibling_log(tmp_path: Path) -> None:
     assert session.defects.counts == {}
 
 
+def test_strings_of_the_same_process_come_before_those_of_older_logs(tmp_path: Path) -> None:
+    log_in(tmp_path, "a", pid=1).add(str=["/home/a.py", 1]).compile()
+    log_in(tmp_path, "b", pid=2).add(str=["/home/b.py", 1]).compile("g")
+    log_in(tmp_path, "c", pid=1, minute=2).compile("h", frame=1)
+    log_in(tmp_path, "d", pid=3, minute=3).compile("i", frame=1)
+    session = load(tmp_path)
+    files = {one.function: one.file for one in session.compiles}
+    assert (files["h"], files["i"]) == ("/home/a.py", "/home/b.py")
+    assert session.defects.counts == {}
+
+
 def test_a_string_nobody_defines_is_damage(tmp_path: Path) -> None:
     log_in(tmp_path).compile()
     session = load(tmp_path)
