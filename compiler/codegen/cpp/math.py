@@ -12,6 +12,7 @@ import re
 
 from tc.compiler.codegen.cpp.dots import DOTS
 from tc.compiler.codegen.cpp.moves import MOVES
+from tc.compiler.codegen.cpp.turns import TURNS, turning
 
 HELPERS: dict[str, str] = {}
 
@@ -447,39 +448,10 @@ float tc_erf_f32(float x) {
   return y < -1.0f ? -1.0f : y;
 }""",
 )
-_PIECES = (
-    "0x1.c820ff2p-175",
-    "0x1.5993c4p-148",
-    "0x1.b81b6c5p-117",
-    "0x1.d1f534dp-88",
-    "0x1.4fe13abp-59",
-    "0x1.9391054p-30",
-    "0x1.45f306dp-1",
-)
-_TURNS = "".join(
-    f"  {{ double p = d * {piece}; turns += p - 4.0 * __builtin_rint(p * 0.25); }}\n"
-    for piece in _PIECES
-)
+for _name, _text in TURNS.items():
+    _add(_name, _text)
 for _name, _shift in (("sin", 0), ("cos", 1)):
-    _add(
-        f"tc_{_name}_f32",
-        f"""
-float tc_{_name}_f32(float x) {{
-  /* quarter turns: x * 2/pi modulo 4, in pieces of 29 bits whose products are exact */
-  double d = (double)x, turns = 0;
-{_TURNS}  double n = __builtin_rint(turns);
-  float r = (float)((turns - n) * 1.5707963267948966), s = r * r;
-  float a = tc_fma_f32(-0.0001951083813518929f, s, 0.008332131487771994f);
-  a = tc_fma_f32(a, s, -0.166666542253512f);
-  float b = tc_fma_f32(2.4431203143804147e-05f, s, -0.0013887306024715548f);
-  b = tc_fma_f32(b, s, 0.04166664565242636f);
-  float sine = tc_fma_f32(a * s, r, r);
-  float cosine = tc_fma_f32(b * s, s, tc_fma_f32(-0.5f, s, 1.0f));
-  int q = (int)n + {_shift};
-  float y = (q & 1) ? cosine : sine;
-  return (q & 2) ? -y : y;
-}}""",
-    )
+    HELPERS[f"tc_{_name}_f32"] = turning(_name, _shift)
 
 # ---------------------------------------------------------------- float64 polynomials
 

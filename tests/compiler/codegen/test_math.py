@@ -98,6 +98,28 @@ def test_float32_keeps_its_bound(op: ScalarOp) -> None:
         assert ulps(got, want) <= max(op.ulps, 0.5)
 
 
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_turns_near_quarters_keep_their_bound(name: str) -> None:
+    """Arguments next to multiples of pi/2, where reducing them costs most digits."""
+    quarter = (torch.arange(1, 70000, dtype=torch.float64) * (math.pi / 2)).float()
+    up = torch.full_like(quarter, math.inf)
+    values = torch.cat([quarter, torch.nextafter(quarter, up), torch.nextafter(quarter, -up)])
+    op = SCALAR_OPS[name]
+    assert ulps(run(op, values), op.python(values.double())) <= op.ulps
+
+
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_turns_are_the_same_beside_large_arguments(name: str) -> None:
+    small = torch.linspace(-1e5, 1e5, 509)
+    beside = small.clone()
+    beside[::9] = 1e30
+    op = SCALAR_OPS[name]
+    alone, mixed = run(op, small), run(op, beside)
+    kept = beside == small
+    assert torch.equal(alone[kept], mixed[kept])
+    assert torch.equal(alone[7:12], run(op, small[7:12]))
+
+
 @pytest.mark.parametrize("op", FLOATS, ids=lambda row: row.name)
 def test_float64_agrees(op: ScalarOp) -> None:
     args = (GRID,) if op.arity == 1 else pairs(GRID, 60)
