@@ -30,5 +30,10 @@ KERNELS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
     "layer_norm_looped": (lambda x: F.layer_norm(x, (9000,)), (e(8, 9000),), "fake"),
     "argmax_symbolic": (lambda x: x.argmax(-1), (e(7, 33),), "symbolic"),
     "cumsum_held": (lambda x: x.cumsum(1) * 2, (e(100, 300),), "fake"),
+    "embedding_gradient": (
+        lambda g, x, t: torch.ops.aten.embedding_dense_backward(g * x.cos(), t, 50, 3, False),
+        (e(8, 9, 16), e(8, 9, 16), torch.zeros(8, 9, dtype=torch.int64)),
+        "fake",
+    ),
     "columns": (lambda x: x.sum(0), (e(500, 300),), "fake"),
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tc.compiler.loops.expr import READS, Expr, transform
-from tc.compiler.schedule.plan import Kernel, Let, Section, Statement, Store
+from tc.compiler.schedule.plan import Atomic, Kernel, Let, Section, Statement, Store
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,9 @@ def canonical(kernel: Kernel) -> Canonical:
 
     def renamed(statement: Statement) -> Statement:
         value = transform(statement.value, change)
+        if isinstance(statement, Atomic):
+            name = memory[statement.buffer]
+            return replace(statement, buffer=name, base=name, value=value)
         if isinstance(statement, Store):
             return replace(statement, buffer=memory[statement.buffer], value=value)
         if isinstance(statement, Let):

@@ -32,6 +32,8 @@ class Expr:
             ``const`` (value), ``load`` (buffer name, flat index), ``index`` (an index as int64),
             ``at`` (buffer name, flat index over ``x0, x1, …``, which are the operands; extents of
             those; whether being outside of them is an error), for reads at computed positions,
+            ``into`` (extents of ``x0, x1, …``), a value and the places ``x0, x1, …`` it goes to,
+            at the root of what a `Scatter` does; being outside of the extents is an error,
             ``scalar`` (name of a float computed in the wrapper),
             ``local`` (name of a value computed earlier in the same kernel), ``to`` (conversion),
             ``bits`` (the same bits as another type), ``where`` (both arms may be evaluated),
@@ -123,7 +125,7 @@ def _own_cost(node: Expr) -> int:
     row = SCALAR_OPS.get(node.op)
     if row is not None:
         return row.cost
-    return 0 if node.op in ("const", "scalar", "local") else 1
+    return 0 if node.op in ("const", "scalar", "local", "into") else 1
 
 
 def walk(root: Expr) -> list[Expr]:
@@ -146,6 +148,8 @@ def can_fail(node: Expr) -> bool:
     """Whether an operation is an error for some values: bad positions, integers over zero."""
     if node.op == "at":
         return bool(node.data[3])
+    if node.op == "into":
+        return True
     if node.op not in DIVISIONS or node.dtype.is_floating_point:
         return False
     divisor = node.args[1]

@@ -28,6 +28,7 @@ from tc.compiler.loops.ir import (
     Ref,
     ScalarNode,
     Scan,
+    Scatter,
     SymValue,
     View,
     inner_loops,
@@ -112,6 +113,8 @@ def _loop_nest(node: Nest, env: Env) -> torch.Tensor:
     scope = dict(env)
     for position, variable in enumerate(loops):
         scope[str(variable)] = grid(len(shape), position, torch.arange(shape[position]))
+    if isinstance(node, Scatter):
+        return scattered(env[node.base].clone(), node.kind, node.index, node.body, scope, shape)
     value = evaluate(node.body, scope, {}, checked=True)
     value = value.expand(shape) if value.dim() else value.new_full(shape, value.item())
     if isinstance(node, Reduction):
@@ -130,9 +133,33 @@ def _loop_nest(node: Nest, env: Env) -> torch.Tensor:
 
 def store(memory: torch.Tensor, where: torch.Tensor, value: torch.Tensor) -> None:
     """Write values to the elements of a tensor's memory at flat positions."""
-    count = memory.untyped_storage().nbytes() // memory.dtype.itemsize - memory.storage_offset()
-    flat = memory.as_strided((count,), (1,))
+    flat = _whole(memory)
     flat[where.reshape(-1)] = value.to(memory.dtype).reshape(-1)
+
+
+def scattered(
+    memory: torch.Tensor, kind: str, index: Index, body: Expr, scope: Env, shape: Sequence[int]
+) -> torch.Tensor:
+    """Take values into the elements of a tensor at computed places (see `Scatter`)."""
+    value, *places = (evaluate(arg, scope, {}, checked=True).expand(shape) for arg in body.args)
+    for place, extent in zip(places, ints(body.data[0], scope), strict=True):
+        if bool(((place < 0) | (place >= extent)).any()):
+            raise IndexError(f"a place to write to is outside of {extent}")
+    named = {f"x{k}": place for k, place in enumerate(places)}
+    where = torch.as_tensor(ix.evaluate(index, {**scope, **named})).expand(shape).reshape(-1)
+    flat = _whole(memory)
+    value = value.to(memory.dtype).reshape(-1)
+    if kind in ("max", "min"):
+        flat.scatter_reduce_(0, where, value, f"a{kind}")
+    else:
+        flat.index_put_((where,), value, accumulate=kind == "sum")
+    return memory
+
+
+def _whole(memory: torch.Tensor) -> torch.Tensor:
+    """All of a tensor's memory from its first element on."""
+    count = memory.untyped_storage().nbytes() // memory.dtype.itemsize - memory.storage_offset()
+    return memory.as_strided((count,), (1,))
 
 
 def grid(rank: int, position: int, values: torch.Tensor) -> torch.Tensor:

@@ -90,6 +90,25 @@ class Pointwise:
 
 
 @dataclass(frozen=True)
+class Scatter(Pointwise):
+    """``for vars, in any order: buffer[index] = kind of what is there and body``.
+
+    Attributes:
+        index: over ``vars`` and ``x0, x1, …``, places that are computed.
+        body: an ``into``: the value, and ``x0, x1, …``.
+        base: what is there at first; its memory becomes the buffer's, and nobody else reads it.
+        kind: ``sum max min``, or ``set``, where any of several values for one place may stay.
+    """
+
+    base: str = ""
+    kind: str = "sum"
+
+    def __str__(self) -> str:
+        place = f"[{self.index}] {self.kind}= {self.body}"
+        return f"{self.buffer} over {self.base} = for {_loops(self.vars)}: {place}"
+
+
+@dataclass(frozen=True)
 class Reduction:
     """``for vars: buffer[index] = kind over reduced of body``.
 
@@ -308,7 +327,8 @@ def views_in(value: Any) -> list[View]:
 def reads(node: Node) -> list[str]:
     """Names of the buffers a node reads, in order, without repetition."""
     if isinstance(node, Nest):
-        return list(dict.fromkeys(use.data[0] for use in node.body.loads()))
+        names = [use.data[0] for use in node.body.loads()]
+        return list(dict.fromkeys([*names, node.base] if isinstance(node, Scatter) else names))
     if isinstance(node, Extern):
         values = [*node.args, *(value for _, value in node.kwargs)]
         return list(dict.fromkeys(view.buffer for view in views_in(values)))

@@ -27,6 +27,7 @@ from tc.compiler.loops.ir import (
     Reduction,
     ScalarNode,
     Scan,
+    Scatter,
     inner_loops,
     reads,
     writes,
@@ -379,6 +380,11 @@ def _agrees(member: Member, others: list[Member]) -> bool:
 
 
 def _reads_same(reader: Member, writer: Member) -> bool:
+    # What is taken into memory is there when all of the kernel has run.
+    if isinstance(reader.node, Scatter) and reader.node.base == writer.name:
+        return False
+    if isinstance(writer.node, Scatter) and writer.name in reads(reader.node):
+        return False
     row_value = writer.level == "row" or isinstance(writer.node, Reduction)
     if isinstance(reader.node, Pointwise) and reader.level == "row" and not row_value:
         return writer.name not in reads(reader.node)

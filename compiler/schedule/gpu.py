@@ -26,6 +26,7 @@ from tc.compiler.loops.ir import (
     Origin,
     Reduction,
     Scan,
+    Scatter,
     contiguous,
     reads,
     writes,
@@ -36,6 +37,7 @@ from tc.compiler.schedule.memory import Work, with_memory
 from tc.compiler.schedule.order import Order, ordered
 from tc.compiler.schedule.plan import (
     Accumulate,
+    Atomic,
     Kernel,
     Let,
     Plan,
@@ -289,6 +291,7 @@ class _Writer:
         found: list[Statement] = []
         for member in self.group.members:
             name, dtype = member.name, member.node.buffer.dtype
+            here = self.number[name] == number and member.level == level
             result = Expr("local", (), dtype, (_local(name),))
             if _reduces(member):
                 done = level == "row" and self.ready[name] == number
@@ -299,11 +302,14 @@ class _Writer:
                 assert isinstance(member.node, Reduction)
                 body = self._body(member, number)
                 found.append(Accumulate(_local(name), member.node.kind, body, dtype))
-            elif self.number[name] == number and member.level == level and not _scans(member):
+            elif here and isinstance(member.node, Scatter):
+                body, node = self._body(member, number), member.node
+                found.append(Atomic(name, member.index, body, node.base, node.kind))
+            elif here and not _scans(member):
                 found.append(Let(_local(name), self._body(member, number)))
                 if name in self.needed:
                     found.append(Store(name, member.index, result))
-            elif self.number[name] == number and level == "inner" and _scans(member):
+            elif here and level == "inner" and _scans(member):
                 found.append(self._scan(member, number))
                 if name in self.needed:
                     found.append(Store(name, member.index, result))

@@ -15,13 +15,24 @@ import torch
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, load, transform
 from tc.compiler.loops.index import Index
-from tc.compiler.loops.interpret import REDUCE, Env, bound, call, evaluate, grid, ints, read_value
+from tc.compiler.loops.interpret import (
+    REDUCE,
+    Env,
+    bound,
+    call,
+    evaluate,
+    grid,
+    ints,
+    read_value,
+    scattered,
+)
 from tc.compiler.loops.interpret import store as write
 from tc.compiler.loops.ir import Buffer
 from tc.compiler.loops.scans import SCANS
 from tc.compiler.schedule.plan import (
     Accumulate,
     Allocate,
+    Atomic,
     Free,
     Kernel,
     Let,
@@ -117,6 +128,10 @@ class _Run:
 
     def _statement(self, statement: Statement, shape: list[int], totals: Env) -> None:
         if isinstance(statement, Store) and 0 in shape:
+            return
+        if isinstance(statement, Atomic):
+            body, memory = self._own_rows(statement.value), self.scope[statement.buffer]
+            scattered(memory, statement.kind, statement.index, body, self.scope, shape)
             return
         value = evaluate(self._own_rows(statement.value), self.scope, {}, checked=True)
         if isinstance(statement, Let):

@@ -30,7 +30,7 @@ Work = Kernel | Extern | ScalarNode | CopyInto | Written
 def used(step: Work) -> list[str]:
     """Buffers a step touches, and Python values it takes."""
     if isinstance(step, Kernel):
-        return [*step.loaded(), *step.stored()]
+        return [*step.loaded(), *step.bases().values(), *step.stored()]
     if isinstance(step, CopyInto):
         return [*reads(step), step.input]
     if isinstance(step, Written):
@@ -65,11 +65,12 @@ def with_memory(
         over: buffer -> the input whose memory it takes over, see `in_place`.
     """
     over = over or {}
-    lives = Lives(steps, inputs, outputs, buffers, over)
+    onto = {k: v for step in steps if isinstance(step, Kernel) for k, v in step.bases().items()}
+    lives = Lives(steps, inputs, outputs, buffers, over, onto)
     with gate.counting("schedule.reuse", len(buffers)) as after:
         reuse = lives.reuses(gate)
         after.append(len(buffers) - len(reuse))
-    taken = {**over, **reuse}
+    taken = {**over, **onto, **reuse}
     waiting = set(taken.values())
     result: list[Step] = []
     for at, step in enumerate(steps):
@@ -87,6 +88,7 @@ class Lives:
     """From which step to which each buffer is alive.
 
     Attributes:
+        onto: buffer written at computed places -> the one whose memory it takes over.
         first: buffer -> the step that makes it.
         last: buffer -> the last step that uses it; not there for what is returned.
         bytes: step -> what is alive during it, as far as sizes are known.
@@ -99,9 +101,10 @@ class Lives:
         outputs: Sequence[Any],
         buffers: Mapping[str, Buffer],
         over: Mapping[str, str],
+        onto: Mapping[str, str],
     ) -> None:
         self.steps = steps
-        self.over = over
+        self.over, self.onto = over, onto
         self.buffers = {**buffers, **{i.buffer.name: i.buffer for i in inputs if i.buffer}}
         self.first: dict[str, int] = {i.name: 0 for i in inputs}
         self.last: dict[str, int] = {}
@@ -130,7 +133,8 @@ class Lives:
             if name in self.buffers and name not in self.over:
                 size = size_in_bytes(self.buffers[name])
                 change[start] += size
-                change[self.last.get(name, len(self.steps) - 1) + 1] -= size
+                handed_on = name in self.onto.values()
+                change[self.last.get(name, len(self.steps) - 1) + (not handed_on)] -= size
         alive, total = [], 0
         for amount in change[:-1]:
             total += amount
@@ -141,13 +145,14 @@ class Lives:
         """Return which buffer takes over which dead one of the same shape."""
         peak = max(self.bytes, default=0)
         taken_over = {n for s in self.steps if isinstance(s, Extern) for n in s.takes_over}
+        taken_over |= set(self.onto.values())
         pool: dict[tuple[Any, ...], list[str]] = {}
         reuse: dict[str, str] = {}
         for at, step in enumerate(self.steps):
             if not isinstance(step, Kernel):
                 continue
             for name in step.stored():
-                if name in self.over:
+                if name in self.over or name in self.onto:
                     continue
                 old = self._waiting(pool.get(_shape(self.buffers[name]), []), at, peak)
                 if old is not None and gate.allow("schedule.reuse", name):

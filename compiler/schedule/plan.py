@@ -43,6 +43,22 @@ class Store:
 
 
 @dataclass(frozen=True)
+class Atomic(Store):
+    """A value taken into memory at a computed place, where other elements may do the same.
+
+    Attributes:
+        buffer: over the memory of ``base``.
+        index, value, base, kind: see `loops.ir.Scatter`.
+    """
+
+    base: str = ""
+    kind: str = "sum"
+
+    def __str__(self) -> str:
+        return f"{self.buffer} over {self.base}[{self.index}] {self.kind}= {self.value}"
+
+
+@dataclass(frozen=True)
 class Accumulate:
     """A value taken into a running reduction; ``name`` holds the result after the loop."""
 
@@ -149,6 +165,10 @@ class Kernel:
         private = {s.name for s in self.scratch}
         names = [s.buffer for s in self.statements() if isinstance(s, Store)]
         return [name for name in dict.fromkeys(names) if name not in private]
+
+    def bases(self) -> dict[str, str]:
+        """Buffer written at computed places -> the buffer whose memory it takes over."""
+        return {s.buffer: s.base for s in self.statements() if isinstance(s, Atomic)}
 
     def loaded(self) -> list[str]:
         """Buffers read and not written here, in order."""

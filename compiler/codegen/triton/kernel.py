@@ -22,8 +22,10 @@ from tc.compiler.codegen.triton.printer import (
     Space,
     masked,
     neutral_of,
+    spread,
     triton_atom,
     triton_index,
+    with_names,
 )
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, walk
@@ -31,9 +33,19 @@ from tc.compiler.loops.index import Index
 from tc.compiler.loops.ir import Buffer
 from tc.compiler.loops.ops import compute_dtype
 from tc.compiler.loops.scans import SCANS
-from tc.compiler.schedule.plan import Accumulate, Kernel, Let, Running, Section, Statement, Store
+from tc.compiler.schedule.plan import (
+    Accumulate,
+    Atomic,
+    Kernel,
+    Let,
+    Running,
+    Section,
+    Statement,
+    Store,
+)
 
 INT32_MOST = 2**31 - 2**16
+ATOMIC = {"sum": "add", "max": "max", "min": "min"}
 INFINITY = 2**31 - 1  # a place no element has
 COMBINE = {
     "sum": "{0} + {1}",
@@ -129,8 +141,8 @@ def _indices(kernel: Kernel) -> Iterable[Index]:
             if node.op in ("load", "at"):
                 yield node.data[1]
                 yield from node.data[2] if node.op == "at" else ()
-            elif node.op == "index":
-                yield node.data[0]
+            elif node.op in ("index", "into"):
+                yield from (node.data[0],) if node.op == "index" else node.data[0]
 
 
 def _small(kernel: Kernel, buffers: dict[str, Buffer]) -> bool:
@@ -228,6 +240,9 @@ class KernelWriter:
 
     def _statements(self, statements: Iterable[Statement], printer: BlockPrinter) -> None:
         for statement in statements:
+            if isinstance(statement, Atomic):
+                self._atomic(statement, printer)
+                continue
             text = printer.value(statement.value)
             if isinstance(statement, Let):
                 self.emit(f"{statement.name} = {text}")
@@ -243,6 +258,21 @@ class KernelWriter:
         mask = " & ".join(space.mask())
         place = f"{statement.buffer}_ptr + {space.spread(statement.index)}"
         self.emit(f"tl.store({place}, {text}{', ' + mask if mask else ''})")
+
+    def _atomic(self, statement: Atomic, printer: BlockPrinter) -> None:
+        """Take a value into memory; what lies outside goes nowhere."""
+        value, *places = (printer.operand(arg) for arg in statement.value.args)
+        space, text_of = printer.space, {}
+        mask = space.mask()
+        for k, (place, bound) in enumerate(zip(places, statement.value.data[0], strict=True)):
+            name = place if place.isidentifier() else printer.named(place)
+            text_of[f"x{k}"] = name
+            mask.append(f"({name} >= 0) & ({name} < {triton_index(bound)})")
+        text = spread(ix.render(statement.index, with_names(text_of)), statement.index, space.axes)
+        function = "tl.store" if statement.kind == "set" else f"tl.atomic_{ATOMIC[statement.kind]}"
+        order = "" if statement.kind == "set" else ', sem="relaxed"'
+        place = f"{statement.buffer}_ptr + {text}"
+        self.emit(f"{function}({place}, {value}, mask={' & '.join(mask)}{order})")
 
     def _whole_row(self, statement: Accumulate, text: str) -> None:
         """A reduction over a row held in registers."""

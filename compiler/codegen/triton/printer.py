@@ -8,7 +8,7 @@ computed in all lanes, with the loads of each arm masked by the choice.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 
 import torch
@@ -42,6 +42,17 @@ def triton_atom(atom: Atom) -> str:
         return f"({ix.factor(a, triton_atom)} {sign} {ix.factor(b, triton_atom)})"
     name = "floor_div" if atom.kind == "floordiv" else "floor_mod"
     return f"{name}({triton_index(a)}, {triton_index(b)})"
+
+
+def with_names(names: Mapping[str, str]) -> Callable[[Atom], str]:
+    """A spelling of atoms where some variables, the computed places, have names of their own."""
+
+    def spelled(atom: Atom) -> str:
+        if atom.kind == "var" and atom.name in names:
+            return names[atom.name]
+        return triton_atom(atom)
+
+    return spelled
 
 
 def triton_index(index: Index) -> str:
@@ -127,6 +138,11 @@ class BlockPrinter:
             else:
                 self.known[node] = self.named(text)
         return self.known[root]
+
+    def operand(self, root: Expr) -> str:
+        """Like `value`, for where a bare literal would not have its type."""
+        self.value(root)
+        return self._typed(root)
 
     def named(self, text: str) -> str:
         """Give a value a name of its own."""
@@ -217,13 +233,7 @@ class BlockPrinter:
         for k, (arg, bound) in enumerate(zip(node.args, bounds, strict=True)):
             position = f"clip({self._typed(arg)}, {triton_index(bound)})"
             text_of[f"x{k}"] = self.named(position)
-
-        def spelled(atom: Atom) -> str:
-            if atom.kind == "var" and atom.name in text_of:
-                return text_of[atom.name]
-            return triton_atom(atom)
-
-        return self._load(buffer, index, ix.render(index, spelled))
+        return self._load(buffer, index, ix.render(index, with_names(text_of)))
 
 
 def masked(value: str, mask: str, neutral: str) -> str:

@@ -25,6 +25,7 @@ from tc.compiler.loops.ir import (
     Reduction,
     Ref,
     Scan,
+    Scatter,
     View,
     contiguous,
 )
@@ -246,6 +247,36 @@ class Builder:
         buffer = Buffer(self.name(), dtype, sizes, strides)
         flat = linear(variables, strides)
         self.nodes.append(Scan(buffer, outer, variables[dim], flat, kind, body, self.origins()))
+        return self.memory(buffer)
+
+    def scatter(
+        self,
+        kind: str,
+        base: Cell,
+        variables: Sequence[Index],
+        into: Sequence[Index | Expr],
+        value: Expr,
+    ) -> Tensor:
+        """Take ``value``, over ``variables``, into the elements ``into`` of a new cell.
+
+        Args:
+            base: what is there at first; nobody else uses it.
+            into: a place a dimension; those that are values, of int64, are to be in range.
+        """
+        name = self.realize(base)
+        places: list[Index] = []
+        values: list[Expr] = []
+        for position, extent in zip(into, base.sizes, strict=True):
+            if isinstance(position, Expr):
+                values.append(position)
+                position = ix.var(f"x{len(values) - 1}", extent)
+            places.append(position)
+        extents = tuple(s for p, s in zip(into, base.sizes, strict=True) if isinstance(p, Expr))
+        body = Expr("into", (converted(value, base.dtype), *values), base.dtype, (extents,))
+        buffer = Buffer(self.name(), base.dtype, base.sizes, base.strides)
+        loops = tuple(v for v in variables if v is not ix.ZERO)
+        index = linear(places, base.strides)
+        self.nodes.append(Scatter(buffer, loops, index, body, self.origins(), base=name, kind=kind))
         return self.memory(buffer)
 
     # ------------------------------------------------------------ values out

@@ -35,10 +35,12 @@ from tc.compiler.loops.ir import (
     reads,
     views_in,
 )
+from tc.compiler.loops.lower import scatter
 from tc.compiler.loops.lower.border import sizes_of, strides_of, sym_index
 from tc.compiler.loops.lower.builder import Builder, Cell, NotLowered, Tensor
 from tc.compiler.loops.lower.registry import (
     LOWERINGS,
+    SCATTERS,
     VIEWS,
     Call,
     made_of_loops,
@@ -207,7 +209,9 @@ class _Walk:
         fakes = node.meta.get("val")
         if not _dense(fakes, self.device) or not self._arguments_dense(node):
             return self._extern(node)
-        if str(target) in IN_PLACE and self.gate.allow("loops.in_place", node.name):
+        if target in SCATTERS and scatter.in_loops(self.device):
+            row = SCATTERS[target]
+        elif self._allows_in_place(node):
             return self._in_place(node)
         if row is None or self._only_copies(node):
             return self._extern(node)
@@ -239,7 +243,11 @@ class _Walk:
         """Call ATen instead, and say why."""
         self.decisions.append(Decision("lower", (node.name, str(node.target)), False, reason))
         self.builder.uses = self.uses.get(node, 0)
-        return self._extern(node)
+        return self._in_place(node) if self._allows_in_place(node) else self._extern(node)
+
+    def _allows_in_place(self, node: fx.Node) -> bool:
+        named = str(node.target) in IN_PLACE
+        return named and self.gate.allow("loops.in_place", node.name)
 
     def _arguments_dense(self, node: fx.Node) -> bool:
         fakes = [a.meta.get("val") for a in node.all_input_nodes]

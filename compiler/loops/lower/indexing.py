@@ -204,11 +204,7 @@ def indirect(
         if isinstance(position, Index):
             index.append(position)
             continue
-        value = converted(position, torch.int64)
-        if wrap:
-            size = index_value(extent)
-            negative = compare("lt", value, constant(0, torch.int64))
-            value = Expr("where", (negative, apply("add", value, size), value), torch.int64)
+        value = from_the_end(position, extent) if wrap else converted(position, torch.int64)
         name = ix.var(f"x{len(values)}", extent)
         names.append(name)
         values.append(value)
@@ -220,6 +216,13 @@ def indirect(
     bounds = tuple(ix.extent(name) for name in names)
     result = Expr("at", tuple(values), load.dtype, (*load.data, bounds, checked))
     return result if element is load else Expr(element.op, (result,), element.dtype, element.data)
+
+
+def from_the_end(position: Expr, extent: Index) -> Expr:
+    """A position, the size added to a negative one."""
+    value = converted(position, torch.int64)
+    negative = compare("lt", value, constant(0, torch.int64))
+    return Expr("where", (negative, apply("add", value, index_value(extent)), value), torch.int64)
 
 
 def no_bool(value: Tensor) -> None:
@@ -268,25 +271,45 @@ def _gather(b: Builder, call: Call) -> Tensor:
 def _index(b: Builder, call: Call) -> Tensor:
     source = tensor(call["self"])
     supported(source.dtype)
-    given: list[Any] = list(call["indices"])
-    given += [None] * (len(source.sizes) - len(given))
+    picked, at = positions(b, source.sizes, call["indices"])
+    if picked != call.sizes:
+        raise NotLowered("sizes that only a guard tells to be equal")
+    checked = call.op is not torch.ops.aten._unsafe_index.Tensor
+    return b.value(call.sizes, call.dtype, indirect(b, source, at, checked=checked))
+
+
+def positions(
+    b: Builder, sizes: Sequence[Index], indices: Sequence[Any]
+) -> tuple[tuple[Index, ...], list[Index | Expr]]:
+    """What ``x[indices]`` picks from sizes: the sizes of that, and its elements' positions."""
+    given = [*indices, *[None] * (len(sizes) - len(indices))]
     picked = [d for d, item in enumerate(given) if item is not None]
     tensors = [tensor(given[d]) for d in picked]
     for item in tensors:
         no_bool(item)
-    rank = max((len(item.sizes) for item in tensors), default=0)
+    shared = common_sizes([item.sizes for item in tensors])
     joined_up = bool(picked) and picked == list(range(picked[0], picked[-1] + 1))
     lead = picked[0] if joined_up else 0
-    variables = loop_vars(call.sizes)
-    shared = call.sizes[lead : lead + rank]
-    block = variables[lead : lead + rank]
-    others = iter((*variables[:lead], *variables[lead + rank :]))
+    kept = [extent for extent, item in zip(sizes, given, strict=True) if item is None]
+    whole = (*kept[:lead], *shared, *kept[lead:])
+    variables = loop_vars(whole)
+    end = lead + len(shared)
+    others = iter((*variables[:lead], *variables[end:]))
     at: list[Index | Expr] = []
     for item in given:
         if item is None:
             at.append(next(others))
         else:
-            spread = b.broadcast(tensor(item), shared)
-            at.append(b.element(spread, block))
-    checked = call.op is not torch.ops.aten._unsafe_index.Tensor
-    return b.value(call.sizes, call.dtype, indirect(b, source, at, checked=checked))
+            at.append(b.element(b.broadcast(tensor(item), shared), variables[lead:end]))
+    return whole, at
+
+
+def common_sizes(all_sizes: Sequence[Sequence[Index]]) -> tuple[Index, ...]:
+    """The sizes that tensors broadcast to."""
+    rank = max(map(len, all_sizes), default=0)
+    found = [ix.ONE] * rank
+    for sizes in all_sizes:
+        for position, extent in enumerate(sizes, rank - len(sizes)):
+            if extent is not ix.ONE:
+                found[position] = extent
+    return tuple(found)

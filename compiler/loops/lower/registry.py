@@ -52,6 +52,8 @@ class Call:
 Lowering = Callable[[Builder, Call], Any]
 LOWERINGS: Table[Any, Lowering] = Table("lowerings")
 VIEWS: Table[Any, bool] = Table("view ops")
+#: ops that write at computed places, lowered where `scatter.in_loops` says so
+SCATTERS: Table[Any, Lowering] = Table("scatters")
 #: ops that are lowered only where an earlier stage chose so, by this key of the node's ``meta``
 CHOSEN = "tc_lowered"
 BY_CHOICE = (torch.ops.aten.mm.default,)
@@ -81,14 +83,16 @@ def readers_in_loops(node: fx.Node) -> list[bool]:
     return found
 
 
-def lowering(*names: str, view: bool = False) -> Callable[[Lowering], Lowering]:
+def lowering(
+    *names: str, view: bool = False, table: Table[Any, Lowering] = LOWERINGS
+) -> Callable[[Lowering], Lowering]:
     """Register a lowering for ATen overloads; ``view`` if the result aliases the argument."""
 
     def register(function: Lowering) -> Lowering:
         for name in names:
             op = overload(name)
             if op is not None:
-                LOWERINGS.add(op, function)
+                table.add(op, function)
                 if view:
                     VIEWS.add(op, True)
         return function

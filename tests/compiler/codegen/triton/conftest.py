@@ -9,6 +9,14 @@ import pytest
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
+@pytest.fixture
+def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loops write at computed places, as they do on a GPU."""
+    from tc.compiler.loops.lower import scatter
+
+    monkeypatch.setattr(scatter, "in_loops", lambda device: True)
+
+
 @pytest.fixture(scope="session")
 def interpreter() -> None:
     """Triton's interpreter, completed; skips where triton is missing or was loaded to compile."""

@@ -53,7 +53,7 @@ class Nowhere:
         return False
 
 
-def test_some_kernels_become_machine_code(tmp_path: Path) -> None:
+def test_some_kernels_become_machine_code(as_on_a_gpu: None, tmp_path: Path) -> None:
     programs = {"products": products()}
     assert programs["products"].triton_source.count("tl.dot(") == 2
     for name, (fn, args, mode) in GOLDEN.items():

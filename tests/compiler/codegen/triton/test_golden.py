@@ -1,4 +1,4 @@
-"""The text of eleven kernels, as people read it; needs no triton.
+"""The text of kernels of each sort, as people read it; needs no triton.
 
 ``TC_WRITE_GOLDEN=1`` writes the texts anew, for a look at the difference before it is committed.
 """
@@ -28,7 +28,7 @@ def with_plain_sizes(text: str) -> str:
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_text(name: str) -> None:
+def test_text(name: str, as_on_a_gpu: None) -> None:
     fn, args, mode = KERNELS[name]
     program = generate(gpu.plan(lowered(fn, args, mode), Gate()), torch.device("cuda:0"))
     text = with_plain_sizes(program.triton_source)

@@ -1,0 +1,225 @@
+"""Scatters: values taken into a tensor at computed places.
+
+In: calls of ATen ops that write at indices, and the gradient of embeddings. Out: `Scatter` nodes
+over a copy of what is written to. Loops do this on a GPU, by atomic operations. Those are there for
+wide types only: narrow ones are summed up in a wider one and rounded once. Floats are compared as
+integers of the same order, in which NaN is the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from tc.compiler.loops import index as ix
+from tc.compiler.loops.expr import Expr, constant
+from tc.compiler.loops.index import Index
+from tc.compiler.loops.ir import Origin
+from tc.compiler.loops.lower.builder import (
+    Builder,
+    Cell,
+    NotLowered,
+    Tensor,
+    converted,
+    loop_vars,
+    scalar_value,
+)
+from tc.compiler.loops.lower.indexing import from_the_end, no_bool, positions
+from tc.compiler.loops.lower.pointwise import apply, choose, compare, like, supported
+from tc.compiler.loops.lower.registry import (
+    SCATTERS,
+    Call,
+    dimension,
+    lowering,
+    number,
+    tensor,
+)
+from tc.compiler.loops.ops import compute_dtype
+
+KINDS = {"sum": "sum", "amax": "max", "amin": "min"}
+ATOMIC = (torch.float32, torch.float64, torch.int32, torch.int64)
+AS_INTEGER = {torch.float32: torch.int32, torch.float64: torch.int64}
+Code = Callable[[Expr], Expr]
+#: an element of what is written to, and where it comes from
+Base = tuple[Expr, tuple[Origin, ...]]
+
+
+def in_loops(device: torch.device) -> bool:
+    """Whether loops scatter there, rather than ATen into a copy."""
+    return device.type != "cpu"
+
+
+def _accumulated(kind: str, dtype: torch.dtype) -> tuple[torch.dtype, Code, Code]:
+    """How elements are kept while values come in: their type, and the ways there and back."""
+    supported(dtype)
+    if kind == "set":
+        return dtype, lambda value: value, lambda value: value
+    if kind == "sum" and dtype is torch.bool:
+        raise NotLowered("a sum of bools")
+    wide = compute_dtype(dtype)
+    if not wide.is_floating_point:
+        kept = wide if wide in ATOMIC else torch.int32
+        return kept, lambda value: converted(value, kept), lambda value: converted(value, dtype)
+    if kind == "sum":
+        if torch.are_deterministic_algorithms_enabled():
+            raise NotLowered("deterministic algorithms: floats would be added in any order")
+        return wide, lambda value: value, lambda value: value
+    kept = AS_INTEGER[wide]
+    return kept, lambda value: _ordered(value, kind, kept), lambda value: _unordered(value, wide)
+
+
+def _ordered(value: Expr, kind: str, kept: torch.dtype) -> Expr:
+    """A float as an integer, greater ones greater; NaN is what any maximum, or minimum, is."""
+    bits = Expr("bits", (value,), kept)
+    limits = torch.iinfo(kept)
+    negative = compare("lt", bits, like(0, bits))
+    place = choose(negative, apply("xor", bits, like(limits.max, bits)), bits)
+    nan = constant(limits.max if kind == "max" else limits.min, kept)
+    return choose(Expr("isnan", (value,), torch.bool), nan, place)
+
+
+def _unordered(place: Expr, dtype: torch.dtype) -> Expr:
+    """The float again; the ends of the integers are those of NaN, with one sign or the other."""
+    negative = compare("lt", place, like(0, place))
+    bits = choose(negative, apply("xor", place, like(torch.iinfo(place.dtype).max, place)), place)
+    return Expr("bits", (bits,), dtype)
+
+
+def _scattered(
+    b: Builder,
+    call: Call,
+    kind: str,
+    base: Base,
+    variables: Sequence[Index],
+    into: Sequence[Index | Expr],
+    value: Expr,
+    include: bool = True,
+) -> Tensor:
+    """Take values into what is there.
+
+    Args:
+        base: what is there, over ``loop_vars(call.sizes)``.
+        value: over ``variables``, in the type the result's elements are computed in.
+        include: what is there takes part where values come.
+    """
+    if any(extent is ix.ZERO for extent in call.sizes):
+        raise NotLowered("a scatter into nothing")
+    dtype, strides = call.dtype, b.strides
+    kept, there, back = _accumulated(kind, dtype)
+    assert strides is not None
+    body, origins = base
+    cell = Cell(kept, call.sizes, strides, loop_vars(call.sizes), there(body), origins)
+    if not include:
+        limits = torch.iinfo(kept) if kind != "sum" else None
+        least = 0 if limits is None else limits.min if kind == "max" else limits.max
+        cell = b.scatter("set", cell, variables, into, constant(least, kept)).cell
+    found = b.scatter(kind, cell, variables, into, there(value))
+    if kept is dtype:
+        return found
+    wide = compute_dtype(dtype)
+    return b.value(call.sizes, dtype, converted(back(b.element(found)), wide))
+
+
+def _set_in_order(call: Call) -> None:
+    """Refuse to leave it open which of several values stays, where eager is to say."""
+    if torch.are_deterministic_algorithms_enabled():
+        raise NotLowered(f"deterministic algorithms: {call.op} may name an element twice")
+
+
+def _base(b: Builder, call: Call) -> Base:
+    source = tensor(call["self"])
+    if source.sizes != call.sizes or not source.sizes:
+        raise NotLowered("it broadcasts, or has no dimensions")
+    return b.element(source, loop_vars(source.sizes)), b.origins()
+
+
+def _along(b: Builder, call: Call) -> tuple[tuple[Index, ...], list[Index | Expr]]:
+    """Loops over an index that names a place along a dimension for each element, and where to."""
+    indices = tensor(call["index"])
+    no_bool(indices)
+    if len(indices.sizes) != len(call.sizes):
+        raise NotLowered("an index without dimensions")
+    variables = loop_vars(indices.sizes)
+    into: list[Index | Expr] = list(variables)
+    at = dimension(call["dim"], len(call.sizes))
+    into[at] = converted(b.element(indices, variables), torch.int64)
+    return variables, into
+
+
+@lowering("scatter.src", "scatter_add", "scatter_reduce.two", table=SCATTERS)
+def _scatter(b: Builder, call: Call) -> Tensor:
+    source = tensor(call["src"])
+    name = call.get("reduce") or ("sum" if "scatter_add" in str(call.op) else "")
+    if name and name not in KINDS:
+        raise NotLowered(f"scatter_reduce by {name}")
+    if not name:
+        _set_in_order(call)
+    base = _base(b, call)
+    variables, into = _along(b, call)
+    value = converted(b.element(source, variables), compute_dtype(call.dtype))
+    include = call.get("include_self", True)
+    return _scattered(b, call, KINDS.get(name, "set"), base, variables, into, value, include)
+
+
+@lowering("scatter.value", table=SCATTERS)
+def _scatter_value(b: Builder, call: Call) -> Tensor:
+    base = _base(b, call)
+    variables, into = _along(b, call)
+    value = scalar_value(call["value"], compute_dtype(call.dtype))
+    return _scattered(b, call, "set", base, variables, into, value)
+
+
+@lowering("index_add", "index_copy", table=SCATTERS)
+def _index_along(b: Builder, call: Call) -> Tensor:
+    source, indices = tensor(call["source"]), tensor(call["index"])
+    no_bool(indices)
+    base = _base(b, call)
+    if len(indices.sizes) != 1 or len(source.sizes) != len(call.sizes):
+        raise NotLowered("an index or a source without dimensions")
+    wide = compute_dtype(call.dtype)
+    at = dimension(call["dim"], len(call.sizes))
+    variables = loop_vars(source.sizes)
+    into: list[Index | Expr] = list(variables)
+    into[at] = converted(b.element(indices, [variables[at]]), torch.int64)
+    value = converted(b.element(source, variables), wide)
+    if "index_copy" in str(call.op):
+        _set_in_order(call)
+        return _scattered(b, call, "set", base, variables, into, value)
+    alpha: Any = call["alpha"]
+    if alpha != 1:
+        value = apply("mul", value, scalar_value(alpha, wide))
+    return _scattered(b, call, "sum", base, variables, into, value)
+
+
+@lowering("index_put", "_unsafe_index_put", table=SCATTERS)
+def _index_put(b: Builder, call: Call) -> Tensor:
+    kind = "sum" if call["accumulate"] else "set"
+    if kind == "set":
+        _set_in_order(call)
+    base = _base(b, call)
+    sizes, picked = positions(b, call.sizes, call["indices"])
+    into: list[Index | Expr] = [
+        from_the_end(place, extent) if isinstance(place, Expr) else place
+        for place, extent in zip(picked, call.sizes, strict=True)
+    ]
+    values = b.broadcast(tensor(call["values"]), sizes)
+    value = converted(b.element(values, loop_vars(sizes)), compute_dtype(call.dtype))
+    return _scattered(b, call, kind, base, loop_vars(sizes), into, value)
+
+
+@lowering("embedding_dense_backward", table=SCATTERS)
+def _embedding_gradient(b: Builder, call: Call) -> Tensor:
+    if call["scale_grad_by_freq"]:
+        raise NotLowered("gradients scaled by how often a row was read")
+    gradient, indices = tensor(call["grad_output"]), tensor(call["indices"])
+    variables = loop_vars(gradient.sizes)
+    wide = compute_dtype(call.dtype)
+    row = converted(b.element(indices, variables[:-1]), torch.int64)
+    value = converted(b.element(gradient, variables), wide)
+    padding = number(call["padding_idx"])
+    if padding >= 0:
+        value = choose(compare("eq", row, like(padding, row)), like(0, value), value)
+    base = (like(0, value), (b.origin,))
+    return _scattered(b, call, "sum", base, variables, [row, variables[-1]], value)
