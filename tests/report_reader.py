@@ -18,6 +18,9 @@ FLAGS = (
 )  # fmt: skip
 
 
+TAB = "\ue004"  # as selenium's Keys.TAB
+
+
 class Reader:
     """Somebody who reads a report."""
 
@@ -38,6 +41,16 @@ class Reader:
     def press(self, *keys: str) -> None:
         for key in keys:
             self.driver.switch_to.active_element.send_keys(key)
+
+    def tab_to(self, selector: str, most: int = 80) -> None:
+        """Press Tab until what has the focus fits a selector."""
+        for _ in range(most):
+            self.press(TAB)
+            if self.driver.execute_script(
+                "return document.activeElement.matches(arguments[0])", selector
+            ):
+                return
+        raise AssertionError(f"{selector} cannot be reached with Tab")
 
     def go(self, route: str) -> None:
         self.driver.execute_script("location.hash = arguments[0]", route)
@@ -64,4 +77,4 @@ class Reader:
             for row in rows
             if row["method"] == "Network.requestWillBeSent"
         }
-        return {url for url in urls if not url.startswith(("data:", "about:", self.url))}
+        return {url for url in urls if not url.startswith(("data:", "about:", "blob:", self.url))}

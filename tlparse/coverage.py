@@ -22,7 +22,7 @@ class Line:
     Attributes:
         nodes: operations it became in the captured graph, at most in one compile.
         kernels: kernels that compute part of it, at most in one compile.
-        share: compile time by the share of the operations that it became.
+        shares: for each compile, by its number, its time by the share of operations it became.
         coded: it holds code, and the trace tells whether that was gone through: `traced`.
         seconds: compile time of the functions that begin here, which `starts` names.
     """
@@ -34,7 +34,7 @@ class Line:
     compiles: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     starts: list[str] = field(default_factory=list)
-    share: float = 0.0
+    shares: dict[int, float] = field(default_factory=dict)
     coded: bool = False
     traced: bool = False
 
@@ -64,8 +64,8 @@ def coverage(
 ) -> list[dict[str, Any]]:
     """Return the files of the user as plain values, the one that cost most first."""
     lines: Lines = {}
-    for compiled, code in zip(compiles, codes, strict=True):
-        _add_compile(lines, compiled, code)
+    for number, (compiled, code) in enumerate(zip(compiles, codes, strict=True)):
+        _add_compile(lines, number, compiled, code)
     for finding in diagnosis.findings:
         if finding.where.file and finding.where.line and not FRAMEWORK.search(finding.where.file):
             line = _at(lines, finding.where.file, finding.where.line)
@@ -94,10 +94,10 @@ def _at(lines: Lines, file: str, number: int) -> Line:
     return lines.setdefault(file, {}).setdefault(number, Line())
 
 
-def _add_compile(lines: Lines, compiled: Compile, code: CodeMap) -> None:
-    for (file, number), (text, _) in code.quoted.items():
+def _add_compile(lines: Lines, number: int, compiled: Compile, code: CodeMap) -> None:
+    for (file, row), (text, _) in code.quoted.items():
         if not FRAMEWORK.search(file):
-            line = _at(lines, file, number)
+            line = _at(lines, file, row)
             line.text = line.text or text
     for known in code.coded:
         line = _at(lines, *known)
@@ -111,13 +111,13 @@ def _add_compile(lines: Lines, compiled: Compile, code: CodeMap) -> None:
         line = _at(lines, *place)
         line.nodes = max(line.nodes, nodes[place])
         if nodes[place]:
-            line.share += compiled.seconds * nodes[place] / placed
+            line.shares[number] = compiled.seconds * nodes[place] / placed
         line.kernels = max(line.kernels, kernels[place])
         if nodes[place] and compiled.slug not in line.compiles:
             line.compiles.append(compiled.slug)
-    file, number = compiled.home
-    if compiled.started and file and number and not FRAMEWORK.search(file):
-        line = _at(lines, file, number)
+    file, row = compiled.home
+    if compiled.started and file and row and not FRAMEWORK.search(file):
+        line = _at(lines, file, row)
         line.seconds += compiled.seconds
         if compiled.title not in line.starts:
             line.starts.append(compiled.title)
@@ -154,7 +154,7 @@ def _file(name: str, file: str, rows: dict[int, Line]) -> dict[str, Any]:
                 line.compiles[-_MOST_COMPILES:],
                 [[one.id, one.count] for one in line.findings],
                 line.starts[:2],
-                line.share,
+                [[one, round(seconds, 6)] for one, seconds in line.shares.items()],
             ]
             for number, line in sorted(rows.items())
         ],

@@ -28,10 +28,11 @@ from tc.trace.session import KNOWN_EVENTS, Session
 from tc.trace.timing import PHASES, phase_of
 
 _SCRIPTS: Final = (
-    "vendor/dagre.min.js", "dom.js", "data.js", "parts.js", "code.js", "overview.js", "finding.js",
+    "dom.js", "data.js", "parts.js", "code.js", "overview.js", "finding.js",
     "function.js", "compile.js", "textdiff.js", "codepage.js", "passes.js", "graph.js",
     "sourcepage.js", "timepage.js", "ranks.js", "caches.js", "raw.js", "search.js", "app.js",
 )  # fmt: skip
+_LAYOUT: Final = ("vendor/dagre.min.js", "layout.js")  # for a worker of the page
 STYLES: Final = ("base.css", "parts.css")
 _POLICY: Final = "script-src 'unsafe-inline'"
 _POLICY_SPLIT: Final = "script-src 'unsafe-inline' 'self' file:"
@@ -72,9 +73,15 @@ def render(diagnosis: Diagnosis, folder: str = "") -> Iterator[bytes]:
     )
     head, _, tail = page.partition(_SEAM)
     yield head.encode("utf-8", "replace")
+    layout = "\n".join(static(name) for name in _LAYOUT).encode()
+    yield _in_page("layout", _packed([layout], _LEVEL_OF_SMALL))
     for name, packed in () if folder else _blocks(diagnosis.session, shown, codes):
-        yield b'<script type="text/plain" id="%s">%s</script>\n' % (name.encode(), packed)
+        yield _in_page(name, packed)
     yield tail.encode("utf-8", "replace")
+
+
+def _in_page(name: str, packed: bytes) -> bytes:
+    return b'<script type="text/plain" id="%s">%s</script>\n' % (name.encode(), packed)
 
 
 def split_blocks(diagnosis: Diagnosis) -> Iterator[tuple[str, bytes]]:

@@ -170,7 +170,7 @@ def test_where_the_time_went(read: Callable[[str], Reader]) -> None:
     widths = [one.size["width"] for one in reader.all(".bar-piece.fn")]
     assert widths == sorted(widths, reverse=True)
     firsts = reader.texts("tbody tr:first-child")
-    assert len(firsts) == 2
+    assert len(firsts) == 3
     assert firsts[0].startswith("graph_break.py:9") and "18.2 s" in firsts[0]  # by line
     assert firsts[1].startswith("f") and "27.3 s" in firsts[1]  # by function
     no_complaints(reader)

@@ -80,7 +80,7 @@ def test_a_graph_is_drawn_and_walked_by_keyboard(read: Callable[[str], Reader]) 
     reader.driver.execute_script("document.querySelector('.nodes input').focus()")
     reader.press(*names[-1], Keys.TAB)
     assert names[-1] in reader.texts("#chosen")[0]
-    assert len(reader.all(".drawing .box.lit")) == 1
+    reader.until(lambda: len(reader.all(".drawing .box.lit")) == 1, "it in the drawing")
     reader.driver.execute_script("document.activeElement.blur()")
     reader.press("f")
     reader.until(lambda: reader.route.startswith("#/c/0/0/graph/"), "the next graph")
@@ -103,7 +103,7 @@ def test_a_large_graph_is_drawn_around_the_chosen_node(read: Callable[[str], Rea
     assert nodes > 400
     for at in (nodes - 1, nodes // 2):
         reader.driver.execute_script("document.querySelectorAll('.node')[arguments[0]].click()", at)
-        assert len(reader.all(".drawing .box.lit")) == 1
+        reader.until(lambda: len(reader.all(".drawing .box.lit")) == 1, "the chosen one")
         assert 10 < len(reader.all(".drawing .box:not(.input)")) <= 80
 
 

@@ -13,7 +13,8 @@ function route() {
   const part = (from) => { try { return decodeURIComponent(path.slice(from)); } catch { return path.slice(from); } };
   if (path === "") return overviewPage();
   if (path === "raw") return rawPage();
-  if (path === "time") return timePage();
+  const time = /^time(?:\/([\d.]+)-([\d.]+))?$/.exec(path);
+  if (time) return timePage(time[1] && [Number(time[1]), Number(time[2])]);
   if (path === "ranks") return ranksPage();
   if (path === "cache") return cachePage();
   if (path === "functions") return functionsPage();
@@ -84,6 +85,7 @@ function toggleTheme() {
 }
 
 function goUp() {
+  if (page.escape && page.escape()) return;
   if (page.up) location.hash = page.up;
   else if (page.crumbs.length > 1 && page.crumbs[0][1]) location.hash = page.crumbs[0][1];
   else location.hash = "#/";
@@ -115,7 +117,7 @@ const KEYS = {
 addEventListener("keydown", (event) => {
   if ((event.ctrlKey || event.metaKey) && event.key === "k") { openSearch(">"); event.preventDefault(); return; }
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (searchBox.open || keysBox.open || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) return;
+  if (searchBox.open || keysBox.open || event.target.matches("input:not([type=range]), textarea, select")) return;
   if (/^[1-9]$/.test(event.key) && SCREENS[event.key - 1]) { location.hash = SCREENS[event.key - 1][1]; event.preventDefault(); return; }
   const act = KEYS[event.key];
   if (!act) return;
@@ -125,7 +127,7 @@ addEventListener("keydown", (event) => {
 
 const HELP = [
   ["1 … 9", "the screens, as numbered above"], ["/", "search"], ["> Ctrl-k", "commands"], ["j k", "next, previous entry"], ["Enter", "open it"], ["Esc", "up"], ["[ ]", "previous, next page of this kind"],
-  ["f", "code page: forward or backward; graph page: the next graph"], ["g", "the graph of this compile, drawn"], ["← →", "passes: step through them; code page: the next pane"], ["c", "passes: only what changed something"], ["n N", "code page: next, previous linked line"], ["d", "mark an artifact, and compare the next one marked with it"], ["y", "copy the link of this page"], ["t", "light or dark"], ["r", "the trace itself"], ["0", "overview"], ["?", "this card"],
+  ["f", "code page: forward or backward; graph page: the next graph"], ["g", "the graph of this compile, drawn"], ["← →", "passes: step through them; code page: the next pane"], ["c", "passes: only what changed something"], ["n N", "code page: next, previous linked line"], ["← → Tab", "time page, on an end of the line: the span that the tables tell of"], ["d", "mark an artifact, and compare the next one marked with it"], ["y", "copy the link of this page"], ["t", "light or dark"], ["r", "the trace itself"], ["0", "overview"], ["?", "this card"],
 ];
 const WORDS = [
   ["graph break", "the compiler cannot go on: the graph ends, Python runs the line, a new graph begins"],

@@ -22,7 +22,7 @@ const besides = (id) => new Promise((resolve, reject) => {
 
 /** A block is packed: a line with the sizes of its texts in bytes, then the texts. */
 async function unpack(id) {
-  const packed = atob(DATA.folder ? await besides(id) : document.getElementById(id).textContent);
+  const packed = atob(document.getElementById(id)?.textContent ?? await besides(id));
   const raw = new Uint8Array(packed.length);
   for (let i = 0; i < packed.length; i++) raw[i] = packed.charCodeAt(i);
   const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("gzip"));

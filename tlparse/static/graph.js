@@ -54,10 +54,13 @@ async function fillGraph(one, artifact, body) {
 
 /** What draws boxes on a sheet: all at once, or those around the chosen one if there are too many. */
 function viewOf(boxes, sheet) {
-  let drawn = null;
-  const show = (name, lit) => {
+  let drawn = null, latest = 0;
+  const show = async (name, lit) => {
+    const mine = ++latest;
     if (!drawn || !drawn.items.has(name)) {
-      drawn = drawGraph(boxes.length > MOST_BOXES ? around(boxes, name) : boxes);
+      const made = await drawGraph(boxes.length > MOST_BOXES ? around(boxes, name) : boxes);
+      if (mine !== latest) return; // another one was chosen in the meantime
+      drawn = made;
       sheet.replaceChildren(drawn.picture);
     }
     if (lit) drawn.choose(name);
@@ -149,44 +152,53 @@ const shape = (tag, props, ...children) => {
   return node;
 };
 
-function drawGraph(boxes) {
-  const plan = new dagre.graphlib.Graph();
-  plan.setGraph({ rankdir: "TB", nodesep: 14, ranksep: 26, marginx: 12, marginy: 12 });
-  plan.setDefaultEdgeLabel(() => ({}));
+/** What lays boxes out: dagre in a worker, unpacked when the first graph is drawn. */
+let layouts = null;
+async function layoutOf(boxes, edges) {
+  layouts ||= unpack("layout").then(([source]) => {
+    const worker = new Worker(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
+    const waiting = new Map();
+    worker.addEventListener("message", ({ data }) => { waiting.get(data.ticket)(data); waiting.delete(data.ticket); });
+    let ticket = 0;
+    return (asked) => new Promise((resolve) => { waiting.set(++ticket, resolve); worker.postMessage({ ticket, ...asked }); });
+  });
+  return (await layouts)({ boxes, edges });
+}
+
+const BOX_HEIGHT = 26;
+
+async function drawGraph(boxes) {
+  const shown = new Map(), joins = [];
   // An input has a small box beside each of its uses: one box for all would draw lines across everything.
   const put = (key, words, box) => {
-    const shown = words.length <= 30 ? words : box.op === "input" ? `…${words.slice(-26)}` : `${words.slice(0, 29)}…`;
-    plan.setNode(key, { width: shown.length * 7.4 + 22, height: 26, words: shown, box });
+    const cut = words.length <= 30 ? words : box.op === "input" ? `…${words.slice(-26)}` : `${words.slice(0, 29)}…`;
+    shown.set(key, { wide: cut.length * 7.4 + 22, words: cut, box });
   };
   const inputs = new Map(boxes.filter((box) => box.op === "input").map((box) => [box.name, box]));
   for (const box of boxes) if (!inputs.has(box.name)) put(box.name, box.op, box);
   for (const box of boxes) for (const used of box.uses) {
     const key = inputs.has(used) ? `${used} ${box.name}` : used;
     if (inputs.has(used)) put(key, used.replace(/^l_(?:self_)?(?:modules_)?/i, ""), inputs.get(used));
-    if (plan.hasNode(key)) plan.setEdge(key, box.name);
+    if (shown.has(key)) joins.push([key, box.name]);
   }
-  dagre.layout(plan);
-  const { width, height } = plan.graph();
+  const { width, height, places, lines } = await layoutOf([...shown].map(([key, { wide }]) => [key, wide, BOX_HEIGHT]), joins);
   const items = new Map();
-  const edges = plan.edges().map((edge) => {
-    const points = plan.edge(edge).points.map((point) => `${point.x.toFixed(1)},${point.y.toFixed(1)}`);
-    const path = shape("polyline", { points: points.join(" "), class: "edge", "marker-end": "url(#tip)" });
-    return [edge, path];
-  });
-  for (const name of plan.nodes()) {
-    const { x, y, width: wide, height: tall, words, box } = plan.node(name);
-    const group = shape("g", { class: `box${box.op === "input" ? " input" : ""}${box.returned ? " returned" : ""}`, transform: `translate(${x - wide / 2},${y - tall / 2})` },
+  const edges = lines.map(([from, to, points]) => [from.split(" ")[0], to,
+    shape("polyline", { points: points.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" "), class: "edge", "marker-end": "url(#tip)" })]);
+  for (const [key, x, y] of places) {
+    const { wide, words, box } = shown.get(key);
+    const group = shape("g", { class: `box${box.op === "input" ? " input" : ""}${box.returned ? " returned" : ""}`, transform: `translate(${x - wide / 2},${y - BOX_HEIGHT / 2})` },
       shape("title", {}, `${box.name}${box.type ? `: ${box.type}` : ""}${box.place ? ` · ${box.place}` : ""}`),
-      shape("rect", { width: wide, height: tall, rx: 5 }), shape("text", { x: wide / 2, y: 17 }, words));
+      shape("rect", { width: wide, height: BOX_HEIGHT, rx: 5 }), shape("text", { x: wide / 2, y: 17 }, words));
     if (!items.has(box.name)) items.set(box.name, { groups: [], x, y });
     items.get(box.name).groups.push(group);
   }
   const tip = shape("marker", { id: "tip", viewBox: "0 0 6 6", refX: 5.5, refY: 3, markerWidth: 6, markerHeight: 6, orient: "auto" }, shape("path", { d: "M0 0 6 3 0 6z" }));
   const picture = shape("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "The graph; the list has the same nodes" },
-    shape("defs", {}, tip), ...edges.map(([, path]) => path), ...[...items.values()].flatMap((item) => item.groups));
+    shape("defs", {}, tip), ...edges.map(([, , path]) => path), ...[...items.values()].flatMap((item) => item.groups));
   const choose = (name) => {
     for (const [other, { groups }] of items) for (const group of groups) group.classList.toggle("lit", other === name);
-    for (const [edge, path] of edges) path.classList.toggle("lit", edge.v.split(" ")[0] === name || edge.w === name);
+    for (const [from, to, path] of edges) path.classList.toggle("lit", from === name || to === name);
   };
   for (const [name, { groups }] of items) for (const group of groups) group.addEventListener("click", () => choose(name));
   return { picture, choose, items };

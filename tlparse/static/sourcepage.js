@@ -44,7 +44,7 @@ function coverageWords(file) {
   ].filter(Boolean).join(" · ");
 }
 
-function sourceRow([number, text, kind, nodes, kernels, seconds, compiles, findings, starts, share], wanted) {
+function sourceRow([number, text, kind, nodes, kernels, seconds, compiles, findings, starts, shares], wanted) {
   const [glyph, words] = LINE_STATES[kind] || ["", ""];
   const again = findings.filter(([id]) => id.startsWith("TC201")).reduce((sum, [, n]) => sum + n, 0);
   const found = findings.map(([id, n]) => h("a.chip.row", { href: link.finding(id), title: findingById.get(id).title }, `${id.split("-", 1)[0]} ${n}×`));
@@ -54,7 +54,7 @@ function sourceRow([number, text, kind, nodes, kernels, seconds, compiles, findi
     h(`td.gutter.${kind || "none"}`, { title: words }, kind && h("span.sr", null, words), h("span", { "aria-hidden": "true" }, glyph),
       again > 0 && kind !== "recompile" && h("span.again", { title: `compiled again ${again}×` }, `↻${again}`), kind === "recompile" && again),
     h("td.text", null, h("code", null, coloured(text, "python")), starts.length > 0 && h("span.soft", null, `${text ? "  " : ""}${starts.join(", ")} begins here: ${duration(seconds)} of compiling`)),
-    h("td.num", null, nodes || ""), h("td.num", null, kernels || ""), h("td.num", null, share ? duration(share) : ""),
+    h("td.num", null, nodes || ""), h("td.num", null, kernels || ""), h("td.num", null, shares.length ? duration(shares.reduce((sum, [, part]) => sum + part, 0)) : ""),
     h("td", null, compiles.map((slug) => h("a.chip", { href: codeOf(slug) }, bracket(slug)))),
     h("td", null, found));
 }
