@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import fx
 from torch.fx._symbolic_trace import is_fx_symbolic_tracing
-from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from tc import trace
@@ -64,12 +63,12 @@ from tc.compiler.errors import (
     note_met,
 )
 from tc.compiler.freezing import frozen_inputs, while_unchanged
+from tc.compiler.gpus import gpu_of
 from tc.compiler.graph_cache import GraphCache, run
 from tc.compiler.options import Config, InductorOptions, Options, config
 from tc.compiler.runtime.build import caches_disabled
 from tc.compiler.runtime.launch import offer_type
 from tc.compiler.runtime.memo import memo_type
-from tc.compiler.runtime.triton import available as triton_available
 from tc.compiler.runtime.triton import open_kernels
 from tc.compiler.runtime.tuned import gpu_tuner, tuner
 from tc.trace import CompileId
@@ -185,7 +184,8 @@ def _program(
         else:
             from tc.compiler.codegen import triton
 
-            tuned = triton.Tuning(gpu_tuner(gpu), open_kernels, gpu, options.max_autotune)
+            asked, hints = options.max_autotune, loops.size_hints(module)
+            tuned = triton.Tuning(gpu_tuner(gpu), open_kernels, gpu, asked, hints)
             plan = schedule.gpu_plan(lowered, steps, tuned.choose)
     plan = replace(plan, decisions=(*arranged, *plan.decisions))
     with trace.stage("codegen"):
@@ -197,26 +197,6 @@ def _program(
         return program, []
     taken = [event for stage, notes in noted.items() for event in told(notes, stage, kind)]
     return program, [*taken, *tell_plan(plan, program, kind, codegen.lines_of(plan, program))]
-
-
-def gpu_of(module: fx.GraphModule) -> torch.device | None:
-    """Return the GPU that a graph's kernels are for, None where the CPU computes.
-
-    That is the one GPU its tensors are on, where Triton is there to make kernels for it. Tensors
-    elsewhere, and those of graphs on several GPUs, are left to ATen.
-    """
-    devices = {
-        value.device
-        for node in module.graph.nodes
-        for value in pytree.tree_leaves(node.meta.get("val"))
-        if isinstance(value, torch.Tensor) and value.device.type == "cuda"
-    }
-    if len(devices) != 1:
-        return None
-    if not triton_available():
-        trace.emit(trace.Artifact("tc_no_gpu_kernels", "triton is not installed: ATen runs it all"))
-        return None
-    return devices.pop()
 
 
 # -- frames ----------------------------------------------------------------------------------

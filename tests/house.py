@@ -64,6 +64,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "tc.compiler.deferred",
         "tc.compiler.graph_cache",
     ),
+    "tc.compiler.gpus": (*CORE, "tc.compiler.runtime.triton"),
     "tc.compiler.graph_key": (*CORE, "tc.compiler.runtime.build", "tc.compiler.runtime.tuned"),
     "tc.compiler.graph_cache": (
         *CORE,

@@ -16,15 +16,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from loop_harness import check, copied, lowered
+from loop_harness import check, copied, lowered, trace
 from support import ROOT, python
 
 from tc.compiler.codegen.triton.stage import generate
+from tc.compiler.codegen.triton.tuning import Tuning
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.gpu import GpuProgram
+from tc.compiler.core.tune import Tuner, Way
+from tc.compiler.loops import lower, size_hints
 from tc.compiler.loops.ir import LoopGraph
-from tc.compiler.runtime.triton import load
+from tc.compiler.runtime.triton import load, open_kernels
 from tc.compiler.schedule import gpu
+from tc.compiler.schedule.plan import Plan
+from tc.trace import Autotune, emit
 
 CPU = torch.device("cpu")
 LIBDEVICE: dict[str, Callable[..., Any]] = {
@@ -184,3 +189,76 @@ def compare_gpu(
         want = fn(*copied(used))
     check(load(program)(copied(used)), want, **tolerance)
     return program
+
+
+class Memory(dict[tuple[str, str], bytes]):
+    """Keeps answers for a test."""
+
+    def read(self, kind: str, key: str) -> bytes | None:
+        return self.get((kind, key))
+
+    def write(self, kind: str, key: str, content: bytes) -> bool:
+        self[kind, key] = content
+        return True
+
+
+def favouring(choose: Callable[[list[str]], str], store: Memory | None = None) -> Tuner:
+    """A tuner in whose measurements one way is quickest; the others are run all the same."""
+
+    def measure(ways: Mapping[str, Way], rounds: int) -> dict[str, float]:
+        best = choose(list(ways))
+        return {name: 1.0 if name == best else 2.0 for name in ways}
+
+    return Tuner(store if store is not None else Memory(), "a machine", True, measure)
+
+
+class Choosing(Tuner):
+    """A tuner that runs nothing: one of the ways that a question names is taken."""
+
+    def __init__(self, choose: Callable[[list[str]], str]) -> None:
+        super().__init__(Memory(), "a machine", True)
+        object.__setattr__(self, "choose", choose)
+
+    def quickest(self, question: str, ways: Callable[[], Mapping[str, Way]]) -> str:
+        """Choose without a look at how long anything takes."""
+        listed = question.rpartition("; ")[2].split(" or ")
+        names = ["aten", *listed] if "triton" in listed[0] else listed
+        best = self.choose(names)
+        emit(Autotune(question, {name: 1.0 + (name != best) for name in names}, best, False))
+        return best
+
+
+def planned_by(
+    fn: Callable[..., Any],
+    args: Any,
+    tuner: Tuner,
+    mode: str = "fake",
+    gate: Gate | None = None,
+) -> tuple[Plan, GpuProgram]:
+    """Plan and program as by max_autotune."""
+    module = trace(fn, args, mode)
+    tuning = Tuning(tuner, open_kernels, CPU, hints=size_hints(module))
+    plan = gpu.plan(lower(module, Gate()), gate or Gate(), tuning.product)
+    plan.verify()
+    program = generate(plan, CPU, tuning=tuning)
+    program.verify()
+    return plan, program
+
+
+def tuned(
+    fn: Callable[..., Any],
+    args: Any,
+    tuner: Tuner,
+    mode: str = "fake",
+    run_args: Sequence[Sequence[Any]] = (),
+    gate: Gate | None = None,
+) -> tuple[Plan, GpuProgram]:
+    """The same; what it computes is as eager."""
+    plan, program = planned_by(fn, args, tuner, mode, gate)
+    call = load(program)
+    for given in run_args or [args]:
+        with torch.no_grad():
+            want = fn(*copied(given))
+        near = 2e-2 if any(a.dtype.itemsize == 2 for a in given) else 1e-4
+        check(call(copied(given)), want, rtol=near, atol=near)
+    return plan, program

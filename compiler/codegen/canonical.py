@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tc.compiler.loops.expr import READS, Expr, transform
-from tc.compiler.schedule.plan import Atomic, Kernel, Let, Section, Statement, Store
+from tc.compiler.schedule.plan import Atomic, Kernel, Let, Product, Section, Statement, Store
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ def canonical(kernel: Kernel) -> Canonical:
 
     def change(node: Expr) -> Expr:
         if node.op == "local":
-            return Expr("local", (), node.dtype, (local[node.data[0]],))
+            name = node.data[0]
+            return Expr("local", (), node.dtype, (local.get(name, name),))
         if node.op in READS:
             data = (memory[node.data[0]], *node.data[1:])
             return Expr(node.op, node.args, node.dtype, data)
@@ -56,4 +57,8 @@ def canonical(kernel: Kernel) -> Canonical:
         Section(s.level, tuple(map(renamed, s.statements)), s.over) for s in kernel.sections
     )
     scratch = tuple(replace(s, name=memory[s.name]) for s in kernel.scratch)
-    return Canonical(replace(kernel, sections=sections, scratch=scratch), buffers)
+    made = replace(kernel, sections=sections, scratch=scratch)
+    if isinstance(made, Product):
+        left, right = (transform(factor, change) for factor in (made.left, made.right))
+        made = replace(made, result="", left=left, right=right)
+    return Canonical(made, buffers)

@@ -16,7 +16,7 @@ from tc.compiler.errors import VerifyError
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, short
 from tc.compiler.loops.index import Index
-from tc.compiler.loops.ir import Buffer, CopyInto, Extern, Input, Origin, ScalarNode, View
+from tc.compiler.loops.ir import Buffer, CopyInto, Extern, Input, Origin, ScalarNode
 
 
 @dataclass(frozen=True)
@@ -160,6 +160,14 @@ class Kernel:
         """All statements in order."""
         return [statement for section in self.sections for statement in section.statements]
 
+    def values(self) -> list[Expr]:
+        """All expressions, in order."""
+        return [statement.value for statement in self.statements()]
+
+    def loops(self) -> tuple[Index, ...]:
+        """All loop variables."""
+        return (*self.outer, *self.inner)
+
     def stored(self) -> list[str]:
         """Buffers written, in order."""
         private = {s.name for s in self.scratch}
@@ -173,36 +181,90 @@ class Kernel:
     def loaded(self) -> list[str]:
         """Buffers read and not written here, in order."""
         own = {s.name for s in self.scratch} | set(self.stored())
-        names = [use.data[0] for s in self.statements() for use in s.value.loads()]
+        names = [use.data[0] for value in self.values() for use in value.loads()]
         return [name for name in dict.fromkeys(names) if name not in own]
 
 
-_NO_VIEW = View("", torch.float32, (), (), ix.ZERO)
+@dataclass(frozen=True)
+class Tile:
+    """How a product is cut.
+
+    Attributes:
+        rows, columns: of the result that a block computes.
+        depth: elements of a row and a column multiplied at a time.
+        warps: threads of a block, in groups of 32.
+        stages: loads under way at a time.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    warps: int
+    stages: int
+
+    def __str__(self) -> str:
+        size = f"{self.rows}x{self.columns}x{self.depth}"
+        return f"triton {size}, {self.warps} warps, {self.stages} stages"
+
+
+#: the sum of a product, in float32, as its statements name it
+TOTAL = Expr("local", (), torch.float32, ("total",))
 
 
 @dataclass(frozen=True)
 class Product(Kernel):
-    """A matrix product, and what is done with its elements; statements load it as ``result``.
+    """Products of matrices, and what is done with their elements; statements read `TOTAL`.
 
     Attributes:
         result: the buffer that the call would have made; memory only if a statement stores it.
-        left, right: what is multiplied.
-        tile_name: how it is cut, for the printer.
+        space: loop variables: which pair of matrices, row and column of its product, and the depth
+            as the left and as the right factor names it.
+        left, right: an element of the factors, by those variables.
+        precision: of float32 factors, as Triton names it: ``ieee``, or ``tf32``.
+        cut: into which tiles; None until that is chosen.
     """
 
     result: str = ""
-    left: View = _NO_VIEW
-    right: View = _NO_VIEW
-    tile_name: str = ""
+    space: tuple[Index, ...] = (ix.ZERO,) * 5
+    left: Expr = TOTAL
+    right: Expr = TOTAL
+    precision: str = "ieee"
+    cut: Tile | None = None
 
     def __str__(self) -> str:
-        return f"{self.result} = {self.left} @ {self.right}, {self.tile_name}\n{super().__str__()}"
+        one, row, column, along, down = self.space
+        head = f"total = sum for {_loops((one, row, column))} over {_loops((along, down))}"
+        how = self.precision if self.cut is None else f"{self.precision}, {self.cut}"
+        return f"{head}: {self.left} * {self.right} ({how})\n{super().__str__()}"
 
-    def loaded(self) -> list[str]:
-        """Buffers read and not written here, in order."""
-        factors = (self.left.buffer, self.right.buffer)
-        others = [name for name in super().loaded() if name != self.result]
-        return list(dict.fromkeys((*factors, *others)))
+    def values(self) -> list[Expr]:
+        """All expressions, in order."""
+        return [self.left, self.right, *super().values()]
+
+    def loops(self) -> tuple[Index, ...]:
+        """All loop variables."""
+        return self.space
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A call, and kernels that could do its work.
+
+    Attributes:
+        producers: kernels that only make its factors.
+        follower: the pointwise kernel that reads its result.
+        ways: the product with its follower: with factors from memory; and, if there are producers,
+            with factors computed where they are needed.
+    """
+
+    call: Extern
+    producers: tuple[Kernel, ...]
+    follower: Kernel | None
+    ways: tuple[Product, ...]
+
+    def left_over(self, chosen: Product) -> tuple[Kernel, ...]:
+        """The producers that a product still needs."""
+        return tuple(p for p in self.producers if set(p.stored()) & set(chosen.loaded()))
 
 
 def _loops(variables: tuple[Index, ...]) -> str:

@@ -88,22 +88,26 @@ def generate(
 ) -> TritonKernel:
     """Print one kernel; ``blocks`` says how it is cut, if not as usual."""
     arguments = arguments_of(kernel)
-    sizes = [a.name for a in arguments if a.kind == "i64"]
     blocks = blocks or choose(kernel)
     writer = KernelWriter(kernel, blocks, wide=not fits_32_bits(kernel, buffers))
     writer.run()
-    rows = triton_index(ix.product([ix.extent(v) for v in kernel.outer]))
-    if sizes:
-        rows = f"lambda {', '.join(a.name for a in arguments)}: {rows}"
+    rows = launched(ix.product([ix.extent(v) for v in kernel.outer]), arguments)
     settings = f"num_warps={blocks.warps}"
     source = printed(kernel.name, rows, arguments, blocks.constants(), settings, writer.lines)
     return TritonKernel(kernel.name, arguments, blocks, source)
 
 
+def launched(count: Index, arguments: Sequence[Argument]) -> str:
+    """A count as Python: a number, or a function of a kernel's arguments."""
+    text = ix.render(count)
+    sizes = any(a.kind == "i64" for a in arguments)
+    return f"lambda {', '.join(a.name for a in arguments)}: {text}" if sizes else text
+
+
 def arguments_of(kernel: Kernel) -> tuple[Argument, ...]:
     """The parameters of a kernel: buffers read, buffers written, sizes, numbers."""
     sizes = {a.name for i in _indices(kernel) for a in i.atoms() if a.kind in ix.SYMBOLS}
-    numbers = {n.data[0] for s in kernel.statements() for n in walk(s.value) if n.op == "scalar"}
+    numbers = {n.data[0] for value in kernel.values() for n in walk(value) if n.op == "scalar"}
     arguments = [Argument("p", name) for name in (*kernel.loaded(), *kernel.stored())]
     arguments += [Argument("i64", name) for name in sorted(sizes)]
     return (*arguments, *(Argument("f64", name) for name in sorted(numbers)))
@@ -132,12 +136,13 @@ def fits_32_bits(kernel: Kernel, buffers: dict[str, Buffer]) -> bool:
 
 
 def _indices(kernel: Kernel) -> Iterable[Index]:
-    for variable in (*kernel.outer, *kernel.inner):
+    for variable in kernel.loops():
         yield ix.extent(variable)
     for statement in kernel.statements():
         if isinstance(statement, Store):
             yield statement.index
-        for node in walk(statement.value):
+    for value in kernel.values():
+        for node in walk(value):
             if node.op in ("load", "at"):
                 yield node.data[1]
                 yield from node.data[2] if node.op == "at" else ()

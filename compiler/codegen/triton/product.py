@@ -1,13 +1,17 @@
-"""Triton for matrix products with what follows them element by element.
+"""Triton for matrix products, with what makes their factors and what is done with their elements.
 
-In: a `Product` of the plan and a `Tile`. Out: a Triton function with its launch. A block of threads
-computes a tile of the result, summed in float32, and then the follower's statements on it; tiles
-are taken in groups of rows, so that what is read stays in the second-level cache.
+In: a `Product` of the plan, cut into tiles. Out: a Triton function with its launch. A block of
+threads computes a tile of the result, summed in float32, and then the statements on it; tiles are
+taken in groups of rows, so that what is read stays in the second-level cache. Pairs of matrices
+follow one another. Factors in float32 are multiplied as they are, or in TF32 where torch's
+``fp32_precision`` of products allows it. Sums are never taken in fewer bits than float32, which is
+within what ``allow_fp16_reduced_precision_reduction`` and its like permit, and what they forbid.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 from tc.compiler.codegen.triton.blocks import Blocks, power_of_two
 from tc.compiler.codegen.triton.kernel import (
@@ -15,44 +19,30 @@ from tc.compiler.codegen.triton.kernel import (
     TritonKernel,
     arguments_of,
     fits_32_bits,
+    launched,
     printed,
 )
-from tc.compiler.codegen.triton.ops import convert
-from tc.compiler.codegen.triton.printer import Axis, BlockPrinter, Space
-from tc.compiler.loops.ir import Buffer, View
-from tc.compiler.loops.ops import compute_dtype
-from tc.compiler.schedule.plan import Product
+from tc.compiler.codegen.triton.ops import typed_constant
+from tc.compiler.codegen.triton.printer import (
+    Axis,
+    BlockPrinter,
+    Space,
+    masked,
+    triton_index,
+)
+from tc.compiler.loops import index as ix
+from tc.compiler.loops.expr import Expr
+from tc.compiler.loops.ir import Buffer
+from tc.compiler.schedule.plan import Product, Tile
 
 GROUP = 8
 LEAST = 16  # what Triton's dot takes
-
-
-@dataclass(frozen=True)
-class Tile:
-    """How a product is cut.
-
-    Attributes:
-        rows, columns: of the result that a block computes.
-        depth: elements of a row and a column multiplied at a time.
-        warps: threads of a block, in groups of 32.
-        stages: loads under way at a time.
-    """
-
-    rows: int
-    columns: int
-    depth: int
-    warps: int
-    stages: int
-
-    def __str__(self) -> str:
-        size = f"{self.rows}x{self.columns}x{self.depth}"
-        return f"triton {size}, {self.warps} warps, {self.stages} stages"
-
 
 TILES = (
     Tile(128, 128, 32, 8, 3),
     Tile(128, 128, 64, 8, 3),
     Tile(128, 256, 64, 8, 3),
+    Tile(256, 128, 64, 8, 3),
     Tile(128, 64, 32, 4, 4),
     Tile(64, 128, 32, 4, 4),
     Tile(64, 64, 64, 4, 3),
@@ -62,10 +52,15 @@ TILES = (
 )
 
 
-def tiles(product: Product) -> list[Tile]:
-    """The tiles worth trying, none larger than the matrices need."""
-    (m, k), (_, n) = (_numbers(view.sizes) for view in (product.left, product.right))
-    most = [max(power_of_two(extent), LEAST) for extent in (m, n, k)]
+def tiles(product: Product, sizes: Mapping[str, int]) -> list[Tile]:
+    """The tiles worth trying, none larger than the matrices need.
+
+    Args:
+        sizes: what symbolic sizes are about.
+    """
+    _, row, column, along, _ = product.space
+    counts = [ix.evaluate(ix.extent(v), sizes) for v in (row, column, along)]
+    most = [max(power_of_two(count), LEAST) for count in counts]
     cut = [
         replace(
             tile,
@@ -78,26 +73,25 @@ def tiles(product: Product) -> list[Tile]:
     return list(dict.fromkeys(cut))
 
 
-def generate(product: Product, buffers: dict[str, Buffer], tile: Tile) -> TritonKernel:
-    """Print a product."""
+def generate(product: Product, buffers: dict[str, Buffer]) -> TritonKernel:
+    """Print a product that is cut."""
+    tile = product.cut
+    assert tile is not None, product.name
     writer = _ProductWriter(product, buffers, tile)
     writer.run()
-    (m, _), (_, n) = (_numbers(view.sizes) for view in (product.left, product.right))
-    count = -(-m // tile.rows) * -(-n // tile.columns)
     constants = {
         "XBLOCK": 1,
         "MBLOCK": tile.rows,
         "NBLOCK": tile.columns,
         "KBLOCK": tile.depth,
     }
+    one, row, column, *_ = map(ix.extent, product.space)
+    up = ((row + (tile.rows - 1)) // tile.rows, (column + (tile.columns - 1)) // tile.columns)
     settings = f"num_warps={tile.warps}, num_stages={tile.stages}"
     arguments = arguments_of(product)
-    source = printed(product.name, str(count), arguments, constants, settings, writer.lines)
+    rows = launched(ix.product((one, *up)), arguments)
+    source = printed(product.name, rows, arguments, constants, settings, writer.lines)
     return TritonKernel(product.name, arguments, Blocks(1, warps=tile.warps), source)
-
-
-def _numbers(indices: tuple[object, ...]) -> list[int]:
-    return [index.constant for index in indices]  # type: ignore[attr-defined]
 
 
 class _ProductWriter(KernelWriter):
@@ -106,45 +100,68 @@ class _ProductWriter(KernelWriter):
     def __init__(self, product: Product, buffers: dict[str, Buffer], tile: Tile) -> None:
         wide = not fits_32_bits(product, buffers)
         super().__init__(product, Blocks(1, warps=tile.warps), wide)
-        self.product, self.buffers = product, buffers
-        self.x = Axis("x", product.outer, "xmask")
-        self.rows_printer = BlockPrinter(self.emit, self.fresh, Space((self.x,)), {})
+        self.product, self.cut = product, tile
+        self.kind = ".to(tl.int64)" if wide else ""
+        blocks = (tile.rows, tile.columns, tile.depth, tile.depth)
+        names = ("m", "n", "along", "down")
+        self.m, self.n, self.along, self.down = (
+            Axis(name, (variable,), self._needs(f"{name}_mask", ix.extent(variable), block))
+            for name, variable, block in zip(names, product.space[1:], blocks, strict=True)
+        )
+        self.rows_printer = BlockPrinter(self.emit, self.fresh, Space((self.m, self.n)), {})
 
     def _positions(self) -> None:
-        product = self.product
-        (m, k), (_, n) = (_numbers(view.sizes) for view in (product.left, product.right))
-        self.emit(f"tiles_m, tiles_n = tl.cdiv({m}, MBLOCK), tl.cdiv({n}, NBLOCK)")
-        self.emit(f"first = tl.program_id(0) // ({GROUP} * tiles_n) * {GROUP}")
-        self.emit(f"place = tl.program_id(0) % ({GROUP} * tiles_n)")
+        self._tile()
+        product, kind = self.product, self.kind
+        depth = triton_index(ix.extent(product.space[3]))
+        self.emit("total = tl.zeros([MBLOCK, NBLOCK], tl.float32)")
+        self.emit(f"for start in range(0, {depth}, KBLOCK):")
+        self.depth += 1
+        self.emit(f"along = start + tl.arange(0, KBLOCK)[None, :]{kind}")
+        self.emit(f"down = start + tl.arange(0, KBLOCK)[:, None]{kind}")
+        for axis in (self.along, self.down):
+            if axis.mask:
+                self.emit(f"{axis.mask} = {axis.name} < {depth}")
+        left = self._factor(product.left, (self.m, self.along), "[MBLOCK, KBLOCK]")
+        right = self._factor(product.right, (self.down, self.n), "[KBLOCK, NBLOCK]")
+        precision = f'input_precision="{product.precision}"'
+        self.emit(f"total = tl.dot({left}, {right}, total, {precision})")
+        self.depth -= 1
+
+    def _tile(self) -> None:
+        """Which pair of matrices, rows and columns of its product this block computes."""
+        one, row, column, *_ = (triton_index(ix.extent(v)) for v in self.product.space)
+        self.emit(f"tiles_m, tiles_n = tl.cdiv({row}, MBLOCK), tl.cdiv({column}, NBLOCK)")
+        self.emit("tile = tl.program_id(0)")
+        if one != "1":
+            self.emit(f"z = (tile // (tiles_m * tiles_n)){self.kind}")
+            self.emit("tile = tile % (tiles_m * tiles_n)")
+        self.emit(f"first = tile // ({GROUP} * tiles_n) * {GROUP}")
+        self.emit(f"place = tile % ({GROUP} * tiles_n)")
         self.emit(f"high = tl.minimum(tiles_m - first, {GROUP})")
-        kind = ".to(tl.int64)" if self.wide else ""
-        tile_m, tile_n = f"(first + place % high){kind}", f"(place // high){kind}"
+        tile_m, tile_n = f"(first + place % high){self.kind}", f"(place // high){self.kind}"
         self.emit(f"m = {tile_m} * MBLOCK + tl.arange(0, MBLOCK)[:, None]")
         self.emit(f"n = {tile_n} * NBLOCK + tl.arange(0, NBLOCK)[None, :]")
-        self.emit("total = tl.zeros([MBLOCK, NBLOCK], tl.float32)")
-        self.emit(f"for start in range(0, {k}, KBLOCK):")
-        self.depth += 1
-        self.emit("along = start + tl.arange(0, KBLOCK)[None, :]")
-        self.emit("down = start + tl.arange(0, KBLOCK)[:, None]")
-        self._factor("left", product.left, ("m", "along"), (m, k))
-        self._factor("right", product.right, ("down", "n"), (k, n))
-        self.emit('total = tl.dot(left, right, total, input_precision="ieee")')
-        self.depth -= 1
-        self.emit(f"x = m * {n} + n")
-        self.emit(f"xmask = (m < {m}) & (n < {n})")
-        self._split("x", product.outer)
-        for statement in product.statements():
-            for use in statement.value.loads():
-                if use.data[0] == product.result:
-                    made = convert("total", compute_dtype(use.dtype), use.dtype)
-                    self.rows_printer.known[use] = made
+        for axis, size in ((self.m, row), (self.n, column)):
+            if axis.mask:
+                self.emit(f"{axis.mask} = {axis.name} < {size}")
 
-    def _factor(
-        self, name: str, view: View, positions: tuple[str, str], ends: tuple[int, int]
-    ) -> None:
-        steps = _numbers(view.strides)
-        offset = view.offset.constant
-        start = f"{view.buffer}_ptr + {offset}" if offset else f"{view.buffer}_ptr"
-        place = " + ".join(f"{p} * {step}" for p, step in zip(positions, steps, strict=True))
-        mask = " & ".join(f"({p} < {end})" for p, end in zip(positions, ends, strict=True))
-        self.emit(f"{name} = tl.load({start} + {place}, mask={mask}, other=0.0)")
+    def _factor(self, value: Expr, axes: tuple[Axis, Axis], shape: str) -> str:
+        """A tile of a factor, zero outside of the matrix along the depth."""
+        space = Space(axes)
+        if value.op == "load":
+            buffer, index = value.data
+            masks = " & ".join(space.mask())
+            other = f", mask={masks}, other=0.0" if masks else ""
+            return self._named(f"tl.load({buffer}_ptr + {space.spread(index)}{other})")
+        printer = BlockPrinter(self.emit, self.fresh, space, {})
+        constant = value.op == "const"
+        text = typed_constant(value.data[0], value.dtype) if constant else printer.value(value)
+        along = next(axis for axis in axes if axis.name in ("along", "down"))
+        zero = typed_constant(0, value.dtype)
+        return self._named(masked(f"tl.broadcast_to({text}, {shape})", along.mask, zero))
+
+    def _named(self, text: str) -> str:
+        name = self.fresh()
+        self.emit(f"{name} = {text}")
+        return name

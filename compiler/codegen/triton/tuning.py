@@ -1,30 +1,36 @@
 """Choices between kernels that compute the same, by measurement (``max_autotune``).
 
 In: kernels of the plan, and who measures. Out: each printed in the quickest way. What is timed
-runs on memory of the sizes at hand, so kernels of symbolic sizes are left as they are.
+runs on memory of the sizes at hand. Symbolic sizes are taken in classes: a kernel is timed, and its
+answer kept, for the power of two that is not less than the size it was compiled with.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from tc.compiler.codegen.canonical import canonical
 from tc.compiler.codegen.triton import product as products
-from tc.compiler.codegen.triton.blocks import candidates
+from tc.compiler.codegen.triton.blocks import candidates, power_of_two
 from tc.compiler.codegen.triton.kernel import TritonKernel, generate
 from tc.compiler.codegen.triton.module import module_of
 from tc.compiler.core.artifacts import KernelSpec
 from tc.compiler.core.tune import Tuner, Way
+from tc.compiler.loops import index as ix
 from tc.compiler.loops.index import Index
-from tc.compiler.loops.ir import Buffer, Extern
-from tc.compiler.schedule.plan import Kernel, Product
+from tc.compiler.loops.ir import Buffer, Extern, View
+from tc.compiler.schedule.plan import Kernel, Product, Proposal
 
 Open = Callable[[str, Sequence[KernelSpec]], Mapping[str, Callable[..., None]]]
+#: how the names of ways end that compute factors where these are multiplied
+INSIDE = ", factors inside"
 
 
 @dataclass
@@ -36,12 +42,14 @@ class Tuning:
         open: makes kernels of a module's source.
         device: where they run.
         asked: by the user; else all is printed as usual, and ATen multiplies.
+        hints: symbolic size -> what it is in the call that is compiled for.
     """
 
     tuner: Tuner
     open: Open
     device: torch.device
     asked: bool = True
+    hints: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def choose(self) -> Callable[..., Product | None] | None:
@@ -51,93 +59,157 @@ class Tuning:
     def kernel(self, kernel: Kernel, buffers: dict[str, Buffer]) -> TritonKernel:
         """Print a kernel with the block sizes that are quickest."""
         if isinstance(kernel, Product):
-            tile = next(t for t in products.tiles(kernel) if str(t) == kernel.tile_name)
-            return products.generate(kernel, buffers, tile)
+            return products.generate(kernel, buffers)
         ways = {str(blocks): blocks for blocks in candidates(kernel)}
-        if not self.asked or len(ways) == 1 or not _static(kernel, buffers):
+        trial = self._trial([kernel], buffers)
+        if not self.asked or len(ways) == 1 or trial is None:
             return generate(kernel, buffers)
         printed = functools.cache(lambda name: generate(kernel, buffers, ways[name]))
-        renamed = canonical(kernel)
-        types = ", ".join(f"{new}: {buffers[old]}" for new, old in renamed.buffers.items())
-        text = str(renamed.kernel).replace(f"{kernel.name}:", "kernel:", 1)
 
         def launches() -> Mapping[str, Way]:
-            return self._that_run({name: self._launch(printed(name), buffers) for name in ways})
+            return that_run({name: trial.launch(printed(name)) for name in ways})
 
-        best = self.tuner.quickest(f"{text} on {types}; {' or '.join(ways)}", launches)
-        return printed(best)
+        question = trial.named(_text(kernel, buffers))
+        return printed(self.tuner.quickest(f"{question}; {' or '.join(ways)}", launches))
 
-    def product(
-        self, call: Extern, follower: Kernel | None, whole: Product, known: Mapping[str, Buffer]
-    ) -> Product | None:
+    def product(self, proposal: Proposal, known: Mapping[str, Buffer]) -> Product | None:
         """The product cut in the quickest way; None where ATen's routine is quicker."""
-        buffers = dict(known)
-        kernels = [whole] if follower is None else [whole, follower]
-        if not all(_static(kernel, buffers) for kernel in kernels):
+        buffers, follower = dict(known), proposal.follower
+        around = [*proposal.producers, *([] if follower is None else [follower])]
+        trial = self._trial([*around, *proposal.ways], buffers)
+        if trial is None:
             return None
-        tiles = {str(tile): tile for tile in products.tiles(whole)}
-        sizes = ", ".join(str(replace(v, buffer="")) for v in (whole.left, whole.right))
-        dtype = whole.left.dtype
-        after = "" if follower is None else f", then {canonical(follower).kernel}"
-        if follower is not None:
-            after = after.replace(follower.name, "follower")
+        tiles = products.tiles(proposal.ways[0], trial.sizes)
+        cut = {
+            f"{tile}{INSIDE if inside else ''}": replace(way, cut=tile)
+            for inside, way in enumerate(proposal.ways)
+            for tile in tiles
+        }
 
         def launches() -> Mapping[str, Way]:
-            ways: dict[str, Way] = {"aten": self._call(whole, follower, buffers)}
-            for name, tile in tiles.items():
-                ways[name] = self._launch(products.generate(whole, buffers, tile), buffers)
-            return self._that_run(ways)
+            made = {k.name: trial.launch(generate(k, buffers)) for k in around}
+            ways: dict[str, Way] = {}
+            call = trial.call(proposal.call)
+            before = [made[k.name] for k in proposal.producers]
+            after = [] if follower is None else [made[follower.name]]
+            ways["aten"] = in_turn([*before, call, *after])
+            for name, way in cut.items():
+                needed = [made[k.name] for k in proposal.left_over(way)]
+                ways[name] = in_turn([*needed, trial.launch(products.generate(way, buffers))])
+            return that_run(ways)
 
-        best = self.tuner.quickest(f"mm {sizes} {dtype}{after}; {' or '.join(tiles)}", launches)
-        return None if best == "aten" else replace(whole, tile_name=best)
+        asked = [_text(way, buffers) for way in proposal.ways]
+        question = trial.named(f"{proposal.call.target.split('.')[1]} {'; '.join(asked)}")
+        best = self.tuner.quickest(f"{question}; {' or '.join(cut)}", launches)
+        return None if best == "aten" else cut[best]
 
-    def _launch(self, kernel: TritonKernel, buffers: dict[str, Buffer]) -> Way:
+    def _trial(self, kernels: Sequence[Kernel], buffers: Mapping[str, Buffer]) -> _Trial | None:
+        """Memory to run kernels on; None where some size is not known."""
+        names = {name for k in kernels for name in (*k.loaded(), *k.stored())}
+        if not names <= buffers.keys():
+            return None
+        indices = [i for n in names for i in (*buffers[n].sizes, *buffers[n].strides)]
+        indices += [ix.extent(variable) for kernel in kernels for variable in kernel.loops()]
+        atoms = sorted({a.name for i in indices for a in i.atoms() if a.kind in ix.SYMBOLS})
+        if not all(name in self.hints for name in atoms):
+            return None
+        sizes = {name: power_of_two(self.hints[name]) for name in atoms}
+        if any(ix.evaluate(index, sizes) < 0 for index in indices):  # such as 100 - s0
+            return None
+        return _Trial(self, buffers, sizes)
+
+
+@dataclass
+class _Trial:
+    """Memory to run kernels on, the same for all ways to compute something.
+
+    Attributes:
+        sizes: symbolic size -> the class it is in.
+    """
+
+    tuning: Tuning
+    buffers: Mapping[str, Buffer]
+    sizes: Mapping[str, int]
+    held: dict[str, torch.Tensor] = field(default_factory=dict)
+
+    def named(self, question: str) -> str:
+        """A question with symbolic sizes named in order, and their classes."""
+        order = dict.fromkeys(re.findall(r"\b\w+\b", question))
+        classes = [name for name in order if name in self.sizes]
+        for number, name in enumerate(classes):
+            question = re.sub(rf"\b{name}\b", f"n{number}", question)
+        about = [f", n{k} about {self.sizes[name]}" for k, name in enumerate(classes)]
+        return question + "".join(about)
+
+    def launch(self, kernel: TritonKernel) -> Way:
+        """A kernel on that memory."""
         kinds = tuple(a.kind for a in kernel.arguments)
-        opened = self.open(module_of([kernel.source]), [KernelSpec(kernel.name, kinds)])
-        given = [self._memory(buffers[a.name]) if a.kind == "p" else 1 for a in kernel.arguments]
-        return functools.partial(opened[kernel.name], *given)
+        opened = self.tuning.open(module_of([kernel.source]), [KernelSpec(kernel.name, kinds)])
+        given: dict[str, Callable[[str], Any]] = {
+            "i64": self.sizes.__getitem__,
+            "f64": lambda _: 1.0,
+            "p": self.memory,
+        }
+        arguments = [given[argument.kind](argument.name) for argument in kernel.arguments]
+        return functools.partial(opened[kernel.name], *arguments)
 
-    def _call(self, whole: Product, follower: Kernel | None, buffers: dict[str, Buffer]) -> Way:
-        left, right = (
-            self._memory(Buffer("", v.dtype, v.sizes, v.strides)) for v in (whole.left, whole.right)
-        )
-        after = None if follower is None else self._launch(generate(follower, buffers), buffers)
+    def call(self, step: Extern) -> Way:
+        """A call of ATen on that memory."""
+        path = step.target.removeprefix("aten.")
+        op = operator.attrgetter(path)(torch.ops.aten)
+        given = [self.view(value) if isinstance(value, View) else value for value in step.args]
+        return functools.partial(op, *given, **dict(step.kwargs))
 
-        def run() -> None:
-            torch.mm(left, right)
-            if after is not None:
-                after()
+    def view(self, view: View) -> torch.Tensor:
+        """A window on that memory."""
+        size, stride = (self.numbers(x) for x in (view.sizes, view.strides))
+        (offset,) = self.numbers([view.offset])
+        return self.memory(view.buffer).as_strided(size, stride, offset)
 
-        return run
+    def memory(self, name: str) -> torch.Tensor:
+        """A buffer; positions read from it are good ones."""
+        if name not in self.held:
+            buffer = self.buffers[name]
+            size, stride = (self.numbers(x) for x in (buffer.sizes, buffer.strides))
+            device = self.tuning.device
+            made = torch.empty_strided(size, stride, dtype=buffer.dtype, device=device)
+            self.held[name] = made.zero_()
+        return self.held[name]
 
-    def _memory(self, buffer: Buffer) -> torch.Tensor:
-        size, stride = (_numbers(x) for x in (buffer.sizes, buffer.strides))
-        made = torch.empty_strided(size, stride, dtype=buffer.dtype, device=self.device)
-        return made.zero_()  # positions read from it are good ones
-
-    @staticmethod
-    def _that_run(ways: dict[str, Way]) -> dict[str, Way]:
-        """The ways without those that need more than the device has; the first one is kept."""
-        found: dict[str, Way] = {}
-        for name, way in ways.items():
-            try:
-                way()
-            except Exception:
-                if not found:
-                    raise
-                continue
-            found[name] = way
-        return found
-
-
-def _numbers(indices: tuple[Index, ...]) -> list[int]:
-    return [int(index.constant or 0) for index in indices]
+    def numbers(self, indices: Iterable[Index]) -> list[int]:
+        """Indices of sizes, as numbers."""
+        return [int(ix.evaluate(index, self.sizes)) for index in indices]
 
 
-def _static(kernel: Kernel, buffers: dict[str, Buffer]) -> bool:
-    """Whether all sizes are known."""
-    names = (*kernel.loaded(), *kernel.stored())
-    if not all(name in buffers for name in names):
-        return False
-    sizes: list[Any] = [n for name in names for n in (*buffers[name].sizes, *buffers[name].strides)]
-    return all(size.constant is not None for size in sizes)
+def in_turn(ways: Sequence[Way]) -> Way:
+    """All of them, one after the other."""
+    if len(ways) == 1:
+        return ways[0]
+
+    def run() -> None:
+        for way in ways:
+            way()
+
+    return run
+
+
+def that_run(ways: Mapping[str, Way]) -> dict[str, Way]:
+    """The ways without those that need more than the device has; the first one is kept."""
+    found: dict[str, Way] = {}
+    for name, way in ways.items():
+        try:
+            way()
+        except Exception:
+            if not found:
+                raise
+            continue
+        found[name] = way
+    return found
+
+
+def _text(kernel: Kernel, buffers: Mapping[str, Buffer]) -> str:
+    """What a kernel computes on what, whatever it is called."""
+    renamed = canonical(kernel)
+    given = [replace(buffers[old], name=new) for new, old in renamed.buffers.items()]
+    types = ", ".join(map(str, given))
+    return f"{str(renamed.kernel).replace(f'{kernel.name}:', 'kernel:', 1)} on {types}"

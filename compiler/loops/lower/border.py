@@ -11,6 +11,7 @@ from operator import add, mul
 from typing import Any
 
 import torch
+from torch import fx
 
 from tc.compiler.errors import StageError
 from tc.compiler.loops import index as ix
@@ -72,3 +73,15 @@ def sizes_of(fake: torch.Tensor) -> tuple[Index, ...]:
 def strides_of(fake: torch.Tensor) -> tuple[Index, ...]:
     """Strides of a fake tensor."""
     return tuple(sym_index(step) for step in fake.stride())
+
+
+def size_hints(graph: fx.GraphModule) -> dict[str, int]:
+    """Symbolic size -> what it is in the call that a graph was captured in, where that is known."""
+    found: dict[str, int] = {}
+    for node in graph.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        sizes = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
+        for size in sizes:
+            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol and size.node.has_hint():
+                found[size.node.expr.name] = int(size.node.hint)
+    return found

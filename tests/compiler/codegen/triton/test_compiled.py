@@ -6,8 +6,9 @@ Those of the golden texts by default, which are of all sorts; those of all progr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,50 +16,65 @@ import torch.nn.functional as F
 from loop_harness import lowered
 from loop_programs import PROGRAMS
 from triton_golden import KERNELS as GOLDEN
-from triton_harness import gpu_program, machine_code, run
+from triton_harness import Choosing, gpu_program, machine_code, planned_by, run
 
-from tc.compiler.codegen.triton import Tuning, generate
-from tc.compiler.core.gate import Gate
 from tc.compiler.core.gpu import GpuProgram
-from tc.compiler.core.tune import Tuner, Way
-from tc.compiler.schedule import gpu
-
-CPU = torch.device("cpu")
 
 
-def products() -> GpuProgram:
-    """A program whose matrix products are kernels, none of which was run."""
-
-    def measure(ways: Mapping[str, Way], rounds: int) -> dict[str, float]:
-        return {name: float(name == "aten") for name in ways}
-
-    def fn(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return F.gelu(x @ w + b), (x.float() @ w.float()).relu()
-
-    half = {"dtype": torch.bfloat16}
-    args = (torch.empty(512, 256, **half), torch.empty(256, 384, **half), torch.empty(384, **half))
-    tuner = Tuner(Nowhere(), "no machine", True, measure)
-    tuning = Tuning(tuner, lambda source, specs: {s.name: lambda *_: None for s in specs}, CPU)
-    plan = gpu.plan(lowered(fn, args), Gate(), tuning.product)
-    return generate(plan, CPU, tuning=tuning)
+def e(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
+    return torch.empty(shape, dtype=dtype)
 
 
-class Nowhere:
-    """Keeps nothing."""
+def heads(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+    return (q * 0.125) @ k.transpose(-1, -2)
 
-    def read(self, kind: str, key: str) -> bytes | None:
-        return None
 
-    def write(self, kind: str, key: str, content: bytes) -> bool:
-        return False
+PRODUCTS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], str]] = {
+    "two_types": (
+        lambda x, w, b: (F.gelu(x @ w + b), (x.float() @ w.float()).relu()),
+        (e(512, 256), e(256, 384), e(384)),
+        "fake",
+    ),
+    "edges": (lambda x, w, b: F.linear(x, w, b), (e(500, 250), e(390, 250), e(390)), "fake"),
+    "int8": (
+        lambda x, w, s: F.linear(x, w.to(x.dtype) * s[:, None]).relu(),
+        (e(64, 512), e(1024, 512, dtype=torch.int8), e(1024)),
+        "fake",
+    ),
+    "heads": (heads, (e(2, 8, 256, 64), e(2, 8, 256, 64)), "fake"),
+    "summands": (
+        lambda b, x, w: torch.baddbmm(b, x, w, beta=0.5),
+        (e(4, 1, 96), e(4, 128, 64), e(4, 64, 96)),
+        "fake",
+    ),
+    "symbolic": (
+        lambda x, b, w: ((x + b).relu() @ w).sigmoid(),
+        (e(300, 256), e(256), e(256, 128)),
+        "symbolic",
+    ),
+    "symbolic_heads": (heads, (e(2, 8, 250, 64), e(2, 8, 250, 64)), "symbolic"),
+}
+
+
+def inside(names: list[str]) -> str:
+    """The first way of a product, with factors computed inside if there is one."""
+    return next((name for name in names if name.endswith("inside")), names[min(1, len(names) - 1)])
 
 
 def test_some_kernels_become_machine_code(as_on_a_gpu: None, tmp_path: Path) -> None:
-    programs = {"products": products()}
-    assert programs["products"].triton_source.count("tl.dot(") == 2
+    programs = {}
     for name, (fn, args, mode) in GOLDEN.items():
         programs[name] = gpu_program(lowered(fn, args, mode))
     assert len(machine_code(tmp_path, programs)) >= 2 * 12
+
+
+def test_products_become_machine_code(tmp_path: Path) -> None:
+    programs = {
+        name: planned_by(fn, args, Choosing(inside), mode)[1]
+        for name, (fn, args, mode) in PRODUCTS.items()
+    }
+    assert all("tl.dot(" in program.triton_source for program in programs.values())
+    machine_code(tmp_path, programs)
 
 
 @pytest.mark.slow

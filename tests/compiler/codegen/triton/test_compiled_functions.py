@@ -9,7 +9,7 @@ from kills import together
 from torch import fx
 
 import tc
-from tc.compiler import driver
+from tc.compiler import driver, gpus
 from tc.compiler.core.tune import Tuner
 from tc.trace import Autotune, Cache, OutputCode, Span
 from tc.trace.emit import capture_events
@@ -184,9 +184,9 @@ def graph_on(*devices):
     ],
 )
 def test_a_graph_has_kernels_for_the_one_gpu_its_tensors_are_on(devices, gpu, monkeypatch):
-    monkeypatch.setattr(driver, "triton_available", lambda: True)
-    assert driver.gpu_of(graph_on(*devices)) == (gpu and torch.device(gpu))
-    monkeypatch.setattr(driver, "triton_available", lambda: False)
+    monkeypatch.setattr(gpus, "triton_available", lambda: True)
+    assert gpus.gpu_of(graph_on(*devices)) == (gpu and torch.device(gpu))
+    monkeypatch.setattr(gpus, "triton_available", lambda: False)
     with capture_events() as events:
-        assert driver.gpu_of(graph_on(*devices)) is None
+        assert gpus.gpu_of(graph_on(*devices)) is None
     assert [event.name for event in events] == (["tc_no_gpu_kernels"] if gpu else [])

@@ -11,13 +11,16 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 from loop_harness import lowered
-from triton_golden import KERNELS
+from triton_golden import KERNELS, e
+from triton_harness import Choosing, planned_by
 
 from tc.compiler.codegen.triton import generate
 from tc.compiler.core.gate import Gate
 from tc.compiler.schedule import gpu
 
+T = torch.Tensor
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -31,7 +34,26 @@ def with_plain_sizes(text: str) -> str:
 def test_text(name: str, as_on_a_gpu: None) -> None:
     fn, args, mode = KERNELS[name]
     program = generate(gpu.plan(lowered(fn, args, mode), Gate()), torch.device("cuda:0"))
-    text = with_plain_sizes(program.triton_source)
+    golden(name, program.triton_source)
+
+
+def test_text_of_a_product() -> None:
+    """Weights in int8, a summand, what follows: all in one kernel, for any number of rows."""
+
+    def fn(x: T, w: T, s: T, b: T) -> T:
+        return F.gelu(torch.addmm(b, x, w.to(x.dtype) * s))
+
+    half = torch.bfloat16
+    args = (e(300, 512, dtype=half), e(512, 1000, dtype=torch.int8), e(1000, dtype=half))
+    wanted = "triton 128x128x64, 8 warps, 3 stages, factors inside"
+    tuner = Choosing(lambda names: wanted if wanted in names else names[0])
+    _, program = planned_by(fn, (*args, e(1000, dtype=half)), tuner, "symbolic")
+    golden("product", program.triton_source)
+
+
+def golden(name: str, source: str) -> None:
+    """Compare with the text kept under a name."""
+    text = with_plain_sizes(source)
     path = GOLDEN / f"{name}.txt"
     if os.environ.get("TC_WRITE_GOLDEN"):
         path.parent.mkdir(exist_ok=True)
