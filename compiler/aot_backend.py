@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
@@ -18,7 +18,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from tc import trace
 from tc.compiler import aot
-from tc.compiler.aot.observe import wants_grad
+from tc.compiler.aot import wants_grad
 from tc.compiler.backends import name_of
 from tc.compiler.capture import hook, marked
 from tc.compiler.capture.lazy_modules import LEAF
@@ -33,6 +33,9 @@ from tc.compiler.deferred import Deferred, Work
 from tc.compiler.errors import BackendError, OptionError, TcError
 from tc.compiler.graph_cache import GraphCache
 from tc.compiler.options import nearest
+
+if TYPE_CHECKING:
+    from tc.compiler.aot.training import Training
 
 Compiled = Callable[..., Any]
 #: runs a graph: takes a list of inputs, which it may empty
@@ -131,9 +134,11 @@ def _inference(
     gm: fx.GraphModule, examples: list[Any], compilers: Compilers, gate: Gate, decompositions: Any
 ) -> Compiled:
     """Compile a graph of which no gradients are wanted."""
+    from tc.compiler.aot.inference import inference  # a graph found on disk needs none of it
+
     notes = noting()
     with trace.stage("aot"):
-        functional = aot.inference(gm, examples, gate.noted(notes), decompositions)
+        functional = inference(gm, examples, gate.noted(notes), decompositions)
     events: list[trace.Event] = []
     if trace.enabled():
         events = [trace.AtenGraph("inference", str(functional))]
@@ -149,9 +154,11 @@ def _training(
     gm: fx.GraphModule, examples: list[Any], compilers: Compilers, gate: Gate, decompositions: Any
 ) -> Compiled:
     """Compile forward and backward of a graph, cut where saving is cheapest."""
+    from tc.compiler.aot.training import training
+
     notes = noting()
     with trace.stage("aot"):
-        parts = aot.training(gm, examples, gate.noted(notes), decompositions)
+        parts = training(gm, examples, gate.noted(notes), decompositions)
     events = _cut_events(parts)
     if trace.enabled():
         events += told(notes, "aot", "joint")
@@ -174,7 +181,7 @@ def _training(
     return aot.wrap_training(parts, forward, backward, by_operations)
 
 
-def _cut_events(parts: aot.Training) -> list[trace.Event]:
+def _cut_events(parts: Training) -> list[trace.Event]:
     """Tell how a joint graph was cut, and return what was told."""
     if not trace.enabled():
         return []
@@ -202,8 +209,10 @@ def _compiled(
 ) -> Boxed:
     if not compilers.standalone:
         return compiler(module)
-    module, written = aot.standalone(module)
-    return aot.writing(compiler(module), written)
+    from tc.compiler.aot.standalone import standalone, writing
+
+    module, written = standalone(module)
+    return writing(compiler(module), written)
 
 
 # -- what is compiled, and what is not -------------------------------------------------------

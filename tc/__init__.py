@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -173,13 +172,10 @@ def __getattr__(name: str) -> Any:
 
 def _loaded(home: str) -> Any:
     """Import a module of ours, without passes of the garbage collector: all it makes stays."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
+    from tc.compiler.core import garbage
+
+    with garbage.paused():
         return import_module(home)
-    finally:
-        if collects:
-            gc.enable()
 
 
 def __dir__() -> list[str]:

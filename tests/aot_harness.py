@@ -11,6 +11,8 @@ from torch.overrides import TorchFunctionMode
 
 import tc
 from tc.compiler import aot
+from tc.compiler.aot.inference import inference
+from tc.compiler.aot.training import training
 from tc.compiler.core.gate import Gate
 
 
@@ -64,7 +66,7 @@ def trace(function, args, *, dynamic=False, gate=None):
     """Capture, then trace; returns the artifact."""
     gm = fx.symbolic_trace(function) if dynamic else captured(function, args)
     mode = FakeTensorMode(shape_env=ShapeEnv() if dynamic else None)
-    return aot.inference(gm, [fake(mode, arg, dynamic) for arg in args], gate or Gate())
+    return inference(gm, [fake(mode, arg, dynamic) for arg in args], gate or Gate())
 
 
 def fake(mode, arg, dynamic):
@@ -174,7 +176,7 @@ def trace_training(function, args, *, dynamic=False, gate=None):
     plain = [arg.detach() if isinstance(arg, torch.Tensor) else arg for arg in args]
     gm = fx.symbolic_trace(function) if dynamic else captured(function, plain)
     mode = FakeTensorMode(shape_env=ShapeEnv() if dynamic else None)
-    graphs = aot.training(gm, [fake(mode, arg, dynamic) for arg in args], gate or Gate())
+    graphs = training(gm, [fake(mode, arg, dynamic) for arg in args], gate or Gate())
     graphs.verify()
     return graphs
 
@@ -185,7 +187,7 @@ def training_of(function, *args, gate=None, **options):
 
     def backend(gm, examples):
         fakes = [node.meta["example_value"] for node in gm.graph.find_nodes(op="placeholder")]
-        found.append(aot.training(gm, fakes, gate or Gate()))
+        found.append(training(gm, fakes, gate or Gate()))
         return gm.forward
 
     tc.compile(function, backend=backend, fullgraph=True, **options)(*args)

@@ -30,7 +30,7 @@ MARKS = tuple(
 # The programming model: what users call besides `compile`.
 MODEL = tuple(f"tc.compiler.{name}" for name in ("decorators", "marks", "modules", "stance"))
 LAYERS: dict[str, tuple[str, ...]] = {
-    "tc": ("tc.compiler.api", "tc.compiler.errors", "tc.trace"),
+    "tc": ("tc.compiler.core.garbage", "tc.compiler.api", "tc.compiler.errors", "tc.trace"),
     "tc.trace": (),
     "tc.tlparse": ("tc.trace",),
     "tc.tui": ("tc.trace",),

@@ -1,10 +1,12 @@
-"""aot: from a captured graph of torch calls to functional graphs of ATen ops."""
+"""aot: from a captured graph of torch calls to functional graphs of ATen ops.
+
+What runs compiled graphs is here; what makes them is in `inference`, `training` and `standalone`,
+which a process that finds its graphs on disk never loads.
+"""
 
 from tc.compiler.aot.artifact import OUTPUTS, AotGraph, Contract, Fallback, TrainingContract
 from tc.compiler.aot.autograd import one_by_one, wrap_training, wrap_training_contract
-from tc.compiler.aot.inference import inference
-from tc.compiler.aot.standalone import standalone, writing
-from tc.compiler.aot.training import Training, training
+from tc.compiler.aot.layouts import wants_grad
 from tc.compiler.aot.wrap import wrap, wrap_contract
 
 __all__ = [
@@ -12,15 +14,11 @@ __all__ = [
     "AotGraph",
     "Contract",
     "Fallback",
-    "Training",
     "TrainingContract",
-    "inference",
     "one_by_one",
-    "standalone",
-    "training",
+    "wants_grad",
     "wrap",
     "wrap_contract",
     "wrap_training",
     "wrap_training_contract",
-    "writing",
 ]

@@ -22,7 +22,7 @@ from tc.compiler.aot.artifact import (
     SameOutput,
     View,
 )
-from tc.compiler.aot.passes import dim_key
+from tc.compiler.aot.layouts import dim_key, extent
 from tc.compiler.aot.run import Made, storage_key
 from tc.compiler.aot.symbols import SYMBOLIC
 
@@ -133,14 +133,6 @@ def _covers(base: torch.Tensor, view: torch.Tensor) -> bool:
         return bool(base.storage_offset() == 0)  # fresh memory begins at the start of its storage
     start = view.storage_offset() - base.storage_offset()
     return start >= 0 and start + extent(view) <= base.numel()
-
-
-def extent(tensor: torch.Tensor) -> int:
-    """Return how many elements of memory lie between a tensor's first and last, inclusive."""
-    if any(size == 0 for size in tensor.shape):
-        return 0
-    steps = zip(tensor.shape, tensor.stride(), strict=True)
-    return 1 + sum((size - 1) * stride for size, stride in steps)
 
 
 def _view(value: torch.Tensor, base: torch.Tensor, of: SameInput | Fresh, result: Outputs) -> View:

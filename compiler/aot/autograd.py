@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 
 from tc.compiler.aot.artifact import Fresh, Output, SameInput, TrainingContract, aten
-from tc.compiler.aot.passes import dim_key
-from tc.compiler.aot.training import Training
+from tc.compiler.aot.layouts import dim_key
 from tc.compiler.aot.wrap import Compiled, wrap, wrap_backward, wrap_contract
 from tc.compiler.core.frozen_graph import ADDRESSING
+
+if TYPE_CHECKING:
+    from tc.compiler.aot.training import Training
 
 hooks_of_saved = torch._C._autograd._top_saved_tensors_default_hooks
 is_batched = torch._C._functorch.is_legacy_batchedtensor

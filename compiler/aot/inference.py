@@ -25,8 +25,9 @@ from tc.compiler.aot.artifact import (
 )
 from tc.compiler.aot.decompositions import Chosen
 from tc.compiler.aot.functional import functionalised
+from tc.compiler.aot.layouts import layout_key
 from tc.compiler.aot.observe import Observation, flat_outputs, observe
-from tc.compiler.aot.passes import layout_key, run_passes
+from tc.compiler.aot.passes import run_passes
 from tc.compiler.aot.record import Recorder
 from tc.compiler.aot.run import Runner, run_watched
 from tc.compiler.core.gate import Gate

@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from tc.compiler.aot.alias import Outputs, analyse_outputs, check_inputs, layout_of
 from tc.compiler.aot.artifact import Fallback
+from tc.compiler.aot.layouts import wants_grad
 from tc.compiler.aot.run import Made, Observer, Runner, run_watched, storage_key
 
 # Methods whose effect is not an op on memory; what they do cannot be read off the trace.
@@ -108,11 +109,6 @@ def observe(gm: fx.GraphModule, examples: Sequence[Any], *, gradients: bool = Fa
 def grad_fn_of(value: Any) -> Any:
     """Return the node of autograd's graph that made a value, None for anything else."""
     return value.grad_fn if isinstance(value, torch.Tensor) else None
-
-
-def wants_grad(value: Any) -> bool:
-    """Whether a value is a tensor that has gradients."""
-    return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 def _places(results: Outputs, outputs: Sequence[Any], made: dict[int, Made]) -> list[int | Made]:

@@ -12,6 +12,7 @@ from torch._prims_common import is_non_overlapping_and_dense_or_false as dense
 
 from tc.compiler.aot.artifact import is_mutable
 from tc.compiler.aot.decompositions import draws_random_numbers
+from tc.compiler.aot.layouts import layout_key
 from tc.compiler.core.gate import Gate
 
 aten = torch.ops.aten
@@ -92,16 +93,6 @@ def same_layout(node: fx.Node, source: fx.Node) -> bool:
     if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor) or a.dtype != b.dtype:
         return False
     return layout_key(a) == layout_key(b)
-
-
-def layout_key(value: torch.Tensor) -> tuple[Any, ...]:
-    """Return a tensor's layout as a value that compares without guarding on symbolic sizes."""
-    return tuple(map(dim_key, (*value.shape, *value.stride())))
-
-
-def dim_key(dim: Any) -> Hashable:
-    """Return a size as a value that compares without guarding: a number or an expression."""
-    return dim.node.expr if isinstance(dim, torch.SymInt) else int(dim)
 
 
 def fold_transposes(graph: fx.Graph) -> None:

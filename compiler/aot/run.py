@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 
 from tc.compiler.aot.artifact import ORIGIN_KEYS, Fallback
 from tc.compiler.aot.decompositions import STAND_INS
-from tc.compiler.aot.passes import layout_key
+from tc.compiler.aot.layouts import layout_key
 from tc.compiler.aot.regions import CHECKPOINTS, REGION, Region, region_of
 from tc.compiler.core import levels
 

@@ -34,9 +34,10 @@ from tc.compiler.aot.inference import (
     returned_nodes,
     start,
 )
-from tc.compiler.aot.observe import Observation, flat_outputs, observe, wants_grad
+from tc.compiler.aot.layouts import layout_key, wants_grad
+from tc.compiler.aot.observe import Observation, flat_outputs, observe
 from tc.compiler.aot.partition import Partition, partition
-from tc.compiler.aot.passes import layout_key, run_passes, separate_outputs
+from tc.compiler.aot.passes import run_passes, separate_outputs
 from tc.compiler.aot.record import Recorder
 from tc.compiler.aot.run import Runner, run_watched
 from tc.compiler.core.artifacts import Artifact

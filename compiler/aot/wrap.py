@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from tc.compiler.aot.alias import extent
 from tc.compiler.aot.artifact import (
     AotGraph,
     Constant,
@@ -23,6 +22,7 @@ from tc.compiler.aot.artifact import (
     SameOutput,
     View,
 )
+from tc.compiler.aot.layouts import extent
 
 Compiled = Callable[[list[Any]], tuple[Any, ...]]
 

@@ -33,7 +33,15 @@ class _Blocks:
         with self.lock:
             self.count -= 1
             if not self.count:
+                _settle()
                 gc.enable()
+
+
+def _settle() -> None:
+    """Count what was made as old without a pass over it: it lives as long as what was compiled."""
+    if not gc.get_freeze_count():  # else the user has frozen objects, which would thaw
+        gc.freeze()
+        gc.unfreeze()
 
 
 _BLOCKS = _Blocks()

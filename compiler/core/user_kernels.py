@@ -8,6 +8,7 @@ Whoever captures a call puts the new elements where the kernel would have writte
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import sys
 import textwrap
@@ -65,13 +66,18 @@ def is_kernel(obj: Any) -> bool:
     return type(obj).__name__ in names and hasattr(obj, "arg_names")
 
 
-@torch.library.custom_op(
-    "tc::user_kernel",
-    mutates_args=(),
-    schema="(int kernel, Tensor[] tensors, SymInt[] ints, float[] floats, SymInt[] grid)"
-    " -> Tensor[]",
-)
-def user_kernel(
+@functools.cache
+def operation() -> Any:
+    """Return the operation; made when first asked for, which takes as long as a small compile."""
+    schema = "(int kernel, Tensor[] tensors, SymInt[] ints, float[] floats, SymInt[] grid)"
+    made = torch.library.custom_op(
+        "tc::user_kernel", _run, mutates_args=(), schema=f"{schema} -> Tensor[]"
+    )
+    made.register_fake(_run_fake)
+    return torch.ops.tc.user_kernel.default
+
+
+def _run(
     kernel: int,
     tensors: Sequence[torch.Tensor],
     ints: Sequence[int],
@@ -93,8 +99,7 @@ def user_kernel(
     return [given[k] for k in bound.written]
 
 
-@user_kernel.register_fake
-def _(
+def _run_fake(
     kernel: int,
     tensors: Sequence[torch.Tensor],
     ints: Sequence[int],

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tc.compiler.errors import StageError
+from tc.compiler.runtime import bounded
 from tc.compiler.runtime.build import cache_dir, caches_disabled, write_atomically
 from tc.compiler.runtime.cudagraphs import replayed
 from tc.compiler.runtime.load import Compiled, load_wrapper
@@ -131,6 +132,9 @@ def keep_module(source: str) -> str:
     try:
         if caches_disabled() or not path.exists() or path.read_bytes() != content:
             write_atomically(path, content)
+            bounded.shrink(path.parent)
+        else:
+            bounded.touch(path)
     except OSError:  # linecache is enough for Triton
         pass
     linecache.cache[str(path)] = (len(source), None, source.splitlines(keepends=True), str(path))

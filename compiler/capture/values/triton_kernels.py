@@ -18,7 +18,13 @@ from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue, TupleValue
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
 from tc.compiler.core.sources import Source
-from tc.compiler.core.user_kernels import Bound, is_kernel, number_of, parameters_written
+from tc.compiler.core.user_kernels import (
+    Bound,
+    is_kernel,
+    number_of,
+    operation,
+    parameters_written,
+)
 
 if TYPE_CHECKING:
     from tc.compiler.capture.tracer import Tracer
@@ -80,7 +86,7 @@ class LaunchValue(Value):
         given.append(ListValue(plain))
         given += [ListValue([*numbers.values()]) for numbers in (ints, floats)]
         given.append(ListValue([*self._grid(t, named)]))
-        results = t.call_torch(torch.ops.tc.user_kernel.default, given, {}).unpack(t)
+        results = t.call_torch(operation(), given, {}).unpack(t)
         for k, result in zip(changed, results, strict=True):
             values[k].method(t, "copy_", [result], {})
         return t.known(None)

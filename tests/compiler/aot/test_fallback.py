@@ -10,6 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import tc
 from tc.compiler import aot
+from tc.compiler.aot.inference import inference
 from tc.compiler.aot.wrap import overlap
 from tc.compiler.core.gate import Gate
 
@@ -31,7 +32,7 @@ def test_resized_input():
 def test_opaque_method():
     gm = fx.symbolic_trace(lambda x: x.requires_grad_() * 2)
     with pytest.raises(aot.Fallback, match=r"calls \.requires_grad_\(\)"):
-        aot.inference(gm, [FakeTensorMode().from_tensor(M)], Gate())
+        inference(gm, [FakeTensorMode().from_tensor(M)], Gate())
 
 
 def test_transposed_input():
@@ -65,7 +66,7 @@ def test_own_generator():
     graph.output((graph.call_function(torch.rand, (4,), {"generator": generator}),))
     gm = fx.GraphModule({"generator": torch.Generator()}, graph)
     with pytest.raises(aot.Fallback, match="random generator"):
-        aot.inference(gm, [], Gate())
+        inference(gm, [], Gate())
 
 
 def test_inputs_known_to_share_memory():
@@ -75,15 +76,15 @@ def test_inputs_known_to_share_memory():
     with torch.no_grad(), mode:
         row = x[0]
     with torch.no_grad(), pytest.raises(aot.Fallback, match="share memory"):
-        aot.inference(gm, [x, row.expand(4, 4)], Gate())
+        inference(gm, [x, row.expand(4, 4)], Gate())
     with torch.no_grad(), pytest.raises(aot.Fallback, match="share memory"):
-        aot.inference(gm, [x, x], Gate())
+        inference(gm, [x, x], Gate())
 
 
 def test_real_tensors_are_no_examples():
     gm = captured(lambda a: a + 1, (M,))
     with pytest.raises(aot.Fallback, match="not a plain tensor"):
-        aot.inference(gm, [M], Gate())
+        inference(gm, [M], Gate())
 
 
 def test_mutated_inputs_that_share_memory_when_called():

@@ -10,7 +10,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from tc.compiler import aot
+from tc.compiler.aot.inference import inference
 from tc.compiler.core.gate import Gate
 
 
@@ -344,7 +344,7 @@ def test_symbolic_tracing_adds_no_symbols():
     x = fake(mode, t(5, 7), True)
     before = set(mode.shape_env.var_to_range)
     with torch.no_grad():
-        aot.inference(fx.symbolic_trace(block_like), [x], Gate())
+        inference(fx.symbolic_trace(block_like), [x], Gate())
     assert set(mode.shape_env.var_to_range) == before
     assert not mode.shape_env.guards
 

@@ -7,8 +7,8 @@ import torch
 from aot_harness import captured, check, trace
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from tc.compiler import aot
 from tc.compiler.aot.decompositions import DECOMPOSITIONS
+from tc.compiler.aot.inference import inference
 from tc.compiler.aot.passes import PASSES
 from tc.compiler.core.gate import Gate
 from tc.compiler.errors import VerifyError
@@ -95,7 +95,7 @@ def test_origins_reach_every_node():
     for i, node in enumerate(gm.graph.nodes):
         node.meta["tc_origin"] = (StackFrame("model.py", i, "forward"),)
     with torch.no_grad():
-        graph = aot.inference(gm, [FakeTensorMode().from_tensor(M)], Gate())
+        graph = inference(gm, [FakeTensorMode().from_tensor(M)], Gate())
     for node in graph.module.graph.find_nodes(
         op="call_function", target=torch.ops.aten.pow.Tensor_Scalar
     ):

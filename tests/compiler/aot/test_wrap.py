@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from tc.compiler import aot
+from tc.compiler.aot.inference import inference
 from tc.compiler.aot.wrap import wrapper_source
 from tc.compiler.core.gate import Gate
 
@@ -55,7 +56,7 @@ def test_symbolic_view_takes_sizes_of_the_call():
     mode = FakeTensorMode(shape_env=ShapeEnv())
     gm = fx.symbolic_trace(lambda x: (x[1:], x.t()))
     with torch.no_grad():
-        graph = aot.inference(gm, [fake(mode, M, True)], Gate())
+        graph = inference(gm, [fake(mode, M, True)], Gate())
     run = aot.wrap(graph, interpreted(graph))
     other = torch.rand(7, 5)
     assert torch.equal(run(other)[0], other[1:]) and torch.equal(run(other)[1], other.t())
@@ -84,7 +85,7 @@ def test_examples_of_parameters():
     weight = torch.nn.Parameter(torch.rand(4))
     gm = captured(lambda w: (w * 2,), (weight.detach(),))
     with torch.no_grad():
-        graph = aot.inference(gm, [FakeTensorMode().from_tensor(weight)], Gate())
+        graph = inference(gm, [FakeTensorMode().from_tensor(weight)], Gate())
     assert torch.equal(aot.wrap(graph, interpreted(graph))(weight)[0], weight * 2)
 
 

@@ -70,3 +70,22 @@ def test_off_in_a_backend_and_on_after_the_call() -> None:
     tc.compile(lambda x: x + 1, backend=backend)(torch.zeros(2))
     assert seen == [False]
     assert gc.isenabled()
+
+
+def test_what_a_block_made_is_old_after_it() -> None:
+    with paused():
+        made: list[object] = []
+        assert any(made is found for found in gc.get_objects(generation=0))
+    assert any(made is found for found in gc.get_objects(generation=2))
+    assert gc.get_freeze_count() == 0
+
+
+def test_what_the_user_froze_stays_frozen() -> None:
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with paused():
+            pass
+        assert gc.get_freeze_count() == frozen
+    finally:
+        gc.unfreeze()

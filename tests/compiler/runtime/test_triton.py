@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from tc.compiler.core.gpu import GpuProgram
-from tc.compiler.runtime.triton import load
+from tc.compiler.runtime import bounded
+from tc.compiler.runtime.triton import keep_module, load
 
 ENTERED: list[int] = []
 
@@ -40,3 +44,21 @@ def test_the_device_is_current_while_a_program_runs(
     call = load(GpuProgram("", (), wrapper, device=device))
     assert call([2]) == (3,)
     assert entered == ENTERED
+
+
+def test_kept_modules_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TC_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("TC_FORCE_DISABLE_CACHES", raising=False)
+    monkeypatch.setattr(bounded, "LIMIT", 250 * bounded.FOLDERS)
+    same = [s for s in (f"# {i:0100}\n" for i in range(5000)) if _folder_of(s) == "00"][:4]
+    paths = [Path(keep_module(source)) for source in same[:2]]
+    for age, path in enumerate(paths):
+        os.utime(path, (1000 + age, 1000 + age))
+    keep_module(same[0])  # used again: the other one is older now
+    paths.append(Path(keep_module(same[2])))
+    assert [path.exists() for path in paths] == [True, False, True]
+    assert Path(keep_module(same[1])).read_text() == same[1]
+
+
+def _folder_of(source: str) -> str:
+    return hashlib.sha256(source.encode()).hexdigest()[:2]

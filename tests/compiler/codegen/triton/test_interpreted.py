@@ -128,6 +128,7 @@ def test_gradients() -> None:
     from triton_harness import gpu_program
 
     from tc.compiler import aot, loops
+    from tc.compiler.aot.training import training
     from tc.compiler.core.gate import Gate
     from tc.compiler.runtime.triton import load
 
@@ -137,7 +138,7 @@ def test_gradients() -> None:
     args = [r(6, 8), r(8), r(8, 5)]
     with FakeTensorMode() as fakes:
         inputs = [fakes.from_tensor(a).requires_grad_() for a in args]
-    parts = aot.training(fx.symbolic_trace(fn), inputs, Gate())
+    parts = training(fx.symbolic_trace(fn), inputs, Gate())
     calls = [
         load(gpu_program(loops.lower(g.module, Gate()))) for g in (parts.forward, parts.backward)
     ]
