@@ -10,15 +10,12 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
-import torch
-from torch import fx
-
 from tc import trace
 from tc.compiler.capture.guards import CheckedGuards, Failure
 from tc.compiler.capture.lines import lines_of
 from tc.compiler.capture.translate import BreakRecord, Captured
 from tc.compiler.core.artifacts import Program
-from tc.compiler.core.graphtext import python_text
+from tc.compiler.core.graphtext import node_sizes, python_text
 from tc.compiler.errors import StageError, TcError, met, user_place
 from tc.compiler.options import Options
 from tc.trace import CompileId, StackFrame
@@ -123,18 +120,17 @@ class Account:
         if functions:
             trace.emit(trace.SourceLines(functions))
         if captured.module is not None:
-            code = python_text(captured.module)
-            trace.emit(trace.OutputGraph(code, node_sizes(captured.module.graph)))
+            sizes = node_sizes(captured.module.graph)
+            trace.emit(trace.OutputGraph(python_text(captured.module, sizes), sizes))
 
     def tell_guards(self, guards: CheckedGuards) -> None:
         """Tell what the compiled code rests on."""
         if not trace.enabled():
             return
-        nowhere = (None, None)
-        rows = [
-            trace.Guard(g.kind, g.source.name, g.text, *(g.user_line or nowhere))
-            for g in guards.guards
-        ]
+        rows = []
+        for guard in guards.guards:
+            file, line = guard.user_line or (None, None)
+            rows.append(trace.Guard(guard.kind, guard.source.name, guard.text, file, line))
         rows += [
             trace.Guard("SHAPE", ", ".join(o.text for o in g.operands), g.text)
             for g in guards.shapes.guards
@@ -359,16 +355,6 @@ def tell_plan(
     for event in events:
         trace.emit(event)
     return events
-
-
-def node_sizes(graph: fx.Graph) -> dict[str, list[int | str]]:
-    """Return node -> sizes of its tensor."""
-    found: dict[str, list[int | str]] = {}
-    for node in graph.nodes:
-        value = node.meta.get("example_value", node.meta.get("val"))
-        if isinstance(value, torch.Tensor):
-            found[node.name] = [s if isinstance(s, int) else str(s) for s in value.shape]
-    return found
 
 
 def callers(frame: Any) -> list[StackFrame]:

@@ -61,7 +61,7 @@ class Kept:
         program: without its constants.
         constants: name -> where the value is found.
         contract: how the program is called; None for graphs of ATen operations.
-        events: what was told when it was compiled.
+        events: what was told when it was compiled; on disk it follows the rest.
         pair: tells whether forward and backward are of one cut.
         operations: backward as operations, with forward's entry.
     """
@@ -107,7 +107,6 @@ class Cut:
 
 
 CLASSES = (
-    trace.Remembered,
     *(Held, Written, Kept, Program, GpuProgram, KernelSpec, aot.Contract, *aot.OUTPUTS),
     *(aot.TrainingContract, *GRAPH_CLASSES),
 )
@@ -266,10 +265,9 @@ class GraphCache:
         with trace.stage("graph_cache.keep"):
             try:
                 constants = _places(gm, program)
-                told = tuple(map(trace.Remembered.of, events))
                 plain = replace(program, constants=())
-                kept = Kept(plain, constants, contract, told, pair, operations)
-                content = dumps(kept)
+                kept = Kept(plain, constants, contract, (), pair, operations)
+                content = b"\n".join((dumps(kept), trace.packed(events)))
             except (NotPlain, Uncached) as why:
                 _tell_bypass(f"not kept: {why}")
                 return
@@ -308,10 +306,11 @@ def _read(key: Key) -> Kept | None:
     if content is None:
         return None
     try:
-        kept = loads(content, CLASSES)
+        entry, _, told = content.partition(b"\n")
+        kept = loads(entry, CLASSES)
+        return replace(kept, events=trace.unpacked(told)) if isinstance(kept, Kept) else None
     except (ValueError, KeyError, TypeError):
         return None
-    return kept if isinstance(kept, Kept) else None
 
 
 def _places(gm: fx.GraphModule, program: Program) -> tuple[tuple[str, Held | Written], ...]:

@@ -48,7 +48,7 @@ from tc.trace.events import (
     Stamped,
 )
 from tc.trace.ids import CompileId, cause_id, plain_function, process_rank
-from tc.trace.remembered import Remembered
+from tc.trace.remembered import Remembered, packed, unpacked
 from tc.trace.run_events import CudaGraph, Region, RegionsRan
 from tc.trace.setup import setup_from_environment
 from tc.trace.source_events import FunctionLines, SourceLines
@@ -111,6 +111,7 @@ __all__ = [
     "emit",
     "enabled",
     "instant",
+    "packed",
     "phase_seconds",
     "plain_function",
     "process_rank",
@@ -119,5 +120,6 @@ __all__ = [
     "stage",
     "stage_path",
     "told",
+    "unpacked",
     "warn",
 ]

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Protocol, TypeVar
 
@@ -95,7 +95,7 @@ def _deliver(
     for sink in sinks:
         try:
             if isinstance(event, Remembered) and not getattr(sink, "takes_records", False):
-                sink.write(replace(stamped, event=event.original))
+                sink.write(stamped._replace(event=event.original))
             else:
                 sink.write(stamped)
         except Exception as error:

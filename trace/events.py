@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import math
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from tc.trace.ids import CompileId
+from tc.trace.wire import Record, plain, to_json
 
 EVENTS: dict[str, type[Event]] = {}
 """Wire name -> event class. Names of artifacts stand here too."""
-
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_DEEPEST = 20
-
-
-class Record(NamedTuple):
-    """One record of the wire format.
-
-    Attributes:
-        key: name of the event, the one key that is not context.
-        metadata: its value; may hold `StackFrame`s, whose file names the writer interns.
-        payload: text that follows the record, or None.
-        in_compile: whether the current compile id belongs to it.
-    """
-
-    key: str
-    metadata: object
-    payload: str | None = None
-    in_compile: bool = True
 
 
 class Event:
@@ -52,8 +31,7 @@ class Event:
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
-class Stamped:
+class Stamped(NamedTuple):
     """An event with what the door knows about it: when, where, in which compile."""
 
     event: Event
@@ -74,64 +52,6 @@ class StackFrame:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line} in {self.name}"
-
-
-# --- JSON that every reader accepts -------------------------------------------------------------
-
-
-def safe_repr(value: object) -> str:
-    """Return ``repr(value)``, or the name of its type when its repr raises."""
-    try:
-        return repr(value)
-    except Exception:
-        return f"<{type(value).__name__}>"
-
-
-def plain(value: object) -> Any:
-    """Encode what JSON has no form for: a dataclass as an object, other things as their repr."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {item.name: getattr(value, item.name) for item in fields(value)}
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, set | frozenset):
-        return sorted(value, key=safe_repr)
-    return safe_repr(value)
-
-
-#: made once: making an encoder takes longer than most values
-_ENCODER = json.JSONEncoder(default=plain, allow_nan=False)
-
-
-def to_json(value: object, encoder: json.JSONEncoder = _ENCODER) -> str:
-    """Return one line of strict ASCII JSON: no NaN, no lone surrogates, no failure."""
-    try:
-        text = encoder.encode(value)
-    except (TypeError, ValueError, RecursionError):
-        value = _strict(value, encoder.default)
-        text = json.dumps(value, allow_nan=False)
-    if "\\ud" not in text:
-        return text
-    unescaped = json.dumps(json.loads(text), ensure_ascii=False)
-    return json.dumps(json.loads(_LONE_SURROGATE.sub("\ufffd", unescaped)))
-
-
-def _strict(value: object, default: Callable[[object], Any], depth: int = 0) -> Any:
-    """Copy a value into what strict JSON can hold; too deep (or circular) parts become text."""
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if depth > _DEEPEST:
-        return f"<{type(value).__name__}>"
-    if isinstance(value, dict):
-        return {_key(key): _strict(item, default, depth + 1) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict(item, default, depth + 1) for item in value]
-    return _strict(default(value), default, depth + 1)
-
-
-def _key(key: object) -> str:
-    return key if isinstance(key, str) else safe_repr(key)
 
 
 # --- what PyTorch records under the same name ---------------------------------------------------
@@ -241,13 +161,15 @@ class Span(Event, wire="chromium_event"):
 
     def to_records(self) -> tuple[Record, ...]:
         """See `Event`."""
-        mark: dict[str, object] = {
-            "name": self.name, "ph": self.ph, "ts": self.ts, "pid": self.pid, "tid": self.tid,
-            "args": dict(self.args), "cat": "dynamo_timed",
-        }  # fmt: skip
-        if self.ph == "i":
-            mark["s"] = "p"
-        return (Record("chromium_event", {}, to_json(mark)),)
+        # Put together by hand: there are many, and an encoder takes longer to get going.
+        args = ", ".join([f"{to_json(name)}: {to_json(arg)}" for name, arg in self.args.items()])
+        scope = ', "s": "p"' if self.ph == "i" else ""
+        mark = (
+            f'{{"name": {to_json(self.name)}, "ph": "{self.ph}", "ts": {self.ts!r}, '
+            f'"pid": {self.pid}, "tid": {self.tid}, "args": {{{args}}}, '
+            f'"cat": "dynamo_timed"{scope}}}'
+        )
+        return (Record("chromium_event", {}, mark),)
 
 
 @dataclass(frozen=True)
@@ -468,7 +390,12 @@ class Guards(Fact, wire="tc_guards dynamo_cpp_guards_str"):
     @cached_property
     def text(self) -> str:
         """The guards, one a line."""
-        return "\n".join(map(str, self.guards))
+        return "\n".join(
+            [
+                f"{kind}: {expr}  # {file}:{line}" if file else f"{kind}: {expr}"
+                for kind, _, expr, file, line in self.guards
+            ]
+        )
 
     def to_records(self) -> tuple[Record, ...]:
         """See `Event`."""

@@ -1,16 +1,18 @@
 """Events of an earlier compile, told again: kept as their records, made anew only where asked for.
 
-In: an event. Out: text that fits into a file; from it, the records, and the event itself.
+In: an event. Out: bytes that fit into a file; from it, the records, and the event itself.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from typing import Any, get_args, get_origin, get_type_hints
 
-from tc.trace.events import ATEN_GRAPHS, EVENTS, Artifact, AtenGraph, Event, Fact, Record
+from tc.trace.events import ATEN_GRAPHS, EVENTS, Artifact, AtenGraph, Event, Fact
+from tc.trace.wire import Payload, Record
 
 _KINDS = {wire: kind for kind, wire in ATEN_GRAPHS.items()}
 
@@ -21,12 +23,12 @@ class Remembered(Event):
 
     Attributes:
         name: of the record or artifact.
-        payload: its text.
+        payload: its text, as files hold it: nothing is left to do when it is told again.
         encoding: of an artifact; empty for other records.
     """
 
     name: str
-    payload: str
+    payload: Payload
     encoding: str = ""
 
     @classmethod
@@ -39,12 +41,14 @@ class Remembered(Event):
         if isinstance(event, Remembered):
             return event
         (record,) = event.to_records()
+        payload = record.payload or ""
+        kept = payload if isinstance(payload, Payload) else Payload.of(payload)
         if record.key == "artifact":
             metadata: Any = record.metadata
-            return cls(metadata["name"], record.payload or "", metadata["encoding"])
+            return cls(metadata["name"], kept, metadata["encoding"])
         if record.metadata:
             raise ValueError(f"{record.key} has more than a text")
-        return cls(record.key, record.payload or "")
+        return cls(record.key, kept)
 
     def to_records(self) -> tuple[Record, ...]:
         """See `Event`."""
@@ -56,12 +60,41 @@ class Remembered(Event):
     @cached_property
     def original(self) -> Event:
         """The event itself."""
+        text = self.payload.text
         if self.name in _KINDS:
-            return AtenGraph(_KINDS[self.name], self.payload)
+            return AtenGraph(_KINDS[self.name], text)
         kind = EVENTS.get(self.name, Artifact)
         if issubclass(kind, Fact):
-            return _fact(kind, json.loads(self.payload))
-        return Artifact(self.name, self.payload, self.encoding)
+            return _fact(kind, json.loads(text))
+        return Artifact(self.name, text, self.encoding)
+
+
+def packed(events: Iterable[Event]) -> bytes:
+    """Return events as `unpacked` reads them: a line that lists them, then their texts.
+
+    Raises:
+        ValueError: one has several records, or facts beside its text.
+    """
+    kept = [Remembered.of(event) for event in events]
+    rows = [(one.name, one.encoding, one.payload.digest, len(one.payload.lines)) for one in kept]
+    texts = [one.payload.lines for one in kept]
+    return b"".join((json.dumps(rows).encode(), b"\n", *texts))
+
+
+def unpacked(content: bytes) -> tuple[Remembered, ...]:
+    """Return the events that `packed` was given, as their records.
+
+    Raises:
+        ValueError, TypeError: it was not written by `packed`.
+    """
+    at = content.index(b"\n") + 1
+    events = []
+    for name, encoding, digest, size in json.loads(content[:at]):
+        events.append(Remembered(name, Payload(digest, content[at : at + size]), encoding))
+        at += size
+    if at != len(content):
+        raise ValueError("texts are missing, or left over")
+    return tuple(events)
 
 
 def _fact(kind: type[Fact], content: Any) -> Fact:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import secrets
 import string
 import sys
 import threading
-from datetime import datetime
+import time
 from typing import Any
 
 from tc.trace.emit import after_fork_in_child
-from tc.trace.events import Artifact, Record, StackFrame, Stamped, plain, to_json
-from tc.trace.ids import process_rank
+from tc.trace.events import Artifact, StackFrame, Stamped
+from tc.trace.ids import CompileId, process_rank
+from tc.trace.wire import UTF8, Payload, Record, plain, to_json
 
 _ALPHABET = string.ascii_lowercase + string.digits + "_"
-_UTF8 = ("utf-8", "backslashreplace")
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 
@@ -49,10 +48,11 @@ class TraceWriter:
                 self._file = self._open()
             if first:
                 records = (*records, *_versions())
-            header = _header(stamped)
-            lines = [part for one in records for part in self._lines(one, stamped, header)]
-            self._append(b"".join(lines))
-            self._drop_lines()
+            self._header = self._line_start(stamped)
+            parts: list[bytes] = []
+            for record in records:
+                parts += self._lines(record, stamped.compile_id)
+            self._append(b"".join(parts))
 
     def close(self) -> None:
         """Close the file; a later event opens a new one."""
@@ -72,8 +72,10 @@ class TraceWriter:
         self._file = None
         self._rank: int | None = None
         self._strings: dict[str, int] = {}
-        self._drop_lines()
+        self._defined: list[bytes] = []
         self._header = b""
+        self._second = -1
+        self._places: dict[tuple[str, int], str] = {}
         self._encoder = json.JSONEncoder(default=self._encode, allow_nan=False)
 
     def _open(self) -> int:
@@ -91,36 +93,45 @@ class TraceWriter:
             self.path = path
             return file
 
-    def _drop_lines(self) -> None:
-        self._defined: list[bytes] = []
-
     def _append(self, data: bytes) -> None:
         assert self._file is not None
         rest = memoryview(data)
         while rest:  # a full disk or a signal may cut a write short
             rest = rest[os.write(self._file, rest) :]
 
-    def _lines(self, record: Record, stamped: Stamped, header: bytes) -> list[bytes]:
-        """Return the lines of one record, definitions of its new strings before it."""
-        lines: list[bytes] = []
-        envelope: dict[str, Any] = {record.key: record.metadata}
-        compile_id = stamped.compile_id
+    def _lines(self, record: Record, compile_id: CompileId | None) -> list[bytes]:
+        """Return the parts of one record, definitions of its new strings before it."""
+        self._defined = lines = []
+        envelope = f'{{"{record.key}": {self._metadata(record.metadata)}'
         if record.in_compile and compile_id is not None:
-            envelope["frame_id"] = compile_id.frame
-            envelope["frame_compile_id"] = compile_id.compile
-            envelope["attempt"] = compile_id.attempt
-        if self._rank is not None:
-            envelope["rank"] = self._rank  # on every record: tlparse takes one without for foreign
-        # What UTF-8 cannot hold is spelled out.
-        payload = None if record.payload is None else record.payload.encode(*_UTF8)
-        if payload is not None:
-            digest = hashlib.md5(payload, usedforsecurity=False)
-            envelope["has_payload"] = digest.hexdigest()
-        self._defined, self._header = lines, header
-        lines += (header, to_json(envelope, self._encoder).encode(), b"\n")
-        if payload is not None:
-            lines += (b"\t", payload.replace(b"\n", b"\n\t"), b"\n")
+            frame, number, attempt = compile_id.frame, compile_id.compile, compile_id.attempt
+            envelope += f', "frame_id": {frame}, "frame_compile_id": {number}, "attempt": {attempt}'
+        if self._rank is not None:  # on every record: tlparse takes one without for foreign
+            envelope += f', "rank": {self._rank}'
+        if record.payload is None:
+            lines += (self._header, envelope.encode(), b"}\n")
+            return lines
+        known = isinstance(record.payload, Payload)
+        payload = record.payload if known else Payload.of(record.payload)
+        envelope += f', "has_payload": "{payload.digest}"}}\n\t'
+        lines += (self._header, envelope.encode(), payload.lines, b"\n")
         return lines
+
+    def _metadata(self, value: object) -> str:
+        return to_json(value, self._encoder) if value != {} else "{}"
+
+    def _line_start(self, stamped: Stamped) -> bytes:
+        """Return what stands before the JSON of a record: time, process, place in the code."""
+        second, rest = divmod(stamped.time_ns, 10**9)
+        if second != self._second:
+            self._second = second
+            self._moment = time.strftime("V%m%d %H:%M:%S", time.localtime(second))
+        at = stamped.origin_file, stamped.origin_line
+        place = self._places.get(at)
+        if place is None:
+            file = at[0].removeprefix(_ROOT).replace(":", "_").replace("\n", "_")
+            place = self._places[at] = f"{file}:{at[1]}"
+        return f"{self._moment}.{rest // 1000:06d} {os.getpid()} {place}] ".encode(*UTF8)
 
     def _encode(self, value: object) -> Any:
         """Encode stack frames with interned file names; new names are defined before the record."""
@@ -132,12 +143,6 @@ class TraceWriter:
             text = to_json({"str": [value.file, number]}).encode()
             self._defined += (self._header, text, b"\n")
         return {"line": value.line, "name": value.name, "filename": number, "loc": value.loc}
-
-
-def _header(stamped: Stamped) -> bytes:
-    moment = datetime.fromtimestamp(stamped.time_ns / 1e9).strftime("%m%d %H:%M:%S.%f")
-    file = stamped.origin_file.removeprefix(_ROOT).replace(":", "_").replace("\n", "_")
-    return f"V{moment} {os.getpid()} {file}:{stamped.origin_line}] ".encode(*_UTF8)
 
 
 def _versions() -> list[Record]:

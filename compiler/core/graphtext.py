@@ -6,6 +6,7 @@ about the life of values (``x = None``) is left out; that makes it a tenth of th
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,24 +14,43 @@ from torch import fx
 from torch.fx.graph import inplace_methods, magic_methods
 from torch.fx.node import _get_qualified_name
 
-from tc.compiler.core.nodetext import describe
+from tc.compiler.core.nodetext import SHORT_DTYPES
 from tc.trace import StackFrame
 
 INDENT = " " * 8
+#: types whose repr is how they are written
+PRINTED = (int, float, bool, str, type(None))
+#: name of a node -> sizes of its tensor; those that are symbolic as text
+Sizes = Mapping[str, Sequence[int | str]]
 
 
-def python_text(module: fx.GraphModule) -> str:
-    """Return a captured graph as Python code; one with graphs inside is printed by fx."""
+def node_sizes(graph: fx.Graph) -> Sizes:
+    """Return the sizes of the nodes that are tensors."""
+    found: dict[str, list[int | str]] = {}
+    for node in graph.nodes:
+        meta = node.meta
+        value = meta["example_value"] if "example_value" in meta else meta.get("val")
+        if isinstance(value, torch.Tensor):
+            found[node.name] = [s if type(s) is int else str(s) for s in value.shape]
+    return found
+
+
+def python_text(module: fx.GraphModule, sizes: Sizes | None = None) -> str:
+    """Return a captured graph as Python code; one with graphs inside is printed by fx.
+
+    Args:
+        sizes: those of its nodes, if known.
+    """
     if any(isinstance(child, fx.GraphModule) for child in module.children()):
         return module.print_readable(print_output=False)
-    names = _Names()
+    names = _Names(node_sizes(module.graph) if sizes is None else sizes)
     inputs: list[str] = []
     lines: list[str] = []
     place: StackFrame | None = None
     for node in module.graph.nodes:
         if node.op == "placeholder":
             target = str(node.target)
-            inputs.append(f"{target}{_type(node)}")
+            inputs.append(f"{target}{names.type(node)}")
             if target != node.name:
                 lines.append(f"{INDENT}{node.name} = {target}")
             continue
@@ -38,7 +58,7 @@ def python_text(module: fx.GraphModule) -> str:
             lines.append(f"{INDENT}return {_text(node.args[0])}")
             continue
         origin = node.meta.get("tc_origin")
-        if origin and origin[-1] != place:
+        if origin and origin[-1] is not place and origin[-1] != place:
             place = origin[-1]
             code = f", code: {place.loc.strip()}" if place.loc else ""
             lines += ["", f"{INDENT}# File: {place.file}:{place.line} in {place.name}{code}"]
@@ -50,12 +70,24 @@ def python_text(module: fx.GraphModule) -> str:
 class _Names:
     """How calls of each target are written: asked once a target."""
 
-    def __init__(self) -> None:
+    def __init__(self, sizes: Sizes) -> None:
         self.forms: dict[Any, tuple[str, str]] = {}
+        self.sizes = sizes
+
+    def type(self, node: fx.Node) -> str:
+        """Return what is written behind the name of a tensor."""
+        value = node.meta.get("example_value")
+        if not isinstance(value, torch.Tensor):
+            return ""
+        sizes = self.sizes[node.name]
+        text = str(sizes)
+        if "'" in text:
+            text = f"[{', '.join(map(str, sizes))}]"
+        return f': "{SHORT_DTYPES.get(value.dtype) or str(value.dtype)[6:]}{text}"'
 
     def line(self, node: fx.Node) -> str:
         """Return what computes a node."""
-        typed = f"{node.name}{_type(node)}"
+        typed = f"{node.name}{self.type(node)}"
         if node.op == "get_attr":
             return f"{typed} = self.{node.target}"
         args = list(map(_text, node.args))
@@ -88,13 +120,16 @@ def _form(target: Any) -> tuple[str, str]:
 
 
 def _named(node: fx.Node) -> list[str]:
-    return [f"{name}={_text(value)}" for name, value in node.kwargs.items()]
+    named = node.kwargs
+    return [f"{name}={_text(value)}" for name, value in named.items()] if named else []
 
 
 def _text(value: Any) -> str:
     """Return an argument as Python."""
     if isinstance(value, fx.Node):
         return value.name
+    if type(value) in PRINTED:
+        return repr(value)
     if isinstance(value, list):
         return f"[{', '.join(map(_text, value))}]"
     if type(value) is tuple:
@@ -106,8 +141,3 @@ def _text(value: Any) -> str:
     if isinstance(value, torch._ops.OpOverload):
         return _get_qualified_name(value)
     return repr(value)
-
-
-def _type(node: fx.Node) -> str:
-    value = node.meta.get("example_value")
-    return f': "{describe(value)}"' if isinstance(value, torch.Tensor) else ""

@@ -21,7 +21,7 @@ from tc.trace import (
     Recompile,
     RecompileCause,
 )
-from tc.trace.events import to_json
+from tc.trace.wire import to_json
 
 
 def test_every_event_has_a_sample() -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable
+
 import pytest
 from event_samples import SAMPLES
 
 from tc import trace
 from tc.trace import Artifact, AtenGraph, Event, Fusion, Kernels, Provenance, Remembered, StageRan
 from tc.trace.emit import capture_events
+from tc.trace.remembered import packed, unpacked
+from tc.trace.wire import Payload
 
 KEPT = (AtenGraph, Fusion, Kernels, Provenance, StageRan)
 
@@ -17,7 +22,10 @@ KEPT = (AtenGraph, Fusion, Kernels, Provenance, StageRan)
 )
 def test_the_same_event_comes_back(event: Event) -> None:
     kept = Remembered.of(event)
-    assert kept.to_records() == event.to_records()
+    (record,), (own,) = kept.to_records(), event.to_records()
+    assert record[:2] == own[:2] and isinstance(record.payload, Payload)
+    assert record.payload.text == own.payload
+    assert record.payload.digest == hashlib.md5((own.payload or "").encode()).hexdigest()
     assert kept.original.to_records() == event.to_records()
     assert type(kept.original) is (Artifact if event == AtenGraph("post_grad", "graph 5")
                                    else type(event))  # fmt: skip
@@ -32,6 +40,24 @@ def test_types_come_back() -> None:
 def test_texts_come_back() -> None:
     event = Artifact("tc_plan", "a\n\tb é")
     assert Remembered.of(event).original == event
+
+
+def test_a_file_gives_back_what_was_put_into_it() -> None:
+    events = [one for one in SAMPLES if isinstance(one, KEPT)]
+    events += [Artifact("tc_plan", "a\n\n\tb é \ud800\n"), Artifact("empty", "")]
+    found = unpacked(packed(events))
+    assert found == tuple(map(Remembered.of, events))
+    assert found[-2].original == Artifact("tc_plan", "a\n\n\tb é \\ud800\n")
+    assert unpacked(packed(())) == ()
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda b: b[:-1], lambda b: b + b"x", lambda b: b"", lambda b: b"{"]
+)
+def test_a_damaged_file_is_refused(damage: Callable[[bytes], bytes]) -> None:
+    content = packed([Artifact("tc_plan", "a\nb")])
+    with pytest.raises((ValueError, TypeError)):
+        unpacked(damage(content))
 
 
 def test_what_has_other_facts_is_not_kept() -> None:

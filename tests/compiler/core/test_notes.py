@@ -19,8 +19,8 @@ from tc.compiler.aot.passes import PASSES
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.notes import MOST_FIRINGS, Notes, _replaced
 from tc.trace.emit import capture_events
-from tc.trace.events import to_json
 from tc.trace.passes import done, node_lines, undone
+from tc.trace.wire import to_json
 
 X = torch.randn(4, 16)
 W, B = torch.randn(16, 16), torch.randn(16)
