@@ -15,6 +15,7 @@ from tc.trace.emit import after_fork_in_child
 from tc.trace.guardtext import readable
 from tc.trace.ids import CompileId, cause_id, leading_source, plain_function
 from tc.trace.logtext import DASH, TIMES, Change, Message, brief, clean, near
+from tc.trace.wire import to_json
 
 PLACES_PER_CAUSE = 5
 TOLD_PER_FUNCTION = 8
@@ -454,7 +455,7 @@ def _source(file: str, line: int) -> str:
 
 
 def _flat(value: object) -> str:
-    return value if isinstance(value, str) else ev.to_json(value)
+    return value if isinstance(value, str) else to_json(value)
 
 
 def _change(cause: ev.RecompileCause) -> Change:

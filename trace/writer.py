@@ -101,7 +101,8 @@ class TraceWriter:
 
     def _lines(self, record: Record, compile_id: CompileId | None) -> list[bytes]:
         """Return the parts of one record, definitions of its new strings before it."""
-        self._defined = lines = []
+        lines: list[bytes] = []
+        self._defined = lines
         envelope = f'{{"{record.key}": {self._metadata(record.metadata)}'
         if record.in_compile and compile_id is not None:
             frame, number, attempt = compile_id.frame, compile_id.compile, compile_id.attempt
@@ -111,8 +112,9 @@ class TraceWriter:
         if record.payload is None:
             lines += (self._header, envelope.encode(), b"}\n")
             return lines
-        known = isinstance(record.payload, Payload)
-        payload = record.payload if known else Payload.of(record.payload)
+        payload = record.payload
+        if isinstance(payload, str):
+            payload = Payload.of(payload)
         envelope += f', "has_payload": "{payload.digest}"}}\n\t'
         lines += (self._header, envelope.encode(), payload.lines, b"\n")
         return lines

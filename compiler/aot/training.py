@@ -51,7 +51,7 @@ class Training(Artifact):
     """A captured graph with its gradients.
 
     Attributes:
-        joint: forward and backward as one graph, as it was before the partition.
+        joint: forward and backward as one graph, with what is computed again by a formula.
         forward: returns the user's outputs, and after them what is kept for backward.
         backward: from what is kept and the gradients of `differentiable` outputs to one gradient
             (or None) an input. None if no output has gradients.
@@ -222,7 +222,9 @@ def _cut(
     """Partition the joint graph and make the artifacts."""
     joint = finish("joint", gm, observed, recorder, [*returned, *gradients], gate)
     written = joint.contract.written
-    parts = partition(joint.module.graph, len(observed.inputs), len(returned), written, gate)
+    graph = joint.module.graph
+    with gate.watching("aot.partition", graph, "joint"):  # it puts formulas into the joint graph
+        parts = partition(graph, len(observed.inputs), len(returned), written, gate)
     with gate.watching("aot.separate_outputs", parts.forward, "forward"):
         separate_outputs(parts.forward)
     _take_as_made(parts)
