@@ -1,6 +1,7 @@
 """Compiles modules of generated kernels to machine code with no GPU: ``triton_cubins.py FILE…``.
 
-Prints a line a kernel and target: name, architecture, bytes of the cubin.
+Prints a line a kernel and target: name, architecture, bits of the narrowest access to memory, bytes
+of the cubin.
 Runs in a process of its own, without ``TRITON_INTERPRET``, which would turn kernels into Python.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import json
 import linecache
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -40,7 +42,15 @@ def compile_module(path: Path, kinds: dict[str, list[str]]) -> None:
                 target=GPUTarget("cuda", architecture, 32),
                 options=options,
             )
-            print(f"{name} sm_{architecture} {len(made.asm['cubin'])} bytes", flush=True)
+            bits = narrowest(made.asm["ptx"])
+            size = len(made.asm["cubin"])
+            print(f"{name} sm_{architecture} {bits} bits at a time, {size} bytes", flush=True)
+
+
+def narrowest(ptx: str) -> int:
+    """The fewest bits that an instruction reads from memory, or writes to it."""
+    found = re.findall(r"\b(?:ld|st)\.global\b[\w.:]*?(?:\.v(\d))?\.b(\d+) ", ptx)
+    return min(int(count or 1) * int(size) for count, size in found)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from tc.compiler.schedule.plan import Kernel
 
 POINTWISE = 1024  # elements of a pointwise block: 8 a thread
 HELD = 4096  # elements of a reduction that a block holds in registers
+TURNED = 64  # elements of a tile that is turned, each way: runs of 128 bytes and more
 COLUMNS = 64  # rows taken together where neighbouring rows are neighbours in memory
 
 
@@ -22,6 +23,7 @@ class Blocks:
     Attributes:
         rows: rows of a block (elements, for pointwise kernels).
         elements: of a row at a time; 0 for pointwise kernels.
+        across: of a tile that is turned, elements along the other loop; 0 where nothing is turned.
         persistent: a whole row fits, so it is read once and there is no loop.
         warps: threads of a block, in groups of 32.
     """
@@ -30,15 +32,17 @@ class Blocks:
     elements: int = 0
     persistent: bool = False
     warps: int = 4
+    across: int = 0
 
     def __str__(self) -> str:
         held = ", held" if self.persistent else ""
-        by = f"x{self.elements}" if self.elements else ""
+        by = f"x{self.elements or self.across}" if self.elements or self.across else ""
         return f"{self.rows}{by}{held}, {self.warps} warps"
 
     def constants(self) -> dict[str, int]:
         """The kernel's compile-time parameters."""
-        return {"XBLOCK": self.rows} | ({"RBLOCK": self.elements} if self.elements else {})
+        others = {"RBLOCK": self.elements, "YBLOCK": self.across}
+        return {"XBLOCK": self.rows} | {name: size for name, size in others.items() if size}
 
 
 def power_of_two(count: int) -> int:
@@ -48,6 +52,8 @@ def power_of_two(count: int) -> int:
 
 def choose(kernel: Kernel) -> Blocks:
     """Block sizes for a kernel."""
+    if kernel.tile is not None:
+        return _tile(kernel, TURNED, TURNED)
     rows = ix.product([ix.extent(v) for v in kernel.outer]).constant
     if not kernel.inner:
         size = POINTWISE if rows is None else min(POINTWISE, power_of_two(max(rows, 1)))
@@ -72,6 +78,10 @@ def candidates(kernel: Kernel) -> list[Blocks]:
     rows = ix.product([ix.extent(v) for v in kernel.outer]).constant
     most = 1 << 30 if rows is None else power_of_two(max(rows, 1))
     found = [usual]
+    if kernel.tile is not None:
+        sizes = [(TURNED // 2, TURNED // 2), (TURNED // 2, TURNED), (TURNED, TURNED // 2)]
+        found += [_tile(kernel, *size) for size in (*sizes, (2 * TURNED, TURNED))]
+        return list(dict.fromkeys(found))
     if not kernel.inner:
         sizes = [(size, warps) for size in (256, 512, 1024, 2048, 4096) for warps in (4, 8)]
         found += [Blocks(min(size, most), warps=warps) for size, warps in sizes]
@@ -90,6 +100,15 @@ def candidates(kernel: Kernel) -> list[Blocks]:
             warps = _warps(count * elements)
             found += [Blocks(count, elements, persistent, w) for w in (warps, 2 * warps) if w <= 16]
     return list(dict.fromkeys(found))
+
+
+def _tile(kernel: Kernel, rows: int, across: int) -> Blocks:
+    """A tile no larger than the loops need, 16 elements a thread."""
+    assert kernel.tile is not None
+    along, last = (ix.extent(variable).constant for variable in kernel.tile)
+    rows = rows if last is None else min(rows, power_of_two(last))
+    across = across if along is None else min(across, power_of_two(along))
+    return Blocks(rows, across=across, warps=_warps(rows * across // 2))
 
 
 def _warps(elements: int) -> int:

@@ -3,7 +3,9 @@
 In: a `Kernel` of the GPU schedule. Out: a Triton function with its launch (`TritonKernel`).
 
 A block of threads takes ``XBLOCK`` rows, and of each row ``RBLOCK`` elements at a time: all of them
-where a row fits (then a row is read once), else in a loop a pass.
+where a row fits (then a row is read once), else in a loop a pass. Where some loads run along
+another loop than the stores, a block takes a tile of ``YBLOCK`` by ``XBLOCK`` elements, so that
+both are of neighbours in memory; Triton turns the tile in shared memory.
 """
 
 from __future__ import annotations
@@ -91,7 +93,12 @@ def generate(
     blocks = blocks or choose(kernel)
     writer = KernelWriter(kernel, blocks, wide=not fits_32_bits(kernel, buffers))
     writer.run()
-    rows = launched(ix.product([ix.extent(v) for v in kernel.outer]), arguments)
+    extents = [ix.extent(v) for v in kernel.outer]
+    if blocks.across:  # as many blocks as tiles
+        sizes = (blocks.across, blocks.rows)
+        tiles = [(n + (size - 1)) // size for n, size in zip(extents[-2:], sizes, strict=True)]
+        extents = [*extents[:-2], *tiles, ix.const(blocks.rows)]
+    rows = launched(ix.product(extents), arguments)
     settings = f"num_warps={blocks.warps}"
     source = printed(kernel.name, rows, arguments, blocks.constants(), settings, writer.lines)
     return TritonKernel(kernel.name, arguments, blocks, source)
@@ -173,7 +180,15 @@ class KernelWriter:
         self.length = ix.product([ix.extent(v) for v in kernel.inner])
         self.x = Axis("x", kernel.outer, self._needs("xmask", self.rows, blocks.rows))
         self.r = Axis("r", kernel.inner, self._needs("rmask", self.length, blocks.elements))
-        self.rows_printer = BlockPrinter(self.emit, self.fresh, Space((self.x,)), {})
+        axes: tuple[Axis, ...] = (self.x,)
+        if blocks.across:
+            assert kernel.tile is not None
+            sizes = (blocks.across, blocks.rows)
+            axes = tuple(
+                Axis(name, (v,), self._needs(f"{name}mask", ix.extent(v), size))
+                for name, v, size in zip("yx", kernel.tile, sizes, strict=True)
+            )
+        self.rows_printer = BlockPrinter(self.emit, self.fresh, Space(axes), {})
 
     @staticmethod
     def _needs(mask: str, total: Index, block: int) -> str:
@@ -212,7 +227,27 @@ class KernelWriter:
 
     # ------------------------------------------------------------ positions
 
+    def _tile_positions(self) -> None:
+        """The tile of this block, and where it is in the loops around the tiles."""
+        *around, along, last = self.kernel.outer
+        high, wide = (triton_index(ix.extent(variable)) for variable in (along, last))
+        self.emit(f"tiles_y, tiles_x = tl.cdiv({high}, YBLOCK), tl.cdiv({wide}, XBLOCK)")
+        self.emit(f"tile = tl.program_id(0){'.to(tl.int64)' if self.wide else ''}")
+        self.emit("x = tile % tiles_x * XBLOCK + tl.arange(0, XBLOCK)[None, :]")
+        self.emit("y = tile // tiles_x % tiles_y * YBLOCK + tl.arange(0, YBLOCK)[:, None]")
+        for axis, size in zip(self.rows_printer.space.axes, (high, wide), strict=True):
+            if axis.mask:
+                self.emit(f"{axis.mask} = {axis.name} < {size}")
+        if around:
+            self.emit("z = tile // (tiles_x * tiles_y)")
+            self._split("z", tuple(around))
+        self.emit(f"{along} = y")
+        self.emit(f"{last} = x")
+
     def _positions(self) -> None:
+        if self.blocks.across:
+            self._tile_positions()
+            return
         program = "tl.program_id(0).to(tl.int64)" if self.wide else "tl.program_id(0)"
         shape = "[:, None]" if self.kernel.inner else ""
         block = f"tl.arange(0, XBLOCK){shape}"

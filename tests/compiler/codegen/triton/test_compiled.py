@@ -77,6 +77,21 @@ def test_products_become_machine_code(tmp_path: Path) -> None:
     machine_code(tmp_path, programs)
 
 
+MOVES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
+    "turned": (lambda x: (x.t() + 1).contiguous(), (e(512, 384, dtype=torch.float32),)),
+    "turned_inside": (lambda x: x.transpose(1, 2).contiguous(), (e(3, 512, 384),)),
+    "turned_beside": (lambda x, y: x.t() + y, (e(512, 384), e(384, 512))),
+    "rows": (lambda x: F.softmax(x, -1), (e(64, 1024),)),
+    "elements": (lambda x, y: F.gelu(x) * y, (e(64, 1024), e(64, 1024))),
+}
+
+
+def test_memory_is_moved_by_128_bits(tmp_path: Path) -> None:
+    programs = {name: gpu_program(lowered(fn, args)) for name, (fn, args) in MOVES.items()}
+    lines = machine_code(tmp_path, programs)
+    assert {line.split()[2] for line in lines} == {"128"}, lines
+
+
 @pytest.mark.slow
 def test_all_programs_become_machine_code(tmp_path: Path) -> None:
     programs: dict[str, GpuProgram] = {}
