@@ -35,6 +35,7 @@ from tc.compiler.capture.skips import (
     can_be_captured,
     in_transform,
     is_being_imported,
+    runs_on_for_now,
     skip_reason,
 )
 from tc.compiler.capture.transforms import LEVELLED
@@ -249,6 +250,8 @@ class FrameCompiler:
         if reason is not None and not reason[1]:
             return hook.Skip(reason[0])
         if torch._C._get_tracing_state() is not None or is_being_imported(frame):
+            return hook.RunOnce()
+        if runs_on_for_now(frame, state):
             return hook.RunOnce()
         if in_transform() and not (self.options.backend_name == "eager" and can_be_captured()):
             return self._inside_transform(frame)

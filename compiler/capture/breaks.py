@@ -104,6 +104,13 @@ BACKWARD = _row(
     "is compiled, the call itself is not",
     "compile the function that gives the loss, and call backward() outside of it",
 )
+OPTIMIZER_STEP = _row(
+    "optimizer-step",
+    "TC116",
+    "call of an optimizer's step()",
+    "PyTorch asks for a break around it: the update is compiled as a graph of its own",
+    "call step() outside of the compiled function; tc.compile(optimizer.step) compiles it as well",
+)
 UNSUPPORTED_CALL = _row(
     "unsupported-call",
     "TC120",

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import inspect
+import itertools
+import os
 import sys
 import sysconfig
 import types
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.guard_values import transforms
+from tc.compiler.capture.optimizers import is_around_step
 
 if TYPE_CHECKING:
     from tc.compiler.capture.hook import Frame
     from tc.compiler.capture.values.functions import FunctionValue
 
+#: calls without tensors of a package's function that are let pass before it is captured too
+PASSED = 16
+#: of how many members of a list, or attributes of an object, tensors are looked for
+MEMBERS = 32
 #: attribute that marks a function as disabled; its value says whether callees are too
 DISABLED = "_tc_disabled"
 #: packages whose functions act on the outside world or on hidden state
@@ -115,12 +125,12 @@ def skip_reason(frame: Frame) -> tuple[str, bool] | None:
     package = module.partition(".")[0]
     if package in ("torch", "sympy", "numpy", "triton") and not _is_model_code(module):
         return f"a frame of {package} itself", False
+    if is_around_step(frame.code, module):
+        return "a frame of torch itself, around an optimizer's step", False
     if any(_is_kernels(value) for value in frame.locals.values()):
         return "a Triton kernel under its interpreter", False
     if not frame.code.co_flags & inspect.CO_OPTIMIZED:
         return "the body of a class or module", False
-    if frame.code.co_flags & _GENERATOR:
-        return f"{frame.code.co_qualname} is a generator or coroutine", True
     filename = frame.code.co_filename
     if filename.startswith("<") and not filename.startswith(
         ("<eval_with_key>", "<ipython", "<string")
@@ -128,6 +138,8 @@ def skip_reason(frame: Frame) -> tuple[str, bool] | None:
         return f"code from {filename}", False
     if filename.startswith(_STDLIB) and "site-packages" not in filename:
         return "a frame of Python's own library", False
+    if frame.code.co_flags & _GENERATOR:
+        return f"{frame.code.co_qualname} is a generator or coroutine", True
     if frame.code.co_name in ("<module>", "__del__"):
         return f"{frame.code.co_name} is run once", False
     if any(getattr(callback, "__code__", None) is frame.code for callback in gc.callbacks):
@@ -139,6 +151,45 @@ def is_being_imported(frame: Frame) -> bool:
     """Say whether a frame's module is not all there yet: capture could need what is missing."""
     module = sys.modules.get(str(frame.globals.get("__name__", "")))
     return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
+
+
+def runs_on_for_now(frame: Frame, state: dict[Any, Any]) -> bool:
+    """Say whether a frame of an installed package has nothing to do with tensors, so far.
+
+    Much of what packages run once (imports, look-ups, checks of versions) is not worth a compile;
+    what is called again and again is.
+
+    Args:
+        state: what is kept with the code object; the calls let pass are counted in it.
+    """
+    if f"{os.sep}site-packages{os.sep}" not in frame.code.co_filename:
+        return False
+    passed = state.get("passed", 0)
+    named = (frame.globals.get(name) for name in frame.code.co_names)
+    if passed >= PASSED or any(map(_is_of_tensors, (*frame.locals.values(), *named))):
+        return False
+    state["passed"] = passed + 1
+    return True
+
+
+def _is_of_tensors(value: Any) -> bool:
+    """Say whether a value is a tensor or array, holds one at its surface, or is torch's."""
+    held: Iterable[Any] = ()
+    if isinstance(value, list | tuple | set | frozenset):
+        held = value
+    elif isinstance(value, dict):
+        held = value.values()
+    elif not isinstance(value, type | types.ModuleType | types.FunctionType):
+        with contextlib.suppress(AttributeError):
+            held = object.__getattribute__(value, "__dict__").values()
+    return any(map(_is_torchs, (value, *itertools.islice(held, MEMBERS))))
+
+
+def _is_torchs(value: Any) -> bool:
+    if isinstance(value, torch.Tensor | torch.nn.Module | np.ndarray):
+        return True
+    home = getattr(value, "__name__" if isinstance(value, types.ModuleType) else "__module__", None)
+    return isinstance(home, str) and home.partition(".")[0] in ("torch", "numpy")
 
 
 def stays_whole(module: str) -> bool:
@@ -186,6 +237,8 @@ def refuse_inlining(function: FunctionValue) -> None:
     if obj is not None and (getattr(obj, DISABLED, None) is not None or _torch_leaves(obj)):
         raise breaks.GraphBreak(breaks.DISABLED_CALL, function.name)
     module = str(function.module_globals.get("__name__", ""))
+    if is_around_step(function.code, module):
+        raise breaks.GraphBreak(breaks.OPTIMIZER_STEP)
     reads = f"{module}.{function.name}" in READING
     if module.partition(".")[0] in OUTSIDE and not reads:
         raise breaks.GraphBreak(breaks.BUILTIN_CALL, f"{module}.{function.name}()")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -111,6 +111,45 @@ def count_elements(counts: Any, elements: Any) -> None:
     """Count elements in a mapping, as `collections.Counter` does."""
     for element in elements:
         counts[element] = counts.get(element, 0) + 1
+
+
+class _Ahead:
+    """What `groupby` read ahead of its groups: the element that comes next, with its key."""
+
+    def __init__(self, iterable: Iterable[Any], key: Callable[[Any], Any] | None) -> None:
+        self.rest = iter(iterable)
+        self.key = key
+        self.group = 0
+        self.read()
+
+    def read(self) -> None:
+        """Go on to the next element."""
+        self.over = True
+        for element in self.rest:
+            self.over = False
+            self.element = element
+            self.found = element if self.key is None else self.key(element)
+            break
+
+    def members(self, group: int, key: Any) -> Iterator[Any]:
+        """Give the elements of a group, as long as no later group was asked for."""
+        while not self.over and self.group == group and self.found == key:
+            yield self.element
+            if self.group == group:
+                self.read()
+
+
+def groupby(
+    iterable: Iterable[Any], key: Callable[[Any], Any] | None = None
+) -> Iterator[tuple[Any, Iterator[Any]]]:
+    """Give runs of elements of one key, as `itertools.groupby` does."""
+    ahead = _Ahead(iterable, key)
+    while not ahead.over:
+        found = ahead.found
+        ahead.group += 1
+        yield found, ahead.members(ahead.group, found)
+        while not ahead.over and ahead.found == found:
+            ahead.read()
 
 
 def group_tensors(

@@ -18,6 +18,7 @@ from tc.compiler.capture import (
     higher_order,
     lazy_modules,
     looping,
+    optimizers,
     override_handlers,
     overrides,
     signatures,
@@ -411,6 +412,9 @@ class Tracer(Semantics):
             inner = self._original(function, original)
             self._answering = inner.answering() if answers else ()
             return inner.call(self, args, kwargs)
+        plain = optimizers.unpatched(function.obj)
+        if plain is not function.obj:
+            return self.inline_object(plain, args, kwargs)
         refuse_inlining(function)
         if function.obj is not None and getattr(function.obj, MARKED_CONSTANT, False):
             return constant_result(self, function.obj, args, kwargs)

@@ -23,6 +23,7 @@ from tc.compiler.capture.guard_filter import GuardFilter, filtered
 from tc.compiler.capture.guard_memo import WORTHWHILE, MakeMemo
 from tc.compiler.capture.guard_values import PROCESS
 from tc.compiler.capture.guards import CheckedGuards, build
+from tc.compiler.capture.optimizers import make_state
 from tc.compiler.capture.residual import Residual
 from tc.compiler.capture.resume import is_handed_on
 from tc.compiler.capture.shapes import ShapeGuards, UnreadableSize
@@ -139,6 +140,7 @@ def translate(
     Raises:
         SkipFrame: the frame is to run as it is.
     """
+    make_state(frame.code, str(frame.globals.get("__name__", "")), frame.locals)
     stop: Stop | None = None
     leave_classes = False
     for attempt in range(MAX_ATTEMPTS):

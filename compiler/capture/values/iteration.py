@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tc.compiler.capture.traceable import groupby
 from tc.compiler.capture.values.base import Args, Exhausted, Kwargs, Value
 from tc.compiler.capture.values.builtins import BUILTINS, CLASS_METHODS, Handler, builtin
 from tc.compiler.capture.values.const import ConstValue
@@ -192,7 +193,7 @@ def _materialised(function: Callable[..., Any], *, plain: tuple[str, ...] = ()) 
     """Run an itertools function over lists of values."""
 
     def run(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        lists = [t.concrete(a) if isinstance(a, ConstValue) else a.unpack(t) for a in args]
+        lists = [t.concrete(a) if a.python_type() is int else a.unpack(t) for a in args]
         named = {k: t.concrete(v) for k, v in kwargs.items()}
         made = t.fold(lambda: list(function(*lists, **named)))
         items = [TupleValue(list(m)) if isinstance(m, tuple) else m for m in made]
@@ -204,6 +205,11 @@ def _materialised(function: Callable[..., Any], *, plain: tuple[str, ...] = ()) 
 for _function in (itertools.product, itertools.permutations, itertools.combinations):
     BUILTINS.add(id(_function), _materialised(_function))
 BUILTINS.add(id(itertools.pairwise), _materialised(itertools.pairwise))
+
+
+@builtin(itertools.groupby)
+def _groupby(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return t.inline_object(groupby, args, kwargs)
 
 
 @builtin(itertools.chain)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import collections
 import heapq
+import itertools
 import os
 import pathlib
 import sys
@@ -98,6 +99,25 @@ def test_a_counter_of_the_caller_is_counted_on() -> None:
     for _ in range(3):
         assert torch.equal(compiled(x, ours), counted_outside(x, theirs))
         assert ours == theirs and type(ours) is collections.Counter
+
+
+def in_runs(xs: list[torch.Tensor]) -> list[Any]:
+    by_size = itertools.groupby(sorted(xs, key=len), key=len)
+    sums = [torch.stack(list(group)).sum(0) * size for size, group in by_size]
+    firsts = [next(group) for _, group in itertools.groupby([1, 1, 2, 1])]
+    late = [list(group) for _, group in list(itertools.groupby([1, 1, 2]))]
+    return [*sums, firsts, late]
+
+
+def in_pairs(xs: list[torch.Tensor]) -> list[Any]:
+    pairs = [xs[i][0] * j for i, j in itertools.combinations(range(3), 2)]
+    return [*pairs, [sum(two) for two in itertools.product((1, 2), repeat=2)]]
+
+
+@pytest.mark.parametrize("fn", [in_runs, in_pairs])
+def test_iterators_over_numbers_and_tensors(fn: Callable[..., list[Any]]) -> None:
+    xs = [torch.arange(2.0), torch.arange(3.0), torch.ones(2), torch.ones(3)]
+    torch.testing.assert_close(tc.compile(fn, fullgraph=True)(xs), fn(xs), rtol=0, atol=0)
 
 
 def test_a_missing_key_is_still_an_error() -> None:

@@ -1,0 +1,70 @@
+"""Which frames are left to Python: those of installed packages that do not deal with tensors."""
+
+from __future__ import annotations
+
+import glob
+import types
+from typing import Any
+
+import pytest
+import torch
+
+import tc
+from tc import trace
+from tc.compiler.capture.skips import PASSED
+
+PACKAGE = """
+import torch
+import sys
+
+def parse(text):
+    return text.split("_")
+
+def make(text):
+    return torch.ones(len(text))
+
+def total(holder):
+    return holder.values.sum()
+"""
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "tc_some_package.py").write_text(PACKAGE)
+    monkeypatch.syspath_prepend(folder)
+    import tc_some_package
+
+    yield tc_some_package
+    del __import__("sys").modules["tc_some_package"]
+
+
+OUTER: dict[str, Any] = {}
+exec(compile("def outer(function, *args): return function(*args)", "<left>", "exec"), OUTER)
+
+
+def captured(function, *args, calls=1):
+    """Say how often a function is compiled that code left to Python calls, and what is told."""
+    tc.reset()
+    with trace.capture_events() as events:
+        compiled = tc.compile(OUTER["outer"], backend="eager")
+        for _ in range(calls):
+            compiled(function, *args)
+    return len(list(events.of(trace.FrameStart))), list(events.of(trace.FrameSkipped))
+
+
+def test_what_deals_with_tensors_is_captured(package):
+    assert captured(package.make, "ab") == (1, [])  # it names torch
+    holder = types.SimpleNamespace(values=torch.ones(2))
+    assert captured(package.total, holder) == (1, [])
+
+
+def test_what_has_nothing_to_do_with_tensors_is_captured_when_it_is_called_often(package):
+    assert captured(package.parse, "a_b", calls=PASSED) == (0, [])
+    assert captured(package.parse, "a_b", calls=PASSED + 1)[0] > 0
+    assert captured(lambda: ["a", "b"])[0] == 1  # the user's own, at once
+
+
+def test_generators_of_pythons_own_library_are_not_spoken_of():
+    assert captured(list, glob.iglob("*"))[1] == []
