@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from tc.compiler.library.editor import Editor, aten, fake, static_shape
-from tc.compiler.loops.lower.registry import readers_in_loops
+from tc.compiler.loops.lower.registry import made_of_loops, readers
 
 PRODUCTS = (aten.mm.default, aten.addmm.default)
 #: results of merged products may take this much memory
@@ -88,18 +88,24 @@ def turn_matrices(editor: Editor) -> None:
 def add_bias_later(editor: Editor) -> None:
     """Take the bias out of a product whose result loops read: they add it as they go.
 
-    The library writes the bias to memory first, and then reads it back to add the product.
+    The library writes the bias to memory first, and then reads it back to add the product. That
+    costs more than the loops' writing of a sum that the graph returns, as for its backward.
     """
     for node in editor.graph.find_nodes(op="call_function", target=aten.addmm.default):
         bias, rows, matrix = node.args
         held, added = fake(node), fake(bias)
         if node.kwargs or held is None or added is None or held.device.type != "cpu":
             continue
-        readers = readers_in_loops(node)
-        if held.dtype not in EXACT or added.dim() != 1 or not readers or not all(readers):
+        if held.dtype not in EXACT or added.dim() != 1 or not _loops_add_to(node):
             continue
         if editor.decide("bias_later", [node], True, "loops read the result"):
             product = editor.call(node, aten.mm.default, rows, matrix)
             total = editor.call(node, aten.add.Tensor, product, bias)
             node.replace_all_uses_with(total)
             editor.graph.erase_node(node)
+
+
+def _loops_add_to(node: fx.Node) -> bool:
+    """Whether loops read a result, and nobody else but the caller of the graph."""
+    others = [reader for reader in readers(node) if reader.op != "output"]
+    return bool(others) and all(map(made_of_loops, others))

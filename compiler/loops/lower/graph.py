@@ -44,7 +44,7 @@ from tc.compiler.loops.lower.registry import (
     VIEWS,
     Call,
     made_of_loops,
-    readers_in_loops,
+    readers,
 )
 from tc.compiler.loops.rules import simplify
 
@@ -230,7 +230,7 @@ class _Walk:
 
     def _only_copies(self, node: fx.Node) -> bool:
         """Whether a call moves memory in long runs, for nobody in loops: ATen does so quicker."""
-        if str(node.target) != "aten.cat.default" or any(readers_in_loops(node)):
+        if str(node.target) != "aten.cat.default" or any(map(made_of_loops, readers(node))):
             return False
         pieces, dim = node.all_input_nodes, node.args[1] if len(node.args) > 1 else 0
         runs = [math.prod(piece.meta["val"].shape[dim:]) for piece in pieces]

@@ -75,11 +75,11 @@ def made_of_loops(node: fx.Node) -> bool:
     return node.target in LOWERINGS and chosen
 
 
-def readers_in_loops(node: fx.Node) -> list[bool]:
-    """For each that reads a result, seen through views: whether it is made of loops."""
-    found: list[bool] = []
+def readers(node: fx.Node) -> list[fx.Node]:
+    """Return all that read a result, seen through views."""
+    found: list[fx.Node] = []
     for user in node.users:
-        found += readers_in_loops(user) if user.target in VIEWS else [made_of_loops(user)]
+        found += readers(user) if user.target in VIEWS else [user]
     return found
 
 

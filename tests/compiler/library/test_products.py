@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from loop_harness import check, trace
 from torch import fx
 
+import tc
 from tc.compiler import library
 from tc.compiler.core.gate import Gate
 from tc.compiler.library import rows
@@ -86,10 +87,32 @@ def test_loops_add_the_bias(mode: str) -> None:
     assert (count(module, aten.mm.default), count(module, aten.addmm.default)) == (1, 0)
 
 
+def test_loops_add_the_bias_of_a_result_that_is_returned_too() -> None:
+    def fn(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        kept = F.linear(x, w, b)
+        return F.gelu(kept), kept.view(2, -1)
+
+    module = arranged(fn, (r(4, 3), r(6, 3), r(6)))
+    assert (count(module, aten.mm.default), count(module, aten.addmm.default)) == (1, 0)
+
+
+def test_a_product_kept_for_its_gradient_gets_its_bias_from_loops() -> None:
+    x, w, b = (t.requires_grad_() for t in (r(4, 3), r(6, 3), r(6)))
+    compiled = tc.compile(lambda x, w, b: F.gelu(F.linear(x, w, b)))
+    got, expected = compiled(x, w, b), F.gelu(F.linear(x, w, b))
+    check((got,), expected)
+    tangent = r(4, 6)
+    check(
+        torch.autograd.grad(got, (x, w, b), tangent),
+        torch.autograd.grad(expected, (x, w, b), tangent),
+    )
+
+
 @pytest.mark.parametrize(
     ("fn", "dtype"),
     [
         (lambda x, w, b: F.linear(x, w, b), torch.float32),  # nothing reads it
+        (lambda x, w, b: (F.linear(x, w, b), x.exp()), torch.float32),  # the caller alone does
         (lambda x, w, b: F.linear(F.linear(x, w, b), w, b), torch.float32),  # products do
         (lambda x, w, b: F.linear(x, w, b).exp(), torch.bfloat16),  # rounded once in eager
         (lambda x, w, b: torch.addmm(b, x, w, beta=2).exp(), torch.float32),
