@@ -37,6 +37,19 @@ TOPICS = {
     "summary": "compiles, seconds, cache hits and failures at exit",
 }
 OFF, ON, VERBOSE = 0, 1, 2
+# Other names of TORCH_LOGS for what is a topic here.
+SAME_AS = {
+    "aot_joint_graph": "aot_graphs",
+    "caching": "cache",
+    "graph": "graph_code",
+    "graph_code_verbose": "graph_code",
+    "ir_post_fusion": "schedule",
+    "post_grad_graphs": "aot_graphs",
+    "recompiles_verbose": "+recompiles",
+    "sym_node": "dynamic",
+    "trace_shape_events": "dynamic",
+    "verbose_guards": "+guards",
+}
 
 
 # --- switches -----------------------------------------------------------------------------------
@@ -54,6 +67,10 @@ def read_switches(text: str) -> tuple[dict[str, int], list[str], bool]:
     for word in re.split(r"[,\s]+", text.strip()):
         sign, name = (word[0], word[1:]) if word[:1] in ("+", "-") else ("", word)
         level = {"+": VERBOSE, "-": OFF, "": ON}[sign]
+        same = SAME_AS.get(name)
+        if same is not None:
+            level = VERBOSE if level and same.startswith("+") else level
+            name = same.removeprefix("+")
         if name == "all":
             levels.update(dict.fromkeys(TOPICS, level))
         elif name == "help":
@@ -113,7 +130,7 @@ def set_logs(*, format: str = "full", out: str | None = None, **topics: bool | s
         ValueError: a topic or format does not exist.
     """
     for name in topics:
-        if name not in (*TOPICS, "all"):
+        if name not in (*TOPICS, *SAME_AS, "all"):
             raise ValueError(f"set_logs has no {name!r}{did_you_mean(name, [*TOPICS, 'all'])}")
     if format not in FORMATS:
         raise ValueError(f"no log format {format!r}{did_you_mean(format, FORMATS)}")

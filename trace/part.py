@@ -230,7 +230,9 @@ class PartReader:
 
     def on_dynamo_start(self, record: Record, compiled: Compile) -> None:
         stack = record.value.get("stack")
-        if isinstance(stack, list) and not compiled.stack:
+        if not isinstance(stack, list | None):
+            raise TypeError("no stack")
+        if stack and not compiled.stack:
             compiled.stack = stack
             self.part.stacks.append((record.pid, compiled))
 

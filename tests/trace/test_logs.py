@@ -72,6 +72,8 @@ def step(number: int, *more: RecompileCause) -> Recompile:
         ("all,-guards", {name: 1 for name in TOPICS if name != "guards"}),
         ("+all", dict.fromkeys(TOPICS, 2)),
         ("graph_breaks,-all", {}),
+        ("recompiles_verbose,-verbose_guards", {"recompiles": 2}),  # names of TORCH_LOGS
+        ("post_grad_graphs,+caching", {"aot_graphs": 1, "cache": 2}),
         ("", {}),
         (",", {}),
         ("+", {}),

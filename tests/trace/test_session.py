@@ -129,6 +129,13 @@ def test_strings_of_the_same_process_come_before_those_of_older_logs(tmp_path: P
     assert session.defects.counts == {}
 
 
+def test_a_stack_that_is_none_is_damage(tmp_path: Path) -> None:
+    log_in(tmp_path).add(dynamo_start={"stack": 7}, frame_id=0, frame_compile_id=0)
+    session = load(tmp_path)
+    assert len(session.compiles) == 1
+    assert session.defects.counts == {"bad_record": 1}
+
+
 def test_a_string_nobody_defines_is_damage(tmp_path: Path) -> None:
     log_in(tmp_path).compile()
     session = load(tmp_path)

@@ -127,7 +127,9 @@ function pane(name, about, rows, lines, ids, choose) {
   list.addEventListener("keydown", (event) => {
     const by = { ArrowDown: 1, j: 1, n: 1, ArrowUp: -1, k: -1, N: -1 }[event.key];
     if (by && linked.length) {
-      made.at = Math.max(0, Math.min(linked.length - 1, made.at + by));
+      const from = made.at, alike = (at) => linked[at] !== undefined && from >= 0 && `${ids.get(linked[at])}` === `${ids.get(linked[from])}`;
+      made.at = Math.max(0, Math.min(linked.length - 1, from + by));
+      if (event.key === "n" || event.key === "N") while (alike(made.at) && linked[made.at + by] !== undefined) made.at += by; // a kernel is one
       tell(linked[made.at], true);
     } else if (event.key === "ArrowLeft" || event.key === "ArrowRight") {
       const to = PANES[PANES.indexOf(name) + (event.key === "ArrowLeft" ? -1 : 1)];

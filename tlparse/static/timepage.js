@@ -75,7 +75,7 @@ function timeRange(functions, total, chosen) {
 
 /** Call `choose` with the seconds between which somebody drags. */
 function dragOver(icicle, total, choose) {
-  let begun = null, moved = false;
+  let begun = null, moved = false, frame = 0;
   const second = (event) => {
     const box = icicle.getBoundingClientRect();
     return (total * (event.clientX - box.left)) / box.width;
@@ -85,7 +85,9 @@ function dragOver(icicle, total, choose) {
     if (!begun || (!moved && Math.abs(event.clientX - begun.clientX) < DRAG)) return;
     if (!moved) icicle.setPointerCapture(event.pointerId);
     moved = true;
-    choose(second(begun), second(event));
+    cancelAnimationFrame(frame);
+    const ends = [second(begun), second(event)];
+    frame = requestAnimationFrame(() => choose(...ends));
   });
   for (const end of ["pointerup", "pointercancel"]) icicle.addEventListener(end, () => { begun = null; });
   icicle.addEventListener("dragstart", (event) => event.preventDefault()); // of a link
@@ -133,7 +135,8 @@ const sumOf = (sums) => [...sums.values()].reduce((sum, part) => sum + part, 0);
 
 function timeTables(found, total) {
   const spent = sumOf(found.phases);
-  const rows = [...found.functions].map(([fn, phases]) => [fn, phases, sumOf(phases)]).sort((a, b) => b[2] - a[2]).map(([fn, phases, all]) => h("tr", null,
+  const functions = [...found.functions].map(([fn, phases]) => [fn, phases, sumOf(phases)]).sort((a, b) => b[2] - a[2]);
+  const rows = functions.slice(0, MOST_TIMED).map(([fn, phases, all]) => h("tr", null,
     h("td", null, h("a.row", { href: link.fn(fn.name) }, fn.name)),
     DATA.phaseOrder.map((phase) => h("td.num", null, phases.has(phase) ? duration(phases.get(phase)) : "–")),
     h("td.num", null, h("b", null, duration(all)))));
@@ -141,12 +144,12 @@ function timeTables(found, total) {
   return [
     legend(DATA.phaseOrder.filter((phase) => found.phases.has(phase)).map((phase) => [phase, found.phases.get(phase)])),
     linesPart(found, spent),
-    section("Functions and phases", "wall time, no instant counted twice", table(columns, rows, { wide: "Functions and phases" })),
+    section("Functions and phases", "wall time, no instant counted twice", table(columns, rows, { wide: "Functions and phases" }), more(functions, MOST_TIMED, "#/functions", "function")),
     stepsPart(found, spent),
   ];
 }
 
-const MOST_STEPS = 20;
+const MOST_STEPS = 20, MOST_TIMED = 50;
 
 function stepsPart(found, spent) {
   if (!found.steps.size) return null;
