@@ -115,11 +115,11 @@ class ExprPrinter:
             steady = fixed(node) if node.op in FIXABLE else bool(node.args)
             same[node] = steady and all(same.get(a, a in self.known) for a in node.args)
         for node in same:
-            if node.op == "at" and not same[node]:
-                for arg, bound in zip(node.args, node.data[2], strict=True):
+            if node.op in ("at", "into") and not same[node]:
+                for arg, bound, checked in _positions(node):
                     if same.get(arg):
                         self.value(arg)
-                        self._position(arg, bound, node.data[3])
+                        self._position(arg, bound, checked)
             for part in node.args:
                 if same.get(part) and not same[node] and part.cost() >= HOIST_COST:
                     self.known[part] = self._named(part, self.value(part))
@@ -236,10 +236,14 @@ class ExprPrinter:
         return name
 
     def _at(self, node: Expr) -> str:
-        buffer, index, bounds, checked = node.data
+        return self.element(node.data[0], node.data[1], node)
+
+    def element(self, buffer: str, index: Index, node: Expr) -> str:
+        """An element at the computed positions of an ``at`` or ``into``."""
         text_of: dict[str, str] = {}
-        for k, (arg, bound) in enumerate(zip(node.args, bounds, strict=True)):
-            text_of[f"x{k}"] = self._position(arg, bound, checked)
+        for k, position in enumerate(_positions(node)):
+            self.value(position[0])
+            text_of[f"x{k}"] = self._position(*position)
 
         def spell(atom: Atom) -> str:
             if atom.kind == "var" and atom.name in text_of:
@@ -258,6 +262,14 @@ class ExprPrinter:
                 self.emit(f"fault |= {name} != {given};")
             self.known[key] = name
         return self.known[key]
+
+
+def _positions(node: Expr) -> list[tuple[Expr, Index, bool]]:
+    """Computed positions of an ``at`` or ``into``, with their bounds and whether to check them."""
+    if node.op == "into":
+        return [(a, b, True) for a, b in zip(node.args[1:], node.data[0], strict=True)]
+    bounds, checked = node.data[2:]
+    return [(a, b, checked) for a, b in zip(node.args, bounds, strict=True)]
 
 
 def _rounds(node: Expr) -> bool:

@@ -101,7 +101,7 @@ def _can_fail(step: Work) -> bool:
 
 
 def _stores(step: Work, name: str) -> bool:
-    return isinstance(step, Kernel) and name in step.stored()
+    return isinstance(step, Kernel) and name in step.stored() and name not in step.bases()
 
 
 def _same_memory(source: View, target: Buffer, buffers: Mapping[str, Buffer]) -> bool:

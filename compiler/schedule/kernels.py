@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, load, transform
 from tc.compiler.loops.index import Index
-from tc.compiler.loops.ir import Origin, Reduction, Scan, reads
+from tc.compiler.loops.ir import Origin, Reduction, Scan, Scatter, reads
 from tc.compiler.loops.ops import CHEAP
 from tc.compiler.schedule.fuse import Group, Member, extents
 from tc.compiler.schedule.order import Order
 from tc.compiler.schedule.plan import (
     Accumulate,
+    Atomic,
     Kernel,
     Let,
     Running,
@@ -142,6 +143,8 @@ class _Writer:
         body = self._body(member, number)
         if isinstance(node, Reduction) and member.level == "inner":
             return [Accumulate(_local(name), node.kind, body, node.buffer.dtype)]
+        if isinstance(node, Scatter):
+            return [Atomic(name, member.index, body, node.base, node.kind)]
         made: Let | Running = Let(_local(name), body)
         if isinstance(node, Scan):
             made = Running(_local(name), node.kind, body, node.buffer.dtype)

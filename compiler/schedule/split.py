@@ -22,7 +22,7 @@ COMPARISONS = ("lt", "ge")
 
 def split(kernel: Kernel) -> Kernel:
     """Split a pointwise kernel along the variable that its outermost choice tests."""
-    if kernel.inner or kernel.tile is not None or not kernel.outer:
+    if kernel.inner or kernel.tile is not None or not kernel.outer or kernel.bases():
         return kernel
     for variable in kernel.outer:
         ranges = _ranges(kernel, variable)

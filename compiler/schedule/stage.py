@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tc.compiler.core.gate import Gate
-from tc.compiler.loops.ir import LoopGraph, Origin, Reduction, reads, views_in, writes
-from tc.compiler.schedule.fuse import Group, Slot, fuse
+from tc.compiler.loops.ir import LoopGraph, Origin, Reduction, Scatter, reads, views_in, writes
+from tc.compiler.schedule.fuse import Group, Slot, alone, fuse
 from tc.compiler.schedule.in_place import in_place
 from tc.compiler.schedule.kernels import build
 from tc.compiler.schedule.memory import Work, with_memory
@@ -24,6 +24,7 @@ NAME_LENGTH = 40
 def plan(graph: LoopGraph, gate: Gate) -> Plan:
     """Fuse, order, build kernels, plan memory."""
     slots, decisions = fuse(graph, gate)
+    slots = with_scatters_alone(slots)
     readers = outside_readers(slots, graph.outputs)
     work: list[Work] = []
     kernels = 0
@@ -47,6 +48,20 @@ def plan(graph: LoopGraph, gate: Gate) -> Plan:
         tuple(buffers.values()),
         (*graph.decisions, *decisions, *written, *reuses),
     )
+
+
+def with_scatters_alone(slots: Sequence[Slot]) -> list[Slot]:
+    """Take scatters out of groups: threads share out their loops in another way."""
+    found: list[Slot] = []
+    for slot in slots:
+        found.append(slot)
+        if isinstance(slot, Group) and len(slot.members) > 1:
+            out = [m for m in slot.members if isinstance(m.node, Scatter)]
+            found += [alone(member.node) for member in out]
+            slot.members[:] = [m for m in slot.members if m not in out]
+            if not slot.members:
+                found.remove(slot)
+    return found
 
 
 def slot_reads(name: str, slot: Slot, readers: dict[str, list[Slot | None]]) -> bool:

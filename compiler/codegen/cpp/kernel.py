@@ -15,6 +15,7 @@ from tc.compiler.codegen.cpp.lanes import LaneWriter
 from tc.compiler.codegen.cpp.pointwise import PointwiseWriter, TileWriter
 from tc.compiler.codegen.cpp.rows import RowWriter
 from tc.compiler.codegen.cpp.scans import ScanWriter
+from tc.compiler.codegen.cpp.scatters import ScatterWriter
 from tc.compiler.codegen.cpp.writer import Writer
 from tc.compiler.codegen.printer import c_type
 from tc.compiler.loops import index as ix
@@ -49,6 +50,8 @@ def writer_for(kernel: Kernel, threads: int) -> Writer:
     """The writer of this kind of kernel."""
     if is_dots(kernel.statements()):
         return DotWriter(kernel, threads)
+    if kernel.bases():
+        return ScatterWriter(kernel, threads)
     if kernel.lane is not None:
         return LaneWriter(kernel, threads)
     if kernel.tile is not None:
@@ -91,8 +94,8 @@ def _indices(kernel: Kernel) -> Iterable[Index]:
             if node.op in ("load", "at"):
                 yield node.data[1]
                 yield from node.data[2] if node.op == "at" else ()
-            elif node.op == "index":
-                yield node.data[0]
+            elif node.op in ("index", "into"):
+                yield from (node.data[0],) if node.op == "index" else node.data[0]
 
 
 def _sizes(kernel: Kernel) -> list[str]:

@@ -35,7 +35,6 @@ from tc.compiler.loops.ir import (
     reads,
     views_in,
 )
-from tc.compiler.loops.lower import scatter
 from tc.compiler.loops.lower.border import sizes_of, strides_of, sym_index
 from tc.compiler.loops.lower.builder import Builder, Cell, NotLowered, Tensor
 from tc.compiler.loops.lower.registry import (
@@ -209,7 +208,7 @@ class _Walk:
         fakes = node.meta.get("val")
         if not _dense(fakes, self.device) or not self._arguments_dense(node):
             return self._extern(node)
-        if target in SCATTERS and scatter.in_loops(self.device):
+        if target in SCATTERS:
             row = SCATTERS[target]
         elif self._allows_in_place(node):
             return self._in_place(node)

@@ -52,7 +52,7 @@ class Call:
 Lowering = Callable[[Builder, Call], Any]
 LOWERINGS: Table[Any, Lowering] = Table("lowerings")
 VIEWS: Table[Any, bool] = Table("view ops")
-#: ops that write at computed places, lowered where `scatter.in_loops` says so
+#: ops that write at computed places; who reads them reads memory, as with calls
 SCATTERS: Table[Any, Lowering] = Table("scatters")
 #: ops that are lowered only where an earlier stage chose so, by this key of the node's ``meta``
 CHOSEN = "tc_lowered"

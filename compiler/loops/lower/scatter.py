@@ -1,9 +1,9 @@
 """Scatters: values taken into a tensor at computed places.
 
 In: calls of ATen ops that write at indices, and the gradient of embeddings. Out: `Scatter` nodes
-over a copy of what is written to. Loops do this on a GPU, by atomic operations. Those are there for
-wide types only: narrow ones are summed up in a wider one and rounded once. Floats are compared as
-integers of the same order, in which NaN is the last.
+over a copy of what is written to. On a GPU atomic operations do this. They are there for wide types
+only: narrow ones are summed up in a wider one and rounded once. Floats are compared as integers of
+the same order, in which NaN is the last. On a CPU elements come one after the other, as in eager.
 """
 
 from __future__ import annotations
@@ -46,26 +46,34 @@ Code = Callable[[Expr], Expr]
 Base = tuple[Expr, tuple[Origin, ...]]
 
 
-def in_loops(device: torch.device) -> bool:
-    """Whether loops scatter there, rather than ATen into a copy."""
+def in_any_order(device: torch.device) -> bool:
+    """Whether elements are taken in at the same time there, rather than one after the other."""
     return device.type != "cpu"
 
 
-def _accumulated(kind: str, dtype: torch.dtype) -> tuple[torch.dtype, Code, Code]:
+def _same(value: Expr) -> Expr:
+    return value
+
+
+def _accumulated(kind: str, dtype: torch.dtype, atomic: bool) -> tuple[torch.dtype, Code, Code]:
     """How elements are kept while values come in: their type, and the ways there and back."""
     supported(dtype)
     if kind == "set":
-        return dtype, lambda value: value, lambda value: value
+        return dtype, _same, _same
     if kind == "sum" and dtype is torch.bool:
         raise NotLowered("a sum of bools")
     wide = compute_dtype(dtype)
+    if not atomic:
+        if wide is not dtype:
+            raise NotLowered(f"each result is rounded to {dtype}")
+        return dtype, _same, _same
     if not wide.is_floating_point:
         kept = wide if wide in ATOMIC else torch.int32
         return kept, lambda value: converted(value, kept), lambda value: converted(value, dtype)
     if kind == "sum":
         if torch.are_deterministic_algorithms_enabled():
             raise NotLowered("deterministic algorithms: floats would be added in any order")
-        return wide, lambda value: value, lambda value: value
+        return wide, _same, _same
     kept = AS_INTEGER[wide]
     return kept, lambda value: _ordered(value, kind, kept), lambda value: _unordered(value, wide)
 
@@ -107,14 +115,15 @@ def _scattered(
     if any(extent is ix.ZERO for extent in call.sizes):
         raise NotLowered("a scatter into nothing")
     dtype, strides = call.dtype, b.strides
-    kept, there, back = _accumulated(kind, dtype)
+    atomic = in_any_order(b.device)
+    kept, there, back = _accumulated(kind, dtype, atomic)
+    if kind == "set":
+        _last_stays(call, variables, into, value, atomic)
     assert strides is not None
     body, origins = base
     cell = Cell(kept, call.sizes, strides, loop_vars(call.sizes), there(body), origins)
     if not include:
-        limits = torch.iinfo(kept) if kind != "sum" else None
-        least = 0 if limits is None else limits.min if kind == "max" else limits.max
-        cell = b.scatter("set", cell, variables, into, constant(least, kept)).cell
+        cell = b.scatter("set", cell, variables, into, _neutral(kind, kept)).cell
     found = b.scatter(kind, cell, variables, into, there(value))
     if kept is dtype:
         return found
@@ -122,10 +131,32 @@ def _scattered(
     return b.value(call.sizes, dtype, converted(back(b.element(found)), wide))
 
 
-def _set_in_order(call: Call) -> None:
-    """Refuse to leave it open which of several values stays, where eager is to say."""
-    if torch.are_deterministic_algorithms_enabled():
+def _neutral(kind: str, dtype: torch.dtype) -> Expr:
+    """The value that no other gives way to."""
+    if kind == "sum" or dtype is torch.bool:
+        return constant(kind == "min", dtype)
+    if dtype.is_floating_point:
+        return constant(float("-inf") if kind == "max" else float("inf"), dtype)
+    limits = torch.iinfo(dtype)
+    return constant(limits.min if kind == "max" else limits.max, dtype)
+
+
+def _last_stays(
+    call: Call,
+    variables: Sequence[Index],
+    into: Sequence[Index | Expr],
+    value: Expr,
+    atomic: bool,
+) -> None:
+    """Refuse to leave it open which of several values stays, where eager's order tells."""
+    if value.op == "const":
+        return
+    if atomic and torch.are_deterministic_algorithms_enabled():
         raise NotLowered(f"deterministic algorithms: {call.op} may name an element twice")
+    plain = [place for place in into if isinstance(place, Index)]
+    shared = [v for v in variables if v is not ix.ZERO and v not in plain]
+    if not atomic and len(shared) > 1:
+        raise NotLowered("of several values for an element the last stays, in the order of ATen")
 
 
 def _base(b: Builder, call: Call) -> Base:
@@ -154,8 +185,6 @@ def _scatter(b: Builder, call: Call) -> Tensor:
     name = call.get("reduce") or ("sum" if "scatter_add" in str(call.op) else "")
     if name and name not in KINDS:
         raise NotLowered(f"scatter_reduce by {name}")
-    if not name:
-        _set_in_order(call)
     base = _base(b, call)
     variables, into = _along(b, call)
     value = converted(b.element(source, variables), compute_dtype(call.dtype))
@@ -185,7 +214,6 @@ def _index_along(b: Builder, call: Call) -> Tensor:
     into[at] = converted(b.element(indices, [variables[at]]), torch.int64)
     value = converted(b.element(source, variables), wide)
     if "index_copy" in str(call.op):
-        _set_in_order(call)
         return _scattered(b, call, "set", base, variables, into, value)
     alpha: Any = call["alpha"]
     if alpha != 1:
@@ -196,8 +224,6 @@ def _index_along(b: Builder, call: Call) -> Tensor:
 @lowering("index_put", "_unsafe_index_put", table=SCATTERS)
 def _index_put(b: Builder, call: Call) -> Tensor:
     kind = "sum" if call["accumulate"] else "set"
-    if kind == "set":
-        _set_in_order(call)
     base = _base(b, call)
     sizes, picked = positions(b, call.sizes, call["indices"])
     into: list[Index | Expr] = [

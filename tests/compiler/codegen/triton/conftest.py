@@ -11,10 +11,10 @@ os.environ.setdefault("TRITON_INTERPRET", "1")
 
 @pytest.fixture
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loops write at computed places, as they do on a GPU."""
+    """Loops write at computed places by atomic operations, as they do on a GPU."""
     from tc.compiler.loops.lower import scatter
 
-    monkeypatch.setattr(scatter, "in_loops", lambda device: True)
+    monkeypatch.setattr(scatter, "in_any_order", lambda device: True)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,78 @@
+"""Scatter kernels: values are taken into memory at computed places, one after the other.
+
+In: kernels without inner loops whose one statement is an `Atomic`. Out: C loops. A loop whose
+rounds write to places of their own, whatever is computed, is shared among threads and vectorised.
+"""
+
+from __future__ import annotations
+
+from tc.compiler.codegen.cpp.writer import PARALLEL_WORK, Writer
+from tc.compiler.codegen.printer import ExprPrinter, c_index, c_type
+from tc.compiler.loops import index as ix
+from tc.compiler.loops.index import Index
+from tc.compiler.schedule.plan import Atomic, Statement
+
+#: elements of a thread's part of a row, at least
+PART = 32
+
+
+class ScatterWriter(Writer):
+    """Loops over the values."""
+
+    def body(self) -> None:
+        """All values; those for one place in the order of the loops."""
+        outer, statements = self.kernel.outer, self.kernel.statements()
+        own = [v for v in outer if all(_apart(s, v) for s in statements)]
+        bounds = {v: ("0", c_index(ix.extent(v))) for v in outer}
+        parted = None if outer and outer[0] in own else self._parted(own)
+        if parted is not None:
+            self.parallel()
+            self.open(f"for (long long part = 0; part < {self.threads}; part++)")
+            size = c_index(ix.extent(parted))
+            ends = (f"{size} * {at} / {self.threads}" for at in ("part", "(part + 1)"))
+            first, last = ends
+            bounds[parted] = (first, last)
+        for position, variable in enumerate(outer):
+            if position == 0 and parted is None and variable in own:
+                self.parallel()
+            if position == len(outer) - 1:
+                if position:
+                    self.hoist(statements, variable, frozenset())
+                if variable in own and (position or not self._shared()):
+                    self.simd()
+            self.loop(variable, *bounds[variable])
+        self.statements(statements)
+        self.close(len(outer) + (parted is not None))
+        self.hoisted = {}
+
+    def _shared(self) -> bool:
+        """Whether there may be enough to do for several threads."""
+        known = self.work().constant
+        return self.threads > 1 and (known is None or known >= PARALLEL_WORK)
+
+    def _parted(self, own: list[Index]) -> Index | None:
+        """The inner loop of which each thread takes a part, running through all others."""
+        if not self._shared():
+            return None
+        long = [v for v in own if (ix.extent(v).constant or 0) >= PART * self.threads]
+        return long[-1] if long else None
+
+    def statement(self, statement: Statement, printer: ExprPrinter) -> None:
+        assert isinstance(statement, Atomic)
+        value = statement.value.args[0]
+        text = printer.value(value)
+        place = printer.element(statement.buffer, statement.index, statement.value)
+        if statement.kind in ("sum", "set"):
+            self.emit(f"{place} {'+=' if statement.kind == 'sum' else '='} {text};")
+            return
+        name = printer.fresh()
+        self.emit(f"const {c_type(value.dtype)} {name} = {text};")
+        sign = ">" if statement.kind == "max" else "<"
+        nan = f" || {name} != {name}" if value.dtype.is_floating_point else ""
+        self.emit(f"{place} = {name} {sign} {place}{nan} ? {name} : {place};")
+
+
+def _apart(statement: Statement, variable: Index) -> bool:
+    """Whether other rounds of a loop never write to the same place."""
+    assert isinstance(statement, Atomic)
+    return ix.coefficient(statement.index, variable) not in (None, ix.ZERO)
