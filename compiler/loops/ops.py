@@ -72,7 +72,7 @@ def _shift(op: Callable[..., Any]) -> Callable[..., Any]:
 _row("add", 2, "number", torch.add, "{k}({0} + {1})")
 _row("sub", 2, "number", torch.sub, "{k}({0} - {1})")
 _row("mul", 2, "number", torch.mul, "{k}({0} * {1})")
-_row("div", 2, "float", torch.true_divide, "({0} / {1})", 3)
+_row("div", 2, "float", torch.true_divide, "tc_div_{t}({0}, {1})", 3)
 _row("neg", 1, "number", torch.neg, "{k}(-{0})")
 _row("abs", 1, "number", torch.abs, "tc_abs_{t}({0})")
 _row("sign", 1, "number", torch.sign, "{k}(({0} > 0) - ({0} < 0))", 2)

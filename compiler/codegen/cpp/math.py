@@ -53,6 +53,7 @@ for _suffix, _kind, _tail in (("f32", "float", "f"), ("f64", "double", "")):
             f"tc_{_name}_{_suffix}",
             f"""
 {_kind} tc_{_name}_{_suffix}({_kind} a, {_kind} b) {{
+  if (__builtin_constant_p(b) && b == b) return b {_sign} a ? b : a;
   const {_kind} chosen = a {_sign} b ? a : b;
   return a != a ? a : chosen;
 }}""",
@@ -217,6 +218,24 @@ int tc_signbit_f64(double x) {
 }""",
 )
 _add(
+    "tc_div_f32",
+    """
+float tc_div_f32(float a, float b) {
+#ifdef __FMA__
+  /* a constant: its reciprocal in two parts of 24 bits, of one sign so that infinity stays */
+  const double whole = 1.0 / (double)b;
+  const float near = (float)whole;
+  const int beyond = __builtin_fabs((double)near) > __builtin_fabs(whole);
+  const float most = tc_float_bits(tc_bits_f32(near) - beyond), rest = (float)(whole - most);
+  if (__builtin_constant_p(b) && rest != 0 && __builtin_fabs(whole) > 1e-30 && \
+__builtin_fabs(whole) < 1e30)
+    return tc_fma_f32(a, most, a * rest);
+#endif
+  return a / b;
+}""",
+)
+_add("tc_div_f64", "double tc_div_f64(double a, double b) { return a / b; }")
+_add(
     "tc_bf16_to_f32",
     """
 float tc_bf16_to_f32(unsigned short x) { return tc_float_bits((unsigned)x << 16); }""",
@@ -301,12 +320,12 @@ float tc_exp_f32(float x) {
   float n = t - 12582912.0f;
   float r = tc_fma_f32(n, -0.693145751953125f, x);
   r = tc_fma_f32(n, -1.42860677e-6f, r);
-  float p = 0.0013814464763831323f;
-  p = tc_fma_f32(p, r, 0.008368780622495624f);
-  p = tc_fma_f32(p, r, 0.041668394258952864f);
-  p = tc_fma_f32(p, r, 0.16666520105543342f);
-  p = tc_fma_f32(p, r, 0.4999999341226183f);
-  p = tc_fma_f32(p, r * r, r) + 1.0f;
+  float p = 0.0013843605993315578f;
+  p = tc_fma_f32(p, r, 0.008374195545911789f);
+  p = tc_fma_f32(p, r, 0.04166800528764725f);
+  p = tc_fma_f32(p, r, 0.16666430234909058f);
+  p = tc_fma_f32(p, r, 0.4999999403953552f);
+  p = tc_fma_f32(tc_fma_f32(p, r, 1.0f), r, 1.0f);
   float y = tc_float_bits(tc_bits_f32(p) + (tc_bits_f32(t) << 23));
   y = x > 88.72283f ? __builtin_inff() : y;
   return x < -87.33654f ? 0.0f : y;

@@ -28,7 +28,7 @@ from tc.compiler.schedule.plan import Accumulate, Kernel, Let, Running, Statemen
 
 PARALLEL_WORK = 65536
 # Elements computed before they are written past the caches.
-STREAM = 512
+STREAM = 256
 INT_LIMITS = {
     torch.int64: ("(-9223372036854775807LL - 1)", "9223372036854775807LL"),
     torch.int32: ("(-2147483647 - 1)", "2147483647"),

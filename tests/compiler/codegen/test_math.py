@@ -98,6 +98,26 @@ def test_float32_keeps_its_bound(op: ScalarOp) -> None:
         assert ulps(got, want) <= max(op.ulps, 0.5)
 
 
+@pytest.mark.parametrize("divisor", [3.0, 255.0, 0.22, -0.45, 1e-38, 3e38, 1.1754944e-38, 7.0])
+def test_division_by_a_constant_is_division(divisor: float) -> None:
+    torch.manual_seed(0)
+    values = torch.cat([GRID.float(), torch.randn(4096), torch.arange(4096.0)])
+    got = tc.compile(lambda x: x / divisor)(values)
+    want = values / divisor
+    assert torch.equal(got.isnan(), want.isnan())
+    exact = want.abs() >= 1e-30  # below it the second part is a number too small to be held
+    assert torch.equal(got[exact], want[exact])
+    torch.testing.assert_close(got, want, equal_nan=True, rtol=2e-7, atol=1.2e-38)
+
+
+@pytest.mark.parametrize("bound", [0.0, -2.5, math.inf, math.nan])
+def test_clamps_by_a_constant_keep_nans(bound: float) -> None:
+    values = GRID.float()
+    for function in (torch.clamp_min, torch.clamp_max):
+        got = tc.compile(lambda x, f=function: f(x, bound))(values)
+        torch.testing.assert_close(got, function(values, bound), equal_nan=True, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("name", ["sin", "cos"])
 def test_turns_near_quarters_keep_their_bound(name: str) -> None:
     """Arguments next to multiples of pi/2, where reducing them costs most digits."""
