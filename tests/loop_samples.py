@@ -376,6 +376,16 @@ _rows(
 _rows("var.default std.default", lambda: [C(n(6, 7)), C(n(6, 7), False)])
 _rows("var.dim std.dim", lambda: [C(n(6, 7), [1]), C(n(6, 70), [0], False, True)])
 _rows(
+    "linalg_vector_norm.default",
+    lambda: [
+        C(n(6, 7)),
+        C(n(6, 7), 1, [1]),
+        C(n(2, 3, 4), math.inf, [0, 2], keepdim=True),
+        C(n(6, 7).bfloat16(), 2, [0]),
+        C(n(6, 7), 2, None, dtype=torch.float64),
+    ],
+)
+_rows(
     "var.correction std.correction",
     lambda: [
         C(n(6, 7), [1]),

@@ -7,6 +7,7 @@ taken in two passes (mean first), which is exact where Welford's recurrence is, 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -156,6 +157,22 @@ def _any(b: Builder, call: Call) -> Tensor:
         raise NotLowered("any of bytes")
     over = axes(source, call.get("dim"), call.get("keepdim"))
     return reduced(b, call.op.overloadpacket.__name__, source, over, torch.bool)
+
+
+@lowering("linalg_vector_norm")
+def _norm(b: Builder, call: Call) -> Tensor:
+    source, order, wide = tensor(call["self"]), call["ord"], compute_dtype(call.dtype)
+    over = axes(source, call.get("dim"), call.get("keepdim"))
+    if order not in (1, 2, math.inf) or over.count is ix.ZERO:
+        raise NotLowered(f"norm of order {order}, or of nothing")
+    x = converted(b.element(source, loop_vars(over.source)), wide)
+    if order == 2:
+        steps, b.strides = b.strides, None
+        squares = reduced(b, "sum", source, over, wide, apply("mul", x, x))
+        b.strides = steps
+        return b.value(call.sizes, call.dtype, apply("sqrt", b.element(squares)))
+    kind = "sum" if order == 1 else "max"
+    return reduced(b, kind, source, over, call.dtype, apply("abs", x))
 
 
 # ---------------------------------------------------------------- made of sums
