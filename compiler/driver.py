@@ -64,7 +64,7 @@ from tc.compiler.errors import (
     note_met,
 )
 from tc.compiler.freezing import frozen_inputs, while_unchanged
-from tc.compiler.gpus import gpu_of
+from tc.compiler.gpus import Cut, cut, gpu_of, in_turn
 from tc.compiler.graph_cache import GraphCache, run
 from tc.compiler.options import Config, InductorOptions, Options, config
 from tc.compiler.runtime.build import caches_disabled
@@ -147,6 +147,9 @@ def _kernels(
     frozen: Mapping[str, torch.Tensor],
 ) -> Callable[[list[Any]], tuple[Any, ...]]:
     """Compile a functional ATen graph: library → loops → schedule → codegen → runtime."""
+    parts = None if frozen else cut(module)
+    if parts is not None:
+        return _on_several_gpus(parts, gate, options, kind)
     make = functools.partial(_program, module, gate, options, kind, frozen)
     if cache is not None and kind != "inference":
         return cache.program(kind, module, make)
@@ -156,18 +159,35 @@ def _kernels(
     return run(program)
 
 
+def _on_several_gpus(
+    parts: Cut, gate: Gate, options: InductorOptions, kind: str
+) -> Callable[[list[Any]], tuple[Any, ...]]:
+    """Compile the parts of a graph, a program each; they are not kept on disk, nor replayed."""
+    if options.fx_graph_cache:
+        trace.emit(trace.Artifact("tc_graph_cache_bypass", f"{kind} graph: it is on several GPUs"))
+    if options.triton_cudagraphs:
+        trace.emit(trace.CudaGraph("refused", "elsewhere", "it is on several GPUs", kind))
+    options = replace(options, triton_cudagraphs=False)
+
+    def compile_part(part: fx.GraphModule, gpu: torch.device | None) -> Any:
+        return run(_program(part, gate, options, kind, {}, gpu)[0])
+
+    return hook.never_trace(in_turn(parts, compile_part))
+
+
 def _program(
     module: fx.GraphModule,
     gate: Gate,
     options: InductorOptions,
     kind: str,
     frozen: Mapping[str, torch.Tensor],
+    gpu: torch.device | None = None,
 ) -> tuple[Program, list[trace.Event]]:
-    """Make the program of an ATen graph; returns as well what was told of it."""
+    """Make a graph's program, for a GPU if one is given or asks for it; and what was told of it."""
     # A graph found on disk needs none of them.
     from tc.compiler import codegen, library, loops, schedule
 
-    gpu = gpu_of(module)
+    gpu = gpu or gpu_of(module)
     noted = {stage: noting() for stage in ("library", "loops", "schedule")}
     with trace.stage("library"):
         times = tuner(options.max_autotune)
