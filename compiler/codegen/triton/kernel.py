@@ -348,6 +348,7 @@ class KernelWriter:
         self.emit("r = start + rs")
         self._row_elements()
         printer = self._elements()
+        printer.evict = self._evictions(section)
         for statement in section.statements:
             if isinstance(statement, Accumulate):
                 self._accumulate(statement, printer.value(statement.value))
@@ -357,6 +358,24 @@ class KernelWriter:
         for each in sums:
             place = f", p_{each.name}" if each.kind.startswith("arg") else ""
             self._result(each, f"a_{each.name}{place}")
+
+    def _evictions(self, section: Section) -> dict[str, str]:
+        """What of a row is read again in a later pass is to stay in the caches until then."""
+        passes = [s for s in self.kernel.sections if s.level == "inner"]
+        at = next(k for k, one in enumerate(passes) if one is section)
+        read = [set(self._of_rows(one)) for one in passes]
+        before, after = set().union(*read[:at]), set().union(*read[at + 1 :])
+        return {
+            name: "evict_last" if name in after else "evict_first"
+            for name in sorted(read[at] & (before | after))
+        }
+
+    def _of_rows(self, section: Section) -> Iterable[str]:
+        """Buffers that are read at another place for each row."""
+        for statement in section.statements:
+            for use in statement.value.loads():
+                if self.x.runs_in(use.data[1]):
+                    yield use.data[0]
 
     def _start_totals(self, statements: Iterable[Statement]) -> None:
         """Running totals before the first element of a row."""

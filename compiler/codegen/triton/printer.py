@@ -103,7 +103,11 @@ def spread(text: str, index: Index, axes: tuple[Axis, ...]) -> str:
 
 
 class BlockPrinter:
-    """Prints expressions of one block; knows what has been computed there already."""
+    """Prints expressions of one block; knows what has been computed there already.
+
+    Attributes:
+        evict: buffer -> what the caches are told of it as it is read (`tl.load`).
+    """
 
     def __init__(
         self,
@@ -114,6 +118,7 @@ class BlockPrinter:
     ) -> None:
         self.emit, self.fresh, self.space, self.known = emit, fresh, space, known
         self.chosen = ""
+        self.evict: Mapping[str, str] = {}
         self.arms: dict[str, MutableMapping[Expr, str]] = {}
 
     def within(self, chosen: str) -> BlockPrinter:
@@ -121,7 +126,7 @@ class BlockPrinter:
         chosen = f"{self.chosen} & {chosen}" if self.chosen else chosen
         known = self.arms.setdefault(chosen, ChainMap({}, self.known))
         arm = BlockPrinter(self.emit, self.fresh, self.space, known)
-        arm.chosen, arm.arms = chosen, self.arms
+        arm.chosen, arm.arms, arm.evict = chosen, self.arms, self.evict
         return arm
 
     def value(self, root: Expr) -> str:
@@ -216,7 +221,10 @@ class BlockPrinter:
             text = spread(text, index, self.space.axes)
             masks = [*self.space.mask(), self.chosen]
         place = f"{buffer}_ptr" if text == "0" else f"{buffer}_ptr + {text}"
-        return f"tl.load({', '.join([place, *([' & '.join(masks)] if masks else [])])})"
+        given = [place, *([" & ".join(masks)] if masks else [])]
+        if buffer in self.evict:
+            given.append(f'eviction_policy="{self.evict[buffer]}"')
+        return f"tl.load({', '.join(given)})"
 
     def _select(self, node: Expr) -> str:
         condition, yes, no = node.args

@@ -187,3 +187,15 @@ def test_scans_among_other_passes(length: int, always: None) -> None:
 def test_scans_of_other_types_across_memory(dtype: torch.dtype) -> None:
     x = (r(70, 9) * 3).to(dtype)
     compare(lambda x: (x.cumsum(0), *x.cummax(0), *x.cummin(0)), (x,))
+
+
+def test_rows_read_again_are_to_stay_in_the_caches() -> None:
+    """Weights, which all rows share, are left to the caches' own rules."""
+    from triton_harness import compare_gpu
+
+    fn = lambda x, w: F.layer_norm(x, (5000,), w)  # noqa: E731
+    source = compare_gpu(fn, (r(3, 5000), r(5000)), rtol=1e-4, atol=1e-4).triton_source
+    loads = [line for line in source.splitlines() if "tl.load(" in line]
+    told = [line.partition("eviction_policy=")[2].strip('")') for line in loads]
+    assert told == ["evict_last", "evict_last", "evict_first", ""]
+    assert "w_1_ptr" in loads[-1]
