@@ -64,7 +64,7 @@ from tc.compiler.errors import (
     note_met,
 )
 from tc.compiler.freezing import frozen_inputs, while_unchanged
-from tc.compiler.gpus import Cut, cut, gpu_of, in_turn
+from tc.compiler.gpus import Cut, cut, gpu_of, in_turn, tell_limits
 from tc.compiler.graph_cache import GraphCache, run
 from tc.compiler.options import Config, InductorOptions, Options, config
 from tc.compiler.runtime.build import caches_disabled
@@ -163,10 +163,7 @@ def _on_several_gpus(
     parts: Cut, gate: Gate, options: InductorOptions, kind: str
 ) -> Callable[[list[Any]], tuple[Any, ...]]:
     """Compile the parts of a graph, a program each; they are not kept on disk, nor replayed."""
-    if options.fx_graph_cache:
-        trace.emit(trace.Artifact("tc_graph_cache_bypass", f"{kind} graph: it is on several GPUs"))
-    if options.triton_cudagraphs:
-        trace.emit(trace.CudaGraph("refused", "elsewhere", "it is on several GPUs", kind))
+    tell_limits(kind, options.fx_graph_cache, options.triton_cudagraphs)
     options = replace(options, triton_cudagraphs=False)
 
     def compile_part(part: fx.GraphModule, gpu: torch.device | None) -> Any:

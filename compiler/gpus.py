@@ -119,6 +119,14 @@ def _parts(nodes: Sequence[fx.Node]) -> tuple[dict[fx.Node, int], list[torch.dev
     return part_of, gpus
 
 
+def tell_limits(kind: str, cached: bool, replayed: bool) -> None:
+    """Tell what was asked for and is not done for a graph in parts."""
+    if cached:
+        trace.emit(trace.Artifact("tc_graph_cache_bypass", f"{kind} graph: it is on several GPUs"))
+    if replayed:
+        trace.emit(trace.CudaGraph("refused", "elsewhere", "it is on several GPUs", kind))
+
+
 def in_turn(parts: Cut, compile_part: CompilePart) -> Boxed:
     """Compile each part, and return what runs them; values are dropped after their last use."""
     steps: list[tuple[Boxed, list[str], list[str]]] = []
