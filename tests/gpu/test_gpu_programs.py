@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from loop_harness import check, trace
 from loop_programs import PROGRAMS
+from scatter_samples import CASES
 
 import tc
 from tc.compiler import loops
@@ -60,6 +61,24 @@ def test_symbolic_program_serves_other_sizes(name: str) -> None:
         for size in (9, 64, 9, 1000):
             args = make(size)
             check(call(list(args)), fn(*args), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("mode", ["fake", "symbolic"])
+@pytest.mark.parametrize("name", CASES)
+def test_values_are_taken_in_at_computed_places(name: str, mode: str) -> None:
+    fn, args = CASES[name]
+    with GPU:
+        compare(fn, tuple(a.to(GPU) for a in args), mode, rtol=1e-4, atol=1e-3)
+
+
+def test_atomic_sums_of_many_values() -> None:
+    with GPU:
+        for dtype in (torch.float32, torch.bfloat16):
+            x, y = torch.zeros(50, 64, dtype=dtype), torch.randn(1 << 16, 64).to(dtype)
+            places = torch.randint(0, 50, (1 << 16,))
+            got = built(lambda x, n, y: x.index_add(0, n, y), (x, places, y))([x, places, y])[0]
+            want = x.double().index_add(0, places, y.double()).to(dtype)
+            check((got,), want, rtol=2e-2, atol=1e-1)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
