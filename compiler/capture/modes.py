@@ -19,7 +19,7 @@ from torch import _C, fx
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.guard_values import PROCESS
+from tc.compiler.capture.guard_values import MIXED, PROCESS, torch_mode
 from tc.compiler.capture.torchfns import CHANGES_STATE, handles
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.containers import TupleValue
@@ -77,6 +77,12 @@ def depth_of_autocast() -> int:
     return torch.autocast_decrement_nesting()
 
 
+def _set_matmul_precision(precision: str) -> None:
+    """Set the precision of float32 products; what the newer switches say is left alone."""
+    if precision != MIXED:
+        _C._set_float32_matmul_precision(precision)
+
+
 MODES.add("grad", Mode(torch.is_grad_enabled, _C._set_grad_enabled))
 for _device in ("cpu", "cuda", "xpu", "mps"):
     _at = (_device,)
@@ -99,7 +105,6 @@ MODES.add(
 )
 #: reader and writer in torch._C of modes that its guard on global state leaves out
 _UNGUARDED = (
-    ("_get_float32_matmul_precision", "_set_float32_matmul_precision"),
     ("_get_flash_sdp_enabled", "_set_sdp_use_flash"),
     ("_get_mem_efficient_sdp_enabled", "_set_sdp_use_mem_efficient"),
     ("_get_math_sdp_enabled", "_set_sdp_use_math"),
@@ -115,6 +120,10 @@ _UNGUARDED = (
 for _reader, _writer in _UNGUARDED:
     if hasattr(_C, _reader) and hasattr(_C, _writer):
         MODES.add(_reader, Mode(getattr(_C, _reader), getattr(_C, _writer), guarded=False))
+PRECISION = "_get_float32_matmul_precision"
+MODES.add(
+    PRECISION, Mode(functools.partial(torch_mode, PRECISION), _set_matmul_precision, guarded=False)
+)
 
 
 class InferenceValue(Value):
@@ -252,6 +261,12 @@ def _in_inference(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return t.known(torch.is_inference_mode_enabled() if inside is None else inside)
 
 
+def _precision(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if torch_mode(PRECISION) == MIXED:  # eager raises
+        raise breaks.GraphBreak(breaks.BUILTIN_CALL, "torch.get_float32_matmul_precision()")
+    return _asking(PRECISION, MODES[PRECISION])(t, args, kwargs)
+
+
 def _no_profile(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     """A region that only names a part of a profile or graph: its nodes have their own names."""
     return t.known(contextlib.nullcontext).call(t, [], {})
@@ -293,6 +308,10 @@ handles(_C._InferenceMode)(_inference)
 handles(torch.is_inference_mode_enabled)(_in_inference)
 handles(torch.autograd.profiler.record_function)(_no_profile)
 handles(torch.fx.traceback.annotate)(_no_profile)
+handles(_C._get_float32_matmul_precision)(_precision)
+handles(_C._set_float32_matmul_precision)(
+    _setting(_C._set_float32_matmul_precision, PRECISION, at_run=True)
+)
 handles(_C._set_grad_enabled)(_setting(_C._set_grad_enabled))
 handles(_C._set_deterministic_algorithms)(_setting(_C._set_deterministic_algorithms, at_run=True))
 for _function in (

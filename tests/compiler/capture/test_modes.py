@@ -240,3 +240,19 @@ def test_gradients_switched_on_inside_reach_the_caller(backend):
         got = tc.compile(scaled, backend=backend)(x)
     got.sum().backward()
     assert x.grad is not None and x.grad.tolist() == [2.0, 2.0]
+
+
+def test_torchs_newer_switches_of_precision(monkeypatch):
+    def product(x):
+        return x @ x
+
+    def asking(x):
+        return x @ x, torch.get_float32_matmul_precision()
+
+    tc.reset()
+    monkeypatch.setattr(torch.backends.mkldnn.matmul, "fp32_precision", "bf16")
+    x = torch.eye(4)
+    assert torch.equal(tc.compile(product, fullgraph=True)(x), x)
+    assert torch.backends.mkldnn.matmul.fp32_precision == "bf16"
+    with pytest.raises(RuntimeError, match="matmul precision"):  # as in eager
+        tc.compile(asking)(x)

@@ -133,7 +133,7 @@ def test_small_products_are_no_question() -> None:
     assert clock.asked == 0
 
 
-def test_reduced_precision_is_left_to_aten() -> None:
+def test_reduced_precision_is_left_to_aten(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(aten=2, onednn=1)
     module = trace(product, operands("nn"), "fake")
     torch.set_float32_matmul_precision("medium")
@@ -141,6 +141,8 @@ def test_reduced_precision_is_left_to_aten() -> None:
         assert arranged(module, clock) == []
     finally:
         torch.set_float32_matmul_precision("highest")
+    monkeypatch.setattr(torch.backends.mkldnn.matmul, "fp32_precision", "bf16")
+    assert arranged(module, clock) == []
     assert clock.asked == 0
 
 
