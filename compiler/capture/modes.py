@@ -261,10 +261,15 @@ def _in_inference(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return t.known(torch.is_inference_mode_enabled() if inside is None else inside)
 
 
-def _precision(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if torch_mode(PRECISION) == MIXED:  # eager raises
-        raise breaks.GraphBreak(breaks.BUILTIN_CALL, "torch.get_float32_matmul_precision()")
-    return _asking(PRECISION, MODES[PRECISION])(t, args, kwargs)
+def _precision(handler: Callable[..., Value]) -> Callable[..., Value]:
+    """Have a handler break the graph where torch's newer switches say what the mode would."""
+
+    def handle(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        if torch_mode(PRECISION) == MIXED:
+            raise breaks.GraphBreak(breaks.BUILTIN_CALL, "torch's older switch of precision")
+        return handler(t, args, kwargs)
+
+    return handle
 
 
 def _no_profile(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
@@ -308,9 +313,9 @@ handles(_C._InferenceMode)(_inference)
 handles(torch.is_inference_mode_enabled)(_in_inference)
 handles(torch.autograd.profiler.record_function)(_no_profile)
 handles(torch.fx.traceback.annotate)(_no_profile)
-handles(_C._get_float32_matmul_precision)(_precision)
+handles(_C._get_float32_matmul_precision)(_precision(_asking(PRECISION, MODES[PRECISION])))
 handles(_C._set_float32_matmul_precision)(
-    _setting(_C._set_float32_matmul_precision, PRECISION, at_run=True)
+    _precision(_setting(_C._set_float32_matmul_precision, PRECISION, at_run=True))
 )
 handles(_C._set_grad_enabled)(_setting(_C._set_grad_enabled))
 handles(_C._set_deterministic_algorithms)(_setting(_C._set_deterministic_algorithms, at_run=True))

@@ -48,7 +48,8 @@ def choose_routines(editor: Editor) -> None:
 
 def onednn_computes_alike() -> bool:
     """Whether oneDNN is there and multiplies 32-bit floats as such."""
-    full = torch.backends.mkldnn.matmul.fp32_precision in ("none", "ieee")
+    backend: Any = torch.backends.mkldnn
+    full = backend.matmul.fp32_precision in ("none", "ieee")
     return full and torch._C._has_mkldnn and torch._C._get_mkldnn_enabled()
 
 

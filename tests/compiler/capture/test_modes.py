@@ -256,3 +256,10 @@ def test_torchs_newer_switches_of_precision(monkeypatch):
     assert torch.backends.mkldnn.matmul.fp32_precision == "bf16"
     with pytest.raises(RuntimeError, match="matmul precision"):  # as in eager
         tc.compile(asking)(x)
+
+    def setting(x):
+        torch.set_float32_matmul_precision("highest")
+        return x @ x
+
+    assert torch.equal(tc.compile(setting)(x), x)
+    assert torch.backends.mkldnn.matmul.fp32_precision == "ieee"
