@@ -96,6 +96,42 @@ class Failure:
     command: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """How often a compiled graph was called while the program ran, so far as the log tells.
+
+    Attributes:
+        count: hits of its entry in the cache of its function.
+        eager: those of them that ran operation by operation.
+        sampled: those of which the time was taken; `seconds` of these together.
+    """
+
+    count: int = 0
+    eager: int = 0
+    sampled: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: Calls) -> Calls:
+        sums = (getattr(self, one.name) + getattr(other, one.name) for one in fields(Calls))
+        return Calls(*sums)
+
+    @property
+    def each(self) -> float | None:
+        """Seconds of one call, None where none was timed."""
+        return self.seconds / self.sampled if self.sampled else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures as the summary and the report have them."""
+        each = None if self.each is None else round(self.each, 9)
+        return {"count": self.count, "eager": self.eager, "timed": self.sampled, "each": each}
+
+
+def calls_of(compiles: Iterable[Compile]) -> Calls | None:
+    """Return the calls of all these compiles together, None where nothing was counted."""
+    counted = [one.calls for one in compiles if one.calls is not None]
+    return sum(counted, Calls()) if counted else None
+
+
 @dataclass(frozen=True, order=True, slots=True)
 class Lane:
     """One process of the run: a rank of a distributed job, or a process by itself."""
@@ -131,6 +167,7 @@ class Compile:
     cache: str = ""
     symbols: dict[str, str] = field(default_factory=dict)
     alias: str = ""
+    calls: Calls | None = None  # None: not counted, or never called
 
     def copy(self) -> Compile:
         """Return the same in lists and dicts of its own."""

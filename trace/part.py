@@ -9,7 +9,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from tc.trace.compiles import Artifact, Compile, Failure, Note, pack
+from tc.trace.compiles import Artifact, Calls, Compile, Failure, Note, pack
 from tc.trace.reader import (
     Cursor,
     Defects,
@@ -89,6 +89,7 @@ class PartReader:
         self.source, self.part = source, part
         self.clocks: dict[tuple[int, int | None], Clock] = {}
         self.rank_of: dict[int, int] = {}
+        self.calls: dict[tuple[int, int | None], dict[str, Calls]] = {}
 
     def copy(self) -> PartReader:
         """Return the same state in objects of its own, so that finishing one leaves the other."""
@@ -109,6 +110,7 @@ class PartReader:
         )
         other.clocks = {key: clock.copy() for key, clock in self.clocks.items()}
         other.rank_of = dict(self.rank_of)
+        other.calls = dict(self.calls)
         return other
 
     def read(self, cursor: Cursor | None = None, end: int | None = None) -> None:
@@ -138,6 +140,10 @@ class PartReader:
         for key, clock in self.clocks.items():
             clock.finish()
             self.part.shares[key] = clock.shares()
+        for (pid, rank), calls in self.calls.items():
+            for name, counted in calls.items():
+                if compiled := self.part.compiles.get((pid, rank, name)):
+                    compiled.calls = counted
         return self.part
 
     def take(self, file_rank: int | None, record: Record) -> None:
@@ -163,6 +169,9 @@ class PartReader:
             )
             return
         self.add_artifact(record, compiled, name)
+        if name == "tc_run":
+            regions = parse_json(record.payload or b"")["regions"]
+            self.calls[record.pid, rank] = dict(map(_calls_of, regions))
         handler = getattr(self, f"on_{record.event}", None)
         if handler is not None:
             handler(record, compiled)
@@ -264,6 +273,15 @@ class PartReader:
     def on_create_symbol(self, record: Record, compiled: Compile) -> None:
         source, value = record.value["source"], record.value["val"]
         compiled.symbols[str(source)] = str(value)
+
+
+def _calls_of(region: dict[str, Any]) -> tuple[str, Calls]:
+    """Return the compile that a row of ``tc_run`` is about, and its calls."""
+    count = int(region["calls"])
+    eager = count if region["how"] == "operations" else 0
+    return str(region["compile"]), Calls(
+        count, eager, int(region["sampled"]), float(region["seconds"])
+    )
 
 
 def shared(values: dict[str, Any]) -> dict[str, Any]:

@@ -340,6 +340,7 @@ def _join(early: Compile, late: Compile) -> None:
     early.failure = late.failure or early.failure
     early.skipped = late.skipped or early.skipped
     early.cache = late.cache or early.cache
+    early.calls = late.calls or early.calls
 
 
 def _settle(compiled: Compile) -> None:

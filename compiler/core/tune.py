@@ -11,7 +11,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import torch
@@ -69,12 +69,14 @@ class Tuner:
         thorough: time every question that comes up (``max_autotune``), not only those whose
             answer depends much on the machine.
         measure: ways and a number of samples -> seconds of each.
+        told: its answers, as whoever finds the result on disk is told of them.
     """
 
     store: Store
     machine: str
     thorough: bool = False
     measure: Callable[[Mapping[str, Way], int], Mapping[str, float]] = measure
+    told: list[trace.Event] = field(default_factory=list, compare=False)
 
     def quickest(self, question: str, ways: Callable[[], Mapping[str, Way]]) -> str:
         """Return the name of the quickest way.
@@ -96,7 +98,9 @@ class Tuner:
         first = next(iter(seconds))
         if seconds[first] < MARGIN * seconds[best]:
             best = first
-        trace.emit(trace.Autotune(question, seconds, best, known))
+        event = trace.Autotune(question, seconds, best, known)
+        trace.emit(event)
+        self.told.append(replace(event, known=True))
         return best
 
     def _kept(self, key: str) -> dict[str, float] | None:

@@ -27,6 +27,10 @@ def graph_text(lines: tuple[str, ...]) -> str:
     return "inference graph\n" + "\n".join(lines)
 
 
+def region(calls: int, seconds: float) -> trace.Region:
+    return trace.Region("0/0", "f", "/home/me/model.py", 3, "compiled", calls, 3, seconds)
+
+
 def a_run(folder: Path) -> Diagnosis:
     """Return a run of one function whose graph two passes changed and one left alone."""
     dropped = trace.Edit(1, (BEFORE[1], "  sin: f32[4] = aten.sin(add)  # m.py:5"), (AFTER[1],))
@@ -47,6 +51,7 @@ def a_run(folder: Path) -> Diagnosis:
         .say(trace.StageRan("inference", "aot", 1, 4, passes))
         .say(trace.StageRan("inference", "loops", 6, 6, (), steps, fired))
         .say(trace.OutputCode("def call(args):\n    return args", "/tmp/c.py"))
+        .say(trace.RegionsRan((region(1, 0.00005), region(40, 0.0006))))
         .end()
     )
 
@@ -233,6 +238,18 @@ def test_from_slow_to_the_function(read: Callable[[str], Reader]) -> None:
         reader.until(lambda: reader.route == "#/time", "the time")
         reader.press(*"j" * steps, keys().ENTER)
         reader.until(lambda wanted=route: reader.route.startswith(wanted), route)
+
+
+def test_calls_are_counted_with_functions_and_compiles(ours: Reader) -> None:
+    ours.go("#/functions")
+    ours.wait_for("table")
+    assert ours.texts("tbody tr td")[-2:] == ["40", "200 µs"]
+    assert ours.texts("thead th")[-2:] == ["Calls", "A call"]
+    ours.go("#/fn/f")
+    ours.until(lambda: "40 calls · 200 µs a call (3 timed)" in "".join(ours.texts("main")), "calls")
+    assert ours.texts("tbody tr td")[-3:-1] == ["40", "200 µs"]
+    ours.go("#/c/0/0")
+    ours.until(lambda: "40 calls · 200 µs a call (3 timed)" in "".join(ours.texts("main")), "calls")
 
 
 def test_a_narrow_window_needs_no_sideways_scrolling(ours: Reader) -> None:

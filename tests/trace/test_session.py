@@ -10,8 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from tc_log import Compiler
 from torch_log import IDS, START, torch_log
 
+from tc.tlparse.summary import as_json
+from tc.trace import Artifact, Region, RegionsRan
+from tc.trace.compiles import Calls, calls_of
 from tc.trace.findings import diagnose
 from tc.trace.part import NOTED
 from tc.trace.reader import Unreadable
@@ -262,3 +266,37 @@ def test_long_texts_of_records_without_a_payload_are_kept_packed(tmp_path: Path)
     assert json.loads(found.session.text(artifact)) == metrics
     assert artifact.size > 3000
     assert len(found.session.bytes_of(artifact)) > 3000
+
+
+def test_calls_belong_to_compiles_and_the_last_record_holds(tmp_path: Path) -> None:
+    def ran(*rows: tuple[str, str, int, int, float]) -> RegionsRan:
+        places = [Region(name, "f", "m.py", 3, *counted) for name, *counted in rows]
+        return RegionsRan(tuple(places))
+
+    log = Compiler(tmp_path).start().start(1)
+    log.say(ran(("0/0", "compiled", 1, 1, 0.5)))
+    log.say(ran(("0/0", "compiled", 33, 3, 0.75), ("0/1", "operations", 7, 0, 0.0),
+                ("9/9", "compiled", 5, 1, 1.0)))  # fmt: skip
+    diagnosis = log.end()
+    session = diagnosis.session
+    first, second = session.compiles
+    assert first.calls == Calls(33, 0, 3, 0.75) and first.calls.each == 0.25
+    assert second.calls == Calls(7, 7, 0, 0.0) and second.calls.each is None
+    assert calls_of(session.compiles) == Calls(40, 7, 3, 0.75)
+    told = as_json(diagnosis)
+    assert told["calls"] == {"count": 40, "eager": 7, "timed": 3, "each": 0.25}
+    assert [one["calls"]["count"] for one in told["compile_list"]] == [33, 7]
+
+
+def test_what_was_not_counted_has_no_calls(tmp_path: Path) -> None:
+    diagnosis = Compiler(tmp_path).start().end()
+    assert calls_of(diagnosis.session.compiles) is None
+    told = as_json(diagnosis)
+    assert told["calls"] is None and told["compile_list"][0]["calls"] is None
+
+
+def test_malformed_calls_are_damage(tmp_path: Path) -> None:
+    log = Compiler(tmp_path).start()
+    log.say(Artifact("tc_run", '{"regions": [{"compile": "0/0", "how": "compiled"}]}', "json"))
+    session = log.end().session
+    assert session.defects.counts == {"bad_record": 1} and session.compiles[0].calls is None

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.color import Color
 
+from tc.trace.compiles import Calls
 from tc.trace.findings import Where, diagnose
 from tc.trace.session import load
 from tc.tui import look
@@ -23,6 +24,7 @@ from tc.tui.ledger import ledger
 from tc.tui.lines import clean, cut, left, line, right, tail, wrap
 from tc.tui.source import editor, excerpt
 from tc.tui.views.compile import laid_out
+from tc.tui.views.functions import calls_words
 from tc.tui.widgets.bars import fitted
 from tc.tui.widgets.body import Numbered, overlay
 from tc.tui.widgets.help import help_lines
@@ -283,3 +285,8 @@ def test_contrast(theme: Any) -> None:
             if ratio < (3 if role.startswith("phase") else 4.5):
                 weak.append(f"{role} on {name}: {ratio:.1f}")
     assert not weak
+
+
+def test_calls_in_words() -> None:
+    assert calls_words(Calls(1, 0, 1, 0.002)) == "1 call · 2000 µs a call"
+    assert calls_words(Calls(40, 7, 0, 0.0)) == "40 calls · 7 op by op"

@@ -9,7 +9,7 @@ function compilePage(slug, number, against) {
   const findings = one.findings.map((id) => findingById.get(id)).filter(Boolean);
   const facts = [
     DATA.lanes.length > 1 && one.lane, duration(one.seconds), count(one.attempts, "attempt"),
-    one.cache && `cache ${one.cache}`,
+    one.cache && `cache ${one.cache}`, one.calls && callsText(one.calls),
   ];
   const badges = [
     state(one.status),

@@ -11,6 +11,7 @@ function functionPage(name) {
     state(fn.refused ? "refused" : fn.status),
     fn.file && sourceLink(fn.file, fn.line),
     h("span.soft", null, `${count(fn.compileCount, "compile")} · ${duration(fn.seconds)}`),
+    fn.calls && h("span.soft", null, callsText(fn.calls), recompileRate(fn)),
   ];
   return {
     title: fn.name,
@@ -26,6 +27,30 @@ function functionPage(name) {
   };
 }
 
+/** What was counted while the program ran: calls, those that ran operation by operation, time. */
+function callsText(calls) {
+  const eager = calls.eager > 0 && (calls.eager === calls.count
+    ? "op by op" : `${calls.eager} of them op by op`);
+  const each = calls.each !== null && `${shortTime(calls.each)} a call (${calls.timed} timed)`;
+  return [count(calls.count, "call"), eager, each].filter(Boolean).join(" · ");
+}
+
+function recompileRate(fn) {
+  return fn.recompiles > 0 ? ` · ${count(fn.recompiles, "recompile")} in ${count(fn.calls.count, "call")}` : "";
+}
+
+/** Calls take microseconds, where compiles take milliseconds and more. */
+function shortTime(seconds) {
+  if (seconds >= 0.01) return duration(seconds);
+  return seconds >= 0.001 ? `${(seconds * 1e3).toFixed(1)} ms` : `${(seconds * 1e6).toFixed(seconds < 1e-5 ? 1 : 0)} µs`;
+}
+
+function callsCells(calls) {
+  if (!calls) return [h("td.num.soft", null, "–"), h("td.num.soft", null, "–")];
+  const eager = calls.eager > 0 && h("span.soft", null, calls.eager === calls.count ? " op by op" : ` ${calls.eager} op by op`);
+  return [h("td.num", null, calls.count, eager), h("td.num", null, calls.each === null ? "–" : shortTime(calls.each))];
+}
+
 function compilesPart(fn) {
   const many = DATA.lanes.length > 1;
   const rows = fn.compiles.map((slug) => {
@@ -37,10 +62,12 @@ function compilesPart(fn) {
       h("td.num", null, duration(one.seconds)),
       h("td", null, one.phases.length > 0 && splitBar(one.phases, true)),
       h("td.soft", null, one.cache || "–"),
+      fn.calls && callsCells(one.calls),
       h("td.num", null, one.artifacts.length));
   });
   const process = many ? ["process"] : [];
-  const columns = ["compile", "status", ...process, ["time", "num"], "phases", "cache", ["artifacts", "num"]];
+  const ran = fn.calls ? [["calls", "num"], ["a call", "num"]] : [];
+  const columns = ["compile", "status", ...process, ["time", "num"], "phases", "cache", ...ran, ["artifacts", "num"]];
   return section("Compiles", null, table(columns, rows));
 }
 

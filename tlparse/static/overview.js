@@ -78,7 +78,7 @@ function functionsPart(most = MOST_FUNCTIONS) {
   const body = h("tbody");
   const fill = () => {
     body.replaceChildren(...DATA.functions.filter(FILTERS[functionFilter]).slice(0, most).map(functionRow));
-    if (!body.children.length) body.append(h("tr", null, h("td.soft", { colspan: 9 }, "No function of this kind.")));
+    if (!body.children.length) body.append(h("tr", null, h("td.soft", { colspan: 11 }, "No function of this kind.")));
   };
   const buttons = Object.keys(FILTERS).map((name) => h("button", {
     type: "button", "aria-pressed": String(name === functionFilter), click: (event) => {
@@ -88,6 +88,7 @@ function functionsPart(most = MOST_FUNCTIONS) {
     } }, name));
   fill();
   const columns = ["Function", "Where", "Status", ["Graphs", "num"], "Compiles", ["Kernels", "num"], ["Time", "num"], "Phases", "Cache"];
+  if (callsCounted()) columns.push(["Calls", "num"], ["A call", "num"]);
   const made = table(columns, []);
   made.querySelector("tbody").replaceWith(body);
   return h("section", null,
@@ -113,8 +114,11 @@ function functionRow(fn) {
     h("td.num", null, fn.kernels || "–"),
     h("td.num", null, duration(fn.seconds)),
     h("td", null, rows.length ? splitBar(rows, true) : ""),
-    h("td.soft", null, cacheWords(fn)));
+    h("td.soft", null, cacheWords(fn)),
+    callsCounted() && callsCells(fn.calls));
 }
+
+const callsCounted = () => DATA.functions.some((fn) => fn.calls);
 
 function ranksPart() {
   if (DATA.lanes.length < 2) return null;

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from rich.cells import cell_len
 
-from tc.trace.compiles import Compile
+from tc.trace.compiles import Calls, Compile, calls_of
 from tc.trace.findings import duration
 from tc.tui import look
 from tc.tui.facts import Function, Model, bar, short_place
@@ -88,6 +88,7 @@ def page(model: Model, function: Function, width: int) -> Listed:
         line((function.title, "head"), "  ", (f"{status[0]} {status[2]}", function.status)),
         line((f"{file}:{number}" if number else file, "title")),
         line((f"{len(function.compiles)} compiled{refused} · {duration(function.seconds)}", "dim")),
+        *([line((calls_words(calls), "dim"))] if (calls := calls_of(function.compiles)) else []),
         phase_bar(function.phases, min(width - 1, 60)),
         *legend(function.phases, width),
         Line(),
@@ -160,11 +161,20 @@ def seconds_of(seconds: float) -> str:
     return duration(seconds) if seconds else ""
 
 
+def calls_words(calls: Calls) -> str:
+    """What was counted while the program ran: calls, those in eager, the time of one."""
+    count = f"{calls.count} call{'' if calls.count == 1 else 's'}"
+    eager = f" · {calls.eager} op by op" if calls.eager else ""
+    each = "" if calls.each is None else f" · {calls.each * 1e6:.0f} µs a call"
+    return f"{count}{eager}{each}"
+
+
 def compile_words(model: Model, compiled: Compile) -> Line:
     """A compile in one line: id, function, place, status, time, cache."""
     status = model.statuses.get(id(compiled), "ok")
     sign, _, word = look.STATUS[status]
     cache = f" · cache {compiled.cache}" if compiled.cache else ""
+    cache += f" · {calls_words(compiled.calls)}" if compiled.calls else ""
     tries = f" · {compiled.attempts} attempts" if compiled.attempts > 1 else ""
     where = short_place(*compiled.home)
     return line(

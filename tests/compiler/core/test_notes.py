@@ -159,6 +159,24 @@ def test_a_compile_tells_each_stage_of_each_graph_with_the_users_lines() -> None
             lines = before
 
 
+def test_formulas_that_the_cut_puts_into_a_joint_graph_are_a_pass_of_it() -> None:
+    net = torch.nn.Sequential(
+        torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.LayerNorm(16), torch.nn.Linear(16, 1)
+    )
+    with capture_events() as events:
+        tc.compile(net)(torch.randn(4, 8)).sum().backward()
+    (code,) = [e.code for e in events.of(trace.AtenGraph) if e.kind == "joint"]
+    assert "_again" in code
+    (told,) = [e for e in events.of(trace.StageRan) if (e.graph, e.stage) == ("joint", "aot")]
+    names = [ran.name for ran in told.passes if ran.changed]
+    assert names[-1] == "aot.partition" and "aot.fold_transposes" in names
+    lines: list[str] | None = node_lines(code)
+    for ran in reversed(record(told)["passes"]):
+        lines = undone(lines, ran) if lines is not None else None
+        assert lines is not None, ran["name"]
+    assert not any("_again" in line for line in lines or [])
+
+
 @given(st.permutations(range(8)), st.sets(st.integers(0, 7)), st.sets(st.integers(0, 12)))
 def test_any_change_of_order_is_told(order: list[int], gone: set[int], new: set[int]) -> None:
     old, now = list(range(8)), [item for item in [*order, *range(8, 13)] if item not in gone]

@@ -179,3 +179,18 @@ def test_max_autotune_tells_times_and_choice() -> None:
     x.grad = w.grad = None
     product(x, w).sum().backward()
     torch.testing.assert_close(grads, (x.grad, w.grad))
+
+
+def test_times_are_told_again_where_a_graph_is_found_on_disk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tc.config, "fx_graph_cache", True)
+    told = []
+    for _ in range(2):
+        tc.reset()
+        with tc.trace.capture_events() as events:
+            tc.compile(product, mode="max-autotune")(*operands("nt"))
+        told.append((events.of(tc.trace.Autotune), events.of(tc.trace.Cache)[0].hit))
+    ((made,), first), ((again,), second) = told
+    assert (first, second) == (False, True)
+    assert again == replace(made, known=True)
