@@ -214,9 +214,8 @@ def _program(
     if not trace.enabled():
         return program, []
     taken = [event for stage, notes in noted.items() for event in told(notes, stage, kind)]
-    answers = times.told if gpu is None else [*times.told, *tuned.tuner.told]
-    planned = tell_plan(plan, program, kind, codegen.lines_of(plan, program))
-    return program, [*answers, *taken, *planned]
+    taken += times.told if gpu is None else [*times.told, *tuned.tuner.told]
+    return program, [*taken, *tell_plan(plan, program, kind, codegen.lines_of(plan, program))]
 
 
 # -- frames ----------------------------------------------------------------------------------
