@@ -21,6 +21,7 @@ from tc import trace
 from tc.compiler import aot
 from tc.compiler.capture import hook
 from tc.compiler.core.artifacts import KernelSpec, Program
+from tc.compiler.core.conditions import Condition, Sizes
 from tc.compiler.core.frozen import NotPlain, dumps, loads
 from tc.compiler.core.frozen_graph import CLASSES as GRAPH_CLASSES
 from tc.compiler.core.frozen_graph import PlainGraph, restored, written
@@ -64,6 +65,7 @@ class Kept:
         events: what was told when it was compiled; on disk it follows the rest.
         pair: tells whether forward and backward are of one cut.
         operations: backward as operations, with forward's entry.
+        conditions: on symbolic sizes, for which it is right.
     """
 
     program: Program
@@ -72,6 +74,7 @@ class Kept:
     events: tuple[trace.Remembered, ...]
     pair: str = ""
     operations: PlainGraph | None = None
+    conditions: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,7 @@ class Cut:
     Attributes:
         key: of its first entry.
         told: events before those of forward's program, and before those of backward's.
+        later: of its second entry, once forward is compiled.
     """
 
     key: Key
@@ -104,11 +108,12 @@ class Cut:
     operations: PlainGraph
     pair: str
     told: Mapping[str, tuple[trace.Event, ...]]
+    later: Key | None = None
 
 
 CLASSES = (
     *(Held, Written, Kept, Program, GpuProgram, KernelSpec, aot.Contract, *aot.OUTPUTS),
-    *(aot.TrainingContract, *GRAPH_CLASSES),
+    *(aot.TrainingContract, Condition, *GRAPH_CLASSES),
 )
 
 
@@ -202,11 +207,12 @@ class GraphCache:
         program, events = make()
         events = (*cut.told[kind], *events)
         if kind == "forward":
+            self._cut = replace(cut, later=_second(cut.key))
             more = (cut.contract, events, cut.pair, cut.operations)
             self._write(cut.key, cut.gm, program, *more)
         else:
             self._cut = None
-            self._write(_second(cut.key), cut.gm, program, None, events, cut.pair)
+            self._write(cut.later or _second(cut.key), cut.gm, program, None, events, cut.pair)
         return program
 
     # -- graphs of ATen operations -----------------------------------------------------------------
@@ -246,7 +252,7 @@ class GraphCache:
         with trace.stage("graph_cache.key"):
             try:
                 return key_of(gm, examples, {"kind": kind, **self.settings})
-            except Uncached as why:
+            except (Uncached, NotPlain) as why:
                 _tell_bypass(f"{kind} graph: {why}")
             except Exception as error:  # a compile does not fail for want of a key
                 _tell_bypass(f"{kind} graph: {type(error).__name__}: {error}")
@@ -265,8 +271,11 @@ class GraphCache:
         with trace.stage("graph_cache.keep"):
             try:
                 constants = _places(gm, program)
+                asked = key.sizes.asked() if key.sizes is not None else ()
+                if asked and "backward" in key.parts["kind"]:
+                    raise Uncached("its guards are made by now, and it asks for more of sizes")
                 plain = replace(program, constants=())
-                kept = Kept(plain, constants, contract, (), pair, operations)
+                kept = Kept(plain, constants, contract, (), pair, operations, asked)
                 content = b"\n".join((dumps(kept), trace.packed(events)))
             except (NotPlain, Uncached) as why:
                 _tell_bypass(f"not kept: {why}")
@@ -275,8 +284,9 @@ class GraphCache:
 
 
 def _second(key: Key) -> Key:
-    """Return the key of backward's entry."""
-    return Key({**key.parts, "kind": "training, backward"})
+    """Return the key of backward's entry, as of now: guards are made before it is compiled."""
+    sizes = None if key.sizes is None else Sizes(key.sizes.env)
+    return Key({**key.parts, "kind": "training, backward"}, sizes)
 
 
 def _tell_bypass(why: str) -> None:
@@ -308,9 +318,14 @@ def _read(key: Key) -> Kept | None:
     try:
         entry, _, told = content.partition(b"\n")
         kept = loads(entry, CLASSES)
-        return replace(kept, events=trace.unpacked(told)) if isinstance(kept, Kept) else None
+        if not isinstance(kept, Kept):
+            return None
+        kept = replace(kept, events=trace.unpacked(told))
     except (ValueError, KeyError, TypeError):
         return None
+    if kept.conditions and (key.sizes is None or not key.sizes.ask(kept.conditions)):
+        return None
+    return kept
 
 
 def _places(gm: fx.GraphModule, program: Program) -> tuple[tuple[str, Held | Written], ...]:

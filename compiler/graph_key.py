@@ -11,7 +11,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.node import _get_qualified_name
 
+from tc.compiler.core.conditions import Sizes, sizes_of, text_of
 from tc.compiler.runtime.build import cpu_identity
 from tc.compiler.runtime.tuned import gpu_identity
 
@@ -53,9 +54,11 @@ class Key:
 
     Attributes:
         parts: name -> text or hash, for the trace.
+        sizes: what its entry's conditions are asked of; None where all sizes are numbers.
     """
 
     parts: Mapping[str, str]
+    sizes: Sizes | None = field(default=None, compare=False)
 
     @functools.cached_property
     def digest(self) -> str:
@@ -72,15 +75,17 @@ def key_of(gm: fx.GraphModule, examples: Sequence[Any], settings: Mapping[str, A
         settings: what else the result depends on, by name; printed.
 
     Raises:
-        Uncached: something in it has no text that stands for it in another process.
+        Uncached, NotPlain: something in it has no text that stands for it in another process.
     """
     if peek_interpreter_stack() is not None:
         raise Uncached("it is compiled inside of a transform of torch.func")
     graph, inputs = "\n".join(graph_lines(gm)), "\n".join(input_lines(examples))
+    sizes = sizes_of(examples)
     return Key(
         {
             "graph": _hash(graph),
             "inputs": _hash(inputs),
+            **({"sizes": _hash(sizes.known)} if sizes is not None else {}),
             **{name: str(value) for name, value in settings.items()},
             "state": state(),
             "tc": own_code(),
@@ -89,7 +94,8 @@ def key_of(gm: fx.GraphModule, examples: Sequence[Any], settings: Mapping[str, A
             "machine": _hash(cpu_identity()),
             **({"gpus": gpu_identity()} if _names_gpu(graph, inputs) else {}),
             "environment": environment(),
-        }
+        },
+        sizes,
     )
 
 
@@ -177,6 +183,8 @@ def _text(value: Any) -> str:
         return repr(value)
     if isinstance(value, float):
         return value.hex()
+    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+        return text_of(value)
     if isinstance(value, (list, tuple)):
         return f"{type(value).__name__}[{','.join(map(_text, value))}]"
     if isinstance(value, dict):
@@ -197,7 +205,7 @@ def input_lines(examples: Sequence[Any]) -> list[str]:
     """Return a text an input: layout, gradient, and with which earlier one it shares memory.
 
     Raises:
-        Uncached: a size is symbolic, or the input is no plain fake tensor.
+        Uncached: an input is no plain fake tensor.
     """
     memory: dict[int, int] = {}
     lines = []
@@ -212,7 +220,7 @@ def input_lines(examples: Sequence[Any]) -> list[str]:
         flags = (
             value.requires_grad, value.is_leaf, value._is_view(), value.is_inference(),
             value.is_conj(), value.is_neg(), value._is_zerotensor(),
-            isinstance(value, torch.nn.Parameter), value.untyped_storage().nbytes(), shared,
+            isinstance(value, torch.nn.Parameter), _text(value.untyped_storage().nbytes()), shared,
         )  # fmt: skip
         lines.append(f"{layout} {flags}")
     return lines
@@ -223,11 +231,8 @@ def _layout(value: torch.Tensor) -> str:
         raise Uncached(f"a tensor has layout {value.layout}")
     if value.device.type not in DEVICES:
         raise Uncached(f"a tensor is on {value.device}")
-    numbers = (*value.shape, *value.stride(), value.storage_offset())
-    if any(type(number) is not int for number in numbers):
-        raise Uncached("sizes are symbolic")
-    shape = f"{tuple(value.shape)} {value.stride()} {value.storage_offset()}"
-    return f"{value.dtype} {shape} {value.device}"
+    numbers = tuple(value.shape), tuple(value.stride()), value.storage_offset()
+    return f"{value.dtype} {_text(numbers)} {value.device}"
 
 
 # -- surroundings --------------------------------------------------------------------------------

@@ -442,10 +442,6 @@ def test_code_of_the_compiler_counts(monkeypatch):
 
 
 # -- what has no entry -----------------------------------------------------------------------------
-def test_symbolic_sizes_are_refused():
-    _, told = compiled(two_ops, torch.randn(4), torch.randn(4), dynamic=True)
-    assert told.looks() == []
-    assert "symbolic" in told.why_not()
 
 
 def test_functions_of_the_users_are_refused():
