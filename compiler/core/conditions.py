@@ -31,7 +31,7 @@ class Condition:
     """A condition that was found to hold.
 
     Attributes:
-        expression: an integer, the name of a symbol, or a class and its arguments.
+        expression: a number, the name of a symbol, or a class and its arguments.
         oblivious: sizes that come out of data were taken for at least two.
     """
 
@@ -129,6 +129,8 @@ def _plain(expr: Any) -> Any:
         return int(expr)
     if expr.is_Symbol:
         return expr.name
+    if expr.is_Float:
+        return float(expr)
     name = type(expr).__name__
     if not expr.args or _classes().get(name) is not type(expr):
         raise NotPlain(f"a condition on sizes holds {expr}")
@@ -140,6 +142,8 @@ def _expression(plain: Any, symbols: dict[str, Any]) -> Any:
 
     if isinstance(plain, int):
         return sympy.Integer(plain)
+    if isinstance(plain, float):
+        return sympy.Float(plain)
     if isinstance(plain, str):
         return symbols[plain]
     name, *args = plain

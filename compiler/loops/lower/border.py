@@ -6,6 +6,7 @@ The only place of the loop compiler that sees sympy, and each expression passes 
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from functools import reduce
 from operator import add, mul
 from typing import Any
@@ -29,6 +30,8 @@ def sym_index(value: int | torch.SymInt) -> Index:
     return sympy_index(value.node.expr)
 
 
+#: functions from a float to a whole number; sizes are never negative
+ROUNDINGS = ("FloorToInt", "TruncToInt", "CeilToInt")
 _FUNCTIONS: dict[str, Callable[..., Index]] = {
     "FloorDiv": ix.floordiv,
     "CleanDiv": ix.floordiv,
@@ -51,6 +54,11 @@ def sympy_index(expr: Any) -> Index:
     if expr.is_Symbol:
         return ix.size(expr.name) if expr.is_nonnegative else ix.number(expr.name)
     name = type(expr).__name__
+    if name in ROUNDINGS and (scaled := _scaled(expr.args[0])) is not None:
+        size, factor = scaled
+        above = factor.denominator - 1 if name == "CeilToInt" else 0
+        total = size * ix.const(factor.numerator) + ix.const(above)
+        return ix.floordiv(total, ix.const(factor.denominator))
     if name == "Pow" and expr.args[1].is_Integer and int(expr.args[1]) > 0:
         return ix.product([sympy_index(expr.args[0])] * int(expr.args[1]))
     args = [sympy_index(arg) for arg in expr.args]
@@ -63,6 +71,21 @@ def sympy_index(expr: Any) -> Index:
     if name in _FUNCTIONS:
         return _FUNCTIONS[name](*args)
     raise Inconvertible("loops.lower", f"a size is computed with {expr} ({name})")
+
+
+def _scaled(expr: Any) -> tuple[Index, Fraction] | None:
+    """Return size and factor of their product, where floats compute it without any rounding.
+
+    That is where the factor is a fraction of so few bits that sizes below 2**43 leave none over.
+    """
+    if not expr.is_Mul or len(expr.args) != 2 or not expr.args[0].is_Float:
+        return None
+    factor, size = Fraction(float(expr.args[0])), expr.args[1]
+    if type(size).__name__ != "ToFloat" or not size.args[0].is_nonnegative or factor <= 0:
+        return None
+    if max(factor.numerator, factor.denominator) > 2**10:
+        return None
+    return sympy_index(size.args[0]), factor
 
 
 def sizes_of(fake: torch.Tensor) -> tuple[Index, ...]:

@@ -10,6 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import tc
+from tc import trace
 from tc.compiler.aot.artifact import Fallback
 from tc.compiler.aot.symbols import SizeNodes
 
@@ -86,17 +87,23 @@ def test_conditions_that_tracing_gradients_adds_are_guarded():
 
 
 @pytest.mark.parametrize("mode", ["nearest", "bilinear"])
-def test_sizes_by_a_float_factor_run_eagerly(mode):
+@pytest.mark.parametrize(("factor", "eager"), [(1.5, False), (0.75, False), (1.7, True)])
+def test_sizes_by_a_float_factor(mode, factor, eager):
     def function(x):
-        return torch.nn.functional.interpolate(x, scale_factor=1.5, mode=mode) * 2
+        return torch.nn.functional.interpolate(x, scale_factor=factor, mode=mode) * 2
 
     tc.reset()
     compiled = tc.compile(function, dynamic=True)
-    for size in (6, 7, 9):
-        x = torch.randn(1, 2, size, 8, requires_grad=True)
-        found, expected = compiled(x), function(x)
-        torch.testing.assert_close(found, expected)
-        for one, other in zip(
-            torch.autograd.grad(found.sum(), x), torch.autograd.grad(expected.sum(), x), strict=True
-        ):
-            torch.testing.assert_close(one, other)
+    with trace.capture_events() as events:
+        for size in (6, 7, 9, 12):
+            x = torch.randn(1, 2, size, 8, requires_grad=True)
+            found, expected = compiled(x), function(x)
+            torch.testing.assert_close(found, expected)
+            for one, other in zip(
+                torch.autograd.grad(found.sum(), x),
+                torch.autograd.grad(expected.sum(), x),
+                strict=True,
+            ):
+                torch.testing.assert_close(one, other)
+    told = [event.name for event in events if isinstance(event, trace.Artifact)]
+    assert ("tc_graph_runs_eagerly" in told) is eager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ ASKED = {
     "power": lambda a, b: a**2 > b,
     "largest": lambda a, b: torch.sym_max(a, b + 3) < 40,
     "smallest": lambda a, b: torch.sym_min(a, 15) == 12,
+    "factor": lambda a, b: math.floor(a * 1.5) == 3 * b,
     "both": lambda a, b: torch.sym_not(a < b) & (b < 9),
 }
 
