@@ -67,6 +67,7 @@ class Compilers:
         stage: name of the stage for the trace.
         standalone: hand over graphs without writes, and with results that share no memory.
         cache: entries on disk for captured graphs without gradients.
+        joint: rearranges forward and backward as one graph, before it is cut.
     """
 
     forward: Callable[[fx.GraphModule], Boxed]
@@ -75,6 +76,7 @@ class Compilers:
     stage: str = "aot_backend"
     standalone: bool = True
     cache: GraphCache | None = None
+    joint: Callable[[fx.GraphModule, Gate], None] | None = None
 
 
 def compile_graph(
@@ -158,7 +160,7 @@ def _training(
 
     notes = noting()
     with trace.stage("aot"):
-        parts = training(gm, examples, gate.noted(notes), decompositions)
+        parts = training(gm, examples, gate.noted(notes), decompositions, compilers.joint)
     events = _cut_events(parts)
     if trace.enabled():
         events += told(notes, "aot", "joint")

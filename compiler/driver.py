@@ -1,7 +1,4 @@
-"""The whole pipeline on one screen: a frame in, guarded code out; a graph in, kernels out.
-
-The only module that knows more than one stage.
-"""
+"""The pipeline on one screen, from frames to code; the only module that knows more stages."""
 
 from __future__ import annotations
 
@@ -39,12 +36,7 @@ from tc.compiler.capture.skips import (
     skip_reason,
 )
 from tc.compiler.capture.transforms import LEVELLED
-from tc.compiler.capture.translate import (
-    BreakRecord,
-    Captured,
-    is_handler_resumption,
-    translate,
-)
+from tc.compiler.capture.translate import BreakRecord, Captured, is_handler_resumption, translate
 from tc.compiler.core import garbage, levels
 from tc.compiler.core.artifacts import Program
 from tc.compiler.core.gate import Gate
@@ -120,8 +112,16 @@ def inductor(
         stage="inductor_compile",
         standalone=False,
         cache=cache,
+        joint=functools.partial(arrange_joint, thorough=options.max_autotune),
     )
     return compile_graph(gm, example_inputs, compilers, gate)
+
+
+def arrange_joint(module: fx.GraphModule, gate: Gate, thorough: bool = False) -> None:
+    """Arrange forward and backward as one graph, so that what is kept has the chosen layout."""
+    from tc.compiler import library  # a graph found on disk needs none of it
+
+    library.arrange_joint(module, gate, tuner(thorough))
 
 
 def _cache(gate: Gate, options: InductorOptions) -> GraphCache | None:

@@ -14,7 +14,7 @@ from torch import fx
 
 from tc.compiler.aot_backend import Compilers, compile_graph
 from tc.compiler.core.gate import Gate
-from tc.compiler.driver import inductor
+from tc.compiler.driver import arrange_joint, inductor
 
 Compiled = Callable[..., Any]
 
@@ -45,7 +45,9 @@ def replaying(stage: str, gate: Gate | None = None) -> Callable[..., Compiled]:
         if stage == "program":
             return inductor(gm, example_inputs, allowed)
         run = functools.partial(_run, stage=stage, gate=allowed)
-        compilers = Compilers(run, run, run, "replay", standalone=stage == "aot")
+        standalone = stage == "aot"
+        joint = None if standalone else arrange_joint
+        compilers = Compilers(run, run, run, "replay", standalone, joint=joint)
         return compile_graph(gm, example_inputs, compilers, allowed)
 
     return backend

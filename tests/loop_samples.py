@@ -72,6 +72,17 @@ def _call(*args: Any, **kwargs: Any) -> Sample:
 
 D, H, BF = torch.float64, torch.float16, torch.bfloat16
 C = _call
+
+
+def _last(image: torch.Tensor) -> torch.Tensor:
+    return image.to(memory_format=torch.channels_last)
+
+
+def _pool_gradient(image: torch.Tensor, *window: Any) -> Sample:
+    values, places = torch.ops.aten.max_pool2d_with_indices(image, *window)
+    return C(values.sin(), image, *window, places)
+
+
 I32, I16, I8, U8 = torch.int32, torch.int16, torch.int8, torch.uint8
 
 
@@ -498,6 +509,15 @@ _rows(
         C(n(1, 2, 6, 7), [2, 2]),
         C(n(2, 6, 7), [3, 3], [2, 2], [1, 1]),
         C(n(2, 6, 7), [2, 3], [1, 2], [1, 1], [1, 1], True),
+    ],
+)
+_rows(
+    "max_pool2d_with_indices_backward.default",
+    lambda: [
+        _pool_gradient(n(1, 2, 6, 7), [2, 2], [2, 2], [0, 0], [1, 1], False),
+        _pool_gradient(_last(n(2, 8, 6, 7)), [3, 3], [2, 2], [1, 1], [1, 1], False),
+        _pool_gradient(_last(n(2, 8, 7, 7)), [2, 3], [1, 2], [1, 1], [1, 1], True),
+        _pool_gradient(_last(n(2, 8, 9, 9)), [2, 2], [1, 3], [0, 0], [2, 2], False),
     ],
 )
 _rows(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,6 +44,8 @@ from tc.compiler.core.artifacts import Artifact
 from tc.compiler.core.gate import Gate
 
 aten = torch.ops.aten
+#: changes a graph in place to an equal one, asking the gate
+Arrange = Callable[[fx.GraphModule, Gate], None]
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,11 @@ class Training(Artifact):
 
 
 def training(
-    gm: fx.GraphModule, examples: Sequence[Any], gate: Gate, decompositions: Chosen | None = None
+    gm: fx.GraphModule,
+    examples: Sequence[Any],
+    gate: Gate,
+    decompositions: Chosen | None = None,
+    arrange: Arrange | None = None,
 ) -> Training:
     """Trace a captured graph and its gradients, and cut the result in forward and backward.
 
@@ -106,6 +112,7 @@ def training(
         examples: fake inputs; those that require grad get gradients.
         gate: asked for each decomposition, pass and recomputation.
         decompositions: used in place of the table.
+        arrange: changes the joint graph to an equal one before it is cut.
 
     Raises:
         Fallback: the result could not be proven to do what eager autograd does.
@@ -123,7 +130,11 @@ def training(
             return Training(None, forward, None, None, len(returned), ())
         joint = Joint(gm, observed, diffs, start(gm, observed, gate, decompositions))
         recorder, returned, gradients = joint.record()
-    return _cut(gm, observed, diffs, recorder, returned, gradients, gate)
+    nodes = [*returned, *gradients]
+    graph = finish("joint", gm, observed, recorder, nodes, gate)
+    if arrange is not None:
+        arrange(graph.module, gate)
+    return _cut(graph, observed, diffs, recorder, len(returned), gate)
 
 
 def _observe(gm: fx.GraphModule, examples: Sequence[Any]) -> Observation:
@@ -211,26 +222,24 @@ def _tangents(recorder: Recorder, observed: Observation, diffs: Sequence[int]) -
 
 
 def _cut(
-    gm: fx.GraphModule,
+    joint: AotGraph,
     observed: Observation,
     diffs: tuple[int, ...],
     recorder: Recorder,
-    returned: Sequence[Any],
-    gradients: Sequence[Any],
+    returned: int,
     gate: Gate,
 ) -> Training:
     """Partition the joint graph and make the artifacts."""
-    joint = finish("joint", gm, observed, recorder, [*returned, *gradients], gate)
     written = joint.contract.written
     graph = joint.module.graph
     with gate.watching("aot.partition", graph, "joint"):  # it puts formulas into the joint graph
-        parts = partition(graph, len(observed.inputs), len(returned), written, gate)
+        parts = partition(graph, len(observed.inputs), returned, written, gate)
     with gate.watching("aot.separate_outputs", parts.forward, "forward"):
         separate_outputs(parts.forward)
     _take_as_made(parts)
     forward = replace(joint, kind="forward", module=as_module(parts.forward, recorder.constants))
     backward = _backward_graph(parts, recorder, gate)
-    return Training(joint, forward, backward, parts, len(returned), diffs)
+    return Training(joint, forward, backward, parts, returned, diffs)
 
 
 def _take_as_made(parts: Partition) -> None:

@@ -13,7 +13,7 @@ from tc.compiler.core.tune import Tuner
 from tc.compiler.library.dropout import draw_numbers
 from tc.compiler.library.editor import Editor
 from tc.compiler.library.freeze import freeze, lay_out_constants
-from tc.compiler.library.layouts import keep_channels_last
+from tc.compiler.library.layouts import keep_channels_last, train_channels_last
 from tc.compiler.library.products import add_bias_later, merge_slices, turn_matrices
 from tc.compiler.library.routines import choose_routines
 from tc.compiler.library.rows import compute_few_rows, compute_tiny
@@ -29,6 +29,21 @@ PASSES: tuple[Callable[[Editor], None], ...] = (
     lay_out_constants,
     choose_routines,
 )
+
+
+def arrange_joint(module: fx.GraphModule, gate: Gate, tuner: Tuner | None = None) -> None:
+    """Rearrange a graph of a function and its gradients before it is cut in two.
+
+    What backward keeps of forward has then the layout in which both compute.
+
+    Args:
+        module: as in `arrange`; changed in place.
+        gate: asked before each change, as ``library.<kind>``.
+        tuner: tells what is quickest on this machine; None: nothing is timed.
+    """
+    with gate.watching("library.train_channels_last", module.graph, "joint"):
+        train_channels_last(Editor(module.graph, gate, tuner))
+    module.graph.lint()
 
 
 def arrange(

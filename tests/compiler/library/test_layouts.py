@@ -9,9 +9,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 from loop_harness import check, trace
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import tc
 from tc.compiler import library
+from tc.compiler.aot.training import Training, training
 from tc.compiler.core.gate import Gate
 
 aten = torch.ops.aten
@@ -104,3 +106,81 @@ def test_layouts_stay_where_nothing_is_gained(fn: Callable[..., Any], side: int)
     library.arrange(module, Gate())
     module.recompile()
     assert str(module.graph) == before
+
+
+# -- with gradients ------------------------------------------------------------------------------
+def normed(x: T, w: T, u: T) -> T:
+    scale, shift = u[0, :, 0, 0], u[1, :, 0, 0]
+    mean, spread = torch.zeros_like(scale.detach()), torch.ones_like(scale.detach())
+    y = F.batch_norm(F.conv2d(x, w, padding=1), mean, spread, scale, shift, training=True)
+    y = F.max_pool2d(y.relu(), 3, 2, 1)
+    z = F.batch_norm(F.conv2d(y, u, padding=1), mean, spread, shift, scale, training=True)
+    return (z + y).relu().mean((2, 3))
+
+
+def exits(x: T, w: T, u: T) -> tuple[T, T]:
+    """A result in the middle, and one that needs eager's layout."""
+    y = F.conv2d(x, w, padding=1)
+    z = F.conv2d(y.relu(), u, padding=1)
+    return y.relu() * 2, z.relu().flatten(1).cumsum(1)
+
+
+def kernels_of_kernels(x: T, w: T, u: T) -> T:
+    """A kernel that is computed, and a bias."""
+    y = F.conv2d(x, w, u[0, :, 0, 0], padding=1).relu()
+    return F.conv2d(y, u * 2, padding=1).relu()
+
+
+TRAINED = [chain, pooled, normed, exits, kernels_of_kernels]
+
+
+def leaves() -> list[T]:
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(t.shape, generator=generator).requires_grad_() for t in args()]
+
+
+def joint(fn: Callable[..., Any], arrange: Any = library.arrange_joint) -> Training:
+    graph = torch.fx.symbolic_trace(fn)
+    mode = FakeTensorMode()
+    fakes = [mode.from_tensor(leaf, static_shapes=True) for leaf in leaves()]
+    return training(graph, fakes, Gate(), arrange=arrange)
+
+
+@pytest.mark.parametrize("fn", TRAINED)
+def test_gradients_of_a_chain_are_computed_channels_last(fn: Callable[..., Any]) -> None:
+    found = joint(fn)
+    assert found.backward is not None
+    graph = found.backward.module.graph
+    calls = graph.find_nodes(op="call_function", target=aten.convolution_backward.default)
+    assert len(calls) == 2 and all(channels_last(found.forward.module))
+    for call in calls:
+        for operand in call.args[:3]:
+            assert operand.meta["val"].is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("fn", TRAINED)
+def test_trained_chains_give_eagers_values_gradients_and_strides(fn: Callable[..., Any]) -> None:
+    results = []
+    for run in (fn, tc.compile(fn, fullgraph=True)):
+        given = leaves()
+        found = run(*given)
+        outputs = found if isinstance(found, tuple) else (found,)
+        gradients = torch.autograd.grad([(t * t).sum() for t in outputs], given)
+        results.append((*outputs, *gradients))
+    check(results[1], results[0], rtol=1e-3, atol=1e-3)
+    assert [t.stride() for t in results[1]] == [t.stride() for t in results[0]]
+
+
+def test_the_gate_refuses_layouts_of_a_joint_graph() -> None:
+    def refused(module: torch.fx.GraphModule, gate: Gate) -> None:
+        library.arrange_joint(module, Gate(refuse_from={"library.channels_last": 0}))
+
+    assert not any(channels_last(joint(chain, refused).forward.module))
+
+
+def test_large_kernels_over_few_pixels_keep_their_layout() -> None:
+    def small(x: T, w: T, u: T) -> T:
+        y = F.conv2d(x[:, :, :4, :4], w)
+        return F.conv2d(y, u.repeat(16, 1, 1, 1), padding=1).relu()
+
+    assert not any(channels_last(joint(small).forward.module))

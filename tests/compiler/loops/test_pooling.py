@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from loop_harness import compare, externs, lowered
 
+aten = torch.ops.aten
 NAN = torch.randn(1, 2, 8, 8)
 NAN[0, 0, 3, 3] = math.nan
 INPUTS = {
@@ -42,6 +43,35 @@ def test_avg_pool(name, divisor):
         )
 
     compare(function, (INPUTS[name],), rtol=1e-2 if name == "bfloat16" else 1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["plain", "unbatched", "channels last", "nan", "bfloat16"])
+@pytest.mark.parametrize("ceil_mode", [False, True])
+def test_gradient_of_max_pool(name, ceil_mode):
+    def gradients(x):
+        for kernel, stride, padding in WINDOWS:
+            step = kernel if stride is None else stride
+            for dilation in (1, 2):
+                window = [[n, n] if isinstance(n, int) else list(n) for n in (kernel, step)]
+                where = [[padding, padding], [dilation, dilation], ceil_mode]
+                values, places = aten.max_pool2d_with_indices(x, *window, *where)
+                yield aten.max_pool2d_with_indices_backward(values, x, *window, *where, places)
+
+    wide = 1e-2 if name == "bfloat16" else 1e-5
+    compare(lambda x: tuple(gradients(x)), (INPUTS[name],), rtol=wide, atol=wide)
+
+
+def test_gradient_of_max_pool_fuses_where_windows_lie_apart_or_channels_together():
+    def gradient(x, kernel, stride):
+        window = [kernel, stride, [0, 0], [1, 1], False]
+        values, places = aten.max_pool2d_with_indices(x, *window)
+        return aten.max_pool2d_with_indices_backward(values.sin(), x, *window, places).relu()
+
+    plain = torch.randn(1, 4, 12, 12)
+    last = plain.to(memory_format=torch.channels_last)
+    assert not externs(lowered(lambda x: gradient(x, [2, 2], [2, 2]), (plain,)))
+    assert not externs(lowered(lambda x: gradient(x, [3, 3], [2, 2]), (last,)))
+    assert externs(lowered(lambda x: gradient(x, [3, 3], [2, 2]), (plain,)))
 
 
 @pytest.mark.parametrize("mode", ["fake", "symbolic"])
