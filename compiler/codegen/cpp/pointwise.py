@@ -14,7 +14,7 @@ from tc.compiler.codegen.printer import c_index, c_type
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, load, transform
 from tc.compiler.loops.index import Index
-from tc.compiler.schedule.plan import Statement, Store
+from tc.compiler.schedule.plan import Section, Statement, Store
 
 TILE = 16
 # So many elements along the loads are turned before the next ones along the stores: pages of
@@ -26,13 +26,38 @@ class PointwiseWriter(Writer):
     """Loops over all elements, the last one vectorised."""
 
     def body(self) -> None:
-        """One nest, or one a range."""
+        """One nest, or one a range; ranges of the last loop share the loops around it."""
         sections = self.kernel.sections
-        if any(section.over is not None for section in sections):
+        ranges = [(s.statements, *s.over[1:]) for s in sections if s.over and self._in_last_loop(s)]
+        apart = not set(self.kernel.stored()) & set(self.kernel.loaded())
+        if apart and ranges and len(ranges) == len(sections):
+            self._ranges(ranges)
+        elif any(section.over is not None for section in sections):
             for section in sections:
                 self._nest(section.statements, section.over)
         else:
             self._nest([s for section in sections for s in section.statements])
+
+    def _in_last_loop(self, section: Section) -> bool:
+        """Whether it runs over a range of the last of several loops, and streams nothing."""
+        outer, over = self.kernel.outer, section.over
+        ranged = over is not None and len(outer) > 1 and over[0] is outer[-1]
+        return ranged and not self.to_stream(section.statements, outer[-1])
+
+    def _ranges(self, ranges: Sequence[tuple[Sequence[Statement], Index, Index]]) -> None:
+        """One loop a range, side by side, so that memory is written from front to back."""
+        *rows, last = self.kernel.outer
+        self.parallel(f" collapse({len(rows)})" if len(rows) > 1 else "")
+        for variable in rows:
+            self.loop(variable)
+        for statements, start, stop in ranges:
+            self.hoist(statements, last, frozenset())
+            self.simd()
+            self.loop(last, c_index(start), c_index(stop))
+            self.statements(statements)
+            self.close()
+            self.hoisted = {}
+        self.close(len(rows))
 
     def _nest(
         self, statements: Sequence[Statement], over: tuple[Index, Index, Index] | None = None

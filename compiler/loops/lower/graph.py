@@ -49,6 +49,7 @@ from tc.compiler.loops.rules import simplify
 
 # Checks on sizes that capture has guarded already.
 IGNORED = ("sym_constrain_range", "_assert_scalar", "_assert_tensor_metadata", "sym_constrain")
+FEW_BYTES = 8 << 20  # of a concatenation that loops make as quickly as ATen
 LONG_RUN = 64  # elements; shorter pieces of a concatenation are interleaved faster by loops
 # Ops that write part of a tensor: done in place on a copy, which loops make as they make values.
 IN_PLACE = frozenset(
@@ -228,10 +229,19 @@ class _Walk:
             return self._refused(node, f"its lowering failed: {type(error).__name__}: {error}")
 
     def _only_copies(self, node: fx.Node) -> bool:
-        """Whether a call moves memory in long runs, for nobody in loops: ATen does so quicker."""
+        """Whether a call moves memory in long runs, for nobody in loops.
+
+        ATen does that as quickly in long loops, and at once where there is one run a piece; short
+        loops spare its call.
+        """
         if str(node.target) != "aten.cat.default" or any(map(made_of_loops, readers(node))):
             return False
         pieces, dim = node.all_input_nodes, node.args[1] if len(node.args) > 1 else 0
+        fake = node.meta["val"]
+        size, runs_each = math.prod(fake.shape) * fake.itemsize, math.prod(fake.shape[:dim])
+        known = type(size) is int and type(runs_each) is int
+        if known and size <= FEW_BYTES and runs_each > 1:
+            return False
         runs = [math.prod(piece.meta["val"].shape[dim:]) for piece in pieces]
         if not all(type(run) is int and run >= LONG_RUN for run in runs):
             return False

@@ -59,3 +59,19 @@ def test_row_agrees_with_eager(name: str, op: Any) -> None:
     graph = compare(run, given, **tolerance)
     called = [target for target in externs(graph) if target.endswith(name)]
     assert not called, f"{name} was handed to ATen"
+
+
+@pytest.mark.parametrize("dim", [1, -1, 2])
+def test_short_concatenations_are_written_from_front_to_back(dim: int) -> None:
+    pieces = [torch.randn(3, 65, 70), torch.randn(3, 65, 70), torch.randn(3, 65, 70)]
+
+    def fn(*given: torch.Tensor) -> torch.Tensor:
+        return torch.cat(given, dim)
+
+    assert not externs(compare(fn, pieces))
+    assert not externs(compare(fn, [piece.bfloat16() for piece in pieces]))
+
+
+def test_one_run_a_piece_is_left_to_the_library() -> None:
+    graph = compare(lambda x, y: torch.cat([x, y]), [torch.randn(40, 70), torch.randn(3, 70)])
+    assert externs(graph) == ["aten.cat.default"]
