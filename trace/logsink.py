@@ -12,6 +12,7 @@ from typing import Any
 
 from tc.trace import events as ev
 from tc.trace.emit import after_fork_in_child
+from tc.trace.fixes import NO_FIX
 from tc.trace.guardtext import readable
 from tc.trace.ids import CompileId, cause_id, leading_source, plain_function
 from tc.trace.logtext import DASH, TIMES, Change, Message, brief, clean, near
@@ -151,7 +152,7 @@ class LogSink:
             compile=_bracket(compile_id),
             source_line=event.source_line or _source(event.file, event.line),
             why="as above" if again else event.why,
-            fix=() if again else event.fix or ("no known fix",),
+            fix=() if again else event.fix or (NO_FIX,),
             lines=tuple(f"   {line.rstrip()}" for line in more) if verbose else (),
         )
 

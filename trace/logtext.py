@@ -10,7 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tc.trace.fixes import NO_FIX, fix_of, fixes_of
+
 WIDTH = 100
+MARGIN = 19  # two columns and `review, unchecked`
 TIMES = "\N{MULTIPLICATION SIGN}"
 DASH = "\N{EN DASH}"
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -214,9 +217,9 @@ def _changes(changes: tuple[Change, ...]) -> list[str]:
             break_on_hyphens=False,
         )
         if change.fix:
-            lines += textwrap.wrap(
-                f"       fix: {clean(change.fix)}", WIDTH, subsequent_indent=" " * 12
-            )
+            rows = textwrap.wrap(clean(change.fix), WIDTH - MARGIN - 12)
+            rows = _marked(rows, fix_of(change.fix).mark, WIDTH - 12)
+            lines += [f"{'' if n else 'fix:':>11} {row}" for n, row in enumerate(rows)]
     return [line.rstrip() for line in lines]
 
 
@@ -227,16 +230,24 @@ def brief(value: str, width: int = 40) -> str:
 
 
 def _fixes(fixes: tuple[str, ...], paint: Paint) -> list[str]:
+    """Each way with its mark in the margin of its last line."""
     lines = []
-    for number, fix in enumerate(fixes):
-        label = "fix " if number == 0 else "or  "
-        for line in clean(fix).rstrip().split("\n"):
-            patch = {"-": "red", "+": "green"}.get(line[:1]) if line[:2] in ("- ", "+ ") else None
-            parts = [line] if patch else textwrap.wrap(line, WIDTH - 8) or [""]
-            for part in parts:
-                lines.append(f"   {label:<5}{paint(part, patch) if patch else part}".rstrip())
-                label = ""
+    for number, way in enumerate(fixes_of(fixes)):
+        label = "or  " if number else "fix "
+        parts: list[str] = []
+        for line in clean(way.text).rstrip().split("\n"):
+            parts += [line] if way.kind == "patch" else textwrap.wrap(line, WIDTH - 8 - MARGIN)
+        mark = "" if way.text == NO_FIX else way.mark
+        for part in _marked(parts or [""], mark, WIDTH - 8):
+            colour = {"-": "red", "+": "green"}.get(part[:1]) if way.kind == "patch" else None
+            lines.append(f"   {label:<5}{paint(part, colour) if colour else part}".rstrip())
+            label = ""
     return lines
+
+
+def _marked(rows: list[str], mark: str, width: int) -> list[str]:
+    """Put the mark at the right end of the last row, so that it ends at that width."""
+    return [*rows[:-1], f"{rows[-1]:<{width - len(mark) - 2}}  {mark}"] if mark else rows
 
 
 # --- the other formats --------------------------------------------------------------------------
@@ -273,6 +284,7 @@ def as_json(message: Message, _: Paint) -> str:
         "why": message.why,
         "changes": [vars(change) for change in message.changes],
         "fix": list(message.fix),
+        "fixes": [way.to_json() for way in fixes_of(message.fix) if way.text != NO_FIX],
         "text": message.text,
         **message.facts,
     }

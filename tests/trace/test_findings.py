@@ -381,6 +381,7 @@ def test_parts_of_one_function_are_foretold_together() -> None:
 def test_the_forecast_of_a_real_log() -> None:
     first = real("recompile").findings[0]
     assert first.forecast == ("x.shape[0]: 6 → 2", "flag: 2 → 1", "x.dtype: 1 → 0")
+    assert first.reason == "flag" and not any(way.verified for way in first.fixes)
 
 
 @pytest.mark.parametrize(
@@ -448,6 +449,8 @@ def test_what_a_limit_costs_is_foretold_too(tmp_path: Path) -> None:
     found = torch_log(tmp_path, *rows)
     again = next(one for one in found.findings if one.code == "TC201")
     assert again.forecast == ("self.step: 2 → 0, none in Python",)
+    assert [way.verified for way in again.fixes] == [True, False, False]
+    assert "(review, checked)" in str(again)
 
 
 def test_a_break_in_a_loop_is_no_use_of_fullgraph(tmp_path: Path) -> None:

@@ -166,8 +166,8 @@ def test_break_in_full(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
         "    3 |     if x.sum() > 0:          # data-dependent branch\n"
         "      |        ^^^^^^^^^^^ bool() of a tensor, computed by gt(sum_1, 0)\n"
         "   fix  - if x.sum() > 0:\n"
-        "        + torch.where(...)\n"
-        "   or   torch.cond(...)\n"
+        f"        {'+ torch.where(...)':<73}  review, unchecked\n"
+        f"   or   {'torch.cond(...)':<73}  review, unchecked\n"
         "\n"
     )
 
@@ -250,7 +250,8 @@ def test_recompile_in_full(capsys: pytest.CaptureFixture[str]) -> None:
         "↻ TC201 recompiling M.forward                                     s_recomp.py:5 [0/1]\n"
         "   2 inputs changed since [0/0]; any one of them forces a recompile\n"
         "     self.step   0 → 1  Python int attribute, a constant in the graph\n"
-        '       fix: register_buffer("step", torch.zeros((), dtype=torch.long))\n'
+        '       fix: register_buffer("step", torch.zeros((), dtype=torch.long))'
+        "             review, unchecked\n"
         "     x.shape[0]  4 → 5  size; made dynamic now, later values reuse this\n"
         "\n"
     )

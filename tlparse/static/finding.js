@@ -20,8 +20,8 @@ function findingPage(id) {
       sourceLine(finding.where),
       section("Why", null, h("p", null, whyOf(finding))),
       section(
-        finding.fix.length > 1 ? "Ways to fix it" : "Fix", null,
-        h(`div.card.${family(finding.code)}`, null, fixes(finding.fix))),
+        finding.fixes.length > 1 ? "Ways to fix it" : "Fix", null,
+        h(`div.card.${family(finding.code)}`, null, fixes(finding.fixes))),
       finding.causes.length > 0 && section("What changed", "between compiles", valuesTable(finding.causes)),
       forecastPart(finding),
       seenPart(finding),

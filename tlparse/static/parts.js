@@ -56,21 +56,13 @@ function lead(title, sub, badges) {
 
 function fixes(list) {
   if (!list.length) return h("div.fix.none", null, h("b", null, "fix"), h("span.soft", null, "no known fix"));
-  return waysOf(list).map((way, n) => h("div.fix", null, h("b", null, n ? "or" : "fix"),
-    way.patch ? patchBlock(way.patch) : h("span", null, inlineCode(way.text)),
-    copyButton(way.patch ? newLines(way.patch) : way.text, "this fix")));
-}
-
-/** Lines that start with "- " or "+ " are one patch; every other line is a way by itself. */
-function waysOf(list) {
-  const ways = [];
-  for (const text of list) {
-    const last = ways[ways.length - 1];
-    if (!/^[-+] /.test(text)) ways.push({ text });
-    else if (last && last.patch) last.patch.push(text);
-    else ways.push({ patch: [text] });
-  }
-  return ways;
+  return list.map((way, n) => {
+    const patch = way.kind === "patch" && way.text.split("\n");
+    return h("div.fix", null, h("b", null, n ? "or" : "fix"),
+      h("div", null, patch ? patchBlock(patch) : inlineCode(way.text), " ", h("small.soft.verdict", null,
+        way.safe === "yes" ? "safe" : "review", way.verified === "yes" ? ", checked" : ", unchecked")),
+      copyButton(patch ? newLines(patch) : way.text, "this fix"));
+  });
 }
 
 const newLines = (patch) => patch.filter((row) => row.startsWith("+ ")).map((row) => row.slice(2)).join("\n");
@@ -106,7 +98,7 @@ function findingCard(finding) {
     h("div.where", null, finding.place && h("span.mono", null, finding.place),
       finding.where.source && [" · ", h("code", null, finding.where.source.trim())]),
     h("p.why", null, whyOf(finding)),
-    finding.fix.length ? fixes(finding.fix.slice(0, 1)) : fixes([]),
+    fixes(finding.fixes.slice(0, 1)),
     finding.forecast.length > 0 && h("p.soft.saves", null, "predicted: without ", forecastWords(finding.forecast[0]), " recompiles"));
 }
 

@@ -88,12 +88,15 @@ def diagnose(session: Session) -> Diagnosis:
         for one in again
     }
     foretold = forecasts(session, found, set().union(*frames.values()))
+    plans = {
+        name: together([foretold[frame] for frame in held if frame in foretold])
+        for name, held in frames.items()
+    }
     again = [
         replace(
             one,
-            forecast=tuple(
-                map(str, together([foretold[f] for f in frames[one.id] if f in foretold]))
-            ),
+            forecast=tuple(map(str, plans[one.id])),
+            replayed=bool(plans[one.id]) and plans[one.id][0].sources == (one.reason,),
         )
         for one in again
     ]

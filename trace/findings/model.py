@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tc.trace.compiles import Compile
+from tc.trace.fixes import NO_FIX, Fix, fixes_of
 from tc.trace.ids import cause_id, plain_function
-
-NO_FIX = "no known fix"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +91,12 @@ class Finding:
         fix: what to do, best first; empty if none is known.
         count: how often it happened; `occurrences` say where.
         seconds: compile time that it caused, 0 if not known.
+        reason: what its id is made of; of a recompile the input that leads it.
         evidence: the compiler's own words.
         reference: the id PyTorch has for it (`GB0170`), if any.
         next: the command that goes deeper.
         forecast: recompiles left if these inputs were fixed, step by step.
+        replayed: the forecast's first step is the very input that this finding is about.
     """
 
     code: str
@@ -108,12 +109,19 @@ class Finding:
     cost: str
     seconds: float
     occurrences: tuple[Occurrence, ...]
+    reason: str = ""
     evidence: str = ""
     reference: str = ""
     next: str = ""
     stack: tuple[Where, ...] = ()
     causes: tuple[Cause, ...] = ()
     forecast: tuple[str, ...] = ()
+    replayed: bool = False
+
+    @property
+    def fixes(self) -> tuple[Fix, ...]:
+        """The ways to fix it, each marked as safe or to be reviewed, checked or not."""
+        return fixes_of(self.fix, self.replayed)
 
     @property
     def timed(self) -> bool:
@@ -125,7 +133,11 @@ class Finding:
         if self.where.source:
             lines.append(f"  {self.where.line:>5} | {self.where.source.strip()}")
         lines.append(f"  why  {self.why}")
-        lines += [f"  {'fix' if n == 0 else ' or'}  {text}" for n, text in enumerate(self.fix)]
+        for number, way in enumerate(self.fixes):
+            rows = way.text.split("\n")
+            rows[-1] += f"  ({way.mark})"
+            label = " or" if number else "fix"
+            lines += [f"  {label if n == 0 else '   '}  {row}" for n, row in enumerate(rows)]
         if not self.fix:
             lines.append(f"  fix  {NO_FIX}")
         if self.cost:
@@ -161,6 +173,7 @@ class Finding:
             },
             "why": self.why,
             "fix": list(self.fix),
+            "fixes": [way.to_json() for way in self.fixes],
             "count": self.count,
             "cost": self.cost,
             "seconds": round(self.seconds, 6),
@@ -235,6 +248,7 @@ def _finding(events: list[Event], taken: dict[str, int]) -> Finding:
             )
             for event in events
         ),
+        reason=first.reason,
         evidence=first.evidence,
         reference=first.reference,
         next=f"tc-report show {name}",

@@ -1,0 +1,71 @@
+"""Advice in sentences goes in; ways with their marks come out."""
+
+import pytest
+
+from tc.compiler.capture.breaks import REASONS
+from tc.trace.findings.advice import ROWS
+from tc.trace.findings.model import Cause
+from tc.trace.findings.remedies import remedy
+from tc.trace.fixes import Fix, fix_of, fixes_of
+
+SAFE = {
+    "remove the call of graph_break()",
+    "mark it with tc.disable so that it is skipped knowingly",
+    "see the recompiles of this function for what keeps changing",
+    "torch._dynamo.config.capture_scalar_outputs = True, if the number only feeds tensors",
+    "torch._dynamo.config.capture_scalar_outputs = True, if the result only feeds tensors",
+    "torch._dynamo.config.capture_dynamic_output_shape_ops = True",
+}
+
+
+def test_of_all_advice_on_breaks_exactly_these_is_safe() -> None:
+    """New advice is for review until somebody says here that it is safe."""
+    ours = [text for name in REASONS for text in REASONS[name].fix]
+    theirs = [text for row in ROWS for text in row.fix]
+    assert {text for text in (*ours, *theirs) if fix_of(text).safe} == SAFE
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "safe"),
+    [
+        ("tc.mark_dynamic(x, 0)", "call", True),
+        ("set TC_CACHE_DIR to a folder that outlives the run, or the container", "env", True),
+        ("reproduce it with: tc-minify a.py", "call", True),
+        ("write both sides as tensors: torch.where(condition, a, b)", "call", False),
+        ("if all these compiles are wanted, raise the limit: tc.config.recompile_limit",
+         "config", False),
+        ("move the call out of the compiled function", "rewrite", False),
+        ("words of a newer version", "rewrite", False),
+    ],
+)  # fmt: skip
+def test_kind_and_mark(text: str, kind: str, safe: bool) -> None:
+    assert fix_of(text) == Fix(kind, text, safe)
+    assert fix_of(text).mark == f"{'safe' if safe else 'review'}, unchecked"
+
+
+def test_lines_of_a_patch_are_one_way_and_never_checked() -> None:
+    ways = fixes_of(("- a", "+ tc.mark_dynamic(b)", "else", "+ d"), replayed=True)
+    assert ways == (
+        Fix("patch", "- a\n+ tc.mark_dynamic(b)"),
+        Fix("rewrite", "else"),
+        Fix("patch", "+ d"),
+    )
+
+
+def test_a_replay_checks_only_what_settles_the_input() -> None:
+    size = Cause("x.shape[0]", "4", "5", "size")
+    verified = [way.verified for way in fixes_of(remedy(size, "tc")[2], replayed=True)]
+    assert verified == [True, True, False]  # padding to few values still recompiles for each
+    step = Cause("self.step", "0", "1", "constant")
+    assert [way.verified for way in fixes_of(remedy(step, "tc")[2], replayed=True)] == [True, False]
+    assert not fix_of("keep n as a tensor, or move the update out", replayed=True).verified
+    assert not fix_of("tc.mark_dynamic(x, 0)").verified
+
+
+def test_as_plain_values() -> None:
+    assert fix_of("tc.mark_dynamic(x, 0)", replayed=True).to_json() == {
+        "kind": "call",
+        "text": "tc.mark_dynamic(x, 0)",
+        "safe": "yes",
+        "verified": "yes",
+    }

@@ -1,0 +1,88 @@
+"""What a finding advises goes in as sentences; ways to fix it, each marked, come out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """One way to fix a finding.
+
+    Attributes:
+        kind: patch, call (of a function of the compiler or of PyTorch), config, env or rewrite.
+        text: a sentence, or the lines of a patch.
+        safe: what the program computes, in which order it acts on the world, and what a call
+            costs stay as they are; else a person has to review it.
+        verified: the recorded guards were replayed without the input it settles, and gave
+            fewer recompiles.
+    """
+
+    kind: str
+    text: str
+    safe: bool = False
+    verified: bool = False
+
+    @property
+    def mark(self) -> str:
+        """`review, unchecked`: what a reader has to know before taking it."""
+        return ", ".join(
+            ("safe" if self.safe else "review", "checked" if self.verified else "unchecked")
+        )
+
+    def to_json(self) -> dict[str, str]:
+        """Return the way as plain values."""
+        safe = "yes" if self.safe else "review"
+        verified = "yes" if self.verified else "no"
+        return {"kind": self.kind, "text": self.text, "safe": safe, "verified": verified}
+
+
+def _row(kind: str, safe: bool, pattern: str) -> tuple[str, bool, re.Pattern[str]]:
+    return kind, safe, re.compile(pattern)
+
+
+NO_FIX: Final = "no known fix"
+_PATCH: Final = ("- ", "+ ")
+_ROWS: Final = (
+    _row("call", True, r"mark_dynamic\b|dynamic=True|\bmark them static,"),
+    _row("config", True, r"\bconfig\.(?:capture_scalar_outputs"
+         r"|capture_dynamic_output_shape_ops|allow_unspec_int_on_nn_module)\b"),
+    _row("config", False, r"\bconfig\.\w|^set \S*config\["),
+    _row("env", True, r"^set \S+ to a folder|^check that a working C\+\+"),
+    _row("call", True, r"^reproduce it with:|^report the error|^trace again|^give tc-report"
+         r"|^see the recompiles|nothing to do$|save_cache_artifacts\(\)|with tc\.disable\b"),
+    _row("rewrite", True, r"^remove the call of graph_break\(\)$|^one graph for each value is"),
+    _row("call", False, r"\btorch\.(?:cond|where|_check|_assert_async|library|compiler)\b"),
+)  # fmt: skip
+"""The first row found in a sentence tells its kind and whether it is safe; else it is reviewed."""
+
+_SETTLES: Final = re.compile(
+    r"^(?!.*, or move\b)"  # an alternative that leaves the input as it is
+    r".*(?:mark_dynamic\b|dynamic=True|\ba tensor\b|to one dtype|\.contiguous\(\)|\bthe same\b)"
+)
+"""Advice after which the input it is about no longer forces a recompile."""
+
+
+def fix_of(text: str, replayed: bool = False) -> Fix:
+    """Return one way with its marks; `replayed`: without the input, a replay recompiled less."""
+    if text.startswith(_PATCH):
+        return Fix("patch", text)
+    verified = replayed and _SETTLES.search(text) is not None
+    for kind, safe, pattern in _ROWS:
+        if pattern.search(text):
+            return Fix(kind, text, safe, verified)
+    return Fix("rewrite", text, verified=verified)
+
+
+def fixes_of(texts: Iterable[str], replayed: bool = False) -> tuple[Fix, ...]:
+    """Return the ways in order; lines that start with `- ` or `+ ` in a row are one patch."""
+    ways: list[Fix] = []
+    for text in texts:
+        if text.startswith(_PATCH) and ways and ways[-1].kind == "patch":
+            ways[-1] = Fix("patch", f"{ways[-1].text}\n{text}")
+        else:
+            ways.append(fix_of(text, replayed))
+    return tuple(ways)
