@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -76,6 +77,16 @@ def values(tree: str) -> dict[str, str]:
             match = _SAME.match(text) or _EQUAL.match(text)
             if match:
                 found[readable(match["source"])] = match["value"].strip()
+    return found
+
+
+def held(tree: str, symbols: Mapping[str, str]) -> dict[str, str]:
+    """Return the same, where sizes that are symbols read `dynamic (5)`, after their first value."""
+    found = values(tree)
+    for source, value in symbols.items():
+        name = readable(source)
+        if found.get(name, "dynamic") == "dynamic":
+            found[name] = f"dynamic ({value})"
     return found
 
 

@@ -61,6 +61,22 @@ def plain_function(name: str) -> str:
     return name
 
 
+def resume_names(function: str, frames: Iterable[tuple[str, int]], known: str = "") -> set[str]:
+    """Return what the functions are called that go on after a break in one of the frames.
+
+    Args:
+        function: the one that was being compiled.
+        frames: (function, line) of the user's stack; those of other functions do not count.
+        known: a name that the trace tells.
+    """
+    mine = plain_function(function)
+    names = {known} if known else set()
+    for name, line in frames:
+        if plain_function(name) == mine:
+            names.add(f"torch_dynamo_resume_in_{mine}_at_{line}")
+    return names
+
+
 def cause_id(code: str, file: str, function: str, reason: str) -> str:
     """Return the lasting name of a cause, e.g. ``TC110-7f3a``.
 

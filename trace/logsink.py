@@ -15,7 +15,9 @@ from tc.trace.emit import after_fork_in_child
 from tc.trace.fixes import NO_FIX
 from tc.trace.guardtext import readable
 from tc.trace.ids import CompileId, cause_id, leading_source, plain_function
-from tc.trace.logtext import DASH, TIMES, Change, Message, brief, clean, near
+from tc.trace.logcosts import BreakCosts, Replays
+from tc.trace.logtext import DASH, TIMES, WIDTH, Change, Message, brief, clean, near
+from tc.trace.timing import duration
 from tc.trace.wire import to_json
 
 PLACES_PER_CAUSE = 5
@@ -53,6 +55,7 @@ class RecompileTally:
     count: int = 0
     told: int = 0
     sources: Counter[str] = field(default_factory=Counter)
+    frames: set[int] = field(default_factory=set)
     folded: dict[tuple[str, ...], Folded] = field(default_factory=dict)
 
     def fold(
@@ -88,6 +91,8 @@ class LogSink:
         self._breaks: dict[str, BreakTally] = {}
         self._skips: Counter[tuple[str, str, str]] = Counter()
         self._recompiles: dict[tuple[str, str], RecompileTally] = {}
+        self._costs = BreakCosts()
+        self._replays = Replays()
         self._limits: set[tuple[str, str]] = set()
         self._errors: Counter[tuple[str, str, str]] = Counter()
         self._compiles: dict[str, list[float]] = {}
@@ -97,6 +102,9 @@ class LogSink:
 
     def write(self, stamped: ev.Stamped) -> None:
         """Take one event; see `tc.trace.emit.Sink`."""
+        if isinstance(stamped.event, REPLAYED) and "recompiles" in self.levels:
+            with self._lock:
+                self._replays.note(stamped.event, stamped.compile_id)
         row = TELLERS.get(type(stamped.event))
         if row is None:
             return
@@ -119,6 +127,7 @@ class LogSink:
         """Remember whose compile it is."""
         if compile_id is not None and event.stack:
             self._functions[compile_id.frame] = plain_function(event.stack[-1].name)
+            self._costs.begin(event, compile_id)
 
     def _document(self, topic: str, what: str, text: str, compile_id: CompileId | None) -> Message:
         function = self._functions.get(compile_id.frame, "") if compile_id else ""
@@ -131,6 +140,7 @@ class LogSink:
         name = cause_id(event.code, event.file, event.function, event.title)
         tally = self._breaks.setdefault(name, BreakTally(event))
         tally.places[event.line] += 1
+        self._costs.broke(name, event, compile_id)
         if tally.places[event.line] > 1 or len(tally.places) > PLACES_PER_CAUSE:
             return None
         again = len(tally.places) > 1
@@ -184,6 +194,8 @@ class LogSink:
         is_new = not tally.count or not tally.sources.keys() >= set(sources)
         tally.count += 1
         tally.sources.update(sources)
+        if compile_id is not None:
+            tally.frames.add(compile_id.frame)
         tells_all = self.levels.get("recompiles", 0) >= VERBOSE
         if not tells_all and (not is_new or tally.told >= TOLD_PER_FUNCTION):
             tally.fold(sources, event, compile_id)
@@ -303,10 +315,11 @@ class LogSink:
         title = f"autotuning: {event.question}: {times}{known}"
         return Message("autotuning", "text", title, compile=_bracket(compile_id))
 
-    def metrics(self, event: ev.Metrics, _: CompileId | None) -> None:
+    def metrics(self, event: ev.Metrics, compile_id: CompileId | None) -> None:
         """Count a compile; that of a backward is part of its function's."""
         name = plain_function(event.co_name) if event.co_name else "backward"
         seconds = event.entire_frame_compile_time_s or event.backend_compile_time_s or 0.0
+        self._costs.end(seconds, compile_id)
         counted = self._compiles.setdefault(name, [])
         if event.is_forward or not counted:
             counted.append(seconds)
@@ -353,7 +366,10 @@ class LogSink:
     def _break_counts(self) -> list[Message]:
         if not self._breaks or "graph_breaks" not in self.levels:
             return []
-        tallies = sorted(self._breaks.items(), key=lambda item: -item[1].places.total())
+        cost = self._costs.seconds
+        tallies = sorted(
+            self._breaks.items(), key=lambda item: (-cost[item[0]], -item[1].places.total())
+        )
         total = sum(tally.places.total() for _, tally in tallies)
         lines = {(tally.event.file, line) for _, tally in tallies for line in tally.places}
         title = (
@@ -367,13 +383,15 @@ class LogSink:
             others = len(tally.places) - 1
             more = f" and {_count(others, 'more line')}" if others else ""
             place = f"{near(event.file)}:{event.line}{more}"
-            rows.append(f"    {name:<11} {TIMES}{times:<4} {place}  {event.title}")
+            spent = f"  {duration(cost[name])} compiling" if cost[name] else ""
+            rows.append(f"    {name:<11} {TIMES}{times:<4} {place}  {event.title}{spent}")
         if len(tallies) > ROWS:
             rows.append(f"    … and {len(tallies) - ROWS} more causes")
-        counts = {name: tally.places.total() for name, tally in tallies}
-        return [
-            Message("graph_breaks", "summary", title, lines=tuple(rows), facts={"counts": counts})
-        ]
+        facts = {
+            "counts": {name: tally.places.total() for name, tally in tallies},
+            "seconds": {name: round(cost[name], 6) for name, _ in tallies},
+        }
+        return [Message("graph_breaks", "summary", title, lines=tuple(rows), facts=facts)]
 
     def _recompile_counts(self) -> list[Message]:
         if "recompiles" not in self.levels:
@@ -387,7 +405,11 @@ class LogSink:
             if len(tally.sources) > 5:
                 by_source.append(f"{len(tally.sources) - 5} more")
             rows.append(f"    by input: {' · '.join(by_source)}")
-            facts = {"function": tally.function, "recompiles": tally.count}
+            steps = [str(one) for one in self._replays.forecast(sorted(tally.frames))]
+            if steps:
+                left = f"    left if it no longer changed (predicted): {' · '.join(steps)}"
+                rows.append(clean(left if len(left) <= WIDTH else f"{left[: WIDTH - 1]}…"))
+            facts = {"function": tally.function, "recompiles": tally.count, "forecast": steps}
             rows = rows if tally.count > 1 else []
             messages.append(Message("recompiles", "summary", title, lines=tuple(rows), facts=facts))
         if len(tallies) > ROWS:
@@ -483,6 +505,9 @@ def _value_text(verb: str, value: Mapping[str, object]) -> str:
     line = f"  # {value['line']}" if value.get("line") else ""
     return f"{facts}: {value.get('reason', '')}{line}"
 
+
+REPLAYED = (ev.Guards, ev.CreateSymbol, ev.Recompile)
+"""What a forecast of the recompiles that would be left is made of."""
 
 Teller = Callable[[LogSink, Any, CompileId | None], Message | None]
 

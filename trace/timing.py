@@ -33,6 +33,19 @@ def phase_of(name: str) -> str:
     return "other"
 
 
+def duration(seconds: float) -> str:
+    """Write a duration as people read it: `3 ms`, `0.29 s`, `31.5 s`, `4m53s`."""
+    if seconds < 0.01:
+        return f"{seconds * 1000:.1f} ms" if seconds < 0.001 else f"{seconds * 1000:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.2f} s"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s"
+
+
 class Interval(NamedTuple):
     """One timed step: microseconds `start..stop`, and the compile it worked for."""
 

@@ -13,13 +13,14 @@ from tc.trace.findings.errors import damage, failures
 from tc.trace.findings.exports import exports
 from tc.trace.findings.forecast import forecasts, together
 from tc.trace.findings.limits import limits
-from tc.trace.findings.model import Event, Finding, Occurrence, Where, duration, gather
+from tc.trace.findings.model import Event, Finding, Occurrence, Where, gather
 from tc.trace.findings.ranks import compared, divergences
 from tc.trace.findings.recompiles import Recompile, events, recompiles
 from tc.trace.findings.skips import eager_graphs, skips, unreplayed
 from tc.trace.findings.slow import slow_compiles
 from tc.trace.ranks import Ranks
 from tc.trace.session import Session
+from tc.trace.timing import duration
 
 __all__ = ["Diagnosis", "Finding", "Occurrence", "Where", "diagnose", "duration"]
 

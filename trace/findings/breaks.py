@@ -10,7 +10,7 @@ from typing import Any, Final
 from tc.trace.compiles import Compile, Note
 from tc.trace.findings.advice import advise
 from tc.trace.findings.model import Event, Where
-from tc.trace.ids import plain_function
+from tc.trace.ids import resume_names
 from tc.trace.session import Session, all_compiles
 
 _PLACE: Final = re.compile(r"Graph [Bb]reak in user code at (.+):(\d+)\s*$", re.MULTILINE)
@@ -53,12 +53,8 @@ def _spawned(events: Sequence[Event], compiles: Iterable[Compile]) -> list[float
 
 
 def _resumed(event: Event) -> set[str]:
-    mine = plain_function(event.compiled.function)
-    names = {event.resume} if event.resume else set()
-    for frame in event.stack or (event.where,):
-        if plain_function(frame.function) == mine:
-            names.add(f"torch_dynamo_resume_in_{mine}_at_{frame.line}")
-    return names
+    frames = [(frame.function, frame.line) for frame in event.stack or (event.where,)]
+    return resume_names(event.compiled.function, frames, event.resume)
 
 
 def _of(compiled: Compile) -> Iterator[Event]:

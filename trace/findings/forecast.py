@@ -56,8 +56,11 @@ def forecasts(
             continue
         made = [one for one in group if not one.refused]
         rows = [guard_values(session, first), *(one.values for one in made)]
-        sources = list(dict.fromkeys(cause.source for one in made for cause in one.causes))
-        steps = _freed(plan(rows, sources), [one for one in group if one.refused])
+        steps = foretold(
+            rows,
+            [cause.source for one in made for cause in one.causes],
+            {cause.source for one in group if one.refused for cause in one.causes},
+        )
         if steps:
             told[key] = steps
     return told
@@ -81,15 +84,27 @@ def together(plans: Sequence[tuple[Step, ...]]) -> tuple[Step, ...]:
     )
 
 
-def _freed(steps: tuple[Step, ...], refused: Sequence[Recompile]) -> tuple[Step, ...]:
+def foretold(
+    rows: Sequence[Row], changed: Sequence[str], refused: Collection[str] = ()
+) -> tuple[Step, ...]:
+    """Return the steps that help most with the compiles of one frame.
+
+    Args:
+        rows: what each compile held its inputs to, the first compile's first.
+        changed: the inputs that recompiles name.
+        refused: those that calls past the recompile limit name.
+    """
+    return _freed(plan(rows, list(dict.fromkeys(changed))), set(refused))
+
+
+def _freed(steps: tuple[Step, ...], wanted: Collection[str]) -> tuple[Step, ...]:
     """Say after which step nothing that a refused call had changed changes any more."""
-    wanted = {cause.source for one in refused for cause in one.causes}
     fixed: set[str] = set()
     told: list[Step] = []
     for step in steps:
-        frees = bool(wanted) and not wanted <= fixed
+        frees = bool(wanted) and not fixed.issuperset(wanted)
         fixed.update(step.sources)
-        told.append(replace(step, frees=frees and wanted <= fixed))
+        told.append(replace(step, frees=frees and fixed.issuperset(wanted)))
     return tuple(told)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from tc.trace.compiles import Compile
 from tc.trace.fixes import NO_FIX, Fix, fixes_of
 from tc.trace.ids import cause_id, plain_function
+from tc.trace.timing import duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,16 +256,3 @@ def _finding(events: list[Event], taken: dict[str, int]) -> Finding:
         stack=first.stack,
         causes=tuple(causes.values()),
     )
-
-
-def duration(seconds: float) -> str:
-    """Write a duration as people read it: `3 ms`, `0.29 s`, `31.5 s`, `4m53s`."""
-    if seconds < 0.01:
-        return f"{seconds * 1000:.1f} ms" if seconds < 0.001 else f"{seconds * 1000:.0f} ms"
-    if seconds < 10:
-        return f"{seconds:.2f} s"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s"

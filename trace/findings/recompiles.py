@@ -81,12 +81,7 @@ def recompiles(session: Session) -> list[Recompile]:
 def guard_values(session: Session, compiled: Compile) -> dict[str, str]:
     """Return what a compile holds each of its inputs to, from its recorded guards."""
     trees = [one for one in compiled.artifacts if one.name == "dynamo_cpp_guards_str"]
-    values = guardtext.values(session.text(trees[-1])) if trees else {}
-    for source, value in compiled.symbols.items():
-        values.setdefault(guardtext.readable(source), f"dynamic ({value})")
-        if values[guardtext.readable(source)] == "dynamic":
-            values[guardtext.readable(source)] = f"dynamic ({value})"
-    return values
+    return guardtext.held(session.text(trees[-1]) if trees else "", compiled.symbols)
 
 
 def _explain(session: Session, this: Recompile, before: Sequence[Recompile]) -> None:

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from tc.trace.compiles import FRAMEWORK, Compile
-from tc.trace.findings.model import Event, Where, duration
+from tc.trace.findings.model import Event, Where
 from tc.trace.plaintext import plain_code
 from tc.trace.session import Session
-from tc.trace.timing import phase_of
+from tc.trace.timing import duration, phase_of
 
 _GRAPH: Final = "dynamo_output_graph"
 _LEAST: Final = 1.0  # seconds: less is not worth anybody's time
