@@ -46,14 +46,23 @@ def _libm(names: str, arity: int) -> None:
             _add(key, f"{kind} {key}({given}) {{ return {call}; }}")
 
 
-# Two choices one after the other: gcc does not vectorise loops with several nested ones.
-for _suffix, _kind, _tail in (("f32", "float", "f"), ("f64", "double", "")):
+# Two choices one after the other: gcc does not vectorise loops with several nested ones. One, of a
+# constant, is made of bits: of two such choices of floats where one needs the other it makes jumps.
+for _suffix, _kind, _tail, _word in (
+    ("f32", "float", "f", "unsigned"),
+    ("f64", "double", "", "unsigned long long"),
+):
     for _name, _sign in (("minimum", "<"), ("maximum", ">")):
         _add(
             f"tc_{_name}_{_suffix}",
             f"""
 {_kind} tc_{_name}_{_suffix}({_kind} a, {_kind} b) {{
-  if (__builtin_constant_p(b) && b == b) return b {_sign} a ? b : a;
+  if (__builtin_constant_p(b) && b == b) {{
+    union {{ {_kind} x; {_word} u; }} mine = {{a}}, other = {{b}};
+    const {_word} taken = -({_word})(b {_sign} a);
+    mine.u = (other.u & taken) | (mine.u & ~taken);
+    return mine.x;
+  }}
   const {_kind} chosen = a {_sign} b ? a : b;
   return a != a ? a : chosen;
 }}""",

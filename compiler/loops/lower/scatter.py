@@ -38,6 +38,8 @@ from tc.compiler.loops.lower.registry import (
 )
 from tc.compiler.loops.ops import compute_dtype
 
+#: elements of a row, each summed up at a place of its own, from which ATen's loop is quicker
+LONG_ROW = 64
 KINDS = {"sum": "sum", "amax": "max", "amin": "min"}
 ATOMIC = (torch.float32, torch.float64, torch.int32, torch.int64)
 AS_INTEGER = {torch.float32: torch.int32, torch.float64: torch.int64}
@@ -179,6 +181,11 @@ def _along(b: Builder, call: Call) -> tuple[tuple[Index, ...], list[Index | Expr
     return variables, into
 
 
+def _is_there(source: Tensor) -> bool:
+    """Whether memory holds it, so that loops have nothing to compute for it."""
+    return source.cell.buffer is not None
+
+
 @lowering("scatter.src", "scatter_add", "scatter_reduce.two", table=SCATTERS)
 def _scatter(b: Builder, call: Call) -> Tensor:
     source = tensor(call["src"])
@@ -187,6 +194,11 @@ def _scatter(b: Builder, call: Call) -> Tensor:
         raise NotLowered(f"scatter_reduce by {name}")
     base = _base(b, call)
     variables, into = _along(b, call)
+    last = dimension(call["dim"], len(call.sizes)) == len(into) - 1
+    long = (tensor(call["index"]).sizes[-1].constant or 0) >= LONG_ROW
+    summed = name == "sum" and not in_any_order(b.device)
+    if summed and last and long and _is_there(source):
+        raise NotLowered("long rows of what memory holds, a place for each element, are ATen's")
     value = converted(b.element(source, variables), compute_dtype(call.dtype))
     include = call.get("include_self", True)
     return _scattered(b, call, KINDS.get(name, "set"), base, variables, into, value, include)

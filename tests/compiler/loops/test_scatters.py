@@ -111,3 +111,9 @@ def test_a_value_is_computed_where_it_is_taken_in() -> None:
 def test_others_are_atens(fn: Callable[..., Any], args: Any) -> None:
     graph = compare(fn, args)
     assert not scatters(graph) and len(externs(graph)) == 1 and "_." in externs(graph)[0]
+
+
+def test_long_rows_that_memory_holds_are_atens():
+    x, n, y = torch.randn(3, 70), torch.randint(0, 70, (3, 90)), torch.randn(3, 90)
+    assert externs(compare(lambda x, n, y: x.scatter_add(1, n, y), (x, n, y)))
+    assert not externs(compare(lambda x, n, y: x.scatter_add(1, n, y * 2), (x, n, y)))
