@@ -48,9 +48,9 @@ def compile_module(path: Path, kinds: dict[str, list[str]]) -> None:
 
 
 def narrowest(ptx: str) -> int:
-    """The fewest bits that an instruction reads from memory, or writes to it."""
+    """The fewest bits that an instruction reads from memory, or writes to it; 0 if none does."""
     found = re.findall(r"\b(?:ld|st)\.global\b[\w.:]*?(?:\.v(\d))?\.b(\d+) ", ptx)
-    return min(int(count or 1) * int(size) for count, size in found)
+    return min((int(count or 1) * int(size) for count, size in found), default=0)
 
 
 if __name__ == "__main__":
