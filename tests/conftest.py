@@ -14,6 +14,8 @@ for _name in ("TC_LOGS", "TC_TRACE", "TC_BISECT", "TC_DISABLE", "TORCH_LOGS", "T
     os.environ.pop(_name, None)
 # A test compiles what it tests; those of the cache of graphs turn it on.
 os.environ["TC_FX_GRAPH_CACHE"] = "0"
+# Triton asks for it where its own functions are defined, and some test modules load triton.
+os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
-
-os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 @pytest.fixture
