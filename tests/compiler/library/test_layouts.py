@@ -167,7 +167,9 @@ def test_trained_chains_give_eagers_values_gradients_and_strides(fn: Callable[..
         outputs = found if isinstance(found, tuple) else (found,)
         gradients = torch.autograd.grad([(t * t).sum() for t in outputs], given)
         results.append((*outputs, *gradients))
-    check(results[1], results[0], rtol=1e-3, atol=1e-3)
+    for found, wanted in zip(*reversed(results), strict=True):
+        near = 1e-4 * wanted.abs().max().item()  # sums of many large terms may cancel
+        check((found,), (wanted,), rtol=1e-3, atol=near)
     assert [t.stride() for t in results[1]] == [t.stride() for t in results[0]]
 
 
