@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,17 @@ os.environ.setdefault("TRITON_INTERPRET", "1")
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     cache: Path = tmp_path_factory.mktemp("tc_cache")
     os.environ["TC_CACHE_DIR"] = str(cache)
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """A fork has none of OpenMP's other threads; with them, ATen leaves orders to chance."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.hookimpl(wrapper=True)

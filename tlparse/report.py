@@ -20,7 +20,7 @@ from tc.tlparse.kept import Kept, kept
 from tc.tlparse.ledger import ledger
 from tc.tlparse.names import STAGES, label
 from tc.trace.cachekeys import Miss, lookups
-from tc.trace.compiles import Compile, Lane, by_function, calls_of
+from tc.trace.compiles import Compile, Lane, by_function, calls_to_json
 from tc.trace.findings import Diagnosis
 from tc.trace.findings.recompiles import Recompile
 from tc.trace.provenance import CodeMap, code_map
@@ -290,7 +290,7 @@ def _function(
         "kernels": max((kernels.get(id(one), 0) for one in compiles), default=0),
         "hits": sum(compiled.cache == "hit" for compiled in compiles),
         "misses": sum(compiled.cache == "miss" for compiled in compiles),
-        "calls": calls.to_json() if (calls := calls_of(compiles)) else None,
+        "calls": calls_to_json(compiles),
         "ledger": ledger(diagnosis, shown),
     }
 
@@ -318,7 +318,7 @@ def _compile(
         "attempts": compiled.attempts,
         "seconds": compiled.seconds,
         "cache": compiled.cache,
-        "calls": compiled.calls.to_json() if compiled.calls else None,
+        "calls": calls_to_json([compiled]),
         "phases": [[name, seconds] for name, seconds in compiled.phases.items()],
         "steps": [[name, seconds, phase_of(name)] for name, seconds in top],
         "metrics": [

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
-from tc.trace.compiles import Compile, by_function, calls_of
+from tc.trace.compiles import Compile, by_function, calls_to_json
 from tc.trace.findings import Diagnosis, Finding, duration
 from tc.trace.session import Session
 from tc.trace.timing import PHASES
@@ -125,12 +125,6 @@ def _cut(line: str, width: int = 100) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
-def _calls(compiles: Iterable[Compile]) -> dict[str, Any] | None:
-    """Return the calls of all compiled graphs together, None where none was counted."""
-    found = calls_of(compiles)
-    return found.to_json() if found else None
-
-
 def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
     """Return the summary as plain values; `schema` changes when a key changes its meaning."""
     session = diagnosis.session
@@ -154,7 +148,7 @@ def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
         "skipped": len(diagnosis.skips),
         "chromium_events": session.events["chromium_event"],
         "seconds": round(sum(one.seconds for one in session.compiles), 6),
-        "calls": _calls(session.compiles),
+        "calls": calls_to_json(session.compiles),
         "phases": {k: round(v, 6) for k, v in phases_of(session.compiles).items()},
         "findings": [finding.to_json() for finding in diagnosis.findings],
         "compile_list": [
@@ -168,7 +162,7 @@ def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
                 "attempts": one.attempts,
                 "seconds": round(one.seconds, 6),
                 "cache": one.cache,
-                "calls": one.calls.to_json() if one.calls else None,
+                "calls": calls_to_json([one]),
                 "artifacts": len(one.artifacts),
             }
             for one in session.compiles

@@ -132,6 +132,12 @@ def calls_of(compiles: Iterable[Compile]) -> Calls | None:
     return sum(counted, Calls()) if counted else None
 
 
+def calls_to_json(compiles: Iterable[Compile]) -> dict[str, Any] | None:
+    """Return `calls_of` as plain values."""
+    calls = calls_of(compiles)
+    return calls.to_json() if calls else None
+
+
 @dataclass(frozen=True, order=True, slots=True)
 class Lane:
     """One process of the run: a rank of a distributed job, or a process by itself."""

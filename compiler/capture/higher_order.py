@@ -33,12 +33,23 @@ if TYPE_CHECKING:
 _FAULTS = (breaks.BODY_EFFECT, breaks.LEAKED_BODY)
 
 
-def call(t: Tracer, target: Any, args: tuple[Any, ...], kwargs: Any, body: Body) -> Value:
-    """Record a call of an operation; return what its body returned, as values around it."""
+def call(
+    t: Tracer,
+    target: Any,
+    args: tuple[Any, ...],
+    kwargs: Any,
+    body: Body,
+    examples: list[Any] | None = None,
+) -> Value:
+    """Record a call of an operation; return what its body returned, as values around it.
+
+    Args:
+        examples: of what the operation returns, where they differ from those of the body's.
+    """
     node = t.graph.call_function(target, args, kwargs)
-    t.annotate(node, None)
+    t.annotate(node, tuple(examples) if examples is not None else None)
     t.calls += 1
-    return results(t, node, body.result)
+    return results(t, node, body.result, examples)
 
 
 def read(t: Tracer, name: str, body: Body) -> fx.Node:

@@ -12,7 +12,7 @@ from torch._higher_order_ops.while_loop import while_loop_op
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.higher_order import call, read, reject
-from tc.compiler.capture.subgraphs import Body, capture_body, leaves, results, same_operands
+from tc.compiler.capture.subgraphs import Body, capture_body, leaves, same_operands
 from tc.compiler.capture.torchfns import handles
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.tensor import TensorValue
@@ -57,21 +57,15 @@ def _stacked(t: Tracer, leaf: TensorValue, count: Any) -> Any:
         return made.requires_grad_() if leaf.example.requires_grad else made
 
 
-def _made(t: Tracer, node: Any, body: Body, examples: list[Any]) -> Value:
-    t.calls += 1
-    t.annotate(node, tuple(examples))
-    return results(t, node, body.result, examples)
-
-
 @handles(map_impl)
 def _map(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     mapped, rest = _tensors(t, "map", args[1]), args[2].unpack(t)
     body = capture_body(t, ("map_impl", map_impl), args[0], rest, {}, _slices(t, mapped, "child"))
     returned = _returned(t, "map", body)
     function = read(t, "map_body", body)
-    node = t.graph.call_function(map_impl, (function, _nodes(t, mapped), body.lifted))
+    operands = (function, _nodes(t, mapped), body.lifted)
     count = mapped[0].example.shape[0]
-    return _made(t, node, body, [_stacked(t, leaf, count) for leaf in returned])
+    return call(t, map_impl, operands, {}, body, [_stacked(t, leaf, count) for leaf in returned])
 
 
 @handles(scan_op)
@@ -90,7 +84,7 @@ def _scan(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     operands = (function, _nodes(t, init), _nodes(t, xs), tuple(body.lifted))
     count = xs[0].example.shape[0]
     examples = [one.example for one in carried] + [_stacked(t, leaf, count) for leaf in out]
-    return _made(t, t.graph.call_function(scan_op, operands), body, examples)
+    return call(t, scan_op, operands, {}, body, examples)
 
 
 @handles(associative_scan_op)
@@ -105,8 +99,7 @@ def _associative_scan(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         raise reject("associative_scan", "its function must return what it takes")
     function = read(t, "associative_scan_body", body)
     operands = (function, _nodes(t, xs), tuple(body.lifted))
-    node = t.graph.call_function(associative_scan_op, operands)
-    return _made(t, node, body, [one.example for one in xs])
+    return call(t, associative_scan_op, operands, {}, body, [one.example for one in xs])
 
 
 @handles(while_loop_op)
@@ -126,19 +119,6 @@ def _while_loop(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if found != _form(carried):
         raise reject("while_loop", f"its body takes {_form(carried)} and returns {found}")
     additional = same_operands([condition, body])
-    for one in (condition, body):
-        _own_first(one, len(first))
     functions = (read(t, "while_cond", condition), read(t, "while_body", body))
     operands = (*functions, tuple(_nodes(t, carried)), tuple(additional))
     return call(t, while_loop_op, operands, {}, body)
-
-
-def _own_first(body: Body, count: int) -> None:
-    """Put a body's own ``count`` placeholders before those of what it uses from around it."""
-    placeholders = [node for node in body.scope.graph.nodes if node.op == "placeholder"]
-    lifted = set(body.scope.lifted.values())
-    own = [node for node in placeholders if node not in lifted]
-    for node in reversed(own[:count]):
-        first = next(iter(body.scope.graph.nodes))
-        if node is not first:
-            first.prepend(node)

@@ -189,17 +189,17 @@ def close_flat(t: Tracer, body: Body) -> None:
 
 
 def same_operands(bodies: Sequence[Body]) -> list[fx.Node]:
-    """Give several bodies the same placeholders in the same order; return what they stand for."""
+    """Give several bodies the same placeholders in the same order; return what they stand for.
+
+    Placeholders of a body's own come before them.
+    """
     wanted = list(dict.fromkeys(node for body in bodies for node in body.lifted))
     for body in bodies:
         scope = body.scope
         placeholders = [scope.lift(node, node.meta.get("example_value")) for node in wanted]
-        first = next(iter(scope.graph.nodes))
+        first_call = next(node for node in scope.graph.nodes if node.op != "placeholder")
         for node in placeholders:
-            if node is not first:
-                first.prepend(node)
-            else:
-                first = first.next
+            first_call.prepend(node)
         scope.lifted = dict(zip(wanted, placeholders, strict=True))
     return wanted
 

@@ -6,6 +6,7 @@ of all that the environment knew before, on which answers without a condition re
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -150,6 +151,7 @@ def _expression(plain: Any, symbols: dict[str, Any]) -> Any:
     return _classes()[name](*(_expression(arg, symbols) for arg in args))
 
 
+@functools.cache
 def _classes() -> dict[str, Any]:
     """Return the classes of expressions by name; sympy is slow to import, and mostly not needed."""
     import sympy

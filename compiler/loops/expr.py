@@ -156,6 +156,9 @@ def can_fail(node: Expr) -> bool:
     return divisor.op != "const" or not divisor.data[0]
 
 
+_NEUTRAL: dict[str, float | int | bool] = {"sum": 0, "prod": 1, "any": False, "all": True}
+
+
 def constant(value: Any, dtype: torch.dtype) -> Expr:
     """A constant of a type."""
     if dtype is torch.bool:
@@ -165,6 +168,19 @@ def constant(value: Any, dtype: torch.dtype) -> Expr:
     else:
         value = int(value)
     return Expr("const", (), dtype, (value,))
+
+
+def neutral(kind: str, dtype: torch.dtype) -> Expr:
+    """The value that changes no reduction of that kind: ``sum prod any all``, or a max or min."""
+    if kind in _NEUTRAL:
+        return constant(_NEUTRAL[kind], dtype)
+    highest = "max" not in kind
+    if dtype is torch.bool:
+        return constant(highest, dtype)
+    if dtype.is_floating_point:
+        return constant(float("inf") if highest else float("-inf"), dtype)
+    limits = torch.iinfo(dtype)
+    return constant(limits.max if highest else limits.min, dtype)
 
 
 def load(buffer: str, index: Index, dtype: torch.dtype) -> Expr:

@@ -17,7 +17,7 @@ import torch
 from tc.compiler.core.artifacts import Decision
 from tc.compiler.core.gate import Gate
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.expr import Expr, constant, index_value, load, substitute, transform, walk
+from tc.compiler.loops.expr import Expr, index_value, load, neutral, substitute, transform, walk
 from tc.compiler.loops.index import Atom, Index
 from tc.compiler.loops.ir import (
     Buffer,
@@ -52,7 +52,6 @@ from tc.compiler.schedule.stage import kernel_title, outside_readers, slot_reads
 BLOCKS = 512  # fewer blocks of threads than this leave part of a GPU idle
 PART = 4096  # elements that one block reduces, where a row runs along memory
 COLUMNS, COLUMN_PART = 64, 256  # rows of a block and its elements of each, where it does not
-NEUTRAL: dict[str, float | int | bool] = {"sum": 0, "prod": 1, "any": False, "all": True}
 
 
 def plan(graph: LoopGraph, gate: Gate, choose: Choose | None = None) -> Plan:
@@ -155,16 +154,6 @@ def cut(node: Reduction, size: int) -> tuple[Reduction, Reduction]:
     value = load(partial.name, place, wide)
     whole = replace(node, reduced=(part,), body=value)
     return parts, whole
-
-
-def neutral(kind: str, dtype: torch.dtype) -> Expr:
-    """The value that changes no reduction of that kind."""
-    if kind in NEUTRAL:
-        return constant(NEUTRAL[kind], dtype)
-    if dtype.is_floating_point:
-        return constant(float("-inf") if "max" in kind else float("inf"), dtype)
-    limits = torch.iinfo(dtype)
-    return constant(limits.min if "max" in kind else limits.max, dtype)
 
 
 def _extents(variables: Sequence[Index]) -> tuple[Index, ...]:

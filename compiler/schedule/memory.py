@@ -129,11 +129,12 @@ class Lives:
 
     def _bytes(self) -> list[int]:
         change = [0] * (len(self.steps) + 1)
+        all_handed_on = set(self.onto.values())
         for name, start in self.first.items():
             if name in self.buffers and name not in self.over:
                 size = size_in_bytes(self.buffers[name])
                 change[start] += size
-                handed_on = name in self.onto.values()
+                handed_on = name in all_handed_on
                 change[self.last.get(name, len(self.steps) - 1) + (not handed_on)] -= size
         alive, total = [], 0
         for amount in change[:-1]:

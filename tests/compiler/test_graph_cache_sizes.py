@@ -16,15 +16,12 @@ from tc.compiler.core.conditions import Condition
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
+def folder(one_thread, tmp_path, monkeypatch):
     monkeypatch.setenv("TC_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("TC_FORCE_DISABLE_CACHES", raising=False)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # a fork has none of the threads that OpenMP believes it has
     with tc.config.patch(fx_graph_cache=True):
         tc.reset()
         yield tmp_path
-    torch.set_num_threads(threads)
 
 
 def pooled(x):

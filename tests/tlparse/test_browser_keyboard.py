@@ -29,17 +29,22 @@ def trace(read: Read) -> Read:
     return opened
 
 
+def _open_code(reader: Reader, link: str) -> None:
+    """Follow a link to the code of a compile, and go to its pane of source."""
+    reader.tab_to(link)
+    reader.press(ENTER)
+    reader.until(lambda: "/code" in reader.route, "the code")
+    reader.wait_for(".pane[data-pane=code] .linked")
+    reader.tab_to("[data-pane=source] .rows")
+
+
 def test_from_a_line_of_source_to_its_kernel(trace: Read) -> None:
     reader = trace("graph_break")
     reader.press("4")
     reader.until(lambda: reader.route == "#/source", "the source")
     reader.press("j", ENTER)
     reader.until(lambda: reader.route.startswith("#/src/"), "a file")
-    reader.tab_to(".coverage a.chip[href*=code]")
-    reader.press(ENTER)
-    reader.until(lambda: "/code" in reader.route, "the code")
-    reader.wait_for(".pane[data-pane=code] .linked")
-    reader.tab_to("[data-pane=source] .rows")
+    _open_code(reader, ".coverage a.chip[href*=code]")
     reader.press("n")
     reader.wait_for(".pane[data-pane=code] .lit")
 
@@ -47,11 +52,7 @@ def test_from_a_line_of_source_to_its_kernel(trace: Read) -> None:
 def test_from_a_kernel_back_to_the_lines(trace: Read) -> None:
     reader = trace("recompile")
     reader.go("#/c/0/0")
-    reader.tab_to("a.go")
-    reader.press(ENTER)
-    reader.until(lambda: "/code" in reader.route, "the code")
-    reader.wait_for("[data-pane=code] .linked")
-    reader.tab_to("[data-pane=source] .rows")
+    _open_code(reader, "a.go")
     reader.press(RIGHT, RIGHT)
     pane = "return document.activeElement.closest('.pane').dataset.pane"
     assert reader.driver.execute_script(pane) == "code"

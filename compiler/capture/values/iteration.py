@@ -189,7 +189,7 @@ def _reduce(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return functools.reduce(lambda a, b: args[0].call(t, [a, b], {}), items)
 
 
-def _materialised(function: Callable[..., Any], *, plain: tuple[str, ...] = ()) -> Handler:
+def _materialised(function: Callable[..., Any]) -> Handler:
     """Run an itertools function over lists of values."""
 
     def run(t: Tracer, args: Args, kwargs: Kwargs) -> Value:

@@ -29,9 +29,8 @@ class ScatterWriter(Writer):
             self.parallel()
             self.open(f"for (long long part = 0; part < {self.threads}; part++)")
             size = c_index(ix.extent(parted))
-            ends = (f"{size} * {at} / {self.threads}" for at in ("part", "(part + 1)"))
-            first, last = ends
-            bounds[parted] = (first, last)
+            last = f"{size} * (part + 1) / {self.threads}"
+            bounds[parted] = (f"{size} * part / {self.threads}", last)
         for position, variable in enumerate(outer):
             if position == 0 and parted is None and variable in own:
                 self.parallel()

@@ -22,7 +22,7 @@ from tc.compiler.codegen.triton.ops import (
     typed_constant,
 )
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.expr import Expr
+from tc.compiler.loops.expr import Expr, neutral
 from tc.compiler.loops.index import Atom, Index
 
 INLINE_LENGTH = 60
@@ -244,19 +244,11 @@ class BlockPrinter:
         return self._load(buffer, index, ix.render(index, with_names(text_of)))
 
 
-def masked(value: str, mask: str, neutral: str) -> str:
+def masked(value: str, mask: str, otherwise: str) -> str:
     """The value where the mask holds, else the neutral element."""
-    return f"tl.where({mask}, {value}, {neutral})" if mask else value
+    return f"tl.where({mask}, {value}, {otherwise})" if mask else value
 
 
 def neutral_of(kind: str, dtype: torch.dtype) -> str:
     """The text of the value that changes no reduction of that kind."""
-    if kind in ("sum", "any", "prod", "all"):
-        return typed_constant(kind in ("prod", "all"), dtype)
-    high = "max" not in kind
-    if dtype.is_floating_point:
-        return typed_constant(float("inf") if high else float("-inf"), dtype)
-    if dtype is torch.bool:
-        return typed_constant(high, dtype)
-    limits = torch.iinfo(dtype)
-    return typed_constant(limits.max if high else limits.min, dtype)
+    return typed_constant(neutral(kind, dtype).data[0], dtype)

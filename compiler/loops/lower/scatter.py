@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.expr import Expr, constant
+from tc.compiler.loops.expr import Expr, constant, neutral
 from tc.compiler.loops.index import Index
 from tc.compiler.loops.ir import Origin
 from tc.compiler.loops.lower.builder import (
@@ -125,22 +125,12 @@ def _scattered(
     body, origins = base
     cell = Cell(kept, call.sizes, strides, loop_vars(call.sizes), there(body), origins)
     if not include:
-        cell = b.scatter("set", cell, variables, into, _neutral(kind, kept)).cell
+        cell = b.scatter("set", cell, variables, into, neutral(kind, kept)).cell
     found = b.scatter(kind, cell, variables, into, there(value))
     if kept is dtype:
         return found
     wide = compute_dtype(dtype)
     return b.value(call.sizes, dtype, converted(back(b.element(found)), wide))
-
-
-def _neutral(kind: str, dtype: torch.dtype) -> Expr:
-    """The value that no other gives way to."""
-    if kind == "sum" or dtype is torch.bool:
-        return constant(kind == "min", dtype)
-    if dtype.is_floating_point:
-        return constant(float("-inf") if kind == "max" else float("inf"), dtype)
-    limits = torch.iinfo(dtype)
-    return constant(limits.min if kind == "max" else limits.max, dtype)
 
 
 def _last_stays(

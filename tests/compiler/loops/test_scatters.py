@@ -4,7 +4,7 @@ where one thread does it all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -54,15 +54,6 @@ def test_extremes_of_special_numbers(kind: str, include: bool) -> None:
     x, y = (t.reshape(-1) for t in torch.meshgrid(values, values, indexing="ij"))
     n = torch.arange(len(x)) // 2 * 2
     compare(lambda x, n, y: x.scatter_reduce(0, n, y, kind, include_self=include), (x, n, y))
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """With more, ATen leaves it to chance which of several values stays."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def test_of_several_values_the_last_stays(one_thread: None) -> None:

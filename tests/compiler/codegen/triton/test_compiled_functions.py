@@ -81,15 +81,12 @@ def test_max_autotune_takes_what_is_quickest(on_gpu, monkeypatch):
 
 
 @pytest.fixture
-def on_disk(on_gpu, tmp_path, monkeypatch):
+def on_disk(on_gpu, one_thread, tmp_path, monkeypatch):
     """Programs are kept, in a folder of the test's."""
     monkeypatch.setenv("TC_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("TC_FORCE_DISABLE_CACHES", raising=False)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # a fork has none of the threads that OpenMP believes it has
     with tc.config.patch(fx_graph_cache=True):
         yield tmp_path
-    torch.set_num_threads(threads)
 
 
 def compiled_anew(function, *args, **settings):
