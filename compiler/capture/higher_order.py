@@ -94,7 +94,7 @@ def _hints_wrapper(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 # -- checkpoint ------------------------------------------------------------------------------
 @handles(torch.utils.checkpoint.checkpoint)
 def _checkpoint(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    own = ("use_reentrant", "determinism_check", "debug", "early_stop")
+    own = ("use_reentrant", "preserve_rng_state", "determinism_check", "debug", "early_stop")
     plain: dict[str, Any] = {k: t.concrete(v) for k, v in kwargs.items() if k in own}
     given = {k: v for k, v in kwargs.items() if k not in (*own, "context_fn")}
     if plain.get("use_reentrant") is None:

@@ -34,7 +34,6 @@ X = torch.linspace(-2, 2, 16).view(4, 4)
         (torch.vmap(torch.sin), (X,)),
         (torch.nn.Linear(4, 4).forward, (X,)),
     ],
-    ids=str,
 )
 def test_callables_without_a_frame_of_their_own_are_captured(function, args):
     tc.reset()

@@ -131,7 +131,7 @@ EXAMPLES = [
     Example("EQUALS", (), [(1,), None], passes=[()]),
     Example("EQUALS", (1,), [(1, 2)]),
     Example("EQUALS", (Colour.RED, 0.0), [(Colour.BLUE, 0.0), (Colour.RED, -0.0)]),
-    Example("EQUALS", frozenset([1, "x"]), [frozenset([True, "x"]), {1, "x"}, frozenset([1])]),
+    Example("EQUALS", frozenset([1, 2.5]), [frozenset([True, 2.5]), {1, 2.5}, frozenset([1])]),
     Example("EQUALS", slice(1, None, 2), [slice(1, 3, 2), slice(True, None, 2)]),
     Example("EQUALS", range(3), [range(4), [0, 1, 2]]),
     Example("NONE", None, [0, False]),
@@ -203,7 +203,7 @@ def test_every_kind_has_an_example():
     assert {example.kind for example in EXAMPLES} == set(GUARDS)
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: f"{e.kind}-{e.a!r:.20}")
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: f"{e.kind}-{e.a!r:.12}")
 def test_guard_passes_on_the_same_and_fails_on_the_changed(example):
     wanted = GuardList()
     value = example.a if example.value is ... else example.value

@@ -256,9 +256,7 @@ def test_the_hook_is_per_thread():
     assert results == [False, 7] and record.offered == ["target"]
 
 
-@pytest.mark.parametrize(
-    "other", [lambda x, y: x, lambda *x: x, lambda **x: x, lambda *, x: x], ids=str
-)
+@pytest.mark.parametrize("other", [lambda x, y: x, lambda *x: x, lambda **x: x, lambda *, x: x])
 def test_code_that_does_not_fit_the_frame_is_refused(other):
     target, _ = make()
 

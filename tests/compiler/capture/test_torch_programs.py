@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from capture_harness import Programs, check, two_tensors
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 import tc
 
@@ -195,6 +195,12 @@ def conditions(x, y):
 @whole(make=requiring_grad)
 def checkpointed(x, y):
     return checkpoint(lambda a: (a.sin() @ y.T).cos(), x, use_reentrant=False)
+
+
+@whole(make=requiring_grad)
+def checkpointed_without_random_state(x, y):
+    body = torch.nn.Sequential(torch.nn.Tanh(), torch.nn.SiLU(), torch.nn.Tanh())
+    return checkpoint_sequential(body, 2, x * y, use_reentrant=False, preserve_rng_state=False)
 
 
 def doubled(g):
