@@ -51,7 +51,7 @@ usage:
   tc-report show ID [TRACE] [--json]
   tc-report check TRACE [--max-graph-breaks N] [--max-recompiles N] [--max-failures N]
                         [--baseline FILE] [--write-baseline FILE]
-  tc-report run [-o FILE] [--trace FOLDER] [--json] [--open] -- COMMAND...
+  tc-report run [--verify-fixes] [-o FILE] [--trace FOLDER] [--json] [--open] -- COMMAND...
   tc-report explain CODE [--json]
   tc-report diff A B [--html FILE] [--json] [--exit-code]
 
@@ -72,6 +72,7 @@ options:
   --max-failures N       check: fail above N failed compiles (0 without a baseline)
   --baseline FILE        check: fail on findings that are not in FILE
   --write-baseline FILE  check: write the findings of now to FILE, to be let pass
+  --verify-fixes         run: run it again with each fix that can be tried, and tell what it gave
   --html FILE            diff: write a page as well
   --exit-code            diff: exit 1 if graphs, kernels, compiles or findings differ
   --completion SHELL     print what completes these options in a shell (bash, fish, zsh)
@@ -188,6 +189,7 @@ def _add_options(parser: argparse.ArgumentParser, verb: str) -> None:
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="FILE")
     parser.add_argument("--trace", metavar="FOLDER")
+    parser.add_argument("--verify-fixes", action="store_true")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--open", action="store_true")
 
@@ -339,7 +341,12 @@ def _run_program(arguments: list[str]) -> int:
     if not command:
         raise Usage("name the program after --: tc-report run -- python train.py")
     return verbs.run(
-        command, options.output, options.trace, as_json=options.json, show=options.open
+        command,
+        options.output,
+        options.trace,
+        as_json=options.json,
+        show=options.open,
+        verify=options.verify_fixes,
     )
 
 

@@ -178,6 +178,7 @@ def _index(
         "ranks": ranksdata.as_json(diagnosis),
         **_caches(session, shown),
         "files": coverage(diagnosis, shown.compiles, codes),
+        "together": diagnosis.together.to_json() if diagnosis.together else None,
         "findings": [_finding(one) for one in diagnosis.findings],
         "functions": [
             _function(diagnosis, names[key], key, compiles, kernels, story)

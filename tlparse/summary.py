@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tc.trace.compiles import Compile, by_function, calls_to_json
 from tc.trace.findings import Diagnosis, Finding, duration
+from tc.trace.fixes import NO_FIX, Fix
 from tc.trace.session import Session
 from tc.trace.timing import PHASES
 
@@ -16,6 +17,8 @@ _ASCII: Final = str.maketrans({
     "↯": "!", "↻": "~", "✗": "x", "✓": "*", "×": "x", "·": "-", "→": "->", "…": "...", "–": "-",
 })  # fmt: skip
 _TOP: Final = 10
+_WIDTH: Final = 100
+_MARK: Final = 60
 
 
 def plain(text: str, encoding: str | None) -> str:
@@ -92,6 +95,9 @@ def text(diagnosis: Diagnosis, path: str) -> str:
     rest = len(diagnosis.findings) - _TOP
     if rest > 0:
         lines.append(f"    … and {rest} more in the report")
+    if diagnosis.together:
+        causes = count(len(diagnosis.together.findings), "fix", "fixes")
+        lines.append(_cut(f"    {causes} together: {diagnosis.together.told} (checked)"))
     if not diagnosis.findings:
         lines.append("✓ nothing needs attention")
     shares = phases_of(session.compiles)
@@ -111,17 +117,24 @@ def _lines(number: int, finding: Finding) -> list[str]:
     where = finding.where.short if finding.where.file else ""
     head = f"{number:>2}  {finding.id} ×{finding.count}  {finding.title}"
     place = "  ".join(part for part in (where, finding.cost) if part)
-    fix = finding.fix[0] if finding.fix else "no known fix"
+    ways = finding.fixes
     rows = [_cut(head)]
     if place:
         rows.append(_cut(f"      {place}"))
-    rows.append(_cut(f"      fix: {fix}"))
+    rows.append(_fix(ways[0]) if ways else f"      fix: {NO_FIX}")
     if finding.forecast:
         rows.append(_cut(f"      without {finding.forecast[0]} recompiles (predicted)"))
     return rows
 
 
-def _cut(line: str, width: int = 100) -> str:
+def _fix(way: Fix) -> str:
+    """The fix in a line; what is told of it is kept, whatever has to be cut."""
+    mark = f"  ({_cut(way.mark, _MARK)})"
+    first = way.text.partition("\n")[0]
+    return _cut(f"      fix: {first}", _WIDTH - len(mark)) + mark
+
+
+def _cut(line: str, width: int = _WIDTH) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
@@ -150,6 +163,7 @@ def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
         "seconds": round(sum(one.seconds for one in session.compiles), 6),
         "calls": calls_to_json(session.compiles),
         "phases": {k: round(v, 6) for k, v in phases_of(session.compiles).items()},
+        "together": diagnosis.together.to_json() if diagnosis.together else None,
         "findings": [finding.to_json() for finding in diagnosis.findings],
         "compile_list": [
             {

@@ -8,14 +8,18 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tc.tlparse.cli import USAGE, load, say, write
 from tc.tlparse.usage import Usage
 from tc.trace.reader import Unreadable
+
+if TYPE_CHECKING:  # imported when needed: `--help` must be quick
+    from tc.trace.findings import Diagnosis
 
 NOT_FOUND: Final = 127
 NOT_EXECUTABLE: Final = 126
@@ -25,11 +29,22 @@ _FOLDER: Final = "tc_trace"
 
 
 def run(
-    command: Sequence[str], output: str | None, folder: str | None, *, as_json: bool, show: bool
+    command: Sequence[str],
+    output: str | None,
+    folder: str | None,
+    *,
+    as_json: bool,
+    show: bool,
+    verify: bool = False,
 ) -> int:
-    """Run a program with tracing on, report on it, and return its exit code."""
+    """Run a program with tracing on, report on it, and return its exit code.
+
+    Args:
+        verify: run it again with each fix that can be tried, and report what that gave.
+    """
     where = _fresh(folder)
     environment = {**os.environ, "TC_TRACE": str(where), "TORCH_TRACE": str(where)}
+    began = time.monotonic()
     try:
         code = _call(command, environment)
     except FileNotFoundError:
@@ -41,8 +56,13 @@ def run(
         print(f"tc-report: cannot run {command[0]}: {error.strerror}", file=sys.stderr)
         return NOT_EXECUTABLE
     sys.stdout.flush()
+    seconds = time.monotonic() - began
     try:
-        _report(where, Path(output) if output else where / "tc_report.html", as_json, show)
+        diagnosis = load(str(where))
+        if verify:
+            diagnosis = _verified(command, diagnosis, where, code, seconds)
+        target = Path(output) if output else where / "tc_report.html"
+        _report(diagnosis, where, target, as_json, show)
     except Unreadable:
         print(
             f"tc-report: the program wrote no trace to {where}: it compiled nothing",
@@ -83,11 +103,27 @@ def _call(command: Sequence[str], environment: dict[str, str]) -> int:
     return _SIGNALLED - code if code < 0 else code
 
 
-def _report(where: Path, target: Path, as_json: bool, show: bool) -> None:
+def _verified(
+    command: Sequence[str], diagnosis: Diagnosis, where: Path, code: int, seconds: float
+) -> Diagnosis:
+    """Try the fixes on the program; what came of it is kept beside the trace."""
+    from tc.tlparse.tries import Program, tried
+    from tc.trace.findings import diagnose
+    from tc.trace.trials import write_trials
+
+    trials = tried(Program(command, code, seconds), diagnosis)
+    try:
+        write_trials(where, trials)
+    except OSError as error:
+        raise Usage(f"cannot write to {where}: {error.strerror}") from error
+    diagnosis.session.trials = tuple(trials)
+    return diagnose(diagnosis.session)
+
+
+def _report(diagnosis: Diagnosis, where: Path, target: Path, as_json: bool, show: bool) -> None:
     from tc.tlparse import summary
     from tc.tlparse.report import render
 
-    diagnosis = load(str(where))
     write(target, render(diagnosis))
     if as_json:
         told = {**summary.as_json(diagnosis), "trace": str(where), "report": str(target)}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
+
+from tc.trace.trials import FAILED, HELPED, NO_HELP, UNTRIED, Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,33 +19,44 @@ class Fix:
         text: a sentence, or the lines of a patch.
         safe: what the program computes, in which order it acts on the world, and what a call
             costs stay as they are; else a person has to review it.
-        verified: the recorded guards were replayed without the input it settles, and gave
-            fewer recompiles.
+        verified: the program was run again with it, or the recorded guards were replayed
+            without the input it settles, and there were fewer breaks or recompiles.
+        told: what a run with it gave, or why there was none; empty where nobody asked for one.
+        patch: lines of the user's source that such a run had: `- old`, `+ new`.
     """
 
     kind: str
     text: str
     safe: bool = False
     verified: bool = False
+    told: str = ""
+    patch: str = ""
 
     @property
     def mark(self) -> str:
         """`review, unchecked`: what a reader has to know before taking it."""
-        return ", ".join(
-            ("safe" if self.safe else "review", "checked" if self.verified else "unchecked")
-        )
+        checked = self.told or ("checked" if self.verified else "unchecked")
+        return f"{'safe' if self.safe else 'review'}, {checked}"
 
     def to_json(self) -> dict[str, str]:
         """Return the way as plain values."""
         safe = "yes" if self.safe else "review"
         verified = "yes" if self.verified else "no"
-        return {"kind": self.kind, "text": self.text, "safe": safe, "verified": verified}
+        return {"kind": self.kind, "text": self.text, "safe": safe, "verified": verified,
+                "told": self.told, "patch": self.patch}  # fmt: skip
+
+    def tried(self, trial: Trial | None) -> Fix:
+        """Return it with what a run of the program with it gave."""
+        if trial is None or (trial.state == UNTRIED and self.verified):
+            return self
+        return replace(self, verified=trial.state == HELPED, told=trial.mark, patch=trial.patch)
 
 
 def _row(kind: str, safe: bool, pattern: str) -> tuple[str, bool, re.Pattern[str]]:
     return kind, safe, re.compile(pattern)
 
 
+_ORDER: Final = (HELPED, UNTRIED, NO_HELP, FAILED)
 NO_FIX: Final = "no known fix"
 _PATCH: Final = ("- ", "+ ")
 _ROWS: Final = (
@@ -77,12 +90,22 @@ def fix_of(text: str, replayed: bool = False) -> Fix:
     return Fix("rewrite", text, verified=verified)
 
 
-def fixes_of(texts: Iterable[str], replayed: bool = False) -> tuple[Fix, ...]:
-    """Return the ways in order; lines that start with `- ` or `+ ` in a row are one patch."""
+def fixes_of(
+    texts: Iterable[str], replayed: bool = False, trials: Iterable[Trial] = ()
+) -> tuple[Fix, ...]:
+    """Return the ways in order; lines that start with `- ` or `+ ` in a row are one patch.
+
+    Those that helped when they were tried come first, those that did not come last.
+    """
+    known: Mapping[str, Trial] = {one.text: one for one in trials}
     ways: list[Fix] = []
     for text in texts:
         if text.startswith(_PATCH) and ways and ways[-1].kind == "patch":
             ways[-1] = Fix("patch", f"{ways[-1].text}\n{text}")
         else:
             ways.append(fix_of(text, replayed))
-    return tuple(ways)
+    if not known:
+        return tuple(ways)
+    order = {way.text: _ORDER.index(known[way.text].state) for way in ways if way.text in known}
+    ways.sort(key=lambda way: order.get(way.text, _ORDER.index(UNTRIED)))
+    return tuple(way.tried(known.get(way.text)) for way in ways)

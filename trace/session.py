@@ -15,6 +15,7 @@ from tc.trace.compiles import FRAMEWORK, Artifact, Compile, Failure, Frame, Lane
 from tc.trace.part import Key, Part, read_part, shared
 from tc.trace.reader import STDIN, Defects, Source, Unreadable, find_logs, payload_of
 from tc.trace.runs import group
+from tc.trace.trials import Trial, read_trials
 
 # Events of torch 2.13 and of tc that this reader understands or shows as they are.
 KNOWN_EVENTS: Final = frozenset(
@@ -55,6 +56,7 @@ class Session:
     producer: str = "torch"
     first_time: str = ""
     other_runs: int = 0
+    trials: tuple[Trial, ...] = ()
 
     @property
     def records(self) -> int:
@@ -115,6 +117,7 @@ def joined(
     for part in parts:
         builder.add(part)
     session = builder.finish()
+    session.trials = read_trials(path)
     if not session.records:
         session.close()
         raise Unreadable(f"{path} holds no readable trace record; was it cut or altered?")

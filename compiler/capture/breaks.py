@@ -43,6 +43,7 @@ TENSOR_ITEM = _row(
     "Tensor.{} needs a Python value",
     "the number exists only after the kernels have run, so the graph has to end here",
     "keep the value as a tensor (arithmetic, comparisons and torch.where all accept 0-d tensors)",
+    "tc.config.capture_scalar_outputs = True, if the number only feeds tensors",
     "move the conversion out of the compiled function",
 )
 DYNAMIC_SHAPE = _row(
@@ -51,6 +52,7 @@ DYNAMIC_SHAPE = _row(
     "{} has a shape that depends on tensor data",
     "the size of the result is known only after the kernel has run",
     "use a masked form with a fixed shape (torch.where, a multiplied mask)",
+    "tc.config.capture_dynamic_output_shape_ops = True",
 )
 BUILTIN_CALL = _row(
     "builtin-call",
@@ -59,6 +61,7 @@ BUILTIN_CALL = _row(
     "it acts on the outside world or on values that the tracer does not follow",
     "move the call out of the compiled function",
     "guard it with `if not torch.compiler.is_compiling():`",
+    "for print and loggers: tc.config.reorderable_logging_functions.add(print)",
 )
 USER_BREAK = _row(
     "explicit",
@@ -88,6 +91,7 @@ DATA_BRANCH = _row(
     "which way to go is known only after the kernels have run",
     "write both sides as tensors: torch.where(condition, a, b)",
     "torch.cond(condition, true_fn, false_fn, operands) where one side is expensive",
+    "for an assertion: torch._assert_async(condition), which is part of the graph",
 )
 DATA_GUARD = _row(
     "data-dependent-size",

@@ -7,11 +7,14 @@ from tc.trace.findings.advice import ROWS
 from tc.trace.findings.model import Cause
 from tc.trace.findings.remedies import remedy
 from tc.trace.fixes import Fix, fix_of, fixes_of
+from tc.trace.trials import FAILED, HELPED, NO_HELP, UNTRIED, Trial
 
 SAFE = {
     "remove the call of graph_break()",
     "mark it with tc.disable so that it is skipped knowingly",
     "see the recompiles of this function for what keeps changing",
+    "tc.config.capture_dynamic_output_shape_ops = True",
+    "tc.config.capture_scalar_outputs = True, if the number only feeds tensors",
     "torch._dynamo.config.capture_scalar_outputs = True, if the number only feeds tensors",
     "torch._dynamo.config.capture_scalar_outputs = True, if the result only feeds tensors",
     "torch._dynamo.config.capture_dynamic_output_shape_ops = True",
@@ -68,4 +71,26 @@ def test_as_plain_values() -> None:
         "text": "tc.mark_dynamic(x, 0)",
         "safe": "yes",
         "verified": "yes",
+        "told": "",
+        "patch": "",
     }
+
+
+def test_what_was_tried_counts_more_than_what_was_replayed() -> None:
+    texts = ("pad x", "tc.mark_dynamic(x, 0)", "write it otherwise", "dynamic=True")
+    trials = [
+        Trial(("TC1-a",), "pad x", NO_HELP, "breaks 2 → 2"),
+        Trial(("TC1-a",), "tc.mark_dynamic(x, 0)", UNTRIED, "not at hand"),
+        Trial(("TC1-a",), "write it otherwise", FAILED, "it raises"),
+        Trial(("TC1-a",), "dynamic=True", HELPED, "breaks 2 → 1", "- a\n+ b"),
+    ]
+    ways = fixes_of(texts, replayed=True, trials=trials)
+    assert [(way.text, way.mark, way.verified) for way in ways] == [
+        ("dynamic=True", "safe, checked: breaks 2 → 1", True),
+        ("tc.mark_dynamic(x, 0)", "safe, checked", True),
+        ("pad x", "review, checked: breaks 2 → 2", False),
+        ("write it otherwise", "review, unchecked: it raises", False),
+    ]
+    assert ways[0].patch == "- a\n+ b"
+    untried = fixes_of(texts[1:2], trials=trials)
+    assert untried[0].mark == "safe, unchecked: not at hand"

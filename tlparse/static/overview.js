@@ -61,6 +61,13 @@ function savings() {
   return h("p.savings", null, "Predicted: ", told.map((one, n) => [n > 0 && " · ", h("a.row", { href: link.finding(one.id) }, "fix"), " ", forecastWords(one.forecast[0]), " recompiles"]));
 }
 
+/** What the best fixes of several findings gave at the same time. */
+function togetherLine() {
+  const told = DATA.together;
+  return told && h("p.savings", null, count(told.findings.length, "fix", "fixes"), " together (",
+    told.findings.map((id, n) => [n > 0 && ", ", h("a.row", { href: link.finding(id) }, id.split("-")[0])]), `): ${told.told}, checked`);
+}
+
 function functionsPage() {
   return {
     title: "Functions", crumbs: [["functions"]],
@@ -162,7 +169,7 @@ function overviewPage() {
       DATA.otherRuns > 0 && h("p.soft", null, older),
       stats(),
       section("Needs attention", causes > 0 && `${count(causes, "cause")}, the most expensive first`,
-        causes ? [savings(), h("div.cards", null, DATA.findings.slice(0, MOST_CARDS).map(findingCard)), more(DATA.findings, MOST_CARDS, "#/findings", "cause")] : calm),
+        causes ? [savings(), togetherLine(), h("div.cards", null, DATA.findings.slice(0, MOST_CARDS).map(findingCard)), more(DATA.findings, MOST_CARDS, "#/findings", "cause")] : calm),
       timePart(), functionsPart(), sourcesPart(), ranksPart(), cachePart(),
       section("The trace", null, h("p", null,
         `${count(DATA.raw.records, "record")} in ${count(DATA.raw.logs, "log")}, `,

@@ -21,6 +21,7 @@ from tc.trace.findings.slow import slow_compiles
 from tc.trace.ranks import Ranks
 from tc.trace.session import Session
 from tc.trace.timing import duration
+from tc.trace.trials import Trial
 
 __all__ = ["Diagnosis", "Finding", "Occurrence", "Where", "diagnose", "duration"]
 
@@ -69,6 +70,11 @@ class Diagnosis:
         if id(compiled) in self._marks:
             return self._marks[id(compiled)]
         return "cached" if compiled.cache == "hit" else "ok"
+
+    @property
+    def together(self) -> Trial | None:
+        """What the best fixes of several findings gave at the same time, if that was tried."""
+        return next((one for one in self.session.trials if not one.text), None)
 
     def finding(self, name: str) -> Finding | None:
         """Return the finding of that id; the start of an id or a code will do if it is one."""
@@ -120,7 +126,12 @@ def diagnose(session: Session) -> Diagnosis:
         *gather([*bypasses(session), *slow_compiles(session)]),
         *damage(session),
     ]
+    causes = [replace(one, trials=_trials_of(session, one.id)) for one in causes]
     return Diagnosis(session, breaks, found, failed, skipped, limited, missed, ranks, causes)
+
+
+def _trials_of(session: Session, name: str) -> tuple[Trial, ...]:
+    return tuple(one for one in session.trials if one.text and one.findings == (name,))
 
 
 def _frame(compiled: Compile) -> tuple[int, str]:

@@ -10,6 +10,7 @@ from tc.trace.compiles import Compile
 from tc.trace.fixes import NO_FIX, Fix, fixes_of
 from tc.trace.ids import cause_id, plain_function
 from tc.trace.timing import duration
+from tc.trace.trials import Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,7 @@ class Finding:
         next: the command that goes deeper.
         forecast: recompiles left if these inputs were fixed, step by step.
         replayed: the forecast's first step is the very input that this finding is about.
+        trials: what running the program again with one of its fixes gave.
     """
 
     code: str
@@ -118,11 +120,12 @@ class Finding:
     causes: tuple[Cause, ...] = ()
     forecast: tuple[str, ...] = ()
     replayed: bool = False
+    trials: tuple[Trial, ...] = ()
 
     @property
     def fixes(self) -> tuple[Fix, ...]:
         """The ways to fix it, each marked as safe or to be reviewed, checked or not."""
-        return fixes_of(self.fix, self.replayed)
+        return fixes_of(self.fix, self.replayed, self.trials)
 
     @property
     def timed(self) -> bool:
@@ -139,6 +142,7 @@ class Finding:
             rows[-1] += f"  ({way.mark})"
             label = " or" if number else "fix"
             lines += [f"  {label if n == 0 else '   '}  {row}" for n, row in enumerate(rows)]
+            lines += [f"         {row}" for row in way.patch.splitlines()]
         if not self.fix:
             lines.append(f"  fix  {NO_FIX}")
         if self.cost:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import ClassVar, Final
 
 from tc.trace.findings import Finding, Where, duration
+from tc.trace.fixes import Fix
 from tc.tui import look
 from tc.tui.facts import Model, count, short_place
 from tc.tui.lines import Line, Listed, Row, Rows, cut, left, line, right, tail, wrap
@@ -117,8 +118,8 @@ def _document(finding: Finding, width: int, trace: str, ranks: bool) -> list[Row
     shown = excerpt(finding.where)
     rows += [*shown, Line()] if shown else []
     rows += [*wrap(finding.why, width, "", line(("why   ", "head"))), Line()]
-    for number, fix in enumerate(finding.fix):
-        rows += wrap(fix, width, "ok", line(("fix   " if not number else "  or  ", "head")))
+    for number, way in enumerate(finding.fixes):
+        rows += _fix(way, width, "fix   " if not number else "  or  ")
     if not finding.fix:
         rows += [line(("fix   ", "head"), ("no known fix", "dim"))]
     rows += _forecast(finding, width)
@@ -147,6 +148,19 @@ def _head(finding: Finding, width: int) -> list[Line]:
         rows.append(line((tail(place, width - len(inside)), "title"), inside))
     told = f"×{finding.count}  {finding.cost}".rstrip()
     return [*rows, line((told, "dim"))]
+
+
+def _fix(way: Fix, width: int, label: str) -> list[Line]:
+    """A way to fix it, whether it is safe and was checked, and the lines that were tried."""
+    text, patch = (way.text, way.patch) if way.kind != "patch" else ("", way.text)
+    rows = wrap(text, width, "ok", line((label, "head"))) if text else [line((label, "head"))]
+    if rows[-1].width + len(way.mark) + 2 <= width:
+        rows[-1] = rows[-1] + line((f"  {way.mark}", "dim"))
+    else:
+        rows += wrap(way.mark, width, "dim", line("      "))
+    for row in patch.splitlines():
+        rows += wrap(row, width, "ok" if row.startswith("+") else "error", line("      "))
+    return rows
 
 
 def _forecast(finding: Finding, width: int) -> list[Line]:

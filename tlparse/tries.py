@@ -1,0 +1,263 @@
+"""A program and what its trace tells go in; what running it again with each fix gave comes out."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from tc.tlparse import edits
+from tc.tlparse.changes import Change, change_of, together
+from tc.tlparse.edits import NoEdit
+from tc.trace.findings import Diagnosis, Finding, diagnose
+from tc.trace.reader import Unreadable
+from tc.trace.session import load
+from tc.trace.trials import FAILED, HELPED, NO_HELP, UNTRIED, Trial
+
+MOST_RUNS: Final = 20
+_LEAST_SECONDS: Final = 60.0
+_TIMES_LONGER: Final = 3.0
+_CAPTURED: Final = "dynamo_output_graph"
+_LAUNCHER: Final = """\
+import tc_trial_hook as _hook
+exec(_hook.code({path!r}), _hook.become(globals(), {path!r}))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run of the program came to.
+
+    Attributes:
+        findings: id of a finding → how often it was met.
+        error: why it does not count; empty if it does.
+    """
+
+    breaks: int = 0
+    recompiles: int = 0
+    refused: int = 0
+    skipped: int = 0
+    graphs: int = 0
+    findings: Mapping[str, int] = field(default_factory=dict)
+    error: str = ""
+
+
+def outcome(diagnosis: Diagnosis) -> Outcome:
+    """Count what fixes are to lower."""
+    return Outcome(
+        len(diagnosis.breaks),
+        diagnosis.recompile_count,
+        len(diagnosis.recompiles) - diagnosis.recompile_count,
+        len(diagnosis.skips),
+        sum(any(a.name == _CAPTURED for a in c.artifacts) for c in diagnosis.session.compiles),
+        {one.id: one.count for one in diagnosis.findings},
+    )
+
+
+@dataclass(slots=True)
+class Program:
+    """A command that was run once, and is run again with changes.
+
+    Attributes:
+        code: its exit code of the first run; a run with another one has failed.
+        seconds: what the first run took; a run may take some times that.
+    """
+
+    command: Sequence[str]
+    code: int
+    seconds: float
+
+    def again(self, change: Change) -> Outcome:
+        """Run it with a change in force, its output hidden."""
+        with tempfile.TemporaryDirectory(prefix="tc-report-try-") as name:
+            place = Path(name)
+            trace = place / "trace"
+            trace.mkdir()
+            code, said = self._run(place, trace, change)
+            if code != self.code:
+                return Outcome(error=f"the program then {_ending(code)}{said}")
+            hook = place / "applied"
+            applied = set(hook.read_text("utf-8").splitlines()) if hook.exists() else set()
+            if not change.marks <= applied:
+                return Outcome(error="the program never loaded what it changes")
+            try:
+                session = load(trace)
+            except Unreadable:
+                return Outcome()  # nothing is compiled any more
+            try:
+                return outcome(diagnose(session))
+            finally:
+                session.close()
+
+    def _run(self, place: Path, trace: Path, change: Change) -> tuple[int | None, str]:
+        """Return its exit code, None if it took too long, and what its last words were."""
+        command = self._prepared(place, change)
+        paths = [str(place), os.environ.get("PYTHONPATH", "")]
+        environment = {
+            **os.environ,
+            **change.variables,
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "TC_TRACE": str(trace),
+            "TORCH_TRACE": str(trace),
+        }
+        with open(place / "output", "w+b") as output:
+            program = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=output,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+            try:
+                code = program.wait(max(_LEAST_SECONDS, _TIMES_LONGER * self.seconds))
+            except subprocess.TimeoutExpired:
+                return None, ""
+            finally:
+                _end(program)
+            output.seek(max(0, output.tell() - 4096))
+            rows = output.read().decode("utf-8", "replace").strip().splitlines()
+        return 128 - code if code < 0 else code, f": {rows[-1].strip()[:200]}" if rows else ""
+
+    def _prepared(self, place: Path, change: Change) -> list[str]:
+        """Lay out what the program loads first; return the command that runs it."""
+        command = list(self.command)
+        plan: dict[str, object] = {
+            "modules": change.modules,
+            "files": {
+                file: edits.apply(Path(file).read_bytes(), splices).decode("utf-8")
+                for file, splices in change.files.items()
+            },
+        }
+        shutil.copy(str(files("tc.tlparse") / "hooked.py"), place / "tc_trial_hook.py")
+        (place / "sitecustomize.py").write_text("import tc_trial_hook\ntc_trial_hook.install()\n")
+        for number, word in enumerate(command):
+            if os.path.isfile(word) and os.path.realpath(word) in change.files:
+                launcher = place / "main" / os.path.basename(word)
+                launcher.parent.mkdir()
+                launcher.write_text(_LAUNCHER.format(path=os.path.abspath(word)), "utf-8")
+                plan["script"], command[number] = word, str(launcher)
+                break
+        (place / "plan.json").write_text(json.dumps(plan), "utf-8")
+        return command
+
+
+def _end(program: subprocess.Popen[bytes]) -> None:
+    """End the program with all it started."""
+    if program.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGKILL)
+        program.wait()
+
+
+def _ending(code: int | None) -> str:
+    return "took too long" if code is None else f"ended with exit code {code}"
+
+
+# ------------------------------------------------------------------------------------ all of them
+
+
+@dataclass(slots=True)
+class _Tries:
+    """The fixes of a run, tried one after the other."""
+
+    program: Program
+    before: Outcome
+    runs: int = 0
+    trials: list[Trial] = field(default_factory=list)
+    known: dict[str, Outcome] = field(default_factory=dict)
+    promising: dict[str, tuple[tuple[bool, int], Change]] = field(default_factory=dict)
+
+    def one(self, finding: Finding, text: str) -> None:
+        """Try one fix."""
+        try:
+            change = change_of(finding, text)
+        except NoEdit as error:
+            self.trials.append(Trial((finding.id,), text, UNTRIED, str(error)))
+            return
+        if self.runs >= MOST_RUNS and repr(change) not in self.known:
+            why = f"the program was run {MOST_RUNS} times for dearer ones"
+            self.trials.append(Trial((finding.id,), text, UNTRIED, why))
+            return
+        after = self.after(change, f"a fix of {finding.id}: {text}")
+        state, told = _judge(finding, self.before, after)
+        self.trials.append(Trial((finding.id,), text, state, told, change.patch))
+        if state != FAILED:
+            rank = state == HELPED, -after.findings.get(finding.id, 0)
+            if finding.id not in self.promising or rank > self.promising[finding.id][0]:
+                self.promising[finding.id] = rank, change
+
+    def after(self, change: Change, what: str) -> Outcome:
+        """Return what the program comes to with a change."""
+        key = repr(change)
+        if key not in self.known:
+            self.runs += 1
+            _say(f"trying {what}")
+            self.known[key] = self.program.again(change)
+        return self.known[key]
+
+    def all_at_once(self) -> None:
+        """Try the best fix of each finding at the same time."""
+        names = tuple(self.promising)
+        change = together(change for _, change in self.promising.values())
+        if len(names) < 2 or change is None:
+            return
+        after = self.after(change, f"{len(names)} fixes together")
+        pairs = [
+            (word, getattr(self.before, word), getattr(after, word))
+            for word in ("breaks", "recompiles", "graphs")
+        ]
+        lower = any(new < old for _, old, new in pairs)
+        state = FAILED if after.error else HELPED if lower else NO_HELP
+        told = ", ".join(f"{word} {old} → {new}" for word, old, new in pairs if old or new)
+        self.trials.append(Trial(names, "", state, after.error or told, change.patch))
+
+
+def tried(program: Program, diagnosis: Diagnosis) -> list[Trial]:
+    """Try the fixes of all graph breaks, recompiles and skipped functions, dearest first."""
+    tries = _Tries(program, outcome(diagnosis))
+    with _interruptible():
+        for finding in diagnosis.findings:
+            if finding.code.startswith(("TC1", "TC2")):
+                for way in finding.fixes:
+                    tries.one(finding, way.text)
+        tries.all_at_once()
+    return tries.trials
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C end the tries, not the report."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        _say("no more fixes are tried: interrupted")
+
+
+def _judge(finding: Finding, before: Outcome, after: Outcome) -> tuple[str, str]:
+    if after.error:
+        return FAILED, after.error
+    if finding.code == "TC190":
+        word, old, new = "skipped functions", before.skipped, after.skipped
+    elif finding.code.startswith("TC2"):
+        word, old, new = "recompiles", before.recompiles, after.recompiles
+    else:
+        word, old, new = "breaks", before.breaks, after.breaks
+    told = f"{word} {old} → {new}"
+    if before.refused and word == "recompiles":
+        told += f", refused {before.refused} → {after.refused}"
+        old, new = old + before.refused, new + after.refused
+    if new >= old and finding.id not in after.findings:
+        told += "; this cause is gone, others are met in its place"
+    return (HELPED if new < old else NO_HELP), told
+
+
+def _say(text: str) -> None:
+    print(f"tc-report: {text}", file=sys.stderr, flush=True)

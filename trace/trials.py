@@ -1,0 +1,83 @@
+"""Fixes that were tried on the program itself: the file beside a trace that says what they gave."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+FILE: Final = "fix_trials.json"
+HELPED: Final = "helped"
+NO_HELP: Final = "no help"
+FAILED: Final = "failed"
+UNTRIED: Final = "untried"
+_STATES: Final = (HELPED, NO_HELP, FAILED, UNTRIED)
+_SCHEMA: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What came of one fix, or of several together.
+
+    Attributes:
+        findings: ids of the findings that it is to mend.
+        text: the fix, as the finding has it; of several together empty.
+        state: `helped`: the program ended as before, with fewer breaks or recompiles; `no help`:
+            it ended as before, with as many; `failed`: it ended otherwise; `untried`.
+        told: `breaks 4 → 2`, or the reason.
+        patch: lines of the user's source that were tried: `- old`, `+ new`.
+    """
+
+    findings: tuple[str, ...]
+    text: str
+    state: str
+    told: str
+    patch: str = ""
+
+    @property
+    def mark(self) -> str:
+        """`checked: breaks 4 → 2`: what a reader has to know of it."""
+        checked = "checked" if self.state in (HELPED, NO_HELP) else "unchecked"
+        return f"{checked}: {self.told}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {**asdict(self), "findings": list(self.findings)}
+
+
+def write_trials(folder: str | Path, trials: Sequence[Trial]) -> None:
+    """Write what was tried beside the logs of a trace, in one step.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    text = json.dumps({"schema": _SCHEMA, "trials": [one.to_json() for one in trials]}, indent=1)
+    handle, name = tempfile.mkstemp(prefix=f".{FILE}-", dir=folder)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(name, 0o644)
+        os.replace(name, Path(folder) / FILE)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def read_trials(folder: str | Path) -> tuple[Trial, ...]:
+    """Return what was tried on a trace; nothing where the file is missing or not ours."""
+    try:
+        told = json.loads((Path(folder) / FILE).read_text("utf-8"))
+        return tuple(map(_trial, told["trials"])) if told["schema"] == _SCHEMA else ()
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()
+
+
+def _trial(row: dict[str, Any]) -> Trial:
+    texts = [row[name] for name in ("text", "state", "told", "patch")]
+    if row["state"] not in _STATES or not all(isinstance(one, str) for one in texts):
+        raise ValueError("not a trial")
+    return Trial(tuple(map(str, row["findings"])), *texts)
