@@ -23,7 +23,7 @@ from tc.compiler.backends import name_of
 from tc.compiler.capture import hook, marked
 from tc.compiler.capture.lazy_modules import LEAF
 from tc.compiler.capture.recording import WANTS_GRAD
-from tc.compiler.capture.torchfns import CHANGES_STATE, CHECKS_DATA
+from tc.compiler.capture.torchfns import CHANGES_STATE
 from tc.compiler.capture.values.hooks import HOOKED
 from tc.compiler.capture.values.records import RESIZES
 from tc.compiler.capture.values.subclasses import FAKED
@@ -51,7 +51,6 @@ NOWHERE = trace.StackFrame("<unknown>", 0, "a graph")
 EAGER_MARKS = {
     HOOKED: "a tensor inside has a hook: eager autograd calls it",
     LEAF: "a parameter is made inside",
-    CHECKS_DATA: "it checks numbers out of tensors that its sizes rest on",
     CHANGES_STATE: "it changes a state of torch that later operations look at",
     RESIZES: "a storage changes its size",
     FAKED: "an input is a fake tensor, which has no memory for kernels",

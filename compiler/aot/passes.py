@@ -26,6 +26,9 @@ CHECKS = (
     aten._assert_async.default,
 )
 
+# What such an op makes out of data has a symbol of its own.
+OF_DATA = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+
 
 def run_passes(graph: fx.Graph, gate: Gate, kind: str) -> None:
     """Run those of `PASSES` that the gate allows, in place; then give outputs their own memory.
@@ -128,10 +131,10 @@ def share_common_subexpressions(graph: fx.Graph) -> None:
 
 
 def may_share(node: fx.Node) -> bool:
-    """Whether two such nodes may become one: no random draw, no write, no fresh memory."""
+    """Whether two such nodes may become one: no random draw, write, fresh memory or size."""
     if node.target is operator.getitem:
         return True
-    if has_effect(node):
+    if has_effect(node) or OF_DATA & set(getattr(node.target, "tags", ())):
         return False
     return node.target not in (aten.empty.memory_format, aten.empty_strided.default)
 

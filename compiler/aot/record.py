@@ -19,6 +19,7 @@ from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tc.compiler.aot.artifact import Fallback, first_line
+from tc.compiler.aot.checks import Checks
 from tc.compiler.aot.decompositions import Chosen, decomposition_of
 from tc.compiler.aot.regions import KEEP, REGION, Region
 from tc.compiler.aot.symbols import SYMBOLIC, SizeNodes
@@ -52,7 +53,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.gate = gate
         self.decompositions = decompositions
         self.graph = fx.Graph()
-        self.sizes = SizeNodes(self.graph)
+        self.sizes = SizeNodes(self.graph, fake_mode.shape_env)
+        self.checks = Checks(self.graph, self.sizes)
         self.origin: dict[str, Any] = {}
         self.origins_by_sequence: list[tuple[int, dict[str, Any]]] = []
         self.decomposed: Counter[str] = Counter()
@@ -61,13 +63,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._inside = False  # an op that is being taken apart
         self._kept: list[Any] = []  # ids stand for objects: none may die while recording
 
-    def placeholder(self, name: str, value: Any) -> fx.Node:
-        """Add an input of the graph."""
+    def placeholder(self, name: str, value: Any, *, tells_sizes: bool = True) -> fx.Node:
+        """Add an input of the graph; one that forward does not have tells it no sizes."""
         node = self.graph.placeholder(name)
         node.meta["val"] = value
         if isinstance(value, torch.Tensor):
             self._remember(value, node)
-        self.sizes.add_input(node, value)
+        if tells_sizes:
+            self.sizes.add_input(node, value)
         return node
 
     def know(self, value: torch.Tensor, same: torch.Tensor) -> None:
@@ -111,7 +114,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return value
 
     def finish(self, outputs: Iterable[Any]) -> fx.Graph:
-        """End the graph with these outputs (nodes or constants) and return it."""
+        """End the graph with these outputs (nodes or constants) and return it.
+
+        Raises:
+            Fallback: an assumption about data has no check.
+        """
+        self.checks.add(last=True)
         self.graph.output(list(outputs))
         return self.graph
 
@@ -170,8 +178,22 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif isinstance(result, (list, tuple)):
             self._record_items(node, result)
         elif isinstance(result, SYMBOLIC):
-            raise Fallback(f"{func} makes a size out of a tensor's values")
+            self.sizes.nodes.setdefault(result.node.expr, node)
+        self._note_data(node, result)
         return result
+
+    def _note_data(self, node: fx.Node, result: Any) -> None:
+        """Note the symbols that an op has made out of a tensor's values."""
+        if isinstance(result, SYMBOLIC):
+            self.checks.made([result], lambda _: node)
+        else:
+            several = isinstance(result, (list, tuple))
+            self.checks.made(result if several else [result], lambda made: self._nodes[id(made)])
+
+    def node_done(self, makes_symbols: bool) -> None:
+        """Check what has been assumed so far, if a node of the captured graph made symbols."""
+        if makes_symbols:
+            self.checks.add()
 
     def _origin_now(self) -> dict[str, Any]:
         """Return the origin of the op being recorded; in backward that of the op it is for."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -14,10 +15,14 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
 from tc.compiler.aot.artifact import ORIGIN_KEYS, Fallback
+from tc.compiler.aot.checks import name_as_captured
 from tc.compiler.aot.decompositions import STAND_INS
 from tc.compiler.aot.layouts import layout_key
 from tc.compiler.aot.regions import CHECKPOINTS, REGION, Region, region_of
+from tc.compiler.aot.symbols import SYMBOLIC
 from tc.compiler.core import levels
+
+aten = torch.ops.aten
 
 
 def storage_key(tensor: torch.Tensor) -> int:
@@ -40,6 +45,10 @@ class Watcher(Protocol):
 
     def fake_constant(self, real: torch.Tensor) -> torch.Tensor:
         """Return the fake tensor that stands for a real one held by the graph."""
+        ...
+
+    def node_done(self, makes_symbols: bool) -> None:
+        """Learn that a node of the captured graph has run, and whether it makes symbols of data."""
         ...
 
 
@@ -68,6 +77,11 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if id(real) not in self.constants:
             self.constants[id(real)] = self.fake_mode.from_tensor(real, static_shapes=True)
         return self.constants[id(real)]
+
+    def node_done(self, makes_symbols: bool) -> None:
+        """Forget the symbols of this run: the recording makes its own."""
+        if makes_symbols and self.fake_mode.shape_env is not None:
+            self.fake_mode.shape_env.pending_fresh_unbacked_symbols.clear()
 
     def __torch_dispatch__(
         self,
@@ -115,8 +129,25 @@ def run_watched(watcher: Watcher, function: Callable[..., Any], args: Iterable[A
     account of what they write to (batch normalisation), only there.
     """
     mode: Any = watcher
-    with levels.kept(), enable_python_dispatcher(), watcher.fake_mode, mode:
+    fake_mode = watcher.fake_mode
+    with levels.kept(), enable_python_dispatcher(), data_allowed(fake_mode), fake_mode, mode:
         return function(*args)
+
+
+@contextmanager
+def data_allowed(fake_mode: FakeTensorMode) -> Iterator[None]:
+    """Let ops make numbers out of tensors' values, anew, for the length of a block."""
+    fake_mode.epoch += 1  # what tensors remember of such ops is of another run
+    env = fake_mode.shape_env
+    if env is None:
+        yield
+        return
+    before = env.settings
+    env.settings = replace(before, allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
+    try:
+        yield
+    finally:
+        env.settings = before
 
 
 @dataclass(frozen=True)
@@ -164,6 +195,7 @@ class Runner(fx.Interpreter):
         result = super().run_node(n)
         if n.op == "output":
             return result
+        self.watcher.node_done(name_as_captured(n, result, self.watcher.fake_mode))
         for item, value in _tensors(result):
             if is_traceable_wrapper_subclass(value):
                 raise Fallback(f"{n.name} is a {type(value).__name__}, not a plain tensor")
@@ -211,6 +243,8 @@ class Runner(fx.Interpreter):
         """Call a torch function, or what stands in for it."""
         if target in CHECKPOINTS and isinstance(args[0], fx.GraphModule):
             return self._checkpoint(*args)
+        if target is aten._assert_scalar.default and isinstance(args[0], SYMBOLIC):
+            return None  # the environment holds the assumption: see `aot.checks`
         return super().call_function(STAND_INS.get(target) or target, args, kwargs)
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:

@@ -58,12 +58,22 @@ _fill()
 
 
 class SizeNodes:
-    """Makes, once each, the nodes that compute symbolic expressions from a graph's inputs."""
+    """Makes, once each, the nodes that compute symbolic expressions from a graph's inputs.
 
-    def __init__(self, graph: fx.Graph) -> None:
+    Attributes:
+        env: the environment of the symbols; None where there are none.
+        nodes: expression -> node.
+        homes: symbol -> input and dimension.
+        of_data: symbol that an op made out of a tensor's values -> its node, and the dimension
+            or the expression in which it shows it.
+    """
+
+    def __init__(self, graph: fx.Graph, env: Any = None) -> None:
         self.graph = graph
-        self.nodes: dict[Any, fx.Node] = {}  # sympy expression -> node
-        self.homes: dict[Any, tuple[fx.Node, int]] = {}  # symbol -> input and dimension
+        self.env = env
+        self.nodes: dict[Any, fx.Node] = {}
+        self.homes: dict[Any, tuple[fx.Node, int]] = {}
+        self.of_data: dict[Any, tuple[fx.Node, Any]] = {}
 
     def add_input(self, node: fx.Node, value: Any) -> None:
         """Learn which symbols an input brings: itself, or one a dimension."""
@@ -80,19 +90,20 @@ class SizeNodes:
         Raises:
             Fallback: it holds a symbol that no input tells, or a function without a row above.
         """
-        result = self._build(value.node.expr)
+        result = self.build(value.node.expr)
         if isinstance(result, fx.Node) and "val" not in result.meta:
             result.meta["val"] = value
         return result
 
-    def _build(self, expr: Any) -> fx.Node | int | float | bool:
+    def build(self, expr: Any) -> fx.Node | int | float | bool:
+        """Return the node of an expression of sympy, or the number it is."""
         if expr in self.nodes:
             return self.nodes[expr]
         constant = _constant(expr)
         if constant is not None:
             return constant
         if expr.is_Symbol:
-            node = self._size_of_input(expr)
+            node = self.symbol(expr)
         else:
             function = OPERATORS.get(type(expr).__name__)
             if function is None or not expr.args:
@@ -101,22 +112,40 @@ class SizeNodes:
         self.nodes[expr] = node
         return node
 
-    def _size_of_input(self, symbol: Any) -> fx.Node:
-        if symbol not in self.homes:
-            raise Fallback(f"the size {symbol} is not the size of any input")
-        tensor, dim = self.homes[symbol]
-        node = self.graph.call_function(torch.ops.aten.sym_size.int, (tensor, dim))
-        node.meta["val"] = tensor.meta["val"].shape[dim]
-        return node
+    def symbol(self, symbol: Any) -> fx.Node:
+        """Return the node that tells a symbol.
+
+        Raises:
+            Fallback: neither an input nor an op does.
+        """
+        made = self.data_of(symbol)
+        if made is None:
+            if symbol not in self.homes:
+                raise Fallback(f"the size {symbol} is not the size of any input")
+            made = self.homes[symbol]
+        node, where = made
+        if isinstance(where, int):
+            return self.call(torch.ops.aten.sym_size.int, node, where)
+        return node if where.is_Symbol else self.call(torch.sym_ite, node, 1, 0)
+
+    def data_of(self, symbol: Any) -> tuple[fx.Node, Any] | None:
+        """Return what tells a symbol that is made out of data, under any of its names."""
+        found = (made for raw, made in self.of_data.items() if symbol in self.same(raw))
+        return next(found, None)
+
+    def same(self, symbol: Any) -> set[Any]:
+        """Return a symbol, and what stands for it by now."""
+        return {symbol, self.env.replace(symbol)}
 
     def _apply(self, function: Callable[..., Any], expr: Any) -> fx.Node:
-        args = [self._build(arg) for arg in expr.args]
+        args = [self.build(arg) for arg in expr.args]
         # Sums, products and maxima have any number of arguments; Python's operators have two.
         while len(args) > 2:
-            args[:2] = [self._call(function, args[0], args[1])]
-        return self._call(function, *args)
+            args[:2] = [self.call(function, args[0], args[1])]
+        return self.call(function, *args)
 
-    def _call(self, function: Callable[..., Any], *args: Any) -> fx.Node:
+    def call(self, function: Callable[..., Any], *args: Any) -> fx.Node:
+        """Add a call to the graph, with its symbolic value."""
         node = self.graph.call_function(function, args)
         values = [arg.meta["val"] if isinstance(arg, fx.Node) else arg for arg in args]
         node.meta["val"] = function(*values)

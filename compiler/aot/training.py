@@ -216,7 +216,7 @@ def _tangents(recorder: Recorder, observed: Observation, diffs: Sequence[int]) -
                 if dense(value)
                 else torch.empty(value.shape, dtype=value.dtype)
             )
-        recorder.placeholder(f"tangent{position}", tangent)
+        recorder.placeholder(f"tangent{position}", tangent, tells_sizes=False)
         tangents.append(tangent)
     return tangents
 

@@ -58,8 +58,6 @@ REFUSED = frozenset(
 )
 #: mark on a graph that changes a state of torch while it runs
 CHANGES_STATE = "tc_changes_state"
-#: mark on a graph that checks what it takes for granted of numbers in tensors
-CHECKS_DATA = "tc_checks_data"
 
 
 class TorchValue(KnownObject):

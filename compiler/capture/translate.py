@@ -27,7 +27,6 @@ from tc.compiler.capture.optimizers import make_state
 from tc.compiler.capture.residual import Residual
 from tc.compiler.capture.resume import is_handed_on
 from tc.compiler.capture.shapes import ShapeGuards, UnreadableSize
-from tc.compiler.capture.torchfns import CHECKS_DATA
 from tc.compiler.capture.tracer import Tracer
 from tc.compiler.capture.values.arrays import as_tensor
 from tc.compiler.capture.values.base import OpaqueValue, Raised, Value
@@ -329,7 +328,6 @@ class Translation:
         t.graph.output(tuple(outputs))
         if t.shapes.env.deferred_runtime_asserts:
             t.shapes.add_assertions(t.scopes[0].module())  # in the same graph
-            t.graph_marks.add(CHECKS_DATA)
         for entry in list(t.inputs):
             if not entry.node.users:
                 t.graph.erase_node(entry.node)

@@ -187,6 +187,7 @@ class Wrapper:
                 known.add(item.symbol)
         wanted = {atom.name for index in self._all_indices() for atom in index.atoms()}
         self._learn([item.buffer for item in inputs if item.buffer is not None], wanted)
+        wanted -= {step.name for step in self.plan.steps if isinstance(step, ScalarNode)}
         missing = sorted(wanted - known - {b for b in wanted if b.startswith("u")})
         if missing:
             names = ", ".join(missing)

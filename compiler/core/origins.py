@@ -14,6 +14,8 @@ from tc.trace import StackFrame
 
 #: key of a node's `meta`: the name of the node that it was put in the place of
 STANDS_FOR = "tc_stands_for"
+#: key of a node's `meta`: it takes part in a check of what sizes rest on, and has no fake value
+OF_CHECK = "tc_of_check"
 LIBRARY = str(Path(torch.__file__).parent) + os.sep
 
 

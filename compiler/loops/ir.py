@@ -218,7 +218,7 @@ class Extern:
 
 @dataclass(frozen=True)
 class ScalarNode:
-    """``name = function(*args)``: a Python number computed by the wrapper (float of a size…)."""
+    """``name = function(*args)``: a Python number the wrapper computes (float of a size, item…)."""
 
     name: str
     function: str
@@ -332,6 +332,8 @@ def reads(node: Node) -> list[str]:
     if isinstance(node, Extern):
         values = [*node.args, *(value for _, value in node.kwargs)]
         return list(dict.fromkeys(view.buffer for view in views_in(values)))
+    if isinstance(node, ScalarNode):
+        return list(dict.fromkeys(view.buffer for view in views_in(node.args)))
     return [node.source.buffer] if isinstance(node, CopyInto) else []
 
 

@@ -10,7 +10,7 @@ another may read only at the very same place, which is compared on flat indices.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, substitute, walk
 from tc.compiler.loops.index import Atom, Index
 from tc.compiler.loops.ir import (
+    Extern,
     LoopGraph,
     Nest,
     Node,
@@ -78,7 +79,7 @@ Slot = Group | Node
 def fuse(graph: LoopGraph, gate: Gate) -> tuple[list[Slot], list[Decision]]:
     """Group the loop nests of a graph."""
     with gate.counting("schedule.fuse", len(graph.nodes)) as after:
-        fusion = _Fusion(gate)
+        fusion = _Fusion(gate, _symbols_of_inputs(graph))
         for node in graph.nodes:
             if not isinstance(node, Nest):
                 fusion.append(node)
@@ -94,17 +95,23 @@ class _Fusion:
 
     Attributes:
         slots: None where a group was that has moved.
-        made_at: buffer or number -> the slot that makes it.
+        given: symbols that the graph's inputs tell.
+        made_at: buffer -> the slot that makes it.
+        number_at: number or symbol that is not given -> the first slot that tells it.
         read_at: buffer -> the last slot that reads it.
         wall: the last slot that is no group; groups before it do not move.
+        check: the last slot that makes nothing but raises an error if a condition is false: what
+            comes after it may rest on that, and joins no group before it.
     """
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Gate, given: set[str]) -> None:
         self.gate = gate
+        self.given = given
         self.slots: list[Slot | None] = []
         self.made_at: dict[str, int] = {}
+        self.number_at: dict[str, int] = {}
         self.read_at: dict[str, int] = {}
-        self.wall = -1
+        self.wall = self.check = -1
         self.decisions: list[Decision] = []
 
     def append(self, slot: Slot) -> None:
@@ -118,9 +125,14 @@ class _Fusion:
             made, read = slot.writes(), slot.reads()
         else:
             made, read = {b.name for b in writes(slot)}, set(reads(slot))
-            if isinstance(slot, ScalarNode):
-                made = {slot.name}
             self.wall = place
+            if isinstance(slot, Extern) and not made:
+                self.check = place
+            numbers = _symbols(s for b in writes(slot) for s in b.sizes) - self.given
+            if isinstance(slot, ScalarNode):
+                numbers = {slot.name}
+            for name in numbers:
+                self.number_at.setdefault(name, place)
         self.made_at.update(dict.fromkeys(made, place))
         for name in read:
             self.read_at[name] = max(place, self.read_at.get(name, place))
@@ -128,8 +140,10 @@ class _Fusion:
     def join(self, node: Nest) -> bool:
         """Put a node into the last group it can join, if there is one."""
         wanted = set(reads(node))
-        numbers = [use.data[0] for use in walk(node.body) if use.op == "scalar"]
-        earliest = max((self.made_at.get(name, -1) for name in (*wanted, *numbers)), default=-1)
+        made = [self.made_at.get(name, -1) for name in wanted]
+        if self.number_at:
+            made += [self.number_at.get(name, -1) for name in _numbers(node)]
+        earliest = max((self.check, *made))
         for place in range(len(self.slots) - 1, max(earliest, 0) - 1, -1):
             group = self.slots[place]
             if not isinstance(group, Group):
@@ -164,6 +178,29 @@ class _Fusion:
         names = (*(m.name for m in group.members), node.buffer.name)
         self.decisions.append(Decision("fuse", names, fused is not None, reason))
         return fused
+
+
+def _symbols(indices: Iterable[Index]) -> set[str]:
+    """Names of the sizes in indices."""
+    return {atom.name for i in indices for atom in i.atoms() if atom.kind in ix.SYMBOLS}
+
+
+def _symbols_of_inputs(graph: LoopGraph) -> set[str]:
+    buffers = [item.buffer for item in graph.inputs if item.buffer is not None]
+    numbers = {item.symbol for item in graph.inputs if item.symbol is not None}
+    return numbers | _symbols(s for b in buffers for s in (*b.sizes, *b.strides))
+
+
+def _numbers(node: Nest) -> set[str]:
+    """Names of the Python values and sizes that a node takes."""
+    found: set[str] = set()
+    used = [node.index, *extents((*node.vars, *inner_loops(node)))]
+    for use in walk(node.body):
+        if use.op == "scalar":
+            found.add(use.data[0])
+        for item in use.data:
+            used += [i for i in (item if type(item) is tuple else (item,)) if isinstance(i, Index)]
+    return found | _symbols(used)
 
 
 def alone(node: Nest) -> Group:

@@ -15,7 +15,17 @@ from tc.compiler.core.artifacts import Decision
 from tc.compiler.core.gate import Gate
 from tc.compiler.loops.expr import Expr, can_fail, transform, walk
 from tc.compiler.loops.index import ZERO
-from tc.compiler.loops.ir import Buffer, CopyInto, Extern, Input, Ref, ScalarNode, View, views_in
+from tc.compiler.loops.ir import (
+    Buffer,
+    CopyInto,
+    Extern,
+    Input,
+    Ref,
+    ScalarNode,
+    View,
+    reads,
+    views_in,
+)
 from tc.compiler.schedule.memory import Work
 from tc.compiler.schedule.plan import Kernel, Let, Section, Store, Written
 
@@ -80,7 +90,7 @@ def _users(steps: Sequence[Work]) -> dict[str, list[int]]:
             names = [view.buffer for view in views_in((step.args, step.kwargs))]
             names += [*step.takes_over, *(b.name for b in step.results if b is not None)]
         else:
-            names = []
+            names = reads(step) if isinstance(step, ScalarNode) else []
         for name in dict.fromkeys(names):
             users.setdefault(name, []).append(at)
     return users

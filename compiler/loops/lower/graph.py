@@ -15,7 +15,7 @@ from torch import fx
 
 from tc.compiler.core.artifacts import Decision
 from tc.compiler.core.gate import Gate
-from tc.compiler.core.origins import STANDS_FOR, place_of
+from tc.compiler.core.origins import OF_CHECK, STANDS_FOR, place_of
 from tc.compiler.errors import StageError, TcError
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.index import Index
@@ -35,7 +35,7 @@ from tc.compiler.loops.ir import (
     reads,
     views_in,
 )
-from tc.compiler.loops.lower.border import sizes_of, strides_of, sym_index
+from tc.compiler.loops.lower.border import Inconvertible, sizes_of, strides_of, sym_index
 from tc.compiler.loops.lower.builder import Builder, Cell, NotLowered, Tensor
 from tc.compiler.loops.lower.registry import (
     LOWERINGS,
@@ -47,8 +47,8 @@ from tc.compiler.loops.lower.registry import (
 )
 from tc.compiler.loops.rules import simplify
 
-# Checks on sizes that capture has guarded already.
-IGNORED = ("sym_constrain_range", "_assert_scalar", "_assert_tensor_metadata", "sym_constrain")
+# A check of what capture has guarded already.
+IGNORED = ("aten._assert_tensor_metadata.default",)
 FEW_BYTES = 8 << 20  # of a concatenation that loops make as quickly as ATen
 LONG_RUN = 64  # elements; shorter pieces of a concatenation are interleaved faster by loops
 # Ops that write part of a tensor: done in place on a copy, which loops make as they make values.
@@ -128,6 +128,8 @@ class _Walk:
         self.decisions: list[Decision] = []
         self.returned: dict[str, Cell] = {}
         self.copies: list[tuple[str, fx.Node]] = []
+        self.items: dict[Any, Ref] = {}
+        self.symbols: set[str] = set()
 
     def visit(self, node: fx.Node) -> None:
         """Lower one node."""
@@ -160,6 +162,8 @@ class _Walk:
             value = Ref(name) if isinstance(fake, torch.SymFloat) or fake is None else fake
         self.inputs.append(found)
         self.input_of[node] = found
+        told = (value,) if found.buffer is None else (*found.buffer.sizes, *found.buffer.strides)
+        self.symbols.update(a.name for i in told if isinstance(i, Index) for a in i.atoms())
         return value
 
     def _constant(self, node: fx.Node) -> Any:
@@ -180,28 +184,55 @@ class _Walk:
         if target is operator.getitem:
             container = self.values[node.args[0]]  # type: ignore[index]
             return container[node.args[1]]
+        if node.meta.get(OF_CHECK):
+            return self._number(node)
+        if target is torch.ops.aten._local_scalar_dense.default:
+            return self._item(node)
         if isinstance(fake, int | float | bool) and not isinstance(fake, torch.Tensor):
             return ix.const(fake) if type(fake) is int else fake
         if isinstance(fake, torch.SymInt):
-            return sym_index(fake)
+            return self._size(node, fake)
         if isinstance(fake, SYMBOLIC):
             return self._number(node)
-        name = str(target)
-        if any(part in name for part in IGNORED):
+        if str(target) in IGNORED:
             return None
         if str(target) == "aten.copy_.default":
             return self._copy_into(node)
         return self._lowered(node)
 
+    def _size(self, node: fx.Node, fake: torch.SymInt) -> Index:
+        """A whole number over sizes; one that indices do not have, the wrapper computes."""
+        try:
+            return sym_index(fake)
+        except Inconvertible:
+            return ix.number(self._number(node).name)
+
     def _number(self, node: fx.Node) -> Ref:
-        args = tuple(
-            self._plain(self.values.get(a, a) if isinstance(a, fx.Node) else a) for a in node.args
-        )
-        module = getattr(node.target, "__module__", "")
-        name = getattr(node.target, "__name__", str(node.target))
-        prefix = "operator" if module in ("_operator", "operator") else module
-        self.builder.nodes.append(ScalarNode(node.name, f"{prefix}.{name}", args))
+        values = self.items if node.meta.get(OF_CHECK) else {}
+        args = tuple(self._plain(values.get(a, a)) for a in node.args)
+        target = node.target
+        if target is torch.ops.aten.sym_size.int:
+            function = "torch.Tensor.size"
+        else:
+            module = getattr(target, "__module__", "")
+            prefix = "operator" if module in ("_operator", "operator") else module
+            function = f"{prefix}.{getattr(target, '__name__', target)}"
+        self.builder.nodes.append(ScalarNode(node.name, function, args))
         return Ref(node.name)
+
+    def _item(self, node: fx.Node) -> Any:
+        """A number out of a tensor: by its own name for checks, by its symbol for all others."""
+        fake, nodes = node.meta["val"], self.builder.nodes
+        nodes.append(ScalarNode(node.name, "torch.Tensor.item", (self._plain(node.args[0]),)))
+        self.items[node] = Ref(node.name)
+        if not isinstance(fake, torch.SymInt):
+            return self.items[node]
+        value = sym_index(fake)
+        atom = ix.atom_of(value)
+        if atom is not None and atom.kind in ix.SYMBOLS and atom.name not in self.symbols:
+            self.symbols.add(atom.name)
+            nodes.append(ScalarNode(atom.name, "int", (Ref(node.name),)))
+        return value
 
     def _lowered(self, node: fx.Node) -> Any:
         target = node.target

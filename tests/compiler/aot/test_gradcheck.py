@@ -16,7 +16,7 @@ from tc import trace
 
 # Rows of which a part runs eagerly: what they do depends on numbers out of tensors.
 BROKEN = {"gaussian", "ctc", "lstsq", "index_fill_tensor", "cov", "corrcoef"}
-EAGER = {"index_fill_tensor", "combinations"}  # their sizes rest on data
+EAGER = {"combinations"}  # its sizes rest on data
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
