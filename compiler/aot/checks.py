@@ -95,8 +95,7 @@ class Checks:
     def _is_captured(self, expr: Any) -> bool:
         """Whether an assumption is one of the captured graph, not of another run over it."""
         of_data = _free(expr) - self.env.backed_var_to_val.keys()
-        renamed: set[Any] = set(self.env.unbacked_renamings.values())
-        return of_data <= renamed
+        return of_data.issubset(self.env.unbacked_renamings.values())
 
     def _check(self, expr: Any) -> None:
         asked = self._raw.build(expr)
