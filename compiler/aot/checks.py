@@ -94,7 +94,7 @@ class Checks:
 
     def _is_captured(self, expr: Any) -> bool:
         """Whether an assumption is one of the captured graph, not of another run over it."""
-        of_data = _free(expr) - self.env.backed_var_to_val.keys()
+        of_data: set[Any] = _free(expr) - self.env.backed_var_to_val.keys()
         return of_data.issubset(self.env.unbacked_renamings.values())
 
     def _check(self, expr: Any) -> None:
