@@ -1,4 +1,8 @@
-"""Takes the name of a C file beside this one and returns the extension module built from it."""
+"""Takes the name of a C file beside this one and returns the extension module built from it.
+
+All of them are one library: it is built once a machine, and reading Python's headers is most of
+that work, so a later need for another of the modules costs nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +17,20 @@ from types import ModuleType
 from tc.compiler.errors import StageError
 from tc.compiler.runtime.build import build
 
+NAMES = ("launch", "memo") if sys.version_info < (3, 13) else ("launch",)
+"""Modules there are; Python 3.13 did away with the versions of dictionaries that memo reads."""
+
 
 @functools.cache
 def extension(name: str) -> ModuleType | None:
     """Return the module ``tc_{name}``, built once a machine, Python and compiler from ``{name}.c``.
 
-    None where it cannot be built: no C compiler, or no headers of Python.
+    None where it cannot be built: no C compiler, no headers of Python, or not for this Python.
     """
     include = Path(sysconfig.get_path("include"))
-    if not (include / "Python.h").exists():
+    if name not in NAMES or not (include / "Python.h").exists():
         return None
-    source = (Path(__file__).parent / f"{name}.c").read_text()
+    source = "\n".join((Path(__file__).parent / f"{one}.c").read_text() for one in NAMES)
     salt = f"{sys.version} {sysconfig.get_config_var('SOABI')}"
     try:
         library = build(source, ("-O2", "-fPIC", "-shared", f"-I{include}"), salt=salt)

@@ -347,15 +347,15 @@ setup(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyMethodDef methods[] = {
+static PyMethodDef launch_methods[] = {
     {"setup", setup, METH_VARARGS, "setup(tensor_type, address of torch's data_ptr function)"},
     {"advise_huge", (PyCFunction)(void (*)(void))advise_huge, METH_FASTCALL,
      "advise_huge(tensor, bytes): ask the system for huge pages behind a tensor"},
     {NULL},
 };
 
-static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, "tc_launch", "Calls compiled kernels with tensors.", -1, methods,
+static struct PyModuleDef launch_module = {
+    PyModuleDef_HEAD_INIT, "tc_launch", "Calls compiled kernels with tensors.", -1, launch_methods,
 };
 
 PyMODINIT_FUNC
@@ -363,7 +363,7 @@ PyInit_tc_launch(void)
 {
     PyObject *m = NULL;
     if (PyType_Ready(&KernelType) < 0 || PyType_Ready(&OfferType) < 0 ||
-        (m = PyModule_Create(&module)) == NULL)
+        (m = PyModule_Create(&launch_module)) == NULL)
         return NULL;
     if (PyModule_AddObjectRef(m, "Kernel", (PyObject *)&KernelType) < 0 ||
         PyModule_AddObjectRef(m, "Offer", (PyObject *)&OfferType) < 0) {

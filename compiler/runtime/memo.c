@@ -268,7 +268,7 @@ static PyTypeObject MemoType = {
     .tp_members = memo_members,
 };
 
-static struct PyModuleDef module = {
+static struct PyModuleDef memo_module = {
     PyModuleDef_HEAD_INIT, "tc_memo", "Checks that are remembered while dictionaries stay.", -1,
 };
 
@@ -276,7 +276,7 @@ PyMODINIT_FUNC
 PyInit_tc_memo(void)
 {
     PyObject *m = NULL;
-    if (PyType_Ready(&MemoType) < 0 || (m = PyModule_Create(&module)) == NULL)
+    if (PyType_Ready(&MemoType) < 0 || (m = PyModule_Create(&memo_module)) == NULL)
         return NULL;
     if (PyModule_AddObjectRef(m, "Memo", (PyObject *)&MemoType) < 0) {
         Py_DECREF(m);

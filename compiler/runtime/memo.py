@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -18,11 +17,8 @@ def memo_type() -> MakeMemo | None:
     """Return ``Memo(steps, full check, wanted steps, check of their values)``.
 
     Without a full check it returns the wanted values instead of whether all checks pass. The
-    result is None where dictionaries have no versions that could be read:
-
-    Python 3.13 did away with them; and without a C compiler there is nothing that reads them.
+    result is None where dictionaries have no versions (from Python 3.13 on), and without a C
+    compiler, as there is nothing then that reads them.
     """
-    if sys.version_info >= (3, 13):
-        return None
     module = extension("memo")
     return module.Memo if module is not None else None

@@ -131,6 +131,14 @@ def test_too_many_arguments_is_a_stage_error():
         make_kernel("k", 0, ("p",) * 97)
 
 
+@pytest.mark.skipif(launch.launcher() is None, reason="the launcher cannot be built here")
+def test_all_extensions_are_one_library():
+    """Reading Python's headers is most of the work of building one."""
+    made = [extension.extension(name) for name in extension.NAMES]
+    assert len({module.__spec__.loader.path for module in made}) == 1
+    assert extension.extension("no_such_module") is None
+
+
 def test_without_python_headers(monkeypatch, tmp_path):
     monkeypatch.setattr(extension.sysconfig, "get_path", lambda name: str(tmp_path))
     clear = (launch.launcher.cache_clear, extension.extension.cache_clear)
