@@ -10,7 +10,7 @@ from typing import Any, TypeVar, overload
 import torch
 
 from tc import trace
-from tc.compiler import driver
+from tc.compiler import counted, driver
 from tc.compiler.aot_backend import aot_backend
 from tc.compiler.backends import DEBUG, list_backends, lookup_backend, name_of, register_backend
 from tc.compiler.capture import hook, traceable
@@ -223,6 +223,7 @@ def reset() -> None:
     for code in list(_PROCESS.code_objects.values()):
         hook.reset(code)
     _PROCESS.code_objects.clear()
+    counted.reset()
     STANDING.for_one_call.clear()
     _PROCESS.frames = _PROCESS.graphs = _PROCESS.breaks = 0
     _PROCESS.warned.clear()

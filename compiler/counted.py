@@ -48,6 +48,7 @@ class _Counted:
 
     def add(self, counts: _Counts) -> None:
         if not self.graphs:
+            atexit.unregister(self.tell)
             atexit.register(self.tell)
         self.graphs.append(counts)
 
@@ -67,6 +68,12 @@ class _Counted:
             for one in called[:MOST]
         )  # fmt: skip
         trace.emit(trace.RegionsRan(regions, len(called) - len(regions)))
+
+    def forget(self) -> None:
+        """Tell the counts, and forget the graphs: other compiles get their ids."""
+        self.tell()
+        self.graphs.clear()
+        self.calls_told = 0
 
     def start_over(self) -> None:
         """In a forked child: the calls so far were the parent's."""
@@ -113,6 +120,11 @@ def counted(
 def tell_counts() -> None:
     """Tell the counts now; that is done by itself now and then, and when the process ends."""
     _counted.tell()
+
+
+def reset() -> None:
+    """Tell the counts now, and begin anew."""
+    _counted.forget()
 
 
 def _owner(compiled: Callable[..., Any]) -> Any:

@@ -89,6 +89,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         *MODEL,
         "tc.compiler.aot_backend",
         "tc.compiler.backends",
+        "tc.compiler.counted",
         "tc.compiler.debug_backends",
         "tc.compiler.driver",
         "tc.compiler.replay",

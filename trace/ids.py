@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable
+from copy import deepcopy
 from dataclasses import dataclass, replace
 
 _COMPILE_ID = re.compile(r"\[?(\d+)/(\d+)(?:_(\d+))?\]?")
@@ -52,6 +53,41 @@ class CompileId:
             raise ValueError(f"{text!r} is no compile id; one looks like 0/1 or 0/1_2")
         frame, number, attempt = match.groups()
         return cls(int(frame), int(number), int(attempt or 0))
+
+
+class Numbering:
+    """Keeps compiles apart that share an id: a reset of the compiler counts frames from 0 anew.
+
+    What is written of an id belongs to the newest compile of it. After the first reset that one
+    is called ``2~0/1``, after the second ``3~0/1``.
+    """
+
+    def __init__(self) -> None:
+        self._turn: dict[int, int] = {}  # process -> resets + 1
+        self._begun: dict[int, set[str]] = {}  # process -> ids begun since the last reset
+        self._names: dict[tuple[int, str], str] = {}
+
+    def begin(self, pid: int, written: str) -> None:
+        """Note that a compile of an id begins; one that began before tells of a reset."""
+        begun = self._begun.setdefault(pid, set())
+        if written in begun:
+            self._turn[pid] = self._turn.get(pid, 1) + 1
+            begun.clear()
+        self.announce(pid, written)
+        begun.add(written)
+
+    def announce(self, pid: int, written: str) -> None:
+        """Note that a compile of an id is about to begin, if none has since the last reset."""
+        if pid in self._turn and written not in self._begun[pid]:
+            self._names[pid, written] = f"{self._turn[pid]}~{written}"
+
+    def name(self, pid: int, written: str) -> str:
+        """Return the id of the newest compile that is written so."""
+        return self._names.get((pid, written), written)
+
+    def copy(self) -> Numbering:
+        """Return the same, to go on by itself."""
+        return deepcopy(self)
 
 
 def plain_function(name: str) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tc.trace.compiles import Artifact, Calls, Compile, Failure, Note, pack
+from tc.trace.ids import Numbering
 from tc.trace.reader import (
     Cursor,
     Defects,
@@ -39,6 +40,7 @@ EXPORT_ISSUES: Final = frozenset(
 )  # fmt: skip
 _DESCRIBED: Final = ("describe_storage", "describe_tensor", "describe_source")
 _STARTS: Final = frozenset(("dynamo_start", "dynamo_output_graph", "compilation_metrics"))
+_BEFORE_START: Final = frozenset(("recompile_reasons", "tc_recompile"))
 _SKIPS: Final = frozenset(("SkipFrame", "SkipCodeRecursiveException", "ShortenTraceback"))
 TOO_OFTEN: Final = "Dynamo recompile limit exceeded"  # torch 2.15 records what it refuses
 _ANON: Final = "-/-"
@@ -90,6 +92,7 @@ class PartReader:
         self.clocks: dict[tuple[int, int | None], Clock] = {}
         self.rank_of: dict[int, int] = {}
         self.calls: dict[tuple[int, int | None], dict[str, Calls]] = {}
+        self.numbering = Numbering()
 
     def copy(self) -> PartReader:
         """Return the same state in objects of its own, so that finishing one leaves the other."""
@@ -110,7 +113,8 @@ class PartReader:
         )
         other.clocks = {key: clock.copy() for key, clock in self.clocks.items()}
         other.rank_of = dict(self.rank_of)
-        other.calls = dict(self.calls)
+        other.calls = {key: dict(calls) for key, calls in self.calls.items()}
+        other.numbering = self.numbering.copy()
         return other
 
     def read(self, cursor: Cursor | None = None, end: int | None = None) -> None:
@@ -157,6 +161,9 @@ class PartReader:
             return
         if record.event == "chromium_event":
             event = parse_json(record.payload or b"")
+            args = event.get("args") or {}
+            if isinstance(args.get("compile_id"), str):
+                args["compile_id"] = self.numbering.name(record.pid, args["compile_id"])
             self.clocks.setdefault((record.pid, rank), Clock()).add(event)
             return
         compiled = self.compile_for(record, rank)
@@ -171,13 +178,22 @@ class PartReader:
         self.add_artifact(record, compiled, name)
         if name == "tc_run":
             regions = parse_json(record.payload or b"")["regions"]
-            self.calls[record.pid, rank] = dict(map(_calls_of, regions))
+            counted = self.calls.setdefault((record.pid, rank), {})
+            for written, calls in map(_calls_of, regions):
+                counted[self.numbering.name(record.pid, written)] = calls
         handler = getattr(self, f"on_{record.event}", None)
         if handler is not None:
             handler(record, compiled)
 
     def compile_for(self, record: Record, rank: int | None) -> Compile:
-        key = record.pid, rank, _compile_id(record.context)
+        written = _compile_id(record.context)
+        if written == _ANON:
+            pass
+        elif record.event == "dynamo_start" and not record.context.get("attempt"):
+            self.numbering.begin(record.pid, written)
+        elif record.event == "artifact" and record.value.get("name") in _BEFORE_START:
+            self.numbering.announce(record.pid, written)
+        key = record.pid, rank, self.numbering.name(record.pid, written)
         found = self.part.compiles.get(key)
         if found is None:
             found = Compile(key[2], record.pid, rank, len(self.part.compiles))

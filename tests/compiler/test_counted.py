@@ -45,6 +45,24 @@ def test_calls_are_counted_and_sampled(backend: str) -> None:
     assert row.how == ("operations" if backend == "eager" else "compiled")
 
 
+def test_a_reset_tells_the_counts_and_forgets_them() -> None:
+    def function(x: Any) -> Any:
+        return x.exp() + 3
+
+    with capture_events() as events:
+        for calls in (3, 2):
+            compiled = tc.compile(function, backend="eager")
+            for _ in range(calls):
+                compiled(X)
+            tc.reset()
+    place = (__file__, function.__code__.co_firstlineno)
+    told = [event.regions for event in events.of(trace.RegionsRan)]
+    assert [[row.calls for row in rows if (row.file, row.line) == place] for rows in told][-2:] == [
+        [3],
+        [2],
+    ]
+
+
 def test_nothing_is_counted_without_a_listener() -> None:
     def function(x: Any) -> Any:
         return x.exp() + 2

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tc.trace import CompileId, cause_id, plain_function, process_rank
+from tc.trace.ids import Numbering
 
 NUMBERS = st.integers(0, 10**6)
 
@@ -117,3 +118,22 @@ print([name for name in heavy if name in sys.modules])
     seconds = min(float(run.stdout.split()[0]) for run in runs)
     assert runs[0].stdout.splitlines()[1] == "[]"
     assert seconds < 0.06  # 0.03 on an idle machine
+
+
+def test_ids_that_begin_again_are_told_apart() -> None:
+    ids = Numbering()
+    ids.begin(7, "0/0")
+    ids.begin(7, "1/0")
+    ids.announce(7, "0/1")
+    ids.begin(7, "0/1")
+    assert [ids.name(7, one) for one in ("0/0", "0/1", "1/0")] == ["0/0", "0/1", "1/0"]
+    ids.begin(7, "0/0")
+    assert [ids.name(7, one) for one in ("0/0", "0/1", "1/0")] == ["2~0/0", "0/1", "1/0"]
+    ids.announce(7, "0/1")
+    assert ids.name(7, "0/1") == "2~0/1"
+    ids.begin(7, "0/1")
+    assert ids.name(7, "0/1") == "2~0/1", "announced, begun once"
+    other = ids.copy()
+    other.begin(7, "0/0")
+    assert (ids.name(7, "0/0"), other.name(7, "0/0")) == ("2~0/0", "3~0/0")
+    assert other.name(8, "0/0") == "0/0", "another process counts for itself"

@@ -288,6 +288,31 @@ def test_calls_belong_to_compiles_and_the_last_record_holds(tmp_path: Path) -> N
     assert [one["calls"]["count"] for one in told["compile_list"]] == [33, 7]
 
 
+def test_compiles_after_a_reset_are_others(tmp_path: Path) -> None:
+    def step(phase: str, at: int) -> str:
+        args = {"compile_id": "0/0"}
+        event = {"name": "dynamo", "ph": phase, "ts": at * 1e6, "tid": 0, "args": args}
+        return json.dumps(event)
+
+    def again(log: Log, reason: str) -> None:
+        ids = {"frame_id": 0, "frame_compile_id": 1, "attempt": 0}
+        log.add(reason, artifact={"name": "recompile_reasons", "encoding": "string"}, **ids)
+        log.compile("f", number=1)
+
+    log = log_in(tmp_path).add(str=["m.py", 1])
+    for turn, size in enumerate((3, 4)):
+        log.add(step("B", 10 * turn), chromium_event={})
+        log.compile("f")
+        log.add(step("E", 10 * turn + 1 + turn), chromium_event={})
+        again(log, f"[0/0] tensor 'x' size mismatch at index 0. expected {size}, actual 9")
+    session = load(tmp_path)
+    assert [one.id for one in session.compiles] == ["0/0", "0/1", "2~0/0", "2~0/1"]
+    assert [one.seconds for one in session.compiles] == [1, 0, 2, 0]
+    assert session.frames == 2
+    reasons = [note.data for one in session.compiles for note in one.noted("recompile_reasons")]
+    assert [reason.partition("expected ")[2][0] for reason in reasons] == ["3", "4"]
+
+
 def test_what_was_not_counted_has_no_calls(tmp_path: Path) -> None:
     diagnosis = Compiler(tmp_path).start().end()
     assert calls_of(diagnosis.session.compiles) is None
