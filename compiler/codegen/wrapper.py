@@ -6,6 +6,7 @@ In: a `Plan` and the arguments each kernel takes. Out: Python source defining ``
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -122,6 +123,7 @@ class Wrapper:
         self.bound: dict[str, str] = {}
         self.known_sizes: set[str] = set()
         self.read = self._read()
+        self.returned = self._returned()
 
     def run(self) -> str:
         """Print everything."""
@@ -264,11 +266,37 @@ class Wrapper:
                 f"{buffer.name} = {step.reuse}; del {step.reuse}  # same shape, not read again"
             )
             return
-        size, stride = tuple_text(buffer.sizes), tuple_text(buffer.strides)
+        size, stride = self.layout(buffer)
         count = buffer.numel.constant
         large = count is not None and count * buffer.dtype.itemsize >= LARGE_BYTES
         function = "empty_large" if large else "empty_strided_cpu"
         self.emit(f"{buffer.name} = {function}({size}, {stride}, {buffer.dtype})")
+
+    def layout(self, buffer: Buffer) -> tuple[str, str]:
+        """Spell the sizes and strides to allocate a buffer with."""
+        shape = self.returned.get(buffer.name, buffer)
+        return tuple_text(shape.sizes), tuple_text(shape.strides)
+
+    def _returned(self) -> dict[str, View]:
+        """Buffers that only kernels touch, and that are returned once, whole, in another shape.
+
+        Kernels take pointers, so such a buffer can have that shape from the start.
+        """
+        views = views_in(tuple(self.plan.outputs))
+        counts = Counter(view.buffer for view in views)
+        fresh = {s.buffer.name for s in self.plan.steps if isinstance(s, Allocate) and not s.reuse}
+        others = {s.reuse for s in self.plan.steps if isinstance(s, Allocate)}
+        for step in self.plan.steps:
+            if isinstance(step, Extern | CopyInto):
+                others.update(reads(step))
+        return {
+            view.buffer: view
+            for view in views
+            if counts[view.buffer] == 1
+            and view.buffer in fresh - others
+            and view.dtype == self.shapes[view.buffer].dtype
+            and _covers(view, self.shapes[view.buffer])
+        }
 
     def _extern(self, step: Extern) -> None:
         args = [self.value(arg) for arg in step.args]
@@ -307,10 +335,10 @@ class Wrapper:
 
     def result(self, value: Any) -> str:
         """Spell an output: views are views to autograd, too."""
-        if isinstance(value, View) and self._whole(value):
-            return value.buffer
         if not isinstance(value, View):
             return self.value(value)
+        if self._whole(value) or value.buffer in self.returned:
+            return value.buffer
         size, stride = tuple_text(value.sizes), tuple_text(value.strides)
         where = ""
         if value.offset is not ix.ZERO:
@@ -348,6 +376,19 @@ class Wrapper:
 def _strides_agree(buffer: Buffer, view: View) -> bool:
     pairs = zip(buffer.sizes, buffer.strides, view.strides, strict=True)
     return all(extent is ix.ONE or mine is yours for extent, mine, yours in pairs)
+
+
+def _covers(view: View, buffer: Buffer) -> bool:
+    """Whether a view shows each element of a buffer once; said of known sizes only."""
+    pairs = [(n.constant, s.constant) for n, s in zip(view.sizes, view.strides, strict=True)]
+    step = 1
+    for stride, extent in sorted((s, n) for n, s in pairs if n is not None and s is not None):
+        if extent != 1:
+            if stride != step:
+                return False
+            step *= extent
+    known = all(n is not None and s is not None for n, s in pairs)
+    return known and view.offset is ix.ZERO and step == buffer.numel.constant
 
 
 def python_index(index: Index) -> str:

@@ -9,7 +9,6 @@ import torch
 
 from tc.compiler.codegen.triton.kernel import TritonKernel
 from tc.compiler.codegen.wrapper import Wrapper as CommonWrapper
-from tc.compiler.codegen.wrapper import tuple_text
 from tc.compiler.schedule.plan import Allocate, Plan
 
 
@@ -30,7 +29,7 @@ class _GpuWrapper(CommonWrapper):
             super().allocate(step)
             return
         buffer = step.buffer
-        size, stride = tuple_text(buffer.sizes), tuple_text(buffer.strides)
+        size, stride = self.layout(buffer)
         place = "" if self.device.type == "cpu" else f", device={str(self.device)!r}"
         made = f"torch.empty_strided({size}, {stride}, dtype={buffer.dtype}{place})"
         self.emit(f"{buffer.name} = {made}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from typing import Any
 
 import pytest
 import torch
@@ -224,3 +225,37 @@ def test_bfloat16_is_rounded_as_in_eager_for_every_bit_pattern() -> None:
     wide = torch.full(every.shape, 0x7FFFFFFF, dtype=torch.int32).view(torch.float32)
     compare(fn, (every, half, half), rtol=0, atol=0)
     compare(fn, (half, every, wide), rtol=0, atol=0)
+
+
+SHAPED: dict[str, Any] = {
+    "stack": lambda x, y: torch.stack([x, y], 1),
+    "flat": lambda x, y: (x + y).view(-1),
+    "turned": lambda x, y: (x + y).t(),
+    "split": lambda x, y: (x * y).reshape(2, 3, 5).transpose(0, 2),
+}
+
+
+@pytest.mark.parametrize("name", SHAPED)
+def test_a_result_returned_in_another_shape_is_allocated_in_it(name: str) -> None:
+    args = (r(6, 5), r(6, 5))
+    made = program(lowered(SHAPED[name], args, "fake"))
+    assert "as_strided" not in made.wrapper_source
+    [got] = load(made)(copied(args))
+    assert not got._is_view()
+    check((got,), SHAPED[name](*args))
+
+
+NOT_SHAPED: dict[str, Any] = {
+    "returned twice": lambda x, y: (z := x + y, z.view(-1)),
+    "a part": lambda x, y: (x + y)[1:],
+    "repeated": lambda x, y: (x + y).sum().expand(3),
+    "read by a library": lambda x, y: (z := (x + y).view(5, 6), z @ x),
+}
+
+
+@pytest.mark.parametrize("name", NOT_SHAPED)
+def test_a_result_that_others_see_is_returned_as_a_view(name: str) -> None:
+    args = (r(6, 5), r(6, 5))
+    made = program(lowered(NOT_SHAPED[name], args, "fake"))
+    assert "as_strided" in made.wrapper_source
+    check(load(made)(copied(args)), NOT_SHAPED[name](*args))
