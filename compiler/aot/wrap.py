@@ -5,6 +5,7 @@ Written as Python source for each graph: it costs next to nothing where there is
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,7 @@ from tc.compiler.aot.artifact import (
     View,
 )
 from tc.compiler.aot.layouts import extent
+from tc.compiler.core.straight import straight_of
 
 Compiled = Callable[[list[Any]], tuple[Any, ...]]
 
@@ -44,9 +46,42 @@ def wrap_contract(
     """Return the same of a graph of which no more is known; ``eager`` runs in place of it."""
     names: dict[str, Any] = {"__name__": __name__, "compiled": compiled, "torch": torch}
     source = wrapper_source(contract, eager, names)
-    exec(compile(source, "<tc runtime wrapper>", "exec"), names)
-    function: Callable[..., list[Any]] = names["wrapper"]
+    function: Callable[..., list[Any]] | None = _with_lines(contract, source, compiled, names)
+    if function is None:
+        exec(compile(source, "<tc runtime wrapper>", "exec"), names)
+        function = names["wrapper"]
     function.__doc__ = source
+    return function
+
+
+def _with_lines(
+    contract: Contract, source: str, compiled: Compiled, names: dict[str, Any]
+) -> Callable[..., list[Any]] | None:
+    """Return the wrapper with the lines of the compiled function in place of a call of it.
+
+    Done where they are few and the wrapper's last line is that call.
+    """
+    lines = straight_of(compiled)
+    direct = contract.fresh and not contract.autocast
+    if lines is None or not direct or len(lines.arguments) != len(contract.tensors):
+        return None
+    own = {*names, *(f"a{i}" for i in range(len(contract.tensors)))}
+    if own & lines.names() - {"torch"}:
+        return None
+    tree = ast.parse(source)
+    for node in ast.walk(tree):  # the file that tracebacks name is the compiled function's
+        if isinstance(node, ast.stmt | ast.expr | ast.arg):
+            node.lineno = node.end_lineno = lines.line
+    [wrapper] = tree.body
+    assert isinstance(wrapper, ast.FunctionDef)
+    given = "".join(f"a{i}, " for i in range(len(lines.arguments)))
+    bound = ast.parse(f"{''.join(f'{name}, ' for name in lines.arguments)} = {given}").body
+    result = ast.Return(ast.List(list(lines.results), ast.Load()))
+    wrapper.body[-1:] = [*bound, *lines.steps, result]
+    space = {**compiled.__globals__, **names}
+    code = compile(ast.fix_missing_locations(tree), compiled.__code__.co_filename, "exec")
+    exec(code, space)
+    function: Callable[..., list[Any]] = space["wrapper"]
     return function
 
 

@@ -289,7 +289,8 @@ def wrap(fn: F, callback: Callback) -> F:
     def call(*args: Any, **kwargs: Any) -> Any:
         previous = set_hook(_chosen(callback) if _choices else offer)
         try:
-            return fn(*args, **kwargs)
+            # Handing on names makes a dictionary of them, even where there are none.
+            return fn(*args, **kwargs) if kwargs else fn(*args)
         finally:
             set_hook(previous)
 

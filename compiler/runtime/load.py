@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import hashlib
 import linecache
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tc.compiler.core.straight import remember
 from tc.compiler.errors import IndexOutOfRange, StageError
 from tc.compiler.runtime import bounded
 from tc.compiler.runtime.build import build_kernels, cache_dir, caches_disabled, write_atomically
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from tc.compiler.core.artifacts import KernelSpec, Program
 
 Compiled = Callable[[list[Any]], tuple[Any, ...]]
+
+#: lines of a wrapper up to which it is worth the while to take it apart (see `core.straight`)
+SHORT = 60
 
 
 def load(program: Program) -> Compiled:
@@ -45,8 +50,12 @@ def load_wrapper(program: Program, kernels: Mapping[str, Any]) -> Compiled:
     names.update(kernels)
     path = keep_wrapper(program.wrapper_source)
     try:
-        exec(compile(program.wrapper_source, str(path), "exec"), names)
+        short = program.wrapper_source.count("\n") < SHORT
+        source: Any = ast.parse(program.wrapper_source) if short else program.wrapper_source
+        exec(compile(source, str(path), "exec"), names)
         compiled: Compiled = names["call"]
+        if short:
+            remember(compiled, source)
     except (SyntaxError, KeyError, NameError) as error:
         raise StageError(
             "runtime.load", f"The generated wrapper {path} cannot be loaded: {error!r}."

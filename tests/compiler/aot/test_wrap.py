@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import timeit
 
 import pytest
@@ -10,11 +12,13 @@ from aot_harness import captured, fake, interpreted, trace, trace_training
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tc.compiler import aot
 from tc.compiler.aot.inference import inference
 from tc.compiler.aot.wrap import wrapper_source
 from tc.compiler.core.gate import Gate
+from tc.compiler.core.straight import remember
 
 M = torch.arange(12.0).view(3, 4)
 
@@ -31,6 +35,65 @@ def test_nothing_to_do():
         "        return list(eager(a0, a1, ))\n"
         "    return list(compiled([a0, a1, ]))\n"
     )
+
+
+def compiled_of(text):
+    """A compiled function as the runtime makes it, of names that a graph's inputs get."""
+    space = {"torch": torch}
+    tree = ast.parse(f"def call(args):\n    {text}\n")
+    exec(compile(tree, "made.py", "exec"), space)
+    remember(space["call"], tree)
+    return space["call"]
+
+
+ADD = "x, y = args\n    args.clear()\n    z = x + y\n    return (z,)"
+
+
+def wrapped(compiled):
+    with torch.no_grad():
+        graph = trace(lambda x, y: x + y, (M, M))
+    return aot.wrap(graph, compiled)
+
+
+def test_few_lines_are_taken_over_in_place_of_a_call():
+    run = wrapped(compiled_of(ADD))
+    assert "compiled" not in run.__code__.co_names
+    assert run.__code__.co_filename == "made.py"
+    [z] = run(M, M)
+    assert torch.equal(z, M + M)
+
+
+@pytest.mark.parametrize("name", ["eager", "modes", "a1"])
+def test_lines_that_use_a_name_of_the_wrapper_are_called(name):
+    run = wrapped(compiled_of(ADD.replace("z", name)))
+    assert "compiled" in run.__code__.co_names
+    assert torch.equal(run(M, M)[0], M + M)
+
+
+def test_a_function_around_the_compiled_one_is_called():
+    compiled = compiled_of(ADD)
+
+    @functools.wraps(compiled)
+    def doubled(args):
+        return tuple(2 * z for z in compiled(args))
+
+    assert torch.equal(wrapped(doubled)(M, M)[0], 4 * M)
+
+
+def test_a_mode_sees_each_operation_where_lines_are_taken_over():
+    class Seen(TorchDispatchMode):
+        ops = ()
+
+        def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+            self.ops += (op,)
+            return op(*args, **(kwargs or {}))
+
+    run = wrapped(compiled_of("x, y = args\n    args.clear()\n    return (x - y,)"))
+    with Seen() as seen, torch.no_grad():
+        [z] = run(M, M)
+    assert torch.equal(z, M + M)
+    assert seen.ops == (torch.ops.aten.add.Tensor,)
+    assert torch.equal(run(M, M)[0], M - M)
 
 
 def test_outputs_of_all_kinds():
