@@ -6,15 +6,20 @@ partial sums are added, which bounds their error; cheap ones in `WIDE` sums side
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tc.compiler.codegen.cpp.writer import OMP, Accumulator, Writer, clause, joined
 from tc.compiler.codegen.printer import c_index, c_type
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.index import Index
+from tc.compiler.loops.ops import compute_dtype
 from tc.compiler.schedule.plan import Accumulate, Let, Running, Section
 
 BLOCK = 4096
 WIDE = 64
 WIDE_COST = 6
+# Reductions to a position, and those to the value that stands there.
+POSITIONS = {"argmax": "max", "argmin": "min"}
 
 
 def at_least(variable: Index, count: int) -> bool:
@@ -45,6 +50,77 @@ class RowWriter(Writer):
         self.close(len(kernel.outer))
 
     def _pass(self, section: Section) -> None:
+        """One run over a row, and one for each position that is looked for afterwards."""
+        found = self._looked_for(section)
+        if not found:
+            self._run(section)
+            return
+        best = {s.name: self._best(s) for s in found}
+        shown = [best.get(s.name, s) for s in section.statements if isinstance(s, Accumulate)]
+        self._run(replace(section, statements=tuple(shown)))
+        for statement in found:
+            self._find(statement, best[statement.name].name)
+
+    def _looked_for(self, section: Section) -> list[Accumulate]:
+        """The positions of best values that are found in vectors once the values are known.
+
+        Taken one by one, each element waits for the choice before it. Where its value costs much,
+        or is not surely the same bits when computed again, that is still better.
+        """
+        statements = [s for s in section.statements if isinstance(s, Accumulate)]
+        found = [s for s in statements if s.kind in POSITIONS]
+        several = len(self.kernel.inner) > 1 or len(statements) < len(section.statements)
+        if several or self.checked or not at_least(self.kernel.inner[-1], WIDE):
+            return []
+        simple = all(
+            s.value.cost() <= WIDE_COST and compute_dtype(s.value.dtype) is s.value.dtype
+            for s in found
+        )
+        return found if simple else []
+
+    def _best(self, statement: Accumulate) -> Accumulate:
+        """The reduction to the value whose position is looked for."""
+        name, dtype = f"{statement.name}_best", statement.value.dtype
+        made = replace(statement, name=name, kind=POSITIONS[statement.kind], dtype=dtype)
+        self.accumulators[name] = Accumulator(name, made.kind, dtype)
+        return made
+
+    def _find(self, statement: Accumulate, best: str) -> None:
+        """Find where the best value, or else NaN, stands first: `WIDE` at once, then one by one."""
+        name, last = statement.name, self.kernel.inner[-1]
+        base, stop = f"{last}_by", f"{last}_to"
+        self.emit(f"long long a_{name} = -1;")
+        self.hoist([statement], last, self._row_locals())
+        extent = c_index(ix.extent(last))
+        self.open(
+            f"for (long long {base} = 0; {base} < {extent} && a_{name} < 0; {base} += {WIDE})"
+        )
+        self.emit(f"const long long {stop} = tc_min({base} + {WIDE}, {extent});")
+        self.emit(f"int met_{name} = 0;")
+        self.simd(f" reduction(|:met_{name})")
+        self.loop(last, base, stop)
+        self.emit(f"met_{name} |= {self._is_best(statement, best)};")
+        self.close()
+        self.open(f"for (long long {last} = {base}; met_{name} && {last} < {stop}; {last}++)")
+        self.open(f"if ({self._is_best(statement, best)})")
+        self.emit(f"a_{name} = {last};")
+        self.emit("break;")
+        self.close(3)
+        self.hoisted = {}
+        self._show(self.accumulators[name])
+
+    def _is_best(self, statement: Accumulate, best: str) -> str:
+        """C of whether an element is the best value; NaN is better than all others."""
+        value = f"x_{statement.name}"
+        text = self.printer().value(statement.value)
+        self.emit(f"const {c_type(statement.value.dtype)} {value} = {text};")
+        return f"({value} == {best}) | ({value} != {value})"
+
+    def _show(self, accumulator: Accumulator) -> None:
+        kind = c_type(accumulator.dtype)
+        self.emit(f"const {kind} {accumulator.name} = {accumulator.result()};")
+
+    def _run(self, section: Section) -> None:
         """One run over a row; long or nested runs sum block by block."""
         inner = self.kernel.inner
         sums = [self.accumulators[s.name] for s in section.statements if isinstance(s, Accumulate)]
@@ -68,8 +144,7 @@ class RowWriter(Writer):
         self.running = "a"
         self.close(opened)
         for accumulator in sums:
-            kind = c_type(accumulator.dtype)
-            self.emit(f"const {kind} {accumulator.name} = {accumulator.result()};")
+            self._show(accumulator)
 
     def _outer_loops(
         self, loops: tuple[Index, ...], blocked: Index | None, sums: list[Accumulator], whole: bool

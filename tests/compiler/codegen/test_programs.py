@@ -259,3 +259,33 @@ def test_a_result_that_others_see_is_returned_as_a_view(name: str) -> None:
     made = program(lowered(NOT_SHAPED[name], args, "fake"))
     assert "as_strided" in made.wrapper_source
     check(load(made)(copied(args)), NOT_SHAPED[name](*args))
+
+
+def _rows(size: int, dtype: torch.dtype) -> T:
+    """Rows with ties, best values at the ends, infinities and NaN."""
+    x = torch.randint(-5, 6, (9, size), generator=torch.Generator().manual_seed(size)).to(dtype)
+    x[1], x[2, -1], x[3, 0] = 3, 100, 100
+    x[4] = torch.arange(size)
+    if dtype.is_floating_point:
+        x[5, size // 2], x[6], x[7, size // 3] = torch.nan, -torch.inf, torch.inf
+        x[8] = 0.0
+        x[8, ::2] = -0.0
+        x[2, 0], x[1, size - 1] = torch.nan, torch.nan
+    return x
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.int16])
+@pytest.mark.parametrize("size", [63, 65, 4100])
+def test_positions_of_best_values_in_rows(size: int, dtype: torch.dtype) -> None:
+    def fn(x: T) -> tuple[T, ...]:
+        return x.argmax(-1), x.argmin(-1), *x.max(-1), (x * 2 - 1).argmin(-1), x[4:5].argmax()
+
+    compare(fn, (_rows(size, dtype),))
+
+
+def test_positions_are_looked_for_once_the_values_are_known() -> None:
+    made = program(lowered(lambda x: x.argmax(-1), (r(5, 128),), "fake"))
+    assert "met_" in made.c_source
+    short = program(lowered(lambda x: x.argmax(-1), (r(5, 8),), "fake"))
+    dear = program(lowered(lambda x: x.sin().exp().argmax(-1), (r(5, 128),), "fake"))
+    assert "met_" not in short.c_source + dear.c_source
