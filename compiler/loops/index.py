@@ -417,13 +417,28 @@ def substitute(index: Index, values: Mapping[Atom, Index]) -> Index:
     """Replace sizes and variables."""
     if index.atoms().isdisjoint(values):
         return index
-    total = ZERO
+    kept = tuple(term for term in index.terms if not _touches(term[0], values))
+    total = Index(kept)
     for monomial, k in index.terms:
-        term = const(k)
+        if not _touches(monomial, values):
+            continue
+        fixed = tuple(atom for atom in monomial if not _touches((atom,), values))
+        term = Index(((fixed, k),))
         for atom in monomial:
-            term = term * _substitute_atom(atom, values)
+            if _touches((atom,), values):
+                term = term * _substitute_atom(atom, values)
         total = total + term
     return total
+
+
+def _touches(monomial: Monomial, values: Mapping[Atom, Index]) -> bool:
+    """Whether a product has something that is replaced."""
+    for atom in monomial:
+        if atom in values:
+            return True
+        if atom.kind not in NAMED and any(not arg.atoms().isdisjoint(values) for arg in atom.args):
+            return True
+    return False
 
 
 def _substitute_atom(atom: Atom, values: Mapping[Atom, Index]) -> Index:
@@ -477,10 +492,26 @@ def coefficient(index: Index, variable: Index) -> Index | None:
     atom = atom_of(variable)
     if atom is None or atom not in index.atoms():
         return ZERO
-    step = substitute(index, {atom: ONE}) - substitute(index, {atom: ZERO})
-    if step.variables():
-        return None
-    return step if substitute(index, {atom: ZERO}) + step * variable is index else None
+    step = _slope(index, atom)
+    if step is None:
+        step = substitute(index, {atom: ONE}) - substitute(index, {atom: ZERO})
+        if substitute(index, {atom: ZERO}) + step * variable is not index:
+            return None
+    return None if step.variables() else step
+
+
+def _slope(index: Index, variable: Atom) -> Index | None:
+    """What a variable is multiplied with; None where it is squared, or inside of a quotient."""
+    found, nowhere_else = [], {variable: ZERO}
+    for monomial, k in index.terms:
+        rest = monomial
+        if variable in monomial:
+            at = monomial.index(variable)
+            rest = (*monomial[:at], *monomial[at + 1 :])
+            found.append((rest, k))
+        if _touches(rest, nowhere_else):
+            return None
+    return _from_dict(dict(found))
 
 
 COMBINE: Mapping[str, Callable[[Index, Index], Index]] = {

@@ -77,6 +77,52 @@ def test_simplified(given_, wanted) -> None:  # type: ignore[no-untyped-def]
     assert given_() is wanted()
 
 
+def _times(inner: st.SearchStrategy[Index]) -> st.SearchStrategy[Index]:
+    return st.one_of(_deeper(inner), st.tuples(inner, inner).map(lambda p: p[0] * p[1]))
+
+
+products = st.recursive(leaves, _times, max_leaves=6)
+
+
+@settings(max_examples=150, deadline=None)
+@given(products, products)
+def test_what_replaces_a_variable_is_evaluated_in_its_place(x: Index, by: Index) -> None:
+    atom = ix.atom_of(J)
+    assert atom is not None
+    found = ix.substitute(x, {atom: by})
+    for values in itertools.product(*(range(n) for n in EXTENTS.values())):
+        scope = dict(zip(EXTENTS, values, strict=True))
+        there = {**scope, "j": ix.evaluate(by, scope)}
+        assert ix.evaluate(found, scope) == ix.evaluate(x, there)
+
+
+@settings(max_examples=150, deadline=None)
+@given(products)
+def test_a_coefficient_is_what_each_step_adds(x: Index) -> None:
+    step = ix.coefficient(x, J)
+    if step is None:
+        return  # not known to be the same for all steps
+    for i, j, k in itertools.product(range(3), range(3), range(5)):
+        here, there = ({"i": i, "j": at, "k": k} for at in (j, j + 1))
+        assert ix.evaluate(x, there) - ix.evaluate(x, here) == ix.evaluate(step, here)
+
+
+@pytest.mark.parametrize(
+    "index, wanted",
+    [
+        (I * 20 + J * 5 + K, ix.const(5)),
+        (I * S + J * S * T + J * 3, S * T + 3),
+        (I + K // 2, ix.ZERO),
+        (J * I, None),
+        (J * J, None),
+        (J // 2 + J, None),
+        ((J + 4) % 5 * S, None),
+    ],
+)
+def test_coefficients(index: Index, wanted: Index | None) -> None:
+    assert ix.coefficient(index, J) is wanted
+
+
 def test_equal_expressions_are_one_object_also_after_pickling() -> None:
     assert I + J is J + I
     assert (I + 1) * (I - 1) is I * I - 1
