@@ -19,6 +19,7 @@ from tc.compiler.aot.losses import (
     nll_loss_backward,
 )
 from tc.compiler.aot.recurrent import layered
+from tc.compiler.aot.resampling import interpolate
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.table import Table
 
@@ -180,6 +181,7 @@ STAND_INS.add(torch.batch_norm, batch_norm)
 STAND_INS.add(torch.nn.functional.batch_norm, functional_batch_norm)
 STAND_INS.add(torch.dropout, dropout)
 STAND_INS.add(torch.nn.functional.dropout, dropout)
+STAND_INS.add(torch.nn.functional.interpolate, interpolate)
 STAND_INS.add(torch._C._nn.multilabel_margin_loss, multilabel_margin_loss)
 STAND_INS.add(torch.nn.functional.multilabel_margin_loss, functional_multilabel_margin_loss)
 for _network in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu):

@@ -6,6 +6,7 @@ The only place of the loop compiler that sees sympy, and each expression passes 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from fractions import Fraction
 from functools import reduce
 from operator import add, mul
@@ -21,6 +22,10 @@ from tc.compiler.loops.index import Index
 
 class Inconvertible(StageError):
     """A size is computed in a way that indices of loops do not have (by a float factor)."""
+
+
+#: expressions that indices do not have -> the number that the wrapper computes, for one graph
+COMPUTED: ContextVar[dict[Any, Index]] = ContextVar("sizes that the wrapper computes")
 
 
 def sym_index(value: int | torch.SymInt) -> Index:
@@ -53,6 +58,8 @@ def sympy_index(expr: Any) -> Index:
         return ix.const(int(expr))
     if expr.is_Symbol:
         return ix.size(expr.name) if expr.is_nonnegative else ix.number(expr.name)
+    if (computed := COMPUTED.get({}).get(expr)) is not None:
+        return computed
     name = type(expr).__name__
     if name in ROUNDINGS and (scaled := _scaled(expr.args[0])) is not None:
         size, factor = scaled

@@ -35,7 +35,7 @@ from tc.compiler.loops.ir import (
     reads,
     views_in,
 )
-from tc.compiler.loops.lower.border import Inconvertible, sizes_of, strides_of, sym_index
+from tc.compiler.loops.lower.border import COMPUTED, Inconvertible, sizes_of, strides_of, sym_index
 from tc.compiler.loops.lower.builder import Builder, Cell, NotLowered, Tensor
 from tc.compiler.loops.lower.registry import (
     LOWERINGS,
@@ -83,6 +83,7 @@ def lower(
         randoms: draw random numbers in loops, in another order than eager's.
     """
     walk = _Walk(graph, gate, device, randoms)
+    COMPUTED.set({})
     with gate.counting("loops.lower", len(graph.graph.nodes)) as after:
         for node in graph.graph.nodes:
             try:
@@ -205,7 +206,9 @@ class _Walk:
         try:
             return sym_index(fake)
         except Inconvertible:
-            return ix.number(self._number(node).name)
+            number = ix.number(self._number(node).name)
+            COMPUTED.get()[fake.node.expr] = number
+            return number
 
     def _number(self, node: fx.Node) -> Ref:
         values = self.items if node.meta.get(OF_CHECK) else {}

@@ -1,0 +1,108 @@
+"""Nearest-neighbour resampling, with the very indices that ATen's CPU kernels compute.
+
+Torch's own form for tracing takes a neighbour where the kernels take another one: they multiply by
+a factor rounded to the tensor's type, or to float32, in ways that depend on type and layout
+(ATen's ``UpSampleKernel.cpp``, which is followed here and held against by tests). A neighbour is
+either the right one or quite another value, so rounding matters, unlike for the smooth modes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._prims_common import suggest_memory_format
+
+aten = torch.ops.aten
+NEAREST = ("nearest", "nearest-exact")
+CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+#: height and width of an image that ATen resamples in its kernel for channels last, at most
+SMALL_IMAGE = 128
+
+
+def _fuses() -> bool:
+    """Whether ATen's kernels here round ``a * b + c`` once (instructions for it), not twice."""
+    pair = torch.arange(2.0).view(1, 1, 2)
+    found: Tensor = torch.nn.functional.interpolate(pair, size=41, mode="nearest-exact")
+    once = (torch.arange(41) + 0.5).double() * torch.tensor(2 / 41).double() - 0.5
+    return bool((found.flatten() == (once.float() + 0.5).floor().clamp(0, 1)).all())
+
+
+FUSES = _fuses()
+
+
+def interpolate(
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    """Stand in for `torch.nn.functional.interpolate`."""
+    plain = mode in NEAREST and align_corners is None and not antialias and input.dim() in (3, 4, 5)
+    if not plain or input.device.type != "cpu" or (size is None) == (scale_factor is None):
+        return torch.nn.functional.interpolate(
+            input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias
+        )
+    before = input.shape[2:]
+    factors: list[Any] = [None] * len(before)
+    if size is not None:
+        after = list(size) if isinstance(size, list | tuple) else [size] * len(before)
+    else:
+        several = isinstance(scale_factor, list | tuple)
+        given = list(scale_factor) if several else [scale_factor] * len(before)
+        after = [
+            n * int(s) if int(s) == s else math.floor(n * float(s))
+            for n, s in zip(before, given, strict=True)
+        ]
+        factors = factors if recompute_scale_factor else given
+    return nearest(input, after, factors, mode == "nearest-exact")
+
+
+def nearest(input: Tensor, after: Sequence[Any], factors: Sequence[Any], exact: bool) -> Tensor:
+    """Take for each place of a larger or smaller image the value of the nearest one.
+
+    Args:
+        input: batch, channels, and one to three dimensions that change.
+        after: their sizes in the result.
+        factors: by which they grow, where the indices are computed with these; else None.
+        exact: measure from the middle of places, not from their beginning.
+    """
+    layout = CHANNELS_LAST.get(input.dim())
+    last = layout is not None and input.is_contiguous(memory_format=layout) and input.shape[1] > 3
+    vectorised = last or (input.dim() == 4 and after[0] + after[1] <= SMALL_IMAGE)
+    index: list[Tensor | None] = [None, None]
+    for i, (n, m, factor) in enumerate(zip(input.shape[2:], after, factors, strict=True)):
+        found = _indices(input, n, m, factor, exact, vectorised)
+        index.append(found.view(-1, *[1] * (len(after) - 1 - i)))
+    result: Tensor = aten._unsafe_index(input, index)
+    if layout is not None:
+        result = result.contiguous(memory_format=suggest_memory_format(input))
+    return result
+
+
+def _indices(input: Tensor, n: Any, m: Any, factor: Any, exact: bool, vectorised: bool) -> Tensor:
+    """Which of ``n`` places is nearest to each of ``m``."""
+    kind = torch.double if input.dtype is torch.double and not vectorised else torch.float
+    place = torch.arange(m, device=input.device)
+    if vectorised and not exact and factor is not None:
+        if m == n:
+            return place
+        if m == 2 * n:
+            return place >> 1
+    given = factor is not None and factor > 0
+    step = torch.full((), 1.0 / factor if given else n / m, dtype=kind, device=input.device)
+    if not exact:
+        found = place.to(kind) * step
+    elif vectorised:
+        found = (place + 0.5).double() * step.double()
+    elif kind is torch.float and FUSES:
+        found = ((place + 0.5).double() * step.double() - 0.5).float().clamp(min=0) + 0.5
+    else:
+        found = ((place.to(kind) + 0.5) * step - 0.5).clamp(min=0) + 0.5
+    return found.float().floor().long().clamp(max=n - 1)
