@@ -33,6 +33,8 @@ LARGE_BYTES = 32 << 20
 # ATen ops whose result layout the fake result always tells.
 EXACT = (
     *(f"aten.{name}." for name in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot")),
+    *(f"aten.{name}.default" for name in ("topk", "sort", "cumsum", "cumprod")),
+    "aten._scaled_dot_product_flash_attention_for_cpu.default",
     "mkldnn._linear_pointwise.",
 )
 

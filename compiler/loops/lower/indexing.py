@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.expr import Expr, constant, index_value
+from tc.compiler.loops.expr import READS, Expr, constant, index_value, transform, walk
 from tc.compiler.loops.index import Index
 from tc.compiler.loops.lower.builder import (
     Builder,
@@ -26,6 +26,10 @@ from tc.compiler.loops.lower.pointwise import apply, compare, supported
 from tc.compiler.loops.lower.registry import Call, dimension, lowering, number, tensor
 from tc.compiler.loops.lower.views import slice_start
 from tc.compiler.loops.ops import compute_dtype
+
+INDEXED = (*READS, "index")
+# Elements of a source for one that is read, from which on only those are computed.
+FEW = 4
 
 
 def select(condition: Expr, yes: Expr, no: Expr) -> Expr:
@@ -187,6 +191,7 @@ def indirect(
     b: Builder,
     source: Tensor,
     at: Sequence[Index | Expr],
+    sizes: Sequence[Index],
     wrap: bool = True,
     checked: bool = True,
 ) -> Expr:
@@ -194,9 +199,9 @@ def indirect(
 
     An ``at`` expression holds the values as operands; its index names them ``x0, x1, …``.
     Values must be in range (after adding the size to negative ones, if ``wrap``): the kernel fails
-    where they are not, if ``checked``.
+    where they are not, if ``checked``. A source of which few elements are read, as ``sizes`` of the
+    result tell, is computed for those alone.
     """
-    b.realize(source.cell)
     names: list[Index] = []
     values: list[Expr] = []
     index: list[Index] = []
@@ -209,13 +214,40 @@ def indirect(
         names.append(name)
         values.append(value)
         index.append(name)
-    element = b.element(source, index)
-    loads = element.loads()
-    assert len(loads) == 1
-    load = loads[0]
     bounds = tuple(ix.extent(name) for name in names)
-    result = Expr("at", tuple(values), load.dtype, (*load.data, bounds, checked))
+
+    def read(load: Expr) -> Expr:
+        return Expr("at", tuple(values), load.dtype, (*load.data, bounds, checked))
+
+    if source.cell.buffer is None and _few(source, sizes):
+        element = b.element(source, index)
+        chosen = _chosen(element, names)
+        if chosen and b.gate.allow("loops.inline_picked", b.origin.node):
+            return transform(element, lambda node: read(node) if node in chosen else node)
+    b.realize(source.cell)
+    element = b.element(source, index)
+    [load] = element.loads()
+    result = read(load)
     return result if element is load else Expr(element.op, (result,), element.dtype, element.data)
+
+
+def _few(source: Tensor, sizes: Sequence[Index]) -> bool:
+    """Whether so few elements are read that computing them anew is less than writing all."""
+    has, read = ix.product(list(source.sizes)).constant, ix.product(list(sizes)).constant
+    return has is not None and read is not None and FEW * read <= has
+
+
+def _chosen(element: Expr, names: Sequence[Index]) -> set[Expr]:
+    """The loads of an element that computed positions choose; none if more than loads know them."""
+    atoms = {atom for name in names for atom in name.atoms()}
+    chosen: set[Expr] = set()
+    for node in walk(element):
+        where = node.data[0 if node.op == "index" else 1] if node.op in INDEXED else ix.ZERO
+        if atoms & where.atoms():
+            if node.op != "load":
+                return set()
+            chosen.add(node)
+    return chosen
 
 
 def from_the_end(position: Expr, extent: Index) -> Expr:
@@ -238,7 +270,9 @@ def _embedding(b: Builder, call: Call) -> Tensor:
     no_bool(indices)
     variables = loop_vars(call.sizes)
     value = b.element(indices, variables[:-1])
-    return b.value(call.sizes, call.dtype, indirect(b, weight, [value, variables[-1]], wrap=False))
+    return b.value(
+        call.sizes, call.dtype, indirect(b, weight, [value, variables[-1]], call.sizes, wrap=False)
+    )
 
 
 @lowering("index_select")
@@ -251,7 +285,7 @@ def _index_select(b: Builder, call: Call) -> Tensor:
     variables = loop_vars(call.sizes)
     at: list[Index | Expr] = list(variables)
     at[dim] = b.element(indices, [variables[dim]])
-    return b.value(call.sizes, call.dtype, indirect(b, source, at, wrap=False))
+    return b.value(call.sizes, call.dtype, indirect(b, source, at, call.sizes, wrap=False))
 
 
 @lowering("gather")
@@ -264,7 +298,7 @@ def _gather(b: Builder, call: Call) -> Tensor:
     variables = loop_vars(call.sizes)
     at: list[Index | Expr] = list(variables)
     at[dim] = b.element(indices, variables)
-    return b.value(call.sizes, call.dtype, indirect(b, source, at, wrap=False))
+    return b.value(call.sizes, call.dtype, indirect(b, source, at, call.sizes, wrap=False))
 
 
 @lowering("index.Tensor", "_unsafe_index.Tensor")
@@ -275,7 +309,7 @@ def _index(b: Builder, call: Call) -> Tensor:
     if picked != call.sizes:
         raise NotLowered("sizes that only a guard tells to be equal")
     checked = call.op is not torch.ops.aten._unsafe_index.Tensor
-    return b.value(call.sizes, call.dtype, indirect(b, source, at, checked=checked))
+    return b.value(call.sizes, call.dtype, indirect(b, source, at, call.sizes, checked=checked))
 
 
 def positions(
