@@ -144,6 +144,8 @@ class Account:
         place: StackFrame | None = None,
     ) -> None:
         """Tell the figures of the compile."""
+        if not trace.enabled():
+            return
         graph = captured.module.graph if captured is not None and captured.module else None
         phases = trace.phase_seconds()
         trace.emit(
@@ -210,6 +212,8 @@ def tell_backward(
     compile_id: trace.CompileId | None, place: StackFrame, started: float, seconds: float
 ) -> None:
     """Tell the figures of a backward that was compiled at its first call, apart from its frame."""
+    if not trace.enabled():
+        return
     trace.emit(
         trace.Metrics(
             compile_id=None if compile_id is None else str(compile_id),

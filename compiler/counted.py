@@ -16,7 +16,7 @@ from torch import fx
 
 from tc import trace
 from tc.compiler.capture import hook
-from tc.trace import CompileId, Region, StackFrame
+from tc.trace import CompileId, StackFrame
 
 #: of so many calls of a graph, the first is timed
 SAMPLED = 16
@@ -61,7 +61,7 @@ class _Counted:
         self.calls_told = calls
         called = sorted((one for one in self.graphs if one.calls), key=lambda one: -one.calls)
         regions = tuple(
-            Region(
+            trace.Region(
                 str(one.compile_id), one.place.name, one.place.file, one.place.line, one.how,
                 one.calls, one.sampled, one.seconds,
             )

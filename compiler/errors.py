@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tc.trace.events import StackFrame
+from tc.trace.places import StackFrame
 
 LIBRARY = ("/torch/", "/tc/compiler/", "/site-packages/")
 _MET = "_tc_met"  # attribute of an exception of whatever class

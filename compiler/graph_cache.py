@@ -166,7 +166,7 @@ class GraphCache:
         with trace.stage("graph_cache.look"):
             first, second = _read(key), _read(_second(key))
         found = first is not None and second is not None and first.pair == second.pair
-        trace.emit(trace.Cache(found, key.digest, key.parts))
+        _tell_look(found, key)
         if not found or first is None or second is None:
             return None
         contract, operations = first.contract, first.operations
@@ -245,7 +245,7 @@ class GraphCache:
             return None, None
         with trace.stage("graph_cache.look"):
             kept = _read(key)
-        trace.emit(trace.Cache(kept is not None, key.digest, key.parts))
+        _tell_look(kept is not None, key)
         return key, kept
 
     def _key(self, kind: str, gm: fx.GraphModule, examples: Sequence[Any]) -> Key | None:
@@ -276,7 +276,9 @@ class GraphCache:
                     raise Uncached("its guards are made by now, and it asks for more of sizes")
                 plain = replace(program, constants=())
                 kept = Kept(plain, constants, contract, (), pair, operations, asked)
-                content = b"\n".join((dumps(kept), trace.packed(events)))
+                content = dumps(kept)
+                if events:  # none where nobody listens
+                    content = b"\n".join((content, trace.packed(events)))
             except (NotPlain, Uncached) as why:
                 _tell_bypass(f"not kept: {why}")
                 return
@@ -287,6 +289,11 @@ def _second(key: Key) -> Key:
     """Return the key of backward's entry, as of now: guards are made before it is compiled."""
     sizes = None if key.sizes is None else Sizes(key.sizes.env)
     return Key({**key.parts, "kind": "training, backward"}, sizes)
+
+
+def _tell_look(found: bool, key: Key) -> None:
+    if trace.enabled():
+        trace.emit(trace.Cache(found, key.digest, key.parts))
 
 
 def _tell_bypass(why: str) -> None:
@@ -320,7 +327,8 @@ def _read(key: Key) -> Kept | None:
         kept = loads(entry, CLASSES)
         if not isinstance(kept, Kept):
             return None
-        kept = replace(kept, events=trace.unpacked(told))
+        if told:
+            kept = replace(kept, events=trace.unpacked(told))
     except (ValueError, KeyError, TypeError):
         return None
     if kept.conditions and (key.sizes is None or not key.sizes.ask(kept.conditions)):

@@ -1,4 +1,12 @@
-"""Everything the compiler says about its work: `emit` typed events, read by logs and tools."""
+"""Everything the compiler says about its work: `emit` typed events, read by logs and tools.
+
+The events are loaded on first use: a process that nobody listens to has none.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from tc.trace.emit import (
     CapturedEvents,
@@ -17,48 +25,98 @@ from tc.trace.emit import (
     told,
     warn,
 )
-from tc.trace.events import (
-    EVENTS,
-    Artifact,
-    AtenGraph,
-    Autotune,
-    Cache,
-    CompileError,
-    Counters,
-    CreateSymbol,
-    Event,
-    FrameSkipped,
-    FrameStart,
-    Fusion,
-    GraphBreak,
-    Guard,
-    Guards,
-    Kernel,
-    Kernels,
-    Metrics,
-    OutputCode,
-    OutputGraph,
-    Partition,
-    Provenance,
-    Recompile,
-    RecompileCause,
-    RecompileLimit,
-    Span,
-    StackFrame,
-    Stamped,
-)
 from tc.trace.ids import CompileId, cause_id, plain_function, process_rank
-from tc.trace.remembered import Remembered, packed, unpacked
-from tc.trace.run_events import CudaGraph, Region, RegionsRan
+from tc.trace.places import StackFrame
 from tc.trace.setup import setup_from_environment
-from tc.trace.source_events import FunctionLines, SourceLines
-from tc.trace.stage_events import (
-    Edit,
-    Fired,
-    PassRan,
-    StageRan,
-    Steps,
-)
+
+if TYPE_CHECKING:
+    from tc.trace.events import (
+        EVENTS,
+        Artifact,
+        AtenGraph,
+        Autotune,
+        Cache,
+        CompileError,
+        Counters,
+        CreateSymbol,
+        Event,
+        FrameSkipped,
+        FrameStart,
+        Fusion,
+        GraphBreak,
+        Guard,
+        Guards,
+        Kernel,
+        Kernels,
+        Metrics,
+        OutputCode,
+        OutputGraph,
+        Partition,
+        Provenance,
+        Recompile,
+        RecompileCause,
+        RecompileLimit,
+        Span,
+        Stamped,
+    )
+    from tc.trace.remembered import Remembered, packed, unpacked
+    from tc.trace.run_events import CudaGraph, Region, RegionsRan
+    from tc.trace.source_events import FunctionLines, SourceLines
+    from tc.trace.stage_events import Edit, Fired, PassRan, StageRan, Steps
+
+_HOMES = {
+    "tc.trace.events": (
+        "EVENTS",
+        "Artifact",
+        "AtenGraph",
+        "Autotune",
+        "Cache",
+        "CompileError",
+        "Counters",
+        "CreateSymbol",
+        "Event",
+        "FrameSkipped",
+        "FrameStart",
+        "Fusion",
+        "GraphBreak",
+        "Guard",
+        "Guards",
+        "Kernel",
+        "Kernels",
+        "Metrics",
+        "OutputCode",
+        "OutputGraph",
+        "Partition",
+        "Provenance",
+        "Recompile",
+        "RecompileCause",
+        "RecompileLimit",
+        "Span",
+        "Stamped",
+    ),
+    "tc.trace.remembered": (
+        "Remembered",
+        "packed",
+        "unpacked",
+    ),
+    "tc.trace.run_events": (
+        "CudaGraph",
+        "Region",
+        "RegionsRan",
+    ),
+    "tc.trace.source_events": (
+        "FunctionLines",
+        "SourceLines",
+    ),
+    "tc.trace.stage_events": (
+        "Edit",
+        "Fired",
+        "PassRan",
+        "StageRan",
+        "Steps",
+    ),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "EVENTS",
@@ -123,3 +181,13 @@ __all__ = [
     "unpacked",
     "warn",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'tc.trace' has no attribute {name!r}")
+    homes = {one: import_module(one) for one in _HOMES}  # all: each puts rows into `EVENTS`
+    value = getattr(homes[home], name)
+    globals()[name] = value
+    return value

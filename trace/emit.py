@@ -12,13 +12,14 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from tc.trace.events import Event, Span, Stamped
 from tc.trace.ids import CompileId
-from tc.trace.remembered import Remembered
 
-E = TypeVar("E", bound=Event)
+if TYPE_CHECKING:  # where nobody listens there are no events
+    from tc.trace.events import Event, Stamped
+
+E = TypeVar("E", bound="Event")
 
 
 class Sink(Protocol):
@@ -90,6 +91,9 @@ def emit(event: Event, compile_id: CompileId | None = None) -> None:
 def _deliver(
     sinks: tuple[Sink, ...], event: Event, compile_id: CompileId | None, origin: FrameType
 ) -> None:
+    from tc.trace.events import Stamped
+    from tc.trace.remembered import Remembered
+
     code = origin.f_code
     stamped = Stamped(event, compile_id, time.time_ns(), code.co_filename, origin.f_lineno)
     for sink in sinks:
@@ -130,7 +134,7 @@ def _nothing() -> None:
     """What is left to do for an object that is gone."""
 
 
-class CapturedEvents(list[Event]):
+class CapturedEvents(list["Event"]):
     """The events heard so far, in order."""
 
     def __init__(self) -> None:
@@ -230,6 +234,8 @@ def instant(name: str, **args: object) -> None:
 def _mark(name: str, ph: str, args: dict[str, object]) -> None:
     if not _door.sinks:
         return
+    from tc.trace.events import Span
+
     compile_id = current_compile()
     known: dict[str, object] = {} if compile_id is None else {"compile_id": str(compile_id)}
     known["stage"] = "/".join(_stages.get())

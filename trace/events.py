@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 from tc.trace.ids import CompileId
+from tc.trace.places import StackFrame
 from tc.trace.wire import Record, plain, to_json
 
 EVENTS: dict[str, type[Event]] = {}
@@ -39,19 +40,6 @@ class Stamped(NamedTuple):
     time_ns: int
     origin_file: str
     origin_line: int
-
-
-@dataclass(frozen=True)
-class StackFrame:
-    """One line of a user stack; ``loc`` is its source text."""
-
-    file: str
-    line: int
-    name: str
-    loc: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line} in {self.name}"
 
 
 # --- what PyTorch records under the same name ---------------------------------------------------

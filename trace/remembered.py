@@ -11,9 +11,11 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from typing import Any, get_args, get_origin, get_type_hints
 
+from tc.trace import run_events, source_events, stage_events
 from tc.trace.events import ATEN_GRAPHS, EVENTS, Artifact, AtenGraph, Event, Fact
 from tc.trace.wire import Payload, Record
 
+_ROWS = (run_events, source_events, stage_events)  # loaded, they have put theirs into `EVENTS`
 _KINDS = {wire: kind for kind, wire in ATEN_GRAPHS.items()}
 
 

@@ -12,8 +12,9 @@ import time
 from typing import Any
 
 from tc.trace.emit import after_fork_in_child
-from tc.trace.events import Artifact, StackFrame, Stamped
+from tc.trace.events import Artifact, Stamped
 from tc.trace.ids import CompileId, process_rank
+from tc.trace.places import StackFrame
 from tc.trace.wire import UTF8, Payload, Record, plain, to_json
 
 _ALPHABET = string.ascii_lowercase + string.digits + "_"

@@ -16,7 +16,7 @@ from tc.compiler.capture.opcodes import OPCODES
 from tc.compiler.capture.values.base import NULL, Exhausted, Raised, Value
 from tc.compiler.capture.values.functions import CellValue
 from tc.compiler.errors import Met, note_met
-from tc.trace.events import StackFrame
+from tc.trace.places import StackFrame
 
 if TYPE_CHECKING:
     from tc.compiler.capture.tracer import Tracer

@@ -7,9 +7,9 @@ import sysconfig
 from collections.abc import Iterator, Mapping
 from types import CodeType
 
+from tc import trace
 from tc.compiler.capture.frame import Program
 from tc.compiler.capture.resume import user_code
-from tc.trace import FunctionLines
 
 #: whose functions are not the user's own: Python's, and those of installed packages
 _THEIRS = tuple(
@@ -18,7 +18,7 @@ _THEIRS = tuple(
 )  # fmt: skip
 
 
-def lines_of(visited: Mapping[Program, set[int]]) -> Iterator[FunctionLines]:
+def lines_of(visited: Mapping[Program, set[int]]) -> Iterator[trace.FunctionLines]:
     """Yield the user's functions that were gone through, those without a source left out."""
     traced: dict[CodeType, set[int]] = {}
     for program, numbers in visited.items():
@@ -35,7 +35,7 @@ def lines_of(visited: Mapping[Program, set[int]]) -> Iterator[FunctionLines]:
         first = code.co_firstlineno
         text = linecache.getlines(code.co_filename)[first - 1 : _last(code)]
         if text:
-            yield FunctionLines(
+            yield trace.FunctionLines(
                 code.co_filename,
                 code.co_qualname,
                 first,

@@ -72,7 +72,7 @@ from tc.compiler.core.sources import (
     LocalSource,
     Source,
 )
-from tc.trace.events import StackFrame
+from tc.trace.places import StackFrame
 
 if TYPE_CHECKING:
     from tc.compiler.capture import hook

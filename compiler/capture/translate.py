@@ -34,7 +34,7 @@ from tc.compiler.capture.values.functions import CellValue, GeneratorValue
 from tc.compiler.capture.values.tensor import SymValue
 from tc.compiler.core import levels
 from tc.compiler.core.sources import CallSource, LocalSource, Scope, Source
-from tc.trace.events import StackFrame
+from tc.trace.places import StackFrame
 
 MAX_ATTEMPTS = 64
 

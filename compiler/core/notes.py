@@ -16,7 +16,6 @@ from torch import fx
 
 from tc import trace
 from tc.compiler.core.nodetext import node_line
-from tc.trace import Edit, Fired, PassRan, StageRan, Steps
 
 #: lines that one pass may tell as changed; further edits are counted
 MOST_LINES = 1000
@@ -78,9 +77,9 @@ class Notes:
         place: the buffer and user line that rules are applied to now.
     """
 
-    passes: list[tuple[str, PassRan]] = field(default_factory=list)
+    passes: list[tuple[str, trace.PassRan]] = field(default_factory=list)
     kinds: dict[str, _Kind] = field(default_factory=dict)
-    firings: list[Fired] = field(default_factory=list)
+    firings: list[trace.Fired] = field(default_factory=list)
     fired: int = 0
     first: int = 0
     total: int = 0
@@ -107,7 +106,7 @@ class Notes:
         """Write down that a rule fired; its step was the last."""
         self.fired += 1
         if len(self.firings) < MOST_FIRINGS:
-            self.firings.append(Fired(self.total, rule, before, after, *self.place))
+            self.firings.append(trace.Fired(self.total, rule, before, after, *self.place))
 
     @contextmanager
     def graph_pass(self, name: str, graph: fx.Graph, kind: str = "") -> Iterator[None]:
@@ -128,12 +127,12 @@ class Notes:
         first, last = self._numbers()
         changed = bool(edits or left_out)
         sizes = len(before.nodes), len(after.nodes)
-        told = PassRan(name, first, last, False, changed, *sizes, tuple(edits), left_out)
+        told = trace.PassRan(name, first, last, False, changed, *sizes, tuple(edits), left_out)
         self.passes.append((kind, told))
 
     def refused_pass(self, name: str, kind: str = "") -> None:
         """Write down a pass that the gate did not let run."""
-        self.passes.append((kind, PassRan(name, self.total, self.total, refused=True)))
+        self.passes.append((kind, trace.PassRan(name, self.total, self.total, refused=True)))
 
     @contextmanager
     def other_pass(self, name: str, before: int) -> Iterator[list[int]]:
@@ -149,7 +148,7 @@ class Notes:
         yield after
         first, last = self._numbers()
         changed = after[-1] != before or last > 0
-        told = PassRan(name, first, last, changed=changed, before=before, after=after[-1])
+        told = trace.PassRan(name, first, last, changed=changed, before=before, after=after[-1])
         self.passes.append(("", told))
 
     def _numbers(self) -> tuple[int, int]:
@@ -162,12 +161,12 @@ class Notes:
         Args:
             graph: kind of the graph that passes which name none are about.
         """
-        passes: dict[str, list[PassRan]] = {}
+        passes: dict[str, list[trace.PassRan]] = {}
         for kind, ran in self.passes:
             passes.setdefault(kind or graph, []).append(ran)
         (first, own), *others = passes.items() or [(graph, [])]
         steps = tuple(
-            Steps(name, row.count, row.refused, row.first, row.last, tuple(row.at))
+            trace.Steps(name, row.count, row.refused, row.first, row.last, tuple(row.at))
             for name, row in self.kinds.items()
             if row.at or all(name != ran.name for _, ran in self.passes)
         )
@@ -175,11 +174,11 @@ class Notes:
         bounds = (self.first, self.total)
         firings = tuple(self.firings)
         found: list[trace.Event] = []
-        found.append(StageRan(first, stage, *bounds, tuple(own), steps, firings, left_out))
+        found.append(trace.StageRan(first, stage, *bounds, tuple(own), steps, firings, left_out))
         for kind, rans in others:
             numbers = [number for ran in rans for number in (ran.first, ran.last) if number]
             bounds = (min(numbers), max(numbers)) if numbers else (0, 0)
-            found.append(StageRan(kind, stage, *bounds, tuple(rans)))
+            found.append(trace.StageRan(kind, stage, *bounds, tuple(rans)))
         return found
 
 
@@ -196,11 +195,11 @@ def told(notes: Notes | None, stage: str, graph: str) -> list[trace.Event]:
     return events
 
 
-def _edits(before: _State, after: _State) -> tuple[list[Edit], int]:
+def _edits(before: _State, after: _State) -> tuple[list[trace.Edit], int]:
     """Return what changed, and how many edits more there are than may be told."""
     if before.same(after):
         return [], 0
-    edits: list[Edit] = []
+    edits: list[trace.Edit] = []
     lines = left_out = 0
     for line, removed, added in _replaced(before.keys(), after.keys()):
         gone, made = before.lines(removed), after.lines(added)
@@ -210,7 +209,7 @@ def _edits(before: _State, after: _State) -> tuple[list[Edit], int]:
         if lines > MOST_LINES:
             left_out += 1
         else:
-            edits.append(Edit(line, gone, made))
+            edits.append(trace.Edit(line, gone, made))
     return edits, left_out
 
 
