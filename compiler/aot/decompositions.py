@@ -201,13 +201,13 @@ def _packets(names: str) -> list[Any]:
 
 
 def _fill() -> None:
-    for names in FROM_TORCH.values():
-        for op, function in get_decompositions(_packets(names)).items():
-            if not isinstance(op, torch._ops.OpOverload) or op in DECOMPOSITIONS:
-                continue
-            if op._schema.is_mutable or draws_random_numbers(op):
-                continue
-            DECOMPOSITIONS.add(op, (f"aot.decompose.{str(op).removesuffix('.default')}", function))
+    packets = _packets(" ".join(FROM_TORCH.values()))  # all at once: torch looks at all its rows
+    for op, function in get_decompositions(packets).items():
+        if not isinstance(op, torch._ops.OpOverload) or op in DECOMPOSITIONS:
+            continue
+        if op._schema.is_mutable or draws_random_numbers(op):
+            continue
+        DECOMPOSITIONS.add(op, (f"aot.decompose.{str(op).removesuffix('.default')}", function))
     for op, function in (OWN | foreach_rows()).items():
         DECOMPOSITIONS.add(op, (f"aot.decompose.{str(op).removesuffix('.default')}", function))
 

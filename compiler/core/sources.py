@@ -49,13 +49,11 @@ class Source:
         """The source this one is reached through."""
         return getattr(self, "base", None)
 
-    @property
+    @cached_property
     def root(self) -> Source:
         """The local, global or constant that the chain starts at."""
-        source = self
-        while (up := source.parent) is not None:
-            source = up
-        return source
+        above = self.parent
+        return self if above is None else above.root
 
     def __str__(self) -> str:
         return self.pretty
