@@ -6,7 +6,7 @@ import base64
 import gzip
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
@@ -58,7 +58,8 @@ def render(diagnosis: Diagnosis, folder: str = "") -> Iterator[bytes]:
     Args:
         folder: where the texts of the artifacts lie, if not in the page: see `split_blocks`.
     """
-    names = _function_names(diagnosis.session)
+    groups = list(by_function(diagnosis.session.compiles).values())
+    names = _function_names(groups)
     shown = kept(diagnosis)
     codes = [code_map(diagnosis.session, one) for one in shown.compiles]
     page = _template().render(
@@ -66,7 +67,7 @@ def render(diagnosis: Diagnosis, folder: str = "") -> Iterator[bytes]:
         styles="\n".join(static(name) for name in STYLES),
         scripts="\n".join(static(name) for name in _SCRIPTS),
         early=static("early.js"),
-        index=_script_safe({**_index(diagnosis, names, shown, codes), "folder": folder}),
+        index=_script_safe({**_index(diagnosis, groups, names, shown, codes), "folder": folder}),
         policy=_POLICY_SPLIT if folder else _POLICY,
         summary=summary.text(diagnosis, diagnosis.session.name),
         version=__version__,
@@ -138,12 +139,12 @@ def _packed(texts: Sequence[bytes], level: int) -> bytes:
 
 def _index(
     diagnosis: Diagnosis,
-    names: dict[tuple[str, str, int], str],
+    groups: Sequence[Sequence[Compile]],
+    names: Mapping[int, str],
     shown: Kept,
     codes: Sequence[CodeMap],
 ) -> dict[str, Any]:
     session = diagnosis.session
-    groups = by_function(session.compiles)
     phases = summary.phases_of(session.compiles)
     steps: Counter[str] = Counter()
     for compiled in session.compiles:
@@ -181,8 +182,8 @@ def _index(
         "together": diagnosis.together.to_json() if diagnosis.together else None,
         "findings": [_finding(one) for one in diagnosis.findings],
         "functions": [
-            _function(diagnosis, names[key], key, compiles, kernels, story)
-            for key, compiles in groups.items()
+            _function(diagnosis, names[id(compiles[0])], compiles, kernels, story)
+            for compiles in groups
         ],
         "compiles": [
             {
@@ -250,21 +251,21 @@ def _finding(finding: Any) -> dict[str, Any]:
     }
 
 
-def _function_names(session: Session) -> dict[tuple[str, str, int], str]:
+def _function_names(groups: Iterable[Sequence[Compile]]) -> dict[int, str]:
     """Give each function the name its page is linked by: its title, made unique."""
-    names: dict[tuple[str, str, int], str] = {}
+    names: dict[int, str] = {}
     taken: Counter[str] = Counter()
-    for key, compiles in by_function(session.compiles).items():
+    for compiles in groups:
         title = compiles[0].title
         taken[title] += 1
-        names[key] = title if taken[title] == 1 else f"{title} ({taken[title]})"
+        name = title if taken[title] == 1 else f"{title} ({taken[title]})"
+        names.update((id(one), name) for one in compiles)
     return names
 
 
 def _function(
     diagnosis: Diagnosis,
     name: str,
-    key: tuple[str, str, int],
     compiles: Sequence[Compile],
     kernels: Mapping[int, int],
     story: Mapping[int, Recompile],
@@ -272,6 +273,8 @@ def _function(
     file, line = compiles[0].home
     shown = [one for one in compiles if id(one) in kernels]
     mine = {id(compiled) for compiled in compiles}
+    frames = {(compiled.lane, compiled.frame_id) for compiled in compiles}
+    refused = [event.compiled for event in diagnosis.limits]
     states = [diagnosis.status(compiled) for compiled in compiles]
     order = ("error", "skipped", "break", "recompile", "cached", "ok")
     return {
@@ -285,7 +288,7 @@ def _function(
         "seconds": sum(compiled.seconds for compiled in compiles),
         "breaks": sum(id(event.compiled) in mine for event in diagnosis.breaks),
         "recompiles": sum(id(one) in story and not story[id(one)].refused for one in compiles),
-        "refused": any(event.where.function == key[0] for event in diagnosis.limits),
+        "refused": any((c.lane, c.frame_id) in frames for c in refused),
         "status": next((state for state in order if state in states), "ok"),
         "graphs": sum(any(a.name == _CAPTURED for a in one.artifacts) for one in compiles),
         "kernels": max((kernels.get(id(one), 0) for one in compiles), default=0),
@@ -300,7 +303,7 @@ def _compile(
     diagnosis: Diagnosis,
     number: int,
     compiled: Compile,
-    names: dict[tuple[str, str, int], str],
+    names: Mapping[int, str],
     story: Recompile | None,
 ) -> dict[str, Any]:
     file, line = compiled.home
@@ -311,7 +314,7 @@ def _compile(
         "lane": compiled.lane.label,
         "block": number,
         "real": compiled.started,
-        "function": names.get((compiled.function, compiled.file, compiled.line), ""),
+        "function": names.get(id(compiled), ""),
         "title": compiled.title if compiled.id != "-/-" else "outside of any compile",
         "file": file,
         "line": line,

@@ -237,8 +237,16 @@ class Compile:
 
 
 def by_function(compiles: Iterable[Compile]) -> dict[tuple[str, str, int], list[Compile]]:
-    """Group compiles by the function they are of, in order of first compile."""
+    """Group compiles by the function they are of, in order of first compile.
+
+    Modules behind one wrapper of torch's are told apart by class and by where they were called.
+    """
     groups: dict[tuple[str, str, int], list[Compile]] = {}
+    wrapped: dict[tuple[int, str], tuple[str, str, int]] = {}
     for compiled in compiles:
-        groups.setdefault((compiled.function, compiled.file, compiled.line), []).append(compiled)
+        key = compiled.function, compiled.file, compiled.line
+        if compiled.alias and FRAMEWORK.search(compiled.file):
+            frame = compiled.lane.index, compiled.frame_id
+            key = wrapped.setdefault(frame, (compiled.alias, *compiled.home))
+        groups.setdefault(key, []).append(compiled)
     return groups

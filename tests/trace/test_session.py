@@ -15,7 +15,7 @@ from torch_log import IDS, START, torch_log
 
 from tc.tlparse.summary import as_json
 from tc.trace import Artifact, Region, RegionsRan
-from tc.trace.compiles import Calls, calls_of
+from tc.trace.compiles import Calls, by_function, calls_of
 from tc.trace.findings import diagnose
 from tc.trace.part import NOTED
 from tc.trace.reader import Unreadable
@@ -311,6 +311,24 @@ def test_compiles_after_a_reset_are_others(tmp_path: Path) -> None:
     assert session.frames == 2
     reasons = [note.data for one in session.compiles for note in one.noted("recompile_reasons")]
     assert [reason.partition("expected ")[2][0] for reason in reasons] == ["3", "4"]
+
+
+def test_modules_behind_one_wrapper_are_functions_of_their_own(tmp_path: Path) -> None:
+    log = log_in(tmp_path).add(str=["m.py", 1]).add(str=["/site-packages/torch/wrap.py", 2])
+    for frame, (kind, line) in enumerate((("Encoder", 5), ("Encoder", 5), ("Decoder", 9))):
+        for number in (0, 1):
+            ids = {"frame_id": frame, "frame_compile_id": number, "attempt": 0}
+            stack = [{"line": line + number, "name": "<module>", "filename": 1},
+                     {"line": 3, "name": "inner", "filename": 2}]  # fmt: skip
+            log.add(dynamo_start={"stack": stack}, **ids)
+            guard = f"+- ID_MATCH: source=L['fn'], id, type=<class 'm.{kind}'>"
+            log.add(guard, dynamo_cpp_guards_str={}, **ids)
+    groups = by_function(load(tmp_path).compiles)
+    shown = {key: [one.id for one in compiles] for key, compiles in groups.items()}
+    assert shown == {
+        ("Encoder", "m.py", 5): ["0/0", "0/1", "1/0", "1/1"],
+        ("Decoder", "m.py", 9): ["2/0", "2/1"],
+    }
 
 
 def test_what_was_not_counted_has_no_calls(tmp_path: Path) -> None:
