@@ -15,7 +15,7 @@ from tc.compiler.capture.guards import CheckedGuards, Failure
 from tc.compiler.capture.lines import lines_of
 from tc.compiler.capture.translate import BreakRecord, Captured
 from tc.compiler.core.artifacts import Program
-from tc.compiler.core.graphtext import node_sizes, python_text
+from tc.compiler.core.graphtext import python_text, tensors_of
 from tc.compiler.errors import StageError, TcError, met, user_place
 from tc.compiler.options import Options
 from tc.trace import CompileId, StackFrame
@@ -116,23 +116,22 @@ class Account:
                     symbol.symbol, str(symbol.hint), symbol.range, symbol.source, stack
                 )
             )
-        functions = tuple(lines_of(captured.tracer.visited()))
+        functions = tuple(lines_of(captured.tracer.walked or ()))
         if functions:
             trace.emit(trace.SourceLines(functions))
         if captured.module is not None:
-            sizes = node_sizes(captured.module.graph)
-            trace.emit(trace.OutputGraph(python_text(captured.module, sizes), sizes))
+            tensors = tensors_of(captured.module.graph)
+            code = python_text(captured.module, tensors)
+            trace.emit(trace.OutputGraph(code, tensors.sizes))
 
     def tell_guards(self, guards: CheckedGuards) -> None:
         """Tell what the compiled code rests on."""
         if not trace.enabled():
             return
-        rows = []
-        for guard in guards.guards:
-            file, line = guard.user_line or (None, None)
-            rows.append(trace.Guard(guard.kind, guard.source.name, guard.text, file, line))
+        # plain tuples, as there are hundreds
+        rows = [(g.kind, g.source.name, g.text, g.user_line) for g in guards.guards]
         rows += [
-            trace.Guard("SHAPE", ", ".join(o.text for o in g.operands), g.text)
+            ("SHAPE", ", ".join(o.text for o in g.operands), g.text, None)
             for g in guards.shapes.guards
         ]
         trace.emit(trace.Guards(tuple(rows)))

@@ -62,7 +62,7 @@ class Kept:
         program: without its constants.
         constants: name -> where the value is found.
         contract: how the program is called; None for graphs of ATen operations.
-        events: what was told when it was compiled; on disk it follows the rest.
+        events: what was told when it was compiled, its code last; on disk it is apart.
         pair: tells whether forward and backward are of one cut.
         operations: backward as operations, with forward's entry.
         conditions: on symbolic sizes, for which it is right.
@@ -276,13 +276,13 @@ class GraphCache:
                     raise Uncached("its guards are made by now, and it asks for more of sizes")
                 plain = replace(program, constants=())
                 kept = Kept(plain, constants, contract, (), pair, operations, asked)
-                content = dumps(kept)
-                if events:  # none where nobody listens
-                    content = b"\n".join((content, trace.packed(events)))
+                content, told = dumps(kept), b""
+                if self.settings["told"]:
+                    told = trace.packed((*events, trace.OutputCode(str(program), "")))
             except (NotPlain, Uncached) as why:
                 _tell_bypass(f"not kept: {why}")
                 return
-            store.write(KIND, key.digest, content)
+            store.write(KIND, key.digest, content, told)
 
 
 def _second(key: Key) -> Key:
@@ -300,35 +300,39 @@ def _tell_bypass(why: str) -> None:
     trace.emit(trace.Artifact("tc_graph_cache_bypass", why))
 
 
-def run(program: Program) -> Boxed:
-    """Build and load a program, and tell its code."""
+def run(program: Program, code: trace.Remembered | None = None) -> Boxed:
+    """Build and load a program, and tell its code.
+
+    Args:
+        code: what was told of it when it was compiled.
+    """
     with trace.stage("runtime.build"):
         call = load_gpu(program) if isinstance(program, GpuProgram) else load(program)
     if trace.enabled():
         path = inspect.unwrap(call).__code__.co_filename
-        trace.emit(trace.OutputCode(str(program), path))
+        again = None if code is None else replace(code, filename=path)
+        trace.emit(again or trace.OutputCode(str(program), path))
     return hook.never_trace(call)  # backward may be called where frames are captured
 
 
 def run_kept(kept: Kept, gm: fx.GraphModule) -> Boxed:
     """Load an entry's program, with the constants of this process's graph, and tell all of it."""
-    for event in kept.events:
-        trace.emit(event)
+    *events, code = kept.events or (None,)
+    trace.emit_all(events)
     constants = tuple((name, _constant(place, gm)) for name, place in kept.constants)
-    return run(replace(kept.program, constants=constants))
+    return run(replace(kept.program, constants=constants), code)
 
 
 def _read(key: Key) -> Kept | None:
-    content = store.read(KIND, key.digest)
-    if content is None:
+    entry = store.entry(KIND, key.digest)
+    if entry is None:
         return None
     try:
-        entry, _, told = content.partition(b"\n")
-        kept = loads(entry, CLASSES)
+        kept = loads(entry.content, CLASSES)
         if not isinstance(kept, Kept):
             return None
-        if told:
-            kept = replace(kept, events=trace.unpacked(told))
+        if entry.told:  # none where nobody listened
+            kept = replace(kept, events=trace.unpacked(entry.told))
     except (ValueError, KeyError, TypeError):
         return None
     if kept.conditions and (key.sizes is None or not key.sizes.ask(kept.conditions)):

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 
 from tc.trace.ids import CompileId
 from tc.trace.places import StackFrame
-from tc.trace.wire import Record, plain, to_json
+from tc.trace.wire import Record, plain, quoted, texts_json, to_json
 
 EVENTS: dict[str, type[Event]] = {}
 """Wire name -> event class. Names of artifacts stand here too."""
@@ -150,10 +150,15 @@ class Span(Event, wire="chromium_event"):
     def to_records(self) -> tuple[Record, ...]:
         """See `Event`."""
         # Put together by hand: there are many, and an encoder takes longer to get going.
-        args = ", ".join([f"{to_json(name)}: {to_json(arg)}" for name, arg in self.args.items()])
+        args = ", ".join(
+            [
+                f"{quoted(name)}: {quoted(arg) if type(arg) is str else to_json(arg)}"
+                for name, arg in self.args.items()
+            ]
+        )
         scope = ', "s": "p"' if self.ph == "i" else ""
         mark = (
-            f'{{"name": {to_json(self.name)}, "ph": "{self.ph}", "ts": {self.ts!r}, '
+            f'{{"name": {quoted(self.name)}, "ph": "{self.ph}", "ts": {self.ts!r}, '
             f'"pid": {self.pid}, "tid": {self.tid}, "args": {{{args}}}, '
             f'"cat": "dynamo_timed"{scope}}}'
         )
@@ -347,23 +352,27 @@ class FrameSkipped(Fact, wire="tc_frame_skipped"):
     harmless: bool = False
 
 
+Place = tuple[str, int]
+"""A file and a line of it."""
+
+
 class Guard(NamedTuple):
     """One fact a compile relies on, and the user line that made it matter.
 
     Attributes:
         source: what it is about, as Python over ``L`` (locals) and ``G`` (globals).
         expr: the check, as Python.
+        place: of the user's line.
     """
 
     kind: str
     source: str
     expr: str
-    file: str | None = None
-    line: int | None = None
+    place: Place | None = None
 
-    def __str__(self) -> str:
-        place = f"  # {self.file}:{self.line}" if self.file else ""
-        return f"{self.kind}: {self.expr}{place}"
+
+GuardRow = tuple[str, str, str, Place | None]
+"""A `Guard`, or a plain tuple of the same."""
 
 
 @dataclass(frozen=True)
@@ -373,23 +382,23 @@ class Guards(Fact, wire="tc_guards dynamo_cpp_guards_str"):
     The text has a fact a line; the JSON has ``sources``, and the number of that ``of`` each line.
     """
 
-    guards: tuple[Guard, ...]
+    guards: tuple[GuardRow, ...]
 
     @cached_property
     def text(self) -> str:
         """The guards, one a line."""
-        return "\n".join(
-            [
-                f"{kind}: {expr}  # {file}:{line}" if file else f"{kind}: {expr}"
-                for kind, _, expr, file, line in self.guards
-            ]
-        )
+        ends: dict[Place | None, str] = {None: ""}  # hundreds of guards are of a dozen lines
+        for _, _, _, place in self.guards:
+            if place is not None and place not in ends:
+                ends[place] = f"  # {place[0]}:{place[1]}"
+        return "\n".join([f"{kind}: {expr}{ends[place]}" for kind, _, expr, place in self.guards])
 
     def to_records(self) -> tuple[Record, ...]:
         """See `Event`."""
-        numbers: dict[str, int] = {}
-        of = [numbers.setdefault(guard.source, len(numbers)) for guard in self.guards]
-        facts = to_json({"sources": list(numbers), "of": of})
+        of = [source for _, source, _, _ in self.guards]
+        sources = dict.fromkeys(of)
+        numbers = dict(zip(sources, range(len(sources)), strict=True))
+        facts = f'{{"sources": {texts_json(sources)}, "of": {[numbers[one] for one in of]}}}'
         listed = Artifact("tc_guards", facts, "json").to_records()
         return (Record("dynamo_cpp_guards_str", {}, self.text), *listed)
 

@@ -267,9 +267,8 @@ class LogSink:
             title = f"{len(event.guards)} guards"
             return self._document("guards", title, event.text, compile_id)
         rows = []
-        for guard in event.guards:
-            place = f"  # {near(guard.file)}:{guard.line}" if guard.file else ""
-            rows.append(f"{guard.expr}{place}")
+        for _, _, expr, place in event.guards:
+            rows.append(f"{expr}  # {near(place[0])}:{place[1]}" if place else expr)
         return self._document("guards", f"{len(rows)} guards", "\n".join(rows), compile_id)
 
     def graph(self, event: ev.OutputGraph, compile_id: CompileId | None) -> Message:

@@ -6,16 +6,18 @@ In: an event. Out: bytes that fit into a file; from it, the records, and the eve
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from typing import Any, get_args, get_origin, get_type_hints
 
 from tc.trace import run_events, source_events, stage_events
-from tc.trace.events import ATEN_GRAPHS, EVENTS, Artifact, AtenGraph, Event, Fact
+from tc.trace.events import ATEN_GRAPHS, EVENTS, Artifact, AtenGraph, Event, Fact, OutputCode
 from tc.trace.wire import Payload, Record
 
 _ROWS = (run_events, source_events, stage_events)  # loaded, they have put theirs into `EVENTS`
+_LENGTH = struct.Struct("<Q")
 _KINDS = {wire: kind for kind, wire in ATEN_GRAPHS.items()}
 
 
@@ -27,18 +29,20 @@ class Remembered(Event):
         name: of the record or artifact.
         payload: its text, as files hold it: nothing is left to do when it is told again.
         encoding: of an artifact; empty for other records.
+        filename: of generated code: where it is now.
     """
 
     name: str
     payload: Payload
     encoding: str = ""
+    filename: str = ""
 
     @classmethod
     def of(cls, event: Event) -> Remembered:
         """Return an event as its record.
 
         Raises:
-            ValueError: it has several records, or facts beside its text.
+            ValueError: it has several records, or facts beside its text (a file name is left out).
         """
         if isinstance(event, Remembered):
             return event
@@ -48,7 +52,7 @@ class Remembered(Event):
         if record.key == "artifact":
             metadata: Any = record.metadata
             return cls(metadata["name"], kept, metadata["encoding"])
-        if record.metadata:
+        if record.metadata and not isinstance(event, OutputCode):
             raise ValueError(f"{record.key} has more than a text")
         return cls(record.key, kept)
 
@@ -57,7 +61,8 @@ class Remembered(Event):
         if self.encoding:
             metadata = {"name": self.name, "encoding": self.encoding}
             return (Record("artifact", metadata, self.payload),)
-        return (Record(self.name, {}, self.payload),)
+        where = {"filename": self.filename, "file_path": self.filename} if self.filename else {}
+        return (Record(self.name, where, self.payload),)
 
     @cached_property
     def original(self) -> Event:
@@ -65,6 +70,8 @@ class Remembered(Event):
         text = self.payload.text
         if self.name in _KINDS:
             return AtenGraph(_KINDS[self.name], text)
+        if self.name == OutputCode.wire:
+            return OutputCode(text, self.filename)
         kind = EVENTS.get(self.name, Artifact)
         if issubclass(kind, Fact):
             return _fact(kind, json.loads(text))
@@ -72,7 +79,7 @@ class Remembered(Event):
 
 
 def packed(events: Iterable[Event]) -> bytes:
-    """Return events as `unpacked` reads them: a line that lists them, then their texts.
+    """Return events as `unpacked` reads them: a list of them after its length, then their texts.
 
     Raises:
         ValueError: one has several records, or facts beside its text.
@@ -80,19 +87,23 @@ def packed(events: Iterable[Event]) -> bytes:
     kept = [Remembered.of(event) for event in events]
     rows = [(one.name, one.encoding, one.payload.digest, len(one.payload.lines)) for one in kept]
     texts = [one.payload.lines for one in kept]
-    return b"".join((json.dumps(rows).encode(), b"\n", *texts))
+    listed = json.dumps(rows).encode()
+    return b"".join((_LENGTH.pack(len(listed)), listed, *texts))
 
 
-def unpacked(content: bytes) -> tuple[Remembered, ...]:
+def unpacked(content: bytes | memoryview) -> tuple[Remembered, ...]:
     """Return the events that `packed` was given, as their records.
 
     Raises:
         ValueError, TypeError: it was not written by `packed`.
     """
-    at = content.index(b"\n") + 1
+    if len(content) < _LENGTH.size:
+        raise ValueError("it is cut short")
+    at = _LENGTH.size + _LENGTH.unpack_from(content)[0]
+    texts = memoryview(content)  # they are not copied: they are many, and long
     events = []
-    for name, encoding, digest, size in json.loads(content[:at]):
-        events.append(Remembered(name, Payload(digest, content[at : at + size]), encoding))
+    for name, encoding, digest, size in json.loads(bytes(texts[_LENGTH.size : at])):
+        events.append(Remembered(name, Payload(digest, texts[at : at + size]), encoding))
         at += size
     if at != len(content):
         raise ValueError("texts are missing, or left over")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 #: what UTF-8 cannot hold is spelled out
@@ -24,21 +25,26 @@ class Payload(NamedTuple):
     """
 
     digest: str
-    lines: bytes
+    lines: bytes | memoryview
 
     @classmethod
     def of(cls, text: str) -> Payload:
         """Return a text as files hold it."""
-        from hashlib import md5  # here, because few processes need it
-
         encoded = text.encode(*UTF8)
-        digest = md5(encoded, usedforsecurity=False).hexdigest()
+        digest = _md5()(encoded, usedforsecurity=False).hexdigest()
         return cls(digest, encoded.replace(b"\n", b"\n\t"))
 
     @property
     def text(self) -> str:
         """The text, as a reader finds it."""
-        return self.lines.replace(b"\n\t", b"\n").decode()
+        return bytes(self.lines).replace(b"\n\t", b"\n").decode()
+
+
+@cache
+def _md5() -> Callable[..., Any]:
+    from hashlib import md5  # here, because few processes need it
+
+    return md5
 
 
 class Record(NamedTuple):
@@ -68,12 +74,17 @@ def safe_repr(value: object) -> str:
 def plain(value: object) -> Any:
     """Encode what JSON has no form for: a dataclass as an object, other things as their repr."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {item.name: getattr(value, item.name) for item in fields(value)}
+        return {name: getattr(value, name) for name in _field_names(type(value))}
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, set | frozenset):
         return sorted(value, key=safe_repr)
     return safe_repr(value)
+
+
+@cache
+def _field_names(kind: Any) -> tuple[str, ...]:
+    return tuple(item.name for item in fields(kind))
 
 
 #: made once: making an encoder takes longer than most values
@@ -91,6 +102,24 @@ def to_json(value: object, encoder: json.JSONEncoder = _ENCODER) -> str:
         return text
     unescaped = json.dumps(json.loads(text), ensure_ascii=False)
     return json.dumps(json.loads(_LONE_SURROGATE.sub("\ufffd", unescaped)))
+
+
+#: a text that comes again and again (a stage, a key) as JSON
+quoted = lru_cache(1 << 12)(to_json)
+
+
+#: what JSON writes as it is, but for the newline
+_AS_IT_IS = bytes(sorted({*range(0x20, 0x7F), 0x0A} - {*b'"\\'}))
+
+
+def texts_json(texts: Iterable[str]) -> str:
+    """Return texts as a JSON list; quick where, as mostly, none has to be escaped."""
+    listed = list(texts)
+    joined = "\n".join(listed)
+    escaped = joined.encode(*UTF8).translate(None, _AS_IT_IS)
+    if escaped or not listed or joined.count("\n") != len(listed) - 1:
+        return to_json(listed)
+    return f'["{joined}"]'.replace("\n", '", "')
 
 
 def _strict(value: object, default: Callable[[object], Any], depth: int = 0) -> Any:

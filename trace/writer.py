@@ -9,6 +9,7 @@ import string
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from tc.trace.emit import after_fork_in_child
@@ -18,6 +19,7 @@ from tc.trace.places import StackFrame
 from tc.trace.wire import UTF8, Payload, Record, plain, to_json
 
 _ALPHABET = string.ascii_lowercase + string.digits + "_"
+_MOST_PARTS = 1024  # of one write: IOV_MAX of Linux and macOS
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 
@@ -42,18 +44,21 @@ class TraceWriter:
 
     def write(self, stamped: Stamped) -> None:
         """Append one event to the file, opening it if need be."""
-        records = stamped.event.to_records()
+        self.write_all((stamped,))
+
+    def write_all(self, events: Sequence[Stamped]) -> None:
+        """Append several events of one time, place and compile at once."""
+        records = [record for stamped in events for record in stamped.event.to_records()]
         with self._lock:
-            first = self._file is None
-            if first:
+            if self._file is None:
                 self._file = self._open()
-            if first:
-                records = (*records, *_versions())
-            self._header = self._line_start(stamped)
-            parts: list[bytes] = []
+                records += _versions()
+            self._header = self._line_start(events[0])
+            context = self._context_of(events[0].compile_id)
             for record in records:
-                parts += self._lines(record, stamped.compile_id)
-            self._append(b"".join(parts))
+                self._add(record, context)
+            self._append(self._file, self._lines)
+            self._lines.clear()
 
     def close(self) -> None:
         """Close the file; a later event opens a new one."""
@@ -73,8 +78,9 @@ class TraceWriter:
         self._file = None
         self._rank: int | None = None
         self._strings: dict[str, int] = {}
-        self._defined: list[bytes] = []
+        self._lines: list[bytes | memoryview] = []
         self._header = b""
+        self._context: tuple[CompileId | None, str] | None = None
         self._second = -1
         self._places: dict[tuple[str, int], str] = {}
         self._encoder = json.JSONEncoder(default=self._encode, allow_nan=False)
@@ -94,34 +100,46 @@ class TraceWriter:
             self.path = path
             return file
 
-    def _append(self, data: bytes) -> None:
-        assert self._file is not None
-        rest = memoryview(data)
-        while rest:  # a full disk or a signal may cut a write short
-            rest = rest[os.write(self._file, rest) :]
+    def _append(self, file: int, parts: Sequence[bytes | memoryview]) -> None:
+        if len(parts) > _MOST_PARTS:
+            parts = (b"".join(parts),)
+        done, size = os.writev(file, parts), sum(map(len, parts))
+        if done < size:  # a full disk or a signal may cut a write short
+            rest = memoryview(b"".join(parts))[done:]
+            while rest:
+                rest = rest[os.write(file, rest) :]
 
-    def _lines(self, record: Record, compile_id: CompileId | None) -> list[bytes]:
-        """Return the parts of one record, definitions of its new strings before it."""
-        lines: list[bytes] = []
-        self._defined = lines
-        envelope = f'{{"{record.key}": {self._metadata(record.metadata)}'
-        if record.in_compile and compile_id is not None:
-            frame, number, attempt = compile_id.frame, compile_id.compile, compile_id.attempt
-            envelope += f', "frame_id": {frame}, "frame_compile_id": {number}, "attempt": {attempt}'
+    def _context_of(self, compile_id: CompileId | None) -> str:
+        """Return what stands behind the event of a record that belongs to a compile."""
+        if self._context is None or self._context[0] is not compile_id:
+            one = compile_id
+            ids = (
+                ""
+                if one is None
+                else (
+                    f', "frame_id": {one.frame}, "frame_compile_id": {one.compile}, '
+                    f'"attempt": {one.attempt}'
+                )
+            )
+            self._context = one, ids
+        return self._context[1]
+
+    def _add(self, record: Record, context: str) -> None:
+        """Add the parts of one record, definitions of its new strings before it."""
+        value = record.metadata
+        envelope = f'{{"{record.key}": {to_json(value, self._encoder) if value != {} else "{}"}'
+        if record.in_compile:
+            envelope += context
         if self._rank is not None:  # on every record: tlparse takes one without for foreign
             envelope += f', "rank": {self._rank}'
-        if record.payload is None:
-            lines += (self._header, envelope.encode(), b"}\n")
-            return lines
         payload = record.payload
+        if payload is None:
+            self._lines += (self._header, envelope.encode(), b"}\n")
+            return
         if isinstance(payload, str):
             payload = Payload.of(payload)
         envelope += f', "has_payload": "{payload.digest}"}}\n\t'
-        lines += (self._header, envelope.encode(), payload.lines, b"\n")
-        return lines
-
-    def _metadata(self, value: object) -> str:
-        return to_json(value, self._encoder) if value != {} else "{}"
+        self._lines += (self._header, envelope.encode(), payload.lines, b"\n")
 
     def _line_start(self, stamped: Stamped) -> bytes:
         """Return what stands before the JSON of a record: time, process, place in the code."""
@@ -144,7 +162,7 @@ class TraceWriter:
         if number is None:
             number = self._strings[value.file] = len(self._strings)
             text = to_json({"str": [value.file, number]}).encode()
-            self._defined += (self._header, text, b"\n")
+            self._lines += (self._header, text, b"\n")
         return {"line": value.line, "name": value.name, "filename": number, "loc": value.loc}
 
 

@@ -1,36 +1,33 @@
-"""The instructions that a translation went through go in; the user's lines they are, come out."""
+"""The frames that a translation went through go in; the user's lines they are, come out."""
 
 from __future__ import annotations
 
 import linecache
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from types import CodeType
 
 from tc import trace
-from tc.compiler.capture.frame import Program
+from tc.compiler.capture.frame import Frame, Program
 from tc.compiler.capture.resume import user_code
 
-#: whose functions are not the user's own: Python's, and those of installed packages
+#: whose functions are not the user's own: Python's, those of installed packages, and of no file
 _THEIRS = tuple(
     {path for name in ("stdlib", "platstdlib", "purelib", "platlib")
-     if (path := sysconfig.get_path(name))}
+     if (path := sysconfig.get_path(name))} | {"<"}
 )  # fmt: skip
 
 
-def lines_of(visited: Mapping[Program, set[int]]) -> Iterator[trace.FunctionLines]:
+def lines_of(frames: Iterable[Frame]) -> Iterator[trace.FunctionLines]:
     """Yield the user's functions that were gone through, those without a source left out."""
     traced: dict[CodeType, set[int]] = {}
-    for program, numbers in visited.items():
-        code = user_code(program.code)
-        found = traced.setdefault(code, set())
+    for program, numbers in _visited(frames).items():
+        found = traced.setdefault(user_code(program.code), set())
         for number in numbers:
             positions = program.instructions[number].positions
             if positions is not None and positions.lineno is not None:
                 found.add(positions.lineno)
     for code, found in traced.items():
-        if code.co_filename.startswith(_THEIRS) or code.co_filename.startswith("<"):
-            continue
         lines = {line for _, _, line in code.co_lines() if line}
         first = code.co_firstlineno
         text = linecache.getlines(code.co_filename)[first - 1 : _last(code)]
@@ -43,6 +40,22 @@ def lines_of(visited: Mapping[Program, set[int]]) -> Iterator[trace.FunctionLine
                 tuple(sorted(lines)),
                 tuple(sorted(found & lines)),
             )
+
+
+def _visited(frames: Iterable[Frame]) -> dict[Program, set[int]]:
+    """Return the numbers of the instructions gone through, of the user's functions."""
+    found: dict[Program, set[int]] = {}
+    theirs: set[Program] = set()  # most frames are of torch.nn
+    for frame in frames:
+        program = frame.program
+        if program in found:
+            found[program].update(frame.visited())
+        elif program not in theirs:
+            if user_code(program.code).co_filename.startswith(_THEIRS):
+                theirs.add(program)
+            else:
+                found[program] = set(frame.visited())
+    return found
 
 
 def _last(code: CodeType) -> int:

@@ -28,7 +28,7 @@ from tc.compiler.capture import (
 )
 from tc.compiler.capture.dynamism import DynamicSizes
 from tc.compiler.capture.effects import Effects
-from tc.compiler.capture.frame import Frame, Program
+from tc.compiler.capture.frame import Frame
 from tc.compiler.capture.going import go_on
 from tc.compiler.capture.guards import GuardList
 from tc.compiler.capture.hook import ORIGINAL, original_of
@@ -364,13 +364,6 @@ class Tracer(Semantics):
         if module is not None and module.__dict__ is module_globals:
             return AttrSource(self.object_source(module), name)
         return ItemSource(self.alias(f"__tc_globals_{id(module_globals):x}", module_globals), name)
-
-    def visited(self) -> dict[Program, set[int]]:
-        """Return the numbers of the instructions gone through, where a trace is open."""
-        found: dict[Program, set[int]] = {}
-        for frame in self.walked or ():
-            found.setdefault(frame.program, set()).update(frame.visited())
-        return found
 
     # -- calls -----------------------------------------------------------------------------
     def count_step(self, f: Frame) -> int:

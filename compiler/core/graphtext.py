@@ -6,8 +6,7 @@ about the life of values (``x = None``) is left out; that makes it a tenth of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
@@ -19,42 +18,70 @@ from tc.trace import StackFrame
 
 INDENT = " " * 8
 #: types whose repr is how they are written
-PRINTED = (int, float, bool, str, type(None))
-#: name of a node -> sizes of its tensor; those that are symbolic as text
-Sizes = Mapping[str, Sequence[int | str]]
+PRINTED = frozenset((int, float, bool, str, type(None)))
 
 
-def node_sizes(graph: fx.Graph) -> Sizes:
-    """Return the sizes of the nodes that are tensors."""
-    found: dict[str, list[int | str]] = {}
+class Tensors(NamedTuple):
+    """The nodes of a graph that are tensors, by name.
+
+    Attributes:
+        sizes: of each; those that are symbolic as text.
+        types: what is written behind the name.
+    """
+
+    sizes: dict[str, list[int | str]]
+    types: dict[str, str]
+
+
+def tensors_of(graph: fx.Graph) -> Tensors:
+    """Return what the tensors of a graph are."""
+    sizes: dict[str, list[int | str]] = {}
+    types: dict[str, str] = {}
+    known: dict[Any, tuple[list[int | str], str]] = {}  # many are of few shapes
     for node in graph.nodes:
         meta = node.meta
         value = meta["example_value"] if "example_value" in meta else meta.get("val")
-        if isinstance(value, torch.Tensor):
-            found[node.name] = [s if type(s) is int else str(s) for s in value.shape]
-    return found
+        if not isinstance(value, torch.Tensor):
+            continue
+        shape, dtype = value.shape, value.dtype
+        try:
+            found = known.get((shape, dtype))
+        except TypeError:  # a symbol has no hash
+            found = _described(shape, dtype)
+        if found is None:
+            found = known[shape, dtype] = _described(shape, dtype)
+        sizes[node.name], types[node.name] = found
+    return Tensors(sizes, types)
 
 
-def python_text(module: fx.GraphModule, sizes: Sizes | None = None) -> str:
+def _described(shape: torch.Size, dtype: torch.dtype) -> tuple[list[int | str], str]:
+    name = SHORT_DTYPES.get(dtype) or str(dtype)[6:]
+    sizes: list[int | str] = [s if type(s) is int else str(s) for s in shape]
+    return sizes, f': "{name}[{", ".join(map(str, sizes))}]"'
+
+
+def python_text(module: fx.GraphModule, tensors: Tensors | None = None) -> str:
     """Return a captured graph as Python code; one with graphs inside is printed by fx.
 
     Args:
-        sizes: those of its nodes, if known.
+        tensors: those of its nodes, if known.
     """
     if any(isinstance(child, fx.GraphModule) for child in module.children()):
         return module.print_readable(print_output=False)
-    names = _Names(node_sizes(module.graph) if sizes is None else sizes)
+    types = (tensors or tensors_of(module.graph)).types
+    forms: dict[Any, tuple[str, str]] = {}  # how calls of each target are written
     inputs: list[str] = []
     lines: list[str] = []
     place: StackFrame | None = None
     for node in module.graph.nodes:
-        if node.op == "placeholder":
+        name, op = node.name, node.op
+        if op == "placeholder":
             target = str(node.target)
-            inputs.append(f"{target}{names.type(node)}")
-            if target != node.name:
-                lines.append(f"{INDENT}{node.name} = {target}")
+            inputs.append(f", {target}{types.get(name, '')}")
+            if target != name:
+                lines.append(f"{INDENT}{name} = {target}")
             continue
-        if node.op == "output":
+        if op == "output":
             lines.append(f"{INDENT}return {_text(node.args[0])}")
             continue
         origin = node.meta.get("tc_origin")
@@ -62,50 +89,34 @@ def python_text(module: fx.GraphModule, sizes: Sizes | None = None) -> str:
             place = origin[-1]
             code = f", code: {place.loc.strip()}" if place.loc else ""
             lines += ["", f"{INDENT}# File: {place.file}:{place.line} in {place.name}{code}"]
-        lines.append(f"{INDENT}{names.line(node)}")
+        lines.append(_line(node, f"{name}{types.get(name, '')}", forms))
     head = f"class {type(module).__name__}(torch.nn.Module):\n    def forward(self"
-    return "\n".join((f"{head}{''.join(f', {name}' for name in inputs)}):", *lines, ""))
+    return "\n".join((f"{head}{''.join(inputs)}):", *lines, ""))
 
 
-class _Names:
-    """How calls of each target are written: asked once a target."""
-
-    def __init__(self, sizes: Sizes) -> None:
-        self.forms: dict[Any, tuple[str, str]] = {}
-        self.sizes = sizes
-
-    def type(self, node: fx.Node) -> str:
-        """Return what is written behind the name of a tensor."""
-        value = node.meta.get("example_value")
-        if not isinstance(value, torch.Tensor):
-            return ""
-        sizes = self.sizes[node.name]
-        text = str(sizes)
-        if "'" in text:
-            text = f"[{', '.join(map(str, sizes))}]"
-        return f': "{SHORT_DTYPES.get(value.dtype) or str(value.dtype)[6:]}{text}"'
-
-    def line(self, node: fx.Node) -> str:
-        """Return what computes a node."""
-        typed = f"{node.name}{self.type(node)}"
-        if node.op == "get_attr":
-            return f"{typed} = self.{node.target}"
-        args = list(map(_text, node.args))
-        if node.op == "call_method":
-            return f"{typed} = {args[0]}.{node.target}({', '.join(args[1:] + _named(node))})"
-        if node.op == "call_module":
-            return f"{typed} = self.{node.target}({', '.join(args + _named(node))})"
-        form = self.forms.get(node.target)
-        if form is None:
-            form = self.forms[node.target] = _form(node.target)
-        kind, name = form
-        if kind == "value":
-            return f"{typed} = {name.format(*args)}"
-        if kind == "statement":
-            return f"{name.format(*args)};  {typed} = {args[0]}"
-        if kind == "attribute" and len(args) == 2:
-            return f"{typed} = {args[0]}.{node.args[1]}"
-        return f"{typed} = {name}({', '.join(args + _named(node))})"
+def _line(node: fx.Node, typed: str, forms: dict[Any, tuple[str, str]]) -> str:
+    """Return what computes a node."""
+    op, target = node.op, node.target
+    if op == "get_attr":
+        return f"{INDENT}{typed} = self.{target}"
+    args = [arg.name if type(arg) is fx.Node else _text(arg) for arg in node.args]
+    if op == "call_method":
+        return f"{INDENT}{typed} = {args[0]}.{target}({', '.join(args[1:] + _named(node))})"
+    if op == "call_module":
+        return f"{INDENT}{typed} = self.{target}({', '.join(args + _named(node))})"
+    form = forms.get(target)
+    if form is None:
+        form = forms[target] = _form(target)
+    kind, name = form
+    if kind == "call":
+        return f"{INDENT}{typed} = {name}({', '.join(args + _named(node))})"
+    if kind == "value":
+        return f"{INDENT}{typed} = {name.format(*args)}"
+    if kind == "statement":
+        return f"{INDENT}{name.format(*args)};  {typed} = {args[0]}"
+    if len(args) == 2:
+        return f"{INDENT}{typed} = {args[0]}.{node.args[1]}"
+    return f"{INDENT}{typed} = {name}({', '.join(args + _named(node))})"
 
 
 def _form(target: Any) -> tuple[str, str]:
@@ -126,13 +137,14 @@ def _named(node: fx.Node) -> list[str]:
 
 def _text(value: Any) -> str:
     """Return an argument as Python."""
+    kind = type(value)
+    if kind in PRINTED:
+        return repr(value)
     if isinstance(value, fx.Node):
         return value.name
-    if type(value) in PRINTED:
-        return repr(value)
     if isinstance(value, list):
         return f"[{', '.join(map(_text, value))}]"
-    if type(value) is tuple:
+    if kind is tuple:
         return f"({', '.join(map(_text, value))}{',' if len(value) == 1 else ''})"
     if isinstance(value, slice):
         return f"slice({_text(value.start)}, {_text(value.stop)}, {_text(value.step)})"

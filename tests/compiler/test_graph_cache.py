@@ -19,7 +19,7 @@ from tc import trace
 from tc.compiler import driver, graph_key
 from tc.compiler.core.gate import Gate
 from tc.compiler.graph_cache import KIND
-from tc.compiler.runtime.build import sealed, unsealed
+from tc.compiler.runtime import store
 
 
 @pytest.fixture(autouse=True)
@@ -252,9 +252,9 @@ def test_forward_and_backward_of_different_cuts_are_no_pair(folder, which):
     if which < 2:
         entry.unlink()
     else:
-        content = unsealed(entry.read_bytes()).decode()
-        pair = json.loads(content.partition("\n")[0])["fields"]["pair"]
-        entry.write_bytes(sealed(content.replace(pair, "0" * len(pair)).encode()))
+        content, told = store.entry(KIND, entry.name)
+        pair = json.loads(content)["fields"]["pair"].encode()
+        store.write(KIND, entry.name, content.replace(pair, b"0" * len(pair)), bytes(told))
     for hit in (False, True):
         found, told = told_steps(same_twice)
         torch.testing.assert_close(found, expected)
@@ -497,15 +497,20 @@ def test_damaged_entries_are_misses(folder, damage):
     (entry,) = entries(folder)
     content = entry.read_bytes()
     entry.unlink()
-    entry.write_bytes(
-        {
-            "cut": content[:-9],
-            "empty": b"",
-            "flip": content[:50] + bytes([content[50] ^ 1]) + content[51:],
-            "other": sealed(b'{"class": "Path", "fields": {}}'),
-            "old": sealed(b'{"class": "Kept", "fields": {"programme": 1}}'),
-        }[damage]
-    )
+    made = {
+        "other": b'{"class": "Path", "fields": {}}',
+        "old": b'{"class": "Kept", "fields": {"programme": 1}}',
+    }
+    if damage in made:
+        store.write(KIND, entry.name, made[damage], trace.packed(()))
+    else:
+        entry.write_bytes(
+            {
+                "cut": content[:-9],
+                "empty": b"",
+                "flip": content[:50] + bytes([content[50] ^ 1]) + content[51:],
+            }[damage]
+        )
     result, told = compiled(two_ops, x, y)
     assert told.looks() == [False]
     torch.testing.assert_close(result, two_ops(x, y))

@@ -21,7 +21,7 @@ from tc.trace import (
     Recompile,
     RecompileCause,
 )
-from tc.trace.wire import to_json
+from tc.trace.wire import texts_json, to_json
 
 
 def test_every_event_has_a_sample() -> None:
@@ -155,3 +155,12 @@ JSON = st.recursive(
 @given(JSON)
 def test_json_round_trip(value: object) -> None:
     assert json.loads(to_json(value)) == value
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [[], [""], ["", ""], ["a", "L['x'].y"], ["a\nb", "c"], ['say "no"'], ["a\\n"], ["é"], ["\x00"]],
+)
+def test_lists_of_texts_are_json(texts: list[str]) -> None:
+    assert texts_json(iter(texts)) == to_json(texts)
+    assert json.loads(texts_json(texts)) == texts

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from event_samples import SAMPLES
 
 from tc import trace
-from tc.trace import Artifact, AtenGraph, Event, Fusion, Kernels, Provenance, Remembered, StageRan
+from tc.trace import (
+    Artifact,
+    AtenGraph,
+    Event,
+    Fusion,
+    Kernels,
+    OutputCode,
+    Provenance,
+    Remembered,
+    StageRan,
+)
 from tc.trace.emit import capture_events
 from tc.trace.remembered import packed, unpacked
 from tc.trace.wire import Payload
@@ -60,6 +71,17 @@ def test_a_damaged_file_is_refused(damage: Callable[[bytes], bytes]) -> None:
         unpacked(damage(content))
 
 
+def test_code_is_kept_without_its_place() -> None:
+    (event,) = [one for one in SAMPLES if isinstance(one, OutputCode)]
+    (kept,) = unpacked(packed([event]))
+    assert kept.filename == ""
+    (record,) = replace(kept, filename=event.filename).to_records()
+    (own,) = event.to_records()
+    assert record[:2] == own[:2] and isinstance(record.payload, Payload)
+    assert record.payload == Payload.of(event.code)
+    assert replace(kept, filename=event.filename).original == event
+
+
 def test_what_has_other_facts_is_not_kept() -> None:
     with pytest.raises(ValueError):
         Remembered.of(trace.OutputGraph("g", {"x": [1]}))
@@ -81,7 +103,8 @@ def test_listeners_hear_the_event_and_files_get_the_records() -> None:
     try:
         with capture_events() as events:
             trace.emit(kept)
+            trace.emit_all((kept, Fusion({})))
     finally:
         trace.remove_sink(file)
-    assert list(events) == [Fusion({"a": [1]})]
-    assert file.heard == [kept]
+    assert list(events) == [Fusion({"a": [1]}), Fusion({"a": [1]}), Fusion({})]
+    assert file.heard == [kept, kept, Fusion({})]

@@ -243,6 +243,23 @@ os.kill(os.getpid(), 9)
     assert read_wire(file).artifacts("last")[0].payload == "words"
 
 
+def test_writes_cut_short_go_on(writer: TraceWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, writev = os.write, os.writev
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:7]))
+    monkeypatch.setattr(os, "writev", lambda file, parts: writev(file, parts[:1]))
+    trace.emit_all([Artifact("a", "one\ntwo"), Artifact("b", "three")])
+    log = log_of(writer)
+    assert [log.artifacts(name)[0].payload for name in "ab"] == ["one\ntwo", "three"]
+
+
+def test_more_parts_than_one_write_takes(writer: TraceWriter) -> None:
+    frames = tuple(StackFrame(f"/{number}.py", number, "f") for number in range(1000))
+    trace.emit(FrameStart(frames))
+    log = log_of(writer)
+    stack = log.frames(log.all("dynamo_start")[0].metadata["stack"])
+    assert stack == [(frame.file, frame.line, "f", None) for frame in frames]
+
+
 def test_disk_full_stops_the_trace_only(
     writer: TraceWriter, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -251,7 +268,7 @@ def test_disk_full_stops_the_trace_only(
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr(os, "writev", full)
     trace.emit(Counters({}))
     trace.emit(Counters({}))
     assert caplog.text.count("No space left") == 1

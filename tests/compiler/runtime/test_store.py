@@ -27,21 +27,25 @@ def path_of(folder: Path, key: str = KEY) -> Path:
 
 
 def test_what_was_written_is_read():
-    assert store.read("kind", KEY) is None
+    assert store.entry("kind", KEY) is None
     assert store.write("kind", KEY, b"content")
+    assert store.entry("kind", KEY) == (b"content", b"")
+    assert store.write("kind", KEY, b"content", b"told")
+    assert store.entry("kind", KEY) == (b"content", b"told")
     assert store.read("kind", KEY) == b"content"
-    assert store.read("other", KEY) is None
+    assert store.entry("other", KEY) is None and store.read("other", KEY) is None
 
 
-@pytest.mark.parametrize("damage", ["cut", "empty", "flip", "longer", "folder"])
-def test_damaged_entries_are_absent_and_can_be_written_again(folder, damage):
-    store.write("kind", KEY, bytes(range(256)))
+@pytest.mark.parametrize("told", [b"", b"told" * 50])
+@pytest.mark.parametrize("damage", ["cut", "empty", "flip", "flip end", "longer", "folder"])
+def test_damaged_entries_are_absent_and_can_be_written_again(folder, damage, told):
+    store.write("kind", KEY, bytes(range(256)), told)
     path = path_of(folder)
     content = path.read_bytes()
     path.unlink()
     if damage == "folder":
         path.mkdir()
-        assert store.read("kind", KEY) is None
+        assert store.entry("kind", KEY) is None
         assert not store.write("kind", KEY, b"x")
         return
     path.write_bytes(
@@ -49,24 +53,26 @@ def test_damaged_entries_are_absent_and_can_be_written_again(folder, damage):
             "cut": content[:100],
             "empty": b"",
             "flip": content[:7] + bytes([content[7] ^ 8]) + content[8:],
+            "flip end": content[:-60] + bytes([content[-60] ^ 8]) + content[-59:],
             "longer": content + b"\n",
         }[damage]
     )
-    assert store.read("kind", KEY) is None
+    assert store.entry("kind", KEY) is None
     assert store.write("kind", KEY, b"new")
-    assert store.read("kind", KEY) == b"new"
+    assert store.entry("kind", KEY) == (b"new", b"")
 
 
-@pytest.mark.parametrize("before", [None, b"before"])
+@pytest.mark.parametrize("before", [None, (b"before", b"then")])
 def test_killed_at_every_step(folder, before):
+    after = (b"after", b"told")
     if before is not None:
-        store.write("kind", KEY, before)
+        store.write("kind", KEY, *before)
     step = 0
-    while killed_at(step, str(folder), lambda: store.write("kind", KEY, b"after")):
-        assert store.read("kind", KEY) in (before, b"after")
+    while killed_at(step, str(folder), lambda: store.write("kind", KEY, *after)):
+        assert store.entry("kind", KEY) in (before, after)
         step += 1
     assert step >= 3
-    assert store.read("kind", KEY) == b"after"
+    assert store.entry("kind", KEY) == after
 
 
 def test_a_full_disk_leaves_no_entry(folder):
@@ -77,19 +83,19 @@ def test_a_full_disk_leaves_no_entry(folder):
         assert not store.write("kind", KEY, bytes(5000))
 
     assert together(1, write) == [0]
-    assert store.read("kind", KEY) is None
+    assert store.entry("kind", KEY) is None
 
 
 def test_many_writers_at_once(folder):
-    contents = [bytes([i]) * 100_000 for i in range(4)]
+    contents = [(bytes([i]) * 50_000, bytes([i]) * 50_000) for i in range(4)]
 
     def write() -> None:
         for content in contents * 5:
-            store.write("kind", KEY, content)
-            assert store.read("kind", KEY) in contents
+            store.write("kind", KEY, *content)
+            assert store.entry("kind", KEY) in contents
 
     assert together(4, write) == [0] * 4
-    assert store.read("kind", KEY) in contents
+    assert store.entry("kind", KEY) in contents
     assert not list((folder / "tmp").iterdir())
 
 
@@ -99,9 +105,9 @@ def test_the_entry_used_least_recently_goes_first(folder, monkeypatch):
     for age, key in enumerate(keys[:3]):
         store.write("kind", key, bytes(900))
         os.utime(path_of(folder, key), (1000 + age, 1000 + age))
-    assert store.read("kind", "ab0") is not None  # used just now
+    assert store.entry("kind", "ab0") is not None  # used just now
     store.write("kind", keys[3], bytes(900))
-    assert [store.read("kind", key) is not None for key in keys] == [True, False, True, True]
+    assert [store.entry("kind", key) is not None for key in keys] == [True, False, True, True]
 
 
 def test_too_large_for_the_bound(folder, monkeypatch):
