@@ -10,7 +10,7 @@ another may read only at the very same place, which is compared on flat indices.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -76,10 +76,17 @@ class Group:
 Slot = Group | Node
 
 
-def fuse(graph: LoopGraph, gate: Gate) -> tuple[list[Slot], list[Decision]]:
-    """Group the loop nests of a graph."""
+def fuse(
+    graph: LoopGraph, gate: Gate, turns: Callable[[Nest], bool] | None = None
+) -> tuple[list[Slot], list[Decision]]:
+    """Group the loop nests of a graph.
+
+    Args:
+        turns: whether a node alone would read along one loop and write along another, tile by
+            tile; kernels with rows cannot, so it is kept out of these.
+    """
     with gate.counting("schedule.fuse", len(graph.nodes)) as after:
-        fusion = _Fusion(gate, _symbols_of_inputs(graph))
+        fusion = _Fusion(gate, _symbols_of_inputs(graph), turns)
         for node in graph.nodes:
             if not isinstance(node, Nest):
                 fusion.append(node)
@@ -96,6 +103,7 @@ class _Fusion:
     Attributes:
         slots: None where a group was that has moved.
         given: symbols that the graph's inputs tell.
+        turning: buffer -> the answer of ``turns`` for the node that makes it.
         made_at: buffer -> the slot that makes it.
         number_at: number or symbol that is not given -> the first slot that tells it.
         read_at: buffer -> the last slot that reads it.
@@ -104,9 +112,11 @@ class _Fusion:
             comes after it may rest on that, and joins no group before it.
     """
 
-    def __init__(self, gate: Gate, given: set[str]) -> None:
+    def __init__(self, gate: Gate, given: set[str], turns: Callable[[Nest], bool] | None) -> None:
         self.gate = gate
         self.given = given
+        self.turns = turns
+        self.turning: dict[str, bool] = {}
         self.slots: list[Slot | None] = []
         self.made_at: dict[str, int] = {}
         self.number_at: dict[str, int] = {}
@@ -171,8 +181,18 @@ class _Fusion:
                 return True
         return False
 
+    def _turns(self, member: Member) -> bool:
+        """Whether a member that is written element by element would better be a kernel alone."""
+        if self.turns is None or member.level != "inner" or type(member.node) is not Pointwise:
+            return False
+        if member.name not in self.turning:
+            self.turning[member.name] = self.turns(member.node)
+        return self.turning[member.name]
+
     def _fused(self, group: Group, node: Nest) -> Group | None:
         fused, reason = combined(group, node)
+        if fused is not None and fused.inner and any(map(self._turns, fused.members)):
+            fused, reason = None, "one of them turns what it reads: alone it does so in tiles"
         if fused is not None and not self.gate.allow("schedule.fuse", node.buffer.name):
             fused, reason = None, "refused by the gate"
         names = (*(m.name for m in group.members), node.buffer.name)

@@ -149,6 +149,30 @@ def test_few_long_rows_are_not_fused() -> None:
     ]
 
 
+LAST = torch.channels_last
+TURNING = {
+    "copy": lambda x: (x.contiguous(memory_format=LAST), x.sum((2, 3))),
+    "tokens": lambda x: F.layer_norm(x.flatten(2).transpose(1, 2), (32,)).clone(
+        memory_format=torch.contiguous_format
+    ),
+}
+
+
+@pytest.mark.parametrize("fn", TURNING.values(), ids=TURNING)
+def test_what_turns_its_input_is_a_kernel_in_tiles_beside_rows(fn: Callable[..., Any]) -> None:
+    x = r(2, 32, 20, 24)
+    graph = lowered(fn, (x,))
+    plan = planned(graph)
+    assert any("in tiles" in d.reason for d in plan.decisions if not d.taken)
+    assert any(kernel.tile for kernel in plan.kernels())
+    check(load(program(graph))(copied([x])), fn(x))
+
+
+def test_short_loops_are_not_worth_tiles() -> None:
+    decisions = planned(lowered(TURNING["copy"], (r(2, 5, 3, 3),))).decisions
+    assert [d.taken for d in decisions if d.kind == "fuse"] == [True]
+
+
 def test_the_gate_refuses_fusion_and_results_stay_right() -> None:
     x = r(6, 9)
     graph = lowered(lambda x: F.softmax(x, -1), (x,))
