@@ -171,6 +171,8 @@ class Wrapper:
                 found.update(step.loaded())
             elif isinstance(step, Extern | CopyInto):
                 found.update(reads(step))
+            elif isinstance(step, Allocate) and step.reuse is not None:
+                found.add(step.reuse)  # what was written over may be read first
         return found
 
     def _arguments(self) -> None:

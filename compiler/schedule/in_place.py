@@ -1,8 +1,9 @@
-"""Writing in place: a kernel writes a graph's input itself, instead of a copy that is moved there.
+"""Writing in place: kernels write over a graph's inputs, or over operands that are read no more.
 
 In: kernels and ATen calls in order, the writes to inputs at their end. Out: the same steps, where
-results take over the memory of the inputs they would be copied to, and `Written` tells autograd.
-An input that is written to shares no memory with another one: the caller sees to that.
+results take over the memory of the inputs they would be copied to, and `Written` tells autograd;
+or that of an operand that dies. An input that is written to shares no memory with another one: the
+caller sees to that.
 """
 
 from __future__ import annotations
@@ -28,6 +29,12 @@ from tc.compiler.loops.ir import (
 )
 from tc.compiler.schedule.memory import Work
 from tc.compiler.schedule.plan import Kernel, Let, Section, Store, Written
+
+# ATen ops whose results have memory of their own, whatever their arguments.
+FRESH = (
+    *(f"aten.{name}." for name in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "convolution")),
+    *("mkldnn._linear_pointwise.", "mkldnn._convolution_pointwise."),
+)
 
 
 def in_place(
@@ -72,6 +79,73 @@ def in_place(
         copied.append(Written(tuple(over)))
     reason = "the input is not read again"
     return copied, over, [Decision("in_place", pair, True, reason) for pair in over.items()]
+
+
+def over_dead(
+    steps: Sequence[Work],
+    outputs: Sequence[Any],
+    buffers: Mapping[str, Buffer],
+    taken: Mapping[str, str],
+    gate: Gate,
+) -> tuple[list[Work], dict[str, str], list[Decision]]:
+    """Let kernels write results over operands that nobody reads afterwards, in memory that is warm.
+
+    Args:
+        taken: buffer -> what it takes over already.
+
+    Returns:
+        The steps; buffer -> the operand whose memory it takes over; what was done.
+    """
+    found = list(steps)
+    users = _users(steps)
+    busy = {*taken, *taken.values(), *(v.buffer for v in views_in(tuple(outputs)))}
+    dead: dict[str, str] = {}
+    for at, step in enumerate(steps):
+        if not isinstance(step, Kernel):
+            continue
+        changed: Kernel = step
+        for name in step.stored():
+            if name in taken or name in step.bases():
+                continue
+            for old in changed.loaded():
+                if (
+                    old in busy
+                    or not _dies(old, at, users, found)
+                    or not _alike(name, old, buffers)
+                ):
+                    continue
+                onto = _onto(changed, name, old)
+                if onto is not None and gate.allow("schedule.over_dead", name):
+                    changed, dead[name] = onto, old
+                    busy.add(old)
+                    break
+        found[at] = changed
+    reason = "its last use is where the result is written"
+    return found, dead, [Decision("over_dead", pair, True, reason) for pair in dead.items()]
+
+
+def _dies(name: str, at: int, users: Mapping[str, list[int]], steps: Sequence[Work]) -> bool:
+    """Whether a buffer, made by a kernel or as memory of its own, is last used by a step.
+
+    All other users are kernels: what an ATen op returns could share the buffer's memory.
+    """
+    maker, *others = users.get(name, [at])
+    step = steps[maker]
+    own = _stores(step, name) if isinstance(step, Kernel) else _makes(step, name)
+    return own and others[-1:] == [at] and all(isinstance(steps[k], Kernel) for k in others)
+
+
+def _makes(step: Work, name: str) -> bool:
+    """Whether an ATen op gives a buffer memory that is nobody else's."""
+    fresh = isinstance(step, Extern) and step.target.startswith(FRESH) and not step.takes_over
+    return fresh and any(b is not None and b.name == name for b in step.results)
+
+
+def _alike(name: str, old: str, buffers: Mapping[str, Buffer]) -> bool:
+    one, other = buffers.get(name), buffers.get(old)
+    if one is None or other is None:
+        return False
+    return (one.dtype, one.sizes, one.strides) == (other.dtype, other.sizes, other.strides)
 
 
 def _done(copy: CopyInto, over: Mapping[str, str]) -> bool:

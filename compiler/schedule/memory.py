@@ -55,6 +55,7 @@ def with_memory(
     buffers: Mapping[str, Buffer],
     gate: Gate,
     over: Mapping[str, str] | None = None,
+    dead: Mapping[str, str] | None = None,
 ) -> tuple[list[Step], list[Decision]]:
     """Allocate each kernel result before its kernel, free each buffer after its last use.
 
@@ -63,9 +64,11 @@ def with_memory(
 
     Args:
         over: buffer -> the input whose memory it takes over, see `in_place`.
+        dead: buffer -> the operand of its kernel whose memory it takes over, see `over_dead`.
     """
     over = over or {}
     onto = {k: v for step in steps if isinstance(step, Kernel) for k, v in step.bases().items()}
+    onto |= dead or {}
     lives = Lives(steps, inputs, outputs, buffers, over, onto)
     with gate.counting("schedule.reuse", len(buffers)) as after:
         reuse = lives.reuses(gate)
@@ -88,7 +91,7 @@ class Lives:
     """From which step to which each buffer is alive.
 
     Attributes:
-        onto: buffer written at computed places -> the one whose memory it takes over.
+        onto: buffer written over another, at computed places or not -> that one.
         first: buffer -> the step that makes it.
         last: buffer -> the last step that uses it; not there for what is returned.
         bytes: step -> what is alive during it, as far as sizes are known.

@@ -11,7 +11,7 @@ from typing import Any
 from tc.compiler.core.gate import Gate
 from tc.compiler.loops.ir import LoopGraph, Origin, Reduction, Scatter, reads, views_in, writes
 from tc.compiler.schedule.fuse import Group, Slot, alone, fuse
-from tc.compiler.schedule.in_place import in_place
+from tc.compiler.schedule.in_place import in_place, over_dead
 from tc.compiler.schedule.kernels import build
 from tc.compiler.schedule.memory import Work, with_memory
 from tc.compiler.schedule.order import ordered
@@ -39,14 +39,15 @@ def plan(graph: LoopGraph, gate: Gate) -> Plan:
             work.append(slot)  # type: ignore[arg-type]
     buffers = {buffer.name: buffer for node in graph.nodes for buffer in writes(node)}
     work, over, written = in_place(work, graph.inputs, graph.outputs, buffers, gate)
-    steps, reuses = with_memory(work, graph.inputs, graph.outputs, buffers, gate, over)
+    work, dead, written_over = over_dead(work, graph.outputs, buffers, over, gate)
+    steps, reuses = with_memory(work, graph.inputs, graph.outputs, buffers, gate, over, dead)
     return Plan(
         graph.inputs,
         tuple(steps),
         graph.outputs,
         graph.constants,
         tuple(buffers.values()),
-        (*graph.decisions, *decisions, *written, *reuses),
+        (*graph.decisions, *decisions, *written, *written_over, *reuses),
     )
 
 
