@@ -137,8 +137,9 @@ def _dies(name: str, at: int, users: Mapping[str, list[int]], steps: Sequence[Wo
 
 def _makes(step: Work, name: str) -> bool:
     """Whether an ATen op gives a buffer memory that is nobody else's."""
-    fresh = isinstance(step, Extern) and step.target.startswith(FRESH) and not step.takes_over
-    return fresh and any(b is not None and b.name == name for b in step.results)
+    if not isinstance(step, Extern) or not step.target.startswith(FRESH) or step.takes_over:
+        return False
+    return any(b is not None and b.name == name for b in step.results)
 
 
 def _alike(name: str, old: str, buffers: Mapping[str, Buffer]) -> bool:

@@ -55,7 +55,7 @@ def with_memory(
     buffers: Mapping[str, Buffer],
     gate: Gate,
     over: Mapping[str, str] | None = None,
-    dead: Mapping[str, str] | None = None,
+    over_dead: Mapping[str, str] | None = None,
 ) -> tuple[list[Step], list[Decision]]:
     """Allocate each kernel result before its kernel, free each buffer after its last use.
 
@@ -64,11 +64,12 @@ def with_memory(
 
     Args:
         over: buffer -> the input whose memory it takes over, see `in_place`.
-        dead: buffer -> the operand of its kernel whose memory it takes over, see `over_dead`.
+        over_dead: buffer -> the operand of its kernel whose memory it takes over, by the function
+            of that name in `in_place`.
     """
     over = over or {}
     onto = {k: v for step in steps if isinstance(step, Kernel) for k, v in step.bases().items()}
-    onto |= dead or {}
+    onto |= over_dead or {}
     lives = Lives(steps, inputs, outputs, buffers, over, onto)
     with gate.counting("schedule.reuse", len(buffers)) as after:
         reuse = lives.reuses(gate)

@@ -63,7 +63,7 @@ def test_reuse_never_raises_the_peak(seed: int) -> None:
     args = (torch.randn(8, 8) / 4, torch.randn(16, 16) / 4)
     graph = lowered(random_program(seed), args)
     reusing = schedule.plan(graph, Gate())
-    without = schedule.plan(graph, Gate({"schedule.reuse": 1}))
+    without = schedule.plan(graph, Gate({"schedule.reuse": 1, "schedule.over_dead": 1}))
     reusing.verify()
     assert not any(isinstance(s, Allocate) and s.reuse for s in without.steps)
     assert peak(reusing) <= peak(without)

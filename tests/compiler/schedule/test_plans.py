@@ -199,10 +199,11 @@ def test_dead_memory_is_taken_over() -> None:
             x = (x.exp() @ w).tanh()
         return x
 
-    plan = planned(lowered(fn, (r(8, 8), r(8, 8))))
-    assert [d.kind for d in plan.decisions].count("reuse") == 3
-    freed = [name for step in plan.steps if isinstance(step, Free) for name in step.names]
-    assert len(freed) == len(set(freed))
+    for refused, kind in ({}, "over_dead"), ({"schedule.over_dead": 1}, "reuse"):
+        plan = planned(lowered(fn, (r(8, 8), r(8, 8))), Gate(refuse_from=refused))
+        assert [d.kind for d in plan.decisions] == 3 * [kind]
+        freed = [name for step in plan.steps if isinstance(step, Free) for name in step.names]
+        assert len(freed) == len(set(freed))
 
 
 def test_memory_of_in_place_calls_is_not_taken_over() -> None:
