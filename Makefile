@@ -12,6 +12,7 @@ BIN   := $(VENV)/bin
 READY := $(VENV)/.ready
 OUT   ?= demo_out
 TESTS ?=
+WORKERS ?= 2
 
 # The first interpreter that really starts, is of a supported version, and can make environments.
 # 3.11 comes first because it is the one constraints.txt was made with.  PYTHON=... overrides.
@@ -47,8 +48,8 @@ $(READY): pyproject.toml constraints.txt | $(BIN)/python
 demo: $(READY)  ## a small GPT under tc.compile: checked, traced, reported
 	@$(BIN)/python examples/demo.py --out $(OUT)
 
-test: $(READY)  ## all tests but the slow ones (TESTS=tests/trace narrows)
-	@$(BIN)/pytest -m 'not slow' $(TESTS)
+test: $(READY)  ## all tests but the slow ones, in two processes (TESTS=tests/trace narrows)
+	@$(BIN)/pytest -n $(WORKERS) --dist loadfile -m 'not slow' $(TESTS)
 
 test-slow: $(READY)  ## the slow tests
 	@$(BIN)/pytest -m slow $(TESTS)

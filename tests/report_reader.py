@@ -18,6 +18,13 @@ FLAGS = (
 )  # fmt: skip
 
 
+# The address changes before the page does: what is shown is known once its handlers have run.
+SHOWN = """
+window.shownRoute = location.hash;
+addEventListener("hashchange", () => { window.shownRoute = location.hash; });
+const replace = history.replaceState.bind(history);
+history.replaceState = (...given) => { replace(...given); window.shownRoute = location.hash; };
+"""
 TAB = "\ue004"  # as selenium's Keys.TAB
 
 
@@ -31,6 +38,7 @@ class Reader:
         driver.get_log("browser")
         driver.get(url)
         self.wait_for("main h1")
+        driver.execute_script(SHOWN)
 
     def all(self, selector: str) -> list[Any]:
         return list(self.driver.find_elements("css selector", selector))
@@ -53,13 +61,16 @@ class Reader:
         raise AssertionError(f"{selector} cannot be reached with Tab")
 
     def go(self, route: str) -> None:
-        self.driver.execute_script("location.hash = arguments[0]", route)
-        time.sleep(0.05)
+        """Open the page at an address of the report."""
+        script = "location.hash = arguments[0]; return location.hash"
+        address = self.driver.execute_script(script, route)
+        self.until(lambda: self.route == address, f"the page of {route}")
         self.wait_for("main h1")
 
     @property
     def route(self) -> str:
-        return str(self.driver.execute_script("return location.hash"))
+        """The address of the page that is shown."""
+        return str(self.driver.execute_script("return window.shownRoute ?? location.hash"))
 
     def wait_for(self, selector: str, seconds: float = 8) -> None:
         self.until(lambda: self.all(selector), selector, seconds)
