@@ -17,7 +17,7 @@ from tc.compiler.capture.translate import BreakRecord, Captured
 from tc.compiler.core.artifacts import Program
 from tc.compiler.core.graphtext import python_text, tensors_of
 from tc.compiler.errors import StageError, TcError, met, user_place
-from tc.compiler.options import Options
+from tc.compiler.options import Options, settings_changed
 from tc.trace import CompileId, StackFrame
 
 #: guard kind -> what the guarded input was to the compiled code
@@ -147,6 +147,7 @@ class Account:
             return
         graph = captured.module.graph if captured is not None and captured.module else None
         phases = trace.phase_seconds()
+        changed = settings_changed(self.options) if trace.enabled() else {}
         trace.emit(
             trace.Metrics(
                 compile_id=str(self.compile_id),
@@ -173,7 +174,12 @@ class Account:
                 has_guarded_code=captured is not None,
                 num_graph_breaks=len(self.reasons),
                 recompile_reason=self.recompile,
-                config={"backend": self.options.backend_name, "dynamic": self.options.dynamic},
+                config={
+                    "backend": self.options.backend_name,
+                    "dynamic": self.options.dynamic,
+                    **{name: value for name, (value, _) in changed.items()},
+                },
+                config_defaults={name: default for name, (_, default) in changed.items()},
                 phases=phases,
             )
         )

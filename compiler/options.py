@@ -141,6 +141,7 @@ def _unknown(name: str) -> str:
 
 
 config = Config()
+_FIRST = Config()  # as it was before anybody changed it
 
 
 @dataclass(frozen=True)
@@ -237,6 +238,41 @@ class Options:
     extra: tuple[tuple[str, Any], ...] = ()
     inductor: InductorOptions = InductorOptions()
     guard_filter: Callable[[Sequence[Any]], Sequence[bool]] | None = None
+
+
+#: what is set outside of Python -> what it is taken for where it is not
+VARIABLES = ("CC", "TC_BISECT", "TC_CACHE_DIR", "TC_DISABLE", "TC_FORCE_DISABLE_CACHES",
+             "TC_FX_GRAPH_CACHE")  # fmt: skip
+
+
+def settings_changed(options: Options) -> dict[str, tuple[Any, Any]]:
+    """Return what is not at its default for a `tc.compile` call, as name -> (value, default).
+
+    The names are ``fullgraph``, ``dynamic``, ``mode``, ``options.NAME``, ``config.NAME`` and
+    ``env.NAME``; the values are those JSON has, anything else as text.
+    """
+    call = (("fullgraph", False), ("dynamic", None), ("mode", None))
+    asked: dict[str, tuple[Any, Any]] = {name: (getattr(options, name), v) for name, v in call}
+    plain = vars(InductorOptions())
+    for option, (name, default) in zip(list_options(), plain.items(), strict=True):
+        asked[f"options.{option}"] = getattr(options.inductor, name), default
+    for name, value in options.extra:
+        asked[f"options.{name}"] = value, None
+    for name, default in vars(_FIRST).items():
+        asked[f"config.{name}"] = getattr(config, name), default
+    for name in VARIABLES:
+        asked[f"env.{name}"] = os.environ.get(name), None
+    return {
+        name: (_told(value), _told(default))
+        for name, (value, default) in asked.items()
+        if value != default
+    }
+
+
+def _told(value: Any) -> Any:
+    if isinstance(value, (set, frozenset)):
+        return sorted(str(getattr(one, "__qualname__", one)) for one in value)
+    return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
 
 
 def nearest(name: str, known: list[str]) -> str:

@@ -7,15 +7,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import Any, Final
+from typing import Final
 
 from tc.tlparse.hunks import Hunk, hunks
+from tc.tlparse.settings import configured
 from tc.tlparse.summary import phases_of
 from tc.trace.cachekeys import KeyRing, Miss, cache_events, explain, keyed
 from tc.trace.compiles import Artifact, Compile
 from tc.trace.findings import Diagnosis, Finding
 from tc.trace.plaintext import plain_code
-from tc.trace.reader import parse_json
 from tc.trace.session import Session
 
 # The stages that are compared, and the artifacts that hold their text, best first.
@@ -29,7 +29,6 @@ _STAGES: Final = (
     ("plan", ("tc_plan",)),
     ("kernels", ("inductor_output_code",)),
 )
-_CONFIGS: Final = ("dynamo_config", "inductor_config", "functorch_config", "config")
 _RESUMED: Final = re.compile(r" \(resumed at \d+\)$")
 IDENTICAL, DIFFERS, ONLY_A, ONLY_B = "identical", "differs", "only in A", "only in B"
 
@@ -150,21 +149,9 @@ def _settings(a: Session, b: Session) -> list[tuple[str, str, str]]:
 
 def _config(session: Session) -> dict[str, str]:
     """The configuration of the compiler, as the metrics of the first compile record it."""
-    found: dict[str, str] = {}
-    for compiled in session.compiles:
-        for key in _CONFIGS:
-            value: Any = compiled.metrics.get(key)
-            if isinstance(value, str):
-                try:
-                    value = parse_json(value)
-                except ValueError:
-                    value = None
-            if isinstance(value, dict):
-                head = "" if key == "config" else key.removesuffix("_config") + "."
-                found.update((head + str(k), plain_code(str(v))) for k, v in value.items())
-        if found:
-            return found
-    return found
+    each = (configured(one.metrics) for one in session.compiles)
+    first = next((config for config in each if config), {})
+    return {name: plain_code(str(value)) for name, value in first.items()}
 
 
 # ------------------------------------------------------------------------------------ functions

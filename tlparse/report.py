@@ -19,6 +19,7 @@ from tc.tlparse.coverage import coverage
 from tc.tlparse.kept import Kept, kept
 from tc.tlparse.ledger import ledger
 from tc.tlparse.names import STAGES, label
+from tc.tlparse.settings import settings
 from tc.trace.cachekeys import Miss, lookups
 from tc.trace.compiles import Compile, Lane, by_function, calls_to_json
 from tc.trace.findings import Diagnosis
@@ -174,9 +175,7 @@ def _index(
         "phaseOrder": list(PHASES),
         "steps": [[name, s, phase_of(name)] for name, s in steps.most_common(_TOP_STEPS)],
         "stages": list(STAGES),
-        "lanes": _lanes(diagnosis, shown),
-        "laneCount": len(session.lanes),
-        "ranks": ranksdata.as_json(diagnosis),
+        **_ranks(diagnosis, shown),
         **_caches(session, shown),
         "files": coverage(diagnosis, shown.compiles, codes),
         "together": diagnosis.together.to_json() if diagnosis.together else None,
@@ -195,6 +194,7 @@ def _index(
             for number, compiled in enumerate(shown.compiles)
         ],
         "raw": _raw(session),
+        "settings": settings(session, shown.compiles).to_json(),
         "environment": [[k, v] for k, v in sorted(session.environment.items())],
     }
 
@@ -372,6 +372,14 @@ def _artifact(artifact: Any) -> list[Any]:
         artifact.number, artifact.name, words, STAGES.index(stage), artifact.kind,
         artifact.attempt, artifact.note, artifact.size, artifact.place,
     ]  # fmt: skip
+
+
+def _ranks(diagnosis: Diagnosis, shown: Kept) -> dict[str, Any]:
+    return {
+        "lanes": _lanes(diagnosis, shown),
+        "laneCount": len(diagnosis.session.lanes),
+        "ranks": ranksdata.as_json(diagnosis),
+    }
 
 
 def _lanes(diagnosis: Diagnosis, shown: Kept) -> list[dict[str, Any]]:

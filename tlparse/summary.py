@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
+from tc.tlparse.settings import settings
 from tc.trace.compiles import Compile, by_function, calls_to_json
 from tc.trace.findings import Diagnosis, Finding, duration
 from tc.trace.fixes import NO_FIX, Fix
@@ -106,6 +107,9 @@ def text(diagnosis: Diagnosis, path: str) -> str:
         rows = sorted(shares.items(), key=lambda row: -row[1])
         told = " · ".join(f"{name} {100 * part / total:.0f} %" for name, part in rows[:4])
         lines.append(f"time: {told}")
+    set_ = settings(session)
+    if set_.rows:
+        lines.append(_cut(f"settings: {set_}: {' · '.join(map(str, set_.rows))}"))
     if session.other_runs:
         lines.append(f"newest run shown; {count(session.other_runs, 'older run')} left out (--all)")
     if diagnosis.findings:
@@ -147,6 +151,7 @@ def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
         "name": session.name,
         "producer": session.producer,
         "environment": dict(sorted(session.environment.items())),
+        "settings": settings(session).to_json(),
         "records": session.records,
         "strings": session.events["str"],
         "defects": dict(sorted(session.defects.counts.items())),

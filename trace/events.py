@@ -167,7 +167,13 @@ class Span(Event, wire="chromium_event"):
 
 @dataclass(frozen=True)
 class Metrics(Event, wire="compilation_metrics bwd_compilation_metrics"):
-    """One compile in numbers; keys as PyTorch has them, ``phases`` (stage -> seconds) is ours."""
+    """One compile in numbers; keys as PyTorch has them, but for those that are ours.
+
+    Attributes:
+        config: settings of this compile: its backend, and all that are not at their defaults.
+        config_defaults: name in ``config`` -> its default.
+        phases: stage -> seconds.
+    """
 
     compile_id: str | None = None
     co_name: str | None = None
@@ -198,6 +204,7 @@ class Metrics(Event, wire="compilation_metrics bwd_compilation_metrics"):
     stack_trace: tuple[str, ...] | None = None
     is_forward: bool = True
     config: Mapping[str, object] = field(default_factory=dict)
+    config_defaults: Mapping[str, object] = field(default_factory=dict)
     phases: Mapping[str, float] = field(default_factory=dict)
 
     def to_records(self) -> tuple[Record, ...]:

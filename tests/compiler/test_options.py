@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,8 @@ import torch
 import tc
 from tc.compiler import api
 from tc.compiler.errors import OptionError
-from tc.compiler.options import InductorOptions, config
-from tc.trace import OutputCode
+from tc.compiler.options import VARIABLES, InductorOptions, Options, config, settings_changed
+from tc.trace import Metrics, OutputCode
 from tc.trace.emit import capture_events
 
 
@@ -112,3 +113,35 @@ def test_a_backend_with_settings_compiles_as_compile_would() -> None:
     assert default.keywords["options"].freezing
     with pytest.raises(OptionError, match="no mode 'fast'"):
         api.with_settings("inductor", "fast", None)
+
+
+def test_what_is_not_at_its_default_is_told(monkeypatch):
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    plain = Options(lambda graph, inputs: graph, "mine")
+    assert settings_changed(plain) == {}
+    monkeypatch.setenv("TC_BISECT", "3")
+    asked = replace(
+        plain,
+        dynamic=True,
+        extra=(("speed", {"much"}),),
+        inductor=InductorOptions(triton_cudagraphs=True),
+    )
+    with config.patch(recompile_limit=3, reorderable_logging_functions={print}):
+        assert settings_changed(asked) == {
+            "dynamic": (True, None),
+            "options.triton.cudagraphs": (True, False),
+            "options.speed": (["much"], None),
+            "config.recompile_limit": (3, 8),
+            "config.reorderable_logging_functions": (["print"], []),
+            "env.TC_BISECT": ("3", None),
+        }
+
+
+def test_settings_are_in_the_metrics_of_a_compile():
+    with capture_events() as told, config.patch(recompile_limit=3):
+        tc.compile(lambda x: x + 1, fullgraph=True)(torch.ones(2))
+    (metrics,) = [event for event in told if isinstance(event, Metrics)]
+    assert metrics.config["backend"] == "inductor"
+    assert (metrics.config["fullgraph"], metrics.config_defaults["fullgraph"]) == (True, False)
+    assert metrics.config_defaults["config.recompile_limit"] == 8

@@ -72,6 +72,7 @@ function compileDetails(one) {
     reasons && fold("What each earlier compile refused, in the compiler's words", h("pre.words", null, reasons)),
     steps.length > 0 && fold("Time by step", table(["step", "phase", ["own time", "num"]], steps)),
     numbers.length > 0 && fold("Numbers", h("dl.pair", null, numbers)),
+    DATA.settings.known && one.real && fold("Settings that are not at their defaults", settingsPart(one) || h("p.soft", null, "None.")),
     one.stack.length > 0 && fold("Called from", stackTable(one.stack)),
   ].filter(Boolean);
   return parts.length > 0 && h("section", null, h("div.head", null, h("h2", null, "Details")), parts);

@@ -61,6 +61,17 @@ function savings() {
   return h("p.savings", null, "Predicted: ", told.map((one, n) => [n > 0 && " · ", h("a.row", { href: link.finding(one.id) }, "fix"), " ", forecastWords(one.forecast[0]), " recompiles"]));
 }
 
+/** `2 settings differ from the defaults of torch 2.13: …` */
+function settingsLine() {
+  const { known, changed } = DATA.settings, most = 4;
+  if (!known) return null;
+  if (!changed.length) return h("p.soft", null, `All settings are at the defaults of ${known}.`);
+  const names = [...new Set(changed.map((row) => `${row.name} = ${row.value}`))];
+  return h("p", null, `${count(changed.length, "setting")} not at the default of ${known}: `,
+    names.slice(0, most).map((one, n) => [n > 0 && ", ", h("code.inline", null, one)]), names.length > most && ` and ${names.length - most} more`,
+    ". ", h("a.row", { href: "#/raw" }, "All settings that differ →"));
+}
+
 /** What the best fixes of several findings gave at the same time. */
 function togetherLine() {
   const told = DATA.together;
@@ -174,7 +185,8 @@ function overviewPage() {
       section("The trace", null, h("p", null,
         `${count(DATA.raw.records, "record")} in ${count(DATA.raw.logs, "log")}, `,
         t.defects ? h("b", null, `${t.defects} damaged`) : "none damaged", ". ",
-        h("a.row", { href: "#/raw" }, "Records, damage, environment and all artifacts"))),
+        h("a.row", { href: "#/raw" }, "Records, damage, environment and all artifacts")),
+      settingsLine()),
     ],
   };
 }

@@ -32,10 +32,26 @@ function rawPage() {
       section("Records by event", null, table(["event", ["count", "num"], ""], events)),
       section("Logs", raw.logs > raw.sources.length && `the first ${raw.sources.length} of ${raw.logs}`, table(["file", ["size", "num"]], logs)),
       loosePart(),
+      settingsPart(),
       section("Environment", null,
         facts.length ? h("dl.pair", null, facts) : h("p.soft", null, "The trace does not say.")),
     ],
   };
+}
+
+/** What is not at its default, of all compiles, or of one. */
+function settingsPart(one) {
+  const told = DATA.settings;
+  if (!told.known) return one ? null : section("Settings", null, h("p.soft", null, "The trace does not tell them."));
+  const mine = told.changed.filter((row) => !one || !row.compiles.length || row.compiles.includes(one.slug));
+  if (one && !mine.length) return null;
+  const exact = told.exact ? "" : ", the nearest version known here: some may only have another default there";
+  const rows = mine.map((row) => h("tr", null, h("td.mono", null, row.name),
+    h("td.mono", null, h("span.plain", null, row.value)), h("td.mono.soft", null, h("span.plain", null, row.default)),
+    !one && h("td", null, row.compiles.length ? chips(row.compiles) : h("span.soft", null, "all"))));
+  const body = mine.length ? table(["setting", "value", "default", ...(one ? [] : ["compiles"])], rows)
+    : h("div.calm", null, `✓ All settings that the trace tells are at the defaults of ${told.known}.`);
+  return one ? body : section("Settings", `those that are not at the defaults of ${told.known}${exact}`, body);
 }
 
 function damagePart(defects) {

@@ -1,0 +1,208 @@
+"""A session goes in; the settings it was compiled with, and their defaults where these differ."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib.resources import files
+from typing import Any, Final
+
+from tc.trace.compiles import Compile
+from tc.trace.reader import parse_json
+from tc.trace.session import Session
+
+CONFIGS: Final = ("dynamo_config", "inductor_config", "functorch_config", "compiler_config")
+OURS: Final = "config"
+_OUR_DEFAULTS: Final = "config_defaults"
+_RUNNABLE: Final = "fx_graph_runnable"
+_HEAD: Final = 16_384  # characters of a runnable: its settings stand before its graph
+_ASSIGNED: Final = re.compile(
+    r"^torch\._(?P<room>inductor)\.config\.(?P<name>[\w.]+) = (?P<value>.+)$", re.MULTILINE
+)
+# What follows the machine, the folder or the installation, not what anybody has set.
+LOCAL: Final = frozenset((
+    "inductor.compile_threads", "inductor.worker_start_method", "inductor.cuda.cutlass_dir",
+    "inductor.cutlass.cutlass_dir", "inductor.xpu.cutlass_dir", "inductor.cpp.cxx",
+    "inductor.cuda.cuda_cxx", "inductor.rocm.rocm_home", "inductor.rocm.ck_dir",
+    "inductor.TYPE_CHECKING", "inductor._cache_config_ignore_prefix",
+    "inductor._save_config_ignore", "dynamo.debug_dir_root",
+))  # fmt: skip
+_LONGEST: Final = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting that is not at its default.
+
+    Attributes:
+        name: `dynamo.recompile_limit`, `options.max_autotune`.
+        compiles: which compiles had this value; empty: all of them.
+    """
+
+    name: str
+    value: str
+    default: str
+    compiles: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.name} = {self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What differs from the defaults.
+
+    Attributes:
+        rows: by name; a setting with several values has several.
+        known: whose defaults these are: `torch 2.13`; empty where the trace tells no settings.
+        exact: they are those of the version that wrote the trace.
+    """
+
+    rows: tuple[Setting, ...] = ()
+    known: str = ""
+    exact: bool = True
+
+    def __str__(self) -> str:
+        return f"{len(self.rows)} not at the defaults of {self.known}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return them as plain values."""
+        rows = [
+            {"name": one.name, "value": one.value, "default": one.default,
+             "compiles": list(one.compiles)}
+            for one in self.rows
+        ]  # fmt: skip
+        return {"known": self.known, "exact": self.exact, "changed": rows}
+
+
+def settings(session: Session, compiles: Sequence[Compile] | None = None) -> Settings:
+    """Return the settings that are not at their defaults.
+
+    Args:
+        compiles: those that are looked at; None: all of the session.
+    """
+    looked = session.compiles if compiles is None else compiles
+    mine = [(one, config) for one in looked if (config := configured(one.metrics))]
+    if not mine:
+        return Settings()
+    if session.producer == "tc":
+        found = [(one, _ours(one.metrics)) for one, _ in mine]
+        return Settings(_rows(found), "tc")
+    version = ".".join(session.environment.get("pytorch_version", "").split(".")[:2])
+    known = _nearest(version)
+    default = defaults()[known]
+    found = [(one, _theirs(session, one, config, default)) for one, config in mine]
+    return Settings(_rows(found), f"torch {known}", known == version)
+
+
+def configured(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all settings that the metrics of a compile tell, by name."""
+    found: dict[str, Any] = {}
+    for key in (*CONFIGS, OURS):
+        value = metrics.get(key)
+        values = _parsed(value) if isinstance(value, str) else value
+        if isinstance(values, dict):
+            head = "" if key == OURS else key.removesuffix("_config") + "."
+            found.update((head + str(name), one) for name, one in values.items())
+    return found
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: str) -> Any:
+    try:
+        return parse_json(text)
+    except ValueError:
+        return None
+
+
+def _rows(
+    found: Iterable[tuple[Compile, Mapping[str, tuple[Any, Any]]]],
+) -> tuple[Setting, ...]:
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    count = 0
+    for one, changes in found:
+        count += 1
+        for name, (value, default) in changes.items():
+            rows.setdefault((name, _shown(value), _shown(default)), []).append(one.slug)
+    return tuple(
+        Setting(*row, () if len(slugs) == count else tuple(slugs))
+        for row, slugs in sorted(rows.items())
+    )
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _ours(metrics: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """What tc recorded together with its defaults."""
+    default = metrics.get(_OUR_DEFAULTS)
+    if not isinstance(default, dict):
+        return {}
+    values = metrics[OURS]
+    return {name: (values[name], was) for name, was in default.items() if name in values}
+
+
+def _theirs(
+    session: Session, compiled: Compile, config: Mapping[str, Any], default: Mapping[str, Any]
+) -> dict[str, tuple[Any, Any]]:
+    """What PyTorch recorded; the options of one compile are told with its graph alone."""
+    values = {**config, **_asked(session, compiled)}
+    return {
+        name: (value, default[name])
+        for name, value in values.items()
+        if name in default and name not in LOCAL and value != default[name]
+    }
+
+
+def _asked(session: Session, compiled: Compile) -> dict[str, Any]:
+    """Return the settings in the program that repeats a graph: those of `mode` and `options`."""
+    found: dict[str, Any] = {}
+    for artifact in compiled.artifacts:
+        if artifact.name == _RUNNABLE:
+            for match in _ASSIGNED.finditer(session.text(artifact)[:_HEAD]):
+                try:
+                    value = ast.literal_eval(match["value"])
+                except (ValueError, SyntaxError):
+                    continue  # an object, which has no default to compare with
+                found[f"{match['room']}.{match['name']}"] = _as_json(value)
+    return found
+
+
+def _as_json(value: Any) -> Any:
+    """Return a value in the form that JSON would have given it."""
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(_as_json, value))
+    if isinstance(value, (tuple, list)):
+        return [_as_json(one) for one in value]
+    return value
+
+
+@cache
+def defaults() -> dict[str, dict[str, Any]]:
+    """Return the defaults of each known version of torch; `tests/make_defaults.py` writes them."""
+    text = (files("tc.tlparse") / "static" / "defaults.json").read_text("utf-8")
+    told: dict[str, dict[str, Any]] = json.loads(text)
+    found: dict[str, dict[str, Any]] = {}
+    before: dict[str, Any] = {}
+    for version, change in told.items():
+        before = {**before, **change["set"]}
+        for name in change["gone"]:
+            del before[name]
+        found[version] = before
+    return found
+
+
+def _nearest(version: str) -> str:
+    """Return the known version nearest to one: the newest that is not newer, else the oldest."""
+    older = [one for one in defaults() if _numbers(one) <= _numbers(version)]
+    return max(older, key=_numbers) if older else min(defaults(), key=_numbers)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
