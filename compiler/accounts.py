@@ -16,6 +16,7 @@ from tc.compiler.capture.lines import lines_of
 from tc.compiler.capture.translate import BreakRecord, Captured
 from tc.compiler.core.artifacts import Program
 from tc.compiler.core.graphtext import python_text, tensors_of
+from tc.compiler.counted import count_in_python
 from tc.compiler.errors import StageError, TcError, met, user_place
 from tc.compiler.options import Options, settings_changed
 from tc.trace import CompileId, StackFrame
@@ -186,6 +187,8 @@ class Account:
 
     def tell_skip(self, why: str, fix: str = "", harmless: bool = False) -> None:
         """Tell that a frame runs as it is."""
+        if not harmless:
+            count_in_python(self.code, self.compile_id)
         trace.emit(
             trace.FrameSkipped(
                 self.code.co_qualname,
@@ -201,6 +204,7 @@ class Account:
     def tell_limit(self, limit: int, failures: Sequence[Failure]) -> None:
         """Tell that a function was compiled too often and runs eagerly from now on."""
         causes = tuple(cause_of(failure, False) for failure in failures)
+        count_in_python(self.code, self.compile_id)
         trace.emit(
             trace.RecompileLimit(
                 self.code.co_qualname,

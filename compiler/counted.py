@@ -1,15 +1,18 @@
-"""Counts how often compiled graphs are called, and takes the time of some calls, for the trace.
+"""Counts how often compiled graphs are called, and takes the time of some calls, for the trace;
+and how often functions run in Python that are not compiled (any more).
 
-Only graphs that are compiled while a trace is open are counted; all others are called as they are.
+Only what is compiled, or given up, while a trace is open is counted; all else runs as it is.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 from torch import fx
@@ -117,6 +120,59 @@ def counted(
     return hook.never_trace(call)
 
 
+class _Monitor:
+    """Counts the frames of given code objects that Python's own interpreter starts.
+
+    Torch's hook runs code that is given up without asking anybody. Compiled entries of a code
+    object are code objects of their own, so what is counted of the user's is what ran in Python.
+    Needs `sys.monitoring` (Python 3.12) and one of its two free numbers for tools.
+    """
+
+    def __init__(self) -> None:
+        self._tool: int | None = None
+        self.watched: dict[int, tuple[CodeType, _Counts]] = {}
+
+    def watch(self, code: CodeType, counts: _Counts) -> bool:
+        """Count the frames of a code object from now on, and say whether that is possible."""
+        if sys.version_info < (3, 12):
+            return False
+        events = sys.monitoring.events
+        if self._tool is None:
+            free = [one for one in _TOOLS if sys.monitoring.get_tool(one) is None]
+            if not free:
+                return False
+            self._tool = free[0]
+            sys.monitoring.use_tool_id(self._tool, "tc")
+            sys.monitoring.register_callback(self._tool, events.PY_START, self._started)
+        self.watched[id(code)] = code, counts
+        sys.monitoring.set_local_events(self._tool, code, events.PY_START)
+        return True
+
+    def forget(self) -> None:
+        """Count nothing any more: what was given up may be compiled again."""
+        if sys.version_info >= (3, 12) and self._tool is not None:
+            for code, _ in self.watched.values():
+                sys.monitoring.set_local_events(self._tool, code, sys.monitoring.events.NO_EVENTS)
+        self.watched.clear()
+
+    def _started(self, code: CodeType, offset: int) -> None:
+        self.watched[id(code)][1].calls += 1
+
+
+_TOOLS = (3, 4)  # the others have names: debugger, coverage, profiler, optimizer
+_monitor = _Monitor()
+
+
+def count_in_python(code: CodeType, compile_id: CompileId) -> None:
+    """Count the calls of a function that run in Python from now on, if somebody listens."""
+    if not trace.enabled() or id(code) in _monitor.watched:
+        return
+    place = StackFrame(code.co_filename, code.co_firstlineno, code.co_qualname)
+    counts = _Counts(compile_id, place, "python")
+    if _monitor.watch(code, counts):
+        _counted.add(counts)
+
+
 def tell_counts() -> None:
     """Tell the counts now; that is done by itself now and then, and when the process ends."""
     _counted.tell()
@@ -125,6 +181,7 @@ def tell_counts() -> None:
 def reset() -> None:
     """Tell the counts now, and begin anew."""
     _counted.forget()
+    _monitor.forget()
 
 
 def _owner(compiled: Callable[..., Any]) -> Any:

@@ -75,7 +75,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "tc.compiler.deferred": (*CORE, "tc.compiler.accounts", "tc.compiler.capture.hook"),
     "tc.compiler.counted": (*CORE, "tc.compiler.capture.hook"),
-    "tc.compiler.accounts": (*CORE, "tc.compiler.capture"),  # tells what capture found
+    "tc.compiler.accounts": (*CORE, "tc.compiler.capture", "tc.compiler.counted"),  # tells all this
     "tc.compiler.replay": ("tc.compiler", "tc.trace"),  # the driver's stages, up to a chosen one
     "tc.compiler.replay_loops": ("tc.compiler", "tc.trace"),
     "tc.compiler.debug_backends": CORE,

@@ -294,9 +294,16 @@ def _function(
         "kernels": max((kernels.get(id(one), 0) for one in compiles), default=0),
         "hits": sum(compiled.cache == "hit" for compiled in compiles),
         "misses": sum(compiled.cache == "miss" for compiled in compiles),
-        "calls": calls_to_json(compiles),
+        "calls": calls_to_json([*compiles, *_refused(diagnosis, compiles)]),
         "ledger": ledger(diagnosis, shown),
     }
+
+
+def _refused(diagnosis: Diagnosis, compiles: Sequence[Compile]) -> list[Compile]:
+    """Return what was not compiled any more of the frames of these compiles."""
+    frames = {(one.lane.index, one.frame_id) for one in compiles}
+    again = [one.compiled for one in diagnosis.recompiles if one.refused]
+    return [one for one in again if (one.lane.index, one.frame_id) in frames]
 
 
 def _compile(

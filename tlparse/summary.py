@@ -10,7 +10,7 @@ from tc.tlparse.settings import settings
 from tc.trace.compiles import Compile, by_function, calls_to_json
 from tc.trace.findings import Diagnosis, Finding, duration
 from tc.trace.fixes import NO_FIX, Fix
-from tc.trace.session import Session
+from tc.trace.session import Session, all_compiles
 from tc.trace.timing import PHASES
 
 SCHEMA: Final = 1
@@ -166,7 +166,7 @@ def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
         "skipped": len(diagnosis.skips),
         "chromium_events": session.events["chromium_event"],
         "seconds": round(sum(one.seconds for one in session.compiles), 6),
-        "calls": calls_to_json(session.compiles),
+        "calls": calls_to_json(all_compiles(session)),
         "phases": {k: round(v, 6) for k, v in phases_of(session.compiles).items()},
         "together": diagnosis.together.to_json() if diagnosis.together else None,
         "findings": [finding.to_json() for finding in diagnosis.findings],

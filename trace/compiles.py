@@ -98,18 +98,20 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """How often a compiled graph was called while the program ran, so far as the log tells.
+    """How often a compiled graph, or a function that is not compiled, was called, as the log tells.
 
     Attributes:
         count: hits of its entry in the cache of its function.
         eager: those of them that ran operation by operation.
         sampled: those of which the time was taken; `seconds` of these together.
+        python: calls of the function itself, because it was skipped or compiled too often.
     """
 
     count: int = 0
     eager: int = 0
     sampled: int = 0
     seconds: float = 0.0
+    python: int = 0
 
     def __add__(self, other: Calls) -> Calls:
         sums = (getattr(self, one.name) + getattr(other, one.name) for one in fields(Calls))
@@ -123,7 +125,13 @@ class Calls:
     def to_json(self) -> dict[str, Any]:
         """Return the figures as the summary and the report have them."""
         each = None if self.each is None else round(self.each, 9)
-        return {"count": self.count, "eager": self.eager, "timed": self.sampled, "each": each}
+        return {"count": self.count, "eager": self.eager, "timed": self.sampled, "each": each,
+                "python": self.python}  # fmt: skip
+
+
+def calls_in_python(compiled: Compile) -> int | None:
+    """Return how often the function of a skip or refusal ran in Python, None if nobody counted."""
+    return compiled.calls.python if compiled.calls is not None else None
 
 
 def calls_of(compiles: Iterable[Compile]) -> Calls | None:

@@ -294,6 +294,8 @@ class PartReader:
 def _calls_of(region: dict[str, Any]) -> tuple[str, Calls]:
     """Return the compile that a row of ``tc_run`` is about, and its calls."""
     count = int(region["calls"])
+    if region["how"] == "python":
+        return str(region["compile"]), Calls(python=count)
     eager = count if region["how"] == "operations" else 0
     return str(region["compile"]), Calls(
         count, eager, int(region["sampled"]), float(region["seconds"])

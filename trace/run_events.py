@@ -29,12 +29,14 @@ class CudaGraph(Fact, wire="tc_cudagraph"):
 
 @dataclass(frozen=True)
 class Region:
-    """A compiled graph at run time, in this process so far.
+    """A compiled graph, or a function that is not compiled, at run time in this process so far.
 
     Attributes:
         compile: id of the compile that made it.
-        how: ``compiled``, or ``operations``: eagerly, one by one.
-        calls: of the graph, which are the hits of its entry in the cache of its function.
+        how: ``compiled``; ``operations``: eagerly, one by one; ``python``: the function itself,
+            which was skipped or compiled too often. That is counted from Python 3.12 on.
+        calls: of the graph, which are the hits of its entry in the cache of its function; where it
+            runs in Python, of the function.
         sampled: calls of which the time was taken; ``seconds`` of these together. Of GPU graphs
             that is the time to launch.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,13 @@ from support import python
 
 import tc
 from tc import trace
+from tc.compiler import counted
 from tc.compiler.counted import SAMPLED, tell_counts
 from tc.trace.emit import capture_events
+
+needs_monitoring = pytest.mark.skipif(
+    sys.version_info < (3, 12), reason="this Python cannot count the frames of a code object"
+)
 
 X = torch.randn(4)
 
@@ -75,6 +81,89 @@ def test_nothing_is_counted_without_a_listener() -> None:
     place = (__file__, function.__code__.co_firstlineno)
     rows = [row for event in events.of(trace.RegionsRan) for row in event.regions]
     assert place not in [(row.file, row.line) for row in rows]
+
+
+def in_python(events: Any, function: Any) -> list[int]:
+    """The calls that were told of a function that is not compiled."""
+    tell_counts()
+    told = events.of(trace.RegionsRan)
+    rows = told[-1].regions if told else ()
+    place = (__file__, function.__code__.co_firstlineno)
+    return [row.calls for row in rows if (row.file, row.line, row.how) == (*place, "python")]
+
+
+def over_the_limit(function: Any) -> Any:
+    """Call a function with four numbers, of which two are compiled for; return it compiled."""
+    with tc.config.patch(recompile_limit=2, specialize_int=True):
+        compiled = tc.compile(function, backend="eager")
+        for n in range(4):
+            compiled(X, n)
+    return compiled
+
+
+@needs_monitoring
+def test_calls_past_the_recompile_limit_are_counted() -> None:
+    def function(x: Any, n: int) -> Any:
+        return x * n
+
+    with capture_events() as events:
+        compiled = over_the_limit(function)
+        compiled(X, 1)  # of an entry that was compiled
+        compiled(X, 9)
+        assert in_python(events, function) == [3]
+        compiled(X, 9)
+        assert in_python(events, function) == [4]
+
+
+@needs_monitoring
+def test_a_reset_begins_anew_with_calls_in_python_as_well() -> None:
+    def function(x: Any, n: int) -> Any:
+        return x * n
+
+    with capture_events() as events:
+        over_the_limit(function)
+        tc.reset()
+        function(X, 3)
+        assert in_python(events, function) == [2]
+        over_the_limit(function)
+        assert in_python(events, function) == [2]
+    assert len(events.of(trace.RegionsRan)) >= 2
+
+
+@needs_monitoring
+def test_calls_of_skipped_functions_are_counted() -> None:
+    def function(x: Any) -> Any:
+        yield x + 1
+
+    with capture_events() as events:
+        compiled = tc.compile(function, backend="eager")
+        for _ in range(3):
+            list(compiled(X))
+        assert in_python(events, function) == [3]
+
+
+@needs_monitoring
+def test_calls_in_python_are_not_counted_where_no_number_is_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def function(x: Any, n: int) -> Any:
+        return x * n
+
+    monkeypatch.setattr(counted, "_monitor", counted._Monitor())
+    monkeypatch.setattr(counted, "_TOOLS", ())
+    with capture_events() as events:
+        over_the_limit(function)
+        assert in_python(events, function) == []
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="this Python counts them")
+def test_calls_in_python_are_not_counted_before_python_3_12() -> None:
+    def function(x: Any, n: int) -> Any:
+        return x * n
+
+    with capture_events() as events:
+        over_the_limit(function)
+        assert in_python(events, function) == []
 
 
 def test_gradients_flow_through_counted_graphs() -> None:

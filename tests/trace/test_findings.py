@@ -13,6 +13,8 @@ import pytest
 from tc_log import Compiler
 from torch_log import IDS, START, artifact, ids, spent, start, torch_log
 
+from tc.tlparse.summary import as_json
+from tc.trace import Region, RegionsRan
 from tc.trace import events as ev
 from tc.trace.findings import Diagnosis, diagnose
 from tc.trace.findings.advice import ROWS, advise
@@ -498,3 +500,22 @@ def test_files_of_python_itself_are_not_the_users() -> None:
         )
     )
     assert wrapped.home == ("/home/me/train.py", 7)
+
+
+def test_calls_that_ran_in_python_are_a_cost(tmp_path: Path) -> None:
+    def ran(name: str, calls: int) -> Region:
+        return Region(name, "f", "m.py", 3, "python", calls, 0, 0.0)
+
+    log = Compiler(tmp_path).start().say(ev.FrameSkipped("f", "m.py", 3, "a generator"))
+    log.say(ev.RecompileLimit("g", "m.py", 9, 8), 8, 1).start(0, 2, "h")
+    log.say(ev.FrameSkipped("h", "m.py", 20, "a coroutine"), 0, 2)
+    found = log.say(RegionsRan((ran("0/0", 1200), ran("1/8", 1)))).end()
+    costs = {one.where.line: (one.cost, one.python_calls) for one in found.findings}
+    assert costs == {
+        3: ("1,200 calls in Python", 1200), 9: ("1 call in Python", 1), 20: ("", None)
+    }  # fmt: skip
+    told = as_json(found)
+    assert told["calls"]["python"] == 1201
+    assert {one["calls_in_python"] for one in told["findings"]} == {1200, 1, None}
+    (skipped, *_) = found.session.compiles
+    assert skipped.calls is not None and skipped.calls.count == 0

@@ -284,7 +284,7 @@ def test_calls_belong_to_compiles_and_the_last_record_holds(tmp_path: Path) -> N
     assert second.calls == Calls(7, 7, 0, 0.0) and second.calls.each is None
     assert calls_of(session.compiles) == Calls(40, 7, 3, 0.75)
     told = as_json(diagnosis)
-    assert told["calls"] == {"count": 40, "eager": 7, "timed": 3, "each": 0.25}
+    assert told["calls"] == {"count": 40, "eager": 7, "timed": 3, "each": 0.25, "python": 0}
     assert [one["calls"]["count"] for one in told["compile_list"]] == [33, 7]
 
 

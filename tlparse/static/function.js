@@ -31,12 +31,13 @@ function functionPage(name) {
 function callsText(calls) {
   const eager = calls.eager > 0 && (calls.eager === calls.count
     ? "op by op" : `${calls.eager} of them op by op`);
+  const python = calls.python > 0 && `${count(calls.python, "call")} in Python`;
   const each = calls.each !== null && `${shortTime(calls.each)} a call (${calls.timed} timed)`;
-  return [count(calls.count, "call"), eager, each].filter(Boolean).join(" · ");
+  return [calls.count > 0 && count(calls.count, "call"), eager, each, python].filter(Boolean).join(" · ");
 }
 
 function recompileRate(fn) {
-  return fn.recompiles > 0 ? ` · ${count(fn.recompiles, "recompile")} in ${count(fn.calls.count, "call")}` : "";
+  return fn.recompiles > 0 ? ` · ${count(fn.recompiles, "recompile")} in ${count(fn.calls.count + fn.calls.python, "call")}` : "";
 }
 
 /** Calls take microseconds, where compiles take milliseconds and more. */
@@ -48,7 +49,8 @@ function shortTime(seconds) {
 function callsCells(calls) {
   if (!calls) return [h("td.num.soft", null, "–"), h("td.num.soft", null, "–")];
   const eager = calls.eager > 0 && h("span.soft", null, calls.eager === calls.count ? " op by op" : ` ${calls.eager} op by op`);
-  return [h("td.num", null, calls.count, eager), h("td.num", null, calls.each === null ? "–" : shortTime(calls.each))];
+  const python = calls.python > 0 && h("span.soft", null, `${calls.count ? " +" : ""} ${calls.python} in Python`);
+  return [h("td.num", null, calls.count || null, eager, python), h("td.num", null, calls.each === null ? "–" : shortTime(calls.each))];
 }
 
 function compilesPart(fn) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tc.trace.compiles import calls_in_python
 from tc.trace.findings.model import Event, Where
 from tc.trace.findings.recompiles import Recompile
 from tc.trace.session import Session, all_compiles
@@ -44,6 +45,7 @@ def limits(session: Session, found: Sequence[Recompile]) -> list[Event]:
                     place=note.place,
                     time=note.time,
                     artifact=note.artifact,
+                    python_calls=calls_in_python(compiled),
                 )
             )
     for one in found:

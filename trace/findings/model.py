@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -81,6 +81,7 @@ class Event:
     causes: tuple[Cause, ...] = ()
     seconds: float = 0.0
     resume: str = ""
+    python_calls: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,7 @@ class Finding:
         fix: what to do, best first; empty if none is known.
         count: how often it happened; `occurrences` say where.
         seconds: compile time that it caused, 0 if not known.
+        python_calls: calls that ran in Python because of it, None where they were not counted.
         reason: what its id is made of; of a recompile the input that leads it.
         evidence: the compiler's own words.
         reference: the id PyTorch has for it (`GB0170`), if any.
@@ -121,6 +123,7 @@ class Finding:
     forecast: tuple[str, ...] = ()
     replayed: bool = False
     trials: tuple[Trial, ...] = ()
+    python_calls: int | None = None
 
     @property
     def fixes(self) -> tuple[Fix, ...]:
@@ -182,6 +185,7 @@ class Finding:
             "count": self.count,
             "cost": self.cost,
             "seconds": round(self.seconds, 6),
+            "calls_in_python": self.python_calls,
             "causes": [
                 {"source": c.source, "old": c.old, "new": c.new, "kind": c.kind}
                 for c in self.causes
@@ -221,6 +225,13 @@ def gather(events: Iterable[Event]) -> list[Finding]:
     return sorted(findings, key=lambda one: (-one.seconds, -one.count, one.id))
 
 
+def _costs(seconds: float, python: int | None) -> Iterator[str]:
+    if seconds:
+        yield f"{duration(seconds)} compiling"
+    if python is not None:
+        yield f"{python:,} call{'' if python == 1 else 's'} in Python"
+
+
 def _finding(events: list[Event], taken: dict[str, int]) -> Finding:
     first = events[0]
     name = cause_id(first.code, first.where.file, first.where.function, first.reason)
@@ -228,6 +239,8 @@ def _finding(events: list[Event], taken: dict[str, int]) -> Finding:
     if taken[name] > 1:  # the same cause on another line of the same function
         name = f"{name}.{taken[name]}"
     seconds = sum(event.seconds for event in events)
+    counted = [event.python_calls for event in events if event.python_calls is not None]
+    python = sum(counted) if counted else None
     causes: dict[tuple[str, str, str], Cause] = {}
     for event in events:
         for cause in event.causes:
@@ -240,7 +253,8 @@ def _finding(events: list[Event], taken: dict[str, int]) -> Finding:
         why=first.why,
         fix=first.fix,
         count=len(events),
-        cost=f"{duration(seconds)} compiling" if seconds else "",
+        cost=" · ".join(_costs(seconds, python)),
+        python_calls=python,
         seconds=seconds,
         occurrences=tuple(
             Occurrence(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tc.trace.compiles import Compile
+from tc.trace.compiles import Compile, calls_in_python
 from tc.trace.findings.model import Event, Where
 from tc.trace.session import Session, all_compiles
 
@@ -101,6 +101,7 @@ def _of(compiled: Compile) -> list[Event]:
                 place=note.place,
                 time=note.time,
                 artifact=note.artifact,
+                python_calls=calls_in_python(compiled),
             )
         )
     if not events and compiled.skipped:

@@ -88,7 +88,11 @@ def page(model: Model, function: Function, width: int) -> Listed:
         line((function.title, "head"), "  ", (f"{status[0]} {status[2]}", function.status)),
         line((f"{file}:{number}" if number else file, "title")),
         line((f"{len(function.compiles)} compiled{refused} · {duration(function.seconds)}", "dim")),
-        *([line((calls_words(calls), "dim"))] if (calls := calls_of(function.compiles)) else []),
+        *(
+            [line((calls_words(calls), "dim"))]
+            if (calls := calls_of([*function.compiles, *function.refused]))
+            else []
+        ),
         phase_bar(function.phases, min(width - 1, 60)),
         *legend(function.phases, width),
         Line(),
@@ -163,10 +167,18 @@ def seconds_of(seconds: float) -> str:
 
 def calls_words(calls: Calls) -> str:
     """What was counted while the program ran: calls, those in eager, the time of one."""
-    count = f"{calls.count} call{'' if calls.count == 1 else 's'}"
-    eager = f" · {calls.eager} op by op" if calls.eager else ""
-    each = "" if calls.each is None else f" · {calls.each * 1e6:.0f} µs a call"
-    return f"{count}{eager}{each}"
+    told = [_many(calls.count)] if calls.count else []
+    if calls.eager:
+        told.append(f"{calls.eager} op by op")
+    if calls.each is not None:
+        told.append(f"{calls.each * 1e6:.0f} µs a call")
+    if calls.python:
+        told.append(f"{_many(calls.python)} in Python")
+    return " · ".join(told)
+
+
+def _many(calls: int) -> str:
+    return f"{calls} call{'' if calls == 1 else 's'}"
 
 
 def compile_words(model: Model, compiled: Compile) -> Line:
