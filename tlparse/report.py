@@ -25,7 +25,7 @@ from tc.trace.compiles import Compile, Lane, by_function, calls_to_json
 from tc.trace.findings import Diagnosis
 from tc.trace.findings.recompiles import Recompile
 from tc.trace.provenance import CodeMap, code_map
-from tc.trace.session import KNOWN_EVENTS, Session
+from tc.trace.session import KNOWN_EVENTS, Session, given_up
 from tc.trace.timing import PHASES, phase_of
 
 _SCRIPTS: Final = (
@@ -294,16 +294,9 @@ def _function(
         "kernels": max((kernels.get(id(one), 0) for one in compiles), default=0),
         "hits": sum(compiled.cache == "hit" for compiled in compiles),
         "misses": sum(compiled.cache == "miss" for compiled in compiles),
-        "calls": calls_to_json([*compiles, *_refused(diagnosis, compiles)]),
+        "calls": calls_to_json([*compiles, *given_up(diagnosis.session, compiles)]),
         "ledger": ledger(diagnosis, shown),
     }
-
-
-def _refused(diagnosis: Diagnosis, compiles: Sequence[Compile]) -> list[Compile]:
-    """Return what was not compiled any more of the frames of these compiles."""
-    frames = {(one.lane.index, one.frame_id) for one in compiles}
-    again = [one.compiled for one in diagnosis.recompiles if one.refused]
-    return [one for one in again if (one.lane.index, one.frame_id) in frames]
 
 
 def _compile(

@@ -232,6 +232,7 @@ class _Builder:
             _settle(compiled)
             if FRAMEWORK.search(compiled.file):
                 compiled.alias = _module_name(self.session, compiled)
+        _name_refused(ordered)
         _name_methods(ordered)
         self.session.compiles = [one for one in ordered if one.started]
         self.session.loose = [one for one in ordered if not one.started and one.artifacts]
@@ -382,6 +383,18 @@ def _settle(compiled: Compile) -> None:
         compiled.failure = Failure(type=kind.rpartition(".")[2] or "Error", reason=reason)
 
 
+def _name_refused(compiles: Sequence[Compile]) -> None:
+    """What was not compiled any more is of the function that its frame is of."""
+    known: dict[tuple[Lane, str], Compile] = {}
+    for one in compiles:
+        if one.started:
+            known.setdefault((one.lane, one.frame_id), one)
+    for one in compiles:
+        of = known.get((one.lane, one.frame_id))
+        if of is not None and not one.function:
+            one.function, one.file, one.line = of.function, of.file, of.line
+
+
 def _name_methods(compiles: Sequence[Compile]) -> None:
     """Name methods with their class, where a record of any compile of the frame tells it."""
     names = {}
@@ -405,3 +418,9 @@ def all_compiles(session: Session) -> Iterator[Compile]:
     """Compiles, then whatever else left artifacts (refused recompiles, records of no compile)."""
     yield from session.compiles
     yield from session.loose
+
+
+def given_up(session: Session, compiles: Iterable[Compile]) -> list[Compile]:
+    """Return what was not compiled any more of the frames that these compiles are of."""
+    frames = {(one.lane.index, one.frame_id) for one in compiles}
+    return [one for one in session.loose if (one.lane.index, one.frame_id) in frames]

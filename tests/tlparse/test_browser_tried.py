@@ -1,18 +1,23 @@
-"""Fixes that were tried, and settings that are not at their defaults, in a real browser."""
+"""Fixes that were tried, settings that are not at their defaults, calls that ran in Python."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from report_reader import CHROMIUM, DRIVER, Reader
 from support import shared
+from tc_log import Compiler
 
 from tc.tlparse.report import render
+from tc.trace import Region, RegionsRan
+from tc.trace import events as ev
 from tc.trace.findings import diagnose
+from tc.trace.ids import CompileId
 from tc.trace.session import load
 from tc.trace.trials import FAILED, HELPED, Trial, write_trials
 
@@ -65,3 +70,21 @@ def test_settings_that_differ_are_told_with_their_compiles(read: Callable[[str],
                 one.click()
         found = [row for row in reader.texts("tbody tr") if row.startswith("dynamo.")]
         assert len(found) == count
+
+
+def test_calls_in_python_stand_beside_what_made_them(browser: Any, tmp_path: Path) -> None:
+    cause = ev.RecompileCause("n", "L['n'] == 1", "1", "9", "a constant")
+    region = Region("0/2", "f", "/home/me/model.py", 3, "python", 1234, 0, 0.0)
+    log = Compiler(tmp_path).start().start(1)
+    log.say(ev.Recompile("f", "m.py", 3, CompileId(0, 0), (replace(cause, new="1", old="0"),)), 1)
+    log.say(ev.RecompileLimit("f", "/home/me/model.py", 3, 2, (cause,)), 2)
+    page = tmp_path / "report.html"
+    page.write_bytes(b"".join(render(log.say(RegionsRan((region,)), 1).end())))
+    reader = Reader(browser, page.as_uri())
+    assert "1× · 1234 calls in Python" in reader.texts(".card header .push")
+    reader.go("#/fn/f")
+    assert "1234 calls in Python" in reader.texts(".badges")[0]
+    assert any("reached the recompile limit" in title for title in reader.texts(".card h3"))
+    last = reader.texts(".ledger tbody tr")[-1]
+    assert last.startswith("refused 9") and "runs in Python" in last
+    assert reader.requests() == set()

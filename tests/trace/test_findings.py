@@ -22,7 +22,7 @@ from tc.trace.findings.forecast import Step, plan, together
 from tc.trace.findings.recompiles import parse_reason
 from tc.trace.guardtext import readable, values
 from tc.trace.ids import CompileId
-from tc.trace.session import load
+from tc.trace.session import given_up, load
 
 SHARED = Path(os.environ.get("TC_SHARED", Path(__file__).resolve().parents[3] / "shared"))
 TRACES = SHARED / "traces"
@@ -519,3 +519,14 @@ def test_calls_that_ran_in_python_are_a_cost(tmp_path: Path) -> None:
     assert {one["calls_in_python"] for one in told["findings"]} == {1200, 1, None}
     (skipped, *_) = found.session.compiles
     assert skipped.calls is not None and skipped.calls.count == 0
+
+
+def test_a_limit_of_tc_is_a_refusal_to_compile_once_more(tmp_path: Path) -> None:
+    cause = ev.RecompileCause("n", "L['n'] == 1", "1", "9", "a constant")
+    log = Compiler(tmp_path).start()
+    found = log.say(ev.RecompileLimit("f", "/home/me/model.py", 3, 1, (cause,)), 1).end()
+    (one,) = found.recompiles
+    assert one.refused and [(c.source, c.new) for c in one.causes] == [("n", "9")]
+    assert (found.recompile_count, len(found.limits)) == (0, 1)
+    (refused,) = given_up(found.session, found.session.compiles)
+    assert refused.function == "f" and not refused.started

@@ -11,7 +11,7 @@ function functionPage(name) {
     state(fn.refused ? "refused" : fn.status),
     fn.file && sourceLink(fn.file, fn.line),
     h("span.soft", null, `${count(fn.compileCount, "compile")} · ${duration(fn.seconds)}`),
-    fn.calls && h("span.soft", null, callsText(fn.calls), recompileRate(fn)),
+    fn.calls && h("span.soft", null, "· ", callsText(fn.calls), recompileRate(fn)),
   ];
   return {
     title: fn.name,

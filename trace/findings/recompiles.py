@@ -38,6 +38,7 @@ _SHAPE: Final = re.compile(r"(?P<source>[\w.\[\]']+?)\.(?:size\(\)|shape)\[(?P<i
 _RACED: Final = re.compile(r"Unexpected recompilation:")
 _COMMENT: Final = re.compile(r"\s+# (?P<comment>.*)$")
 _LINE_IN: Final = re.compile(r"^(?P<code>.*?)\s*# (?P<file>\S+?):(?P<line>\d+) in (?P<fn>\S+)")
+_OURS: Final = ("tc_recompile", "tc_recompile_limit")
 PHRASES: Final = (_TENSOR, _PROPERTY, _GLOBAL, _TYPE, _RACED)  # PyTorch's words that are read here
 
 
@@ -66,7 +67,7 @@ def recompiles(session: Session) -> list[Recompile]:
     earlier: dict[tuple[int, str], list[Recompile]] = {}
     for compiled in sorted(all_compiles(session), key=lambda c: (c.lane.index, c.order)):
         before = earlier.setdefault((compiled.lane.index, compiled.frame_id), [])
-        told = compiled.noted("recompile_reasons", "tc_recompile")
+        told = compiled.noted("recompile_reasons", *_OURS[: 1 if compiled.started else 2])
         this = Recompile(compiled, refused=not compiled.started)
         if before or told:
             this.values = guard_values(session, compiled)
@@ -85,7 +86,7 @@ def guard_values(session: Session, compiled: Compile) -> dict[str, str]:
 
 
 def _explain(session: Session, this: Recompile, before: Sequence[Recompile]) -> None:
-    ours = this.compiled.noted("tc_recompile")
+    ours = this.compiled.noted(*_OURS)
     if ours:
         data = ours[-1].data
         this.of = str(data.get("of") or "")

@@ -84,15 +84,12 @@ def page(model: Model, function: Function, width: int) -> Listed:
     file, number = function.place
     status = look.STATUS[function.status]
     refused = f", {len(function.refused)} refused" if function.refused else ""
+    calls = calls_of([*function.compiles, *function.refused])
     rows: list[Row | Line] = [
         line((function.title, "head"), "  ", (f"{status[0]} {status[2]}", function.status)),
         line((f"{file}:{number}" if number else file, "title")),
         line((f"{len(function.compiles)} compiled{refused} · {duration(function.seconds)}", "dim")),
-        *(
-            [line((calls_words(calls), "dim"))]
-            if (calls := calls_of([*function.compiles, *function.refused]))
-            else []
-        ),
+        *([line((calls_words(calls), "dim"))] if calls else []),
         phase_bar(function.phases, min(width - 1, 60)),
         *legend(function.phases, width),
         Line(),
