@@ -19,7 +19,7 @@ CONFIGS: Final = ("dynamo_config", "inductor_config", "functorch_config", "compi
 OURS: Final = "config"
 _OUR_DEFAULTS: Final = "config_defaults"
 _RUNNABLE: Final = "fx_graph_runnable"
-_HEAD: Final = 16_384  # characters of a runnable: its settings stand before its graph
+_HEAD: Final = 4096  # bytes of a runnable: its settings stand before its graph
 _ASSIGNED: Final = re.compile(
     r"^torch\._(?P<room>inductor)\.config\.(?P<name>[\w.]+) = (?P<value>.+)$", re.MULTILINE
 )
@@ -86,37 +86,53 @@ def settings(session: Session, compiles: Sequence[Compile] | None = None) -> Set
         compiles: those that are looked at; None: all of the session.
     """
     looked = session.compiles if compiles is None else compiles
-    mine = [(one, config) for one in looked if (config := configured(one.metrics))]
+    mine = [one for one in looked if configured(one.metrics)]
     if not mine:
         return Settings()
     if session.producer == "tc":
-        found = [(one, _ours(one.metrics)) for one, _ in mine]
-        return Settings(_rows(found), "tc")
+        return Settings(_rows((one, _ours(one.metrics)) for one in mine), "tc")
     version = ".".join(session.environment.get("pytorch_version", "").split(".")[:2])
     known = _nearest(version)
-    default = defaults()[known]
-    found = [(one, _theirs(session, one, config, default)) for one, config in mine]
+    found = ((one, _theirs(session, one, known)) for one in mine)
     return Settings(_rows(found), f"torch {known}", known == version)
 
 
-def configured(metrics: Mapping[str, Any]) -> dict[str, Any]:
+def configured(metrics: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return all settings that the metrics of a compile tell, by name."""
+    ours = metrics.get(OURS)
+    return ours if isinstance(ours, dict) else _configured(_texts(metrics))
+
+
+def _texts(metrics: Mapping[str, Any]) -> tuple[str, ...]:
+    found = (metrics.get(key) for key in CONFIGS)
+    return tuple(one if isinstance(one, str) else "" for one in found)
+
+
+@lru_cache(maxsize=64)  # a log has thousands of compiles, and few configurations
+def _configured(texts: tuple[str, ...]) -> Mapping[str, Any]:
     found: dict[str, Any] = {}
-    for key in (*CONFIGS, OURS):
-        value = metrics.get(key)
-        values = _parsed(value) if isinstance(value, str) else value
+    for key, text in zip(CONFIGS, texts, strict=True):
+        try:
+            values = parse_json(text) if text else None
+        except ValueError:
+            continue
         if isinstance(values, dict):
-            head = "" if key == OURS else key.removesuffix("_config") + "."
-            found.update((head + str(name), one) for name, one in values.items())
+            head = key.removesuffix("_config")
+            found.update((f"{head}.{name}", value) for name, value in values.items())
     return found
 
 
 @lru_cache(maxsize=64)
-def _parsed(text: str) -> Any:
-    try:
-        return parse_json(text)
-    except ValueError:
-        return None
+def _differing(texts: tuple[str, ...], known: str) -> Mapping[str, tuple[Any, Any]]:
+    return _against(_configured(texts), defaults()[known])
+
+
+def _against(values: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return {
+        name: (value, default[name])
+        for name, value in values.items()
+        if name in default and name not in LOCAL and value != default[name]
+    }
 
 
 def _rows(
@@ -148,16 +164,12 @@ def _ours(metrics: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     return {name: (values[name], was) for name, was in default.items() if name in values}
 
 
-def _theirs(
-    session: Session, compiled: Compile, config: Mapping[str, Any], default: Mapping[str, Any]
-) -> dict[str, tuple[Any, Any]]:
+def _theirs(session: Session, compiled: Compile, known: str) -> dict[str, tuple[Any, Any]]:
     """What PyTorch recorded; the options of one compile are told with its graph alone."""
-    values = {**config, **_asked(session, compiled)}
-    return {
-        name: (value, default[name])
-        for name, value in values.items()
-        if name in default and name not in LOCAL and value != default[name]
-    }
+    of_process = _differing(_texts(compiled.metrics), known)
+    asked = _asked(session, compiled)
+    rest = {name: pair for name, pair in of_process.items() if name not in asked}
+    return {**rest, **_against(asked, defaults()[known])}
 
 
 def _asked(session: Session, compiled: Compile) -> dict[str, Any]:
@@ -165,7 +177,7 @@ def _asked(session: Session, compiled: Compile) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for artifact in compiled.artifacts:
         if artifact.name == _RUNNABLE:
-            for match in _ASSIGNED.finditer(session.text(artifact)[:_HEAD]):
+            for match in _ASSIGNED.finditer(session.start_of(artifact, _HEAD)):
                 try:
                     value = ast.literal_eval(match["value"])
                 except (ValueError, SyntaxError):

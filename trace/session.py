@@ -79,6 +79,14 @@ class Session:
             return artifact.own_text
         return self.bytes_of(artifact).decode("utf-8", "replace")
 
+    def start_of(self, artifact: Artifact, size: int) -> str:
+        """Return what stands in the first bytes of an artifact, about so many."""
+        if artifact.span is None:
+            return artifact.own_text[:size]
+        stop = min(artifact.span.stop, artifact.span.start + size)
+        span = artifact.span._replace(stop=stop)
+        return payload_of(self.sources[span.source], span).decode("utf-8", "replace")
+
     def bytes_of(self, artifact: Artifact) -> bytes:
         """Return what an artifact holds as it lies in the log; it may be no UTF-8."""
         if artifact.span is None:
