@@ -31,7 +31,8 @@ from tc.trace.timing import PHASES, phase_of
 _SCRIPTS: Final = (
     "dom.js", "data.js", "parts.js", "code.js", "overview.js", "finding.js",
     "function.js", "compile.js", "textdiff.js", "codepage.js", "passes.js", "graph.js",
-    "sourcepage.js", "timepage.js", "ranks.js", "caches.js", "raw.js", "search.js", "app.js",
+    "sourcepage.js", "timepage.js", "ranks.js", "caches.js", "raw.js", "search.js", "words.js",
+    "app.js",
 )  # fmt: skip
 _LAYOUT: Final = ("vendor/dagre.min.js", "layout.js")  # for a worker of the page
 STYLES: Final = ("base.css", "parts.css")

@@ -180,3 +180,23 @@ def test_a_comparison_of_two_runs(browser: Any, tmp_path: Path) -> None:
     assert abs(len(reader.all("details[open]")) - opened) == 1
     assert reader.requests() == set()
     assert browser.get_log("browser") == []
+
+
+def test_a_word_is_explained_where_it_is_used_first(read: Callable[[str], Reader]) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    reader = read("graph_break")
+    reader.tab_to(".term")
+    shown = reader.texts(".word:popover-open")
+    assert len(shown) == 1 and shown[0].startswith("[0/2] a compile id")
+    reader.press(Keys.ESCAPE)
+    assert reader.all(".word:popover-open") == [] and reader.route in ("", "#/")
+    reader.press(Keys.ENTER)
+    assert len(reader.all(".word:popover-open")) == 1
+    reader.tab_to(".term")
+    (graph_break,) = reader.texts(".word:popover-open")
+    assert graph_break.startswith("graph break ")
+    words = [one.text.lower() for one in reader.all(".term")]
+    assert len(words) == len(set(words)) > 2
+    reader.go("#/nonsense")
+    assert reader.all(".word") == []

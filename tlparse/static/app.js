@@ -50,6 +50,7 @@ function show() {
   document.body.classList.toggle("wide", Boolean(page.wide));
   document.title = `${page.title} · tc report`;
   main.replaceChildren(fragment(page.body), pager(page));
+  explainWords(main);
   document.getElementById("crumbs").replaceChildren(...page.crumbs.map(([words, href], n) =>
     h("li", { "aria-current": n === page.crumbs.length - 1 ? "page" : null }, href ? h("a", { href }, words) : words)));
   scrollTo(0, 0);
@@ -128,16 +129,6 @@ addEventListener("keydown", (event) => {
 const HELP = [
   ["1 … 9", "the screens, as numbered above"], ["/", "search"], ["> Ctrl-k", "commands"], ["j k", "next, previous entry"], ["Enter", "open it"], ["Esc", "up"], ["[ ]", "previous, next page of this kind"],
   ["f", "code page: forward or backward; graph page: the next graph"], ["g", "the graph of this compile, drawn"], ["← →", "passes: step through them; code page: the next pane"], ["c", "passes: only what changed something"], ["n N", "code page: next, previous linked line"], ["← → Tab", "time page, on an end of the line: the span that the tables tell of"], ["d", "mark an artifact, and compare the next one marked with it"], ["y", "copy the link of this page"], ["t", "light or dark"], ["r", "the trace itself"], ["0", "overview"], ["?", "this card"],
-];
-const WORDS = [
-  ["graph break", "the compiler cannot go on: the graph ends, Python runs the line, a new graph begins"],
-  ["recompile", "the inputs no longer fit what was compiled, so the function is compiled again"],
-  ["guard", "a check on the inputs that compiled code relies on; it runs before each call"],
-  ["[0/2]", "a compile id: function number 0, compiled for the third time"],
-  ["[1:0/2]", "the same on rank (or process) 1"],
-  ["attempt", "reading the function started over, because something was learned on the way"],
-  ["resumed at 9", "the rest of a function, from line 9 on, after a graph break"],
-  ["dynamic", "a size the compiled code takes as it comes, not as a constant"],
 ];
 
 function openKeys() {
