@@ -12,7 +12,7 @@ from typing import Any, Final
 from tc.trace import guardtext
 from tc.trace.compiles import Compile
 from tc.trace.findings.model import Cause, Event, Where
-from tc.trace.findings.remedies import remedy
+from tc.trace.findings.remedies import handed_on, remedy
 from tc.trace.ids import UNREACHABLE, leading_source
 from tc.trace.reader import parse_json
 from tc.trace.session import Session, all_compiles
@@ -276,12 +276,13 @@ def events(found: Sequence[Recompile], producer: str) -> list[Event]:
         note = one.compiled.noted("tc_recompile", "recompile_reasons")[-1]
         lead = _lead(one, shared)
         title, why, fix = remedy(lead, producer)
+        first = (lead.fix,) if lead.fix and not handed_on(lead.source) else ()
         made.append(
             Event(
                 code="TC201",
                 title=title,
                 why=why,
-                fix=(lead.fix, *fix) if lead.fix else fix,
+                fix=(*first, *fix),
                 where=_where(one, note.data),
                 reason=lead.source if lead.kind != "shape" else f"branch on {lead.source}",
                 compiled=one.compiled,

@@ -14,6 +14,8 @@ _SHAPE: Final = re.compile(r"^(?P<name>.+)\.shape\[(?P<index>\d+)\]$")
 
 def remedy(cause: Cause, producer: str) -> Words:
     """Return (title, why, fixes); `producer` says whose functions the fixes name."""
+    if handed_on(cause.source):
+        return _handed_on(cause)
     api = "tc" if producer == "tc" else "torch._dynamo"
     make = "tc.compile" if producer == "tc" else "torch.compile"
     for kind, words in _ROWS:
@@ -23,6 +25,20 @@ def remedy(cause: Cause, producer: str) -> Words:
         f"{cause.source or 'an input'} changed",
         "a check that the compiled code relies on failed",
         (),
+    )
+
+
+def handed_on(source: str) -> bool:
+    """Whether an input is a value that the code before a graph break leaves to what follows it."""
+    return source.startswith("___")  # no name of a user's
+
+
+def _handed_on(cause: Cause) -> Words:
+    change = f" (was {cause.old}, then {cause.new})" if cause.new else ""
+    return (
+        "a value from before a graph break changes",
+        f"what follows the break is compiled for what the code before it left behind{change}",
+        ("mend the graph break before it: then nothing has to be handed on",),
     )
 
 
