@@ -9,6 +9,7 @@ from typing import Any, Final
 from tc.tlparse.settings import settings
 from tc.trace.compiles import Compile, by_function, calls_to_json
 from tc.trace.findings import Diagnosis, Finding, duration
+from tc.trace.findings.model import recompiles_left
 from tc.trace.fixes import NO_FIX, Fix
 from tc.trace.session import Session, all_compiles
 from tc.trace.timing import PHASES
@@ -127,7 +128,7 @@ def _lines(number: int, finding: Finding) -> list[str]:
         rows.append(_cut(f"      {place}"))
     rows.append(_fix(ways[0]) if ways else f"      fix: {NO_FIX}")
     if finding.forecast:
-        rows.append(_cut(f"      without {finding.forecast[0]} recompiles (predicted)"))
+        rows.append(_cut(f"      without {recompiles_left(finding.forecast[0])} (predicted)"))
     return rows
 
 

@@ -451,6 +451,7 @@ def test_what_a_limit_costs_is_foretold_too(tmp_path: Path) -> None:
     found = torch_log(tmp_path, *rows)
     again = next(one for one in found.findings if one.code == "TC201")
     assert again.forecast == ("self.step: 2 → 0, none in Python",)
+    assert "without self.step: 2 → 0 recompiles, none in Python (predicted)" in str(again)
     assert [way.verified for way in again.fixes] == [True, False, False]
     assert "(review, checked)" in str(again)
 

@@ -58,7 +58,7 @@ const MOST_CARDS = 20, MOST_FUNCTIONS = 12, MOST_FILES = 8, MOST_LANES = 16;
 function savings() {
   const told = DATA.findings.filter((one) => one.forecast.length).slice(0, 3);
   if (!told.length) return null;
-  return h("p.savings", null, "Predicted: ", told.map((one, n) => [n > 0 && " · ", h("a.row", { href: link.finding(one.id) }, "fix"), " ", forecastWords(one.forecast[0]), " recompiles"]));
+  return h("p.savings", null, "Predicted: ", told.map((one, n) => [n > 0 && " · ", h("a.row", { href: link.finding(one.id) }, "fix"), " ", forecastWords(one.forecast[0])]));
 }
 
 /** `2 settings differ from the defaults of torch 2.13: …` */

@@ -101,13 +101,13 @@ function findingCard(finding) {
       finding.where.source && [" · ", h("code", null, finding.where.source.trim())]),
     h("p.why", null, whyOf(finding)),
     fixes(finding.fixes.slice(0, 1)),
-    finding.forecast.length > 0 && h("p.soft.saves", null, "predicted: without ", forecastWords(finding.forecast[0]), " recompiles"));
+    finding.forecast.length > 0 && h("p.soft.saves", null, "predicted: without ", forecastWords(finding.forecast[0])));
 }
 
-/** `self.step: 7 → 1`, the names set as code. */
+/** `self.step: 7 → 1` → self.step 7 → 1 recompiles, the names set as code. */
 function forecastWords(text) {
   const [, sources, change] = /^(.*): (.*)$/.exec(text);
-  return [sources.split(", ").map((one, n) => [n > 0 && ", ", h("code.inline", null, one)]), " ", change];
+  return [sources.split(", ").map((one, n) => [n > 0 && ", ", h("code.inline", null, one)]), " ", change.replace(/^\d+ → \d+/, "$& recompiles")];
 }
 
 /** A sentence begins with a capital, unless it begins with a name from the program. */

@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import Final
 
 from tc.trace.compiles import Compile
+from tc.trace.findings.model import FREED
 from tc.trace.findings.recompiles import Recompile, fits, guard_values
 from tc.trace.session import Session
 
@@ -29,7 +30,7 @@ class Step:
     frees: bool = False
 
     def __str__(self) -> str:
-        freed = ", none in Python" if self.frees else ""
+        freed = FREED if self.frees else ""
         return f"{', '.join(self.sources)}: {self.before} → {self.after}{freed}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from tc.trace.compiles import Compile
 from tc.trace.fixes import NO_FIX, Fix, fixes_of
@@ -150,7 +150,7 @@ class Finding:
             lines.append(f"  fix  {NO_FIX}")
         if self.cost:
             lines.append(f"  cost {self.cost}")
-        lines += [f"  without {step} recompiles (predicted)" for step in self.forecast]
+        lines += [f"  without {recompiles_left(step)} (predicted)" for step in self.forecast]
         seen = sorted({f"[{seen.compile}]" for seen in self.occurrences})
         more = f" and {len(seen) - 8} more" if len(seen) > 8 else ""
         lines.append(f"  seen in {' '.join(seen[:8])}{more}")
@@ -198,6 +198,15 @@ class Finding:
             "reference": self.reference,
             "next": self.next,
         }
+
+
+FREED: Final = ", none in Python"
+
+
+def recompiles_left(step: str) -> str:
+    """`self.step: 7 → 1` → `self.step: 7 → 1 recompiles`; what else it says comes after that."""
+    told = step.removesuffix(FREED)
+    return f"{told} recompiles{step[len(told) :]}"
 
 
 def is_timed(name: str) -> bool:

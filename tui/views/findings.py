@@ -7,6 +7,7 @@ from functools import partial
 from typing import ClassVar, Final
 
 from tc.trace.findings import Finding, Where, duration
+from tc.trace.findings.model import recompiles_left
 from tc.trace.fixes import Fix
 from tc.tui import look
 from tc.tui.facts import Model, count, short_place
@@ -167,7 +168,7 @@ def _forecast(finding: Finding, width: int) -> list[Line]:
     """How many recompiles would be left, if inputs stopped changing one after the other."""
     rows = [Line()] if finding.forecast else []
     for number, step in enumerate(finding.forecast):
-        told = f"{step} recompiles (predicted)" if not number else step
+        told = f"{recompiles_left(step)} (predicted)" if not number else step
         rows += wrap(told, width, "", line(("saves " if not number else " then ", "head")))
     return rows
 
