@@ -6,6 +6,7 @@ import ast
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -32,6 +33,7 @@ LOCAL: Final = frozenset((
     "inductor._save_config_ignore", "dynamo.debug_dir_root",
 ))  # fmt: skip
 _LONGEST: Final = 120
+_NO_VALUE: Final = (ValueError, SyntaxError, TypeError, RecursionError, MemoryError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +159,9 @@ def _shown(value: Any) -> str:
 
 def _ours(metrics: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """What tc recorded together with its defaults."""
-    default = metrics.get(_OUR_DEFAULTS)
-    if not isinstance(default, dict):
+    values, default = metrics.get(OURS), metrics.get(_OUR_DEFAULTS)
+    if not isinstance(values, dict) or not isinstance(default, dict):
         return {}
-    values = metrics[OURS]
     return {name: (values[name], was) for name, was in default.items() if name in values}
 
 
@@ -178,11 +179,9 @@ def _asked(session: Session, compiled: Compile) -> dict[str, Any]:
     for artifact in compiled.artifacts:
         if artifact.name == _RUNNABLE:
             for match in _ASSIGNED.finditer(session.start_of(artifact, _HEAD)):
-                try:
-                    value = ast.literal_eval(match["value"])
-                except (ValueError, SyntaxError):
-                    continue  # an object, which has no default to compare with
-                found[f"{match['room']}.{match['name']}"] = _as_json(value)
+                with suppress(*_NO_VALUE):  # an object, which has no default to compare with
+                    value = _as_json(ast.literal_eval(match["value"]))
+                    found[f"{match['room']}.{match['name']}"] = value
     return found
 
 

@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tc_log import Compiler
 
 from tc.tlparse.names import STAGES, label
 from tc.tlparse.report import render
+from tc.trace import Artifact, StageRan
 from tc.trace.findings import diagnose
 from tc.trace.reader import Unreadable
 from tc.trace.session import all_compiles, load
@@ -258,3 +260,11 @@ def test_every_cut_of_a_log_gives_a_report(tmp_path: Path) -> None:
 def test_artifacts_have_names_people_understand(name: str, words: str, stage: str) -> None:
     assert label(name) == (words, stage)
     assert stage in STAGES
+
+
+def test_passes_are_named_by_stage_and_graph(tmp_path: Path) -> None:
+    log = Compiler(tmp_path).start()
+    log.say(StageRan("inference", "aot", 1, 4, ())).say(Artifact("tc_pass", "odd")).end()
+    compiled, *_ = index_of(page(tmp_path))["compiles"]
+    words = [row[2] for row in compiled["artifacts"] if row[1] == "tc_pass"]
+    assert words == ["passes of aot, inference graph", "passes of a stage"]

@@ -113,3 +113,20 @@ def test_defaults_are_kept_as_changes_from_version_to_version() -> None:
 def test_every_setting_of_a_real_trace_is_known() -> None:
     told = configured(load(TRACES / "simple").compiles[0].metrics)
     assert told.keys() - defaults()["2.13"].keys() <= make_defaults.LOCAL
+
+
+@pytest.mark.parametrize("value", ["{1, 'a'}", "{[]}", "-" * 3000 + "1", "(" * 999, "\0", "f()"])
+def test_values_that_are_none_are_left_out(tmp_path: Path, value: str) -> None:
+    runnable = f"torch._inductor.config.max_autotune = {value}\n"
+    found = torch_log(
+        tmp_path, START, artifact(0, "fx_graph_runnable", runnable),
+        metrics(inductor={"max_autotune": False}),
+    )  # fmt: skip
+    assert settings(found.session).rows == ()
+
+
+@pytest.mark.parametrize(("config", "default"), [(3, {"a": 1}), ({"a": 1}, 3), ({}, {"a": 1})])
+def test_odd_records_of_tc_tell_no_settings(tmp_path: Path, config: Any, default: Any) -> None:
+    odd = ev.Metrics(config=config, config_defaults=default)
+    session = Compiler(tmp_path).start().say(odd).end().session
+    assert settings(session).rows == ()
