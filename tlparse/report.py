@@ -64,7 +64,7 @@ def render(diagnosis: Diagnosis, folder: str = "") -> Iterator[bytes]:
         folder: where the texts of the artifacts lie, if not in the page: see `split_blocks`.
     """
     groups = list(by_function(diagnosis.session.compiles).values())
-    names = _function_names(groups)
+    names = _function_names(diagnosis.session, groups)
     shown = kept(diagnosis)
     codes = [code_map(diagnosis.session, one) for one in shown.compiles]
     page = _template().render(
@@ -255,7 +255,7 @@ def _finding(finding: Any) -> dict[str, Any]:
     }
 
 
-def _function_names(groups: Iterable[Sequence[Compile]]) -> dict[int, str]:
+def _function_names(session: Session, groups: Iterable[Sequence[Compile]]) -> dict[int, str]:
     """Give each function the name its page is linked by: its title, made unique."""
     names: dict[int, str] = {}
     taken: Counter[str] = Counter()
@@ -263,7 +263,7 @@ def _function_names(groups: Iterable[Sequence[Compile]]) -> dict[int, str]:
         title = compiles[0].title
         taken[title] += 1
         name = title if taken[title] == 1 else f"{title} ({taken[title]})"
-        names.update((id(one), name) for one in compiles)
+        names.update((id(one), name) for one in (*compiles, *given_up(session, compiles)))
     return names
 
 
