@@ -116,23 +116,22 @@ def _lane(group: Group, outer: Variables, inner: Variables) -> Index | None:
     if not inner or not outer:
         return None
     last = inner[-1]
-    score: dict[Index, int] = {}
-    for member in group.members:
-        if member.level != "inner":
-            continue
-        for use in member.body.loads():
-            index = use.data[1]
-            if not any(stride(index, v) for v in inner):
-                continue  # read once a row
-            for variable in (*outer, last):
-                if stride(index, variable) == 1:
-                    score[variable] = score.get(variable, 0) + 1
-    along = score.pop(last, 0)
-    if not score:
-        return None
+    read = [use.data[1] for m in group.members if m.level == "inner" for use in m.body.loads()]
+    read = [index for index in read if any(stride(index, v) for v in inner)]  # not once a row
+    score = {v: sum(stride(index, v) == 1 for index in read) for v in (*outer, last)}
+    along = score.pop(last)
     best = max(score, key=lambda v: score[v])
     small = ix.extent(best).constant
-    return best if score[best] > along and (small is None or small >= 8) else None
+    if score[best] == 0 or not (small is None or small >= 8):
+        return None
+    if score[best] == along:  # as in a product of matrices that both lie row by row
+        return best if _apart(read, best) < _apart(read, last) else None
+    return best if score[best] > along else None
+
+
+def _apart(read: list[Index], variable: Index) -> int:
+    """How many loads take elements that lie apart, step by step of a loop."""
+    return sum(stride(index, variable) > 1 for index in read)
 
 
 def _merged(group: Group, variables: Variables, keep: int) -> tuple[Variables, Group]:

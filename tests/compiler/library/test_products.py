@@ -22,7 +22,7 @@ aten = torch.ops.aten
 @pytest.fixture(autouse=True)
 def nothing_is_tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Products as small as those of tests are computed by loops otherwise."""
-    monkeypatch.setattr(rows, "TINY_WORK", 0)
+    monkeypatch.setattr(rows, "TINY_WORK_ON_CPU", 0)
 
 
 def arranged(fn: Callable[..., Any], args: Sequence[Any], mode: str = "fake") -> fx.GraphModule:

@@ -41,7 +41,7 @@ def arranged(fn: Any, args: tuple[torch.Tensor, ...], threads: int = 1) -> LoopG
 
 
 @wide
-@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 19, 32])
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 19, 32, 64])
 def test_any_number_of_few_rows(rows: int) -> None:
     graph = arranged(lambda x, w: x @ w.t(), (r(rows, 48), r(70, 48)))
     assert externs(graph) == []
@@ -53,6 +53,14 @@ def test_any_number_of_few_rows(rows: int) -> None:
 def test_any_width(width: int, threads: int) -> None:
     graph = arranged(F.linear, (r(6, 16), r(width, 16), r(width)), threads)
     assert externs(graph) == []
+
+
+@wide
+@pytest.mark.parametrize("rows", [1, 5, 64])
+@pytest.mark.parametrize("width", [4, 5, 7, 10, 18])
+def test_few_columns(rows: int, width: int) -> None:
+    graph = arranged(F.linear, (r(rows, 272) / 16, r(width, 272), r(width)))
+    assert [getattr(node, "kind", "") for node in graph.nodes] == ["dot", ""]
 
 
 @wide
@@ -100,9 +108,9 @@ def test_infinities_and_nans_spread_as_in_eager() -> None:
 @pytest.mark.parametrize(
     "shapes",
     [
-        ((33, 32), (40, 32)),  # more rows
-        ((4, 30), (40, 30)),  # a rest
-        ((4, 32), (20, 32)),  # few columns
+        ((65, 32), (40, 32)),  # more rows
+        ((16, 30), (40, 30)),  # a rest
+        ((60, 64), (3, 64)),  # few columns
     ],
 )
 def test_others_are_left_to_aten(shapes: tuple[tuple[int, int], tuple[int, int]]) -> None:
@@ -112,12 +120,12 @@ def test_others_are_left_to_aten(shapes: tuple[tuple[int, int], tuple[int, int]]
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int64])
 def test_other_types_are_left_to_aten(dtype: torch.dtype) -> None:
-    x, w = torch.ones(4, 32, dtype=dtype), torch.ones(40, 32, dtype=dtype)
+    x, w = torch.ones(6, 32, dtype=dtype), torch.ones(40, 32, dtype=dtype)
     assert externs(arranged(lambda x, w: x @ w.t(), (x, w))) == ["aten.mm.default"]
 
 
 def test_a_matrix_that_lies_as_it_is_read_is_left_to_aten() -> None:
-    graph = arranged(lambda x, w: x @ w, (r(4, 32), r(32, 40)))
+    graph = arranged(lambda x, w: x @ w, (r(6, 32), r(32, 40)))
     assert externs(graph) == ["aten.mm.default"]
 
 

@@ -67,6 +67,18 @@ def test_a_reduction_across_rows_gets_a_lane() -> None:
     """)
 
 
+def test_a_product_of_matrices_that_lie_row_by_row_gets_a_lane() -> None:
+    fn = lambda a, b: (a.unsqueeze(2) * b.unsqueeze(0)).sum(1)  # noqa: E731
+    assert text(fn, r(8, 10), r(10, 64)) == dedent("""
+        k0_mul_sum: for p0 < 8, p1 < 64 lane p1
+            for r0 < 10
+                v_buf0 = sum(mul(a_1[10*p0 + r0], b_1[p1 + 64*r0]))
+            buf0[64*p0 + p1] = v_buf0
+    """)
+    turned = lambda a, b: (a.unsqueeze(1) * b.unsqueeze(0)).sum(2)  # noqa: E731
+    assert "lane" not in text(turned, r(8, 10), r(64, 10))  # both lie along the sum
+
+
 def test_members_of_a_kernel_read_the_same_element_at_a_time() -> None:
     def fn(x: T, g: T) -> tuple[T, T, T]:
         y = g * x.exp()

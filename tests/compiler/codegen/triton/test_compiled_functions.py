@@ -71,7 +71,7 @@ def test_max_autotune_takes_what_is_quickest(on_gpu, monkeypatch):
     monkeypatch.setattr(driver, "gpu_tuner", lambda device: Tuner(memory, "m", True, measure))
     net = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.ReLU())
     compiled = tc.compile(net, mode="max-autotune-no-cudagraphs")
-    x = torch.randn(20, 16)
+    x = torch.randn(70, 16)
     with torch.no_grad(), capture_events() as events:
         torch.testing.assert_close(compiled(x), net(x), rtol=1e-4, atol=1e-4)
     assert "tl.dot(" in events.of(OutputCode)[0].code
