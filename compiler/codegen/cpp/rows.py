@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tc.compiler.codegen.cpp.stream import beyond_caches
 from tc.compiler.codegen.cpp.writer import OMP, Accumulator, Writer, clause, joined
 from tc.compiler.codegen.printer import c_index, c_type
 from tc.compiler.loops import index as ix
@@ -18,6 +19,8 @@ from tc.compiler.schedule.plan import Accumulate, Let, Running, Section
 BLOCK = 4096
 WIDE = 64
 WIDE_COST = 6
+# Elements from those summed now to those asked for. Measured: a sum of 29 MB takes a tenth less.
+AHEAD = 512
 # Reductions to a position, and those to the value that stands there.
 POSITIONS = {"argmax": "max", "argmin": "min"}
 
@@ -232,6 +235,8 @@ class RowWriter(Writer):
             self.emit(f"{name}[j] = {first};")
         self.close()
         self.open(f"for (; {base} + {WIDE} <= {stop}; {base} += {WIDE})")
+        if beyond_caches(self.kernel):
+            self.fetch_ahead(section.statements, last, base, AHEAD, WIDE)
         self.simd()
         self.open(f"for (int j = 0; j < {WIDE}; j++)")
         self.emit(f"const long long {last} = {base} + j;")

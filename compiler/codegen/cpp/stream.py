@@ -15,12 +15,12 @@ STREAMED_BYTES = 24 << 20
 LINE = 64
 
 
-def streamed(kernel: Kernel) -> frozenset[str]:
-    """The buffers that a kernel writes past the caches; it must not read them."""
+def beyond_caches(kernel: Kernel) -> bool:
+    """Whether a kernel is known to touch more memory than caches hold."""
     loops = (*kernel.outer, *kernel.inner)
     count = ix.product([ix.extent(v) for v in loops]).constant
     if count is None:
-        return frozenset()
+        return False
     stores = {s.buffer: s for s in kernel.statements() if isinstance(s, Store)}
     uses = {use for s in kernel.statements() for use in s.value.loads()}
     touched = sum(s.value.dtype.itemsize for s in stores.values())
@@ -29,7 +29,13 @@ def streamed(kernel: Kernel) -> frozenset[str]:
         for use in uses
         if use.op == "load" and all(ix.coefficient(use.data[1], v) is not ix.ZERO for v in loops)
     )
-    if count * touched <= STREAMED_BYTES:
+    return count * touched > STREAMED_BYTES
+
+
+def streamed(kernel: Kernel) -> frozenset[str]:
+    """The buffers that a kernel writes past the caches; it must not read them."""
+    if not beyond_caches(kernel):
         return frozenset()
-    private = {s.name for s in kernel.scratch} | {use.data[0] for use in uses}
-    return frozenset(stores) - private
+    private = {s.name for s in kernel.scratch}
+    private |= {use.data[0] for s in kernel.statements() for use in s.value.loads()}
+    return frozenset(s.buffer for s in kernel.statements() if isinstance(s, Store)) - private

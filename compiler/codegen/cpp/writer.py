@@ -197,7 +197,7 @@ class Writer:
         self.open(f"for (long long {base} = {start}; {base} < {stop}; {base} += {STREAM})")
         self.emit(f"const long long n_{variable} = tc_min({STREAM}, {stop} - {base});")
         self.lines_for(stores, STREAM, f"d_{variable}")
-        self._fetch_ahead(statements, variable, base)
+        self.fetch_ahead(statements, variable, base, STREAM, STREAM)
         self.simd(clause)
         self.open(f"for (long long d_{variable} = 0; d_{variable} < n_{variable}; d_{variable}++)")
         self.emit(f"const long long {variable} = {base} + d_{variable};")
@@ -206,8 +206,10 @@ class Writer:
         self.stream(stores, variable, base, f"n_{variable}")
         self.close()
 
-    def _fetch_ahead(self, statements: Iterable[Statement], variable: Index, base: str) -> None:
-        """Ask for what the next `STREAM` elements are computed of, while these are computed."""
+    def fetch_ahead(
+        self, statements: Iterable[Statement], variable: Index, base: str, after: int, count: int
+    ) -> None:
+        """Ask for what ``count`` elements are computed of, ``after`` from the ones computed now."""
         private = {scratch.name for scratch in self.kernel.scratch}
         uses = dict.fromkeys(use for s in statements for use in s.value.loads())
         for use in uses:
@@ -217,7 +219,8 @@ class Writer:
             ahead = ix.size(base) + ix.size("ahead")
             index = c_index(ix.substitute(use.data[1], {atom_of(variable): ahead}))
             step = LINE // use.dtype.itemsize
-            self.emit(f"for (long long ahead = {STREAM}; ahead < {2 * STREAM}; ahead += {step})")
+            first = f"long long ahead = {after}"
+            self.emit(f"for ({first}; ahead < {after + count}; ahead += {step})")
             self.emit(f"  __builtin_prefetch({use.data[0]} + {index});")
 
     def lines_for(self, stores: Sequence[Store], count: int, at: str) -> None:

@@ -51,6 +51,18 @@ def test_only_what_caches_cannot_hold_is_streamed() -> None:
     assert not streams(lambda x, row: (x * row).sum(-1), large.view(-1, 1024), r(1024))
 
 
+def test_only_what_caches_cannot_hold_is_asked_for_ahead_of_sums() -> None:
+    large, small = torch.empty(LARGE), r(100_000)
+    sources = [program(lowered(lambda x: x.sum(), (x,), "fake")).c_source for x in (large, small)]
+    assert ["__builtin_prefetch(" in source for source in sources] == [True, False]
+
+
+@pytest.mark.usefixtures("everything")
+@pytest.mark.parametrize("size", [64, 1000, 5000])
+def test_sums_that_ask_ahead_agree_with_eager(size: int) -> None:
+    compare(lambda x: (x.sum(), x.sum(-1), x.argmax(-1)), (r(5, size),), rtol=1e-5, atol=1e-4)
+
+
 @pytest.mark.usefixtures("everything")
 def test_what_the_kernel_reads_again_is_not_streamed() -> None:
     def fn(x: T) -> tuple[T, T]:
