@@ -11,14 +11,16 @@ from __future__ import annotations
 import re
 
 from tc.compiler.codegen.cpp.dots import DOTS
+from tc.compiler.codegen.cpp.elementary import ELEMENTARY
 from tc.compiler.codegen.cpp.moves import MOVES
 from tc.compiler.codegen.cpp.turns import TURNS, turning
 
 HELPERS: dict[str, str] = {}
 
 PRELUDE = """\
-/* gcc would turn chains of clamps into chains of masks, at twice the price */
-#pragma GCC optimize ("no-thread-jumps", "no-tree-dominator-opts")
+/* gcc would turn chains of clamps into chains of masks, at twice the price, and branches between
+   two functions into jumps, which no vector takes */
+#pragma GCC optimize ("no-thread-jumps", "no-tree-dominator-opts", "no-tree-pre")
 #ifdef __FMA__
 #define tc_fma_f32 __builtin_fmaf
 #define tc_fma_f64 __builtin_fma
@@ -336,7 +338,7 @@ float tc_exp_f32(float x) {
   p = tc_fma_f32(p, r, 0.4999999403953552f);
   p = tc_fma_f32(tc_fma_f32(p, r, 1.0f), r, 1.0f);
   float y = tc_float_bits(tc_bits_f32(p) + (tc_bits_f32(t) << 23));
-  y = x > 88.72283f ? __builtin_inff() : y;
+  y = x <= 88.72283f ? y : x + __builtin_inff(); /* bits of a NaN may have got into the exponent */
   return x < -87.33654f ? 0.0f : y;
 }""",
 )
@@ -382,49 +384,6 @@ float tc_expm1_f32(float x) {
   float b = tc_float_bits((unsigned)(i - half + 127) << 23);
   float big = tc_fma_f32(p, a, a - 1.0f / b) * b;
   return i == 0 ? (x == 0 ? x : p) : big;
-}""",
-)
-_add(
-    "tc_log_f32",
-    """
-float tc_log_f32(float x) {
-  /* x = 2^e * (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)) */
-  float scaled = x < 1.17549435e-38f ? x * 8388608.0f : x;
-  float lift = x < 1.17549435e-38f ? -23.0f : 0.0f;
-  unsigned u = tc_bits_f32(scaled) - 0x3f3504f3u;
-  float e = (float)((int)u >> 23) + lift;
-  float f = tc_float_bits((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
-  float p = 0.06746601231102646f;
-  p = tc_fma_f32(p, f, -0.11675641247677238f);
-  p = tc_fma_f32(p, f, 0.11888174611756766f);
-  p = tc_fma_f32(p, f, -0.12405591427561685f);
-  p = tc_fma_f32(p, f, 0.14219550907828674f);
-  p = tc_fma_f32(p, f, -0.1666799566647414f);
-  p = tc_fma_f32(p, f, 0.2000211873219614f);
-  p = tc_fma_f32(p, f, -0.25000009603665674f);
-  p = tc_fma_f32(p, f, 0.33333312602803095f);
-  float s = f * f;
-  float t = tc_fma_f32(e, 1.42860677e-6f, p * f * s);
-  t = tc_fma_f32(-0.5f, s, t) + f;
-  t = tc_fma_f32(e, 0.693145751953125f, t);
-  t = x == __builtin_inff() ? x : t;
-  t = x == 0.0f ? -__builtin_inff() : t;
-  return (x < 0.0f || x != x) ? __builtin_nanf("") : t;
-}""",
-)
-_add("tc_log2_f32", "float tc_log2_f32(float x) { return (float)__builtin_log2((double)x); }")
-_add("tc_log10_f32", "float tc_log10_f32(float x) { return (float)__builtin_log10((double)x); }")
-_add(
-    "tc_log1p_f32",
-    """
-float tc_log1p_f32(float x) {
-  /* log(u) with u = 1 + x rounded, plus the rounding made good */
-  float u = 1.0f + x;
-  float lost = u > 2.0f ? (x - u) + 1.0f : x - (u - 1.0f);
-  float r = tc_log_f32(u) + lost / u;
-  r = u == 1.0f ? x : r;
-  r = x == -1.0f ? -__builtin_inff() : r;
-  return x == __builtin_inff() ? x : r;
 }""",
 )
 _add(
@@ -476,7 +435,7 @@ float tc_erf_f32(float x) {
   return y < -1.0f ? -1.0f : y;
 }""",
 )
-for _name, _text in TURNS.items():
+for _name, _text in {**ELEMENTARY, **TURNS}.items():
     _add(_name, _text)
 for _name, _shift in (("sin", 0), ("cos", 1)):
     HELPERS[f"tc_{_name}_f32"] = turning(_name, _shift)

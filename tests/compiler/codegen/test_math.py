@@ -98,6 +98,41 @@ def test_float32_keeps_its_bound(op: ScalarOp) -> None:
         assert ulps(got, want) <= max(op.ulps, 0.5)
 
 
+NANS = (torch.arange(1, 1 << 23, 4099, dtype=torch.int32) | 0x7F800000).view(torch.float32)
+
+
+@pytest.mark.parametrize("op", [op for op in FLOATS if op.arity == 1], ids=lambda row: row.name)
+def test_nans_stay_nans_whatever_their_bits(op: ScalarOp) -> None:
+    want: torch.Tensor = op.python(NANS)
+    assert torch.equal(run(op, NANS).isnan(), want.isnan())
+
+
+NARROW = {
+    "asin": torch.linspace(-1, 1, 40001),
+    "acos": torch.linspace(-1, 1, 40001),
+    "atanh": torch.linspace(-1, 1, 40001),
+    "atan": torch.linspace(-3, 3, 40001),
+    "tan": torch.linspace(-1e4, 1e4, 40001),
+    "sinh": torch.linspace(-89.3, 89.3, 40001),
+    "cosh": torch.linspace(-89.3, 89.3, 40001),
+    "log2": torch.linspace(0.5, 2, 40001),
+    "log10": torch.linspace(0.5, 2, 40001),
+}
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_elementary_functions_keep_their_bound_where_they_bend(name: str) -> None:
+    op = SCALAR_OPS[name]
+    assert ulps(run(op, NARROW[name]), op.python(NARROW[name].double())) <= op.ulps
+
+
+def test_angles_of_axes_are_exact() -> None:
+    axes = torch.tensor([0.0, -0.0, math.inf, -math.inf, 1.0, -1.0])
+    y, x = (side.flatten() for side in torch.meshgrid(axes, axes, indexing="ij"))
+    got, want = run(SCALAR_OPS["atan2"], y, x), torch.atan2(y.double(), x.double()).float()
+    assert torch.equal(got, want) and torch.equal(got.signbit(), want.signbit())
+
+
 @pytest.mark.parametrize("divisor", [3.0, 255.0, 0.22, -0.45, 1e-38, 3e38, 1.1754944e-38, 7.0])
 def test_division_by_a_constant_is_division(divisor: float) -> None:
     torch.manual_seed(0)

@@ -198,6 +198,9 @@ CHAINS = [
     lambda x, y: torch.where(x > y, x * 0.9 + y, F.leaky_relu(x)),
     lambda x, y: F.hardtanh(x) * F.hardswish(y),
     lambda x, y: F.gelu(x) + torch.sigmoid(y),
+    lambda x, y: F.mish(x) * F.softplus(y),
+    lambda x, y: x.sigmoid().log10() + y.tanh().atan().log1p(),
+    lambda x, y: torch.atan2(x, y).sinh() - torch.asin(x.tan()).acos(),
     lambda x, y: F.max_pool2d(F.relu(x * y).view(1, 16, 64, 64), 2, return_indices=True),
 ]
 
