@@ -174,8 +174,8 @@ def test_what_rests_on_a_check_stays_behind_it(monkeypatch) -> None:
 
     seen = []
 
-    def fuse(graph, gate):
-        found = stage_fuse(graph, gate)
+    def fuse(*given, **named):
+        found = stage_fuse(*given, **named)
         seen.append(found[0])
         return found
 
