@@ -148,7 +148,7 @@ class Account:
             return
         graph = captured.module.graph if captured is not None and captured.module else None
         phases = trace.phase_seconds()
-        changed = settings_changed(self.options) if trace.enabled() else {}
+        changed = settings_changed(self.options)
         trace.emit(
             trace.Metrics(
                 compile_id=str(self.compile_id),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tc.tlparse.usage import Usage
+from tc.trace.files import replace_file
 from tc.trace.reader import STDIN
 
 if TYPE_CHECKING:  # imported when needed: `--help` must be quick
@@ -92,15 +93,7 @@ def beside(trace: str) -> Path:
 def write(target: Path, pieces: Iterable[bytes]) -> None:
     """Replace the report in one step: a reader never sees half of it."""
     try:
-        handle, name = tempfile.mkstemp(prefix=".tc_report-", dir=target.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.writelines(pieces)
-            os.chmod(name, 0o644)
-            os.replace(name, target)
-        except BaseException:
-            os.unlink(name)
-            raise
+        replace_file(target, pieces)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise Usage(f"cannot write {target}: {why}; choose another place with -o FILE") from error

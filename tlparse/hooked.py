@@ -1,6 +1,6 @@
 """Runs in a program on which fixes are tried, before its own code: switches and edits take effect.
 
-`tc.tlparse.trials` copies this file to a folder of its own, as `tc_trial_hook`, with the plan
+`tc.tlparse.tries` copies this file to a folder of its own, as `tc_trial_hook`, with the plan
 beside it. It knows only the standard library: the program's Python may not have `tc`.
 """
 

@@ -22,7 +22,7 @@ from tc.tlparse.ledger import ledger
 from tc.tlparse.names import STAGES, label
 from tc.tlparse.settings import settings
 from tc.trace.cachekeys import Miss, lookups
-from tc.trace.compiles import Artifact, Compile, Lane, by_function, calls_to_json
+from tc.trace.compiles import Artifact, Compile, Lane, by_function, calls_to_json, graphs_of
 from tc.trace.findings import Diagnosis
 from tc.trace.findings.recompiles import Recompile
 from tc.trace.provenance import CodeMap, code_map
@@ -41,7 +41,6 @@ _POLICY: Final = "script-src 'unsafe-inline'"
 _POLICY_SPLIT: Final = "script-src 'unsafe-inline' 'self' file:"
 _SEAM: Final = "<!--blocks-->"
 _TOP_STEPS: Final = 30
-_CAPTURED: Final = "dynamo_output_graph"
 _MOST_LOOKUPS: Final = 2000
 _MOST_SEEN: Final = 200
 _MOST_LOGS: Final = 200
@@ -294,7 +293,7 @@ def _function(
         "recompiles": sum(id(one) in story and not story[id(one)].refused for one in compiles),
         "refused": any((c.lane, c.frame_id) in frames for c in refused),
         "status": next((state for state in order if state in states), "ok"),
-        "graphs": sum(any(a.name == _CAPTURED for a in one.artifacts) for one in compiles),
+        "graphs": graphs_of(compiles),
         "kernels": max((kernels.get(id(one), 0) for one in compiles), default=0),
         "hits": sum(compiled.cache == "hit" for compiled in compiles),
         "misses": sum(compiled.cache == "miss" for compiled in compiles),

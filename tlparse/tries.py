@@ -19,6 +19,7 @@ from typing import Final
 from tc.tlparse import edits
 from tc.tlparse.changes import Change, change_of, together
 from tc.tlparse.edits import NoEdit
+from tc.trace.compiles import graphs_of
 from tc.trace.findings import Diagnosis, Finding, diagnose
 from tc.trace.reader import Unreadable
 from tc.trace.session import load
@@ -27,7 +28,6 @@ from tc.trace.trials import FAILED, HELPED, NO_HELP, UNTRIED, Trial
 MOST_RUNS: Final = 20
 _LEAST_SECONDS: Final = 60.0
 _TIMES_LONGER: Final = 3.0
-_CAPTURED: Final = "dynamo_output_graph"
 _LAUNCHER: Final = """\
 import tc_trial_hook as _hook
 exec(_hook.code({path!r}), _hook.become(globals(), {path!r}))
@@ -59,7 +59,7 @@ def outcome(diagnosis: Diagnosis) -> Outcome:
         diagnosis.recompile_count,
         len(diagnosis.recompiles) - diagnosis.recompile_count,
         len(diagnosis.skips),
-        sum(any(a.name == _CAPTURED for a in c.artifacts) for c in diagnosis.session.compiles),
+        graphs_of(diagnosis.session.compiles),
         {one.id: one.count for one in diagnosis.findings},
     )
 

@@ -65,59 +65,10 @@ if TYPE_CHECKING:
     from tc.trace.source_events import FunctionLines, SourceLines
     from tc.trace.stage_events import Edit, Fired, PassRan, StageRan, Steps
 
-_HOMES = {
-    "tc.trace.events": (
-        "EVENTS",
-        "Artifact",
-        "AtenGraph",
-        "Autotune",
-        "Cache",
-        "CompileError",
-        "Counters",
-        "CreateSymbol",
-        "Event",
-        "FrameSkipped",
-        "FrameStart",
-        "Fusion",
-        "GraphBreak",
-        "Guard",
-        "Guards",
-        "Kernel",
-        "Kernels",
-        "Metrics",
-        "OutputCode",
-        "OutputGraph",
-        "Partition",
-        "Provenance",
-        "Recompile",
-        "RecompileCause",
-        "RecompileLimit",
-        "Span",
-        "Stamped",
-    ),
-    "tc.trace.remembered": (
-        "Remembered",
-        "packed",
-        "unpacked",
-    ),
-    "tc.trace.run_events": (
-        "CudaGraph",
-        "Region",
-        "RegionsRan",
-    ),
-    "tc.trace.source_events": (
-        "FunctionLines",
-        "SourceLines",
-    ),
-    "tc.trace.stage_events": (
-        "Edit",
-        "Fired",
-        "PassRan",
-        "StageRan",
-        "Steps",
-    ),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_LATE = tuple(
+    f"tc.trace.{name}"
+    for name in ("events", "remembered", "run_events", "source_events", "stage_events")
+)
 
 __all__ = [
     "EVENTS",
@@ -186,10 +137,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module 'tc.trace' has no attribute {name!r}")
-    homes = {one: import_module(one) for one in _HOMES}  # all: each puts rows into `EVENTS`
-    value = getattr(homes[home], name)
-    globals()[name] = value
-    return value
+    if name in __all__:
+        for home in [import_module(one) for one in _LATE]:  # all: each puts rows into `EVENTS`
+            if hasattr(home, name):
+                value = globals()[name] = getattr(home, name)
+                return value
+    raise AttributeError(f"module 'tc.trace' has no attribute {name!r}")

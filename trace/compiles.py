@@ -129,6 +129,11 @@ class Calls:
                 "python": self.python}  # fmt: skip
 
 
+def graphs_of(compiles: Iterable[Compile]) -> int:
+    """Return how many of these compiles captured a graph."""
+    return sum(any(one.name == "dynamo_output_graph" for one in c.artifacts) for c in compiles)
+
+
 def calls_in_python(compiled: Compile) -> int | None:
     """Return how often the function of a skip or refusal ran in Python, None if nobody counted."""
     return compiled.calls.python if compiled.calls is not None else None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from tc.trace.files import replace_file
 
 FILE: Final = "fix_trials.json"
 HELPED: Final = "helped"
@@ -56,15 +56,7 @@ def write_trials(folder: str | Path, trials: Sequence[Trial]) -> None:
         OSError: the folder cannot be written.
     """
     text = json.dumps({"schema": _SCHEMA, "trials": [one.to_json() for one in trials]}, indent=1)
-    handle, name = tempfile.mkstemp(prefix=f".{FILE}-", dir=folder)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(name, 0o644)
-        os.replace(name, Path(folder) / FILE)
-    except BaseException:
-        os.unlink(name)
-        raise
+    replace_file(Path(folder) / FILE, [text.encode()])
 
 
 def read_trials(folder: str | Path) -> tuple[Trial, ...]:

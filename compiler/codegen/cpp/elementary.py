@@ -57,10 +57,6 @@ float tc_log1p_f32(float x) {
   r = x == -1.0f ? -__builtin_inff() : r;
   return x == __builtin_inff() ? x : r;
 }""",
-    "tc_signed_f32": """
-float tc_signed_f32(float size, float sign) {
-  return tc_float_bits(tc_bits_f32(size) | (tc_bits_f32(sign) & 0x80000000u));
-}""",
     "tc_arc_f32": """
 float tc_arc_f32(float q) {
   /* atan of 0 to 1 */
@@ -82,7 +78,7 @@ float tc_atan_f32(float x) {
   float a = __builtin_fabsf(x);
   float r = tc_arc_f32(a > 1.0f ? 1.0f / a : a);
   r = a > 1.0f ? 1.57079637050628662f - (r + 4.37113900018624283e-8f) : r;
-  return tc_signed_f32(r, x);
+  return tc_copysign_f32(r, x);
 }""",
     "tc_atan2_f32": """
 float tc_atan2_f32(float y, float x) {
@@ -96,7 +92,7 @@ float tc_atan2_f32(float y, float x) {
   float steep = left == 1.0f ? r : -r, flat = left == 1.0f ? -r : r;
   r = b > a ? 1.57079637050628662f + (steep - 4.37113900018624283e-8f)
             : tc_fma_f32(left, 3.14159274101257324f, flat - left * 8.74227800037248566e-8f);
-  return (x != x || y != y) ? __builtin_nanf("") : tc_signed_f32(r, y);
+  return (x != x || y != y) ? __builtin_nanf("") : tc_copysign_f32(r, y);
 }""",
     "tc_arc_sine_f32": """
 float tc_arc_sine_f32(float a, float z) {
@@ -115,14 +111,14 @@ float tc_asin_f32(float x) {
   float a = __builtin_fabsf(x), z = a > 0.5f ? (1.0f - a) * 0.5f : a * a;
   float r = tc_arc_sine_f32(a > 0.5f ? __builtin_sqrtf(z) : a, z);
   r = a > 0.5f ? 1.57079637050628662f - (2.0f * r + 4.37113900018624283e-8f) : r;
-  return a != a ? x : tc_signed_f32(r, x);
+  return a != a ? x : tc_copysign_f32(r, x);
 }""",
     "tc_acos_f32": """
 float tc_acos_f32(float x) {
   /* beyond 1/2 of half the angle from the pole */
   float a = __builtin_fabsf(x), z = a > 0.5f ? (1.0f - a) * 0.5f : a * a;
   float r = tc_arc_sine_f32(a > 0.5f ? __builtin_sqrtf(z) : a, z);
-  float near = 1.57079637050628662f - (tc_signed_f32(r, x) + 4.37113900018624283e-8f);
+  float near = 1.57079637050628662f - (tc_copysign_f32(r, x) + 4.37113900018624283e-8f);
   float far = x < 0.0f ? 3.14159274101257324f - (2.0f * r + 8.74227800037248566e-8f) : 2.0f * r;
   return a > 0.5f ? far : near;
 }""",
@@ -132,7 +128,7 @@ float tc_sinh_f32(float x) {
   /* from e^a - 1; for large a half of e^a alone, by halves, which do not overflow */
   float a = __builtin_fabsf(x), m = tc_expm1_f32(a), h = tc_exp_f32(0.5f * a);
   float r = a < 9.0f ? 0.5f * (m + m / (m + 1.0f)) : 0.5f * h * h;
-  return tc_signed_f32(r, x);
+  return tc_copysign_f32(r, x);
 }""",
     "tc_cosh_f32": """
 float tc_cosh_f32(float x) {
@@ -144,6 +140,6 @@ float tc_cosh_f32(float x) {
 float tc_atanh_f32(float x) {
   float a = __builtin_fabsf(x);
   float r = 0.5f * tc_log1p_f32(2.0f * a / (1.0f - a));
-  return a != a ? x : tc_signed_f32(r, x);
+  return a != a ? x : tc_copysign_f32(r, x);
 }""",
 }
