@@ -15,7 +15,7 @@ from tc.compiler.capture.guards import CheckedGuards, Failure
 from tc.compiler.capture.lines import lines_of
 from tc.compiler.capture.translate import BreakRecord, Captured
 from tc.compiler.core.artifacts import Program
-from tc.compiler.core.graphtext import python_text, tensors_of
+from tc.compiler.core.graphtext import UNTOLD
 from tc.compiler.counted import count_in_python
 from tc.compiler.errors import StageError, TcError, met, user_place
 from tc.compiler.options import Options, settings_changed
@@ -106,9 +106,9 @@ class Account:
 
     # -- end -------------------------------------------------------------------------------
     def tell_capture(self, captured: Captured) -> None:
-        """Tell what was captured: symbols, graph, guards."""
+        """Tell what was captured, but for the graph itself; see `graphtext.tell_captured`."""
         if not trace.enabled():
-            return  # a graph's text costs as much as capturing a tenth of it
+            return
         for symbol in captured.tracer.shapes.events():
             line = symbol.user_line
             stack = (StackFrame(line[0], line[1], ""),) if line else ()
@@ -121,21 +121,22 @@ class Account:
         if functions:
             trace.emit(trace.SourceLines(functions))
         if captured.module is not None:
-            tensors = tensors_of(captured.module.graph)
-            code = python_text(captured.module, tensors)
-            trace.emit(trace.OutputGraph(code, tensors.sizes))
+            captured.module.meta[UNTOLD] = "captured"  # the backend may find its text on disk
 
     def tell_guards(self, guards: CheckedGuards) -> None:
         """Tell what the compiled code rests on."""
         if not trace.enabled():
             return
-        # plain tuples, as there are hundreds
-        rows = [(g.kind, g.source.name, g.text, g.user_line) for g in guards.guards]
-        rows += [
-            ("SHAPE", ", ".join(o.text for o in g.operands), g.text, None)
-            for g in guards.shapes.guards
-        ]
-        trace.emit(trace.Guards(tuple(rows)))
+        of, shapes = guards.guards, guards.shapes.guards
+        trace.emit(
+            trace.Guards(
+                [g.kind for g in of] + ["SHAPE" for _ in shapes],
+                [g.source.name for g in of]
+                + [", ".join(o.text for o in g.operands) for g in shapes],
+                [g.text for g in of] + [g.text for g in shapes],
+                [g.user_line for g in of] + [None for _ in shapes],
+            )
+        )
 
     def finish(
         self,

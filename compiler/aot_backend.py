@@ -28,6 +28,7 @@ from tc.compiler.capture.values.hooks import HOOKED
 from tc.compiler.capture.values.records import RESIZES
 from tc.compiler.capture.values.subclasses import FAKED
 from tc.compiler.core.gate import Gate
+from tc.compiler.core.graphtext import tell_captured
 from tc.compiler.core.notes import noting, told
 from tc.compiler.deferred import Deferred, Work
 from tc.compiler.errors import BackendError, OptionError, TcError
@@ -99,15 +100,17 @@ def compile_graph(
     """
     examples = graph_examples(gm, example_inputs)
     if (why := _kept_eager(gm, examples)) is not None:
+        tell_captured(gm)
         return _eager_graph(gm, why)
     trains = torch.is_grad_enabled() and any(map(wants_grad, examples))
     compiled = _training if trains else _inference
     with trace.stage(compilers.stage):
         found = _found(gm, examples, compilers.cache, trains)
+        captured = tell_captured(gm)
         if found is not None:
             return found
         try:
-            return compiled(gm, examples, compilers, gate, decompositions)
+            return compiled(gm, examples, compilers, gate, decompositions, captured)
         except aot.Fallback as fallback:
             return _eager_graph(gm, str(fallback))
 
@@ -132,8 +135,9 @@ def _found(
 
 
 def _inference(
-    gm: fx.GraphModule, examples: list[Any], compilers: Compilers, gate: Gate, decompositions: Any
-) -> Compiled:
+    gm: fx.GraphModule, examples: list[Any], compilers: Compilers, gate: Gate, decompositions: Any,
+    captured: tuple[trace.Event, ...],
+) -> Compiled:  # fmt: skip
     """Compile a graph of which no gradients are wanted."""
     from tc.compiler.aot.inference import inference  # a graph found on disk needs none of it
 
@@ -147,13 +151,14 @@ def _inference(
         events += told(notes, "aot", "inference")
     run = _compiled(functional.module, compilers.inference, compilers)
     if compilers.cache is not None:
-        compilers.cache.keep(gm, functional.contract, events)
+        compilers.cache.keep(gm, functional.contract, (*captured, *events))
     return aot.wrap(functional, run)
 
 
 def _training(
-    gm: fx.GraphModule, examples: list[Any], compilers: Compilers, gate: Gate, decompositions: Any
-) -> Compiled:
+    gm: fx.GraphModule, examples: list[Any], compilers: Compilers, gate: Gate, decompositions: Any,
+    captured: tuple[trace.Event, ...],
+) -> Compiled:  # fmt: skip
     """Compile forward and backward of a graph, cut where saving is cheapest."""
     from tc.compiler.aot.training import training
 
@@ -170,7 +175,7 @@ def _training(
     if trace.enabled():
         later = [trace.AtenGraph("backward", str(parts.backward))]
     if compilers.cache is not None:
-        events_of = {"forward": events, "backward": later}
+        events_of = {"forward": (*captured, *events), "backward": later}
         compilers.cache.cut(gm, parts.contract, parts.backward.module, events_of)
     forward = _compiled(parts.forward.module, compilers.forward, compilers)
     for event in later:

@@ -40,6 +40,7 @@ from tc.compiler.capture.translate import BreakRecord, Captured, is_handler_resu
 from tc.compiler.core import garbage, levels
 from tc.compiler.core.artifacts import Program
 from tc.compiler.core.gate import Gate
+from tc.compiler.core.graphtext import tell_captured, with_code
 from tc.compiler.core.notes import noting, told
 from tc.compiler.counted import counted
 from tc.compiler.errors import (
@@ -444,7 +445,8 @@ class FrameCompiler:
         if captured.module is None:
             return
         if self.options.backend is not inductor:
-            captured.module = plain(captured.module)
+            captured.module = with_code(captured.module)
+            tell_captured(captured.module)
         captured.module.meta[PLACE] = account.place
         self.process.graphs += 1
         stats = self.process.counters["stats"]
@@ -504,6 +506,8 @@ class FrameCompiler:
             if isinstance(error, StageError)
             else ("capture" if captured is None else "inductor")
         )
+        if captured is not None and captured.module is not None:
+            tell_captured(captured.module)
         text = tell_failure(error, stage, account.place)
         account.finish(None, error)
         if self.config.suppress_errors:
@@ -512,13 +516,6 @@ class FrameCompiler:
                 trace.warn(f"{text}; it runs eagerly (config.suppress_errors)")
             return hook.Skip(text)
         raise as_failure(error, stage, text)
-
-
-def plain(module: fx.GraphModule) -> fx.GraphModule:
-    """Return a graph with its Python code written, in the class that others expect."""
-    made = fx.GraphModule(module, module.graph, "GraphModule")
-    made.meta = module.meta
-    return made
 
 
 def copied(module: fx.GraphModule) -> fx.GraphModule:

@@ -26,7 +26,10 @@ from tc.compiler.core.frozen import NotPlain, dumps, loads
 from tc.compiler.core.frozen_graph import CLASSES as GRAPH_CLASSES
 from tc.compiler.core.frozen_graph import PlainGraph, restored, written
 from tc.compiler.core.gpu import GpuProgram
-from tc.compiler.graph_key import DEVICES, SMALL, Key, Uncached, attribute, key_of, tensor_bytes
+from tc.compiler.core.graphtext import UNTOLD, told_lines
+from tc.compiler.graph_key import (
+    DEVICES, SMALL, Key, Uncached, attribute, hashed, key_of, tensor_bytes,
+)  # fmt: skip
 from tc.compiler.runtime import store
 from tc.compiler.runtime.load import load
 from tc.compiler.runtime.triton import load as load_gpu
@@ -251,7 +254,8 @@ class GraphCache:
     def _key(self, kind: str, gm: fx.GraphModule, examples: Sequence[Any]) -> Key | None:
         with trace.stage("graph_cache.key"):
             try:
-                return key_of(gm, examples, {"kind": kind, **self.settings})
+                lines = {"lines": hashed(told_lines(gm))} if UNTOLD in gm.meta else {}
+                return key_of(gm, examples, {"kind": kind, **self.settings, **lines})
             except (Uncached, NotPlain) as why:
                 _tell_bypass(f"{kind} graph: {why}")
             except Exception as error:  # a compile does not fail for want of a key
@@ -318,6 +322,8 @@ def run(program: Program, code: trace.Remembered | None = None) -> Boxed:
 def run_kept(kept: Kept, gm: fx.GraphModule) -> Boxed:
     """Load an entry's program, with the constants of this process's graph, and tell all of it."""
     *events, code = kept.events or (None,)
+    if events and events[0].name == trace.OutputGraph.wire and not gm.meta.pop(UNTOLD, False):
+        del events[0]
     trace.emit_all(events)
     constants = tuple((name, _constant(place, gm)) for name, place in kept.constants)
     return run(replace(kept.program, constants=constants), code)

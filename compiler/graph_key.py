@@ -63,7 +63,7 @@ class Key:
     @functools.cached_property
     def digest(self) -> str:
         """The name of the entry."""
-        return _hash("\0".join(f"{name}={part}" for name, part in self.parts.items()))
+        return hashed("\0".join(f"{name}={part}" for name, part in self.parts.items()))
 
 
 def key_of(gm: fx.GraphModule, examples: Sequence[Any], settings: Mapping[str, Any]) -> Key:
@@ -83,15 +83,15 @@ def key_of(gm: fx.GraphModule, examples: Sequence[Any], settings: Mapping[str, A
     sizes = sizes_of(examples)
     return Key(
         {
-            "graph": _hash(graph),
-            "inputs": _hash(inputs),
-            **({"sizes": _hash(sizes.known)} if sizes is not None else {}),
+            "graph": hashed(graph),
+            "inputs": hashed(inputs),
+            **({"sizes": hashed(sizes.known)} if sizes is not None else {}),
             **{name: str(value) for name, value in settings.items()},
             "state": state(),
             "tc": own_code(),
             "torch": f"{torch.__version__} {torch.version.git_version}",
             "python": sys.version,
-            "machine": _hash(cpu_identity()),
+            "machine": hashed(cpu_identity()),
             **({"gpus": gpu_identity()} if _names_gpu(graph, inputs) else {}),
             "environment": environment(),
         },
@@ -280,5 +280,6 @@ def environment() -> str:
     return " ".join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
 
 
-def _hash(text: str) -> str:
+def hashed(text: str) -> str:
+    """Return what stands for a text in a key."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -99,7 +99,7 @@ SAMPLES: tuple[Event, ...] = (
     SourceLines(
         (FunctionLines("/home/user/model.py", "f", 3, "def f(x):\n    return x\n", (3, 4), (4,)),)
     ),
-    Guards((Guard("int", "self.step", "self.step == 0", ("/home/user/model.py", 6)),)),
+    Guards.of([Guard("int", "self.step", "self.step == 0", ("/home/user/model.py", 6))]),
     StageRan(
         "inference",
         "aot",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, NamedTuple
@@ -378,34 +378,42 @@ class Guard(NamedTuple):
     place: Place | None = None
 
 
-GuardRow = tuple[str, str, str, Place | None]
-"""A `Guard`, or a plain tuple of the same."""
-
-
 @dataclass(frozen=True)
 class Guards(Fact, wire="tc_guards dynamo_cpp_guards_str"):
-    """All facts a compile relies on.
+    """All facts a compile relies on, in columns, as there are hundreds: what `Guard` says of each.
 
-    The text has a fact a line; the JSON has ``sources``, and the number of that ``of`` each line.
+    The text has a fact a line, after a line for the user's line it is of; the JSON has ``sources``,
+    and the number of that ``of`` each fact.
     """
 
-    guards: tuple[GuardRow, ...]
+    kinds: Sequence[str]
+    sources: Sequence[str]
+    exprs: Sequence[str]
+    places: Sequence[Place | None]
+
+    @classmethod
+    def of(cls, guards: Iterable[Guard]) -> Guards:
+        """Return some guards as columns."""
+        rows = list(guards)
+        return cls(*([row[column] for row in rows] for column in range(4)))
 
     @cached_property
     def text(self) -> str:
         """The guards, one a line."""
-        ends: dict[Place | None, str] = {None: ""}  # hundreds of guards are of a dozen lines
-        for _, _, _, place in self.guards:
-            if place is not None and place not in ends:
-                ends[place] = f"  # {place[0]}:{place[1]}"
-        return "\n".join([f"{kind}: {expr}{ends[place]}" for kind, _, expr, place in self.guards])
+        lines: list[str] = []
+        last: Place | None = None
+        for kind, expr, place in zip(self.kinds, self.exprs, self.places, strict=True):
+            if place is not last and place != last:
+                last = place
+                lines.append(f"# {place[0]}:{place[1]}" if place is not None else "")
+            lines.append(f"{kind}: {expr}")
+        return "\n".join(lines)
 
     def to_records(self) -> tuple[Record, ...]:
         """See `Event`."""
-        of = [source for _, source, _, _ in self.guards]
-        sources = dict.fromkeys(of)
-        numbers = dict(zip(sources, range(len(sources)), strict=True))
-        facts = f'{{"sources": {texts_json(sources)}, "of": {[numbers[one] for one in of]}}}'
+        numbers = {source: number for number, source in enumerate(dict.fromkeys(self.sources))}
+        of = list(map(numbers.__getitem__, self.sources))
+        facts = f'{{"sources": {texts_json(numbers)}, "of": {of}}}'
         listed = Artifact("tc_guards", facts, "json").to_records()
         return (Record("dynamo_cpp_guards_str", {}, self.text), *listed)
 

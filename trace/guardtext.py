@@ -18,7 +18,7 @@ _TENSOR: Final = re.compile(
 _EQUAL: Final = re.compile(r"^(?P<source>.+?) (?:==|is) (?P<value>[^=].*)$")
 _SAME: Final = re.compile(r"^same\((?P<source>.+?), (?P<value>.+)\)$")
 _LENGTH: Final = re.compile(
-    r"has_length\((?P<source>.+), (?P<value>\d+)\)|len\((?P<of>.+)\) == (?P<n>\d+)"
+    r"has_length\((?P<source>.+), (?P<value>\d+)(?:, the\(.*?\))?\)|len\((?P<of>.+)\) == (?P<n>\d+)"
 )
 _TYPE: Final = re.compile(
     r"___check_(?:type|obj)_id\((?P<source>.+), \d+\)(?:, type=<class '(?P<type>[^']+)'>)?"

@@ -264,10 +264,10 @@ class LogSink:
     def guards(self, event: ev.Guards, compile_id: CompileId | None) -> Message:
         """Print all guards, one a line, with the user line that needs each; more names kinds."""
         if self.levels["guards"] >= VERBOSE:
-            title = f"{len(event.guards)} guards"
+            title = f"{len(event.kinds)} guards"
             return self._document("guards", title, event.text, compile_id)
         rows = []
-        for _, _, expr, place in event.guards:
+        for expr, place in zip(event.exprs, event.places, strict=True):
             rows.append(f"{expr}  # {near(place[0])}:{place[1]}" if place else expr)
         return self._document("guards", f"{len(rows)} guards", "\n".join(rows), compile_id)
 

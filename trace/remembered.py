@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import Any, get_args, get_origin, get_type_hints
 
 from tc.trace import run_events, source_events, stage_events
-from tc.trace.events import ATEN_GRAPHS, EVENTS, Artifact, AtenGraph, Event, Fact, OutputCode
-from tc.trace.wire import Payload, Record
+from tc.trace.events import ATEN_GRAPHS, EVENTS, Artifact, AtenGraph, Event, Fact, OutputCode, OutputGraph
+from tc.trace.wire import Payload, Record, Written, to_json
 
 _ROWS = (run_events, source_events, stage_events)  # loaded, they have put theirs into `EVENTS`
 _LENGTH = struct.Struct("<Q")
@@ -30,12 +30,14 @@ class Remembered(Event):
         payload: its text, as files hold it: nothing is left to do when it is told again.
         encoding: of an artifact; empty for other records.
         filename: of generated code: where it is now.
+        facts: of a captured graph: what stands beside its text, as JSON.
     """
 
     name: str
     payload: Payload
     encoding: str = ""
     filename: str = ""
+    facts: str = ""
 
     @classmethod
     def of(cls, event: Event) -> Remembered:
@@ -52,6 +54,8 @@ class Remembered(Event):
         if record.key == "artifact":
             metadata: Any = record.metadata
             return cls(metadata["name"], kept, metadata["encoding"])
+        if isinstance(event, OutputGraph):
+            return cls(record.key, kept, facts=to_json(record.metadata))
         if record.metadata and not isinstance(event, OutputCode):
             raise ValueError(f"{record.key} has more than a text")
         return cls(record.key, kept)
@@ -61,6 +65,8 @@ class Remembered(Event):
         if self.encoding:
             metadata = {"name": self.name, "encoding": self.encoding}
             return (Record("artifact", metadata, self.payload),)
+        if self.facts:
+            return (Record(self.name, Written(self.facts), self.payload),)
         where = {"filename": self.filename, "file_path": self.filename} if self.filename else {}
         return (Record(self.name, where, self.payload),)
 
@@ -70,6 +76,8 @@ class Remembered(Event):
         text = self.payload.text
         if self.name in _KINDS:
             return AtenGraph(_KINDS[self.name], text)
+        if self.name == OutputGraph.wire:
+            return OutputGraph(text, json.loads(self.facts)["sizes"])
         if self.name == OutputCode.wire:
             return OutputCode(text, self.filename)
         kind = EVENTS.get(self.name, Artifact)
@@ -85,7 +93,10 @@ def packed(events: Iterable[Event]) -> bytes:
         ValueError: one has several records, or facts beside its text.
     """
     kept = [Remembered.of(event) for event in events]
-    rows = [(one.name, one.encoding, one.payload.digest, len(one.payload.lines)) for one in kept]
+    rows = [
+        (one.name, one.encoding, one.facts, one.payload.digest, len(one.payload.lines))
+        for one in kept
+    ]
     texts = [one.payload.lines for one in kept]
     listed = json.dumps(rows).encode()
     return b"".join((_LENGTH.pack(len(listed)), listed, *texts))
@@ -102,8 +113,9 @@ def unpacked(content: bytes | memoryview) -> tuple[Remembered, ...]:
     at = _LENGTH.size + _LENGTH.unpack_from(content)[0]
     texts = memoryview(content)  # they are not copied: they are many, and long
     events = []
-    for name, encoding, digest, size in json.loads(bytes(texts[_LENGTH.size : at])):
-        events.append(Remembered(name, Payload(digest, texts[at : at + size]), encoding))
+    for name, encoding, facts, digest, size in json.loads(bytes(texts[_LENGTH.size : at])):
+        text = Payload(digest, texts[at : at + size])
+        events.append(Remembered(name, text, encoding, facts=facts))
         at += size
     if at != len(content):
         raise ValueError("texts are missing, or left over")

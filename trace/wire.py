@@ -47,12 +47,17 @@ def _md5() -> Callable[..., Any]:
     return md5
 
 
+class Written(str):
+    """A value as JSON, which is written as it is."""
+
+
 class Record(NamedTuple):
     """One record of the wire format.
 
     Attributes:
         key: name of the event, the one key that is not context.
-        metadata: its value; may hold `StackFrame`s, whose file names the writer interns.
+        metadata: its value; may hold `StackFrame`s, whose file names the writer interns, or be
+            `Written`.
         payload: text that follows the record, or None.
         in_compile: whether the current compile id belongs to it.
     """
@@ -93,6 +98,8 @@ _ENCODER = json.JSONEncoder(default=plain, allow_nan=False)
 
 def to_json(value: object, encoder: json.JSONEncoder = _ENCODER) -> str:
     """Return one line of strict ASCII JSON: no NaN, no lone surrogates, no failure."""
+    if type(value) is Written:
+        return value
     try:
         text = encoder.encode(value)
     except (TypeError, ValueError, RecursionError):

@@ -146,7 +146,7 @@ def _install_length(tree: GuardTree, guard: Guard) -> None:
 
 def _length_holds(value: Any, guard: Guard, scope: Scope) -> bool:
     kind, length = guard.expected
-    return values.is_type(value, kind) and values.has_length(value, length)
+    return values.has_length(value, length, kind)
 
 
 def _explain_length(value: Any, guard: Guard, scope: Scope) -> list[Difference]:
@@ -347,10 +347,7 @@ GUARDS.add("BOOL", Row(
 GUARDS.add("LENGTH", Row(
     "is of this type and has this many items",
     _remember_length,
-    lambda g: (
-        f"is_type({g.source.name}, {g.expected[0]})"
-        f" and has_length({g.source.name}, {g.expected[1]})"
-    ),
+    lambda g: f"has_length({g.source.name}, {g.expected[1]}, {g.expected[0]})",
     _install_length,
     _length_holds,
     _explain_length,

@@ -256,8 +256,10 @@ def is_type(value: Any, expected: ObjectRef) -> bool:
     return id(type(value)) == expected.id
 
 
-def has_length(value: Any, length: int) -> bool:
-    """Whether a value has ``len`` and it is this."""
+def has_length(value: Any, length: int, kind: ObjectRef | None = None) -> bool:
+    """Whether a value has ``len`` and it is this; with a kind, whether it is of that type, too."""
+    if kind is not None and not is_type(value, kind):
+        return False
     try:
         return bool(len(value) == length)
     except TypeError:

@@ -14,9 +14,12 @@ from torch.fx.graph import inplace_methods, magic_methods
 from torch.fx.node import _get_qualified_name
 
 from tc.compiler.core.nodetext import SHORT_DTYPES
+from tc import trace
 from tc.trace import StackFrame
 
 INDENT = " " * 8
+#: key of a captured graph's `meta`: it has not been told of yet
+UNTOLD = "tc_untold"
 #: types whose repr is how they are written
 PRINTED = frozenset((int, float, bool, str, type(None)))
 
@@ -31,6 +34,13 @@ class Tensors(NamedTuple):
 
     sizes: dict[str, list[int | str]]
     types: dict[str, str]
+
+
+def with_code(module: fx.GraphModule) -> fx.GraphModule:
+    """Return a graph with its Python code written, in the class that others expect."""
+    made = fx.GraphModule(module, module.graph, "GraphModule")
+    made.meta = module.meta
+    return made
 
 
 def tensors_of(graph: fx.Graph) -> Tensors:
@@ -52,6 +62,28 @@ def tensors_of(graph: fx.Graph) -> Tensors:
             found = known[shape, dtype] = _described(shape, dtype)
         sizes[node.name], types[node.name] = found
     return Tensors(sizes, types)
+
+
+def tell_captured(module: fx.GraphModule) -> tuple[trace.Event, ...]:
+    """Tell of a captured graph, unless that has been done, and return what was told."""
+    if not module.meta.pop(UNTOLD, False):
+        return ()
+    tensors = tensors_of(module.graph)
+    event = trace.OutputGraph(python_text(module, tensors), tensors.sizes)
+    trace.emit(event)
+    return (event,)
+
+
+def told_lines(module: fx.GraphModule) -> str:
+    """Return the user's lines that `python_text` writes into a graph, in order."""
+    lines: list[str] = []
+    place: StackFrame | None = None
+    for node in module.graph.nodes:
+        origin = node.meta.get("tc_origin")
+        if origin and origin[-1] is not place:
+            place = origin[-1]
+            lines.append(place.loc)
+    return "\n".join(lines)
 
 
 def _described(shape: torch.Size, dtype: torch.dtype) -> tuple[list[int | str], str]:

@@ -326,7 +326,8 @@ def test_guards_of_tc_are_read_like_those_of_torch() -> None:
         "TYPE: is_type(L['self'], the(0x5, '__main__.M'))  # /tmp/a.py:6\n"
         "EQUALS: same(L['self'].step, 0)  # /tmp/a.py:6\n"
         "BOOL: L['flag'] is True\n"
-        "LENGTH: is_type(L['xs'], the(0x7, 'list')) and has_length(L['xs'], 2)\n"
+        "LENGTH: has_length(L['xs'], 2, the(0x7, 'list'))\n"
+        "LENGTH: is_type(L['ys'], the(0x7, 'list')) and has_length(L['ys'], 3)\n"  # until 2026-11
         "TENSOR: check_tensor("
         "L['self'].__dict__['_modules']['fc'].__dict__['_parameters']['weight'],"
         " 'torch.nn.parameter.Parameter', torch.float32, device(type='cuda', index=1),"
@@ -338,6 +339,7 @@ def test_guards_of_tc_are_read_like_those_of_torch() -> None:
         "self.step": "0",
         "flag": "True",
         "len(xs)": "2",
+        "len(ys)": "3",
         "self.fc.weight.dtype": "float32",
         "self.fc.weight.requires_grad": "True",
         "self.fc.weight.device": "cuda:1",

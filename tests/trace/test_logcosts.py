@@ -50,7 +50,7 @@ def compile_one(
         for source, value in held.items():
             if value < 0:
                 trace.emit(CreateSymbol("s0", str(-value), "[2, 9]", source, ()))
-        trace.emit(Guards(tuple(rows)))
+        trace.emit(Guards.of(rows))
         trace.emit(
             Metrics(
                 str(at),

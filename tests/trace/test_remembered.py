@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -23,7 +24,7 @@ from tc.trace import (
 )
 from tc.trace.emit import capture_events
 from tc.trace.remembered import packed, unpacked
-from tc.trace.wire import Payload
+from tc.trace.wire import Payload, to_json
 
 KEPT = (AtenGraph, Fusion, Kernels, Provenance, StageRan)
 
@@ -82,9 +83,18 @@ def test_code_is_kept_without_its_place() -> None:
     assert replace(kept, filename=event.filename).original == event
 
 
+def test_a_captured_graph_is_kept_with_the_sizes_of_its_values() -> None:
+    event = trace.OutputGraph("g\nh", {"x": [1, "s0"]})
+    (kept,) = unpacked(packed([event]))
+    (record,), (own,) = kept.to_records(), event.to_records()
+    assert json.loads(to_json(record.metadata)) == own.metadata
+    assert isinstance(record.payload, Payload) and record.payload.text == own.payload
+    assert kept.original == event
+
+
 def test_what_has_other_facts_is_not_kept() -> None:
     with pytest.raises(ValueError):
-        Remembered.of(trace.OutputGraph("g", {"x": [1]}))
+        Remembered.of(trace.Metrics())
 
 
 def test_listeners_hear_the_event_and_files_get_the_records() -> None:
