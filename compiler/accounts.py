@@ -125,18 +125,9 @@ class Account:
 
     def tell_guards(self, guards: CheckedGuards) -> None:
         """Tell what the compiled code rests on."""
-        if not trace.enabled():
-            return
-        of, shapes = guards.guards, guards.shapes.guards
-        trace.emit(
-            trace.Guards(
-                [g.kind for g in of] + ["SHAPE" for _ in shapes],
-                [g.source.name for g in of]
-                + [", ".join(o.text for o in g.operands) for g in shapes],
-                [g.text for g in of] + [g.text for g in shapes],
-                [g.user_line for g in of] + [None for _ in shapes],
-            )
-        )
+        if guards.event is not None:
+            trace.emit(guards.event)
+            guards.event = None
 
     def finish(
         self,
@@ -354,9 +345,12 @@ def tell_plan(
 ) -> list[trace.Event]:
     """Tell of a plan and its program; returns what was told."""
     events: list[trace.Event] = [trace.Artifact("tc_plan", str(plan))]
+    alike: dict[tuple[str, bool, str], list[list[str]]] = {}
+    for d in plan.decisions:
+        alike.setdefault((d.kind, d.taken, d.reason), []).append(list(d.nodes))
     decisions = [
-        {"kind": d.kind, "nodes": list(d.nodes), "taken": d.taken, "reason": d.reason}
-        for d in plan.decisions
+        {"kind": step, "taken": taken, "reason": reason, "nodes": nodes}
+        for (step, taken, reason), nodes in alike.items()
     ]
     events.append(trace.Fusion({"graph": kind, "decisions": decisions}))
     computes = dict(program.provenance)

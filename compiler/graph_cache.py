@@ -26,10 +26,8 @@ from tc.compiler.core.frozen import NotPlain, dumps, loads
 from tc.compiler.core.frozen_graph import CLASSES as GRAPH_CLASSES
 from tc.compiler.core.frozen_graph import PlainGraph, restored, written
 from tc.compiler.core.gpu import GpuProgram
-from tc.compiler.core.graphtext import UNTOLD, told_lines
-from tc.compiler.graph_key import (
-    DEVICES, SMALL, Key, Uncached, attribute, hashed, key_of, tensor_bytes,
-)  # fmt: skip
+from tc.compiler.core.graphtext import UNTOLD
+from tc.compiler.graph_key import DEVICES, SMALL, Key, Uncached, attribute, key_of, tensor_bytes
 from tc.compiler.runtime import store
 from tc.compiler.runtime.load import load
 from tc.compiler.runtime.triton import load as load_gpu
@@ -254,8 +252,8 @@ class GraphCache:
     def _key(self, kind: str, gm: fx.GraphModule, examples: Sequence[Any]) -> Key | None:
         with trace.stage("graph_cache.key"):
             try:
-                lines = {"lines": hashed(told_lines(gm))} if UNTOLD in gm.meta else {}
-                return key_of(gm, examples, {"kind": kind, **self.settings, **lines})
+                settings = {"kind": kind, **self.settings}
+                return key_of(gm, examples, settings, with_lines=UNTOLD in gm.meta)
             except (Uncached, NotPlain) as why:
                 _tell_bypass(f"{kind} graph: {why}")
             except Exception as error:  # a compile does not fail for want of a key

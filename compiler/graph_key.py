@@ -63,35 +63,41 @@ class Key:
     @functools.cached_property
     def digest(self) -> str:
         """The name of the entry."""
-        return hashed("\0".join(f"{name}={part}" for name, part in self.parts.items()))
+        return _hash("\0".join(f"{name}={part}" for name, part in self.parts.items()))
 
 
-def key_of(gm: fx.GraphModule, examples: Sequence[Any], settings: Mapping[str, Any]) -> Key:
+def key_of(
+    gm: fx.GraphModule,
+    examples: Sequence[Any],
+    settings: Mapping[str, Any],
+    with_lines: bool = False,
+) -> Key:
     """Return the key of a graph.
 
     Args:
         gm: calls of functions and methods, no modules.
         examples: a fake tensor or plain number for each placeholder.
         settings: what else the result depends on, by name; printed.
+        with_lines: what is kept shows the user's lines, so their texts count, too.
 
     Raises:
         Uncached, NotPlain: something in it has no text that stands for it in another process.
     """
     if peek_interpreter_stack() is not None:
         raise Uncached("it is compiled inside of a transform of torch.func")
-    graph, inputs = "\n".join(graph_lines(gm)), "\n".join(input_lines(examples))
+    graph, inputs = "\n".join(graph_lines(gm, with_lines)), "\n".join(input_lines(examples))
     sizes = sizes_of(examples)
     return Key(
         {
-            "graph": hashed(graph),
-            "inputs": hashed(inputs),
-            **({"sizes": hashed(sizes.known)} if sizes is not None else {}),
+            "graph": _hash(graph),
+            "inputs": _hash(inputs),
+            **({"sizes": _hash(sizes.known)} if sizes is not None else {}),
             **{name: str(value) for name, value in settings.items()},
             "state": state(),
             "tc": own_code(),
             "torch": f"{torch.__version__} {torch.version.git_version}",
             "python": sys.version,
-            "machine": hashed(cpu_identity()),
+            "machine": _hash(cpu_identity()),
             **({"gpus": gpu_identity()} if _names_gpu(graph, inputs) else {}),
             "environment": environment(),
         },
@@ -105,18 +111,18 @@ def _names_gpu(*texts: str) -> bool:
 
 
 # -- graphs --------------------------------------------------------------------------------------
-def graph_lines(gm: fx.GraphModule) -> list[str]:
-    """Return a text a node: everything that later stages read of it.
+def graph_lines(gm: fx.GraphModule, with_lines: bool = False) -> list[str]:
+    """Return a text a node: everything that later stages read of it; asked so, its line's text.
 
     Raises:
         Uncached: a node has none.
     """
     if marks := [name for name, value in gm.meta.items() if value is True]:
         raise Uncached(f"it is marked {', '.join(marks)}")
-    return [_node_text(gm, node) for node in gm.graph.nodes]
+    return [_node_text(gm, node, with_lines) for node in gm.graph.nodes]
 
 
-def _node_text(gm: fx.GraphModule, node: fx.Node) -> str:
+def _node_text(gm: fx.GraphModule, node: fx.Node, with_line: bool) -> str:
     if node.op == "call_function":
         target = _function_name(node.target)
     elif node.op == "get_attr":
@@ -127,6 +133,8 @@ def _node_text(gm: fx.GraphModule, node: fx.Node) -> str:
         target = str(node.target)
     places = [*(node.meta.get("tc_origin") or ()), *chain(*node.meta.get("tc_also", ()))]
     origin = ";".join(f"{place.file}:{place.line}:{place.name}" for place in places)
+    if with_line:
+        origin += " ".join(place.loc for place in places)
     value = node.meta.get("val")
     known = "" if value is None else _values_text(value)
     arguments = f"{_text(node.args)} {_text(node.kwargs)}"
@@ -280,6 +288,5 @@ def environment() -> str:
     return " ".join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
 
 
-def hashed(text: str) -> str:
-    """Return what stands for a text in a key."""
+def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

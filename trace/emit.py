@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from types import FrameType
+from functools import cache
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tc.trace.ids import CompileId
@@ -96,11 +97,9 @@ def emit_all(events: Sequence[Event]) -> None:
     sinks = _door.sinks
     if not sinks or not events:
         return
-    from tc.trace.events import Stamped
-
     origin, now, compile_id = sys._getframe(1), time.time_ns(), current_compile()
     at = origin.f_code.co_filename, origin.f_lineno
-    stamped = [Stamped(event, compile_id, now, *at) for event in events]
+    stamped = [_events().Stamped(event, compile_id, now, *at) for event in events]
     for sink in sinks:
         try:
             write_all = getattr(sink, "write_all", None)
@@ -113,12 +112,18 @@ def emit_all(events: Sequence[Event]) -> None:
             _show_out(sink, error)
 
 
+@cache
+def _events() -> ModuleType:
+    from tc.trace import events  # here, because where nobody listens there are none
+
+    return events
+
+
 def _deliver(
     sinks: tuple[Sink, ...], event: Event, compile_id: CompileId | None, origin: FrameType, now: int
 ) -> None:
-    from tc.trace.events import Stamped
-
-    stamped = Stamped(event, compile_id, now, origin.f_code.co_filename, origin.f_lineno)
+    at = origin.f_code.co_filename, origin.f_lineno
+    stamped = _events().Stamped(event, compile_id, now, *at)
     for sink in sinks:
         try:
             _hand(sink, stamped)
@@ -264,14 +269,12 @@ def _mark(name: str, ph: str, args: dict[str, object]) -> None:
     sinks = _door.sinks
     if not sinks:
         return
-    from tc.trace.events import Span
-
     current = _compiling.get()
     known: dict[str, object] = {} if current is None else {"compile_id": current.text}
     known["stage"] = "/".join(_stages.get())
     known.update(args)
     now = time.time_ns()
-    span = Span(name, ph, now / 1000, os.getpid(), threading.get_native_id(), known)
+    span = _events().Span(name, ph, now / 1000, os.getpid(), threading.get_native_id(), known)
     _deliver(sinks, span, None if current is None else current.id, sys._getframe(), now)
 
 

@@ -433,8 +433,8 @@ class Partition(Fact, wire="tc_partition"):
 class Fusion(Fact, wire="tc_fusion"):
     """The decisions about one graph's kernels: what was lowered, fused, split; what not, and why.
 
-    ``facts`` has the kind of ``graph`` and its ``decisions``, each with ``kind``, the ``nodes`` it
-    is about, whether it was ``taken``, and the ``reason``.
+    ``facts`` has the kind of ``graph`` and its ``decisions``: their ``kind``, whether they were
+    ``taken``, the ``reason``, and for each of them the ``nodes`` it is about.
     """
 
     facts: Mapping[str, object]

@@ -13,7 +13,16 @@ from functools import cached_property
 from typing import Any, get_args, get_origin, get_type_hints
 
 from tc.trace import run_events, source_events, stage_events
-from tc.trace.events import ATEN_GRAPHS, EVENTS, Artifact, AtenGraph, Event, Fact, OutputCode, OutputGraph
+from tc.trace.events import (
+    ATEN_GRAPHS,
+    EVENTS,
+    Artifact,
+    AtenGraph,
+    Event,
+    Fact,
+    OutputCode,
+    OutputGraph,
+)  # fmt: skip
 from tc.trace.wire import Payload, Record, Written, to_json
 
 _ROWS = (run_events, source_events, stage_events)  # loaded, they have put theirs into `EVENTS`

@@ -89,10 +89,11 @@ class Partition(Artifact):
     recomputed: tuple[Recomputed, ...]
 
     def facts(self) -> dict[str, Any]:
-        """Return the choice as plain values: ``bytes``, ``kept`` and ``again``."""
+        """Return the choice as plain values: ``bytes``, ``inputs``, ``kept`` and ``again``."""
         return {
             "bytes": sum(saved.bytes for saved in self.saved),
-            "kept": [asdict(saved) for saved in self.saved],
+            "inputs": [saved.name for saved in self.saved if saved.kind == "input"],
+            "kept": [asdict(saved) for saved in self.saved if saved.kind != "input"],
             "again": [asdict(value) for value in self.recomputed],
         }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import linecache
-from collections.abc import Iterator, Set
+from collections.abc import Set
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -147,10 +147,9 @@ class Frame:
         self.runs.add((self.run_from, self.pc))
         self.run_from = self.pc = self.program.index[id(target)]
 
-    def visited(self) -> Iterator[int]:
-        """Yield the numbers of the instructions gone through, some more than once."""
-        for first, stop in (*self.runs, (self.run_from, self.pc)):
-            yield from range(first, stop)
+    def visited(self) -> set[tuple[int, int]]:
+        """Return the stretches of instructions gone through: first number, number after the last."""
+        return {*self.runs, (self.run_from, self.pc)}
 
     def step(self) -> None:
         """Interpret one instruction; exceptions of traced code go to their handler."""

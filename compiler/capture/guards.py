@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
+from tc import trace
 from tc.compiler.capture.guard_memo import MakeMemo, groups
 from tc.compiler.capture.guard_rows import GUARDS, NAMES, Guard, Predicate
 from tc.compiler.capture.guard_tree import GuardTree
@@ -106,6 +107,7 @@ class CheckedGuards:
         drop: set by the frame hook; takes the code behind these guards out of its cache.
         alive: False once an object that the code knows by identity has died.
         telling: names of sources at which a call that these guards refused differed.
+        event: tells of them, if somebody listens.
     """
 
     guards: tuple[Guard, ...]
@@ -115,6 +117,7 @@ class CheckedGuards:
     drop: Callable[[], None] | None = None
     alive: bool = True
     telling: set[str] = field(default_factory=set)
+    event: trace.Guards | None = None
     _watched: list[Any] = field(default_factory=list, repr=False)
     _by_source: dict[str, list[Guard]] | None = field(default=None, repr=False)
 
@@ -123,6 +126,16 @@ class CheckedGuards:
         """All guards as Python, one a line."""
         lines = [str(guard) for guard in self.guards]
         return "\n".join([*lines, *(f"SHAPE: {guard}" for guard in self.shapes.guards)])
+
+    def told(self) -> trace.Guards:
+        """Return the guards as an event."""
+        of, shapes = self.guards, self.shapes.guards
+        return trace.Guards(
+            [g.kind for g in of] + ["SHAPE" for _ in shapes],
+            [g.source.name for g in of] + [", ".join(o.text for o in g.operands) for g in shapes],
+            [g.text for g in of] + [g.text for g in shapes],
+            [g.user_line for g in of] + [None for _ in shapes],
+        )
 
     def check(self, locals: dict[str, Any]) -> bool:
         """Ask C++ whether all guards hold for a frame with these locals."""
@@ -292,6 +305,8 @@ def build(
         tree.last(shapes.text, shapes.bind(globals))
     checked = CheckedGuards(tuple(guards), shapes, compile_id, tree.root)
     _verify(checked, locals, globals)
+    if trace.enabled():
+        checked.event = checked.told()
     checked._watch()
     return checked
 

@@ -21,9 +21,9 @@ _THEIRS = tuple(
 def lines_of(frames: Iterable[Frame]) -> Iterator[trace.FunctionLines]:
     """Yield the user's functions that were gone through, those without a source left out."""
     traced: dict[CodeType, set[int]] = {}
-    for program, numbers in _visited(frames).items():
+    for program, runs in _visited(frames).items():
         found = traced.setdefault(user_code(program.code), set())
-        for number in numbers:
+        for number in {number for run in runs for number in range(*run)}:
             positions = program.instructions[number].positions
             if positions is not None and positions.lineno is not None:
                 found.add(positions.lineno)
@@ -42,19 +42,19 @@ def lines_of(frames: Iterable[Frame]) -> Iterator[trace.FunctionLines]:
             )
 
 
-def _visited(frames: Iterable[Frame]) -> dict[Program, set[int]]:
-    """Return the numbers of the instructions gone through, of the user's functions."""
-    found: dict[Program, set[int]] = {}
+def _visited(frames: Iterable[Frame]) -> dict[Program, set[tuple[int, int]]]:
+    """Return the stretches of instructions gone through, of the user's functions."""
+    found: dict[Program, set[tuple[int, int]]] = {}
     theirs: set[Program] = set()  # most frames are of torch.nn
     for frame in frames:
         program = frame.program
         if program in found:
-            found[program].update(frame.visited())
+            found[program] |= frame.visited()
         elif program not in theirs:
             if user_code(program.code).co_filename.startswith(_THEIRS):
                 theirs.add(program)
             else:
-                found[program] = set(frame.visited())
+                found[program] = frame.visited()
     return found
 
 

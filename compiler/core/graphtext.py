@@ -13,8 +13,8 @@ from torch import fx
 from torch.fx.graph import inplace_methods, magic_methods
 from torch.fx.node import _get_qualified_name
 
-from tc.compiler.core.nodetext import SHORT_DTYPES
 from tc import trace
+from tc.compiler.core.nodetext import SHORT_DTYPES
 from tc.trace import StackFrame
 
 INDENT = " " * 8
@@ -72,18 +72,6 @@ def tell_captured(module: fx.GraphModule) -> tuple[trace.Event, ...]:
     event = trace.OutputGraph(python_text(module, tensors), tensors.sizes)
     trace.emit(event)
     return (event,)
-
-
-def told_lines(module: fx.GraphModule) -> str:
-    """Return the user's lines that `python_text` writes into a graph, in order."""
-    lines: list[str] = []
-    place: StackFrame | None = None
-    for node in module.graph.nodes:
-        origin = node.meta.get("tc_origin")
-        if origin and origin[-1] is not place:
-            place = origin[-1]
-            lines.append(place.loc)
-    return "\n".join(lines)
 
 
 def _described(shape: torch.Size, dtype: torch.dtype) -> tuple[list[int | str], str]:

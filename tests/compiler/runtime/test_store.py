@@ -62,6 +62,17 @@ def test_damaged_entries_are_absent_and_can_be_written_again(folder, damage, tol
     assert store.entry("kind", KEY) == (b"new", b"")
 
 
+def test_a_page_that_a_crash_lost_is_found(folder):
+    told = bytes(range(1, 256)) * 1000
+    assert store.write("kind", KEY, b"content", told)
+    assert store.entry("kind", KEY) == (b"content", told)
+    path = path_of(folder)
+    content = path.read_bytes()
+    for page in range(0, len(told) - 4096, 4096):
+        path.write_bytes(content[:page] + bytes(4096) + content[page + 4096 :])
+        assert store.entry("kind", KEY) is None
+
+
 @pytest.mark.parametrize("before", [None, (b"before", b"then")])
 def test_killed_at_every_step(folder, before):
     after = (b"after", b"told")
