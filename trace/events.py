@@ -395,7 +395,8 @@ class Guards(Fact, wire="tc_guards dynamo_cpp_guards_str"):
     def of(cls, guards: Iterable[Guard]) -> Guards:
         """Return some guards as columns."""
         rows = list(guards)
-        return cls(*([row[column] for row in rows] for column in range(4)))
+        checks = [one.kind for one in rows], [one.source for one in rows]
+        return cls(*checks, [one.expr for one in rows], [one.place for one in rows])
 
     @cached_property
     def text(self) -> str:

@@ -148,7 +148,7 @@ class Frame:
         self.run_from = self.pc = self.program.index[id(target)]
 
     def visited(self) -> set[tuple[int, int]]:
-        """Return the stretches of instructions gone through: first number, number after the last."""
+        """Return the stretches of instructions gone through: their first, and the one after."""
         return {*self.runs, (self.run_from, self.pc)}
 
     def step(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 import json
-import linecache
 from contextlib import contextmanager
 
 import pytest
@@ -100,43 +99,6 @@ def test_all_is_told_on_a_hit_too():
         "AtenGraph", "Artifact", "Fusion", "Kernels", "Provenance", "OutputCode", "OutputGraph",
         "StageRan",
     } == {text.partition("(")[0] for text in runs[1]}  # fmt: skip
-
-
-@pytest.mark.parametrize("wants_grad", [False, True])
-def test_the_captured_graph_is_told_once(wants_grad):
-    x = torch.randn(4, 6, requires_grad=wants_grad)
-    for hit in (False, True):
-        tc.reset()
-        with telling() as told:
-            result = tc.compile(two_ops)(x, x)
-            if wants_grad:
-                result.sum().backward()
-        assert told.looks()[0] == hit
-        (graph,) = [event for event in told if isinstance(event, trace.OutputGraph)]
-        assert "return torch.sin(x) + y" in graph.code
-        assert [4, 6] in graph.sizes.values()
-
-
-def test_a_graph_that_nobody_captured_is_not_told():
-    x = torch.randn(3)
-    for _ in range(2):
-        with telling() as told:
-            driver.inductor(fx.symbolic_trace(lambda x: x.sin()), [x])
-        assert not [event for event in told if isinstance(event, trace.OutputGraph)]
-
-
-def test_a_line_of_the_users_that_changed_is_told_as_it_is(tmp_path):
-    file = tmp_path / "user.py"
-    shown = []
-    for number, line in enumerate(("x.sin() + 1", "x.sin() +  1", "x.sin() + 1")):
-        file.write_text(f"def function(x):\n    return {line}\n")
-        linecache.checkcache()
-        space = {}
-        exec(compile(file.read_text(), file, "exec"), space)
-        _, told = compiled(space["function"], torch.randn(3))
-        assert told.looks() == [number == 2]
-        shown += [event.code for event in told if isinstance(event, trace.OutputGraph)]
-    assert ["+  1\n" in text for text in shown] == [False, True, False]
 
 
 def test_parts_of_the_key_are_told():
