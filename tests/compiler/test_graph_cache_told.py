@@ -14,6 +14,7 @@ from torch import fx
 import tc
 from tc import trace
 from tc.compiler import driver
+from tc.compiler.errors import BackendError
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +63,7 @@ def test_a_graph_whose_backend_fails_is_told() -> None:
         raise ValueError("no")
 
     def run() -> None:
-        with pytest.raises(tc.TcError):
+        with pytest.raises(BackendError):
             tc.compile(lambda x: x.sin() + 1, backend=fails)(torch.ones(3))
 
     _, (graph,) = told(run)
