@@ -24,7 +24,7 @@ from tc.compiler.core.artifacts import KernelSpec, Program
 from tc.compiler.core.conditions import Condition, Sizes
 from tc.compiler.core.frozen import NotPlain, dumps, loads
 from tc.compiler.core.frozen_graph import CLASSES as GRAPH_CLASSES
-from tc.compiler.core.frozen_graph import PlainGraph, restored, written
+from tc.compiler.core.frozen_graph import restored, written
 from tc.compiler.core.gpu import GpuProgram
 from tc.compiler.core.graphtext import UNTOLD
 from tc.compiler.graph_key import DEVICES, SMALL, Key, Uncached, attribute, key_of, tensor_bytes
@@ -65,7 +65,8 @@ class Kept:
         contract: how the program is called; None for graphs of ATen operations.
         events: what was told when it was compiled, its code last; on disk it is apart.
         pair: tells whether forward and backward are of one cut.
-        operations: backward as operations, with forward's entry.
+        operations: backward as operations, with forward's entry: a `PlainGraph` as text, which is
+            read where it is asked for.
         conditions: on symbolic sizes, for which it is right.
     """
 
@@ -74,7 +75,7 @@ class Kept:
     contract: aot.Contract | aot.TrainingContract | None
     events: tuple[trace.Remembered, ...]
     pair: str = ""
-    operations: PlainGraph | None = None
+    operations: str = ""
     conditions: tuple[Condition, ...] = ()
 
 
@@ -106,7 +107,7 @@ class Cut:
     key: Key
     gm: fx.GraphModule
     contract: aot.TrainingContract
-    operations: PlainGraph
+    operations: str
     pair: str
     told: Mapping[str, tuple[trace.Event, ...]]
     later: Key | None = None
@@ -171,14 +172,14 @@ class GraphCache:
         if not found or first is None or second is None:
             return None
         contract, operations = first.contract, first.operations
-        if not isinstance(contract, aot.TrainingContract) or operations is None:
+        if not isinstance(contract, aot.TrainingContract) or not operations:
             return None
         self._missed = None
         return Trained(
             contract,
             run_kept(first, gm),
             functools.partial(run_kept, second, gm),
-            functools.cache(functools.partial(restored, operations)),
+            functools.cache(lambda: restored(loads(operations.encode(), CLASSES))),
         )
 
     def cut(
@@ -195,7 +196,7 @@ class GraphCache:
         if key is None:
             return
         try:
-            operations = written(backward.graph)
+            operations = dumps(written(backward.graph)).decode()
             pair = hashlib.sha256(dumps((contract, operations))).hexdigest()
         except NotPlain as why:
             _tell_bypass(f"training graph: {why}")
@@ -268,7 +269,7 @@ class GraphCache:
         contract: aot.Contract | aot.TrainingContract | None,
         events: tuple[trace.Event, ...],
         pair: str = "",
-        operations: PlainGraph | None = None,
+        operations: str = "",
     ) -> None:
         with trace.stage("graph_cache.keep"):
             try:
