@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ContextDecorator
 from dataclasses import dataclass, field, fields
+from itertools import chain
 from typing import Any
 
 from tc.compiler.errors import OptionError
@@ -243,6 +244,10 @@ class Options:
 #: what is set outside of Python -> what it is taken for where it is not
 VARIABLES = ("CC", "TC_BISECT", "TC_CACHE_DIR", "TC_DISABLE", "TC_FORCE_DISABLE_CACHES",
              "TC_FX_GRAPH_CACHE")  # fmt: skip
+#: what may be asked of a call -> where it is not
+_CALL = (("fullgraph", False), ("dynamic", None), ("mode", None))
+_NO_OPTIONS = InductorOptions()
+_OPTION_NAMES = tuple(list_options())
 
 
 def settings_changed(options: Options) -> dict[str, tuple[Any, Any]]:
@@ -251,21 +256,19 @@ def settings_changed(options: Options) -> dict[str, tuple[Any, Any]]:
     The names are ``fullgraph``, ``dynamic``, ``mode``, ``options.NAME``, ``config.NAME`` and
     ``env.NAME``; the values are those JSON has, anything else as text.
     """
-    call = (("fullgraph", False), ("dynamic", None), ("mode", None))
-    asked: dict[str, tuple[Any, Any]] = {name: (getattr(options, name), v) for name, v in call}
-    plain = vars(InductorOptions())
-    for option, (name, default) in zip(list_options(), plain.items(), strict=True):
-        asked[f"options.{option}"] = getattr(options.inductor, name), default
-    for name, value in options.extra:
-        asked[f"options.{name}"] = value, None
-    for name, default in vars(_FIRST).items():
-        asked[f"config.{name}"] = getattr(config, name), default
-    for name in VARIABLES:
-        asked[f"env.{name}"] = os.environ.get(name), None
+    given, default = vars(options.inductor), vars(_NO_OPTIONS)
+    asked = zip(_OPTION_NAMES, given.values(), default.values(), strict=True)
+    rows = chain(
+        [("", name, getattr(options, name), value) for name, value in _CALL],
+        [("options.", name, value, default) for name, value, default in asked],
+        [("options.", name, value, None) for name, value in options.extra],
+        [("config.", name, getattr(config, name), value) for name, value in vars(_FIRST).items()],
+        [("env.", name, os.environ.get(name), None) for name in VARIABLES],
+    )
     return {
-        name: (_told(value), _told(default))
-        for name, (value, default) in asked.items()
-        if value != default
+        f"{of}{name}": (_told(value), _told(default))
+        for of, name, value, default in rows
+        if value is not default and value != default
     }
 
 
