@@ -28,6 +28,7 @@ class Sink(Protocol):
 
     One whose ``takes_records`` is true gets what is told again as `Remembered`, not as the events.
     One with ``write_all`` gets the events that are told at once as one list, of either kind.
+    One with ``mark`` gets marks on the timeline as their text.
     """
 
     def write(self, stamped: Stamped) -> None:
@@ -273,9 +274,20 @@ def _mark(name: str, ph: str, args: dict[str, object]) -> None:
     known: dict[str, object] = {} if current is None else {"compile_id": current.text}
     known["stage"] = "/".join(_stages.get())
     known.update(args)
-    now = time.time_ns()
-    span = _events().Span(name, ph, now / 1000, os.getpid(), threading.get_native_id(), known)
-    _deliver(sinks, span, None if current is None else current.id, sys._getframe(), now)
+    now, origin = time.time_ns(), sys._getframe()
+    compile_id = None if current is None else current.id
+    at = now, origin.f_code.co_filename, origin.f_lineno
+    mark = name, ph, now / 1000, os.getpid(), threading.get_native_id(), known
+    events = _events()
+    for sink in sinks:
+        try:
+            write_mark = getattr(sink, "mark", None)
+            if write_mark is not None:
+                write_mark(events.mark_text(*mark), compile_id, *at)
+            else:
+                _hand(sink, events.Stamped(events.Span(*mark), compile_id, *at))
+        except Exception as error:
+            _show_out(sink, error)
 
 
 # --- the environment ----------------------------------------------------------------------------

@@ -149,20 +149,24 @@ class Span(Event, wire="chromium_event"):
 
     def to_records(self) -> tuple[Record, ...]:
         """See `Event`."""
-        # Put together by hand: there are many, and an encoder takes longer to get going.
-        args = ", ".join(
-            [
-                f"{quoted(name)}: {quoted(arg) if type(arg) is str else to_json(arg)}"
-                for name, arg in self.args.items()
-            ]
-        )
-        scope = ', "s": "p"' if self.ph == "i" else ""
-        mark = (
-            f'{{"name": {quoted(self.name)}, "ph": "{self.ph}", "ts": {self.ts!r}, '
-            f'"pid": {self.pid}, "tid": {self.tid}, "args": {{{args}}}, '
-            f'"cat": "dynamo_timed"{scope}}}'
-        )
-        return (Record("chromium_event", {}, mark),)
+        mark = mark_text(self.name, self.ph, self.ts, self.pid, self.tid, self.args)
+        return (Record(self.wire, {}, mark),)
+
+
+def mark_text(name: str, ph: str, ts: float, pid: int, tid: int, args: Mapping[str, object]) -> str:
+    """Return a mark on the timeline as JSON; see `Span`."""
+    # Put together by hand: there are many, and an encoder takes longer to get going.
+    listed = ", ".join(
+        [
+            f"{quoted(key)}: {quoted(arg) if type(arg) is str else to_json(arg)}"
+            for key, arg in args.items()
+        ]
+    )
+    scope = ', "s": "p"' if ph == "i" else ""
+    return (
+        f'{{"name": {quoted(name)}, "ph": "{ph}", "ts": {ts!r}, "pid": {pid}, "tid": {tid}, '
+        f'"args": {{{listed}}}, "cat": "dynamo_timed"{scope}}}'
+    )
 
 
 @dataclass(frozen=True)

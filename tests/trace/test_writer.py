@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from wire_format import WireLog, read_wire
 
 import tc.trace as trace
-from tc.trace import Artifact, CompileId, Counters, Event, FrameStart, StackFrame
+from tc.trace import Artifact, CompileId, Counters, Event, FrameStart, Span, StackFrame
+from tc.trace.events import Stamped
 from tc.trace.writer import TraceWriter
 
 TLPARSE = Path(sys.executable).with_name("tlparse")
@@ -78,6 +79,28 @@ def test_event_round_trip(writer: TraceWriter, event: Event) -> None:
         assert found.payload == record.payload
         known = {key: found.context[key] for key in ("frame_id", "frame_compile_id", "attempt")}
         assert known == {"frame_id": 3, "frame_compile_id": 1, "attempt": 2}
+
+
+@pytest.mark.parametrize("rank", [None, "3"])
+def test_marks_are_written_like_other_events(
+    writer: TraceWriter, monkeypatch: pytest.MonkeyPatch, rank: str | None
+) -> None:
+    if rank is not None:
+        monkeypatch.setenv("RANK", rank)
+    assert writer.path is None
+    with trace.compiling(CompileId(3, 1)), trace.stage("first"):  # its beginning opens the file
+        trace.instant('é "x"', number=3)
+        assert writer.path is not None
+        lines = Path(writer.path).read_bytes().splitlines()[-2:]
+        header, mark = json.loads(lines[0].split(b"] ", 1)[1]), json.loads(lines[1])
+        origin = lines[0].split(b"] ")[0].split()[-1].decode().rpartition(":")
+        del mark["cat"], mark["s"]
+        span = Span(**mark)
+        writer.write(Stamped(span, CompileId(3, 1), 0, origin[0], int(origin[2])))
+    again = Path(writer.path).read_bytes().splitlines()
+    at = again.index(lines[1]) + 1
+    assert again[at + 1] == lines[1] and json.loads(again[at].split(b"] ", 1)[1]) == header
+    assert again[at].split()[2:] == lines[0].split()[2:]
 
 
 def test_file_appears_with_the_first_event(writer: TraceWriter) -> None:
