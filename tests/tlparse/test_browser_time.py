@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -103,3 +104,10 @@ def test_a_link_to_a_span(times: Reader) -> None:
     assert times.texts("h1") == ["Not in this report"]
     times.go("#/time/99.000-100.000")  # of another run
     assert len(table(times, "Functions and phases")) == 5
+
+
+def test_the_address_is_that_of_the_page_that_was_opened_last(times: Reader) -> None:
+    for route in ("#/time/28.000-36.000", "#/time", "#/time/30-31"):
+        times.driver.execute_script("location.hash = arguments[0]", route)
+    time.sleep(0.5)  # longer than until a choice goes into the address
+    assert times.driver.execute_script("return location.hash") == "#/time/30-31"

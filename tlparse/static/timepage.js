@@ -46,7 +46,7 @@ function timeRange(functions, total, chosen) {
     tables.replaceChildren(fragment(timeTables(timeWithin(pieces, from, to), total)));
     clearTimeout(told);
     told = setTimeout(() => {
-      if (location.hash.startsWith("#/time")) history.replaceState(null, "", whole ? "#/time" : `#/time/${from.toFixed(3)}-${to.toFixed(3)}`);
+      if (icicle.isConnected) history.replaceState(null, "", whole ? "#/time" : `#/time/${from.toFixed(3)}-${to.toFixed(3)}`);
     }, SETTLED);
   };
   const choose = (from, to) => {
@@ -70,6 +70,7 @@ function timeRange(functions, total, chosen) {
   const icicle = h("div.icicle", null, bars, shade);
   dragOver(icicle, total, choose);
   choose(...(chosen || [0, total]));
+  clearTimeout(told); // the address says it already
   return { clear, body: [h("div.ends", null, first, last), icicle, said, tables] };
 }
 
