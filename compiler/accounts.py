@@ -316,11 +316,13 @@ def role_of(kind: str, source: str) -> str:
 def fix_of(failure: Failure, kind: str, now_dynamic: bool) -> str:
     """Return what to change so that an input no longer forces a recompile."""
     where = failure.source
+    name, is_size, index = where.removesuffix("]").partition(".shape[")
+    mark = f"tc.mark_dynamic({name}, {index})" if is_size else f"{where} as a tensor"
     if now_dynamic:
-        return f"made dynamic now; tc.mark_dynamic on {where} beforehand saves this recompile"
-    if kind == "TENSOR" and ".shape[" in where:
-        name, _, rest = where.partition(".shape[")
-        return f"tc.mark_dynamic({name}, {rest.rstrip(']')})"
+        other = "" if is_size else " or dynamic=True"
+        return f"made dynamic now; {mark}{other} beforehand saves this recompile"
+    if kind == "TENSOR" and is_size:
+        return mark
     if kind == "TENSOR" and where.endswith(".requires_grad"):
         return "call it with the same requires_grad (or under torch.no_grad()) each time"
     if kind == "TENSOR":
