@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from tc.trace.compiles import Compile, Failure
+from tc.trace.compiles import Compile, Failure, Note
 from tc.trace.findings.advice import ROWS
 from tc.trace.findings.model import Event, Finding, Occurrence, Where
 from tc.trace.ids import cause_id
@@ -23,6 +23,10 @@ _FIXES: Final = (
         ),
     ),
     (
+        re.compile(r"[Oo]bserved exception"),
+        ("the code raises here: run it in eager mode to see which exception, and why",),
+    ),
+    (
         re.compile(r"Unsupported|GraphBreak|FailOnRecompileLimitHit"),
         ("fullgraph=True refuses graph breaks: fix the break, or drop fullgraph=True",),
     ),
@@ -38,7 +42,8 @@ _FIXES: Final = (
 )  # fmt: skip
 
 # A break that PyTorch cannot resume from: the frame runs in Python, nothing else failed.
-GIVEN_UP: Final = re.compile(r"[Ss]kipping the frame and falling back to eager")
+GIVEN_UP: Final = re.compile(r"[Ss]kipping the (?:frame|function) and falling back to eager")
+_IN_LOOP: Final = re.compile(r"graph break in loop|for/while loop")
 
 _DAMAGE: Final = {
     "truncated": ("TC901", "the trace was cut off", "the program ended while it wrote"),
@@ -62,8 +67,9 @@ def failures(session: Session) -> list[Event]:
         failure = compiled.failure
         if failure is None:
             continue
-        if GIVEN_UP.search(failure.reason):
-            events.append(_given_up(compiled, failure))
+        broke = next(iter(compiled.noted("dynamo_graph_break_reason")), None)
+        if GIVEN_UP.search(f"{failure.reason}\n{broke.data if broke is not None else ''}"):
+            events.append(_given_up(compiled, failure, broke))
             continue
         notes = compiled.noted("tc_error", "dynamo_error")
         note = notes[-1] if notes else None
@@ -92,23 +98,28 @@ def failures(session: Session) -> list[Event]:
     return events
 
 
-def _given_up(compiled: Compile, failure: Failure) -> Event:
+def _given_up(compiled: Compile, failure: Failure, broke: Note | None) -> Event:
     """A frame that runs in Python because of a break inside a loop or a block."""
     row = next(row for row in ROWS if row.code == "TC109")
-    note = next(iter(compiled.noted("dynamo_graph_break_reason")), None)
     function = compiled.alias or compiled.function
+    if _IN_LOOP.search(failure.reason):
+        where, why, fix = "it breaks inside a loop", row.why, row.fix
+    else:
+        where = "it breaks where it cannot be entered again"
+        why = "the break is inside a try or with block, say, and the rest cannot be compiled apart"
+        fix = ("fix the break at this line", "move what breaks out of the block")
     return Event(
         code=row.code,
-        title=f"{compiled.title} runs in Python: it breaks inside a loop",
-        why=row.why,
-        fix=row.fix,
+        title=f"{compiled.title} runs in Python: {where}",
+        why=why,
+        fix=fix,
         where=Where(failure.file, failure.line, function=function) if failure.file
         else Where(*compiled.home, function=function),
         reason="given up",
         compiled=compiled,
-        place=note.place if note else "",
-        time=note.time if note else "",
-        artifact=note.artifact if note else -1,
+        place=broke.place if broke else "",
+        time=broke.time if broke else "",
+        artifact=broke.artifact if broke else -1,
         evidence=failure.reason.strip(),
         seconds=compiled.seconds,
     )  # fmt: skip
