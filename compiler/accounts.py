@@ -308,7 +308,7 @@ def cause_of(failure: Failure, now_dynamic: bool) -> trace.RecompileCause:
 
 def role_of(kind: str, source: str) -> str:
     """Return what a changed input was to the compiled code, in the user's words."""
-    if ".shape[" in source:
+    if ".shape[" in source and kind != "SHAPE":
         return "a fixed size"
     return ROLES.get(kind, kind.lower().replace("_", " "))
 

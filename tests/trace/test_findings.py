@@ -395,6 +395,7 @@ def test_the_forecast_of_a_real_log() -> None:
         ((SCALE,), "scale"),
         ((ev.RecompileCause("a.b", "", "1", "cannot be reached: None", "int"), STEP), "self.step"),
         ((ev.RecompileCause("L['self'].k", "", "1", "2", "int"), STEP), "self.k"),
+        ((ev.RecompileCause("x.shape[0], y.shape[1]", "g", "4, 3", "5, 3", "sizes"),), "a branch"),
     ],
 )
 def test_a_recompile_has_one_id_in_the_terminal_and_in_the_report(
@@ -414,6 +415,28 @@ def test_a_recompile_has_one_id_in_the_terminal_and_in_the_report(
     (finding,) = Compiler(tmp_path).start().say(event, 1).start(1).end().findings
     assert told == [finding.id]
     assert finding.title.startswith(lead)
+
+
+def test_a_condition_on_several_sizes_is_told_as_a_branch(tmp_path: Path) -> None:
+    cause = ev.RecompileCause(
+        "x.shape[1], x.shape[0]", "x.shape[1] == 1 + x.shape[0]", "4, 3", "5, 3",
+        "a condition on sizes",
+    )  # fmt: skip
+    (finding,) = Compiler(tmp_path).start().say(recompile(cause), 1).start(1).end().findings
+    assert finding.title == "a branch on x.shape[1], x.shape[0] took the other side"
+    assert "x.shape[1] == 1 + x.shape[0]" in finding.fix[0]
+    assert not any("mark_dynamic" in way for way in finding.fix)
+
+
+def test_what_was_made_dynamic_in_vain_is_not_advised(tmp_path: Path) -> None:
+    first = ev.RecompileCause(
+        "n", "same(L['n'], 1)", "1", "2", "a constant in the graph", "made dynamic now; …", True
+    )
+    again = ev.RecompileCause("n", "n == 2", "2", "3", "a condition on sizes")
+    compiled = Compiler(tmp_path).start().say(recompile(first), 1).start(1)
+    (finding,) = compiled.say(recompile(again), 2).start(2).end().findings
+    assert finding.count == 2 and finding.fix[0] == "pass n as a tensor: torch.tensor(...)"
+    assert not any("dynamic" in way for way in finding.fix)
 
 
 def test_a_refusal_that_torch_records_as_metrics_is_no_compile(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ _SHAPE: Final = re.compile(r"(?P<source>[\w.\[\]']+?)\.(?:size\(\)|shape)\[(?P<i
 _RACED: Final = re.compile(r"Unexpected recompilation:")
 _COMMENT: Final = re.compile(r"\s+# (?P<comment>.*)$")
 _LINE_IN: Final = re.compile(r"^(?P<code>.*?)\s*# (?P<file>\S+?):(?P<line>\d+) in (?P<fn>\S+)")
+_SEVERAL: Final = ", "  # between sources, as tc tells them
 _OURS: Final = ("tc_recompile", "tc_recompile_limit")
 PHRASES: Final = (_TENSOR, _PROPERTY, _GLOBAL, _TYPE, _RACED)  # PyTorch's words that are read here
 
@@ -180,13 +181,17 @@ def _tc_causes(raw: Any) -> tuple[Cause, ...]:
     rows = raw if isinstance(raw, list) else []
     for row in (row for row in rows if isinstance(row, dict)):
         source = guardtext.readable(str(row.get("source") or ""))
+        guard = str(row.get("guard") or "")
+        if _SEVERAL in source:  # a condition on several sizes
+            causes.append(Cause(source, guard, str(row.get("new", "")), "shape", guard))
+            continue
         causes.append(
             Cause(
                 source=source,
                 old=str(row.get("old", "")),
                 new=str(row.get("new", "")),
                 kind=kind_of(source),
-                guard=str(row.get("guard") or ""),
+                guard=guard,
                 fix=str(row.get("fix") or ""),
                 now_dynamic=bool(row.get("now_dynamic")),
             )
@@ -269,12 +274,14 @@ def _dtype(word: str) -> str:
 def events(found: Sequence[Recompile], producer: str) -> list[Event]:
     """Turn recompiles into events, each under the cause that leads its function's recompiles."""
     made = []
-    shared = _shared(found)
+    shared, in_vain = _shared(found), _in_vain(found)
     for one in found:
         if one.refused:
             continue
         note = one.compiled.noted("tc_recompile", "recompile_reasons")[-1]
         lead = _lead(one, shared)
+        if lead.now_dynamic and _of(one, lead) in in_vain:
+            lead = replace(lead, now_dynamic=False, fix="")
         title, why, fix = remedy(lead, producer)
         first = (lead.fix,) if lead.fix and not handed_on(lead.source) else ()
         made.append(
@@ -284,7 +291,9 @@ def events(found: Sequence[Recompile], producer: str) -> list[Event]:
                 why=why,
                 fix=(*first, *fix),
                 where=_where(one, note.data),
-                reason=lead.source if lead.kind != "shape" else f"branch on {lead.source}",
+                reason=lead.source
+                if lead.kind != "shape" or _SEVERAL in lead.source
+                else f"branch on {lead.source}",
                 compiled=one.compiled,
                 place=note.place,
                 time=note.time,
@@ -296,6 +305,20 @@ def events(found: Sequence[Recompile], producer: str) -> list[Event]:
             )
         )
     return _at_one_place(made)
+
+
+def _of(one: Recompile, cause: Cause) -> tuple[int, str, str]:
+    return one.compiled.lane.index, one.compiled.frame_id, cause.source
+
+
+def _in_vain(found: Sequence[Recompile]) -> set[tuple[int, str, str]]:
+    """Return the inputs that were made dynamic and are compiled for again all the same."""
+    dynamic: set[tuple[int, str, str]] = set()
+    again: set[tuple[int, str, str]] = set()
+    for one in found:
+        again |= {_of(one, cause) for cause in one.causes} & dynamic
+        dynamic |= {_of(one, cause) for cause in one.causes if cause.now_dynamic}
+    return again
 
 
 def _at_one_place(events: list[Event]) -> list[Event]:
