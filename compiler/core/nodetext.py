@@ -29,11 +29,18 @@ SHORT_DTYPES = {
 def describe(value: Any) -> str:
     """Return a value's type in few letters: ``f32[8, s0]``, ``int``."""
     if isinstance(value, torch.Tensor):
-        sizes = ", ".join(map(str, value.shape))
-        return f"{SHORT_DTYPES.get(value.dtype) or str(value.dtype)[6:]}[{sizes}]"
+        try:
+            return _tensor(value.shape, value.dtype)
+        except TypeError:  # a symbol has no hash
+            return _tensor.__wrapped__(value.shape, value.dtype)
     if isinstance(value, (list, tuple)):
         return f"({', '.join(map(describe, value))})"
     return type(value).__name__
+
+
+@functools.lru_cache(1024)
+def _tensor(shape: torch.Size, dtype: torch.dtype) -> str:
+    return f"{SHORT_DTYPES.get(dtype) or str(dtype)[6:]}[{', '.join(map(str, shape))}]"
 
 
 @functools.lru_cache(1024)

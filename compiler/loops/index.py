@@ -55,16 +55,17 @@ class Atom:
 class Index:
     """A polynomial: sorted terms ``(atoms, coefficient)``; the constant term has no atoms."""
 
-    __slots__ = ("__weakref__", "_atoms", "terms")
+    __slots__ = ("__weakref__", "_atoms", "_text", "terms")
     terms: tuple[Term, ...]
     _atoms: frozenset[Atom] | None
+    _text: str | None
 
     def __new__(cls, terms: tuple[Term, ...]) -> Index:
         found = _indexes.get(terms)
         if found is None:
             found = super().__new__(cls)
             found.terms = terms
-            found._atoms = None
+            found._atoms = found._text = None
             _indexes[terms] = found
         return found
 
@@ -145,7 +146,9 @@ class Index:
         return mod(self, as_index(other))
 
     def __repr__(self) -> str:
-        return render(self)
+        if self._text is None:
+            self._text = render(self)
+        return self._text
 
 
 _atoms: WeakValueDictionary[tuple[str, str, tuple[Index, ...]], Atom] = WeakValueDictionary()
