@@ -171,6 +171,9 @@ def recompile(*causes: ev.RecompileCause) -> ev.Recompile:
 
 
 STEP = ev.RecompileCause("self.step", "self.step == 0", "0", "1", "int", "make it a buffer")
+SIZES = ev.RecompileCause(
+    "x.shape[1], x.shape[0]", "x.shape[1] == 1 + x.shape[0]", "4, 3", "5, 3", "a condition on sizes"
+)
 SCALE = ev.RecompileCause("scale", "scale == 1.0", "1.0", "1.5", "float", now_dynamic=True)
 
 
@@ -395,7 +398,11 @@ def test_the_forecast_of_a_real_log() -> None:
         ((SCALE,), "scale"),
         ((ev.RecompileCause("a.b", "", "1", "cannot be reached: None", "int"), STEP), "self.step"),
         ((ev.RecompileCause("L['self'].k", "", "1", "2", "int"), STEP), "self.k"),
-        ((ev.RecompileCause("x.shape[0], y.shape[1]", "g", "4, 3", "5, 3", "sizes"),), "a branch"),
+        ((SIZES,), "a branch on x.shape[1], x.shape[0]"),
+        (
+            (ev.RecompileCause("a[(1, 2)]", "", "1", "2", "a constant in the graph"),),
+            "a[(1, 2)] is",
+        ),
     ],
 )
 def test_a_recompile_has_one_id_in_the_terminal_and_in_the_report(
@@ -418,11 +425,7 @@ def test_a_recompile_has_one_id_in_the_terminal_and_in_the_report(
 
 
 def test_a_condition_on_several_sizes_is_told_as_a_branch(tmp_path: Path) -> None:
-    cause = ev.RecompileCause(
-        "x.shape[1], x.shape[0]", "x.shape[1] == 1 + x.shape[0]", "4, 3", "5, 3",
-        "a condition on sizes",
-    )  # fmt: skip
-    (finding,) = Compiler(tmp_path).start().say(recompile(cause), 1).start(1).end().findings
+    (finding,) = Compiler(tmp_path).start().say(recompile(SIZES), 1).start(1).end().findings
     assert finding.title == "a branch on x.shape[1], x.shape[0] took the other side"
     assert "x.shape[1] == 1 + x.shape[0]" in finding.fix[0]
     assert not any("mark_dynamic" in way for way in finding.fix)

@@ -38,7 +38,8 @@ _SHAPE: Final = re.compile(r"(?P<source>[\w.\[\]']+?)\.(?:size\(\)|shape)\[(?P<i
 _RACED: Final = re.compile(r"Unexpected recompilation:")
 _COMMENT: Final = re.compile(r"\s+# (?P<comment>.*)$")
 _LINE_IN: Final = re.compile(r"^(?P<code>.*?)\s*# (?P<file>\S+?):(?P<line>\d+) in (?P<fn>\S+)")
-_SEVERAL: Final = ", "  # between sources, as tc tells them
+_SEVERAL: Final = ", "  # between the sources of a condition, as tc tells them
+_CONDITION: Final = "a condition on sizes"  # what tc calls it
 _OURS: Final = ("tc_recompile", "tc_recompile_limit")
 PHRASES: Final = (_TENSOR, _PROPERTY, _GLOBAL, _TYPE, _RACED)  # PyTorch's words that are read here
 
@@ -182,7 +183,7 @@ def _tc_causes(raw: Any) -> tuple[Cause, ...]:
     for row in (row for row in rows if isinstance(row, dict)):
         source = guardtext.readable(str(row.get("source") or ""))
         guard = str(row.get("guard") or "")
-        if _SEVERAL in source:  # a condition on several sizes
+        if _SEVERAL in source and row.get("kind") == _CONDITION:
             causes.append(Cause(source, guard, str(row.get("new", "")), "shape", guard))
             continue
         causes.append(
