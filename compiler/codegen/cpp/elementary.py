@@ -95,8 +95,10 @@ float tc_atan2_f32(float y, float x) {
   return (x != x || y != y) ? __builtin_nanf("") : tc_copysign_f32(r, y);
 }""",
     "tc_arc_sine_f32": """
-float tc_arc_sine_f32(float a, float z) {
-  /* asin of a from 0 to 1/2, z its square */
+float tc_arc_sine_f32(float x) {
+  /* asin of |x|; beyond 1/2 half of the angle from the pole instead, which is as small */
+  float a = __builtin_fabsf(x), z = a > 0.5f ? (1.0f - a) * 0.5f : a * a;
+  a = a > 0.5f ? __builtin_sqrtf(z) : a;
   float p = 0.037564925849437714f;
   p = tc_fma_f32(p, z, 0.014402792789041996f);
   p = tc_fma_f32(p, z, 0.031817566603422165f);
@@ -107,17 +109,13 @@ float tc_arc_sine_f32(float a, float z) {
 }""",
     "tc_asin_f32": """
 float tc_asin_f32(float x) {
-  /* beyond 1/2 of half the angle from the pole */
-  float a = __builtin_fabsf(x), z = a > 0.5f ? (1.0f - a) * 0.5f : a * a;
-  float r = tc_arc_sine_f32(a > 0.5f ? __builtin_sqrtf(z) : a, z);
+  float a = __builtin_fabsf(x), r = tc_arc_sine_f32(x);
   r = a > 0.5f ? 1.57079637050628662f - (2.0f * r + 4.37113900018624283e-8f) : r;
   return a != a ? x : tc_copysign_f32(r, x);
 }""",
     "tc_acos_f32": """
 float tc_acos_f32(float x) {
-  /* beyond 1/2 of half the angle from the pole */
-  float a = __builtin_fabsf(x), z = a > 0.5f ? (1.0f - a) * 0.5f : a * a;
-  float r = tc_arc_sine_f32(a > 0.5f ? __builtin_sqrtf(z) : a, z);
+  float a = __builtin_fabsf(x), r = tc_arc_sine_f32(x);
   float near = 1.57079637050628662f - (tc_copysign_f32(r, x) + 4.37113900018624283e-8f);
   float far = x < 0.0f ? 3.14159274101257324f - (2.0f * r + 8.74227800037248566e-8f) : 2.0f * r;
   return a > 0.5f ? far : near;
