@@ -20,7 +20,6 @@ from tc.trace import (
     FunctionLines,
     Fusion,
     GraphBreak,
-    Guard,
     Guards,
     Kernel,
     Kernels,
@@ -99,7 +98,7 @@ SAMPLES: tuple[Event, ...] = (
     SourceLines(
         (FunctionLines("/home/user/model.py", "f", 3, "def f(x):\n    return x\n", (3, 4), (4,)),)
     ),
-    Guards.of([Guard("int", "self.step", "self.step == 0", ("/home/user/model.py", 6))]),
+    Guards(["int"], ["self.step"], ["self.step == 0"], [("/home/user/model.py", 6)]),
     StageRan(
         "inference",
         "aot",

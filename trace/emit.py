@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tc.trace.ids import CompileId
@@ -89,8 +89,10 @@ def emit(event: Event, compile_id: CompileId | None = None) -> None:
     """Tell all sinks; never raises. The compile is the current one unless given."""
     sinks = _door.sinks
     if sinks:
-        compile_id = compile_id or current_compile()
-        _deliver(sinks, event, compile_id, sys._getframe(1), time.time_ns())
+        origin, now = sys._getframe(1), time.time_ns()
+        at = origin.f_code.co_filename, origin.f_lineno
+        stamped = _events().Stamped(event, compile_id or current_compile(), now, *at)
+        _tell(sinks, lambda sink: _hand(sink, stamped))
 
 
 def emit_all(events: Sequence[Event]) -> None:
@@ -101,16 +103,16 @@ def emit_all(events: Sequence[Event]) -> None:
     origin, now, compile_id = sys._getframe(1), time.time_ns(), current_compile()
     at = origin.f_code.co_filename, origin.f_lineno
     stamped = [_events().Stamped(event, compile_id, now, *at) for event in events]
-    for sink in sinks:
-        try:
-            write_all = getattr(sink, "write_all", None)
-            if write_all is not None:
-                write_all(stamped)
-                continue
-            for one in stamped:
-                _hand(sink, one)
-        except Exception as error:
-            _show_out(sink, error)
+
+    def hand(sink: Sink) -> None:
+        write_all = getattr(sink, "write_all", None)
+        if write_all is not None:
+            write_all(stamped)
+            return
+        for one in stamped:
+            _hand(sink, one)
+
+    _tell(sinks, hand)
 
 
 @cache
@@ -120,14 +122,11 @@ def _events() -> ModuleType:
     return events
 
 
-def _deliver(
-    sinks: tuple[Sink, ...], event: Event, compile_id: CompileId | None, origin: FrameType, now: int
-) -> None:
-    at = origin.f_code.co_filename, origin.f_lineno
-    stamped = _events().Stamped(event, compile_id, now, *at)
+def _tell(sinks: tuple[Sink, ...], hand: Callable[[Sink], None]) -> None:
+    """Hand something to each sink; one that raises is shown out."""
     for sink in sinks:
         try:
-            _hand(sink, stamped)
+            hand(sink)
         except Exception as error:
             _show_out(sink, error)
 
@@ -279,15 +278,15 @@ def _mark(name: str, ph: str, args: dict[str, object]) -> None:
     at = now, origin.f_code.co_filename, origin.f_lineno
     mark = name, ph, now / 1000, os.getpid(), threading.get_native_id(), known
     events = _events()
-    for sink in sinks:
-        try:
-            write_mark = getattr(sink, "mark", None)
-            if write_mark is not None:
-                write_mark(events.mark_text(*mark), compile_id, *at)
-            else:
-                _hand(sink, events.Stamped(events.Span(*mark), compile_id, *at))
-        except Exception as error:
-            _show_out(sink, error)
+
+    def hand(sink: Sink) -> None:
+        write_mark = getattr(sink, "mark", None)
+        if write_mark is not None:
+            write_mark(events.mark_text(*mark), compile_id, *at)
+        else:
+            _hand(sink, events.Stamped(events.Span(*mark), compile_id, *at))
+
+    _tell(sinks, hand)
 
 
 # --- the environment ----------------------------------------------------------------------------

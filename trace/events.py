@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, NamedTuple
@@ -367,40 +367,23 @@ Place = tuple[str, int]
 """A file and a line of it."""
 
 
-class Guard(NamedTuple):
-    """One fact a compile relies on, and the user line that made it matter.
-
-    Attributes:
-        source: what it is about, as Python over ``L`` (locals) and ``G`` (globals).
-        expr: the check, as Python.
-        place: of the user's line.
-    """
-
-    kind: str
-    source: str
-    expr: str
-    place: Place | None = None
-
-
 @dataclass(frozen=True)
 class Guards(Fact, wire="tc_guards dynamo_cpp_guards_str"):
-    """All facts a compile relies on, in columns, as there are hundreds: what `Guard` says of each.
+    """All facts a compile relies on, in columns, as there are hundreds.
 
     The text has a fact a line, after a line for the user's line it is of; the JSON has ``sources``,
     and the number of that ``of`` each fact.
+
+    Attributes:
+        sources: what each is about, as Python over ``L`` (locals) and ``G`` (globals).
+        exprs: the checks, as Python.
+        places: of the user's lines that made them matter.
     """
 
     kinds: Sequence[str]
     sources: Sequence[str]
     exprs: Sequence[str]
     places: Sequence[Place | None]
-
-    @classmethod
-    def of(cls, guards: Iterable[Guard]) -> Guards:
-        """Return some guards as columns."""
-        rows = list(guards)
-        checks = [one.kind for one in rows], [one.source for one in rows]
-        return cls(*checks, [one.expr for one in rows], [one.place for one in rows])
 
     @cached_property
     def text(self) -> str:

@@ -14,7 +14,7 @@ from torch.fx.graph import inplace_methods, magic_methods
 from torch.fx.node import _get_qualified_name
 
 from tc import trace
-from tc.compiler.core.nodetext import SHORT_DTYPES
+from tc.compiler.core.nodetext import describe
 from tc.trace import StackFrame
 
 INDENT = " " * 8
@@ -47,20 +47,12 @@ def tensors_of(graph: fx.Graph) -> Tensors:
     """Return what the tensors of a graph are."""
     sizes: dict[str, list[int | str]] = {}
     types: dict[str, str] = {}
-    known: dict[Any, tuple[list[int | str], str]] = {}  # many are of few shapes
     for node in graph.nodes:
         meta = node.meta
         value = meta["example_value"] if "example_value" in meta else meta.get("val")
-        if not isinstance(value, torch.Tensor):
-            continue
-        shape, dtype = value.shape, value.dtype
-        try:
-            found = known.get((shape, dtype))
-        except TypeError:  # a symbol has no hash
-            found = _described(shape, dtype)
-        if found is None:
-            found = known[shape, dtype] = _described(shape, dtype)
-        sizes[node.name], types[node.name] = found
+        if isinstance(value, torch.Tensor):
+            sizes[node.name] = [s if type(s) is int else str(s) for s in value.shape]
+            types[node.name] = f': "{describe(value)}"'
     return Tensors(sizes, types)
 
 
@@ -72,12 +64,6 @@ def tell_captured(module: fx.GraphModule) -> tuple[trace.Event, ...]:
     event = trace.OutputGraph(python_text(module, tensors), tensors.sizes)
     trace.emit(event)
     return (event,)
-
-
-def _described(shape: torch.Size, dtype: torch.dtype) -> tuple[list[int | str], str]:
-    name = SHORT_DTYPES.get(dtype) or str(dtype)[6:]
-    sizes: list[int | str] = [s if type(s) is int else str(s) for s in shape]
-    return sizes, f': "{name}[{", ".join(map(str, sizes))}]"'
 
 
 def python_text(module: fx.GraphModule, tensors: Tensors | None = None) -> str:

@@ -12,7 +12,6 @@ from tc.trace import (
     CreateSymbol,
     FrameStart,
     GraphBreak,
-    Guard,
     Guards,
     Metrics,
     Recompile,
@@ -38,11 +37,8 @@ def compile_one(
     at: CompileId, name: str, seconds: float, held: dict[str, int], *told: trace.Event
 ) -> None:
     """One compile as the compiler tells it; what is held to a negative value is a symbol."""
-    rows = [
-        Guard("EQUALS", source, f"same({source}, {value})")
-        for source, value in held.items()
-        if value >= 0
-    ]
+    fixed = {source: value for source, value in held.items() if value >= 0}
+    checks = [f"same({source}, {value})" for source, value in fixed.items()]
     with trace.compiling(at):
         trace.emit(FrameStart((StackFrame(FILE, 5, name),)))
         for event in told:
@@ -50,7 +46,7 @@ def compile_one(
         for source, value in held.items():
             if value < 0:
                 trace.emit(CreateSymbol("s0", str(-value), "[2, 9]", source, ()))
-        trace.emit(Guards.of(rows))
+        trace.emit(Guards(["EQUALS"] * len(fixed), list(fixed), checks, [None] * len(fixed)))
         trace.emit(
             Metrics(
                 str(at),

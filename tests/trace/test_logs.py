@@ -24,7 +24,6 @@ from tc.trace import (
     FrameSkipped,
     FrameStart,
     GraphBreak,
-    Guard,
     Guards,
     Metrics,
     OutputGraph,
@@ -326,7 +325,7 @@ def test_documents_name_their_function(capsys: pytest.CaptureFixture[str]) -> No
     with trace.compiling(CompileId(4, 1)):
         trace.emit(FrameStart((StackFrame("m.py", 3, "forward"),)))
         trace.emit(OutputGraph("graph():\n    return x\n"))
-        trace.emit(Guards.of([Guard("int", "n", "n == 3", ("m.py", 4))]))
+        trace.emit(Guards(["int"], ["n"], ["n == 3"], [("m.py", 4)]))
     text = capsys.readouterr().err
     assert "captured graph of forward" in text and "[4/1]\ngraph():\n    return x\n" in text
     assert "n == 3  # m.py:4" in text
