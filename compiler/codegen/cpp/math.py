@@ -325,21 +325,23 @@ _add(
     "tc_exp_f32",
     """
 float tc_exp_f32(float x) {
-  /* x = n*ln2 + r, e^r by a polynomial; n, the low bits of t, is added to the exponent.
-     Results below 2^-126 are 0: denormals would cost as much again. */
-  float t = tc_fma_f32(x, 1.44269504088896341f, 12582912.0f);
-  float n = t - 12582912.0f;
+  /* x = n*ln2 + r, e^r by a polynomial; n, the low bits of t, makes 2^(n-1). Clamped is only what n
+     is made of, by integers, which takes one instruction; r, from x itself, still is inf or NaN.
+     Results below 1.9e-38 are 0: denormals would cost as much again. */
+  int c = (int)tc_bits_f32(x);
+  c = c < 0x42b20000 ? c : 0x42b20000; /* 89 */
+  float t = tc_fma_f32(tc_float_bits((unsigned)c), 1.44269504088896341f, 12583038.0f);
+  float n = t - 12583038.0f;
   float r = tc_fma_f32(n, -0.693145751953125f, x);
   r = tc_fma_f32(n, -1.42860677e-6f, r);
-  float p = 0.0013843605993315578f;
-  p = tc_fma_f32(p, r, 0.008374195545911789f);
-  p = tc_fma_f32(p, r, 0.04166800528764725f);
-  p = tc_fma_f32(p, r, 0.16666430234909058f);
-  p = tc_fma_f32(p, r, 0.4999999403953552f);
-  p = tc_fma_f32(tc_fma_f32(p, r, 1.0f), r, 1.0f);
-  float y = tc_float_bits(tc_bits_f32(p) + (tc_bits_f32(t) << 23));
-  y = x <= 88.72283f ? y : x + __builtin_inff(); /* bits of a NaN may have got into the exponent */
-  return x < -87.33654f ? 0.0f : y;
+  float p = 0.0027687211986631155f;
+  p = tc_fma_f32(p, r, 0.016748391091823578f);
+  p = tc_fma_f32(p, r, 0.08333601057529449f);
+  p = tc_fma_f32(p, r, 0.3333286046981812f);
+  p = tc_fma_f32(p, r, 0.9999998807907104f);
+  p = tc_fma_f32(tc_fma_f32(p, r, 2.0f), r, 2.0f);
+  float y = p * tc_float_bits(tc_bits_f32(t) << 23);
+  return x < -86.9f ? 0.0f : y;
 }""",
 )
 _add(
@@ -390,9 +392,15 @@ _add(
     "tc_tanh_f32",
     """
 float tc_tanh_f32(float x) {
-  /* x * P(x^2) / Q(x^2); beyond 9.1 the result is 1 */
-  float c = x > 9.1f ? 9.1f : x;
-  c = c < -9.1f ? -9.1f : c;
+  /* x * P(x^2) / Q(x^2), exactly 1 at `most`. With fused multiply-add no result is beyond 1: all
+     floats were tried. Clamps are dear, gcc makes masks of them. */
+#ifdef __FMA__
+  const float most = 8.13919258f;
+#else
+  const float most = 9.1f;
+#endif
+  float c = x > most ? most : x;
+  c = c < -most ? -most : c;
   float s = c * c;
   float p = -1.2033567769788744e-11f;
   p = tc_fma_f32(p, s, 3.0355453131138605e-08f);
@@ -405,18 +413,28 @@ float tc_tanh_f32(float x) {
   q = tc_fma_f32(q, s, 0.02722850761260931f);
   q = tc_fma_f32(q, s, 0.47009467945539624f);
   q = tc_fma_f32(q, s, 1.0f);
+#ifdef __FMA__
+  return c * p / q;
+#else
   float y = c * p / q;
   y = y > 1.0f ? 1.0f : y;
   return y < -1.0f ? -1.0f : y;
+#endif
 }""",
 )
 _add(
     "tc_erf_f32",
     """
 float tc_erf_f32(float x) {
-  /* x * P(x^2) / Q(x^2); beyond 4 the result is 1 */
-  float c = x > 4.0f ? 4.0f : x;
-  c = c < -4.0f ? -4.0f : c;
+  /* x * P(x^2) / Q(x^2), exactly 1 at `most`. With fused multiply-add no result is beyond 1: all
+     floats were tried. Clamps are dear, gcc makes masks of them. */
+#ifdef __FMA__
+  const float most = 3.6404109f;
+#else
+  const float most = 4.0f;
+#endif
+  float c = x > most ? most : x;
+  c = c < -most ? -most : c;
   float s = c * c;
   float p = 1.986787026403537e-06f;
   p = tc_fma_f32(p, s, 0.00028455946063062624f);
@@ -430,9 +448,13 @@ float tc_erf_f32(float x) {
   q = tc_fma_f32(q, s, 0.11534825404354832f);
   q = tc_fma_f32(q, s, 0.5048537509515316f);
   q = tc_fma_f32(q, s, 1.0f);
+#ifdef __FMA__
+  return c * p / q;
+#else
   float y = c * p / q;
   y = y > 1.0f ? 1.0f : y;
   return y < -1.0f ? -1.0f : y;
+#endif
 }""",
 )
 for _name, _text in {**ELEMENTARY, **TURNS}.items():
