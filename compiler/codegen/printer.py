@@ -252,9 +252,24 @@ class ExprPrinter:
 
         return f"{buffer}[{ix.render(index, spell)}]"
 
+    def skip_outside(self, node: Expr) -> None:
+        """Emit branches to the loop's next round where a position of an ``into`` is out of range.
+
+        Nothing waits for a branch that is never taken; a chain of clamps is on the way to memory.
+        """
+        for value, bound, checked in _positions(node):
+            text, key = self.value(value), _position_key(value, bound, checked)
+            if key not in self.known:
+                self.known[key] = name = self.fresh()
+                self.emit(f"const long long {name} = {text};")
+                self.emit(f"if ((unsigned long long){name} >= {c_index(bound)}) {{")
+                self.emit("  fault |= 1;")
+                self.emit("  continue;")
+                self.emit("}")
+
     def _position(self, value: Expr, bound: Index, checked: bool) -> str:
         """Emit a computed position, clipped and, if so asked, checked; returns its name."""
-        key = Expr("position", (value,), torch.int64, (bound, checked))
+        key = _position_key(value, bound, checked)
         if key not in self.known:
             name, given = self.fresh(), self.known[value]
             self.emit(f"const long long {name} = tc_clip({given}, {c_index(bound)});")
@@ -262,6 +277,11 @@ class ExprPrinter:
                 self.emit(f"fault |= {name} != {given};")
             self.known[key] = name
         return self.known[key]
+
+
+def _position_key(value: Expr, bound: Index, checked: bool) -> Expr:
+    """What a printer knows a position by."""
+    return Expr("position", (value,), torch.int64, (bound, checked))
 
 
 def _positions(node: Expr) -> list[tuple[Expr, Index, bool]]:

@@ -14,15 +14,20 @@ from tc.compiler.schedule.plan import Atomic, Statement
 
 #: elements of a thread's part of a row, at least
 PART = 32
+#: rounds of a loop of scattered elements that run at a time
+UNROLLED = 4
 
 
 class ScatterWriter(Writer):
     """Loops over the values."""
 
+    scattered = False  # rounds of the innermost loop may write to one place
+
     def body(self) -> None:
         """All values; those for one place in the order of the loops."""
         outer, statements = self.kernel.outer, self.kernel.statements()
         own = [v for v in outer if all(_apart(s, v) for s in statements)]
+        self.scattered = bool(outer) and outer[-1] not in own
         bounds = {v: ("0", c_index(ix.extent(v))) for v in outer}
         parted = None if outer and outer[0] in own else self._parted(own)
         if parted is not None:
@@ -39,6 +44,8 @@ class ScatterWriter(Writer):
                     self.hoist(statements, variable, frozenset())
                 if variable in own and (position or not self._shared()):
                     self.simd()
+                if self.scattered:
+                    self.emit(f"#pragma GCC unroll {UNROLLED}")
             self.loop(variable, *bounds[variable])
         self.statements(statements)
         self.close(len(outer) + (parted is not None))
@@ -60,6 +67,8 @@ class ScatterWriter(Writer):
         assert isinstance(statement, Atomic)
         value = statement.value.args[0]
         text = printer.value(value)
+        if self.scattered:
+            printer.skip_outside(statement.value)
         place = printer.element(statement.buffer, statement.index, statement.value)
         if statement.kind in ("sum", "set"):
             self.emit(f"{place} {'+=' if statement.kind == 'sum' else '='} {text};")

@@ -36,10 +36,8 @@ from tc.compiler.loops.lower.registry import (
     number,
     tensor,
 )
-from tc.compiler.loops.ops import compute_dtype
+from tc.compiler.loops.ops import CHEAP, compute_dtype
 
-#: elements of a row, each summed up at a place of its own, from which ATen's loop is quicker
-LONG_ROW = 64
 KINDS = {"sum": "sum", "amax": "max", "amin": "min"}
 ATOMIC = (torch.float32, torch.float64, torch.int32, torch.int64)
 AS_INTEGER = {torch.float32: torch.int32, torch.float64: torch.int64}
@@ -171,9 +169,18 @@ def _along(b: Builder, call: Call) -> tuple[tuple[Index, ...], list[Index | Expr
     return variables, into
 
 
-def _is_there(source: Tensor) -> bool:
-    """Whether memory holds it, so that loops have nothing to compute for it."""
-    return source.cell.buffer is not None
+def _taken(
+    b: Builder,
+    source: Tensor,
+    variables: Sequence[Index],
+    into: Sequence[Index | Expr],
+    wide: torch.dtype,
+) -> Expr:
+    """The value to take in; a dear one is put in memory where no vector would compute it."""
+    apart = any(place is variables[-1] for place in into) if variables else True
+    if not (apart or in_any_order(b.device)) and source.cell.body.exceeds(CHEAP):
+        b.realize(source.cell)
+    return converted(b.element(source, variables), wide)
 
 
 @lowering("scatter.src", "scatter_add", "scatter_reduce.two", table=SCATTERS)
@@ -184,12 +191,7 @@ def _scatter(b: Builder, call: Call) -> Tensor:
         raise NotLowered(f"scatter_reduce by {name}")
     base = _base(b, call)
     variables, into = _along(b, call)
-    last = dimension(call["dim"], len(call.sizes)) == len(into) - 1
-    long = (tensor(call["index"]).sizes[-1].constant or 0) >= LONG_ROW
-    summed = name == "sum" and not in_any_order(b.device)
-    if summed and last and long and _is_there(source):
-        raise NotLowered("long rows of what memory holds, a place for each element, are ATen's")
-    value = converted(b.element(source, variables), compute_dtype(call.dtype))
+    value = _taken(b, source, variables, into, compute_dtype(call.dtype))
     include = call.get("include_self", True)
     return _scattered(b, call, KINDS.get(name, "set"), base, variables, into, value, include)
 
@@ -214,7 +216,7 @@ def _index_along(b: Builder, call: Call) -> Tensor:
     variables = loop_vars(source.sizes)
     into: list[Index | Expr] = list(variables)
     into[at] = converted(b.element(indices, [variables[at]]), torch.int64)
-    value = converted(b.element(source, variables), wide)
+    value = _taken(b, source, variables, into, wide)
     if "index_copy" in str(call.op):
         return _scattered(b, call, "set", base, variables, into, value)
     alpha: Any = call["alpha"]
@@ -233,7 +235,7 @@ def _index_put(b: Builder, call: Call) -> Tensor:
         for place, extent in zip(picked, call.sizes, strict=True)
     ]
     values = b.broadcast(tensor(call["values"]), sizes)
-    value = converted(b.element(values, loop_vars(sizes)), compute_dtype(call.dtype))
+    value = _taken(b, values, loop_vars(sizes), into, compute_dtype(call.dtype))
     return _scattered(b, call, kind, base, loop_vars(sizes), into, value)
 
 

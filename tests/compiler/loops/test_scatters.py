@@ -113,7 +113,21 @@ def test_others_are_atens(fn: Callable[..., Any], args: Any) -> None:
     assert not scatters(graph) and len(externs(graph)) == 1 and "_." in externs(graph)[0]
 
 
-def test_long_rows_that_memory_holds_are_atens():
-    x, n, y = torch.randn(3, 70), torch.randint(0, 70, (3, 90)), torch.randn(3, 90)
-    assert externs(compare(lambda x, n, y: x.scatter_add(1, n, y), (x, n, y)))
-    assert not externs(compare(lambda x, n, y: x.scatter_add(1, n, y * 2), (x, n, y)))
+def test_values_of_rows_are_computed_in_vectors_first() -> None:
+    x, n, y = r(3, 70), i(70, 3, 90), r(3, 90)
+    kernels = planned(lowered(lambda x, n, y: x.scatter_add(1, n, y.exp()), (x, n, y))).kernels()
+    assert [k.bases() != {} for k in kernels] == [False, False, True]
+    kernels = planned(lowered(lambda x, n, y: x.scatter_add(1, n, y * 2), (x, n, y))).kernels()
+    assert [k.bases() != {} for k in kernels] == [False, True]
+
+
+@pytest.mark.parametrize("wrong", [7, -1, 2**40, -(2**63)])
+@pytest.mark.parametrize("place", [0, 5, 18])
+def test_an_index_out_of_range_anywhere_in_a_row_is_an_error(wrong: int, place: int) -> None:
+    fn = lambda x, n, y: x.scatter_add(1, n, y)  # noqa: E731
+    x, n, y = r(3, 7), i(7, 3, 19), r(3, 19)
+    call = load(program(lowered(fn, (x, n, y))))
+    assert torch.equal(call([x, n, y])[0], fn(x, n, y))
+    n[1, place] = wrong
+    with pytest.raises(IndexError, match="index out of range"):
+        call([x, n, y])
