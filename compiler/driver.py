@@ -25,7 +25,7 @@ from tc.compiler.accounts import (
     tell_plan,
 )
 from tc.compiler.aot_backend import PLACE, Compilers, aot_backend, compile_graph
-from tc.compiler.capture import breaks, hook
+from tc.compiler.capture import breaks, doors, hook
 from tc.compiler.capture.dynamism import DynamicSizes, Memory
 from tc.compiler.capture.guards import Failure, refusals
 from tc.compiler.capture.skips import (
@@ -61,6 +61,7 @@ from tc.compiler.gpus import Cut, cut, gpu_of, in_turn, tell_limits
 from tc.compiler.graph_cache import GraphCache, run
 from tc.compiler.options import Config, InductorOptions, Options, config
 from tc.compiler.runtime.build import caches_disabled
+from tc.compiler.runtime.door import make_door
 from tc.compiler.runtime.launch import offer_type
 from tc.compiler.runtime.memo import memo_type
 from tc.compiler.runtime.triton import open_kernels
@@ -74,6 +75,7 @@ ERRORS = {breaks.OP_FAILED.code: TorchRuntimeError, breaks.DATA_GUARD.code: User
 IDLE_TRIES = 4
 
 hook.offer_by(offer_type)
+hook.doors_by(doors.Doors(make_door))
 
 
 # -- graphs ----------------------------------------------------------------------------------

@@ -158,6 +158,7 @@ class _Manager(_SeenByTorch):
         ending = sys is None or sys.is_finalizing()  # at exit Python empties modules
         if self.cache_entry is not None and not ending:
             self.extra_state.invalidate(self.cache_entry, _Dropped())
+            _close_doors()
 
 
 class _Dropped(_SeenByTorch):
@@ -294,10 +295,72 @@ def wrap(fn: F, callback: Callback) -> F:
         finally:
             set_hook(previous)
 
+    function: Any = fn
+    made = _doors[0].make(function) if _doors and isinstance(fn, FunctionType) else None
+    if made is not None:
+        call = _behind(*made, function, callback, offer)
     _wrappers.add(call.__code__)
     wrapper = _dressed(call, fn)
     setattr(wrapper, ORIGINAL, fn)
     return wrapper
+
+
+class Doors(Protocol):
+    """Makes doors, past which calls need no hook, and opens them."""
+
+    def make(self, fn: FunctionType) -> tuple[Any, Any] | None:
+        """Return the door of a function, and what it returns for calls it does not let through."""
+
+    def open(
+        self, door: Any, fn: FunctionType, entries: list[CacheEntry], args: tuple[Any, ...]
+    ) -> bool:
+        """Let calls through that are like one with these arguments."""
+
+
+_doors: list[Doors] = []
+_open_doors: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def doors_by(doors: Doors) -> None:
+    """Set what makes doors."""
+    _doors[:] = [doors]
+
+
+def _behind(
+    door: Any, miss: Any, fn: FunctionType, callback: Callback, offer: Any
+) -> Callable[..., Any]:
+    """Return what `wrap` does, for calls that the door does not let through."""
+    set_hook = _c.set_eval_frame
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        plain = not (kwargs or _choices or _few_guards)
+        if plain:
+            found = door(args)
+            if found is not miss:
+                return found
+        previous = set_hook(_chosen(callback) if _choices else offer)
+        try:
+            found = fn(*args, **kwargs) if kwargs else fn(*args)
+        finally:
+            set_hook(previous)
+        if plain and door.due:
+            _open(door, fn, callback, args)
+        return found
+
+    return call
+
+
+def _open(door: Any, fn: FunctionType, callback: Callback, args: tuple[Any, ...]) -> None:
+    entries = cache_entries(fn.__code__, callback)
+    if _doors[0].open(door, fn, entries, args):
+        _open_doors.add(door)
+
+
+def _close_doors() -> None:
+    """Send all calls to the hook again, which knows what has changed."""
+    for door in list(_open_doors):
+        door.close()
+    _open_doors.clear()
 
 
 _wrappers: set[CodeType] = set()
@@ -314,6 +377,7 @@ def original_of(obj: Any) -> Any:
 
 
 _choices: list[Callable[[Any], Any]] = []
+_few_guards: list[bool] = []
 
 
 def choose_by(choice: Callable[[Any], Any] | None) -> None:
@@ -333,6 +397,7 @@ def _chosen(callback: Callback) -> Any:
 
 def check_few_guards(few: bool) -> None:
     """Check only the guards that `narrow` picked; where none of them hold, C++ raises."""
+    _few_guards[:] = [True] if few else []
     _c.set_skip_guard_eval_unsafe(few)
 
 
@@ -418,6 +483,12 @@ def never_trace(target: F) -> F:
     return target
 
 
+def uncaptured(code: CodeType) -> CodeType:
+    """Keep frames of a code object from being offered; what they call is. Returns the code."""
+    _c.set_code_exec_strategy(code, _strategy(_SKIP, _DEFAULT))
+    return code
+
+
 def code_of(target: Any) -> CodeType:
     """Return the code object that a call of ``target`` runs first.
 
@@ -436,6 +507,7 @@ def code_of(target: Any) -> CodeType:
 
 def reset(code: CodeType) -> None:
     """Forget everything about a code object: cached code, state, `Skip` and `never_trace`."""
+    _close_doors()
     _c.reset_code(code)
 
 

@@ -1,0 +1,420 @@
+/* Door: the way past the frame hook for calls that compiled code was made for.
+ *
+ * A compiled function asks its door first. The door looks at what it is called with, and at what
+ * else the code rests on; where all is as expected it calls the code, else it returns `MISS` and
+ * the frame hook decides. An entry has places, where values are found, tests of these values, and
+ * one check of all tensors among them.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+
+#define ENTRIES 4  /* of a door; a newer one takes the place of the oldest */
+#define PLACES 32  /* of an entry */
+#define FIRST_TRY 16 /* calls past a closed door until it asks to be opened; twice as many later */
+
+typedef struct {
+    PyObject *owner; /* a dict, a cell, or NULL: the arguments */
+    PyObject *key;   /* of the dict */
+    Py_ssize_t index; /* of the argument */
+} Place;
+
+typedef struct {
+    char kind; /* 'i' this very object, 't' of this type, 'f' a function with this code, '=' equal
+                  and of one type, 'c' a call without arguments returns this */
+    int place;
+    PyObject *of;       /* what is called */
+    PyObject *expected; /* a value; not held are objects and types, known by their address */
+    void *address;
+} Test;
+
+typedef struct {
+    int users; /* the door, and calls that are under way */
+    PyObject *function;
+    Py_ssize_t n_args;
+    int n_places, n_tests, n_tensors;
+    Place *places;
+    Test *tests;
+    int *tensors;          /* places of tensors */
+    int tensors_are_args;  /* they are the arguments, in order */
+    PyObject *check;       /* of a tuple of the tensors, or NULL */
+} Entry;
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *fn;   /* the function that the door belongs to */
+    PyObject *code; /* its code when the entries were made */
+    PyObject *weak;
+    int n, next;
+    Py_ssize_t misses, patience;
+    Entry *entries[ENTRIES];
+} Door;
+
+static PyObject *MISS;
+
+static void
+entry_release(Entry *entry)
+{
+    if (entry == NULL || --entry->users > 0)
+        return;
+    for (int i = 0; i < entry->n_places; i++) {
+        Py_XDECREF(entry->places[i].owner);
+        Py_XDECREF(entry->places[i].key);
+    }
+    for (int i = 0; i < entry->n_tests; i++) {
+        Py_XDECREF(entry->tests[i].of);
+        Py_XDECREF(entry->tests[i].expected);
+    }
+    Py_XDECREF(entry->function);
+    Py_XDECREF(entry->check);
+    PyMem_Free(entry->places);
+    PyMem_Free(entry->tests);
+    PyMem_Free(entry->tensors);
+    PyMem_Free(entry);
+}
+
+static PyObject *
+value_at(const Place *place, PyObject *args)
+{
+    if (place->owner == NULL)
+        return PyTuple_GET_ITEM(args, place->index);
+    if (PyCell_Check(place->owner))
+        return PyCell_GET(place->owner);
+    return PyDict_GetItemWithError(place->owner, place->key);
+}
+
+/* 1: as expected, 0: not, -1: an error is set */
+static int
+passes(const Test *test, PyObject *value)
+{
+    switch (test->kind) {
+    case 'i':
+        return (void *)value == test->address;
+    case 't':
+        return (void *)Py_TYPE(value) == test->address;
+    case 'f':
+        return PyFunction_Check(value) && PyFunction_GET_CODE(value) == test->address;
+    case '=':
+        if (value == test->expected)
+            return 1;
+        if (Py_TYPE(value) != Py_TYPE(test->expected))
+            return 0;
+        return PyObject_RichCompareBool(value, test->expected, Py_EQ);
+    default: {
+        PyObject *found = PyObject_CallNoArgs(test->of);
+        if (found == NULL)
+            return -1;
+        int same = PyObject_RichCompareBool(found, test->expected, Py_EQ);
+        Py_DECREF(found);
+        return same;
+    }
+    }
+}
+
+static int
+admits(const Entry *entry, PyObject *args)
+{
+    PyObject *values[PLACES];
+    if (PyTuple_GET_SIZE(args) != entry->n_args)
+        return 0;
+    for (int i = 0; i < entry->n_places; i++) {
+        values[i] = value_at(&entry->places[i], args);
+        if (values[i] == NULL)
+            return PyErr_Occurred() ? -1 : 0;
+    }
+    for (int i = 0; i < entry->n_tests; i++) {
+        const Test *test = &entry->tests[i];
+        int passed = passes(test, test->of == NULL ? values[test->place] : NULL);
+        if (passed != 1)
+            return passed;
+    }
+    if (entry->check == NULL)
+        return 1;
+    PyObject *found;
+    if (entry->tensors_are_args) {
+        found = PyObject_Call(entry->check, args, NULL);
+    } else {
+        PyObject *tensors[PLACES];
+        for (int i = 0; i < entry->n_tensors; i++)
+            tensors[i] = values[entry->tensors[i]];
+        found = PyObject_Vectorcall(entry->check, tensors, entry->n_tensors, NULL);
+    }
+    if (found == NULL)
+        return -1;
+    Py_DECREF(found);
+    return found == Py_True;
+}
+
+static PyObject *
+door_vectorcall(PyObject *object, PyObject *const *given, size_t nargsf, PyObject *kwnames)
+{
+    Door *self = (Door *)object;
+    if (PyVectorcall_NARGS(nargsf) != 1 || kwnames != NULL || !PyTuple_CheckExact(given[0])) {
+        PyErr_SetString(PyExc_TypeError, "a door takes one tuple: the arguments of the call");
+        return NULL;
+    }
+    PyObject *args = given[0];
+    if (self->n && ((PyFunctionObject *)self->fn)->func_code == self->code) {
+        for (int i = 0; i < self->n; i++) {
+            /* The garbage collector may run and close the door: the entry is held meanwhile. */
+            Entry *entry = self->entries[i];
+            entry->users++;
+            int admitted = admits(entry, args);
+            PyObject *result = NULL;
+            if (admitted == 1)
+                result = PyObject_Vectorcall(entry->function, ((PyTupleObject *)args)->ob_item,
+                                             PyTuple_GET_SIZE(args), NULL);
+            entry_release(entry);
+            if (admitted == 1)
+                return result;
+            if (admitted < 0)
+                PyErr_Clear(); /* the hook's guards drop errors as well */
+        }
+    }
+    self->misses++;
+    return Py_NewRef(MISS);
+}
+
+static int
+fill_places(Entry *entry, PyObject *places)
+{
+    for (int i = 0; i < entry->n_places; i++) {
+        Place *place = &entry->places[i];
+        PyObject *item = PyTuple_GET_ITEM(places, i), *owner, *key;
+        if (PyLong_Check(item)) {
+            place->index = PyLong_AsSsize_t(item);
+            if (place->index < 0 || place->index >= entry->n_args)
+                return 0;
+        } else if (PyCell_Check(item)) {
+            place->owner = Py_NewRef(item);
+        } else if (PyArg_ParseTuple(item, "O!O", &PyDict_Type, &owner, &key)) {
+            place->owner = Py_NewRef(owner);
+            place->key = Py_NewRef(key);
+        } else {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static int
+fill_tests(Entry *entry, PyObject *tests)
+{
+    for (int i = 0; i < entry->n_tests; i++) {
+        Test *test = &entry->tests[i];
+        int kind;
+        PyObject *of, *expected;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(tests, i), "COO", &kind, &of, &expected))
+            return 0;
+        test->kind = (char)kind;
+        if (kind == 'c') {
+            test->of = Py_NewRef(of);
+            test->expected = Py_NewRef(expected);
+            continue;
+        }
+        test->place = (int)PyLong_AsLong(of);
+        if (strchr("itf=", kind) == NULL || test->place < 0 || test->place >= entry->n_places)
+            return 0;
+        if (kind == '=')
+            test->expected = Py_NewRef(expected);
+        else if ((test->address = PyLong_AsVoidPtr(expected)) == NULL)
+            return 0;
+    }
+    return 1;
+}
+
+static int
+fill_tensors(Entry *entry, PyObject *tensors)
+{
+    entry->tensors_are_args = entry->n_tensors == entry->n_args;
+    for (int i = 0; i < entry->n_tensors; i++) {
+        int place = (int)PyLong_AsLong(PyTuple_GET_ITEM(tensors, i));
+        if (place < 0 || place >= entry->n_places)
+            return 0;
+        entry->tensors[i] = place;
+        if (entry->places[place].owner != NULL || entry->places[place].index != i)
+            entry->tensors_are_args = 0;
+    }
+    return 1;
+}
+
+static PyObject *
+door_add(Door *self, PyObject *args)
+{
+    PyObject *function, *places, *tests, *tensors, *check;
+    Py_ssize_t n_args;
+    if (!PyArg_ParseTuple(args, "OnO!O!O!O", &function, &n_args, &PyTuple_Type, &places,
+                          &PyTuple_Type, &tests, &PyTuple_Type, &tensors, &check))
+        return NULL;
+    Entry *entry = PyMem_Calloc(1, sizeof(Entry));
+    if (entry == NULL)
+        return PyErr_NoMemory();
+    entry->users = 1;
+    entry->places = PyMem_Calloc(PyTuple_GET_SIZE(places) + 1, sizeof(Place));
+    entry->tests = PyMem_Calloc(PyTuple_GET_SIZE(tests) + 1, sizeof(Test));
+    entry->tensors = PyMem_Calloc(PyTuple_GET_SIZE(tensors) + 1, sizeof(int));
+    int good = entry->places != NULL && entry->tests != NULL && entry->tensors != NULL &&
+               PyTuple_GET_SIZE(places) <= PLACES && PyTuple_GET_SIZE(tensors) <= PLACES;
+    if (good) {
+        entry->function = Py_NewRef(function);
+        entry->n_args = n_args;
+        entry->n_places = (int)PyTuple_GET_SIZE(places);
+        entry->n_tests = (int)PyTuple_GET_SIZE(tests);
+        entry->n_tensors = (int)PyTuple_GET_SIZE(tensors);
+        entry->check = check == Py_None ? NULL : Py_NewRef(check);
+        good = fill_places(entry, places) && fill_tests(entry, tests) &&
+               fill_tensors(entry, tensors) && (check != Py_None || entry->n_tensors == 0);
+    }
+    if (!good) {
+        entry_release(entry);
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_ValueError, "no such place or test, or too many of them");
+        return NULL;
+    }
+    PyObject *code = ((PyFunctionObject *)self->fn)->func_code;
+    Py_XSETREF(self->code, Py_NewRef(code));
+    Entry *old = self->entries[self->next];
+    self->entries[self->next] = entry;
+    self->next = (self->next + 1) % ENTRIES;
+    if (self->n < ENTRIES)
+        self->n++;
+    self->misses = 0;
+    entry_release(old);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+door_close(Door *self, PyObject *Py_UNUSED(none))
+{
+    Entry *old[ENTRIES];
+    memcpy(old, self->entries, sizeof(old));
+    memset(self->entries, 0, sizeof(old));
+    self->n = self->next = 0;
+    self->misses = 0;
+    self->patience = FIRST_TRY;
+    for (int i = 0; i < ENTRIES; i++)
+        entry_release(old[i]);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+door_due(Door *self, void *Py_UNUSED(closure))
+{
+    if (self->misses < self->patience)
+        Py_RETURN_FALSE;
+    self->misses = 0;
+    if (self->patience < PY_SSIZE_T_MAX / 2)
+        self->patience *= 2;
+    Py_RETURN_TRUE;
+}
+
+static PyObject *
+door_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *fn;
+    if (!PyArg_ParseTuple(args, "O!", &PyFunction_Type, &fn))
+        return NULL;
+    Door *self = (Door *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->vectorcall = door_vectorcall;
+    self->fn = Py_NewRef(fn);
+    self->patience = FIRST_TRY;
+    return (PyObject *)self;
+}
+
+static int
+door_traverse(Door *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->fn);
+    Py_VISIT(self->code);
+    for (int i = 0; i < ENTRIES; i++) {
+        const Entry *entry = self->entries[i];
+        if (entry == NULL)
+            continue;
+        Py_VISIT(entry->function);
+        Py_VISIT(entry->check);
+        for (int k = 0; k < entry->n_places; k++)
+            Py_VISIT(entry->places[k].owner);
+        for (int k = 0; k < entry->n_tests; k++) {
+            Py_VISIT(entry->tests[k].of);
+            Py_VISIT(entry->tests[k].expected);
+        }
+    }
+    return 0;
+}
+
+static int
+door_clear(Door *self)
+{
+    Py_XDECREF(door_close(self, NULL));
+    Py_CLEAR(self->code);
+    return 0; /* `fn` stays: a door without one would not know what it opens */
+}
+
+static void
+door_dealloc(Door *self)
+{
+    PyObject_GC_UnTrack(self);
+    if (self->weak != NULL)
+        PyObject_ClearWeakRefs((PyObject *)self);
+    door_clear(self);
+    Py_CLEAR(self->fn);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyMethodDef door_methods[] = {
+    {"add", (PyCFunction)door_add, METH_VARARGS,
+     "add(function, number of arguments, places, tests, places of tensors, check of tensors)"},
+    {"close", (PyCFunction)door_close, METH_NOARGS, "Forget all entries."},
+    {NULL},
+};
+
+static PyGetSetDef door_getset[] = {
+    {"due", (getter)door_due, NULL, "whether so many calls missed that it should be opened", NULL},
+    {NULL},
+};
+
+static PyMemberDef door_members[] = {
+    {"entries", T_INT, offsetof(Door, n), READONLY, "how many entries there are"},
+    {"misses", T_PYSSIZET, offsetof(Door, misses), READONLY, "calls not let through, of late"},
+    {NULL},
+};
+
+static PyTypeObject DoorType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "tc_door.Door",
+    .tp_doc = "Door(function): calls compiled code with a tuple of arguments, or returns MISS",
+    .tp_basicsize = sizeof(Door),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC,
+    .tp_vectorcall_offset = offsetof(Door, vectorcall),
+    .tp_weaklistoffset = offsetof(Door, weak),
+    .tp_call = PyVectorcall_Call,
+    .tp_new = door_new,
+    .tp_dealloc = (destructor)door_dealloc,
+    .tp_traverse = (traverseproc)door_traverse,
+    .tp_clear = (inquiry)door_clear,
+    .tp_methods = door_methods,
+    .tp_getset = door_getset,
+    .tp_members = door_members,
+};
+
+static struct PyModuleDef door_module = {
+    PyModuleDef_HEAD_INIT, "tc_door", "Calls compiled code past the frame hook.", -1,
+};
+
+PyMODINIT_FUNC
+PyInit_tc_door(void)
+{
+    PyObject *m = NULL;
+    if (PyType_Ready(&DoorType) < 0 || (m = PyModule_Create(&door_module)) == NULL)
+        return NULL;
+    MISS = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
+    if (MISS == NULL || PyModule_AddObjectRef(m, "MISS", MISS) < 0 ||
+        PyModule_AddObjectRef(m, "Door", (PyObject *)&DoorType) < 0) {
+        Py_DECREF(m);
+        return NULL;
+    }
+    return m;
+}
