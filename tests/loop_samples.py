@@ -428,6 +428,20 @@ _rows(
     ],
 )
 _rows(
+    "sort.default",
+    lambda: [C(f(40, 90)), C(n(70, 6, 9), 0, True), C(n(300, 9), 1), C(u(4000))],
+)
+_rows(
+    "sort.stable",
+    lambda: [
+        C(f(40, 90), stable=True),
+        C(n(20, 300, dtype=BF), stable=True, descending=True),
+        C(i(5, 90, 7, dtype=I32), stable=True, dim=1),
+        C(n(3, 900, dtype=H), stable=True),
+        C(n(3, 900), stable=False, dim=1),
+    ],
+)
+_rows(
     "logcumsumexp.default",
     lambda: [
         C(f(33, 17), 0),

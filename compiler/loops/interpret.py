@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -37,7 +38,19 @@ from tc.compiler.loops.ops import SCALAR_OPS
 from tc.compiler.loops.scans import SCANS
 
 Env = dict[str, Any]
-NAMES = {"aten": torch.ops.aten, "torch": torch, "math": math, "operator": operator}
+
+
+def _sort(source: torch.Tensor, dim: int, descending: bool, stable: bool) -> Any:
+    return torch.sort(source, dim=dim, descending=descending, stable=stable)
+
+
+NAMES = {
+    "aten": torch.ops.aten,
+    "torch": torch,
+    "math": math,
+    "operator": operator,
+    "sorting": SimpleNamespace(sort=_sort),
+}
 
 REDUCE: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
     "sum": lambda x, d: x.sum(d, dtype=x.dtype),
