@@ -10,6 +10,7 @@ from torch import fx
 from tc.compiler.core.artifacts import Decision
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.tune import Tuner
+from tc.compiler.library.attention import attend
 from tc.compiler.library.dropout import draw_numbers
 from tc.compiler.library.editor import Editor
 from tc.compiler.library.freeze import freeze, lay_out_constants
@@ -28,6 +29,7 @@ PASSES: tuple[Callable[[Editor], None], ...] = (
     keep_channels_last,
     lay_out_constants,
     choose_routines,
+    attend,
 )
 
 

@@ -38,6 +38,7 @@ from tc.compiler.loops.ops import SCALAR_OPS
 from tc.compiler.loops.scans import SCANS
 
 Env = dict[str, Any]
+FLASH: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 
 
 def _sort(source: torch.Tensor, dim: int, descending: bool, stable: bool) -> Any:
@@ -50,6 +51,7 @@ NAMES = {
     "math": math,
     "operator": operator,
     "sorting": SimpleNamespace(sort=_sort),
+    "attention": SimpleNamespace(flash=FLASH, flash_alone=FLASH),
 }
 
 REDUCE: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {

@@ -15,7 +15,7 @@ import torch
 
 from tc.compiler.core.straight import remember
 from tc.compiler.errors import IndexOutOfRange, StageError
-from tc.compiler.runtime import bounded, sorting
+from tc.compiler.runtime import attention, bounded, sorting
 from tc.compiler.runtime.build import build_kernels, cache_dir, caches_disabled, write_atomically
 from tc.compiler.runtime.launch import Kernel, make_kernel, share_openmp
 from tc.compiler.runtime.memory import empty_large, empty_strided_cpu
@@ -72,6 +72,7 @@ def wrapper_globals() -> dict[str, Any]:
         "prims": torch.ops.prims,
         "device": torch.device,
         "math": math,
+        "attention": attention,
         "sorting": sorting,
         "inf": math.inf,
         "nan": math.nan,

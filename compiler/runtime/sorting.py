@@ -7,15 +7,10 @@ results are to be eager's, rows that hold equal elements are then sorted by torc
 
 from __future__ import annotations
 
-import ctypes
-import functools
-from pathlib import Path
-
 import torch
 
-from tc.compiler.errors import StageError
-from tc.compiler.runtime.build import build_kernels
-from tc.compiler.runtime.launch import Kernel, make_kernel, share_openmp
+from tc.compiler.runtime.launch import Kernel
+from tc.compiler.runtime.routines import open_routine
 
 KERNELS = {
     torch.float32: "sort_f32",
@@ -76,20 +71,7 @@ def _by_kernel(kernel: Kernel, rows: torch.Tensor, descending: bool, stable: boo
     return values, places
 
 
-@functools.cache
 def _kernel(dtype: torch.dtype) -> Kernel | None:
     """Return the routine for a type; None where there is none, or no C compiler."""
-    if dtype not in KERNELS:
-        return None
-    share_openmp()
-    try:
-        library = ctypes.CDLL(str(build_kernels((Path(__file__).parent / "sorting.c").read_text())))
-    except (StageError, OSError):
-        return None
-    name = KERNELS[dtype]
-    address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
-    return make_kernel(name, address or 0, SIGNATURE, on_fault=_no_memory)
-
-
-def _no_memory(bits: int) -> None:
-    raise MemoryError("no memory for the keys of a row that is to be sorted")
+    name = KERNELS.get(dtype)
+    return None if name is None else open_routine("sorting", name, SIGNATURE)

@@ -39,6 +39,7 @@ from tc.compiler.loops.lower.border import COMPUTED, Inconvertible, sizes_of, st
 from tc.compiler.loops.lower.builder import Builder, Cell, NotLowered, Tensor
 from tc.compiler.loops.lower.registry import (
     LOWERINGS,
+    ROUTINE,
     SCATTERS,
     VIEWS,
     Call,
@@ -336,7 +337,7 @@ class _Walk:
             else:
                 results.append(None)
                 values.append(sym_index(item) if isinstance(item, int | torch.SymInt) else None)
-        target = spelled(node.target)
+        target = node.meta.get(ROUTINE) or spelled(node.target)
         origins = (builder.origin,)
         shared = tuple(view.buffer for view in views_in(self._aliased(node, args)))
         builder.nodes.append(Extern(target, args, kwargs, tuple(results), unpack, origins, shared))

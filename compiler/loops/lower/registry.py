@@ -56,6 +56,8 @@ VIEWS: Table[Any, bool] = Table("view ops")
 SCATTERS: Table[Any, Lowering] = Table("scatters")
 #: ops that are lowered only where an earlier stage chose so, by this key of the node's ``meta``
 CHOSEN = "tc_lowered"
+#: key of the ``meta`` of a node: the routine of ours that the wrapper calls in its op's place
+ROUTINE = "tc_routine"
 BY_CHOICE = (torch.ops.aten.mm.default,)
 
 

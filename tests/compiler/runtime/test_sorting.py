@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 
 from tc.compiler.errors import StageError
-from tc.compiler.runtime import sorting
+from tc.compiler.runtime import routines, sorting
 
 T = torch.Tensor
 INF, NAN = float("inf"), float("nan")
@@ -148,10 +148,10 @@ def no_compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def refuse(source: str) -> None:
         raise StageError("runtime.build", "no C compiler")
 
-    monkeypatch.setattr(sorting, "build_kernels", refuse)
-    sorting._kernel.cache_clear()
+    monkeypatch.setattr(routines, "build_kernels", refuse)
+    routines.open_routine.cache_clear()
     yield
-    sorting._kernel.cache_clear()
+    routines.open_routine.cache_clear()
 
 
 def test_without_a_compiler_torch_sorts(no_compiler: None, by_torch: list[tuple[int, ...]]) -> None:
@@ -161,7 +161,7 @@ def test_without_a_compiler_torch_sorts(no_compiler: None, by_torch: list[tuple[
 
 THREADS = """
 import torch
-from tc.compiler.runtime import sorting
+from tc.compiler.runtime import routines, sorting
 torch.set_num_threads(3)
 for shape in ((701, 60), (5, 4001), (1, 90000), (2, 3000)):
     x = torch.randn(shape)

@@ -1,0 +1,258 @@
+/* Attention: softmax(q @ k.T * scale + mask) @ v, a block of queries at a time, all keys at once.
+
+   The queries of a block lie across the lanes of vectors. So what the scores of a query come down
+   to, their maximum and their sum, is computed lane by lane: nothing is summed across a vector, and
+   the scores are multiplied with the values as they lie. */
+
+#pragma GCC optimize ("fp-contract=fast") /* kernels are compiled without */
+
+typedef long long whole;
+typedef float lanes __attribute__((vector_size(64)));
+typedef float loose __attribute__((vector_size(64), aligned(4)));
+typedef int places __attribute__((vector_size(64)));
+
+#define INLINE static inline __attribute__((always_inline))
+#define LANES 16
+#define BLOCK 32     /* queries: two vectors; one where no more are left */
+#define KEYS 12      /* whose scores are computed at once: 24 sums, in registers */
+#define DEPTH 256    /* elements of a query, at most */
+#define VALUES 128   /* keys whose values stay in the first cache */
+#define WORTH 262144 /* multiplications from which threads share the blocks */
+
+void* aligned_alloc(unsigned long alignment, unsigned long bytes);
+void free(void* memory);
+
+typedef struct {
+  const float *q, *k, *v, *mask;
+  float *out, *lse;
+  whole q_step, k_step, v_step, mask_step, out_step, lse_step;
+  whole rows, keys, depth, first; /* first: the block's first query */
+  int causal, masked, tells;
+  float scale;
+} Part;
+
+/* As kernels compute it (codegen/cpp/math.py). */
+INLINE float exp_f32(float x) {
+  union { float value; int whole; unsigned bits; } c = {x}, t, power;
+  c.whole = c.whole < 0x42b20000 ? c.whole : 0x42b20000;
+  t.value = __builtin_fmaf(c.value, 1.44269504088896341f, 12583038.0f);
+  const float n = t.value - 12583038.0f;
+  const float r = __builtin_fmaf(n, -1.42860677e-6f, __builtin_fmaf(n, -0.693145751953125f, x));
+  float p = 0.0027687211986631155f;
+  p = __builtin_fmaf(p, r, 0.016748391091823578f);
+  p = __builtin_fmaf(p, r, 0.08333601057529449f);
+  p = __builtin_fmaf(p, r, 0.3333286046981812f);
+  p = __builtin_fmaf(p, r, 0.9999998807907104f);
+  p = __builtin_fmaf(__builtin_fmaf(p, r, 2.0f), r, 2.0f);
+  power.bits = t.bits << 23;
+  return x < -86.9f ? 0.0f : p * power.value;
+}
+
+INLINE lanes larger(lanes a, lanes b) {
+  const places taken = a > b | (a != a);
+  return (lanes)(((places)a & taken) | ((places)b & ~taken));
+}
+
+/* to[c][r] = from[r][c] * scale for 16 rows and columns: rows k and k + 8 are woven, four times. */
+INLINE void turn(const float* from, whole step, float* to, const whole to_step, float scale) {
+  const places low = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
+  const places high = {8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  lanes a[16], b[16];
+  for (int r = 0; r < 16; r++) a[r] = *(const loose*)(from + r * step) * scale;
+#define WEAVE(into, out_of) \
+  for (int i = 0; i < 8; i++) { \
+    into[2 * i] = __builtin_shuffle(out_of[i], out_of[i + 8], low); \
+    into[2 * i + 1] = __builtin_shuffle(out_of[i], out_of[i + 8], high); \
+  }
+  WEAVE(b, a) WEAVE(a, b) WEAVE(b, a) WEAVE(a, b)
+  for (int r = 0; r < 16; r++) *(lanes*)(to + r * to_step) = a[r];
+}
+
+/* scores[n][r] = sum over d of k[n][d] * q[d][r] */
+INLINE void score_tile(
+    const float* k, whole step, const float* q, whole depth, float* scores, const int keys,
+    const int wide) {
+  lanes sums[KEYS * 2];
+  for (int i = 0; i < keys * wide; i++) sums[i] = (lanes){0};
+  for (whole d = 0; d < depth; d++) {
+    lanes query[2];
+    for (int w = 0; w < wide; w++) query[w] = *(const lanes*)(q + (d * wide + w) * LANES);
+    for (int n = 0; n < keys; n++) {
+      const float key = k[n * step + d];
+      for (int w = 0; w < wide; w++) sums[n * wide + w] += key * query[w];
+    }
+  }
+  for (int i = 0; i < keys * wide; i++) *(lanes*)(scores + i * LANES) = sums[i];
+}
+
+/* out[r][c] += sum over n of p[n][r] * v[n][c] */
+INLINE void value_tile(
+    const float* p, const whole p_step, const float* v, whole step, whole keys, float* out,
+    whole out_step, const int rows, const int columns) {
+  lanes sums[16];
+  for (int r = 0; r < rows; r++)
+    for (int c = 0; c < columns; c++)
+      sums[r * columns + c] = *(const lanes*)(out + r * out_step + c * LANES);
+  for (whole n = 0; n < keys; n++) {
+    lanes value[4];
+    for (int c = 0; c < columns; c++) value[c] = *(const loose*)(v + n * step + c * LANES);
+    for (int r = 0; r < rows; r++) {
+      const float weight = p[n * p_step + r];
+      for (int c = 0; c < columns; c++) sums[r * columns + c] += weight * value[c];
+    }
+  }
+  for (int r = 0; r < rows; r++)
+    for (int c = 0; c < columns; c++)
+      *(lanes*)(out + r * out_step + c * LANES) = sums[r * columns + c];
+}
+
+INLINE void find_scores(const Part* of, float* scores, whole keys, const int wide) {
+  float turned[DEPTH * BLOCK] __attribute__((aligned(64)));
+  const whole size = wide * LANES;
+  if (of->rows == size) {
+    for (whole d = 0; d < of->depth; d += 16)
+      for (int w = 0; w < wide; w++)
+        turn(of->q + w * 16 * of->q_step + d, of->q_step, turned + d * size + w * LANES, size,
+             of->scale);
+  } else {
+    __builtin_memset(turned, 0, sizeof(float) * size * of->depth);
+    for (whole r = 0; r < of->rows; r++)
+      for (whole d = 0; d < of->depth; d++)
+        turned[d * size + r] = of->q[r * of->q_step + d] * of->scale;
+  }
+  whole n = 0;
+#define TILE(count) \
+  for (; n + count <= keys; n += count) \
+    score_tile(of->k + n * of->k_step, of->k_step, turned, of->depth, scores + n * size, count, wide)
+  TILE(KEYS);
+  TILE(4);
+  TILE(1);
+}
+
+INLINE void add_mask(const Part* of, float* scores, whole keys, const int wide) {
+  const whole size = wide * LANES;
+  whole n = 0;
+  if (of->rows == size && of->mask_step)
+    for (; n + 16 <= keys; n += 16)
+      for (int w = 0; w < wide; w++) {
+        float part[16 * LANES] __attribute__((aligned(64)));
+        turn(of->mask + w * 16 * of->mask_step + n, of->mask_step, part, LANES, 1);
+        for (int k = 0; k < 16; k++)
+          *(lanes*)(scores + (n + k) * size + w * LANES) += *(const lanes*)(part + k * LANES);
+      }
+  for (; n < keys; n++)
+    for (whole r = 0; r < of->rows; r++)
+      scores[n * size + r] += of->mask[r * of->mask_step + n];
+}
+
+INLINE void hide_later_keys(const Part* of, float* scores, whole keys, const int wide) {
+  for (whole n = of->first; n < keys; n++) {
+    const int seen_from = (int)(n - of->first);
+    #pragma omp simd
+    for (int r = 0; r < wide * LANES; r++)
+      scores[n * wide * LANES + r] =
+          r < seen_from ? -__builtin_inff() : scores[n * wide * LANES + r];
+  }
+}
+
+/* Scores become weights, not yet divided by their total. */
+INLINE void find_weights(
+    float* scores, whole keys, lanes* most, lanes* total, const int wide) {
+  const whole size = wide * LANES;
+  float base[4 * BLOCK] __attribute__((aligned(64)));
+  for (int w = 0; w < wide; w++) {
+    total[w] = (lanes){0};
+    most[w] = total[w] - __builtin_inff();
+  }
+  for (whole n = 0; n < keys; n++)
+    for (int w = 0; w < wide; w++)
+      most[w] = larger(*(const lanes*)(scores + n * size + w * LANES), most[w]);
+  for (int i = 0; i < 4 * wide; i++) { /* where all keys are hidden, no weight is NaN */
+    const lanes top = most[i % wide];
+    *(lanes*)(base + i * LANES) = (lanes)((places)top & (top > -__builtin_inff() | top != top));
+  }
+  whole n = 0;
+#define WEIGH(count) \
+  for (; n + count <= keys; n += count) { \
+    float* some = scores + n * size; \
+    _Pragma("omp simd") \
+    for (int i = 0; i < count * size; i++) some[i] = exp_f32(some[i] - base[i]); \
+    for (int i = 0; i < count * wide; i++) total[i % wide] += *(const lanes*)(some + i * LANES); \
+  }
+  WEIGH(4)
+  WEIGH(1)
+}
+
+INLINE void block(const Part* of, float* scores, const int wide) {
+  float sums[BLOCK * DEPTH] __attribute__((aligned(64)));
+  lanes most[2], total[2];
+  const whole size = wide * LANES, depth = of->depth;
+  const whole keys = of->causal && of->first + size < of->keys ? of->first + size : of->keys;
+  find_scores(of, scores, keys, wide);
+  if (of->masked) add_mask(of, scores, keys, wide);
+  if (of->causal) hide_later_keys(of, scores, keys, wide);
+  find_weights(scores, keys, most, total, wide);
+  __builtin_memset(sums, 0, sizeof(float) * size * depth);
+  for (whole n = 0; n < keys; n += VALUES) {
+    const whole some = keys - n < VALUES ? keys - n : VALUES;
+    whole c = 0;
+#define COLUMNS(count, tall) \
+    for (; c + count * LANES <= depth; c += count * LANES) \
+      for (whole r = 0; r < size; r += tall) \
+        value_tile(scores + n * size + r, size, of->v + n * of->v_step + c, of->v_step, some, \
+                   sums + r * depth + c, depth, tall, count)
+    COLUMNS(4, 4);
+    COLUMNS(2, 8);
+    COLUMNS(1, 16);
+  }
+  for (whole r = 0; r < of->rows; r++) {
+    /* as ATen: a query that sees no key gets zeros, and a logarithm of 0 */
+    const float top = ((const float*)most)[r], of_all = ((const float*)total)[r];
+    const float part = of_all == 0 ? 1 : 1 / of_all;
+    for (whole d = 0; d < depth; d++) of->out[r * of->out_step + d] = sums[r * depth + d] * part;
+    if (of->tells) of->lse[r * of->lse_step] = of_all == 0 ? 0 : top + __builtin_logf(of_all);
+  }
+}
+
+static __attribute__((noinline)) void wide_block(const Part* of, float* scores) {
+  block(of, scores, 2);
+}
+
+static __attribute__((noinline)) void narrow_block(const Part* of, float* scores) {
+  block(of, scores, 1);
+}
+
+/* Strides are of batches, heads and rows, in elements; those of lse, of rows, is `heads`. */
+whole attend_f32(
+    const float* q, const float* k, const float* v, const float* mask, float* out, float* lse,
+    whole batch, whole heads, whole group, whole queries, whole keys, whole depth,
+    whole qb, whole qh, whole qn, whole kb, whole kh, whole kn, whole vb, whole vh, whole vn,
+    whole mb, whole mh, whole mn, whole ob, whole oh, whole on,
+    whole causal, whole masked, whole tells, whole threads, double scale) {
+  const whole blocks = (queries + BLOCK - 1) / BLOCK, all = batch * heads * blocks;
+  const int shared = threads > 1 && all * BLOCK * keys * depth >= WORTH;
+  whole failed = 0;
+  #pragma omp parallel num_threads(threads) if(shared) reduction(| : failed)
+  {
+    float* scores = aligned_alloc(64, sizeof(float) * BLOCK * keys);
+    failed |= scores == 0;
+    #pragma omp for schedule(dynamic)
+    for (whole i = 0; i < all; i++) {
+      const whole b = i / (heads * blocks), h = i / blocks % heads, first = i % blocks * BLOCK;
+      const whole rows = queries - first < BLOCK ? queries - first : BLOCK;
+      const Part part = {
+          q + b * qb + h * qh + first * qn, k + b * kb + h / group * kh, v + b * vb + h / group * vh,
+          mask + b * mb + h * mh + first * mn, out + b * ob + h * oh + first * on,
+          lse + (b * queries + first) * heads + h, qn, kn, vn, mn, on, heads, rows, keys, depth,
+          first, causal != 0, masked != 0, tells != 0, (float)scale};
+      if (scores == 0)
+        continue;
+      if (rows > LANES)
+        wide_block(&part, scores);
+      else
+        narrow_block(&part, scores);
+    }
+    free(scores);
+  }
+  return failed;
+}

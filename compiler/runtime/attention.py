@@ -1,0 +1,124 @@
+"""Takes queries, keys and values on the CPU and returns attention, sooner than ATen does.
+
+The work is done by ``attention.c``, which has all scores of a block of queries in the second
+cache. It takes the place of ATen's routine for flash attention, and returns what that does, in the
+same layout; what it cannot compute, or does no sooner, goes there.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import torch
+
+from tc.compiler.runtime.launch import Kernel
+from tc.compiler.runtime.memory import empty_strided_cpu
+from tc.compiler.runtime.routines import open_routine
+
+SIGNATURE = ("p",) * 6 + ("i64",) * 25 + ("f64",)
+#: elements of a vector, and of a query at most
+LANES, DEPTH = 16, 256
+#: queries from which on this routine is quicker than ATen's; keys whose scores it keeps at once
+QUERIES, KEYS = 16, 4096
+
+Attended = tuple[torch.Tensor, torch.Tensor | None]
+
+
+def flash(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: torch.Tensor | None = None,
+    scale: float | None = None,
+) -> Attended:
+    """Return attention, and the logarithm of the sum of each query's exponentials.
+
+    Args:
+        query: of shape (batch, heads, queries, depth); float32, as all.
+        key: of shape (batch, heads or a divisor of that, keys, depth).
+        value: of the same shape.
+        dropout_p: as ATen's routine has it.
+        is_causal: a query sees the keys up to its own number.
+        attn_mask: added to the scores; of shape (1 or batch, 1 or heads, 1 or queries, keys).
+        scale: of the scores; one over the root of the depth where it is None.
+    """
+    return _attend(True, query, key, value, dropout_p, is_causal, attn_mask, scale)
+
+
+def flash_alone(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: torch.Tensor | None = None,
+    scale: float | None = None,
+) -> Attended:
+    """Do as `flash`, with None in place of the logarithm."""
+    return _attend(False, query, key, value, dropout_p, is_causal, attn_mask, scale)
+
+
+def _attend(
+    tells: bool, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, dropout_p: float,
+    is_causal: bool, attn_mask: torch.Tensor | None, scale: float | None,
+) -> Attended:  # fmt: skip
+    batch, heads, queries, depth = query.shape
+    keys = key.shape[2]
+    kernel = _kernel() if queries >= QUERIES and 0 < keys <= KEYS and not dropout_p else None
+    strides = (*query.stride(), *key.stride(), *value.stride())
+    fits = depth % LANES == 0 and 0 < depth <= DEPTH and strides[3::4] == (1, 1, 1)
+    mask = _spread(attn_mask, (batch, heads, queries, keys))
+    if kernel is None or not fits or mask is None or value.shape[3] != depth:
+        return _by_torch(query, key, value, dropout_p, is_causal, attn_mask, scale)
+    out = torch.empty_like(query)
+    lse = out
+    if tells:
+        stride = (queries * heads, 1, heads)
+        lse = empty_strided_cpu((batch, heads, queries), stride, torch.float32)
+    kernel(
+        query, key, value, query if attn_mask is None else attn_mask, out, lse,
+        batch, heads, heads // key.shape[1], queries, keys, depth,
+        *strides[:3], *strides[4:7], *strides[8:11], *mask, *out.stride()[:3],
+        is_causal, attn_mask is not None, tells, torch.get_num_threads(),
+        1 / math.sqrt(depth) if scale is None else scale,
+    )  # fmt: skip
+    return out, lse if tells else None
+
+
+def _spread(
+    mask: torch.Tensor | None, sizes: tuple[int, int, int, int]
+) -> tuple[int, int, int] | None:
+    """Return the strides of a mask spread to these sizes; None if it cannot be read so."""
+    if mask is None:
+        return 0, 0, 0
+    shape, stride = tuple(mask.shape), mask.stride()
+    shape, stride = (1,) * (4 - len(shape)) + shape, (0,) * (4 - len(shape)) + stride
+    if mask.dtype is not torch.float32 or shape[3] != sizes[3] or stride[3] != 1:
+        return None
+    if any(n not in (1, all_of) for n, all_of in zip(shape, sizes, strict=True)):
+        return None
+    b, h, q = (0 if n == 1 else step for n, step in zip(shape[:3], stride[:3], strict=True))
+    return b, h, q
+
+
+def _by_torch(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, dropout_p: float,
+    is_causal: bool, mask: torch.Tensor | None, scale: float | None,
+) -> Attended:  # fmt: skip
+    routine: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+    found: Attended = routine(query, key, value, dropout_p, is_causal, attn_mask=mask, scale=scale)
+    return found
+
+
+@functools.cache
+def _kernel() -> Kernel | None:
+    """Return the routine; None where it cannot be built, or has no vectors of its size."""
+    if torch.backends.cpu.get_cpu_capability() != "AVX512":
+        return None
+    return open_routine("attention", "attend_f32", SIGNATURE)
