@@ -1,20 +1,26 @@
 """Product kernels: few rows times a matrix whose columns lie along memory, as in ``x @ w.t()``.
 
 In: kernels whose inner loop is a ``dot``. Out: C loops over blocks of columns: sums of products, 16
-results at a time in registers, then what is computed of each result.
+results at a time in registers, then what is computed of each result. Matrices whose rows lie along
+memory have tiles of their own (`outer.py`).
 """
 
 from __future__ import annotations
 
-from tc.compiler.codegen.cpp.writer import Writer, atom_of
+from tc.compiler.codegen.cpp.outer import LANES, Tiles, tiles_of
+from tc.compiler.codegen.cpp.writer import PARALLEL_WORK, Writer, atom_of
 from tc.compiler.codegen.printer import c_index
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.expr import Expr
 from tc.compiler.loops.index import Index
-from tc.compiler.schedule.plan import Accumulate, Statement
+from tc.compiler.schedule.plan import Accumulate, Statement, Store
 
 # Columns whose results are gathered before something is computed of them.
 BLOCK = 32
+
+VECTORS = """
+typedef float tc_lanes __attribute__((vector_size(64)));
+typedef float tc_loose __attribute__((vector_size(64), aligned(4)));
+"""
 
 # x is read from the first cache; the rows of w that come next are fetched meanwhile.
 # Measured in GFLOP/s on an Intel core (AVX-512), 16 rows, matrices of 256 x 1024 that no cache
@@ -23,8 +29,6 @@ DOTS = """
 #if defined(__AVX512F__) && !defined(__clang__)
 #pragma GCC push_options
 #pragma GCC optimize ("fp-contract=fast")
-typedef float tc_lanes __attribute__((vector_size(64)));
-typedef float tc_loose __attribute__((vector_size(64), aligned(4)));
 typedef int tc_places __attribute__((vector_size(64)));
 static inline __attribute__((always_inline)) tc_lanes tc_lane_sums(const tc_lanes* a) {
   /* lane i is the sum of the lanes of a[i] */
@@ -120,36 +124,75 @@ class DotWriter(Writer):
         kernel = self.kernel
         *rows, column = kernel.outer
         (dot,) = (s for s in kernel.statements() if isinstance(s, Accumulate))
-        width = c_index(ix.extent(column))
-        count = c_index(ix.extent(rows[0])) if rows else "1"
-        start = f"{column}_from"
+        follows = [s for s in kernel.statements() if s is not dot]
+        (x, x_at), (w, w_at) = (value.data for value in dot.value.args)
+        tiles = self._tiles(w_at)
+        block = LANES * tiles.vectors if tiles else BLOCK
+        width, start = c_index(ix.extent(column)), f"{column}_from"
         self.parallel()
-        self.open(f"for (long long {start} = 0; {start} < {width}; {start} += {BLOCK})")
-        self.emit(f"const long long n_{column} = tc_min({BLOCK}, {width} - {start});")
-        self.emit(f"float tile[{count} * {BLOCK}] __attribute__((aligned(64)));")
-        x, w = dot.value.args
-        self.emit(
-            f"tc_dots_f32({self._operand(x, rows)}, {count}, {self._operand(w, [column])}, "
-            f"n_{column}, {c_index(ix.extent(kernel.inner[0]))}, tile, {BLOCK});"
-        )
+        self.open(f"for (long long {start} = 0; {start} < {width}; {start} += {block})")
+        self.emit(f"const long long n_{column} = tc_min({block}, {width} - {start});")
+        row = rows[0] if rows else ix.ZERO
+        count = c_index(ix.extent(row)) if rows else "1"
+        stored = self._stored(dot, follows, row) if tiles else ""
+        if not stored:
+            self.emit(f"float tile[{count} * {block}] __attribute__((aligned(64)));")
+        (inner,) = kernel.inner
+        parts = [self._place(x, x_at, row)]
+        if tiles:
+            parts.append(self._step(x_at, inner))
+        parts += [count, self._place(w, w_at, inner if tiles else column), f"n_{column}"]
+        parts += [c_index(ix.extent(inner)), stored or f"tile, {block}"]
+        if tiles:
+            parts += map(str, (tiles.tall, tiles.vectors, tiles.rest, int(tiles.fetched)))
+        self.emit(f"{'tc_outer_f32' if tiles else 'tc_dots_f32'}({', '.join(parts)});")
+        if not stored:
+            self._follow(dot, follows, rows, block)
+        self.close()
+
+    def _follow(
+        self, dot: Accumulate, follows: list[Statement], rows: list[Index], block: int
+    ) -> None:
+        """Compute what follows of each result of a block."""
+        column = self.kernel.outer[-1]
         for row in rows:
             self.loop(row)
         self.simd()
         self.open(f"for (long long d_{column} = 0; d_{column} < n_{column}; d_{column}++)")
-        self.emit(f"const long long {column} = {start} + d_{column};")
-        at = f"{rows[0]} * {BLOCK} + d_{column}" if rows else f"d_{column}"
+        self.emit(f"const long long {column} = {column}_from + d_{column};")
+        at = f"{rows[0]} * {block} + d_{column}" if rows else f"d_{column}"
         self.emit(f"const float {dot.name} = tile[{at}];")
-        self.statements([s for s in kernel.statements() if s is not dot])
-        self.close(2 + len(rows))
+        self.statements(follows)
+        self.close(1 + len(rows))
 
-    def _operand(self, value: Expr, variables: list[Index]) -> str:
-        """Where an operand's first element of a block lies, and how far its rows are apart."""
-        name, index = value.data
-        step: Index | None = ix.ZERO
-        start = {atom_of(self.kernel.inner[0]): ix.ZERO}
-        for variable in variables:
-            step = ix.coefficient(index, variable)
-            column = variable is self.kernel.outer[-1]
-            start[atom_of(variable)] = ix.size(f"{variable}_from") if column else ix.ZERO
+    def _tiles(self, matrix: Index) -> Tiles | None:
+        """The tiles of a product whose matrix lies row by row; None if its columns lie so."""
+        *rows, column = self.kernel.outer
+        if ix.coefficient(matrix, self.kernel.inner[0]) is ix.ONE:
+            return None
+        count, width = ix.product([ix.extent(v) for v in rows]).constant, ix.extent(column).constant
+        work = self.work().constant
+        assert count is not None and width is not None and work is not None  # see `library/rows.py`
+        return tiles_of(count, width, self.threads if work >= PARALLEL_WORK else 1)
+
+    def _stored(self, dot: Accumulate, follows: list[Statement], row: Index) -> str:
+        """Where results go that are only stored, along memory; empty if more is computed."""
+        store = follows[0]
+        if len(follows) > 1 or not isinstance(store, Store):
+            return ""
+        is_result = store.value.op == "local" and store.value.data[0] == dot.name
+        along = ix.coefficient(store.index, self.kernel.outer[-1]) is ix.ONE
+        lies = along and ix.coefficient(store.index, row) is not None
+        return self._place(store.buffer, store.index, row) if is_result and lies else ""
+
+    def _place(self, name: str, index: Index, along: Index) -> str:
+        """Where the first element that a block reads or writes lies, and the step along a loop."""
+        *rows, column = self.kernel.outer
+        start = {atom_of(variable): ix.ZERO for variable in (*rows, *self.kernel.inner)}
+        start[atom_of(column)] = ix.size(f"{column}_from")
+        return f"{name} + {c_index(ix.substitute(index, start))}, {self._step(index, along)}"
+
+    def _step(self, index: Index, along: Index) -> str:
+        step = ix.coefficient(index, along)
         assert step is not None
-        return f"{name} + {c_index(ix.substitute(index, start))}, {c_index(step)}"
+        return c_index(step)

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 
-from tc.compiler.codegen.cpp.dots import DOTS
+from tc.compiler.codegen.cpp.dots import DOTS, VECTORS
 from tc.compiler.codegen.cpp.elementary import ELEMENTARY
 from tc.compiler.codegen.cpp.moves import MOVES
+from tc.compiler.codegen.cpp.outer import OUTER
 from tc.compiler.codegen.cpp.turns import TURNS, turning
 
 HELPERS: dict[str, str] = {}
@@ -317,7 +318,9 @@ float tc_round_f16(float x) { return tc_f16_to_f32(tc_f32_to_f16(x)); }""",
 )
 for _name, _text in MOVES.items():
     _add(_name, _text)
+HELPERS["tc_lanes"] = VECTORS
 HELPERS["tc_dots_f32"] = DOTS
+HELPERS["tc_outer_f32"] = OUTER
 
 # ---------------------------------------------------------------- float32 polynomials
 

@@ -8,25 +8,26 @@ from __future__ import annotations
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, load
 from tc.compiler.loops.index import Index
+from tc.compiler.loops.ir import View
 from tc.compiler.loops.lower.builder import Builder, Tensor, linear, loop_vars
 from tc.compiler.loops.lower.registry import Call, lowering, tensor
 
 
 @lowering("mm")
 def _mm(b: Builder, call: Call) -> Tensor:
-    """Rows of the first operand and columns of the second lie along memory."""
+    """Columns of the second operand lie along memory, and rows of the first; or its own rows."""
     rows, matrix = tensor(call["self"]), tensor(call["mat2"])
     count, depth = rows.sizes
     width = matrix.sizes[1]
     row, column, step = loop_vars((count, width, depth))
-    x = _element(b, rows, (depth, ix.ONE), (row, step))
-    w = _element(b, matrix, (ix.ONE, depth), (step, column))
-    product = Expr("mul", (x, w), call.dtype)
+    x, w = b.view(rows, (depth, ix.ONE)), b.view(matrix, (ix.ONE, depth))
+    if ix.ONE not in w.strides:
+        w = b.copy(matrix, (ix.ONE, depth))
+    if w.strides[0] is ix.ONE and x.strides[1] is not ix.ONE:
+        x = b.copy(rows, (depth, ix.ONE))
+    product = Expr("mul", (_element(x, (row, step)), _element(w, (step, column))), call.dtype)
     return b.reduce("dot", call.dtype, (row, column), (step,), product, call.sizes)
 
 
-def _element(
-    b: Builder, operand: Tensor, strides: tuple[Index, Index], at: tuple[Index, Index]
-) -> Expr:
-    view = b.view(operand, strides)
+def _element(view: View, at: tuple[Index, Index]) -> Expr:
     return load(view.buffer, view.offset + linear(at, view.strides), view.dtype)

@@ -124,9 +124,120 @@ def test_other_types_are_left_to_aten(dtype: torch.dtype) -> None:
     assert externs(arranged(lambda x, w: x @ w.t(), (x, w))) == ["aten.mm.default"]
 
 
-def test_a_matrix_that_lies_as_it_is_read_is_left_to_aten() -> None:
-    graph = arranged(lambda x, w: x @ w, (r(6, 32), r(32, 40)))
+def test_a_matrix_that_lies_as_it_is_read_is_left_to_aten_where_it_is_large() -> None:
+    graph = arranged(lambda x, w: x @ w, (r(6, 32), r(32, 4000)))
     assert externs(graph) == ["aten.mm.default"]
+
+
+@wide
+@pytest.mark.parametrize(
+    "rows", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14, 15, 16, 19, 27, 28, 29, 43, 64, 97, 128]
+)
+def test_any_number_of_rows_of_a_small_matrix(rows: int) -> None:
+    graph = arranged(lambda x, w: x @ w, (r(rows, 37), r(37, 75)))
+    assert externs(graph) == []
+
+
+@wide
+@pytest.mark.parametrize("width", [2, 3, 15, 16, 17, 31, 33, 64, 100, 127, 128, 257, 300])
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("rows", [5, 64])
+def test_any_width_of_a_small_matrix(rows: int, width: int, threads: int) -> None:
+    args = r(rows, 113) / 8, r(113, width), r(width)
+    graph = arranged(lambda x, w, b: torch.addmm(b, x, w), args, threads)
+    assert externs(graph) == []
+    graph = arranged(lambda x, w, b: x @ w, args, threads)
+    assert externs(graph) == []
+
+
+@wide
+@pytest.mark.parametrize("depth", [2, 3, 16, 17, 300])
+def test_any_depth_of_a_small_matrix(depth: int) -> None:
+    graph = arranged(lambda x, w: x @ w, (r(33, depth) / 16, r(depth, 50)))
+    assert externs(graph) == []
+
+
+@wide
+@pytest.mark.parametrize("rows", [1, 6, 40])
+def test_rows_that_lie_transposed_and_windows_of_small_matrices(rows: int) -> None:
+    def windows(x: Any, w: Any, y: Any) -> Any:
+        turned = x.t()[:rows]
+        return turned @ w, turned @ w[:, 3:40], y[:, 5:] @ w[1:, 8:], (x + 1).t()[:rows] @ (w * 2)
+
+    graph = arranged(windows, (r(30, 40), r(30, 48), r(rows, 34)))
+    assert externs(graph) == []
+
+
+@wide
+def test_what_follows_of_a_small_matrix_is_computed_with_the_product() -> None:
+    def layer(x: Any, w: Any, b: Any, y: Any) -> Any:
+        return y + F.gelu(torch.addmm(b, x, w)).view(2, 4, 44)
+
+    graph = arranged(layer, (r(8, 32), r(32, 44), r(44), r(2, 4, 44)))
+    assert externs(graph) == []
+    assert len(planned(graph).kernels()) == 1
+
+
+@wide
+def test_results_that_are_only_stored_are_written_once() -> None:
+    args = r(20, 32), r(32, 44)
+    for fn, gathered in ((lambda x, w: x @ w, False), (lambda x, w: (x @ w).relu(), True)):
+        assert ("float tile[" in program(arranged(fn, args)).c_source) == gathered
+
+
+@wide
+def test_infinities_spread_from_small_matrices_as_in_eager() -> None:
+    x, w = r(20, 32), r(32, 45)
+    x[0, 3], w[5, 7], w[9, 44] = float("nan"), float("inf"), float("-inf")
+    arranged(lambda x, w: x @ w, (x, w))
+
+
+@wide
+def test_gradients_of_a_small_layer() -> None:
+    x, w, b = (t.requires_grad_() for t in (r(24, 48), r(60, 48), r(60)))
+    compiled = tc.compile(lambda x, w, b: torch.tanh(F.linear(x, w, b)))
+    with tc.trace.capture_events() as told:
+        got = torch.autograd.grad(compiled(x, w, b).sum(), (x, w, b))
+    made = [d for event in told.of(tc.trace.Fusion) for d in event.facts["decisions"]]
+    (small,) = [d for d in made if d["reason"] == "at most 128 rows of a small matrix"]
+    assert small["taken"] and len(small["nodes"]) == 2
+    want = torch.autograd.grad(torch.tanh(F.linear(x, w, b)).sum(), (x, w, b))
+    check(got, want, atol=2e-5, rtol=2e-5)
+
+
+@wide
+@pytest.mark.parametrize("turned", [False, True])
+def test_without_vectors_of_512_bits(monkeypatch: pytest.MonkeyPatch, turned: bool) -> None:
+    monkeypatch.setenv("CC", "gcc -U__AVX512F__")
+    fn = (lambda x, w: x @ w.t()) if turned else (lambda x, w: x @ w)
+    arranged(fn, (r(17, 48), r(48, 48)))
+
+
+def reasons(rows: int, depth: int, width: int) -> list[str]:
+    """Why products of contiguous matrices are taken."""
+    module = trace(lambda x, w: x @ w, (r(rows, depth), r(depth, width)), "fake")
+    return [decision.reason for decision in library.arrange(module, Gate()) if decision.taken]
+
+
+@wide
+@pytest.mark.parametrize(
+    ("taken", "refused"),
+    [
+        ((128, 64, 64), (129, 64, 64)),  # rows
+        ((5, 256, 256), (5, 256, 257)),  # elements of the matrix
+        ((4, 512, 512), (5, 512, 512)),
+        ((4, 256, 1024), (4, 257, 1024)),
+        ((9, 1024, 20), (9, 1025, 20)),  # depth
+        ((128, 64, 256), (128, 64, 257)),  # results
+        ((90, 90, 2), (90, 90, 1)),  # columns
+        ((90, 2, 90), (90, 1, 90)),
+    ],
+)
+def test_borders_of_small_matrices(
+    taken: tuple[int, int, int], refused: tuple[int, int, int]
+) -> None:
+    assert reasons(*taken) == ["at most 128 rows of a small matrix"]
+    assert reasons(*refused) == []
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
