@@ -75,7 +75,6 @@ ERRORS = {breaks.OP_FAILED.code: TorchRuntimeError, breaks.DATA_GUARD.code: User
 IDLE_TRIES = 4
 
 hook.offer_by(offer_type)
-hook.doors_by(doors.Doors(make_door))
 
 
 # -- graphs ----------------------------------------------------------------------------------
@@ -245,6 +244,7 @@ class Process:
 
 
 PROCESS = Process()
+hook.doors_by(doors.Doors(make_door, PROCESS.gate))
 
 
 @dataclass(frozen=True, eq=False)

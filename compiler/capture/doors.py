@@ -14,6 +14,7 @@ from __future__ import annotations
 import dis
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -24,6 +25,7 @@ from tc.compiler.capture import hook
 from tc.compiler.capture.guard_rows import Guard
 from tc.compiler.capture.guard_values import PROCESS, ObjectRef, TensorSpec
 from tc.compiler.capture.guards import CheckedGuards
+from tc.compiler.core.gate import Gate
 from tc.compiler.core.sources import GlobalSource, LocalSource, Source
 
 Place = Any
@@ -50,15 +52,19 @@ class _Unknown(Exception):
 
 
 class Doors:
-    """What the hook asks for doors; see `hook.Doors`."""
+    """What the hook asks for doors; see `hook.Doors`. The gate is asked as ``capture.door``."""
 
-    def __init__(self, make: Callable[[FunctionType], tuple[Any, Any] | None]) -> None:
+    def __init__(self, make: Callable[[FunctionType], tuple[Any, Any] | None], gate: Gate) -> None:
         self.make = make
-        self.open = open_door
+        self.open = partial(open_door, gate)
 
 
 def open_door(
-    door: Any, fn: FunctionType, entries: Iterable[hook.CacheEntry], args: tuple[Any, ...]
+    gate: Gate,
+    door: Any,
+    fn: FunctionType,
+    entries: Iterable[hook.CacheEntry],
+    args: tuple[Any, ...],
 ) -> bool:
     """Add the entry that a call's arguments belong to; say whether there was one to add.
 
@@ -88,6 +94,8 @@ def open_door(
                 way.add(guard)
             check = way.check_of_tensors()
         except _Unknown:
+            return False
+        if not gate.allow("capture.door", code.co_qualname):
             return False
         code = hook.uncaptured(entry.code)
         run = FunctionType(code, fn.__globals__, fn.__name__, None, fn.__closure__)

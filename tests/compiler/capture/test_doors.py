@@ -11,6 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 import tc
 from tc.compiler.capture import doors
+from tc.compiler.driver import PROCESS
 from tc.compiler.runtime.door import make_door
 
 pytestmark = pytest.mark.skipif(make_door(lambda: None) is None, reason="no C compiler")
@@ -274,6 +275,14 @@ def test_no_door_where_frames_may_run_or_arguments_vary(fn):
     compiled = tc.compile(fn)
     for _ in range(40):
         compiled(*([x()] if fn.__code__.co_argcount else []))
+    assert door_of(compiled).entries == 0
+
+
+def test_the_gate_can_refuse_a_door(monkeypatch):
+    monkeypatch.setitem(PROCESS.gate.refuse_from, "capture.door", 1)
+    compiled = tc.compile(affine)
+    for _ in range(40):
+        assert compiled(x(), 3).equal(affine(x(), 3))
     assert door_of(compiled).entries == 0
 
 
