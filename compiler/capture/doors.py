@@ -19,10 +19,10 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import torch
-from torch._C._dynamo import guards as _c
 
 from tc.compiler.capture import hook
 from tc.compiler.capture.guard_rows import Guard
+from tc.compiler.capture.guard_tree import check_of_tensors
 from tc.compiler.capture.guard_values import PROCESS, ObjectRef, TensorSpec
 from tc.compiler.capture.guards import CheckedGuards
 from tc.compiler.core.gate import Gate
@@ -42,6 +42,8 @@ HARMLESS = frozenset((
     "STORE_FAST_STORE_FAST", "DELETE_FAST", "BINARY_SUBSCR", "UNPACK_SEQUENCE", "BUILD_TUPLE",
     "BUILD_LIST", "BUILD_MAP", "BUILD_CONST_KEY_MAP",
 ))  # fmt: skip
+#: values that an entry looks at; see ``door.c``
+MOST = 32
 _GENERATOR_OR_VARIADIC = 0x04 | 0x08 | 0x20 | 0x80 | 0x200  # flags of code objects
 #: constants that C compares as `guard_values.same` does
 _PLAIN = (int, str, bytes, torch.dtype, torch.device, torch.layout, torch.memory_format)
@@ -95,7 +97,7 @@ def open_door(
             check = way.check_of_tensors()
         except _Unknown:
             return False
-        if not gate.allow("capture.door", code.co_qualname):
+        if len(way.places) > MOST or not gate.allow("capture.door", code.co_qualname):
             return False
         code = hook.uncaptured(entry.code)
         run = FunctionType(code, fn.__globals__, fn.__name__, None, fn.__closure__)
@@ -170,10 +172,10 @@ class _Way:
             raise _Unknown
         sizes = [list(spec.size) for _, spec in self._examples]
         strides = [list(spec.stride) for _, spec in self._examples]
-        make: Any = getattr(_c, "TensorGuards", None)
-        if make is None or any(t.layout is not torch.strided for t in tensors):
+        check = check_of_tensors(tensors, sizes, strides)
+        if check is None or any(t.layout is not torch.strided for t in tensors):
             raise _Unknown
-        return make(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
+        return check
 
     def _add_of_process(self, guard: Guard) -> None:
         kind, expected = guard.kind, guard.expected

@@ -128,6 +128,27 @@ def child(manager: Manager, way: str, name: str, **key: Any) -> Manager:
     return make(**key, source=name, example_value=None, guard_manager_enum=None)
 
 
+def check_of_tensors(
+    tensors: Sequence[torch.Tensor], sizes: list[list[int | None]], strides: list[list[int | None]]
+) -> Callable[..., bool] | None:
+    """Return a check, without a tree, that as many tensors are like these and all different.
+
+    Args:
+        sizes: of each tensor; None stands for any.
+        strides: in the same way.
+
+    Returns:
+        None where torch has none.
+    """
+    make: Any = getattr(_c, "TensorGuards", None)
+    if make is None:
+        return None
+    check: Callable[..., bool] = make(
+        *tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides
+    ).check
+    return check
+
+
 def _takes_user_stack() -> bool:
     """Whether guards take a user stack after their text, as they do since torch 2.12."""
     text = _c.GuardManager.add_none_match_guard.__doc__ or ""

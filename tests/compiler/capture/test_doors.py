@@ -286,6 +286,17 @@ def test_the_gate_can_refuse_a_door(monkeypatch):
     assert door_of(compiled).entries == 0
 
 
+@pytest.mark.parametrize("count", [31, 32, 40])
+def test_no_door_for_more_values_than_it_holds(count):
+    names = ", ".join(f"a{i}" for i in range(count))
+    made = {}
+    exec(f"def many({names}): return a0 + a{count - 1}", made)
+    compiled, given = tc.compile(made["many"]), [x() for _ in range(count)]
+    for _ in range(40):
+        assert compiled(*given).equal(x() + x())
+    assert door_of(compiled).entries <= 1
+
+
 def test_no_door_for_dynamic_sizes():
     compiled = tc.compile(growing, dynamic=True)
     for _ in range(40):
