@@ -1,6 +1,6 @@
 /* Attention: softmax(q @ k.T * scale + mask) @ v, a block of queries at a time, all keys at once.
 
-   The queries of a block lie across the lanes of vectors. So what the scores of a query come down
+   The queries of a block lie across the lanes of two vectors. So what the scores of a query come down
    to, their maximum and their sum, is computed lane by lane: nothing is summed across a vector, and
    the scores are multiplied with the values as they lie. */
 
@@ -12,8 +12,10 @@ typedef float loose __attribute__((vector_size(64), aligned(4)));
 typedef int places __attribute__((vector_size(64)));
 
 #define INLINE static inline __attribute__((always_inline))
+#define PART static __attribute__((noinline)) /* gcc takes long over large functions */
 #define LANES 16
-#define BLOCK 32     /* queries: two vectors; one where no more are left */
+#define WIDE 2       /* vectors of queries: what is read of a key serves both */
+#define BLOCK 32     /* queries */
 #define KEYS 12      /* whose scores are computed at once: 24 sums, in registers */
 #define DEPTH 256    /* elements of a query, at most */
 #define VALUES 128   /* keys whose values stay in the first cache */
@@ -54,7 +56,7 @@ INLINE lanes larger(lanes a, lanes b) {
 }
 
 /* to[c][r] = from[r][c] * scale for 16 rows and columns: rows k and k + 8 are woven, four times. */
-INLINE void turn(const float* from, whole step, float* to, const whole to_step, float scale) {
+PART void turn(const float* from, whole step, float* to, whole to_step, float scale) {
   const places low = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
   const places high = {8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
   lanes a[16], b[16];
@@ -70,25 +72,27 @@ INLINE void turn(const float* from, whole step, float* to, const whole to_step, 
 
 /* scores[n][r] = sum over d of k[n][d] * q[d][r] */
 INLINE void score_tile(
-    const float* k, whole step, const float* q, whole depth, float* scores, const int keys,
-    const int wide) {
-  lanes sums[KEYS * 2];
-  for (int i = 0; i < keys * wide; i++) sums[i] = (lanes){0};
+    const float* k, whole step, const float* q, whole depth, float* scores, const int keys) {
+  lanes sums[KEYS][WIDE];
+  for (int n = 0; n < keys; n++) sums[n][0] = sums[n][1] = (lanes){0};
   for (whole d = 0; d < depth; d++) {
-    lanes query[2];
-    for (int w = 0; w < wide; w++) query[w] = *(const lanes*)(q + (d * wide + w) * LANES);
+    const lanes* query = (const lanes*)(q + d * BLOCK);
     for (int n = 0; n < keys; n++) {
       const float key = k[n * step + d];
-      for (int w = 0; w < wide; w++) sums[n * wide + w] += key * query[w];
+      sums[n][0] += key * query[0];
+      sums[n][1] += key * query[1];
     }
   }
-  for (int i = 0; i < keys * wide; i++) *(lanes*)(scores + i * LANES) = sums[i];
+  for (int n = 0; n < keys; n++) {
+    *(lanes*)(scores + n * BLOCK) = sums[n][0];
+    *(lanes*)(scores + n * BLOCK + LANES) = sums[n][1];
+  }
 }
 
 /* out[r][c] += sum over n of p[n][r] * v[n][c] */
 INLINE void value_tile(
-    const float* p, const whole p_step, const float* v, whole step, whole keys, float* out,
-    whole out_step, const int rows, const int columns) {
+    const float* p, const float* v, whole step, whole keys, float* out, whole out_step,
+    const int rows, const int columns) {
   lanes sums[16];
   for (int r = 0; r < rows; r++)
     for (int c = 0; c < columns; c++)
@@ -97,7 +101,7 @@ INLINE void value_tile(
     lanes value[4];
     for (int c = 0; c < columns; c++) value[c] = *(const loose*)(v + n * step + c * LANES);
     for (int r = 0; r < rows; r++) {
-      const float weight = p[n * p_step + r];
+      const float weight = p[n * BLOCK + r];
       for (int c = 0; c < columns; c++) sums[r * columns + c] += weight * value[c];
     }
   }
@@ -106,120 +110,114 @@ INLINE void value_tile(
       *(lanes*)(out + r * out_step + c * LANES) = sums[r * columns + c];
 }
 
-INLINE void find_scores(const Part* of, float* scores, whole keys, const int wide) {
+PART void find_scores(const Part* of, float* scores, whole keys) {
   float turned[DEPTH * BLOCK] __attribute__((aligned(64)));
-  const whole size = wide * LANES;
-  if (of->rows == size) {
+  if (of->rows == BLOCK) {
     for (whole d = 0; d < of->depth; d += 16)
-      for (int w = 0; w < wide; w++)
-        turn(of->q + w * 16 * of->q_step + d, of->q_step, turned + d * size + w * LANES, size,
-             of->scale);
+      for (whole r = 0; r < BLOCK; r += 16)
+        turn(of->q + r * of->q_step + d, of->q_step, turned + d * BLOCK + r, BLOCK, of->scale);
   } else {
-    __builtin_memset(turned, 0, sizeof(float) * size * of->depth);
+    __builtin_memset(turned, 0, sizeof(float) * BLOCK * of->depth);
     for (whole r = 0; r < of->rows; r++)
       for (whole d = 0; d < of->depth; d++)
-        turned[d * size + r] = of->q[r * of->q_step + d] * of->scale;
+        turned[d * BLOCK + r] = of->q[r * of->q_step + d] * of->scale;
   }
   whole n = 0;
 #define TILE(count) \
   for (; n + count <= keys; n += count) \
-    score_tile(of->k + n * of->k_step, of->k_step, turned, of->depth, scores + n * size, count, wide)
+    score_tile(of->k + n * of->k_step, of->k_step, turned, of->depth, scores + n * BLOCK, count)
   TILE(KEYS);
   TILE(4);
   TILE(1);
 }
 
-INLINE void add_mask(const Part* of, float* scores, whole keys, const int wide) {
-  const whole size = wide * LANES;
+PART void add_mask(const Part* of, float* scores, whole keys) {
   whole n = 0;
-  if (of->rows == size && of->mask_step)
+  if (of->rows == BLOCK && of->mask_step)
     for (; n + 16 <= keys; n += 16)
-      for (int w = 0; w < wide; w++) {
+      for (whole r = 0; r < BLOCK; r += 16) {
         float part[16 * LANES] __attribute__((aligned(64)));
-        turn(of->mask + w * 16 * of->mask_step + n, of->mask_step, part, LANES, 1);
+        turn(of->mask + r * of->mask_step + n, of->mask_step, part, LANES, 1);
         for (int k = 0; k < 16; k++)
-          *(lanes*)(scores + (n + k) * size + w * LANES) += *(const lanes*)(part + k * LANES);
+          *(lanes*)(scores + (n + k) * BLOCK + r) += *(const lanes*)(part + k * LANES);
       }
   for (; n < keys; n++)
     for (whole r = 0; r < of->rows; r++)
-      scores[n * size + r] += of->mask[r * of->mask_step + n];
+      scores[n * BLOCK + r] += of->mask[r * of->mask_step + n];
 }
 
-INLINE void hide_later_keys(const Part* of, float* scores, whole keys, const int wide) {
+PART void hide_later_keys(const Part* of, float* scores, whole keys) {
   for (whole n = of->first; n < keys; n++) {
     const int seen_from = (int)(n - of->first);
     #pragma omp simd
-    for (int r = 0; r < wide * LANES; r++)
-      scores[n * wide * LANES + r] =
-          r < seen_from ? -__builtin_inff() : scores[n * wide * LANES + r];
+    for (int r = 0; r < BLOCK; r++)
+      scores[n * BLOCK + r] = r < seen_from ? -__builtin_inff() : scores[n * BLOCK + r];
   }
 }
 
 /* Scores become weights, not yet divided by their total. */
-INLINE void find_weights(
-    float* scores, whole keys, lanes* most, lanes* total, const int wide) {
-  const whole size = wide * LANES;
+PART void find_weights(float* scores, whole keys, lanes* most, lanes* total) {
   float base[4 * BLOCK] __attribute__((aligned(64)));
-  for (int w = 0; w < wide; w++) {
-    total[w] = (lanes){0};
-    most[w] = total[w] - __builtin_inff();
+  for (int w = 0; w < WIDE; w++) {
+    lanes top = (lanes){0} - __builtin_inff();
+    for (whole n = 0; n < keys; n++)
+      top = larger(*(const lanes*)(scores + n * BLOCK + w * LANES), top);
+    most[w] = top;
+    /* where all keys are hidden, no weight is NaN */
+    const lanes taken = (lanes)((places)top & (top > -__builtin_inff() | top != top));
+    for (int k = 0; k < 4; k++) *(lanes*)(base + k * BLOCK + w * LANES) = taken;
   }
-  for (whole n = 0; n < keys; n++)
-    for (int w = 0; w < wide; w++)
-      most[w] = larger(*(const lanes*)(scores + n * size + w * LANES), most[w]);
-  for (int i = 0; i < 4 * wide; i++) { /* where all keys are hidden, no weight is NaN */
-    const lanes top = most[i % wide];
-    *(lanes*)(base + i * LANES) = (lanes)((places)top & (top > -__builtin_inff() | top != top));
-  }
+  lanes one = {0}, other = {0};
   whole n = 0;
 #define WEIGH(count) \
   for (; n + count <= keys; n += count) { \
-    float* some = scores + n * size; \
+    float* some = scores + n * BLOCK; \
     _Pragma("omp simd") \
-    for (int i = 0; i < count * size; i++) some[i] = exp_f32(some[i] - base[i]); \
-    for (int i = 0; i < count * wide; i++) total[i % wide] += *(const lanes*)(some + i * LANES); \
+    for (int i = 0; i < count * BLOCK; i++) some[i] = exp_f32(some[i] - base[i]); \
+    for (int k = 0; k < count; k++) { \
+      one += *(const lanes*)(some + k * BLOCK); \
+      other += *(const lanes*)(some + k * BLOCK + LANES); \
+    } \
   }
   WEIGH(4)
   WEIGH(1)
+  total[0] = one;
+  total[1] = other;
 }
 
-INLINE void block(const Part* of, float* scores, const int wide) {
-  float sums[BLOCK * DEPTH] __attribute__((aligned(64)));
-  lanes most[2], total[2];
-  const whole size = wide * LANES, depth = of->depth;
-  const whole keys = of->causal && of->first + size < of->keys ? of->first + size : of->keys;
-  find_scores(of, scores, keys, wide);
-  if (of->masked) add_mask(of, scores, keys, wide);
-  if (of->causal) hide_later_keys(of, scores, keys, wide);
-  find_weights(scores, keys, most, total, wide);
-  __builtin_memset(sums, 0, sizeof(float) * size * depth);
+PART void add_values(const Part* of, const float* weights, whole keys, float* sums) {
+  __builtin_memset(sums, 0, sizeof(float) * BLOCK * of->depth);
   for (whole n = 0; n < keys; n += VALUES) {
     const whole some = keys - n < VALUES ? keys - n : VALUES;
     whole c = 0;
 #define COLUMNS(count, tall) \
-    for (; c + count * LANES <= depth; c += count * LANES) \
-      for (whole r = 0; r < size; r += tall) \
-        value_tile(scores + n * size + r, size, of->v + n * of->v_step + c, of->v_step, some, \
-                   sums + r * depth + c, depth, tall, count)
+    for (; c + count * LANES <= of->depth; c += count * LANES) \
+      for (whole r = 0; r < of->rows; r += tall) \
+        value_tile(weights + n * BLOCK + r, of->v + n * of->v_step + c, of->v_step, some, \
+                   sums + r * of->depth + c, of->depth, tall, count)
     COLUMNS(4, 4);
     COLUMNS(2, 8);
     COLUMNS(1, 16);
   }
+}
+
+static void attend_to(const Part* of, float* scores) {
+  float sums[BLOCK * DEPTH] __attribute__((aligned(64)));
+  lanes most[WIDE], total[WIDE];
+  const whole depth = of->depth, seen = of->first + of->rows;
+  const whole keys = of->causal && seen < of->keys ? seen : of->keys;
+  find_scores(of, scores, keys);
+  if (of->masked) add_mask(of, scores, keys);
+  if (of->causal) hide_later_keys(of, scores, keys);
+  find_weights(scores, keys, most, total);
+  add_values(of, scores, keys, sums);
   for (whole r = 0; r < of->rows; r++) {
     /* as ATen: a query that sees no key gets zeros, and a logarithm of 0 */
-    const float top = ((const float*)most)[r], of_all = ((const float*)total)[r];
-    const float part = of_all == 0 ? 1 : 1 / of_all;
+    const float top = most[r / LANES][r % LANES], sum = total[r / LANES][r % LANES];
+    const float part = sum == 0 ? 1 : 1 / sum;
     for (whole d = 0; d < depth; d++) of->out[r * of->out_step + d] = sums[r * depth + d] * part;
-    if (of->tells) of->lse[r * of->lse_step] = of_all == 0 ? 0 : top + __builtin_logf(of_all);
+    if (of->tells) of->lse[r * of->lse_step] = sum == 0 ? 0 : top + __builtin_logf(sum);
   }
-}
-
-static __attribute__((noinline)) void wide_block(const Part* of, float* scores) {
-  block(of, scores, 2);
-}
-
-static __attribute__((noinline)) void narrow_block(const Part* of, float* scores) {
-  block(of, scores, 1);
 }
 
 /* Strides are of batches, heads and rows, in elements; those of lse, of rows, is `heads`. */
@@ -245,12 +243,8 @@ whole attend_f32(
           mask + b * mb + h * mh + first * mn, out + b * ob + h * oh + first * on,
           lse + (b * queries + first) * heads + h, qn, kn, vn, mn, on, heads, rows, keys, depth,
           first, causal != 0, masked != 0, tells != 0, (float)scale};
-      if (scores == 0)
-        continue;
-      if (rows > LANES)
-        wide_block(&part, scores);
-      else
-        narrow_block(&part, scores);
+      if (scores != 0)
+        attend_to(&part, scores);
     }
     free(scores);
   }
