@@ -20,6 +20,9 @@ TILE = 16
 # So many elements along the loads are turned before the next ones along the stores: pages of
 # memory are met 16 times less often.
 STRIP = 256
+# Lines of a row's part from which on it pays to ask for them: `cat` and `stack` of what the second
+# cache holds are 1.05 to 1.2 times as fast.
+LEAST_FETCHED = 8
 
 
 class PointwiseWriter(Writer):
@@ -51,6 +54,8 @@ class PointwiseWriter(Writer):
         for variable in rows:
             self.loop(variable)
         for statements, start, stop in ranges:
+            self._fetch_next_row(statements, rows[-1], last, start, stop)
+        for statements, start, stop in ranges:
             self.hoist(statements, last, frozenset())
             self.simd()
             self.loop(last, c_index(start), c_index(stop))
@@ -58,6 +63,22 @@ class PointwiseWriter(Writer):
             self.close()
             self.hoisted = {}
         self.close(len(rows))
+
+    def _fetch_next_row(
+        self, statements: Sequence[Statement], row: Index, last: Index, start: Index, stop: Index
+    ) -> None:
+        """Ask for the lines that the next round writes: a second cache hands them out too late."""
+        for store in statements:
+            if not isinstance(store, Store) or ix.coefficient(store.index, last) is not ix.ONE:
+                continue
+            line = LINE // store.value.dtype.itemsize
+            if ((stop - start).constant or 0) < LEAST_FETCHED * line:
+                continue
+            next_row = {atom_of(row): row + 1, atom_of(last): ix.size("ahead")}
+            place = c_index(ix.substitute(store.index, next_row))
+            bounds = f"ahead = {c_index(start)}; ahead < {c_index(stop)}; ahead += {line}"
+            self.emit(f"for (long long {bounds})")
+            self.emit(f"  __builtin_prefetch({store.buffer} + {place}, 1);")
 
     def _nest(
         self, statements: Sequence[Statement], over: tuple[Index, Index, Index] | None = None

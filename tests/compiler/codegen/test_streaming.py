@@ -57,6 +57,20 @@ def test_only_what_caches_cannot_hold_is_asked_for_ahead_of_sums() -> None:
     assert ["__builtin_prefetch(" in source for source in sources] == [True, False]
 
 
+@pytest.mark.parametrize(
+    "width, dtype, asked",
+    [(512, torch.float32, 2), (127, torch.float32, 0), (128, torch.float32, 2),
+     (128, torch.bfloat16, 0), (256, torch.bfloat16, 2)],
+)  # fmt: skip
+def test_long_parts_of_rows_are_asked_for_before_they_are_written(
+    width: int, dtype: torch.dtype, asked: int
+) -> None:
+    parts = (r(9, width).to(dtype), r(9, width).to(dtype))
+    source = program(lowered(lambda x, y: torch.cat([x, y], 1), parts, "fake")).c_source
+    assert source.count("__builtin_prefetch(") == asked
+    compare(lambda x, y: torch.cat([x, y], 1), parts)
+
+
 @pytest.mark.usefixtures("everything")
 @pytest.mark.parametrize("size", [64, 1000, 5000])
 def test_sums_that_ask_ahead_agree_with_eager(size: int) -> None:
