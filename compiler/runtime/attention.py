@@ -35,6 +35,7 @@ def flash(
     *,
     attn_mask: torch.Tensor | None = None,
     scale: float | None = None,
+    tells: bool = True,
 ) -> Attended:
     """Return attention, and the logarithm of the sum of each query's exponentials.
 
@@ -46,28 +47,8 @@ def flash(
         is_causal: a query sees the keys up to its own number.
         attn_mask: added to the scores; of shape (1 or batch, 1 or heads, 1 or queries, keys).
         scale: of the scores; one over the root of the depth where it is None.
+        tells: compute the logarithm, which else is None.
     """
-    return _attend(True, query, key, value, dropout_p, is_causal, attn_mask, scale)
-
-
-def flash_alone(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    attn_mask: torch.Tensor | None = None,
-    scale: float | None = None,
-) -> Attended:
-    """Do as `flash`, with None in place of the logarithm."""
-    return _attend(False, query, key, value, dropout_p, is_causal, attn_mask, scale)
-
-
-def _attend(
-    tells: bool, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, dropout_p: float,
-    is_causal: bool, attn_mask: torch.Tensor | None, scale: float | None,
-) -> Attended:  # fmt: skip
     batch, heads, queries, depth = query.shape
     keys = key.shape[2]
     kernel = _kernel() if queries >= QUERIES and 0 < keys <= KEYS and not dropout_p else None
@@ -89,6 +70,9 @@ def _attend(
         1 / math.sqrt(depth) if scale is None else scale,
     )  # fmt: skip
     return out, lse if tells else None
+
+
+flash_alone = functools.partial(flash, tells=False)
 
 
 def _spread(
