@@ -26,7 +26,7 @@ from tc.compiler.capture.guard_tree import check_of_tensors
 from tc.compiler.capture.guard_values import PROCESS, ObjectRef, TensorSpec
 from tc.compiler.capture.guards import CheckedGuards
 from tc.compiler.core.gate import Gate
-from tc.compiler.core.sources import GlobalSource, LocalSource, Source
+from tc.compiler.core.sources import GlobalSource, LocalSource, Scope, Source
 
 Place = Any
 """Where ``door.c`` finds a value: number of an argument, a cell, or dict and key."""
@@ -35,10 +35,10 @@ Test = tuple[str, Any, Any]
 
 #: what residual code may do besides one call
 HARMLESS = frozenset((
-    "RESUME", "NOP", "CACHE", "POP_TOP", "COPY", "SWAP", "PUSH_NULL", "PRECALL", "RETURN_VALUE",
-    "RETURN_CONST", "LOAD_GLOBAL", "LOAD_CONST", "LOAD_SMALL_INT", "LOAD_DEREF", "LOAD_CLOSURE",
+    "RESUME", "NOP", "POP_TOP", "COPY", "SWAP", "PUSH_NULL", "PRECALL", "RETURN_VALUE",
+    "RETURN_CONST", "LOAD_GLOBAL", "LOAD_CONST", "LOAD_DEREF", "LOAD_CLOSURE",
     "COPY_FREE_VARS", "MAKE_CELL", "LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR",
-    "LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW", "STORE_FAST", "STORE_FAST_LOAD_FAST",
+    "LOAD_FAST_LOAD_FAST", "STORE_FAST", "STORE_FAST_LOAD_FAST",
     "STORE_FAST_STORE_FAST", "DELETE_FAST", "BINARY_SUBSCR", "UNPACK_SEQUENCE", "BUILD_TUPLE",
     "BUILD_LIST", "BUILD_MAP", "BUILD_CONST_KEY_MAP",
 ))  # fmt: skip
@@ -109,7 +109,7 @@ def open_door(
 
 def _only_calls_graph(code: CodeType) -> bool:
     steps = list(dis.get_instructions(code))
-    calls = [step for step in steps if step.opname in ("CALL", "CALL_FUNCTION")]
+    calls = [step for step in steps if step.opname == "CALL"]
     return len(calls) == 1 and all(s.opname in HARMLESS for s in steps if s is not calls[0])
 
 
@@ -120,7 +120,7 @@ class _Way:
         self.places: list[Place] = []
         self.tests: list[Test] = []
         self.tensors: list[int] = []
-        self._fn, self._locals = fn, locals
+        self._fn, self._scope = fn, Scope(locals, fn.__globals__)
         self._known: dict[str, int] = {}
         self._examples: list[tuple[Any, TensorSpec]] = []
         self._apart: set[int] = set()
@@ -143,7 +143,7 @@ class _Way:
             self._apart |= {place, *map(self._place, expected)}
         elif kind == "TENSOR":
             self.tensors.append(place)
-            self._examples.append((self._value(guard.source), expected))
+            self._examples.append((guard.source.evaluate(self._scope), expected))
         elif kind in ("TYPE", "ID"):
             self.tests.append(("t" if kind == "TYPE" else "i", place, expected.id))
         elif kind == "CALLABLE_CODE":
@@ -211,11 +211,6 @@ class _Way:
             self._known[name] = len(self.places)
             self.places.append(place)
         return self._known[name]
-
-    def _value(self, source: Source) -> Any:
-        if isinstance(source, LocalSource):
-            return self._locals[source.local]
-        return self._fn.__globals__[getattr(source, "global_name")]  # noqa: B009
 
 
 def _is_plain_float(value: Any) -> bool:

@@ -286,19 +286,27 @@ def wrap(fn: F, callback: Callback) -> F:
     """
     offer = _adapt(callback)
     set_hook = _c.set_eval_frame
+    function: Any = fn
+    made = _doors[0].make(function) if _doors and isinstance(fn, FunctionType) else None
+    door: Any
+    door, miss = made or (None, None)
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        passes = door is not None and not (kwargs or _choices or _few_guards)
+        if passes:
+            found = door(args)
+            if found is not miss:
+                return found
         previous = set_hook(_chosen(callback) if _choices else offer)
         try:
             # Handing on names makes a dictionary of them, even where there are none.
-            return fn(*args, **kwargs) if kwargs else fn(*args)
+            found = fn(*args, **kwargs) if kwargs else fn(*args)
         finally:
             set_hook(previous)
+        if passes and door.due:
+            _open(door, function, callback, args)
+        return found
 
-    function: Any = fn
-    made = _doors[0].make(function) if _doors and isinstance(fn, FunctionType) else None
-    if made is not None:
-        call = _behind(*made, function, callback, offer)
     _wrappers.add(call.__code__)
     wrapper = _dressed(call, fn)
     setattr(wrapper, ORIGINAL, fn)
@@ -324,30 +332,6 @@ _open_doors: weakref.WeakSet[Any] = weakref.WeakSet()
 def doors_by(doors: Doors) -> None:
     """Set what makes doors."""
     _doors[:] = [doors]
-
-
-def _behind(
-    door: Any, miss: Any, fn: FunctionType, callback: Callback, offer: Any
-) -> Callable[..., Any]:
-    """Return what `wrap` does, for calls that the door does not let through."""
-    set_hook = _c.set_eval_frame
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        plain = not (kwargs or _choices or _few_guards)
-        if plain:
-            found = door(args)
-            if found is not miss:
-                return found
-        previous = set_hook(_chosen(callback) if _choices else offer)
-        try:
-            found = fn(*args, **kwargs) if kwargs else fn(*args)
-        finally:
-            set_hook(previous)
-        if plain and door.due:
-            _open(door, fn, callback, args)
-        return found
-
-    return call
 
 
 def _open(door: Any, fn: FunctionType, callback: Callback, args: tuple[Any, ...]) -> None:

@@ -35,7 +35,9 @@ EXACT = (
     *(f"aten.{name}." for name in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot")),
     *(f"aten.{name}.default" for name in ("topk", "sort", "cumsum", "cumprod")),
     "aten._scaled_dot_product_flash_attention_for_cpu.default",
-    *("mkldnn._linear_pointwise.", "sorting.sort", "attention."),
+    "mkldnn._linear_pointwise.",
+    "sorting.sort",
+    "attention.",
 )
 
 # Python bindings that are quicker than the same op called through `torch.ops`: by 1 microsecond,

@@ -33,11 +33,11 @@ def attend(editor: Editor) -> None:
 
 def _refusal(node: fx.Node) -> str:
     """Say why ATen's routine stays; nothing if ours fits."""
-    query, key, value, *rest = (*node.args, 0.0, False)[:5]
+    query, key, value, *options = node.args
     held, keys = fake(query), fake(key)
     if held is None or keys is None or held.dtype is not torch.float32:
         return "it computes float32 only"
-    if rest[0]:
+    if options and options[0]:
         return "it drops no weights"
     *_, queries, depth = held.shape
     if _known(queries) and queries < QUERIES:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import ctypes
 import hashlib
 import linecache
 import math
@@ -17,7 +16,13 @@ from tc.compiler.core.straight import remember
 from tc.compiler.errors import IndexOutOfRange, StageError
 from tc.compiler.runtime import attention, bounded, sorting
 from tc.compiler.runtime.build import build_kernels, cache_dir, caches_disabled, write_atomically
-from tc.compiler.runtime.launch import Kernel, make_kernel, share_openmp
+from tc.compiler.runtime.launch import (
+    Kernel,
+    address_of,
+    make_kernel,
+    open_library,
+    share_openmp,
+)
 from tc.compiler.runtime.memory import empty_large, empty_strided_cpu
 
 if TYPE_CHECKING:
@@ -94,11 +99,8 @@ def open_kernels(
     share_openmp()
     library = build_kernels(source)
     try:
-        opened = _opened(library, source)
-        addresses = {
-            spec.name: ctypes.cast(getattr(opened, spec.name), ctypes.c_void_p).value
-            for spec in specs
-        }
+        opened = open_library(library, source)
+        addresses = {spec.name: address_of(opened, spec.name) for spec in specs}
     except (OSError, AttributeError) as error:
         raise StageError(
             "runtime.load",
@@ -108,7 +110,7 @@ def open_kernels(
     return {
         spec.name: make_kernel(
             spec.name,
-            addresses[spec.name] or 0,
+            addresses[spec.name],
             spec.signature,
             release_gil=getattr(spec, "release_gil", False),
             on_fault=fault_handler(spec.name, computes.get(spec.name, ()))
@@ -117,16 +119,6 @@ def open_kernels(
         )
         for spec in specs
     }
-
-
-def _opened(library: Path, source: str) -> ctypes.CDLL:
-    """Open a library; one that another process has just removed is built again."""
-    try:
-        return ctypes.CDLL(str(library))
-    except OSError:
-        if library.exists():
-            raise
-        return ctypes.CDLL(str(build_kernels(source)))
 
 
 def fault_handler(kernel: str, computes: Sequence[str]) -> Callable[[int], None]:

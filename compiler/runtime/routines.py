@@ -5,14 +5,19 @@ Routines are called by wrappers where ATen's own would be, with tensors of any s
 
 from __future__ import annotations
 
-import ctypes
 import functools
 from pathlib import Path
 from typing import NoReturn
 
 from tc.compiler.errors import StageError
 from tc.compiler.runtime.build import build_kernels
-from tc.compiler.runtime.launch import Kernel, make_kernel, share_openmp
+from tc.compiler.runtime.launch import (
+    Kernel,
+    address_of,
+    make_kernel,
+    open_library,
+    share_openmp,
+)
 
 
 @functools.cache
@@ -21,13 +26,12 @@ def open_routine(file: str, name: str, signature: tuple[str, ...]) -> Kernel | N
 
     It returns whether memory was lacking, which raises `MemoryError`. Other threads run meanwhile.
     """
+    source = (Path(__file__).parent / f"{file}.c").read_text()
     try:
         share_openmp()
-        library = build_kernels((Path(__file__).parent / f"{file}.c").read_text())
-        function = getattr(ctypes.CDLL(str(library)), name)
+        address = address_of(open_library(build_kernels(source), source), name)
     except (StageError, OSError):
         return None
-    address = ctypes.cast(function, ctypes.c_void_p).value or 0
 
     def no_memory(bits: int) -> NoReturn:
         raise MemoryError(f"no memory for what {name} keeps meanwhile")
