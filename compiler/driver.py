@@ -66,6 +66,7 @@ from tc.compiler.runtime.launch import offer_type
 from tc.compiler.runtime.memo import memo_type
 from tc.compiler.runtime.triton import open_kernels
 from tc.compiler.runtime.tuned import gpu_tuner, tuner
+from tc.compiler.runtime.watch import watch_type
 from tc.trace import CompileId
 
 Compiled = Callable[..., Any]
@@ -435,7 +436,7 @@ class FrameCompiler:
 
         return translate(
             frame, sizes, str(compile_id), graph_name, on_break, self.options.fullgraph,
-            self.options.guard_filter, memo_type,
+            self.options.guard_filter, memo_type, watch_type,
         )  # fmt: skip
 
     def _dynamic(self) -> bool | None:

@@ -139,7 +139,7 @@ class _Way:
             return
         kind, expected = guard.kind, guard.expected
         place = self._place(guard.source)
-        if kind == "NO_TENSOR_ALIASING":
+        if kind == "NO_ALIASING":
             self._apart |= {place, *map(self._place, expected)}
         elif kind == "TENSOR":
             self.tensors.append(place)
@@ -185,6 +185,8 @@ class _Way:
             self._is("device", (torch.utils._device.__dict__, "CURRENT_DEVICE"), None)
         elif kind == "TORCH_FUNCTION_MODES" and not expected:
             self.tests.append(("c", torch._C._len_torch_function_stack, 0))
+        elif kind == "DEFINITIONS":
+            self.tests.append(("c", expected.watch, True))
         else:
             raise _Unknown
 

@@ -141,6 +141,11 @@ class Effects:
         values = [*self._changed.values(), *self._owners.values()]
         return [value for value in values if self._outlives(value, at_break)]
 
+    def changed_outside(self) -> list[Value]:
+        """Return what was there before the frame and was changed: containers and owners."""
+        values = [*self._changed.values(), *self._owners.values()]
+        return [value for value in values if value.source is not None]
+
     def contents(self, value: Value) -> list[Value]:
         """Return what an object's attributes, or a cell, hold: put in after it is made."""
         stored = [v for v in self.attributes_of(value).values() if v is not UNBOUND]

@@ -71,6 +71,7 @@ class Frame:
     ) -> None:
         self.t = t
         self.code = code
+        t.definitions.spell(code)
         self.program = program_of(code)
         self.locals = locals
         self.cells = cells

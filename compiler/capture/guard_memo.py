@@ -107,7 +107,7 @@ def groups(guards: Iterable[Guard], scope: Scope) -> dict[int, Group]:
     ways = Ways(scope)
     taken: dict[int, Group] = {}
     kinds = {"TYPE", "ID", "TENSOR", *OF_DICTS, *OF_CONSTANTS}
-    if any(guard.kind == "NO_TENSOR_ALIASING" for guard in guards):
+    if any(_is_of_tensors(guard, scope) for guard in guards):
         kinds.remove("TENSOR")  # it reaches all tensors anyway
     for guard in guards:
         if not guard.source.name or guard.kind not in kinds:
@@ -122,6 +122,12 @@ def groups(guards: Iterable[Guard], scope: Scope) -> dict[int, Group]:
             group.add(guard, way)
             taken[id(guard)] = group
     return {key: group for key, group in taken.items() if len(group) >= WORTHWHILE}
+
+
+def _is_of_tensors(guard: Guard, scope: Scope) -> bool:
+    """Return whether a guard demands that tensors are different ones."""
+    apart = guard.kind == "NO_ALIASING"
+    return apart and isinstance(guard.source.evaluate(scope), torch.Tensor)
 
 
 def reads(

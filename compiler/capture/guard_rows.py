@@ -440,11 +440,11 @@ GUARDS.add("DUPLICATE", Row(
         (g.source.pretty, f"the same object as {g.expected.pretty}", "an object of its own")
     ],
 ))  # fmt: skip
-GUARDS.add("NO_TENSOR_ALIASING", Row(
-    "is no tensor that another of these sources holds too",
+GUARDS.add("NO_ALIASING", Row(
+    "is no object that another of these sources holds too",
     tuple,
     _aliases_text,
-    lambda tree, g: tree.no_tensor_aliases((g.source, *g.expected), g.text),
+    lambda tree, g: tree.no_aliases((g.source, *g.expected), g.text),
     lambda value, g, scope: values.no_aliases(value, *_others(g, scope)),
     _explain_aliases,
 ))  # fmt: skip
@@ -495,6 +495,14 @@ GUARDS.add("MODE", Row(
     lambda value, g, scope: [
         (f"torch._C.{g.expected[0]}()", str(g.expected[1]), str(values.torch_mode(g.expected[0])))
     ],
+))  # fmt: skip
+GUARDS.add("DEFINITIONS", Row(
+    "classes, modules and functions that the code looked at define what they did",
+    _as_is,
+    lambda g: f"unchanged({g.expected})",
+    lambda tree, g: tree.test(g.source, g.text, g.expected.watch),
+    lambda value, g, scope: g.expected.watch(),
+    lambda value, g, scope: g.expected.differences(),
 ))  # fmt: skip
 GUARDS.add("NO_ERROR", Row(
     "no exception is being handled by a caller",

@@ -110,8 +110,8 @@ class GuardTree:
         """Demand that two sources are one object."""
         _c.install_object_aliasing_guard(self.manager(a), self.manager(b), [text], *_STACK)
 
-    def no_tensor_aliases(self, sources: Sequence[Source], text: str) -> None:
-        """Demand that the tensors of several sources are all different objects."""
+    def no_aliases(self, sources: Sequence[Source], text: str) -> None:
+        """Demand that several sources lead to different objects, of whatever type."""
         managers = [self.manager(source) for source in sources]
         names = [source.name for source in sources]
         _c.install_no_tensor_aliasing_guard(managers, names, [text], *_STACK)

@@ -46,7 +46,7 @@ class GuardList:
             kind: a row of `GUARDS`.
             source: where the value is reached; `PROCESS` for guards on global state.
             value: the live value, or what the row documents (the key for CONTAINS, the other
-                source for DUPLICATE, other sources for NO_TENSOR_ALIASING, a `TensorSpec` with
+                source for DUPLICATE, other sources for NO_ALIASING, a `TensorSpec` with
                 None at free dimensions for TENSOR, a `Predicate` for CUSTOM, ...).
             user_line: what made the compiler assume it.
         """

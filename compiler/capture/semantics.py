@@ -10,8 +10,6 @@ import types
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import torch
-
 from tc.compiler.capture import breaks
 from tc.compiler.capture.recording import Recorder
 from tc.compiler.capture.values.arrays import ArrayValue
@@ -31,7 +29,6 @@ from tc.compiler.capture.values.dicts import DictValue, DictView, SetValue, set_
 from tc.compiler.capture.values.iterators import ConstIterator
 from tc.compiler.capture.values.numbers import known_number
 from tc.compiler.capture.values.objects import (
-    MISSING,
     ClassValue,
     ExceptionValue,
     ObjectValue,
@@ -104,7 +101,10 @@ class Semantics(Recorder):
         if isinstance(value, SetValue):
             return value.kind(self.concrete(item) for item in value.values(self))
         try:
-            return value.constant()
+            found = value.constant()
+            if type(found) is str:  # it may name an attribute, as in ``getattr(owner, name)``
+                self.definitions.names.add(found)
+            return found
         except NotConstant:
             what = f"{value.describe()}, where a constant is needed,"
             raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, what) from None
@@ -149,6 +149,7 @@ class Semantics(Recorder):
         try:
             return value.constant()
         except NotConstant:
+            self.identities.hashed(value)
             obj = getattr(value, "obj", None)
             return IdentityKey(value) if obj is None else IdentityKey(obj)
 
@@ -157,7 +158,7 @@ class Semantics(Recorder):
         """Say whether a value is None."""
         return isinstance(value, ConstValue) and value.obj is None
 
-    def identical(self, left: Value, right: Value) -> bool:
+    def identical(self: Tracer, left: Value, right: Value) -> bool:
         """Say whether two values are the same object."""
         if left is right:
             return True
@@ -170,7 +171,10 @@ class Semantics(Recorder):
         if both and left.example is right.example and left.kind is right.kind:  # type: ignore[attr-defined]
             return True  # one call returned it twice
         a, b = getattr(left, "obj", None), getattr(right, "obj", None)
-        return a is not None and a is b
+        if a is not None and a is b:
+            return True
+        self.identities.differ(left, right)
+        return False
 
     def logical_not(self: Tracer, value: Value) -> Value:
         """Return ``not value``."""
@@ -282,7 +286,7 @@ class Semantics(Recorder):
         other = right if isinstance(left, NodeValue) else left
         plain = isinstance(other, NodeValue | ConstValue | SequenceValue)
         if name in ("eq", "ne") and (not plain or self.is_none(other)):
-            return ConstValue((left is right) == (name == "eq"))
+            return ConstValue(self.identical(left, right) == (name == "eq"))
         if isinstance(left, SequenceValue) or isinstance(right, SequenceValue):
             sequence = left if isinstance(left, SequenceValue) else right
             if not isinstance(other, TensorValue) and name in ("mul", "imul"):
@@ -338,20 +342,13 @@ class Semantics(Recorder):
         return None
 
     def _own_operator(self: Tracer, owner: Value, method: str) -> types.FunctionType | None:
-        """Return an operator method that a class written by users has, guarded."""
+        """Return an operator method that a class written by users has."""
         kind = owner.python_type() if isinstance(owner, OWNERS) else tuple
         if kind is tuple:
             return None
-        if isinstance(owner, SubclassValue):
-            raw = own_attribute(kind, method)
-            if raw is MISSING and hasattr(torch.Tensor, method):
-                self.guard_inherited(kind, method)
-        else:
-            raw = type_lookup(kind, method)
-        if not isinstance(raw, types.FunctionType):
-            return None
-        self.guard_class_attr(kind, raw, method)
-        return raw
+        look_up = own_attribute if isinstance(owner, SubclassValue) else type_lookup
+        raw = look_up(kind, method)
+        return raw if isinstance(raw, types.FunctionType) else None
 
     def _container_operator(self: Tracer, name: str, left: Value, right: Value) -> Value:
         method = f"__{name.rstrip('_')}__"

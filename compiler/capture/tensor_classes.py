@@ -38,7 +38,6 @@ def construct(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{kind.__qualname__}()")
     start = own_attribute(kind, "__init__")
     if isinstance(start, types.FunctionType) and issubclass(made.python_type(), kind):
-        t.guard_class_attr(kind, start, "__init__")
         t.inline_object(start, [made, *args], kwargs)
     return made
 

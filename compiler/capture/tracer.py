@@ -26,12 +26,14 @@ from tc.compiler.capture import (
     transforms,
     trees,
 )
+from tc.compiler.capture.definitions import Definitions
 from tc.compiler.capture.dynamism import DynamicSizes
 from tc.compiler.capture.effects import Effects
 from tc.compiler.capture.frame import Frame
 from tc.compiler.capture.going import go_on
 from tc.compiler.capture.guards import GuardList
 from tc.compiler.capture.hook import ORIGINAL, original_of
+from tc.compiler.capture.identity import Identities
 from tc.compiler.capture.instantiate import instantiate
 from tc.compiler.capture.marked import constant_result
 from tc.compiler.capture.modes import Modes
@@ -89,6 +91,10 @@ class Tracer(Semantics):
 
     Attributes:
         guards: what the result rests on.
+        definitions: classes, modules and functions that it rests on.
+        identities: which objects it takes to be different ones.
+        guarded_by_code: ids of functions whose guard is on their code, so that others with the
+            same code, which a caller makes at each call, pass it as well.
         effects: what traced code changed.
         aliases: globals that the residual code needs and the module does not have.
         tensors: values of the input tensors, in the order they were met.
@@ -116,7 +122,9 @@ class Tracer(Semantics):
         self.tensors: list[TensorValue] = []
         self.aliasing_matters = False
         self.trusted: set[Source] = set()
-        self._class_guards: set[tuple[type, str]] = set()
+        self.definitions = Definitions()
+        self.identities = Identities()
+        self.guarded_by_code: set[int] = set()
         self.modes = Modes()
         self.grad_before: bool = self.modes.value_before("grad")
         self.strict = self.strict_before = breaks_are_errors()
@@ -189,32 +197,6 @@ class Tracer(Semantics):
         if hasattr(owner.obj, "__dict__"):
             self.guard("NOT_CONTAINS", DictSource(owner.source), name)
 
-    def guard_class_attr(self, cls: type, raw: Any, name: str) -> None:
-        """Guard on a class still having a function, once; those of libraries are trusted."""
-        if (cls, name) in self._class_guards or is_library(cls.__module__):
-            return
-        where: Source = AttrSource(self.object_source(cls), name)
-        found = getattr(cls, name, None)
-        if isinstance(raw, classmethod):
-            where, found = AttrSource(where, "__func__"), getattr(found, "__func__", None)
-        if isinstance(raw, staticmethod | classmethod):
-            raw = raw.__func__
-        if not isinstance(raw, types.FunctionType | property):
-            return
-        self._class_guards.add((cls, name))
-        if found is raw:
-            self.guards.add("ID", where, raw, self.user_line())
-
-    def guard_inherited(self, cls: type, name: str) -> None:
-        """Guard on a class of tensors still leaving an attribute to torch.Tensor, once."""
-        if (cls, name) in self._class_guards or is_library(cls.__module__):
-            return
-        self._class_guards.add((cls, name))
-        found = getattr(cls, name)
-        if found is getattr(torch.Tensor, name):
-            where = AttrSource(self.object_source(cls), name)
-            self.guards.add("ID", where, found, self.user_line())
-
     def number_is_dynamic(self, obj: float, source: Source) -> bool:
         """Say whether a number gets a symbol; attributes and defaults stay constants."""
         if not isinstance(source, LocalSource | ItemSource) or isinstance(
@@ -265,6 +247,10 @@ class Tracer(Semantics):
         known = self._values.get(id(obj))
         return known[1] if known is not None else None
 
+    def values(self) -> list[Value]:
+        """Return the values of all objects that were wrapped."""
+        return [value for _, value in self._values.values()]
+
     def wrap_tensor(self, tensor: torch.Tensor, source: Source) -> TensorValue:
         """Return the value of a tensor made from a sourced object."""
         return wrap_tensor(self, tensor, source)
@@ -299,6 +285,7 @@ class Tracer(Semantics):
         if type(obj) is set:
             return set_of(self, [self.known(item) for item in obj])
         if isinstance(obj, type):
+            self.definitions.meet(obj)
             known = self._values.get(id(obj))
             return known[1] if known is not None else ClassValue(obj)
         return self.wrap(obj, self.object_source(obj))
@@ -349,9 +336,13 @@ class Tracer(Semantics):
 
     def _find_global(self, module_globals: dict[str, Any], name: str) -> Value:
         if name in module_globals:
+            if is_library(module_globals.get("__name__", "")):
+                self.definitions.look_up(module_globals, name)
             return self.wrap(module_globals[name], self.global_source(module_globals, name))
         builtins = module_globals.get("__builtins__", __builtins__)
         table = builtins if isinstance(builtins, dict) else vars(builtins)
+        self.definitions.look_up(module_globals, name)
+        self.definitions.look_up(table, name)
         if name not in table:
             return self.raise_(NameError, f"name {name!r} is not defined")
         return self.known(table[name])
@@ -418,6 +409,8 @@ class Tracer(Semantics):
     ) -> Value:
         """Interpret a call of a Python function, whatever handler there is for it."""
         refuse_coroutine(function.code)
+        if function.obj is not None and id(function.obj) not in self.guarded_by_code:
+            self.definitions.interpret(function.obj)
         if self.top is not None and self.top.depth > MAX_DEPTH:
             raise breaks.GraphBreak(
                 breaks.UNSUPPORTED_CALL, f"{function.name} (calls nested {MAX_DEPTH} deep)"

@@ -17,23 +17,24 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.breaking import breakable, finish_at_break
+from tc.compiler.capture.definitions import MakeWatch
 from tc.compiler.capture.dynamism import DynamicSizes
 from tc.compiler.capture.frame import Frame, program_of
 from tc.compiler.capture.guard_filter import GuardFilter, filtered
 from tc.compiler.capture.guard_memo import WORTHWHILE, MakeMemo
 from tc.compiler.capture.guard_values import PROCESS
 from tc.compiler.capture.guards import CheckedGuards, build
+from tc.compiler.capture.identity import lasting
 from tc.compiler.capture.optimizers import make_state
 from tc.compiler.capture.residual import Residual
 from tc.compiler.capture.resume import is_handed_on
 from tc.compiler.capture.shapes import ShapeGuards, UnreadableSize
 from tc.compiler.capture.tracer import Tracer
-from tc.compiler.capture.values.arrays import as_tensor
 from tc.compiler.capture.values.base import OpaqueValue, Raised, Value
 from tc.compiler.capture.values.functions import CellValue, GeneratorValue
 from tc.compiler.capture.values.tensor import SymValue
 from tc.compiler.core import levels
-from tc.compiler.core.sources import CallSource, LocalSource, Scope, Source
+from tc.compiler.core.sources import LocalSource, Scope
 from tc.trace.places import StackFrame
 
 MAX_ATTEMPTS = 64
@@ -126,6 +127,7 @@ def translate(
     fullgraph: bool = False,
     guard_filter: GuardFilter | None = None,
     make_memo: Callable[[], MakeMemo | None] = lambda: None,
+    make_watch: Callable[[], MakeWatch | None] = lambda: None,
 ) -> Captured:
     """Capture a frame.
 
@@ -135,6 +137,7 @@ def translate(
         fullgraph: a break ends the translation (``on_break`` is expected to raise).
         guard_filter: says which guards are kept.
         make_memo: gives what remembers checks of guards; see `guards.build`.
+        make_watch: gives what makes checks of definitions, where there is a C compiler.
 
     Raises:
         SkipFrame: the frame is to run as it is.
@@ -146,7 +149,7 @@ def translate(
         translation = Translation(frame, sizes, compile_id, graph_name, stop, attempt)
         translation.t.leave_classes = leave_classes
         translation.guard_filter = guard_filter
-        translation.make_memo = make_memo
+        translation.make_memo, translation.make_watch = make_memo, make_watch
         captured: Captured | None = None
         try:
             captured = translation.run()
@@ -339,12 +342,18 @@ class Translation:
     module: fx.GraphModule | None = None
     guard_filter: GuardFilter | None = None
     make_memo: Callable[[], MakeMemo | None] = staticmethod(lambda: None)
+    make_watch: Callable[[], MakeWatch | None] = staticmethod(lambda: None)
 
     def _captured(self, r: Residual, broke: BreakRecord | None) -> Captured:
         t = self.t
         if t.aliasing_matters and len(t.tensors) > 1:
-            sources = [_lasting(v.source) for v in t.tensors if v.source is not None]
-            t.guards.add("NO_TENSOR_ALIASING", sources[0], tuple(sources[1:]))
+            sources = [lasting(v.source) for v in t.tensors if v.source is not None]
+            t.guards.add("NO_ALIASING", sources[0], tuple(sources[1:]))
+        for first, *others in t.identities.apart(t):
+            t.guards.add("NO_ALIASING", first, tuple(others))
+        unchanged = t.definitions.watch(t.made_inside, self.make_watch())
+        if unchanged is not None:
+            t.guards.add("DEFINITIONS", PROCESS, unchanged)
         code = r.e.assemble(self.frame.code)
         aliases = {source.pretty: obj for source, obj in t.aliases.items()}
         self.frame.globals.update(aliases)
@@ -386,12 +395,6 @@ class Translation:
                 return self.t.shapes.guards()
         except UnreadableSize as error:  # of a view of a wrapper, or a ragged size made inside
             raise breaks.GraphBreak(breaks.UNREADABLE_SIZE, note=str(error)) from error
-
-
-def _lasting(source: Source) -> Source:
-    """Return where an object that lives on is found: an array's tensor is made at each look."""
-    made = isinstance(source, CallSource) and source.function is as_tensor
-    return source.base if made else source  # type: ignore[attr-defined]
 
 
 class RootFrame(Frame):

@@ -92,6 +92,7 @@ _LASTING = (*BUILTIN_TYPES, type, types.FunctionType, types.ModuleType)
 
 def wrap_object(t: Tracer, obj: Any, source: Source) -> Value:
     """Return the value of an object by the first row that takes it."""
+    t.definitions.meet(obj)
     for accepts, wrapper in ROWS:
         if accepts(obj):
             return wrapper(t, obj, source)
@@ -239,6 +240,8 @@ def _function(t: Tracer, obj: types.FunctionType, source: Source) -> Value:
         made_anew = obj.__closure__ or isinstance(source, LocalSource)
         same_code = made_anew and original_of(obj) is None
         t.guard("CALLABLE_CODE" if same_code else "ID", source, obj)
+        if same_code:
+            t.guarded_by_code.add(id(obj))
     return wrap_function(t, obj, source)
 
 

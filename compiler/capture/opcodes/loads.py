@@ -243,9 +243,12 @@ def import_name(f: Frame, i: Instruction) -> None:
     if level:
         package = f.module_globals.get("__package__") or ""
         name = importlib.util.resolve_name("." * level + name, package)
+    f.t.definitions.resolve_import(name)
     module = f.t.fold(importlib.import_module, name)
     if not names and "." in name:
-        module = importlib.import_module(name.partition(".")[0])
+        name = name.partition(".")[0]
+        f.t.definitions.resolve_import(name)
+        module = importlib.import_module(name)
     f.push(f.t.known(module))
 
 

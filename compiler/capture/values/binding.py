@@ -26,8 +26,6 @@ def bind_descriptor(
     t: Tracer, owner: Value, cls: type, raw: Any, name: str, inherited: bool = False
 ) -> Value:
     """Return what reading a class attribute through an instance gives."""
-    if not inherited:
-        t.guard_class_attr(cls, raw, name)
     if isinstance(raw, types.FunctionType):
         # a method read from the class: found again by id, so no source of its own is needed
         return MethodValue(owner, t.function_of_class(owner, cls, raw, name, inherited))

@@ -414,8 +414,10 @@ class PythonModuleValue(Value):
         except AttributeError as error:
             return t.raise_(AttributeError, str(error))
         source = AttrSource(t.source_of(self), name)
-        if is_library(self.obj.__name__) and (callable(found) or type(found) is types.ModuleType):
-            t.trusted.add(source)
+        if is_library(self.obj.__name__):
+            t.definitions.look_up(vars(self.obj), name)
+            if callable(found) or type(found) is types.ModuleType:
+                t.trusted.add(source)  # a definition
         return t.wrap(found, source)
 
     def set_attr(self, t: Tracer, name: str, value: Value) -> None:

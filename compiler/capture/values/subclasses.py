@@ -132,7 +132,6 @@ class SubclassValue(TensorValue):
         if found is not None:
             return found
         if raw is MISSING and hasattr(torch.Tensor, name):
-            t.guard_inherited(self.kind, name)
             return self._tensor_attr(t, name)
         if raw is MISSING:
             return self._missing(t, name)
@@ -206,7 +205,6 @@ class SubclassValue(TensorValue):
             return stored.call(t, args, kwargs)
         if own_attribute(self.kind, name) is not MISSING or not hasattr(torch.Tensor, name):
             return self.attr(t, name).call(t, args, kwargs)
-        t.guard_inherited(self.kind, name)
         return self.base_method(t, name, args, kwargs)
 
     def base_method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:

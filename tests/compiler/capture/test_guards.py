@@ -169,7 +169,7 @@ EXAMPLES = [
     Example("CALLABLE_CODE", closure(1), [f1, 3, Plain().__init__], passes=[closure(2)]),
     Example("WEAK_ALIVE", weakref.ref(KEEP[0]), [weakref.ref(Plain()), 3]),
     Example("DUPLICATE", T, [torch.ones(2, 3)], value=B, b=T),
-    Example("NO_TENSOR_ALIASING", T, [KEEP], value=(B,), b=KEEP),
+    Example("NO_ALIASING", T, [KEEP], value=(B,), b=KEEP),
     Example("GLOBAL_STATE", 0, source=PROCESS, value=None, states=[
         torch.no_grad, lambda: torch.autocast("cpu"),
         lambda: setting(torch.set_default_dtype, torch.float64, torch.float32),
@@ -536,7 +536,7 @@ def test_tensors_are_not_kept_alive():
         wanted = GuardList()
         wanted.add("TENSOR", A, frame.locals["a"])
         wanted.add("TENSOR", ItemSource(B, "t"), frame.locals["b"]["t"])
-        wanted.add("NO_TENSOR_ALIASING", A, (ItemSource(B, "t"),))
+        wanted.add("NO_ALIASING", A, (ItemSource(B, "t"),))
         wanted.add("DICT_KEYS", B, frame.locals["b"])
         checked = guards.build(wanted, None, frame.code, frame.locals, frame.globals, "0/0")
         checks.append(checked)
