@@ -131,7 +131,10 @@ def _judge(
 ) -> Verdict:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        want = history(fact, lambda program: program, warm, thread=thread)
+        try:
+            want = history(fact, lambda program: program, warm, thread=thread)
+        except Exception as error:
+            return Verdict(fact.name, "invalid", warm, thread, repr(error))
         reset()
         got = history(fact, compile, warm, thread=thread)
     if warm == 1 and not thread and not differs(want[1].data[:3], want[0].data[:3]):

@@ -119,10 +119,13 @@ for _name, _make, _change in (
     ("deque_rotated", "collections.deque([1, 2])", "C.rotate(1)"),
     ("ordered_moved_in_place", "collections.OrderedDict(a=1, b=2)", "C.move_to_end('a')"),
     ("default_dict_factory_set", "collections.defaultdict(int)",
-     "C.default_factory = lambda: 5"),
+     "C.clear(); C.default_factory = lambda: 5"),
 ):  # fmt: skip
-    _text = {"default_dict_factory_set": "C['q']"}.get(
-        _name, "sum((i + 1) * (v if isinstance(v, int) else ord(v)) for i, v in enumerate(C))")
+    _text = "sum((i + 1) * (v if isinstance(v, int) else ord(v)) for i, v in enumerate(C))"
+    if "dict" in _name:
+        _text = "sum((i + 1) * ord(k) * v for i, (k, v) in enumerate(C.items()))"
+    if _name == "default_dict_factory_set":
+        _text = "C['q']"
     containers(_name, f"""
 C = {_make}
 def f(x):

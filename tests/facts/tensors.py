@@ -68,13 +68,10 @@ _read("backward_hooks", "x._backward_hooks is None", "w", "h()",
       "    k = torch.ones(3, requires_grad=True)\n    k.register_hook(lambda g: g * 2)\n    return k")
 _read("is_sparse", "x.is_sparse", "torch.ones(3)", "torch.ones(3).to_sparse()")
 _read("layout", "x.layout is torch.strided", "torch.ones(3)", "torch.ones(3).to_sparse()")
-_read("names", "x.names[0] is None", "torch.ones(3)", "torch.ones(3).rename('a')")
-_read("names_differ", "x.names == ('a',)", "torch.ones(3).rename('a')", "torch.ones(3).rename('b')")
 _read("is_complex", "x.is_complex()", "torch.ones(3)", "torch.ones(3) + 0j")
 _read("element_size", "x.element_size() == 4", "torch.ones(3)", "torch.ones(3).half()")
 _read("dim_order", "x.dim_order() == (0, 1)", "torch.ones(2, 3)", "torch.ones(3, 2).t()")
 _read("is_nonzero_item", "x.item() == 1", "torch.tensor(1.)", "torch.tensor(3.)")
-_read("has_names", "x.has_names()", "torch.ones(3)", "torch.ones(3).rename('a')")
 _read("is_set_to", "x.is_set_to(y)", "torch.ones(4)", "y", "y = torch.ones(4)")
 _read("grad_dtype", "x.grad.dtype == torch.float32", "w()", "w(torch.float64)",
       "def w(d=torch.float32):\n    k = torch.ones(3, requires_grad=True, dtype=d)\n"
