@@ -96,6 +96,24 @@ def table(columns: dict[str, list[Row]]) -> str:
     return "\n".join(lines)
 
 
+def programs(rows: list[Row]) -> str:
+    """Return the programs of rows that are not ok, a family at a time, as Markdown."""
+    from facts import FACTS
+
+    lines: list[str] = []
+    family = ""
+    for row in rows:
+        if row["status"] == "ok":
+            continue
+        if row["family"] != family:
+            family = row["family"]
+            lines.append(f"\n## {family}")
+        lines.append(f"\n{row['fact']}: {row['status']} after {row['warm']} calls: {row['detail']}")
+        fact = FACTS[row["fact"]]
+        lines.append(f"```python\n{fact.setup}\n# change\n{fact.change}\n```")
+    return "\n".join(lines)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Print the table; the exit code says whether all rows of tc are ok."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -103,6 +121,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="facts whose names contain this")
     parser.add_argument("--warm", default="1,60", help="calls before the change")
     parser.add_argument("--default-backend", action="store_true", help="kernels, not eager's")
+    parser.add_argument("--programs", action="store_true", help="print those that are not ok")
     parser.add_argument("--json", type=Path, help="write all rows there")
     parser.add_argument("--child", choices=("tc", "torch"), nargs="?", const="tc")
     chosen = parser.parse_args(arguments)
@@ -116,6 +135,8 @@ def main(arguments: list[str] | None = None) -> int:
         rest = ["--only", chosen.only, "--warm", chosen.warm, "--child", "torch"]
         columns["torch.compile"] = in_process(rest)
     print(table(columns))
+    if chosen.programs:
+        print(programs(columns["tc"]))
     if chosen.json:
         chosen.json.write_text(json.dumps(columns, indent=1))
     return int(any(row["status"] != "ok" for row in columns["tc"]))

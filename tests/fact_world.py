@@ -147,6 +147,8 @@ class World:
     def patch(self, owner: Any, name: str, value: Any = _ABSENT) -> None:
         """Set an attribute (delete it where no value is given) until the world ends."""
         held = vars(owner).get(name, _ABSENT) if hasattr(owner, "__dict__") else _ABSENT
+        if held is _ABSENT and hasattr(getattr(type(owner), name, None), "__set__"):
+            held = getattr(owner, name)
         if value is _ABSENT:
             delattr(owner, name)
         else:

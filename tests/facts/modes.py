@@ -121,7 +121,7 @@ for _kernel in ("flash", "mem_efficient", "math", "cudnn"):
          f"torch.backends.cuda.enable_{_kernel}_sdp(not before)",
          f"torch.backends.cuda.enable_{_kernel}_sdp(before)",
          f"before = torch.backends.cuda.{_kernel}_sdp_enabled()")
-_set("flush_denormal", "x * 1e-38 * 1e-3", "torch.set_flush_denormal(True)",
+_set("flush_denormal", "x * 1e-38 * 1e-3 * 1e38 * 1e3", "torch.set_flush_denormal(True)",
      "torch.set_flush_denormal(False)")
 _set("rng_state", "g(x)", "torch.manual_seed(5)", "torch.manual_seed(0)", """
 def g(x):
@@ -182,10 +182,11 @@ modes("context_object_instance", """
 modes("forward_ad_level", """
     import torch.autograd.forward_ad as fwAD
     def f(x):
-        return x * 2
+        y = x * 2
+        tangent = fwAD.unpack_dual(y).tangent
+        return y if tangent is None else tangent
     args = t(1),
     """, """
     enter(fwAD.dual_level())
     args = fwAD.make_dual(t(1), t(2)),
-    watch = [args]
     """)

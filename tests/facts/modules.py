@@ -24,15 +24,17 @@ class M(nn.Module):
         self.scale = 2
         self.opt = None
     def forward(self, x):
-        return {}
+        return FORWARD
 m = M()
 """
+_A = _M.replace("FORWARD", "self.a(x)")
 
 
 def _change(name: str, forward: str, change: str, setup: str = "") -> None:
     """Add a fact about a module ``m``: once called by a function, once compiled itself."""
-    modules(name, f"{_M.format(forward)}\n{setup}\ndef f(x):\n    return m(x)\nargs = t(1),", change)
-    modules(f"{name}_compiled", f"{_M.format(forward)}\n{setup}\nf = m\nargs = t(1),", change)
+    start = _M.replace("FORWARD", forward) + setup
+    modules(name, f"{start}\ndef f(x):\n    return m(x)\nargs = t(1),", change)
+    modules(f"{name}_compiled", f"{start}\nf = m\nargs = t(1),", change)
 
 
 _change("submodule_replaced", "self.a(x)", "m.a = nn.Tanh()")
@@ -130,11 +132,11 @@ M.__getattr__ = one
 _change("class_of_part_reassigned", "self.act(x - 2)", "m.act.__class__ = nn.Tanh")
 _change("isinstance_of_part", "x * (1 if isinstance(self.act, nn.ReLU) else 2)", "m.act = nn.Tanh()")
 _change("eps", "self.norm(x)", "m.norm.eps = 1.0")
-_change("momentum", "self.norm(x)", "m.norm.momentum = 0.9")
+_change("momentum", "self.norm(x) + self.norm.running_mean", "m.norm.momentum = 0.9")
 _change("track_running_stats", "self.norm(x)", "m.norm.track_running_stats = False; m.norm.eval()")
 _change("running_statistics", "self.norm(x)", "m.norm.running_mean.add_(5)", "m.eval()")
 _change("in_features", "x * self.a.in_features", "m.a.in_features = 9")
-_change("inplace_flag", "self.act(x - 2)", "m.act.inplace = True")
+_change("inplace_flag", "self.act(x)", "m.act.inplace = True")
 _change("state_loaded", "self.a(x)", "m.a.load_state_dict(m.b.state_dict())")
 _change("vars_of_module", "x * (1 if 'zzz' in self.__dict__ else 2)", "m.zzz = 5")
 _change("modules_dict", "x * (1 if 'zzz' in self._modules else 2)", "m.zzz = nn.Tanh()")
@@ -150,38 +152,38 @@ _change("container_of_modules", "self.many[0](x)", "m.many[0] = nn.Tanh()", "m.m
 _change("function_attribute", "self.fn(x)", "m.fn = torch.cos", "m.fn = torch.sin")
 _change("config_object", "x * self.cfg.k", "m.cfg.k = 5",
         "m.cfg = types.SimpleNamespace(k=2)")
-modules("full_backward_hook", f"""{_M.format("self.a(x)")}
+modules("full_backward_hook", f"""{_A}
 def f(x):
     y = x.clone().requires_grad_()
     m(y).sum().backward()
     return y.grad
 args = t(1),
 """, "m.a.register_full_backward_hook(lambda s, gi, go: (gi[0] * 9,))")
-modules("gradient_through_compiled", f"""{_M.format("self.a(x)")}
+modules("gradient_through_compiled", f"""{_A}
 def f(x):
     return m(x)
 args = t(1).requires_grad_(),
 """, "args = t(1),\nm.requires_grad_(False)")
-modules("module_argument", f"""{_M.format("self.a(x)")}
+modules("module_argument", f"""{_A}
 def f(x, m): return m(x)
 args = t(1), nn.Tanh()
 """, "args = t(1), nn.ReLU()")
-modules("module_argument_same_class", f"""{_M.format("self.a(x)")}
+modules("module_argument_same_class", f"""{_A}
 torch.manual_seed(1)
 def f(x, m): return m(x)
 args = t(1), nn.Linear(3, 3)
 """, "args = t(1), nn.Linear(3, 3)")
-modules("module_argument_other_shape", f"""{_M.format("self.a(x)")}
+modules("module_argument_other_shape", f"""{_A}
 torch.manual_seed(1)
 def f(x, m): return m(x)
 args = t(1), nn.Linear(3, 3)
 """, "args = t(1), nn.Linear(3, 4)")
-modules("module_in_list", f"""{_M.format("self.a(x)")}
+modules("module_in_list", f"""{_A}
 L = [nn.ReLU()]
 def f(x): return L[0](x - 2)
 args = t(1),
 """, "L[0] = nn.Tanh()")
-modules("module_global_replaced", f"""{_M.format("self.a(x)")}
+modules("module_global_replaced", f"""{_A}
 g = nn.ReLU()
 def f(x): return g(x - 2)
 args = t(1),
