@@ -1,0 +1,216 @@
+"""Facts about the world: compiled code notices each change that eager code notices."""
+
+from __future__ import annotations
+
+import fact_runner
+import pytest
+from facts import FACTS
+
+import tc
+
+#: facts whose change compiled code does not notice today, or that crash
+KNOWN_STALE: frozenset[str] = frozenset((
+    "identity.is",
+    "identity.is_not",
+    "identity.any_is",
+    "identity.object_is",
+    "identity.object_equal_by_default",
+    "identity.object_in_list",
+    "identity.attribute_is_input",
+    "identity.attributes_coincide",
+    "identity.item_is_input",
+    "identity.tuple_items_coincide",
+    "identity.lists_coincide_and_are_written",
+    "identity.dicts_coincide_and_are_written",
+    "identity.sets_coincide_and_are_written",
+    "identity.deques_coincide_and_are_written",
+    "identity.lists_read_after_alias_is_written",
+    "identity.list_items_coincide",
+    "identity.dict_values_coincide",
+    "identity.objects_coincide_and_are_written",
+    "identity.objects_with_slots_coincide",
+    "identity.attribute_lists_coincide",
+    "identity.global_list_is_argument",
+    "identity.closure_is_argument",
+    "identity.cells_of_two_callees_coincide",
+    "identity.instance_dict_is_argument",
+    "identity.weights_tied",
+    "identity.modules_coincide",
+    "identity.sentinel",
+    "identity.method_of_the_same_object",
+    "identity.iterator_twice",
+    "identity.keyword_values_coincide",
+    "identity.gradient_is_argument",
+    "identity.three_inputs_two_coincide",
+    "identity.list_in_list_of_itself",
+    "tensors.storage_offset_zero",
+    "tensors.is_view",
+    "tensors.is_no_longer_view",
+    "tensors.base_is_global",
+    "tensors.output_nr",
+    "tensors.is_leaf",
+    "tensors.retains_grad",
+    "tensors.is_shared",
+    "tensors.is_set_to",
+    "tensors.as_strided_read_offset",
+    "tensors.storage_offset_times",
+    "values.not_implemented",
+    "values.string_subclass",
+    "containers.ordered_moved",
+    "containers.global_ordered_moved",
+    "containers.frozen_data_class_hash",
+    "containers.global_frozen_data_class_hash",
+    "containers.ordered_moved_in_place",
+    "classes.get_attribute_default",
+    "classes.get_attribute_default_getattr",
+    "classes.absent_raises",
+    "classes.descriptor_get_replaced",
+    "classes.getattr_replaced",
+    "classes.getattr_shadowed_by_class",
+    "classes.setattr_added",
+    "classes.type_name",
+    "classes.type_qualname",
+    "classes.bases_changed_isinstance",
+    "classes.mro_length",
+    "classes.super_of_changed_bases",
+    "classes.super_method_replaced",
+    "classes.abc_registered",
+    "classes.abc_registered_subclass",
+    "classes.instance_check",
+    "classes.instance_check_state",
+    "classes.protocol",
+    "classes.metaclass_attribute_absent",
+    "classes.new_replaced",
+    "classes.init_added",
+    "classes.has_class_attribute",
+    "classes.doc",
+    "classes.subclasses",
+    "classes.method_str_replaced",
+    "classes.method_repr_replaced",
+    "classes.method_eq_added",
+    "classes.method_bool_added",
+    "classes.method_len_added",
+    "classes.method_contains_added",
+    "classes.method_call_added",
+    "classes.reflected_wins_for_subclass",
+    "classes.enum_member_attribute",
+    "classes.match_args",
+    "classes.init_subclass",
+    "callables.code_replaced",
+    "callables.function_attribute_absent",
+    "callables.code_of_function_in_attribute",
+    "callables.method_code_replaced",
+    "callables.exec_made_builtins",
+    "callables.generator_code",
+    "callables.callee_of_callee",
+    "callables.class_with_new",
+    "callables.method_wrapper",
+    "libraries.torch_is_tensor",
+    "libraries.torch_numel",
+    "libraries.torch_tensor_size",
+    "libraries.torch_tensor_is_contiguous",
+    "libraries.f_gelu",
+    "libraries.f_linear",
+    "libraries.f_dropout",
+    "libraries.torch_nn_linear_forward",
+    "libraries.torch_nn_relu_forward",
+    "libraries.torch_nn_module___call__",
+    "libraries.torch_linalg_norm",
+    "libraries.torch_nn_init_ones_",
+    "libraries.math_sqrt",
+    "libraries.math_floor",
+    "libraries.np_sum",
+    "libraries.functools_reduce",
+    "libraries.operator_add",
+    "libraries.itertools_chain",
+    "libraries.collections_ordereddict",
+    "libraries.os_path_basename",
+    "libraries.shadow_len",
+    "libraries.shadow_abs",
+    "libraries.shadow_sum",
+    "libraries.shadow_max",
+    "libraries.shadow_range",
+    "libraries.shadow_isinstance",
+    "libraries.shadow_int",
+    "libraries.shadow_sorted",
+    "libraries.shadow_hasattr",
+    "libraries.shadow_type",
+    "libraries.shadow_zip",
+    "libraries.shadow_getattr",
+    "libraries.shadow_print",
+    "libraries.builtin_shadowed_in_callee",
+    "libraries.builtin_patched",
+    "libraries.builtin_patched_round",
+    "libraries.builtin_patched_divmod",
+    "libraries.builtin_added",
+    "libraries.builtin_through_module",
+    "libraries.name_error_then_global",
+    "libraries.imported_inside",
+    "libraries.imported_from_replaced",
+    "libraries.import_fails_then_works",
+    "libraries.import_works_then_fails",
+    "libraries.import_from_fails_then_works",
+    "libraries.module_attribute_absent",
+    "libraries.module_has_attribute",
+    "libraries.global_of_other_module_deleted",
+    "libraries.global_of_other_module_shadows",
+    "libraries.global_function_of_other_module",
+    "libraries.callee_code_of_other_module",
+    "libraries.torch_attribute_absent",
+    "libraries.torch_functional_absent",
+    "libraries.functional_in_linear",
+    "libraries.init_of_torch_module_patched",
+    "libraries.copy_patched",
+    "libraries.copy_method",
+    "libraries.deepcopy_method",
+    "modules.class_attribute_absent",
+    "modules.class_attribute_absent_compiled",
+    "modules.forward_hook_global",
+    "modules.forward_hook_global_compiled",
+    "modules.forward_pre_hook_global",
+    "modules.forward_pre_hook_global_compiled",
+    "modules.forward_code",
+    "modules.call_of_class",
+    "modules.call_of_class_compiled",
+    "modules.getattr_of_class",
+    "modules.getattr_of_class_compiled",
+    "modes.anomaly_read",
+    "modes.recursion_limit",
+    "modes.forward_ad_level",
+    "process.getenv",
+    "process.standard_output",
+    "process.context_copy",
+))  # fmt: skip
+
+
+def compile_eagerly(program):
+    return tc.compile(program, backend="eager")
+
+
+def cases(names=FACTS):
+    mark = pytest.mark.xfail(strict=True, reason="known to be stale")
+    return [pytest.param(n, marks=[mark] if n in KNOWN_STALE else [], id=n) for n in names]
+
+
+@pytest.mark.parametrize("name", cases())
+def test_change_is_noticed(name):
+    verdict = fact_runner.judge(FACTS[name], compile_eagerly, tc.reset, (1,), (False,))
+    assert verdict.status == "ok", verdict
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", cases())
+def test_change_is_noticed_on_the_fast_path_and_in_threads(name):
+    verdict = fact_runner.judge(FACTS[name], compile_eagerly, tc.reset)
+    assert verdict.status == "ok", verdict
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", cases(list(FACTS)[::8]))
+def test_change_is_noticed_by_kernels(name):
+    verdict = fact_runner.judge(FACTS[name], tc.compile, tc.reset, (1, 60), (False,))
+    assert verdict.status == "ok", verdict
+
+
+def test_known_ones_exist():
+    assert KNOWN_STALE <= set(FACTS)
