@@ -13,7 +13,7 @@ have; present or absent alike. It costs one comparison of a version tag a class 
 
 from __future__ import annotations
 
-import builtins
+import functools
 import sys
 import types
 import weakref
@@ -46,6 +46,10 @@ Change = tuple[Any, str, Any, Any]
 """Owner, name, old and new value; ``...`` for what is absent."""
 
 
+Names = tuple[dict[Any, Any], tuple[str, ...] | None]
+"""A dictionary, and the names that matter there; None: how many items it has does."""
+
+
 class Watch(Protocol):
     """Checks definitions; see ``watch.c`` in the runtime."""
 
@@ -59,8 +63,9 @@ MakeWatch = Callable[
     [
         frozenset[str],
         tuple[type, ...],
-        tuple[tuple[dict[str, Any], tuple[str, ...]], ...],
+        tuple[Names, ...],
         tuple[types.FunctionType, ...],
+        Callable[[], bool] | None,
     ],
     Watch,
 ]
@@ -75,12 +80,16 @@ class Definitions:
         classes: of all values, and those that are values.
         modules: dictionaries of modules, by id, with the names that were looked up there.
         functions: whose code was interpreted, and that the frame does not hand over itself.
+        counted: dictionaries of which only the size matters.
+        answers: class, abstract class, and whether the one is a subclass of the other.
     """
 
     names: set[str] = field(default_factory=set)
     classes: dict[type, None] = field(default_factory=dict)
     modules: dict[int, tuple[dict[str, Any], dict[str, None]]] = field(default_factory=dict)
     functions: dict[int, types.FunctionType] = field(default_factory=dict)
+    counted: dict[int, dict[Any, Any]] = field(default_factory=dict)
+    answers: list[tuple[weakref.ref[type], weakref.ref[type], bool]] = field(default_factory=list)
 
     def spell(self, code: types.CodeType) -> None:
         """Take in the names that code spells."""
@@ -96,10 +105,13 @@ class Definitions:
         """Note that a name was looked up in the dictionary of a module."""
         self.modules.setdefault(id(namespace), (namespace, {}))[1][name] = None
 
-    def resolve_builtin(self, module_globals: dict[str, Any], name: str) -> None:
-        """Note that a global was not found, and that a builtin of its name stood in for it."""
-        self.look_up(module_globals, name)
-        self.look_up(vars(builtins), name)
+    def count(self, items: dict[Any, Any]) -> None:
+        """Note that it matters how many items a dictionary has."""
+        self.counted[id(items)] = items
+
+    def register(self, cls: type, abstract: type) -> None:
+        """Note that a class was looked for among those registered with an abstract one."""
+        self.answers.append((weakref.ref(cls), weakref.ref(abstract), issubclass(cls, abstract)))
 
     def resolve_import(self, name: str) -> None:
         """Note that a module was imported by name."""
@@ -108,15 +120,6 @@ class Definitions:
     def interpret(self, function: types.FunctionType) -> None:
         """Note that a function's code was interpreted."""
         self.functions[id(function)] = function
-
-    def merge(self, other: Definitions) -> None:
-        """Take in what another trace looked at."""
-        self.names |= other.names
-        self.classes |= other.classes
-        self.functions |= other.functions
-        for namespace, names in other.modules.values():
-            for name in names:
-                self.look_up(namespace, name)
 
     def watch(self, made_inside: Iterable[int], make: MakeWatch | None) -> Unchanged | None:
         """Return what checks all of it from now on; None if nothing of it can change.
@@ -128,13 +131,28 @@ class Definitions:
         inside = frozenset(made_inside)
         mro = dict.fromkeys(base for cls in self.classes for base in cls.__mro__)
         classes = tuple(cls for cls in mro if is_changeable(cls) and id(cls) not in inside)
-        dicts = tuple((space, tuple(names)) for space, names in self.modules.values())
+        dicts: tuple[Names, ...] = (
+            *((space, tuple(names)) for space, names in self.modules.values()),
+            *((items, None) for items in self.counted.values()),
+        )
         functions = tuple(self.functions.values())
         if not (classes or dicts or functions):
             return None
         names = frozenset(self.names) | IMPLICIT
-        watch = (make or PlainWatch)(names, classes, dicts, functions)
+        abstract = functools.partial(_as_answered, self.answers) if self.answers else None
+        watch = (make or PlainWatch)(names, classes, dicts, functions, abstract)
         return Unchanged(len(classes), len(dicts), len(functions), watch)
+
+
+def _as_answered(
+    answers: Iterable[tuple[weakref.ref[type], weakref.ref[type], bool]],
+) -> bool:
+    """Return whether abstract classes still have the subclasses that they had."""
+    for cls, abstract, answer in answers:
+        one, other = cls(), abstract()
+        if one is None or other is None or issubclass(one, other) is not answer:
+            return False
+    return True
 
 
 def is_changeable(cls: type) -> bool:
@@ -186,13 +204,14 @@ class PlainWatch:
         self,
         names: frozenset[str],
         classes: tuple[type, ...],
-        dicts: tuple[tuple[dict[str, Any], tuple[str, ...]], ...],
+        dicts: tuple[Names, ...],
         functions: tuple[types.FunctionType, ...],
+        abstract: Callable[[], bool] | None = None,
     ) -> None:
         self._names = names
+        self._abstract = abstract
         self._classes = [(weakref.ref(cls), self._defined(cls)) for cls in classes]
-        self._dicts = [(d, {n: _core(d[n]) for n in wanted if n in d}, wanted)
-                       for d, wanted in dicts]  # fmt: skip
+        self._dicts = [(items, wanted, _held(items, wanted)) for items, wanted in dicts]
         self._functions = [(weakref.ref(f), weakref.ref(f.__code__)) for f in functions]
 
     def _defined(self, cls: type) -> dict[str, Any]:
@@ -215,10 +234,17 @@ class PlainWatch:
                 rows.append((None, "a class", ..., ...))
                 continue
             rows += _differing(cls, old, self._defined(cls))
-        for space, old, wanted in self._dicts:
-            now = {name: _core(space[name]) for name in wanted if name in space}
-            rows += _differing(space, old, now)
+        for items, wanted, old in self._dicts:
+            rows += _differing(items, old, _held(items, wanted))
+        if self._abstract is not None and not self._abstract():
+            rows.append((None, "the registry of an abstract class", ..., ...))
         return rows
+
+
+def _held(items: dict[Any, Any], wanted: tuple[str, ...] | None) -> dict[str, Any]:
+    if wanted is None:
+        return {"its size": ("size", len(items))}
+    return {name: _core(items[name]) for name in wanted if name in items}
 
 
 def _differing(owner: Any, old: dict[str, Any], now: dict[str, Any]) -> list[Change]:

@@ -162,7 +162,7 @@ def _install_keys(tree: GuardTree, guard: Guard) -> None:
     if isinstance(tree.value(guard.source), dict):
         tree.guard(guard.source, "dict_length_check", guard.text, len(expected))
         if all(type(key) is str for key in expected):
-            tree.test(guard.source, guard.text, lambda value: tuple(dict.keys(value)) == expected)
+            tree.test(guard.source, guard.text, lambda value: values.keys_of(value) == expected)
             return
     tree.test(guard.source, guard.text, lambda value: values.same_keys(value, expected))
 

@@ -6,6 +6,7 @@ as a Python expression over `NAMES` and compares with later values through the f
 
 from __future__ import annotations
 
+import collections
 import enum
 import math
 import reprlib
@@ -175,7 +176,8 @@ def key_names(keys: Any) -> str:
 
 
 _BY_EQUALITY = (
-    int, float, complex, bool, str, bytes, type(None), type(...), slice, range,
+    int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented), slice,
+    range,
     torch.dtype, torch.device, torch.layout, torch.memory_format,
 )  # fmt: skip
 
@@ -243,6 +245,8 @@ def _same_float(a: float, b: float) -> bool:
 
 def keys_of(value: Any) -> tuple[Any, ...]:
     """Return the keys of a mapping in order, past any ``keys`` of a dict's subclass."""
+    if isinstance(value, collections.OrderedDict):  # its order is not that of the dict below
+        return tuple(collections.OrderedDict.keys(value))
     return tuple(dict.keys(value)) if isinstance(value, dict) else tuple(value.keys())
 
 

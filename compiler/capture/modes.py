@@ -240,6 +240,8 @@ def _setting(
             _guard(t, guarded)
         plain = tuple(t.concrete(arg) for arg in args)
         named = {key: t.concrete(arg) for key, arg in kwargs.items()}
+        if function is _C._set_grad_enabled and plain[:1] == (True,):
+            t.gradients_matter = True
         t.graph.call_function(function, plain, named)
         if at_run:
             t.calls += 1

@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from tc.compiler.capture import breaks
+from tc.compiler.capture.reads import guard_answer, guard_memory
 from tc.compiler.capture.subgraphs import Scope
 from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
@@ -157,7 +158,9 @@ class Recorder:
         self.aliasing_matters |= in_place
         known = self._plain_result(result)
         if known is not None and result is not None and not in_place:
+            guard_answer(self, target, text, args, kwargs, result)  # type: ignore[arg-type]
             return known  # a call that returns None is made for what it does
+        guard_memory(self, text)  # type: ignore[arg-type]
         kind = "call_method" if method else "call_function"
         node = self.graph.create_node(kind, target, nodes, named)
         self.calls += 1

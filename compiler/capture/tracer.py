@@ -21,6 +21,7 @@ from tc.compiler.capture import (
     optimizers,
     override_handlers,
     overrides,
+    reads,
     signatures,
     torchfns,
     transforms,
@@ -41,7 +42,7 @@ from tc.compiler.capture.semantics import Semantics
 from tc.compiler.capture.shapes import Shapes
 from tc.compiler.capture.skips import refuse_inlining
 from tc.compiler.capture.traceable import breaks_are_errors
-from tc.compiler.capture.values import copies, hooks, iteration, pure
+from tc.compiler.capture.values import class_checks, copies, hooks, iteration, pure
 from tc.compiler.capture.values.attributes import AttributesValue
 from tc.compiler.capture.values.base import Args, Kwargs, Lazy, Slot, Value
 from tc.compiler.capture.values.binding import bind_class_attr, bind_descriptor
@@ -82,6 +83,11 @@ if TYPE_CHECKING:
 
 #: nesting of inlined calls; each takes about ten frames of the tracer's own
 MAX_DEPTH = 80
+#: hooks that run for modules of every kind
+GLOBAL_HOOKS = (
+    "_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks",
+    "_global_backward_pre_hooks",
+)  # fmt: skip
 #: attribute by which `torch.compiler.assume_constant_result` marks functions
 MARKED_CONSTANT = "_dynamo_marked_constant"
 
@@ -93,6 +99,7 @@ class Tracer(Semantics):
         guards: what the result rests on.
         definitions: classes, modules and functions that it rests on.
         identities: which objects it takes to be different ones.
+        gradients_matter: traced code turned gradients on.
         guarded_by_code: ids of functions whose guard is on their code, so that others with the
             same code, which a caller makes at each call, pass it as well.
         effects: what traced code changed.
@@ -126,6 +133,7 @@ class Tracer(Semantics):
         self.identities = Identities()
         self.guarded_by_code: set[int] = set()
         self.modes = Modes()
+        self.gradients_matter = False
         self.grad_before: bool = self.modes.value_before("grad")
         self.strict = self.strict_before = breaks_are_errors()
         self.top: Frame | None = None
@@ -170,13 +178,24 @@ class Tracer(Semantics):
 
     def _needs_no_guard(self, kind: str, source: Source) -> bool:
         """Say whether a source is an object of ours, or a part of a library that stays."""
-        if source.root not in self.aliases or kind in ("TENSOR", "EQUALS", "NONE", "LENGTH"):
+        if source.root not in self.aliases or kind not in ("ID", "TYPE", "CALLABLE_CODE"):
             return False
         owner = self.aliases[source.root]
         name = owner.__name__ if isinstance(owner, types.ModuleType) else type(owner).__module__
         if isinstance(owner, type):
             name = owner.__module__
         return source.parent is None or is_library(name)
+
+    def guard_property(self, tensor: TensorValue, name: str, method: bool = False) -> None:
+        """Guard an attribute, or a method's answer, that the guard on tensors leaves out."""
+        # Where gradients are off, the guard on tensors takes none of them to have any.
+        held = self.grad_before if name == "requires_grad" else name in reads.OF_TENSOR_GUARD
+        if not held:
+            reads.guard_property(self, tensor, name, name if method else None)
+
+    def ask_process_again(self, function: Callable[[], Any], name: str, answer: Any) -> None:
+        """Guard the answer of a function of the process's state, which takes no arguments."""
+        reads.ask_process_again(self, function, name, [], {}, answer)
 
     def guard_keys(self, value: DictValue) -> None:
         """Guard on all keys of a dict."""
@@ -336,7 +355,7 @@ class Tracer(Semantics):
 
     def _find_global(self, module_globals: dict[str, Any], name: str) -> Value:
         if name in module_globals:
-            if is_library(module_globals.get("__name__", "")):
+            if module_globals is not self.frame.globals:  # its own have guards of their own
                 self.definitions.look_up(module_globals, name)
             return self.wrap(module_globals[name], self.global_source(module_globals, name))
         builtins = module_globals.get("__builtins__", __builtins__)
@@ -515,7 +534,10 @@ class Tracer(Semantics):
     def global_hooks(self) -> bool:
         """Say whether hooks for all modules are installed."""
         module = torch.nn.modules.module
-        return bool(module._global_forward_hooks or module._global_forward_pre_hooks)
+        held = [getattr(module, name) for name in GLOBAL_HOOKS]
+        for hooks_of_all in held:
+            self.definitions.count(hooks_of_all)
+        return any(held)
 
     # -- where -----------------------------------------------------------------------------
     def places(self) -> list[StackFrame]:
@@ -533,6 +555,6 @@ def _chain(source: Source) -> list[Source]:
 
 
 __all__ = [
-    "Tracer", "copies", "flex", "higher_order", "hooks", "iteration", "looping",
+    "Tracer", "class_checks", "copies", "flex", "higher_order", "hooks", "iteration", "looping",
     "override_handlers", "pure", "signatures", "transforms", "trees",
 ]  # fmt: skip

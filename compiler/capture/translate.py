@@ -349,6 +349,9 @@ class Translation:
         if t.aliasing_matters and len(t.tensors) > 1:
             sources = [lasting(v.source) for v in t.tensors if v.source is not None]
             t.guards.add("NO_ALIASING", sources[0], tuple(sources[1:]))
+        if t.gradients_matter:
+            for tensor in t.tensors:
+                t.guard_property(tensor, "requires_grad")
         for first, *others in t.identities.apart(t):
             t.guards.add("NO_ALIASING", first, tuple(others))
         unchanged = t.definitions.watch(t.made_inside, self.make_watch())

@@ -1,7 +1,8 @@
 /* Watch: a check that definitions are as they were when a function was captured.
  *
  * It watches classes (what they define under given names, and their bases), dictionaries (what
- * they hold under given names: modules and builtins), and functions (their code). Each class has a
+ * they hold under given names, or how much: modules, builtins, hooks), functions (their code), and
+ * which classes were registered with abstract ones. Each class has a
  * version tag, and each dictionary has one up to Python 3.12; while the tags are the same, so is
  * all that was looked up. Where a tag differs, the facts behind it are compared one by one, and the
  * new tag is remembered if they hold.
@@ -22,10 +23,12 @@ typedef struct {
 
 typedef struct {
     PyObject *owner; /* weak reference to a class or function; a dictionary itself */
-    uint64_t version;
+    uint64_t version; /* at which all held */
+    uint64_t refused; /* at which something did not */
     int n;
     Fact *facts;
     PyObject *bases; /* of a class: tuple of weak references along the resolution order */
+    Py_ssize_t size; /* of a dictionary whose size counts, else -1 */
 } Watched;
 
 typedef struct {
@@ -34,7 +37,11 @@ typedef struct {
     PyObject *names; /* frozenset: what is looked up in classes */
     int n_classes, n_dicts, n_functions;
     Watched *classes, *dicts, *functions;
+    PyObject *token;    /* state of the registries of abstract classes */
+    PyObject *abstract; /* called where that has changed: whether its facts hold; or NULL */
 } Watch;
+
+static PyObject *get_token; /* abc.get_cache_token */
 
 /* -- references -------------------------------------------------------------------------- */
 
@@ -257,6 +264,8 @@ dict_version(PyObject *dict)
 static int
 dict_holds(const Watched *one)
 {
+    if (one->size >= 0 && PyDict_GET_SIZE(one->owner) != one->size)
+        return 0;
     for (int i = 0; i < one->n; i++) {
         PyObject *value = PyDict_GetItemWithError(one->owner, one->facts[i].name);
         if (!holds(&one->facts[i], value)) {
@@ -271,11 +280,16 @@ static int
 watch_dict(Watched *one, PyObject *pair)
 {
     PyObject *dict, *names;
-    if (!PyArg_ParseTuple(pair, "O!O!", &PyDict_Type, &dict, &PyTuple_Type, &names))
+    if (!PyArg_ParseTuple(pair, "O!O", &PyDict_Type, &dict, &names))
         return 0;
-    int n = (int)PyTuple_GET_SIZE(names);
+    if (names != Py_None && !PyTuple_CheckExact(names)) {
+        PyErr_SetString(PyExc_TypeError, "names are a tuple, or None where the size counts");
+        return 0;
+    }
+    int n = names == Py_None ? 0 : (int)PyTuple_GET_SIZE(names);
     one->owner = Py_NewRef(dict);
     one->version = dict_version(dict);
+    one->size = names == Py_None ? PyDict_GET_SIZE(dict) : -1;
     if ((one->facts = PyMem_Calloc(n + 1, sizeof(Fact))) == NULL)
         return 0;
     one->n = n;
@@ -314,6 +328,26 @@ watch_function(Watched *one, PyObject *function)
     return one->facts[0].name != NULL && one->facts[0].ref != NULL;
 }
 
+/* -- abstract classes ------------------------------------------------------------------- */
+
+static int
+abstract_holds(Watch *self)
+{
+    PyObject *token = PyObject_CallNoArgs(get_token);
+    int same = token == NULL ? -1 : PyObject_RichCompareBool(token, self->token, Py_EQ);
+    if (same == 0) {
+        PyObject *found = PyObject_CallNoArgs(self->abstract);
+        same = found == NULL ? -1 : found == Py_True;
+        Py_XDECREF(found);
+        if (same == 1)
+            Py_SETREF(self->token, Py_NewRef(token));
+    }
+    Py_XDECREF(token);
+    if (same < 0)
+        PyErr_Clear();
+    return same == 1;
+}
+
 /* -- the check --------------------------------------------------------------------------- */
 
 static int
@@ -334,8 +368,12 @@ check(Watch *self)
         )
             continue;
         uint64_t version = class_version(type);
-        if (!class_holds(self, one, type))
+        if (version != 0 && version == one->refused)
             return 0;
+        if (!class_holds(self, one, type)) {
+            one->refused = version;
+            return 0;
+        }
         one->version = version;
     }
     for (int i = 0; i < self->n_dicts; i++) {
@@ -343,11 +381,15 @@ check(Watch *self)
         uint64_t version = dict_version(one->owner);
         if (one->version == version && version != 0)
             continue;
-        if (!dict_holds(one))
+        if (version != 0 && version == one->refused)
             return 0;
+        if (!dict_holds(one)) {
+            one->refused = version;
+            return 0;
+        }
         one->version = version;
     }
-    return 1;
+    return self->abstract == NULL || abstract_holds(self);
 }
 
 static PyObject *
@@ -431,8 +473,14 @@ watch_changed(Watch *self, PyObject *Py_UNUSED(none))
                add_new_names(rows, self, one, type, dict);
         Py_XDECREF(dict);
     }
-    for (int i = 0; good && i < self->n_dicts; i++)
-        good = add_facts(rows, self->dicts[i].owner, self->dicts[i].owner, &self->dicts[i]);
+    for (int i = 0; good && i < self->n_dicts; i++) {
+        const Watched *one = &self->dicts[i];
+        good = add_facts(rows, one->owner, one->owner, one);
+        if (good && one->size >= 0 && PyDict_GET_SIZE(one->owner) != one->size)
+            good = add_row(rows, one->owner, "its size", NULL, NULL);
+    }
+    if (good && self->abstract != NULL && !abstract_holds(self))
+        good = add_row(rows, Py_None, "the registry of an abstract class", NULL, NULL);
     if (!good)
         Py_CLEAR(rows);
     return rows;
@@ -465,16 +513,18 @@ watch_fill(Watch *self, PyObject *classes, PyObject *dicts, PyObject *functions)
 static PyObject *
 watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    PyObject *names, *classes, *dicts, *functions;
-    if (!PyArg_ParseTuple(args, "O!O!O!O!", &PyFrozenSet_Type, &names, &PyTuple_Type, &classes,
-                          &PyTuple_Type, &dicts, &PyTuple_Type, &functions))
+    PyObject *names, *classes, *dicts, *functions, *abstract;
+    if (!PyArg_ParseTuple(args, "O!O!O!O!O", &PyFrozenSet_Type, &names, &PyTuple_Type, &classes,
+                          &PyTuple_Type, &dicts, &PyTuple_Type, &functions, &abstract))
         return NULL;
     Watch *self = (Watch *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
     self->vectorcall = watch_vectorcall;
     self->names = Py_NewRef(names);
-    if (!watch_fill(self, classes, dicts, functions)) {
+    self->token = PyObject_CallNoArgs(get_token);
+    self->abstract = abstract == Py_None ? NULL : Py_NewRef(abstract);
+    if (self->token == NULL || !watch_fill(self, classes, dicts, functions)) {
         Py_DECREF(self);
         return PyErr_Occurred() ? NULL : PyErr_NoMemory();
     }
@@ -495,6 +545,7 @@ visit_all(const Watched *all, int n, visitproc visit, void *arg)
 static int
 watch_traverse(Watch *self, visitproc visit, void *arg)
 {
+    Py_VISIT(self->abstract);
     int found = visit_all(self->classes, self->n_classes, visit, arg);
     if (!found)
         found = visit_all(self->dicts, self->n_dicts, visit, arg);
@@ -512,6 +563,7 @@ watch_clear(Watch *self)
         clear_watched(&self->dicts[i]);
     for (int i = 0; i < n_functions; i++)
         clear_watched(&self->functions[i]);
+    Py_CLEAR(self->abstract);
     return 0;
 }
 
@@ -524,6 +576,7 @@ watch_dealloc(Watch *self)
     PyMem_Free(self->dicts);
     PyMem_Free(self->functions);
     Py_XDECREF(self->names);
+    Py_XDECREF(self->token);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
@@ -536,7 +589,7 @@ static PyMethodDef watch_methods[] = {
 static PyTypeObject WatchType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "tc_watch.Watch",
-    .tp_doc = "Watch(names, classes, pairs of dictionary and names, functions)",
+    .tp_doc = "Watch(names, classes, pairs of dictionary and names, functions, abstract or None)",
     .tp_basicsize = sizeof(Watch),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC,
     .tp_vectorcall_offset = offsetof(Watch, vectorcall),
@@ -555,7 +608,12 @@ static struct PyModuleDef watch_module = {
 PyMODINIT_FUNC
 PyInit_tc_watch(void)
 {
-    PyObject *m = NULL;
+    PyObject *m = NULL, *abc = PyImport_ImportModule("abc");
+    if (abc == NULL || (get_token = PyObject_GetAttrString(abc, "get_cache_token")) == NULL) {
+        Py_XDECREF(abc);
+        return NULL;
+    }
+    Py_DECREF(abc);
     if (PyType_Ready(&WatchType) < 0 || (m = PyModule_Create(&watch_module)) == NULL)
         return NULL;
     if (PyModule_AddObjectRef(m, "Watch", (PyObject *)&WatchType) < 0) {

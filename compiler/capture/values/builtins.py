@@ -55,12 +55,14 @@ Handler = Callable[["Tracer", Args, Kwargs], Value]
 #: builtin functions and types by identity
 BUILTINS: Table[int, Handler] = Table("builtins")
 #: functions without side effects: folded when all arguments are constants
+#: answers that the process may change: asked again at each call
+ASKED_AGAIN = frozenset(map(id, (sys.getrecursionlimit,)))
 PURE_MODULES = frozenset(("math", "operator", "_operator", "cmath", "itertools", "_struct"))
 PURE = frozenset(
     id(f)
     for f in (
         abs, ascii, bin, chr, divmod, format, hash, hex, len, oct, ord, pow, repr, round, sum, min,
-        max, sorted, callable, str.maketrans, sys.getrecursionlimit, sys.intern,
+        max, sorted, callable, str.maketrans, sys.intern,
     )
 )  # fmt: skip
 
@@ -131,6 +133,10 @@ class BuiltinValue(KnownObject):
             if overridden and isinstance(args[0], ObjectValue | TupleValue):
                 return slot_method(t, args[0], self.obj).call(t, args[1:], kwargs)
             return args[0].method(t, name, args[1:], kwargs)
+        if id(self.obj) in ASKED_AGAIN:
+            answer = self.obj(*map(t.concrete, args))
+            t.ask_process_again(self.obj, name, answer)
+            return t.known(answer)
         if id(self.obj) in PURE or module in PURE_MODULES:
             return self._fold(t, args, kwargs)
         self.cannot(breaks.BUILTIN_CALL, f"{self.describe()}()")
@@ -180,31 +186,7 @@ def _operator(t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
     raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"operator.{name}")
 
 
-PLAIN_CHECK = type.__dict__["__instancecheck__"]
-
-
 # -- types -----------------------------------------------------------------------------------
-@builtin(isinstance)
-def _isinstance(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    classes = t.classes(args[1])
-    kind = args[0].python_type()
-    real = getattr(args[0], "obj", None)
-    if isinstance(args[0], TensorValue | ObjectValue) and real is not None:
-        return t.known(t.fold(isinstance, real, classes))
-    if isinstance(args[0], ConstValue):
-        return t.known(t.fold(isinstance, args[0].obj, classes))
-    flat = classes if isinstance(classes, tuple) else (classes,)
-    own_check = any(type_lookup(type(c), "__instancecheck__") is not PLAIN_CHECK for c in flat)
-    if own_check and isinstance(args[0], TensorValue):
-        return t.known(t.fold(isinstance, args[0].example, classes))
-    return t.known(t.fold(issubclass, kind, classes))
-
-
-@builtin(issubclass)
-def _issubclass(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return t.known(t.fold(issubclass, t.concrete(args[0]), t.classes(args[1])))
-
-
 @builtin(type)
 def _type(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if len(args) != 1:

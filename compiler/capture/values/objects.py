@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from tc.compiler.capture.tracer import Tracer
 
 MISSING: Any = object()
+# As torch defines them; a program may replace them later.
+_MODULE_CALL = torch.nn.Module.__dict__["__call__"]
+_MODULE_GETATTR = torch.nn.Module.__dict__["__getattr__"]
+_MODULE_SETATTR = torch.nn.Module.__dict__["__setattr__"]
 SLOT_TYPES = (types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
@@ -268,16 +272,14 @@ class NNModuleValue(ObjectValue):
         if found is not None:
             return found
         fallback = type_lookup(self.cls, "__getattr__")
-        if isinstance(fallback, types.FunctionType) and fallback is not torch.nn.Module.__getattr__:
+        if isinstance(fallback, types.FunctionType) and fallback is not _MODULE_GETATTR:
             return t.inline_object(fallback, [self, ConstValue(name)])
         return t.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
 
     def set_attr(self, t: Tracer, name: str, value: Value) -> None:
         setter = type_lookup(self.cls, "__setattr__")
         made = self.source is None
-        if isinstance(setter, types.FunctionType) and (
-            made or setter is not torch.nn.Module.__setattr__
-        ):
+        if isinstance(setter, types.FunctionType) and (made or setter is not _MODULE_SETATTR):
             t.inline_object(setter, [self, ConstValue(name), value])
             return
         if isinstance(value, NNModuleValue) and value.source is None:
@@ -285,7 +287,7 @@ class NNModuleValue(ObjectValue):
         self.generic_set_attr(t, name, value)
 
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        plain = type_lookup(self.cls, "__call__") is torch.nn.Module.__dict__["__call__"]
+        plain = type_lookup(self.cls, "__call__") is _MODULE_CALL
         if not plain and not isinstance(self.obj, torch.fx.GraphModule):
             return super().call(t, args, kwargs)
         t.initialise_lazy(self, args, kwargs)
@@ -294,7 +296,7 @@ class NNModuleValue(ObjectValue):
         return self.attr(t, name).call(t, args, kwargs)
 
     def answering(self) -> tuple[types.CodeType, ...]:
-        if type_lookup(self.cls, "__call__") is not torch.nn.Module.__dict__["__call__"]:
+        if type_lookup(self.cls, "__call__") is not _MODULE_CALL:
             return super().answering()
         forward = getattr(type_lookup(self.cls, "forward"), "__code__", None)
         implementation = torch.nn.Module._call_impl.__code__
@@ -337,8 +339,10 @@ class ClassValue(KnownObject):
         return True
 
     def attr(self, t: Tracer, name: str) -> Value:
-        if name in ("__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__doc__"):
+        if name in ("__mro__", "__bases__"):  # the guard on definitions holds them
             return t.known(getattr(self.obj, name))
+        if name in ("__name__", "__qualname__", "__module__", "__doc__"):
+            return t.wrap(getattr(self.obj, name), AttrSource(t.source_of(self), name))
         if name == "__dict__":
             return t.wrap(self.obj.__dict__, AttrSource(t.source_of(self), name))
         stored = t.effects.class_attribute(self.obj.__mro__, name)
@@ -409,15 +413,14 @@ class PythonModuleValue(Value):
         pending = t.effects.global_value(vars(self.obj), name)
         if pending is not None:
             return pending
+        t.definitions.look_up(vars(self.obj), name)
         try:
             found = getattr(self.obj, name)
         except AttributeError as error:
             return t.raise_(AttributeError, str(error))
         source = AttrSource(t.source_of(self), name)
-        if is_library(self.obj.__name__):
-            t.definitions.look_up(vars(self.obj), name)
-            if callable(found) or type(found) is types.ModuleType:
-                t.trusted.add(source)  # a definition
+        if is_library(self.obj.__name__) and (callable(found) or type(found) is types.ModuleType):
+            t.trusted.add(source)  # a definition
         return t.wrap(found, source)
 
     def set_attr(self, t: Tracer, name: str, value: Value) -> None:

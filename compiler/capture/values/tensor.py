@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tc.compiler.capture.residual import Residual
     from tc.compiler.capture.tracer import Tracer
 
-#: Attributes answered from the fake tensor: no node, no guard beyond the tensor's own.
+#: Attributes answered from the fake tensor: no node.
 METADATA = frozenset(
     [
         "dtype",
@@ -148,6 +148,7 @@ class TensorValue(NodeValue):
         if name == "shape":
             return t.tensor_size(self)
         if name in METADATA:
+            t.guard_property(self, name)
             return t.known(getattr(self.example, name))
         if name in VIEWS:
             return t.call_torch(getattr, [self, ConstValue(name)], {})
@@ -338,6 +339,7 @@ def _constant(name: str) -> Any:
             named = {k: v.constant() for k, v in kwargs.items()}
         except NotConstant:
             return t.call_torch(name, [tensor, *args], kwargs, method=True)
+        t.guard_property(tensor, name, method=True)
         return t.known(t.fold(getattr(tensor.example, name), *plain, **named))
 
     return handler
