@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from torch.autograd import forward_ad
+
 from tc.compiler.capture.guard_values import label_of
 
 #: what the interpreter and torch look up by themselves, whatever the code spells
@@ -46,8 +48,15 @@ Change = tuple[Any, str, Any, Any]
 """Owner, name, old and new value; ``...`` for what is absent."""
 
 
-Names = tuple[dict[Any, Any], tuple[str, ...] | None]
-"""A dictionary, and the names that matter there; None: how many items it has does."""
+Names = tuple[dict[Any, Any], tuple[str | tuple[str], ...] | None]
+"""A dictionary, and the names that matter there; None: how many items it has does.
+
+Of definitions it matters which they are, of data only their type; a name in a tuple of its own
+stands for data of which it matters which object they are.
+"""
+
+#: Whether forward-mode derivatives are at work: compiled code would drop them.
+FORWARD_LEVEL = (vars(forward_ad), ("_current_level",))
 
 
 class Watch(Protocol):
@@ -121,8 +130,8 @@ class Definitions:
         """Note that a function's code was interpreted."""
         self.functions[id(function)] = function
 
-    def watch(self, made_inside: Iterable[int], make: MakeWatch | None) -> Unchanged | None:
-        """Return what checks all of it from now on; None if nothing of it can change.
+    def watch(self, made_inside: Iterable[int], make: MakeWatch | None) -> Unchanged:
+        """Return what checks all of it from now on.
 
         Args:
             made_inside: ids of classes that the trace itself made, which die with it.
@@ -134,10 +143,9 @@ class Definitions:
         dicts: tuple[Names, ...] = (
             *((space, tuple(names)) for space, names in self.modules.values()),
             *((items, None) for items in self.counted.values()),
+            (FORWARD_LEVEL[0], (FORWARD_LEVEL[1],)),
         )
         functions = tuple(self.functions.values())
-        if not (classes or dicts or functions):
-            return None
         names = frozenset(self.names) | IMPLICIT
         abstract = functools.partial(_as_answered, self.answers) if self.answers else None
         watch = (make or PlainWatch)(names, classes, dicts, functions, abstract)
@@ -241,10 +249,11 @@ class PlainWatch:
         return rows
 
 
-def _held(items: dict[Any, Any], wanted: tuple[str, ...] | None) -> dict[str, Any]:
+def _held(items: dict[Any, Any], wanted: tuple[str | tuple[str], ...] | None) -> dict[str, Any]:
     if wanted is None:
         return {"its size": ("size", len(items))}
-    return {name: _core(items[name]) for name in wanted if name in items}
+    found = {name: _core(items[name]) for name in wanted if name in items}
+    return found | {name[0]: ("value", items[name[0]]) for name in wanted if type(name) is tuple}
 
 
 def _differing(owner: Any, old: dict[str, Any], now: dict[str, Any]) -> list[Change]:
@@ -253,7 +262,7 @@ def _differing(owner: Any, old: dict[str, Any], now: dict[str, Any]) -> list[Cha
 
 
 def _read(found: dict[str, Any], name: str) -> Any:
-    kind, core = found.get(name, ("", ...)) if name != "__mro__" else ("", found[name])
+    _kind, core = found.get(name, ("", ...)) if name != "__mro__" else ("", found[name])
     return core() if isinstance(core, weakref.ref) else core
 
 

@@ -263,6 +263,11 @@ def _in_inference(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return t.known(torch.is_inference_mode_enabled() if inside is None else inside)
 
 
+def _detects_anomalies(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """The search for anomalies is off while a frame is compiled: Python has to ask."""
+    raise breaks.GraphBreak(breaks.BUILTIN_CALL, "torch.is_anomaly_enabled()")
+
+
 def _precision(handler: Callable[..., Value]) -> Callable[..., Value]:
     """Have a handler break the graph where torch's newer switches say what the mode would."""
 
@@ -313,6 +318,8 @@ handles(sys.exc_info)(_exc_info)
 handles(_C._is_torch_function_mode_enabled)(_override_modes)
 handles(_C._InferenceMode)(_inference)
 handles(torch.is_inference_mode_enabled)(_in_inference)
+handles(torch.is_anomaly_enabled)(_detects_anomalies)
+handles(torch.is_anomaly_check_nan_enabled)(_detects_anomalies)
 handles(torch.autograd.profiler.record_function)(_no_profile)
 handles(torch.fx.traceback.annotate)(_no_profile)
 handles(_C._get_float32_matmul_precision)(_precision(_asking(PRECISION, MODES[PRECISION])))

@@ -19,6 +19,7 @@ from tc.compiler.capture.values.base import (
     Kwargs,
     LambdaValue,
     NotConstant,
+    OpaqueValue,
     Raised,
     Slot,
     Value,
@@ -247,9 +248,18 @@ class Semantics(Recorder):
         if isinstance(left, DictValue) and isinstance(right, DictValue) and name in ("eq", "ne"):
             return ConstValue(self._dicts_equal(left, right) == (name == "eq"))
         if name in ("eq", "ne") and not (left.is_constant() and right.is_constant()):
+            for side in (left, right):
+                self._refuse_own_comparison(side, name)
             return ConstValue(self.identical(left, right) == (name == "eq"))
         a, b = self._operand(left, name), self._operand(right, name)
         return self.known(self.fold(getattr(operator, name), a, b))
+
+    @staticmethod
+    def _refuse_own_comparison(side: Value, name: str) -> None:
+        """Break the graph where an object that cannot be read compares by more than identity."""
+        compares = type_lookup(side.python_type(), "__eq__") is not object.__eq__
+        if isinstance(side, OpaqueValue) and compares:
+            side.cannot(breaks.UNSUPPORTED_OP, f"operator.{name} on {side.describe()}")
 
     def _array_binary(self: Tracer, name: str, left: Value, right: Value) -> Value:
         if left.is_constant() and right.is_constant():
@@ -315,6 +325,8 @@ class Semantics(Recorder):
             attempts.append((right, f"__{REFLECTED[name]}__", left))
         else:
             attempts.append((right, f"__r{plain}__", left))
+        if self._reflected_goes_first(left, right, attempts[-1][1]):
+            attempts.insert(0, attempts.pop())
         for owner, method, argument in attempts:
             raw = self._own_operator(owner, method)
             if raw is None:
@@ -327,6 +339,14 @@ class Semantics(Recorder):
             if isinstance(raw, types.FunctionType):
                 return self.logical_not(self.inline_object(raw, [left, right]))
         return self._compare_natively(name, left, right) if name in ("eq", "ne") else None
+
+    def _reflected_goes_first(self, left: Value, right: Value, method: str) -> bool:
+        """Return whether Python asks the right operand first: its class derives from the left."""
+        if not isinstance(left, OWNERS) or not isinstance(right, OWNERS):
+            return False
+        one, other = left.python_type(), right.python_type()
+        derived = one is not other and issubclass(other, one)
+        return derived and type_lookup(other, method) is not type_lookup(one, method)
 
     def _compare_natively(self: Tracer, name: str, left: Value, right: Value) -> Value | None:
         """Compare two objects one of whose classes compares in C; None if neither does."""

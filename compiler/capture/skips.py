@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch.autograd import forward_ad
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.guard_values import transforms
@@ -154,7 +155,10 @@ def is_being_imported(frame: Frame) -> bool:
 
 
 def runs_on_for_now(frame: Frame, state: dict[Any, Any]) -> bool:
-    """Say whether a frame of an installed package has nothing to do with tensors, so far.
+    """Return whether a frame has to run as it is this time.
+
+    So do all frames under forward-mode derivatives, and those of an installed package that had
+    nothing to do with tensors so far.
 
     Much of what packages run once (imports, look-ups, checks of versions) is not worth a compile;
     what is called again and again is.
@@ -162,6 +166,8 @@ def runs_on_for_now(frame: Frame, state: dict[Any, Any]) -> bool:
     Args:
         state: what is kept with the code object; the calls let pass are counted in it.
     """
+    if forward_ad._current_level >= 0:  # derivatives travel with tensors, unseen by fake ones
+        return True
     if f"{os.sep}site-packages{os.sep}" not in frame.code.co_filename:
         return False
     passed = state.get("passed", 0)

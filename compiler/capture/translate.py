@@ -355,8 +355,7 @@ class Translation:
         for first, *others in t.identities.apart(t):
             t.guards.add("NO_ALIASING", first, tuple(others))
         unchanged = t.definitions.watch(t.made_inside, self.make_watch())
-        if unchanged is not None:
-            t.guards.add("DEFINITIONS", PROCESS, unchanged)
+        t.guards.add("DEFINITIONS", PROCESS, unchanged)
         code = r.e.assemble(self.frame.code)
         aliases = {source.pretty: obj for source, obj in t.aliases.items()}
         self.frame.globals.update(aliases)

@@ -195,7 +195,10 @@ def _dict(t: Tracer, obj: Any, source: Source) -> Value:
                 source, functools.partial(_nth_key, index), f"list({{}})[{index}]"
             )
             held_value = t.wrap(key, key_source)
-            held, token = held_value, t.key(held_value)
+            try:
+                held, token = held_value, t.key(held_value)
+            except breaks.GraphBreak:
+                return OpaqueValue(obj, source)  # its keys cannot be told apart here
             item = CallSource(
                 source, functools.partial(_nth_value, index), f"list({{}}.values())[{index}]"
             )
@@ -246,12 +249,24 @@ def _function(t: Tracer, obj: types.FunctionType, source: Source) -> Value:
 
 
 def _builtin(t: Tracer, obj: Any, source: Source) -> Value:
+    if _made_anew(obj) and torchfns.classify(obj) is None:
+        return _bound_builtin(t, obj, source)
     if source.root not in t.aliases and not _made_anew(obj):
         t.guard("ID", source, obj)
     special = torchfns.classify(obj)
     if special is not None:
         return special(obj, source)
     return BuiltinValue(obj, source)
+
+
+def _bound_builtin(t: Tracer, obj: Any, source: Source) -> Value:
+    """Wrap a method in C that is bound to an object: by the object, and the method's name."""
+    t.guard("TYPE", source, type(obj))
+    t.guard("EQUALS", AttrSource(source, "__name__"), obj.__name__)
+    owner = t.wrap(obj.__self__, AttrSource(source, "__self__"))
+    if isinstance(owner, OpaqueValue) or isinstance(obj.__self__, type):
+        return BuiltinValue(obj, source)
+    return owner.attr(t, obj.__name__)
 
 
 def _made_anew(obj: Any) -> bool:

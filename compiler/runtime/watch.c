@@ -68,7 +68,8 @@ target(PyObject *ref)
 
 /* The kind of a value, and a new reference to what of it is compared:
  *   'p' the getter of a property, 's' and 'c' the function of a static or class method,
- *   'i' a definition by identity, 'd' the type of plain data. */
+ *   'i' a definition by identity, 'd' the type of plain data.
+ * Facts of kind 'v', of data that count by identity, are made by `fill_value`. */
 static char
 describe(PyObject *value, PyObject **core)
 {
@@ -116,8 +117,23 @@ fill(Fact *fact, PyObject *name, PyObject *value)
 }
 
 static int
+fill_value(Fact *fact, PyObject *name, PyObject *value)
+{
+    if (value == NULL) {
+        PyErr_SetObject(PyExc_KeyError, name);
+        return 0;
+    }
+    fact->name = Py_NewRef(name);
+    fact->kind = 'v';
+    fact->ref = refer(value);
+    return fact->ref != NULL;
+}
+
+static int
 holds(const Fact *fact, PyObject *value)
 {
+    if (fact->kind == 'v')
+        return value == target(fact->ref);
     if (value == NULL || fact->ref == NULL)
         return value == NULL && fact->ref == NULL;
     PyObject *core;
@@ -295,7 +311,13 @@ watch_dict(Watched *one, PyObject *pair)
     one->n = n;
     for (int i = 0; i < n; i++) {
         PyObject *name = PyTuple_GET_ITEM(names, i);
-        if (!fill(&one->facts[i], name, PyDict_GetItemWithError(dict, name)) || PyErr_Occurred())
+        int by_identity = PyTuple_CheckExact(name) && PyTuple_GET_SIZE(name) == 1;
+        if (by_identity)
+            name = PyTuple_GET_ITEM(name, 0);
+        PyObject *value = PyDict_GetItemWithError(dict, name);
+        int good = by_identity ? fill_value(&one->facts[i], name, value)
+                               : fill(&one->facts[i], name, value);
+        if (!good || PyErr_Occurred())
             return 0;
     }
     return 1;

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tc.compiler.capture import breaks
 from tc.compiler.capture.class_statements import build_class
 from tc.compiler.capture.opcodes.table import opcode
-from tc.compiler.capture.values.base import NULL, UNBOUND, LambdaValue, Value
+from tc.compiler.capture.values.base import NULL, UNBOUND, LambdaValue, Raised, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.objects import SuperValue
 
@@ -255,7 +255,13 @@ def import_name(f: Frame, i: Instruction) -> None:
 @opcode("IMPORT_FROM")
 def import_from(f: Frame, i: Instruction) -> None:
     """Push an attribute of the module on top."""
-    f.push(f.stack[-1].attr(f.t, i.argval))
+    module = f.stack[-1]
+    try:
+        f.push(module.attr(f.t, i.argval))
+    except Raised as raised:
+        if not issubclass(raised.value.python_type(), AttributeError):
+            raise
+        f.t.raise_(ImportError, f"cannot import name {i.argval!r} from {module.describe()!r}")
 
 
 @opcode("LOAD_ASSERTION_ERROR")

@@ -71,7 +71,8 @@ def _positional(f: Frame, subject: Value, cls: Value, count: int) -> list[Value]
         if count > 1:
             f.t.raise_(TypeError, f"{kind.__name__}() accepts 1 positional sub-pattern")
         return [subject]
-    names = getattr(kind, "__match_args__", ())
+    spelled = cls.attr(f.t, "__match_args__").unpack(f.t) if hasattr(kind, "__match_args__") else ()
+    names = [f.t.concrete(name) for name in spelled]
     if count > len(names):
         text = f"{kind.__name__}() accepts {len(names)} positional sub-patterns ({count} given)"
         f.t.raise_(TypeError, text)

@@ -13,6 +13,7 @@ import torch
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, NotConstant, Value
+from tc.compiler.core.sources import AttrSource
 
 if TYPE_CHECKING:
     from tc.compiler.capture.residual import Residual
@@ -39,6 +40,10 @@ def is_constant_object(obj: Any) -> bool:
     return kind is frozenset and all(is_constant_object(item) for item in obj)
 
 
+#: attributes that every member of an enumeration has, as it was made
+ENUM_PARTS = frozenset(("_value_", "_name_", "__objclass__", "_sort_order_"))
+
+
 class ConstValue(KnownObject):
     """A known immutable object."""
 
@@ -55,6 +60,8 @@ class ConstValue(KnownObject):
             own = inspect.getattr_static(self.obj, name, None)
             if isinstance(own, types.FunctionType | classmethod | staticmethod):
                 return t.bind_descriptor(self, type(self.obj), own, name)
+            if name in vars(self.obj) and name not in ENUM_PARTS:
+                return t.wrap(vars(self.obj)[name], AttrSource(t.source_of(self), name))
         found = t.fold(getattr, self.obj, name)
         if isinstance(found, BOUND):
             return ConstMethod(self, name)

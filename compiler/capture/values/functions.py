@@ -169,6 +169,7 @@ class FunctionValue(Value):
             return t.lambda_value(self._bind, f"{self.name}.__get__")
         if self.obj is not None:
             if not hasattr(self.obj, name):
+                t.guard("NO_ATTR", self.source or t.object_source(self.obj), name)
                 return t.raise_(AttributeError, f"'function' object has no attribute '{name}'")
             found = getattr(self.obj, name)
             if self.source is not None:

@@ -51,6 +51,8 @@ METADATA = frozenset(
         "output_nr",
     ]
 )
+#: attributes that fake tensors do not have from those they stand for
+REAL = frozenset(("output_nr", "retains_grad"))
 VIEWS = frozenset(("T", "mT", "H", "mH", "real", "imag", "data"))
 REFUSED = frozenset(
     [
@@ -149,7 +151,8 @@ class TensorValue(NodeValue):
             return t.tensor_size(self)
         if name in METADATA:
             t.guard_property(self, name)
-            return t.known(getattr(self.example, name))
+            real = name in REAL and self.obj is not None and self.source is not None
+            return t.known(getattr(self.obj if real else self.example, name))
         if name in VIEWS:
             return t.call_torch(getattr, [self, ConstValue(name)], {})
         if name == "__class__":
@@ -340,7 +343,9 @@ def _constant(name: str) -> Any:
         except NotConstant:
             return t.call_torch(name, [tensor, *args], kwargs, method=True)
         t.guard_property(tensor, name, method=True)
-        return t.known(t.fold(getattr(tensor.example, name), *plain, **named))
+        real = name in ("is_shared", "is_pinned") and tensor.obj is not None
+        owner = tensor.obj if real and tensor.source is not None else tensor.example
+        return t.known(t.fold(getattr(owner, name), *plain, **named))
 
     return handler
 
