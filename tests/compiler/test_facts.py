@@ -178,7 +178,6 @@ KNOWN_STALE: frozenset[str] = frozenset((
     "modes.recursion_limit",
     "modes.forward_ad_level",
     "process.getenv",
-    "process.standard_output",
     "process.context_copy",
 ))  # fmt: skip
 

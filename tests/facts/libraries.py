@@ -7,9 +7,21 @@ from fact_world import Family
 libraries = Family("libraries")
 
 
+#: what compilers and torch use themselves: a careless patch breaks them, too
+_OURS_AS_WELL = (
+    "patch(math", "patch(np", "patch(functools", "patch(operator", "patch(itertools",
+    "patch(collections", "patch(os", "patch(builtins", "patch(copy", "patch(json", "patch(random",
+    "patch(torch.Tensor, 'size'", "patch(torch.Tensor, 'is_contiguous'", "patch(torch, 'is_tensor'",
+    "patch(torch, 'float64'", "patch(torch, 'numel'", "patch(nn.Linear, '__init__'",
+    "patch(torch.nn.Module, '__call__'", "patch(torch, 'zeros'", "patch(torch, 'pi'",
+)  # fmt: skip
+
+
 def _patched(name: str, expression: str, change: str, setup: str = "") -> None:
     """Add a fact about a library that ``f(x)`` uses."""
-    libraries(name, f"{setup}\ndef f(x):\n    return {expression}\nargs = t(1),", change)
+    alone = any(text in change for text in _OURS_AS_WELL)
+    text = f"{setup}\ndef f(x):\n    return {expression}\nargs = t(1),"
+    libraries(name, text, change, alone=alone)
 
 
 for _owner, _name, _call, _other in (

@@ -11,7 +11,9 @@ process = Family("process")
 
 def _read(name: str, expression: str, change: str, setup: str = "") -> None:
     """Add a fact that ``f(x)`` reads of the process."""
-    process(name, f"{setup}\ndef f(x):\n    return x * ({expression})\nargs = t(1),", change)
+    alone = "patch(sys" in change or "time" in setup + change or "sys.set" in change
+    text = f"{setup}\ndef f(x):\n    return x * ({expression})\nargs = t(1),"
+    process(name, text, change, alone=alone)
 
 
 _E = "put(os.environ, 'FACT', '2')"
@@ -23,7 +25,7 @@ _read("environment_gone", "1 if 'FACT' in os.environ else 2", "put(os.environ, '
 _read("getenv", "int(os.getenv('FACT', '3'))", "put(os.environ, 'FACT', '5')")
 _read("arguments", "len(sys.argv)", "patch(sys, 'argv', ['a'] * 9)")
 _read("path", "1 if sys.path[0] == 'zzz' else 2", "patch(sys, 'path', ['zzz', *sys.path])")
-_read("standard_output", "1 if sys.stdout is None else 2", "patch(sys, 'stdout', None)")
+_read("sys_flag", "1 if sys.dont_write_bytecode == 5 else 2", "patch(sys, 'dont_write_bytecode', 5)")
 _read("version_info", "sys.version_info[0]", "patch(sys, 'version_info', (9, 9))")
 _read("platform", "len(sys.platform)", "patch(sys, 'platform', 'something')")
 _read("working_directory", "1 if os.getcwd() == '/' else 2",
