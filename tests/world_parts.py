@@ -54,7 +54,8 @@ VALUES = (
 QUESTIONS = (
     "isinstance(v, int)", "v is None", "bool(v) if isinstance(v, (int, list, str, dict)) else 3",
     "len(v) if hasattr(v, '__len__') else 4", "type(v) is float", "callable(v)",
-    "hasattr(v, 'shape')", "getattr(v, 'k', 6)", "v.shape[-1] if isinstance(v, torch.Tensor) else 5",
+    "hasattr(v, 'shape')", "getattr(v, 'k', 6)",
+    "v.shape[-1] if isinstance(v, torch.Tensor) else 5",
     "'a' in v if isinstance(v, (dict, str)) else 8", "v == 2 if isinstance(v, (int, str)) else 9",
     "isinstance(v, (list, tuple))", "v is OTHER", "1 if v is True else 2",
     "v.stride()[0] if isinstance(v, torch.Tensor) else 5", "isinstance(v, nn.Module)",
@@ -182,7 +183,8 @@ PROPERTIES = (
     "isinstance(x, nn.Parameter)", "type(x) is torch.Tensor", "x.element_size()",
 )  # fmt: skip
 OPERATIONS = (
-    "x * 2", "x + x.shape[0]", "x.t()", "x.reshape(-1)", "x[:1]", "x[-1]", "x.sum(0)", "x.mean().item()"
+    "x * 2", "x + x.shape[0]", "x.t()", "x.reshape(-1)", "x[:1]", "x[-1]", "x.sum(0)",
+    "x.mean().item()"
     " if x.is_floating_point() and x.numel() else 0", "x.contiguous()", "x.view(x.shape)",
     "x.as_strided((2,), (1,))", "x.flatten()[::2]", "x.clone()", "x.unsqueeze(0)", "x.detach()",
     "x.to(torch.float32)", "torch.cat([x, x])", "x == x[:1]", "x.flip(0)", "x.expand(2, *x.shape)",
@@ -208,7 +210,8 @@ READS_OF_CLASS = (
     "hasattr(Base, 'v')", "type(box).__name__", "isinstance(box, Sub)", "isinstance(box, Other)",
     "'v' in vars(box)", "'v' in Sub.__dict__", "len(type(box).__mro__)", "vars(box).get('v', 2)",
     "issubclass(type(box), Base)", "type(box) is Sub", "box == 3", "bool(box)", "callable(box)",
-    "len(box) if hasattr(box, '__len__') else 3", "3 in box if hasattr(type(box), '__contains__') else 4",
+    "len(box) if hasattr(box, '__len__') else 3",
+    "3 in box if hasattr(type(box), '__contains__') else 4",
 )  # fmt: skip
 CHANGES_OF_CLASS = (
     "{0}.v = {1}", "{0}.v = {1}", "{0}.v = {1}", "if 'v' in vars({0}): del {0}.v", "box.v = 12",
@@ -254,13 +257,22 @@ args = t(1),
 
 CALLEES = ("x * 2", "x * 5", "x + K", "torch.relu(x)", "x * len(SEEN)", "h(x)", "x.sum() * x")
 CHANGES_OF_CALLEES = (
-    "g = lambda x, k=1: {0}", "g.__code__ = (lambda x, k=1: {0}).__code__", "K = {1}", "SEEN.append(1)",
+    "g = lambda x, k=1: {0}", "g.__code__ = (lambda x, k=1: {0}).__code__", "K = {1}",
+    "SEEN.append(1)",
     "h = lambda x: {0}", "h.__code__ = (lambda x: {0}).__code__", "g.__defaults__ = ({1},)",
     "B.m = lambda self, x: {0}", "b.m = lambda x: {0}", "vars(b).pop('m', None)", "b.k = {1}",
     "B.k = {1}", "TABLE['g'] = lambda x: {0}", "p.keywords['k'] = {1}",
     "B.__call__ = lambda self, x: {0}", "b = B()", "L.append(lambda x: {0})",
 )  # fmt: skip
-CALLS = ("g(x)", "h(x)", "b.m(x)", "b(x)", "TABLE['g'](x)", "p(x)", "functools.reduce(lambda v, q: q(v), L, x)")
+CALLS = (
+    "g(x)",
+    "h(x)",
+    "b.m(x)",
+    "b(x)",
+    "TABLE['g'](x)",
+    "p(x)",
+    "functools.reduce(lambda v, q: q(v), L, x)",
+)
 
 
 def callee(rng: random.Random) -> Part:
@@ -300,8 +312,10 @@ FORWARDS = (
 CHANGES_OF_MODULES = (
     "m.eval()", "m.train()", "m.a = nn.Linear(3, 3)", "m.a = nn.Tanh()\nm.a.bias = None",
     "m.act = nn.Tanh()", "m.scale = 5", "m.extra = 6", "M.extra = 7", "m.parts.append(nn.ReLU())",
-    "m.seq.append(nn.Tanh())", "m.seq[0] = nn.Tanh()", "m.drop.p = 0.0", "m.buf = torch.full((3,), 4.)",
-    "m.a.register_forward_hook(lambda s, i, o: o * 9)", "m.register_forward_hook(lambda s, i, o: o * 7)",
+    "m.seq.append(nn.Tanh())", "m.seq[0] = nn.Tanh()", "m.drop.p = 0.0",
+    "m.buf = torch.full((3,), 4.)",
+    "m.a.register_forward_hook(lambda s, i, o: o * 9)",
+    "m.register_forward_hook(lambda s, i, o: o * 7)",
     "m.a.register_forward_pre_hook(lambda s, i: (i[0] * 9,))", "m.a._forward_hooks.clear()",
     "m.requires_grad_(False)", "m.requires_grad_(True)", "m.a.forward = lambda v: v * 4",
     "M.forward = lambda self, x: x * 8", "m.double()", "m.float()", "m.act.__class__ = nn.Tanh",
@@ -335,16 +349,19 @@ args = t(1),
 
 MODES = (
     "enter(torch.no_grad())", "enter(torch.inference_mode())", "enter(torch.enable_grad())",
-    "enter(torch.autocast('cpu', dtype=torch.bfloat16))", "enter(torch.autocast('cpu', dtype=torch.float16))",
+    "enter(torch.autocast('cpu', dtype=torch.bfloat16))",
+    "enter(torch.autocast('cpu', dtype=torch.float16))",
     "enter(torch.autocast('cpu', enabled=False))", "torch.set_default_dtype(torch.float64)",
     "torch.set_default_dtype(torch.float32)", "enter(Mode())", "enter(Other())",
     "enter(torch.set_grad_enabled(False))", "torch.use_deterministic_algorithms(True)",
     "torch.use_deterministic_algorithms(False)", "enter(torch.autograd.set_detect_anomaly(True))",
-    "patch(torch, 'sin', torch.cos)", "patch(F, 'relu', F.gelu)", "patch(torch.Tensor, 'exp', torch.Tensor.log)",
+    "patch(torch, 'sin', torch.cos)", "patch(F, 'relu', F.gelu)",
+    "patch(torch.Tensor, 'exp', torch.Tensor.log)",
 )  # fmt: skip
 READS_OF_MODES = (
     "x * w", "torch.is_grad_enabled()", "x @ x.t()", "torch.ones(2) + 1.5", "torch.arange(3) / 2",
-    "torch.get_default_dtype()", "torch.is_autocast_enabled('cpu')", "torch.sin(x)", "F.relu(x - 2)",
+    "torch.get_default_dtype()", "torch.is_autocast_enabled('cpu')", "torch.sin(x)",
+    "F.relu(x - 2)",
     "torch.are_deterministic_algorithms_enabled()", "torch.is_inference_mode_enabled()", "x.exp()",
     "torch.is_anomaly_enabled()", "(x + 1).is_inference()",
 )  # fmt: skip

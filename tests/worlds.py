@@ -28,7 +28,8 @@ WAYS = (
     ("CALL", ""),
     ("CALL", ""),
     ("helper(lambda: CALL)", "def helper(g): return g()"),
-    ("caller.run(lambda: CALL)", "class Caller:\n    def run(self, g): return g()\ncaller = Caller()"),
+    ("caller.run(lambda: CALL)",
+    "class Caller:\n    def run(self, g): return g()\ncaller = Caller()"),
     ("[CALL for _ in range(2)]", ""),
     ("under(lambda: CALL)", "def under(g):\n    with torch.no_grad(): return g()"),
     ("tried(lambda: CALL)",
@@ -204,9 +205,7 @@ def smaller(plan: Plan) -> Iterator[Plan]:
                 if s.calls or s.part != number
             )
             keep = [k for k in range(len(plan.parts)) if k != number]
-            yield Plan(
-                tuple(plan.parts[k] for k in keep), tuple(plan.ways[k] for k in keep), steps
-            )
+            yield Plan(tuple(plan.parts[k] for k in keep), tuple(plan.ways[k] for k in keep), steps)
     for number, step in enumerate(plan.steps):
         rest = plan.steps[:number], plan.steps[number + 1 :]
         yield replace(plan, steps=rest[0] + rest[1])
