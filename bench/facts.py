@@ -2,11 +2,12 @@
 
     python bench/facts.py
     python bench/facts.py --torch --only identity
-    python bench/facts.py --default-backend --warm 1
+    python bench/facts.py --default-backend --variants 1
 
 A row of the table is a program that reads something outside of its frame, called, the world
-changed, called again: after one call and after sixty, in the same thread and in another one. With
-``--torch`` a process of its own asks the same of torch.compile.
+changed, called again. It is run in several ways (`fact_runner.VARIANTS`): compiled itself or
+inlined into a function of another module, changed after one call or sixty, in this thread or in
+another one. With ``--torch`` a process of its own asks the same of torch.compile.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 Row = dict[str, Any]
 
 
-def measure(compiler: str, only: str, warm: tuple[int, ...], backend: str | None) -> list[Row]:
+def measure(compiler: str, only: str, variants: int, backend: str | None) -> list[Row]:
     """Judge the facts whose names contain a text under a compiler, ``tc`` or ``torch``."""
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
     import fact_runner
@@ -47,7 +48,7 @@ def measure(compiler: str, only: str, warm: tuple[int, ...], backend: str | None
     rows = []
     for fact in FACTS.values():
         if only in fact.name:
-            verdict = fact_runner.judge(fact, compile, reset, warm)
+            verdict = fact_runner.judge(fact, compile, reset, fact_runner.VARIANTS[:variants])
             rows.append(dataclasses.asdict(verdict) | {"family": fact.family})
             if verdict.status != "ok":
                 print(verdict, file=sys.stderr, flush=True)
@@ -76,8 +77,7 @@ def table(columns: dict[str, list[Row]]) -> str:
         if any(row["status"] != "ok" for row in rows):
             told = [f"{row['status']:8}" for row in rows]
             first = rows[0]
-            where = f"{first['warm']} calls{', thread' * first['thread']}"
-            detail = f"{where}: {first['detail']}" if first["status"] != "ok" else ""
+            detail = f"{first['variant']}: {first['detail']}" if first["status"] != "ok" else ""
             lines.append(f"{first['fact']:52} {' '.join(told)} {detail}"[:160])
     lines.append("")
     for name in names:
@@ -108,7 +108,7 @@ def programs(rows: list[Row]) -> str:
         if row["family"] != family:
             family = row["family"]
             lines.append(f"\n## {family}")
-        lines.append(f"\n{row['fact']}: {row['status']} after {row['warm']} calls: {row['detail']}")
+        lines.append(f"\n{row['fact']}: {row['status']} ({row['variant']}): {row['detail']}")
         fact = FACTS[row["fact"]]
         lines.append(f"```python\n{fact.setup}\n# change\n{fact.change}\n```")
     return "\n".join(lines)
@@ -119,20 +119,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--torch", action="store_true", help="ask torch.compile as well")
     parser.add_argument("--only", default="", help="facts whose names contain this")
-    parser.add_argument("--warm", default="1,60", help="calls before the change")
+    parser.add_argument("--variants", type=int, default=6, help="so many ways to run each")
     parser.add_argument("--default-backend", action="store_true", help="kernels, not eager's")
     parser.add_argument("--programs", action="store_true", help="print those that are not ok")
     parser.add_argument("--json", type=Path, help="write all rows there")
     parser.add_argument("--child", choices=("tc", "torch"), nargs="?", const="tc")
     chosen = parser.parse_args(arguments)
     backend = None if chosen.default_backend else "eager"
-    warm = tuple(map(int, chosen.warm.split(",")))
     if chosen.child:
-        print(json.dumps(measure(chosen.child, chosen.only, warm, backend)))
+        print(json.dumps(measure(chosen.child, chosen.only, chosen.variants, backend)))
         return 0
-    columns = {"tc": measure("tc", chosen.only, warm, backend)}
+    columns = {"tc": measure("tc", chosen.only, chosen.variants, backend)}
     if chosen.torch:
-        rest = ["--only", chosen.only, "--warm", chosen.warm, "--child", "torch"]
+        rest = ["--only", chosen.only, "--variants", str(chosen.variants), "--child", "torch"]
         columns["torch.compile"] = in_process(rest)
     print(table(columns))
     if chosen.programs:

@@ -4,10 +4,12 @@ another. A fact is stale where compiled code still lives in the world before the
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +17,34 @@ import torch
 from fact_snapshot import differs, snapshot
 from fact_world import Fact, World
 
-#: calls before the change: the first is captured; after these many the fast path has taken over
-WARM = (1, 60)
 Compile = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to run a fact.
+
+    Attributes:
+        warm: calls before the change; after sixty the fast path has taken over.
+        thread: whether the change and the calls after it happen in another thread.
+        inlined: whether the program is called by a function of another module, and that one is
+            compiled.
+    """
+
+    warm: int = 1
+    thread: bool = False
+    inlined: bool = False
+
+    def __str__(self) -> str:
+        words = [f"{self.warm} call{'s' * (self.warm > 1)}"]
+        words += ["in a thread"] * self.thread + ["inlined"] * self.inlined
+        return ", ".join(words)
+
+
+DIRECT, INLINED = Variant(), Variant(inlined=True)
+VARIANTS = (
+    DIRECT, INLINED, Variant(60), Variant(60, inlined=True), Variant(1, True), Variant(60, True),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -33,13 +60,11 @@ class Verdict:
 
     fact: str
     status: str
-    warm: int = 0
-    thread: bool = False
+    variant: str = ""
     detail: str = ""
 
     def __str__(self) -> str:
-        where = f"after {self.warm} calls" + (", in another thread" if self.thread else "")
-        return f"{self.fact}: {self.status} ({where}) {self.detail}".rstrip(" ()")
+        return f"{self.fact}: {self.status} ({self.variant}) {self.detail}".rstrip(" ()")
 
 
 @dataclass
@@ -73,23 +98,36 @@ def call(world: World, fn: Callable[..., Any]) -> Seen:
     return Seen(data, error)
 
 
-def history(fact: Fact, compile: Compile, warm: int, *, thread: bool) -> list[Seen]:
+def quietly(world: World, fn: Callable[..., Any]) -> None:
+    """Call a function as `call` does, and look at nothing."""
+    with contextlib.suppress(Exception):
+        fn(*world.arguments())
+
+
+def history(fact: Fact, compile: Compile, variant: Variant = DIRECT) -> list[Seen]:
     """Return what calls saw: the last before the change, then two after it.
 
     Args:
         compile: makes the function that is called out of the world's program.
-        thread: whether the change and the calls after it happen in another thread.
     """
-    with World(fact.setup, fact.name) as world:
-        fn = compile(world.program)
-        seen = [call(world, fn) for _ in range(warm)][-1:]
+    with ExitStack() as stack:
+        world = stack.enter_context(World(fact.setup, fact.name))
+        program = world.program
+        if variant.inlined:
+            names = ", ".join(f"a{k}" for k in range(len(world.arguments())))
+            text = f"import {world.name} as other\ndef f({names}):\n    return other.f({names})"
+            program = stack.enter_context(World(text + "\nargs = ()", "caller")).program
+        fn = compile(program)
+        for _ in range(variant.warm - 1):
+            quietly(world, fn)
+        seen = [call(world, fn)]
 
         def rest() -> None:
             world.change(fact.change)
             seen.extend([call(world, fn), call(world, fn)])
             world.back()
 
-        in_thread(rest) if thread else rest()
+        in_thread(rest) if variant.thread else rest()
     return seen
 
 
@@ -114,36 +152,33 @@ def judge(
     fact: Fact,
     compile: Compile,
     reset: Callable[[], object],
-    warm: tuple[int, ...] = WARM,
-    threads: tuple[bool, ...] = (False, True),
+    variants: Iterable[Variant] = VARIANTS,
 ) -> Verdict:
     """Return the first verdict on a fact that is not ``ok``, if there is one."""
-    for calls in warm:
-        for thread in threads:
-            verdict = _judge(fact, compile, reset, calls, thread)
-            if verdict.status != "ok":
-                return verdict
+    for variant in variants:
+        status, detail = _judge(fact, compile, reset, variant)
+        if status != "ok":
+            return Verdict(fact.name, status, str(variant), detail)
     return Verdict(fact.name, "ok")
 
 
 def _judge(
-    fact: Fact, compile: Compile, reset: Callable[[], object], warm: int, thread: bool
-) -> Verdict:
+    fact: Fact, compile: Compile, reset: Callable[[], object], variant: Variant
+) -> tuple[str, str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            want = history(fact, lambda program: program, warm, thread=thread)
+            want = history(fact, lambda program: program, variant)
         except Exception as error:
-            return Verdict(fact.name, "invalid", warm, thread, repr(error))
+            return "invalid", repr(error)
         reset()
-        got = history(fact, compile, warm, thread=thread)
-    if warm == 1 and not thread and not differs(want[1].data[:3], want[0].data[:3]):
-        return Verdict(fact.name, "vacuous", warm, thread)
+        got = history(fact, compile, variant)
+    if variant == DIRECT and not differs(want[1].data[:3], want[0].data[:3]):
+        return "vacuous", ""
     for number, (a, b) in enumerate(zip(got, want, strict=True)):
         detail = differs(a.data, b.data)
-        if not detail:
-            continue
-        if a.error is not None and type(a.error) is not type(b.error):
-            return Verdict(fact.name, "crash", warm, thread, a.failure)
-        return Verdict(fact.name, "stale" if number else "wrong", warm, thread, detail)
-    return Verdict(fact.name, "ok", warm, thread)
+        if detail and a.error is not None and type(a.error) is not type(b.error):
+            return "crash", a.failure
+        if detail:
+            return ("stale" if number else "wrong"), detail
+    return "ok", ""

@@ -56,12 +56,14 @@ class Fact:
     Attributes:
         setup: text that defines ``f`` and ``args``.
         change: text that changes what ``f`` reads; it may rebind ``args``.
+        alone: whether the change breaks other programs, so that no other may share the world.
     """
 
     name: str
     family: str
     setup: str
     change: str
+    alone: bool = False
 
     def program(self) -> str:
         """Return the fact as a program that a person can read."""
@@ -75,10 +77,10 @@ class Family(list[Fact]):
         super().__init__()
         self.name = name
 
-    def __call__(self, name: str, setup: str, change: str) -> None:
+    def __call__(self, name: str, setup: str, change: str, *, alone: bool = False) -> None:
         """Add a fact; its texts may be indented as the code around them is."""
         setup, change = textwrap.dedent(setup).strip(), textwrap.dedent(change).strip()
-        self.append(Fact(f"{self.name}.{name}", self.name, setup, change))
+        self.append(Fact(f"{self.name}.{name}", self.name, setup, change, alone))
 
 
 class World:
@@ -113,6 +115,7 @@ class World:
         while self._changes:
             self._changes.pop()[0].close()
         self._undo.close()
+        torch.set_grad_enabled(True)  # compiled code that fails may leave it off: told by snapshots
 
     def run(self, text: str) -> None:
         """Run text among the world's globals."""

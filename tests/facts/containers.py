@@ -59,53 +59,127 @@ _argument("set_length", "len(c)", "{1}", "{1, 2}")
 _argument("set_equal", "1 if c == {1} else 2", "{2}", "{1}")
 _argument("set_subset", "1 if c <= {1, 2} else 2", "{1}", "{3}")
 _argument("frozenset_contains", "1 if 5 in c else 2", "frozenset({1})", "frozenset({5})")
-_argument("ordered_order", "next(iter(c))", "O([(1, 0), (2, 0)])", "O([(2, 0), (1, 0)])",
-          "O = collections.OrderedDict")
-_argument("ordered_moved", "next(iter(c))", "moved(2)", "moved(1)", """
+_argument(
+    "ordered_order",
+    "next(iter(c))",
+    "O([(1, 0), (2, 0)])",
+    "O([(2, 0), (1, 0)])",
+    "O = collections.OrderedDict",
+)
+_argument(
+    "ordered_moved",
+    "next(iter(c))",
+    "moved(2)",
+    "moved(1)",
+    """
 def moved(key):
     d = collections.OrderedDict([(1, 0), (2, 0), (3, 0)])
     d.move_to_end(key, last=False)
     return d
-""")
-_argument("ordered_missing", "c.get(3, 9)", "O([(1, 0)])", "O([(3, 0)])",
-          "O = collections.OrderedDict")
-_argument("default_dict_factory", "c['missing']", "D(lambda: 2)", "D(lambda: 3)",
-          "D = collections.defaultdict")
-_argument("default_dict_factory_type", "len(repr(c['missing']))", "D(int)", "D(float)",
-          "D = collections.defaultdict")
-_argument("default_dict_gains_key", "c['k']", "D(int, a=1)", "D(int, k=5)",
-          "D = collections.defaultdict")
+""",
+)
+_argument(
+    "ordered_missing", "c.get(3, 9)", "O([(1, 0)])", "O([(3, 0)])", "O = collections.OrderedDict"
+)
+_argument(
+    "default_dict_factory",
+    "c['missing']",
+    "D(lambda: 2)",
+    "D(lambda: 3)",
+    "D = collections.defaultdict",
+)
+_argument(
+    "default_dict_factory_type",
+    "len(repr(c['missing']))",
+    "D(int)",
+    "D(float)",
+    "D = collections.defaultdict",
+)
+_argument(
+    "default_dict_gains_key", "c['k']", "D(int, a=1)", "D(int, k=5)", "D = collections.defaultdict"
+)
 _argument("counter", "c['a']", "C_('aab')", "C_('ab')", "C_ = collections.Counter")
 _argument("counter_missing", "c['z']", "C_('aab')", "C_('z')", "C_ = collections.Counter")
-_argument("chain_map", "c['a']", "M({'a': 1}, {'a': 2})", "M({}, {'a': 2})",
-          "M = collections.ChainMap")
+_argument(
+    "chain_map", "c['a']", "M({'a': 1}, {'a': 2})", "M({}, {'a': 2})", "M = collections.ChainMap"
+)
 _argument("deque_item", "c[0]", "Q([1, 2])", "Q([2, 2])", "Q = collections.deque")
 _argument("deque_length", "len(c)", "Q([1, 2])", "Q([1, 2, 3])", "Q = collections.deque")
 _argument("deque_maxlen", "c.maxlen", "Q([1], 2)", "Q([1], 3)", "Q = collections.deque")
 _argument("named_tuple", "c.b", "P(1, 2)", "P(1, 3)", "P = collections.namedtuple('P', 'a b')")
-_argument("named_tuple_type", "1 if isinstance(c, P) else 2", "P(1, 2)", "(1, 2)",
-          "P = collections.namedtuple('P', 'a b')")
-_argument("data_class", "c.b", "P(1, 2)", "P(1, 3)",
-          "@dataclasses.dataclass\nclass P:\n    a: int\n    b: int")
-_argument("data_class_equal", "1 if c == P(1, 2) else 2", "P(1, 3)", "P(1, 2)",
-          "@dataclasses.dataclass\nclass P:\n    a: int\n    b: int")
-_argument("frozen_data_class", "c.b", "P(1, 2)", "P(1, 3)",
-          "@dataclasses.dataclass(frozen=True)\nclass P:\n    a: int\n    b: int")
-_argument("frozen_data_class_hash", "{P(1, 2): 5}.get(c, 7)", "P(1, 3)", "P(1, 2)",
-          "@dataclasses.dataclass(frozen=True)\nclass P:\n    a: int\n    b: int")
-_argument("data_class_slots", "c.b", "P(1, 2)", "P(1, 3)",
-          "@dataclasses.dataclass(slots=True)\nclass P:\n    a: int\n    b: int")
+_argument(
+    "named_tuple_type",
+    "1 if isinstance(c, P) else 2",
+    "P(1, 2)",
+    "(1, 2)",
+    "P = collections.namedtuple('P', 'a b')",
+)
+_argument(
+    "data_class",
+    "c.b",
+    "P(1, 2)",
+    "P(1, 3)",
+    "@dataclasses.dataclass\nclass P:\n    a: int\n    b: int",
+)
+_argument(
+    "data_class_equal",
+    "1 if c == P(1, 2) else 2",
+    "P(1, 3)",
+    "P(1, 2)",
+    "@dataclasses.dataclass\nclass P:\n    a: int\n    b: int",
+)
+_argument(
+    "frozen_data_class",
+    "c.b",
+    "P(1, 2)",
+    "P(1, 3)",
+    "@dataclasses.dataclass(frozen=True)\nclass P:\n    a: int\n    b: int",
+)
+_argument(
+    "frozen_data_class_hash",
+    "{P(1, 2): 5}.get(c, 7)",
+    "P(1, 3)",
+    "P(1, 2)",
+    "@dataclasses.dataclass(frozen=True)\nclass P:\n    a: int\n    b: int",
+)
+_argument(
+    "data_class_slots",
+    "c.b",
+    "P(1, 2)",
+    "P(1, 3)",
+    "@dataclasses.dataclass(slots=True)\nclass P:\n    a: int\n    b: int",
+)
 _argument("simple_namespace", "c.a", "N(a=1)", "N(a=2)", "N = types.SimpleNamespace")
-_argument("simple_namespace_absent", "1 if hasattr(c, 'b') else 2", "N(a=1)", "N(b=2)",
-          "N = types.SimpleNamespace")
+_argument(
+    "simple_namespace_absent",
+    "1 if hasattr(c, 'b') else 2",
+    "N(a=1)",
+    "N(b=2)",
+    "N = types.SimpleNamespace",
+)
 _argument("mapping_proxy", "c['a']", "N({'a': 1})", "N({'a': 2})", "N = types.MappingProxyType")
-_argument("mapping_proxy_missing", "1 if 'b' in c else 2", "N({'a': 1})", "N({'b': 2})",
-          "N = types.MappingProxyType")
-_argument("list_subclass_attribute", "c.k", "L(1)", "L(2)",
-          "class L(list):\n    def __init__(self, k):\n        self.k = k")
-_argument("dict_missing", "c['z']", "L(1)", "L(2)",
-          "class L(dict):\n    def __init__(self, k):\n        self.k = k\n"
-          "    def __missing__(self, key):\n        return self.k")
+_argument(
+    "mapping_proxy_missing",
+    "1 if 'b' in c else 2",
+    "N({'a': 1})",
+    "N({'b': 2})",
+    "N = types.MappingProxyType",
+)
+_argument(
+    "list_subclass_attribute",
+    "c.k",
+    "L(1)",
+    "L(2)",
+    "class L(list):\n    def __init__(self, k):\n        self.k = k",
+)
+_argument(
+    "dict_missing",
+    "c['z']",
+    "L(1)",
+    "L(2)",
+    "class L(dict):\n    def __init__(self, k):\n        self.k = k\n"
+    "    def __missing__(self, key):\n        return self.k",
+)
 _argument("user_list", "len(c)", "U([1])", "U([1, 2])", "U = collections.UserList")
 _argument("user_dict", "c['a']", "U({'a': 1})", "U({'a': 2})", "U = collections.UserDict")
 _argument("array", "c[0]", "U('i', [1])", "U('i', [2])", "from array import array as U")
@@ -126,15 +200,23 @@ for _name, _make, _change in (
         _text = "sum((i + 1) * ord(k) * v for i, (k, v) in enumerate(C.items()))"
     if _name == "default_dict_factory_set":
         _text = "C['q']"
-    containers(_name, f"""
+    containers(
+        _name,
+        f"""
 C = {_make}
 def f(x):
     return x * ({_text}) + 1
 args = t(1),
-""", _change)
-containers("dict_values_change", """
+""",
+        _change,
+    )
+containers(
+    "dict_values_change",
+    """
     C = {'a': 1, 'b': 2}
     def f(x):
         return x * sum((i + 1) * v for i, v in enumerate(C.values()))
     args = t(1),
-    """, "C['a'] = C.pop('a')")
+    """,
+    "C['a'] = C.pop('a')",
+)

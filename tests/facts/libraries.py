@@ -7,9 +7,21 @@ from fact_world import Family
 libraries = Family("libraries")
 
 
+#: what compilers and torch use themselves: a careless patch breaks them, too
+_OURS_AS_WELL = (
+    "patch(math", "patch(np", "patch(functools", "patch(operator", "patch(itertools",
+    "patch(collections", "patch(os", "patch(builtins", "patch(copy", "patch(json", "patch(random",
+    "patch(torch.Tensor, 'size'", "patch(torch.Tensor, 'is_contiguous'", "patch(torch, 'is_tensor'",
+    "patch(torch, 'float64'", "patch(torch, 'numel'", "patch(nn.Linear, '__init__'",
+    "patch(torch.nn.Module, '__call__'", "patch(torch, 'zeros'", "patch(torch, 'pi'",
+)  # fmt: skip
+
+
 def _patched(name: str, expression: str, change: str, setup: str = "") -> None:
     """Add a fact about a library that ``f(x)`` uses."""
-    libraries(name, f"{setup}\ndef f(x):\n    return {expression}\nargs = t(1),", change)
+    alone = any(text in change for text in _OURS_AS_WELL)
+    text = f"{setup}\ndef f(x):\n    return {expression}\nargs = t(1),"
+    libraries(name, text, change, alone=alone)
 
 
 for _owner, _name, _call, _other in (
@@ -55,8 +67,12 @@ for _owner, _name, _call, _other in (
     _setup = ""
     if _call in ("L(x)", "R(x)"):
         _setup = "torch.manual_seed(0)\nL, R = nn.Linear(3, 2).requires_grad_(False), nn.ReLU()"
-    _patched(f"{_owner}_{_name}".lower().replace(".", "_"), _call,
-             f"patch({_owner}, {_name!r}, {_other})", _setup)
+    _patched(
+        f"{_owner}_{_name}".lower().replace(".", "_"),
+        _call,
+        f"patch({_owner}, {_name!r}, {_other})",
+        _setup,
+    )
 
 for _name, _call, _other in (
     ("len", "x * len([1, 2])", "lambda v: 7"),
@@ -76,19 +92,36 @@ for _name, _call, _other in (
     _patched(f"shadow_{_name}", _call, f"{_name} = {_other}")
 _patched("shadow_deleted", "x * len([1, 2])", "put(globals(), 'len')", "len = lambda v: 7")
 _patched("builtin_shadowed_in_callee", "g(x)", "max = min", "def g(x): return x * max(1, 2)")
-_patched("builtin_patched", "x * max([1, box])", """
+_patched(
+    "builtin_patched",
+    "x * max([1, box])",
+    """
 old = max
 def new(*args, **kwargs):
     if len(args) == 1 and box in list(args[0]):
         return 9
     return old(*args, **kwargs)
 patch(builtins, "max", new)
-""", "import builtins\nclass Box(int): pass\nbox = Box(5)")
-_patched("builtin_patched_round", "x * round(2.6)", "patch(builtins, 'round', lambda v, n=0: 9)",
-         "import builtins")
-_patched("builtin_patched_divmod", "x * divmod(7, 2)[0]", "patch(builtins, 'divmod', lambda a, b: (9, 9))",
-         "import builtins")
-_patched("builtin_added", "x * (UNKNOWN if has() else 2)", "patch(builtins, 'UNKNOWN', 9)", """
+""",
+    "import builtins\nclass Box(int): pass\nbox = Box(5)",
+)
+_patched(
+    "builtin_patched_round",
+    "x * round(2.6)",
+    "patch(builtins, 'round', lambda v, n=0: 9)",
+    "import builtins",
+)
+_patched(
+    "builtin_patched_divmod",
+    "x * divmod(7, 2)[0]",
+    "patch(builtins, 'divmod', lambda a, b: (9, 9))",
+    "import builtins",
+)
+_patched(
+    "builtin_added",
+    "x * (UNKNOWN if has() else 2)",
+    "patch(builtins, 'UNKNOWN', 9)",
+    """
 import builtins
 def has():
     try:
@@ -96,61 +129,105 @@ def has():
     except NameError:
         return False
     return True
-""")
-_patched("builtin_through_module", "x * builtins.round(2.6)",
-         "patch(builtins, 'round', lambda v, n=0: 9)", "import builtins")
-_patched("name_error_then_global", "g(x)", "K = 5", """
+""",
+)
+_patched(
+    "builtin_through_module",
+    "x * builtins.round(2.6)",
+    "patch(builtins, 'round', lambda v, n=0: 9)",
+    "import builtins",
+)
+_patched(
+    "name_error_then_global",
+    "g(x)",
+    "K = 5",
+    """
 def g(x):
     try:
         return x * K
     except NameError:
         return x * 2
-""")
-_patched("global_deleted", "g(x)", "put(globals(), 'K')", """
+""",
+)
+_patched(
+    "global_deleted",
+    "g(x)",
+    "put(globals(), 'K')",
+    """
 K = 5
 def g(x):
     try:
         return x * K
     except NameError:
         return x * 2
-""")
+""",
+)
 _patched("globals_read", "x * globals()['K']", "K = 5", "K = 2")
 _patched("globals_absent", "x * (1 if 'K' in globals() else 2)", "K = 5")
 _patched("globals_get", "x * globals().get('K', 2)", "K = 5")
 
-_patched("imported_inside", "g(x)", "other = module('fact_other', 'k = 5')", """
+_patched(
+    "imported_inside",
+    "g(x)",
+    "other = module('fact_other', 'k = 5')",
+    """
 other = module("fact_other", "k = 2")
 def g(x):
     import fact_other
     return x * fact_other.k
-""")
-_patched("imported_attribute", "g(x)", "patch(other, 'k', 5)", """
+""",
+)
+_patched(
+    "imported_attribute",
+    "g(x)",
+    "patch(other, 'k', 5)",
+    """
 other = module("fact_other", "k = 2")
 def g(x):
     import fact_other
     return x * fact_other.k
-""")
-_patched("imported_from", "g(x)", "patch(other, 'k', 5)", """
+""",
+)
+_patched(
+    "imported_from",
+    "g(x)",
+    "patch(other, 'k', 5)",
+    """
 other = module("fact_other", "k = 2")
 def g(x):
     from fact_other import k
     return x * k
-""")
-_patched("imported_from_replaced", "g(x)", "module('fact_other', 'k = 5')", """
+""",
+)
+_patched(
+    "imported_from_replaced",
+    "g(x)",
+    "module('fact_other', 'k = 5')",
+    """
 other = module("fact_other", "k = 2")
 def g(x):
     from fact_other import k
     return x * k
-""")
-_patched("import_fails_then_works", "g(x)", "module('fact_other', 'k = 5')", """
+""",
+)
+_patched(
+    "import_fails_then_works",
+    "g(x)",
+    "module('fact_other', 'k = 5')",
+    """
 def g(x):
     try:
         import fact_other
     except ImportError:
         return x * 2
     return x * fact_other.k
-""")
-_patched("import_works_then_fails", "g(x)", "put(sys.modules, 'fact_other')", """
+""",
+)
+_patched(
+    "import_works_then_fails",
+    "g(x)",
+    "put(sys.modules, 'fact_other')",
+    """
 module("fact_other", "k = 5")
 def g(x):
     try:
@@ -158,8 +235,13 @@ def g(x):
     except ImportError:
         return x * 2
     return x * fact_other.k
-""")
-_patched("import_from_fails_then_works", "g(x)", "patch(other, 'k', 5)", """
+""",
+)
+_patched(
+    "import_from_fails_then_works",
+    "g(x)",
+    "patch(other, 'k', 5)",
+    """
 other = module("fact_other", "")
 def g(x):
     try:
@@ -167,68 +249,187 @@ def g(x):
     except ImportError:
         return x * 2
     return x * k
-""")
-_patched("sys_modules_read", "x * sys.modules['fact_other'].k", "module('fact_other', 'k = 5')",
-         "module('fact_other', 'k = 2')")
-_patched("sys_modules_absent", "x * (1 if 'fact_other' in sys.modules else 2)",
-         "module('fact_other', 'k = 5')")
-_patched("module_attribute", "x * other.k", "patch(other, 'k', 5)", "other = module('fact_other', 'k = 2')")
-_patched("module_attribute_absent", "x * getattr(other, 'z', 2)", "patch(other, 'z', 5)",
-         "other = module('fact_other', 'k = 2')")
-_patched("module_has_attribute", "x * (1 if hasattr(other, 'z') else 2)", "patch(other, 'z', 5)",
-         "other = module('fact_other', 'k = 2')")
-_patched("module_attribute_gone", "x * (1 if hasattr(other, 'k') else 2)", "patch(other, 'k')",
-         "other = module('fact_other', 'k = 2')")
-_patched("module_getattr", "x * other.z", "patch(other, '__getattr__', lambda name: 5)",
-         "other = module('fact_other', 'def __getattr__(name): return 2')")
-_patched("module_replaced", "x * other.k", "other = module('fact_other2', 'k = 5')",
-         "other = module('fact_other', 'k = 2')")
-_patched("global_of_other_module", "other.g(x)", "patch(other, 'K', 5)",
-         "other = module('fact_other', 'K = 2\\ndef g(x): return x * K')")
-_patched("global_of_other_module_deleted", "other.g(x)", "patch(other, 'max')",
-         "other = module('fact_other', 'max = min\\ndef g(x): return x * max(1, 2)')")
-_patched("global_of_other_module_shadows", "other.g(x)", "patch(other, 'max', min)",
-         "other = module('fact_other', 'def g(x): return x * max(1, 2)')")
-_patched("global_list_of_other_module", "other.g(x)", "other.K.append(1)",
-         "other = module('fact_other', 'K = [1]\\ndef g(x): return x * len(K)')")
-_patched("global_class_of_other_module", "x * other.g()", "patch(other, 'C', type('C', (), {'k': 5}))",
-         "other = module('fact_other', 'class C: k = 2\\ndef g(): return C.k')")
-_patched("global_tensor_of_other_module", "other.g(x)", "patch(other, 'K', t(4))",
-         "other = module('fact_other', 'K = torch.ones(2, 3)\\ndef g(x): return x * K')")
-_patched("global_function_of_other_module", "other.g(x)", "patch(other, 'h', lambda x: x * 5)",
-         "other = module('fact_other', 'def h(x): return x * 2\\ndef g(x): return h(x)')")
-_patched("callee_code_of_other_module", "other.g(x)", "other.g.__code__ = (lambda x: x * 5).__code__",
-         "other = module('fact_other', 'def g(x): return x * 2')")
-_patched("torch_attribute_absent", "x * (1 if hasattr(torch, 'zzz') else 2)", "patch(torch, 'zzz', 5)")
+""",
+)
+_patched(
+    "sys_modules_read",
+    "x * sys.modules['fact_other'].k",
+    "module('fact_other', 'k = 5')",
+    "module('fact_other', 'k = 2')",
+)
+_patched(
+    "sys_modules_absent",
+    "x * (1 if 'fact_other' in sys.modules else 2)",
+    "module('fact_other', 'k = 5')",
+)
+_patched(
+    "module_attribute",
+    "x * other.k",
+    "patch(other, 'k', 5)",
+    "other = module('fact_other', 'k = 2')",
+)
+_patched(
+    "module_attribute_absent",
+    "x * getattr(other, 'z', 2)",
+    "patch(other, 'z', 5)",
+    "other = module('fact_other', 'k = 2')",
+)
+_patched(
+    "module_has_attribute",
+    "x * (1 if hasattr(other, 'z') else 2)",
+    "patch(other, 'z', 5)",
+    "other = module('fact_other', 'k = 2')",
+)
+_patched(
+    "module_attribute_gone",
+    "x * (1 if hasattr(other, 'k') else 2)",
+    "patch(other, 'k')",
+    "other = module('fact_other', 'k = 2')",
+)
+_patched(
+    "module_getattr",
+    "x * other.z",
+    "patch(other, '__getattr__', lambda name: 5)",
+    "other = module('fact_other', 'def __getattr__(name): return 2')",
+)
+_patched(
+    "module_replaced",
+    "x * other.k",
+    "other = module('fact_other2', 'k = 5')",
+    "other = module('fact_other', 'k = 2')",
+)
+_patched(
+    "global_of_other_module",
+    "other.g(x)",
+    "patch(other, 'K', 5)",
+    "other = module('fact_other', 'K = 2\\ndef g(x): return x * K')",
+)
+_patched(
+    "global_of_other_module_deleted",
+    "other.g(x)",
+    "patch(other, 'max')",
+    "other = module('fact_other', 'max = min\\ndef g(x): return x * max(1, 2)')",
+)
+_patched(
+    "global_of_other_module_shadows",
+    "other.g(x)",
+    "patch(other, 'max', min)",
+    "other = module('fact_other', 'def g(x): return x * max(1, 2)')",
+)
+_patched(
+    "global_list_of_other_module",
+    "other.g(x)",
+    "other.K.append(1)",
+    "other = module('fact_other', 'K = [1]\\ndef g(x): return x * len(K)')",
+)
+_patched(
+    "global_class_of_other_module",
+    "x * other.g()",
+    "patch(other, 'C', type('C', (), {'k': 5}))",
+    "other = module('fact_other', 'class C: k = 2\\ndef g(): return C.k')",
+)
+_patched(
+    "global_tensor_of_other_module",
+    "other.g(x)",
+    "patch(other, 'K', t(4))",
+    "other = module('fact_other', 'K = torch.ones(2, 3)\\ndef g(x): return x * K')",
+)
+_patched(
+    "global_function_of_other_module",
+    "other.g(x)",
+    "patch(other, 'h', lambda x: x * 5)",
+    "other = module('fact_other', 'def h(x): return x * 2\\ndef g(x): return h(x)')",
+)
+_patched(
+    "callee_code_of_other_module",
+    "other.g(x)",
+    "other.g.__code__ = (lambda x: x * 5).__code__",
+    "other = module('fact_other', 'def g(x): return x * 2')",
+)
+_patched(
+    "torch_attribute_absent", "x * (1 if hasattr(torch, 'zzz') else 2)", "patch(torch, 'zzz', 5)"
+)
 _patched("torch_functional_absent", "x * getattr(F, 'zzz', 2)", "patch(F, 'zzz', 5)")
 _patched("tensor_attribute_absent", "x * getattr(x, 'zzz', 2)", "patch(torch.Tensor, 'zzz', 5)")
-_patched("tensor_method_absent", "x * (x.zzz() if hasattr(x, 'zzz') else 2)",
-         "patch(torch.Tensor, 'zzz', lambda self: 5)")
-_patched("tensor_method_of_user_replaced", "x.zzz()", "patch(torch.Tensor, 'zzz', lambda s: s * 5)",
-         "patch(torch.Tensor, 'zzz', lambda s: s * 2)")
-_patched("module_method_absent", "x * (1 if hasattr(m, 'zzz') else 2)", "patch(nn.Module, 'zzz', 5)",
-         "m = nn.ReLU()")
-_patched("torch_ops_patched", "torch.ops.aten.sin.default(x)", "patch(torch.ops.aten, 'sin', torch.ops.aten.cos)")
-_patched("custom_op_module", "k.scale(x)", "k = module('fact_kernels2', 'def scale(x): return x * 5')",
-         "k = module('fact_kernels', 'def scale(x): return x * 2')")
+_patched(
+    "tensor_method_absent",
+    "x * (x.zzz() if hasattr(x, 'zzz') else 2)",
+    "patch(torch.Tensor, 'zzz', lambda self: 5)",
+)
+_patched(
+    "tensor_method_of_user_replaced",
+    "x.zzz()",
+    "patch(torch.Tensor, 'zzz', lambda s: s * 5)",
+    "patch(torch.Tensor, 'zzz', lambda s: s * 2)",
+)
+_patched(
+    "module_method_absent",
+    "x * (1 if hasattr(m, 'zzz') else 2)",
+    "patch(nn.Module, 'zzz', 5)",
+    "m = nn.ReLU()",
+)
+_patched(
+    "torch_ops_patched",
+    "torch.ops.aten.sin.default(x)",
+    "patch(torch.ops.aten, 'sin', torch.ops.aten.cos)",
+)
+_patched(
+    "custom_op_module",
+    "k.scale(x)",
+    "k = module('fact_kernels2', 'def scale(x): return x * 5')",
+    "k = module('fact_kernels', 'def scale(x): return x * 2')",
+)
 _patched("alias_from_import", "sine(x)", "sine = torch.cos", "from torch import sin as sine")
-_patched("alias_unpatched", "sine(x) + torch.sin(x)", "patch(torch, 'sin', torch.cos)",
-         "from torch import sin as sine")
-_patched("torch_in_callee", "g(x)", "patch(torch, 'tanh', torch.cos)", "def g(x): return torch.tanh(x)")
-_patched("functional_in_module", "m(x)", "patch(F, 'relu', lambda v, inplace=False: v * 9)", "m = nn.ReLU()")
-_patched("functional_in_linear", "m(x)", "patch(F, 'linear', lambda a, w, b: a * 9)",
-         "torch.manual_seed(0)\nm = nn.Linear(3, 2).requires_grad_(False)")
+_patched(
+    "alias_unpatched",
+    "sine(x) + torch.sin(x)",
+    "patch(torch, 'sin', torch.cos)",
+    "from torch import sin as sine",
+)
+_patched(
+    "torch_in_callee", "g(x)", "patch(torch, 'tanh', torch.cos)", "def g(x): return torch.tanh(x)"
+)
+_patched(
+    "functional_in_module",
+    "m(x)",
+    "patch(F, 'relu', lambda v, inplace=False: v * 9)",
+    "m = nn.ReLU()",
+)
+_patched(
+    "functional_in_linear",
+    "m(x)",
+    "patch(F, 'linear', lambda a, w, b: a * 9)",
+    "torch.manual_seed(0)\nm = nn.Linear(3, 2).requires_grad_(False)",
+)
 _patched("getattr_of_torch_by_name", "getattr(torch, NAME)(x)", "NAME = 'cos'", "NAME = 'sin'")
 _patched("table_of_functions", "TABLE['a'](x)", "TABLE['a'] = F.gelu", "TABLE = {'a': F.relu}")
-_patched("init_of_torch_module_patched", "nn.Linear(2, 2, bias=False).weight.shape[0] * x",
-         "patch(nn.Linear, '__init__', other)", """
+_patched(
+    "init_of_torch_module_patched",
+    "nn.Linear(2, 2, bias=False).weight.shape[0] * x",
+    "patch(nn.Linear, '__init__', other)",
+    """
 old = nn.Linear.__init__
 def other(self, a, b, bias=True): old(self, a, b + 3, bias=bias)
-""")
-_patched("json_patched", "x * len(json.dumps([1]))", "patch(json, 'dumps', lambda v: 'longer text')",
-         "import json")
-_patched("copy_patched", "x * copy.copy([1])[0]", "patch(copy, 'copy', lambda v: [9])", "import copy")
-_patched("copy_method", "x * copy.copy(box).k", "Box.__copy__ = lambda self: other",
-         "import copy\nclass Box: k = 2\nclass Other: k = 9\nbox, other = Box(), Other()")
-_patched("deepcopy_method", "x * copy.deepcopy(box).k", "Box.__deepcopy__ = lambda self, memo: other",
-         "import copy\nclass Box: k = 2\nclass Other: k = 9\nbox, other = Box(), Other()")
+""",
+)
+_patched(
+    "json_patched",
+    "x * len(json.dumps([1]))",
+    "patch(json, 'dumps', lambda v: 'longer text')",
+    "import json",
+)
+_patched(
+    "copy_patched", "x * copy.copy([1])[0]", "patch(copy, 'copy', lambda v: [9])", "import copy"
+)
+_patched(
+    "copy_method",
+    "x * copy.copy(box).k",
+    "Box.__copy__ = lambda self: other",
+    "import copy\nclass Box: k = 2\nclass Other: k = 9\nbox, other = Box(), Other()",
+)
+_patched(
+    "deepcopy_method",
+    "x * copy.deepcopy(box).k",
+    "Box.__deepcopy__ = lambda self, memo: other",
+    "import copy\nclass Box: k = 2\nclass Other: k = 9\nbox, other = Box(), Other()",
+)

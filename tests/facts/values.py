@@ -19,8 +19,13 @@ _argument("big_int", "k % 7", "2 ** 70", "2 ** 70 + 1")
 _argument("int_to_bool", "10 if k is True else k", "1", "True")
 _argument("int_to_float", "1 if isinstance(k, int) else 2", "1", "1.0")
 _argument("int_to_subclass", "1 if type(k) is int else 2", "1", "Int(1)", "class Int(int): pass")
-_argument("int_subclass_attribute", "k.tag", "a", "b",
-          "class Int(int): pass\na, b = Int(1), Int(1); a.tag, b.tag = 1, 2")
+_argument(
+    "int_subclass_attribute",
+    "k.tag",
+    "a",
+    "b",
+    "class Int(int): pass\na, b = Int(1), Int(1); a.tag, b.tag = 1, 2",
+)
 _argument("float", "k", "2.0", "3.0")
 _argument("float_branch", "1 if k > 2 else 5", "2.0", "3.0")
 _argument("nan", "1 if k == k else 2", "1.0", "float('nan')")
@@ -32,11 +37,21 @@ _argument("bytes", "k[0]", "b'a'", "b'b'")
 _argument("none", "1 if k is None else 2", "None", "0")
 _argument("none_to_false", "1 if k is None else 2", "None", "False")
 _argument("complex", "k.real", "1 + 2j", "3 + 2j")
-_argument("enum", "1 if k is Colour.A else 2", "Colour.A", "Colour.B",
-          "class Colour(enum.Enum): A = 1; B = 2")
+_argument(
+    "enum",
+    "1 if k is Colour.A else 2",
+    "Colour.A",
+    "Colour.B",
+    "class Colour(enum.Enum): A = 1; B = 2",
+)
 _argument("enum_value", "k.value", "Colour.A", "Colour.B", "class Colour(enum.Enum): A = 1; B = 2")
-_argument("flag", "1 if Colour.A in k else 2", "Colour.A", "Colour.B",
-          "class Colour(enum.Flag): A = 1; B = 2")
+_argument(
+    "flag",
+    "1 if Colour.A in k else 2",
+    "Colour.A",
+    "Colour.B",
+    "class Colour(enum.Flag): A = 1; B = 2",
+)
 _argument("int_enum", "k + 1", "Colour.A", "Colour.B", "class Colour(enum.IntEnum): A = 1; B = 2")
 _argument("slice", "k.stop", "slice(0, 2)", "slice(0, 3)")
 _argument("range", "len(k)", "range(2)", "range(3)")
@@ -44,14 +59,20 @@ _argument("range_sum", "sum(k)", "range(0, 4, 2)", "range(1, 5, 2)")
 _argument("ellipsis", "1 if k is ... else 2", "...", "None")
 _argument("not_implemented", "1 if k is NotImplemented else 2", "None", "NotImplemented")
 _argument("torch_dtype", "1 if k is torch.float32 else 2", "torch.float32", "torch.float64")
-_argument("torch_device", "1 if k.type == 'cpu' else 2", "torch.device('cpu')",
-          "torch.device('meta')")
-_argument("device_index", "1 if k.index is None else 2", "torch.device('cpu')",
-          "torch.device('cpu', 0)")
+_argument(
+    "torch_device", "1 if k.type == 'cpu' else 2", "torch.device('cpu')", "torch.device('meta')"
+)
+_argument(
+    "device_index", "1 if k.index is None else 2", "torch.device('cpu')", "torch.device('cpu', 0)"
+)
 _argument("torch_size", "k[0]", "torch.Size([2])", "torch.Size([3])")
 _argument("size_or_tuple", "1 if isinstance(k, torch.Size) else 2", "torch.Size([2])", "(2,)")
-_argument("memory_format", "1 if k is torch.contiguous_format else 2", "torch.contiguous_format",
-          "torch.channels_last")
+_argument(
+    "memory_format",
+    "1 if k is torch.contiguous_format else 2",
+    "torch.contiguous_format",
+    "torch.channels_last",
+)
 _argument("type_object", "1 if k is int else 2", "int", "float")
 _argument("type_subclass", "1 if issubclass(k, int) else 2", "bool", "float")
 _argument("format", "1 if f'{k:.1f}' == '1.0' else 2", "1.01", "1.09")
@@ -61,11 +82,19 @@ _argument("hash", "hash(k) % 7 + 1", "1", "2")
 _argument("isinstance_union", "1 if isinstance(k, (int, str)) else 2", "1", "1.5")
 _argument("callable", "1 if callable(k) else 2", "1", "abs")
 _argument("numpy_scalar", "float(k)", "np.float32(2)", "np.float32(3)")
-_argument("numpy_dtype", "1 if k.dtype == np.float32 else 2", "np.ones(2, np.float32)",
-          "np.ones(2, np.float64)")
+_argument(
+    "numpy_dtype",
+    "1 if k.dtype == np.float32 else 2",
+    "np.ones(2, np.float32)",
+    "np.ones(2, np.float64)",
+)
 _argument("numpy_shape", "k.shape[0]", "np.ones(2)", "np.ones(3)")
-_argument("numpy_contiguity", "1 if k.flags['C_CONTIGUOUS'] else 2", "np.ones((2, 2))",
-          "np.ones((3, 2)).T")
+_argument(
+    "numpy_contiguity",
+    "1 if k.flags['C_CONTIGUOUS'] else 2",
+    "np.ones((2, 2))",
+    "np.ones((3, 2)).T",
+)
 _argument("numpy_strides", "k.strides[0]", "np.ones(4)[:2]", "np.ones(4)[::2]")
 _argument("numpy_values", "torch.from_numpy(k).sum()", "np.ones(2)", "np.ones(2) * 3")
 _argument("numpy_object", "k[0]", "np.array([1, None])", "np.array([2, None])")
@@ -87,8 +116,10 @@ _argument("index_of_tensor", "x[k].sum()", "(0, 1)", "(1, 0)")
 for _where, _bind in (("global", "K = {}"), ("attribute", "box.k = {}"), ("class", "Box.k = {}"),
                       ("item", "d['k'] = {}"), ("cell", "set_cell({})")):  # fmt: skip
     for _name, _before, _after, _expression in (
-        ("int", "2", "3", "{}"), ("float", "2.5", "3.5", "{}"), ("string", "'a'", "'bc'", "len({})"),
-        ("bool", "True", "False", "1 if {} else 2"), ("none", "None", "4", "1 if {} is None else 2"),
+        ("int", "2", "3", "{}"), ("float", "2.5", "3.5", "{}"), ("string", "'a'", "'bc'",
+        "len({})"),
+        ("bool", "True", "False", "1 if {} else 2"), ("none", "None", "4",
+        "1 if {} is None else 2"),
         ("type", "1", "1.5", "1 if isinstance({}, int) else 2"),
         ("tensor", "t(1)", "t(2)", "{}"), ("list", "[1]", "[1, 2]", "len({})"),
     ):  # fmt: skip
