@@ -52,7 +52,7 @@ class Identities:
         yield from _by_type(self._keys.values())
         changed = t.effects.changed_outside()
         kinds = {value.python_type() for value in changed}
-        known = [value for value in t.values() if value.python_type() in kinds]
+        known = [v for v in t.values() if _outside(v) is not None and v.python_type() in kinds]
         yield from _by_type([*changed, *known])
 
 

@@ -257,8 +257,7 @@ class Semantics(Recorder):
     @staticmethod
     def _refuse_own_comparison(side: Value, name: str) -> None:
         """Break the graph where an object that cannot be read compares by more than identity."""
-        compares = type_lookup(side.python_type(), "__eq__") is not object.__eq__
-        if isinstance(side, OpaqueValue) and compares:
+        if isinstance(side, OpaqueValue) and type(side.obj).__eq__ is not object.__eq__:
             side.cannot(breaks.UNSUPPORTED_OP, f"operator.{name} on {side.describe()}")
 
     def _array_binary(self: Tracer, name: str, left: Value, right: Value) -> Value:

@@ -57,6 +57,10 @@ VIEWS = frozenset(("T", "mT", "H", "mH", "real", "imag", "data"))
 REFUSED = frozenset(
     [
         "data_ptr",
+        "const_data_ptr",
+        "mutable_data_ptr",
+        "__str__",
+        "__format__",
         "untyped_storage",
         "storage",
         "set_",
