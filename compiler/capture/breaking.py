@@ -19,6 +19,7 @@ from tc.compiler.capture.going import Going, go_on, raised_here
 from tc.compiler.capture.opcodes.blocks import HandlingValue
 from tc.compiler.capture.resume import (
     HANDLING,
+    STACK_PREFIX,
     Kind,
     cached_resume_code,
     can_resume,
@@ -293,6 +294,8 @@ class _Ending:
     def _make(self, link: Link, inner: int | None) -> None:
         """Push the function in which a frame goes on."""
         code, offset = origin_of(link.frame.code, link.offset)
+        if any(name.startswith(STACK_PREFIX) for name in link.locals):
+            raise breaks.SkipFrame("it breaks before it has taken over what it resumes with")
         resumed = cached_resume_code(
             code, offset, link.kinds, tuple(link.locals), inner, link.raises
         )

@@ -14,6 +14,7 @@ have; present or absent alike. It costs one comparison of a version tag a class 
 from __future__ import annotations
 
 import functools
+import itertools
 import sys
 import types
 import weakref
@@ -168,25 +169,43 @@ def is_changeable(cls: type) -> bool:
     return bool(cls.__flags__ & _CHANGEABLE) and not cls.__flags__ & _IMMUTABLE
 
 
+_numbers = itertools.count(1)
+_living: weakref.WeakValueDictionary[int, Unchanged] = weakref.WeakValueDictionary()
+
+
 @dataclass(frozen=True, eq=False)
 class Unchanged:
-    """What a guard on definitions expects; calling `watch` checks it."""
+    """What a guard on definitions expects; calling `watch` checks it.
+
+    Attributes:
+        number: by which the printed guard finds it again.
+    """
 
     classes: int
     modules: int
     functions: int
     watch: Watch
+    number: int = field(default_factory=_numbers.__next__)
+
+    def __post_init__(self) -> None:
+        _living[self.number] = self
 
     def __str__(self) -> str:
         counts = (
             (self.classes, "classes"), (self.modules, "modules"), (self.functions, "functions")
         )  # fmt: skip
-        return ", ".join(f"{what}={count}" for count, what in counts)
+        return f"{self.number}, " + ", ".join(f"{what}={count}" for count, what in counts)
 
     def differences(self) -> list[tuple[str, str, str]]:
         """Return (what, old, new) for each definition that differs, as people write them."""
         rows = self.watch.changed()
         return [(_place(owner, name), _named(old), _named(new)) for owner, name, old, new in rows]
+
+
+def unchanged(number: int, **counts: int) -> bool:
+    """Return whether definitions hold, for evaluating printed guards; False once they are gone."""
+    found = _living.get(number)
+    return found is not None and found.watch()
 
 
 def _place(owner: Any, name: str) -> str:

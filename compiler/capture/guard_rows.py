@@ -16,6 +16,7 @@ from typing import Any
 from torch import Tensor
 
 from tc.compiler.capture import guard_values as values
+from tc.compiler.capture.definitions import unchanged
 from tc.compiler.capture.guard_tree import GlobalStateGuard, GuardTree, Manager, child
 from tc.compiler.capture.guard_values import ObjectRef, Process, TensorSpec, literal
 from tc.compiler.core.sources import Scope, Source
@@ -523,7 +524,7 @@ GUARDS.add("CUSTOM", Row(
     ],
 ))  # fmt: skip
 
-NAMES = {**values.NAMES, "global_state": global_state}
+NAMES = {**values.NAMES, "global_state": global_state, "unchanged": unchanged}
 """What printed guards may name besides ``L`` and ``G``."""
 
 __all__ = ["GUARDS", "NAMES", "Difference", "Guard", "Predicate", "Process", "Row"]

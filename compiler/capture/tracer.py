@@ -176,15 +176,24 @@ class Tracer(Semantics):
             return
         self.guards.add(kind, source, value, self.user_line())
 
+    def guard_identity(self, source: Source, obj: Any) -> None:
+        """Rest the result on which object is found at a source, whoever holds it."""
+        self.guards.add("ID", source, obj, self.user_line())
+
     def _needs_no_guard(self, kind: str, source: Source) -> bool:
-        """Say whether a source is an object of ours, or a part of a library that stays."""
+        """Return whether nothing has to say which object is found at a source.
+
+        That is so for objects under names of tc's own, which nobody else binds, for what modules
+        define, which the guard on definitions holds, and for what a library keeps further down.
+        """
         if source.root not in self.aliases or kind not in ("ID", "TYPE", "CALLABLE_CODE"):
             return False
         owner = self.aliases[source.root]
-        name = owner.__name__ if isinstance(owner, types.ModuleType) else type(owner).__module__
-        if isinstance(owner, type):
-            name = owner.__module__
-        return source.parent is None or is_library(name)
+        if source.parent is None:
+            return True
+        if isinstance(owner, types.ModuleType):
+            return source.parent.parent is None or is_library(owner.__name__)
+        return is_library((owner if isinstance(owner, type) else type(owner)).__module__)
 
     def guard_property(self, tensor: TensorValue, name: str, method: bool = False) -> None:
         """Guard an attribute, or a method's answer, that the guard on tensors leaves out."""
@@ -237,10 +246,10 @@ class Tracer(Semantics):
         if known is not None:
             value = known[1]
             first = value.source
-            if first is not None and first != source and first.root not in self.aliases:
+            if first is None or first.root in self.aliases:
+                self._guard_same(obj, source, first)
+            elif first != source:
                 self.guard("DUPLICATE", source, first)
-            elif first is None or first.root in self.aliases:
-                self._guard_same(obj, source)
             return value
         value = wrap_object(self, obj, source)
         if not isinstance(obj, types.MethodType):
@@ -286,10 +295,15 @@ class Tracer(Semantics):
         """Let go of everything: the frame's objects are in cycles with this tracer."""
         vars(self).clear()
 
-    def _guard_same(self, obj: Any, source: Source) -> None:
-        """Guard on a class, function or module that was met before without a guard of its own."""
-        if isinstance(obj, type | types.FunctionType | types.ModuleType):
-            self.guard("ID", source, obj)
+    def _guard_same(self, obj: Any, source: Source, first: Source | None) -> None:
+        """Guard on an object that was met before where no guard says which object it is."""
+        if first is None or first.parent is None:
+            if isinstance(obj, type | types.FunctionType | types.ModuleType):
+                self.guard("ID", source, obj)
+        elif first != source:
+            kinds = type | types.FunctionType | types.ModuleType | types.BuiltinFunctionType
+            same = isinstance(obj, kinds) or self._needs_no_guard("ID", first)
+            self.guard("ID" if same else "DUPLICATE", source, obj if same else first)
 
     def known(self, obj: Any) -> Value:
         """Return the value of an object that traced code made or that needs no guard."""

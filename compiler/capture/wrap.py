@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import contextvars
 import functools
 import math
@@ -233,25 +234,23 @@ def _set(t: Tracer, obj: Any, source: Source) -> Value:
 
 
 def _function(t: Tracer, obj: types.FunctionType, source: Source) -> Value:
-    owned = source.root in t.aliases
     special = torchfns.classify(obj)
     if special is not None:
-        if not owned:
-            t.guard("ID", source, obj)
+        t.guard("ID", source, obj)
         return special(obj, source)
-    if not owned:
-        made_anew = obj.__closure__ or isinstance(source, LocalSource)
-        same_code = made_anew and original_of(obj) is None
-        t.guard("CALLABLE_CODE" if same_code else "ID", source, obj)
-        if same_code:
-            t.guarded_by_code.add(id(obj))
+    made_anew = obj.__closure__ or isinstance(source, LocalSource)
+    if made_anew and original_of(obj) is None and source.root not in t.aliases:
+        t.guard("CALLABLE_CODE", source, obj)
+        t.guarded_by_code.add(id(obj))
+    else:
+        t.guard("ID", source, obj)
     return wrap_function(t, obj, source)
 
 
 def _builtin(t: Tracer, obj: Any, source: Source) -> Value:
     if _made_anew(obj) and torchfns.classify(obj) is None:
         return _bound_builtin(t, obj, source)
-    if source.root not in t.aliases and not _made_anew(obj):
+    if not _made_anew(obj):
         t.guard("ID", source, obj)
     special = torchfns.classify(obj)
     if special is not None:
@@ -264,9 +263,10 @@ def _bound_builtin(t: Tracer, obj: Any, source: Source) -> Value:
     t.guard("TYPE", source, type(obj))
     t.guard("EQUALS", AttrSource(source, "__name__"), obj.__name__)
     owner = t.wrap(obj.__self__, AttrSource(source, "__self__"))
-    if isinstance(owner, OpaqueValue) or isinstance(obj.__self__, type):
-        return BuiltinValue(obj, source)
-    return owner.attr(t, obj.__name__)
+    if not isinstance(owner, OpaqueValue) and not isinstance(obj.__self__, type):
+        with contextlib.suppress(breaks.GraphBreak):  # a call of it would break, not its wrapping
+            return owner.attr(t, obj.__name__)
+    return BuiltinValue(obj, source)
 
 
 def _made_anew(obj: Any) -> bool:
@@ -302,14 +302,12 @@ def _cached(t: Tracer, obj: Any, source: Source) -> Value:
 
 
 def _class(t: Tracer, obj: type, source: Source) -> Value:
-    if source.root not in t.aliases:
-        t.guard("ID", source, obj)
+    t.guard("ID", source, obj)
     return ClassValue(obj, source) if mark_of(obj) is None else MarkedValue(obj, source)
 
 
 def _python_module(t: Tracer, obj: types.ModuleType, source: Source) -> Value:
-    if source.root not in t.aliases:
-        t.guard("ID", source, obj)
+    t.guard("ID", source, obj)
     return PythonModuleValue(obj, source)
 
 

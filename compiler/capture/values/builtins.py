@@ -125,7 +125,11 @@ class BuiltinValue(KnownObject):
             return t.known(owner).method(t, name, args, kwargs)
         if isinstance(owner, type) and name != "__new__":
             special = CLASS_METHODS.get(name)
-            return special(t, owner, args, kwargs) if special else self._fold(t, args, kwargs)
+            if special is not None:
+                return special(t, owner, args, kwargs)
+            if name not in PURE_CLASS_METHODS:  # as `datetime.now` and `__subclasses__` are not
+                self.cannot(breaks.BUILTIN_CALL, f"{self.describe()}()")
+            return self._fold(t, args, kwargs)
         if module in ("_operator", "operator") or id(self.obj) in OPERATORS:
             return _operator(t, OPERATORS.get(id(self.obj), name), args, kwargs)
         if isinstance(self.obj, types.MethodDescriptorType | types.WrapperDescriptorType):
@@ -151,6 +155,11 @@ class BuiltinValue(KnownObject):
         r.load_object(self.obj)
 
 
+#: class methods in C whose answer their arguments decide
+PURE_CLASS_METHODS = frozenset(
+    ("from_bytes", "fromhex", "maketrans", "mro", "__instancecheck__", "__subclasscheck__",
+     "__subclasshook__", "__init_subclass__", "fromisoformat", "fromordinal")
+)  # fmt: skip
 #: methods that C classes offer on the class itself, by name
 CLASS_METHODS: dict[str, Callable[[Tracer, type, Args, Kwargs], Value]] = {}
 OPERATORS = {

@@ -48,7 +48,7 @@ def _id(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     obj = getattr(args[0], "obj", None)
     if obj is None or args[0].source is None:
         return IdentityNumber(args[0])
-    t.guard("ID", args[0].source, obj)
+    t.guard_identity(args[0].source, obj)
     return ConstValue(id(obj))
 
 

@@ -18,9 +18,12 @@ if TYPE_CHECKING:
 
 
 def is_unchanging(obj: Any) -> bool:
-    """Say whether an object is a pattern, a match, Python's version, or text of a library's own."""
+    """Return whether an object is a pattern, a match, or a constant of a library's own."""
     if isinstance(obj, re.Pattern | re.Match) or obj is sys.version_info:
         return True
+    cls = type(obj)
+    if type(cls).__name__ == "pybind11_type" and hasattr(cls, "__members__"):
+        return True  # a member of an enumeration in C++
     return isinstance(obj, str) and type(obj) is not str and is_library(type(obj).__module__)
 
 

@@ -339,8 +339,6 @@ class ClassValue(KnownObject):
         return True
 
     def attr(self, t: Tracer, name: str) -> Value:
-        if name == "__subclasses__":
-            self.cannot(breaks.UNSUPPORTED_ATTR, f"{self.describe()}.__subclasses__")
         if name in ("__mro__", "__bases__"):  # the guard on definitions holds them
             return t.known(getattr(self.obj, name))
         if name in ("__name__", "__qualname__", "__module__", "__doc__"):

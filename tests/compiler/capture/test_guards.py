@@ -16,6 +16,7 @@ from torch._functorch.eager_transforms import grad_increment_nesting
 from torch._functorch.vmap import vmap_increment_nesting
 
 from tc.compiler.capture import guard_values, guards, hook
+from tc.compiler.capture.definitions import Definitions
 from tc.compiler.capture.guard_rows import GUARDS
 from tc.compiler.capture.guards import PROCESS, GuardList, Predicate, TensorSpec
 from tc.compiler.core.sources import (
@@ -102,6 +103,21 @@ class Example:
     states: list = field(default_factory=list)
 
 
+@contextlib.contextmanager
+def setting_attribute(owner, name, value):
+    missing = object()
+    before = vars(owner).get(name, missing)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        delattr(owner, name) if before is missing else setattr(owner, name, before)
+
+
+DEFINED = Definitions()
+DEFINED.meet(Plain())
+DEFINED.look_up(vars(math), "sqrt")
+
 EXAMPLES = [
     Example("TYPE", 1, [True, 1.0, None, "1"], passes=[2]),
     Example("TYPE", Plain(), [1, Plain], passes=[Plain()]),
@@ -186,6 +202,10 @@ EXAMPLES = [
     Example("MODE", 0, source=PROCESS, states=[
         lambda: setting(torch._C._set_sdp_use_math, False, True),
     ], value=("_get_math_sdp_enabled", True)),
+    Example("DEFINITIONS", 0, source=PROCESS, value=DEFINED.watch((), None), states=[
+        lambda: setting_attribute(Plain, "__len__", lambda self: 1),
+        lambda: setting_attribute(math, "sqrt", math.floor),
+    ]),
     Example("NO_ERROR", 0, source=PROCESS, value=None, states=[KeyError]),
     Example("CUSTOM", [1, 2], [[1, 2, 3], 3], value=Predicate("len({}) < 3", lambda v: len(v) < 3),
             passes=[[]]),
