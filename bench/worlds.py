@@ -43,10 +43,11 @@ def run(chosen: argparse.Namespace, seed: int) -> int:
     import torch
     import world_parts
     import worlds
+    from facts import KNOWN_STALE
 
     torch.set_num_threads(1)
     compile, reset = compiler(chosen)
-    facts = world_parts.facts(known_stale() if chosen.sound else frozenset())
+    facts = world_parts.facts(KNOWN_STALE if chosen.sound else frozenset())
     if chosen.parts:
         world_parts.STRATEGIES = tuple(
             s for s in world_parts.STRATEGIES if chosen.parts in s.__name__
@@ -69,14 +70,6 @@ def run(chosen: argparse.Namespace, seed: int) -> int:
     spent = time.monotonic() - start
     print(f"\n{number + 1} worlds in {spent:.0f} s: {len(found)} differences {dict(names)}")
     return int(bool(found))
-
-
-def known_stale() -> frozenset[str]:
-    """Return the facts that the tests name as stale."""
-    sys.path.append(str(ROOT / "tests/compiler"))
-    from test_facts import KNOWN_STALE
-
-    return KNOWN_STALE
 
 
 def compiler(chosen: argparse.Namespace) -> tuple[Any, Any]:

@@ -28,6 +28,7 @@ from tc.compiler.aot_backend import PLACE, Compilers, aot_backend, compile_graph
 from tc.compiler.capture import breaks, doors, hook
 from tc.compiler.capture.dynamism import DynamicSizes, Memory
 from tc.compiler.capture.guards import Failure, refusals
+from tc.compiler.capture.modes import SETS_MODES, restoring_modes
 from tc.compiler.capture.skips import (
     can_be_captured,
     in_transform,
@@ -462,6 +463,8 @@ class FrameCompiler:
             compiled = self._run_backend(frame, captured)
         if captured.module.meta.get(LEVELLED):
             compiled = levels.keeping(compiled)
+        if captured.module.meta.get(SETS_MODES) and self.options.backend is not inductor:
+            compiled = restoring_modes(compiled)
         called = counted(untraced(compiled), account.compile_id, account.place)
         frame.globals[captured.graph_name] = called
 

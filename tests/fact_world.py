@@ -136,7 +136,8 @@ class World:
         stack, before = self._changes.pop()
         stack.close()
         for name in self.space.keys() - before.keys():
-            del self.space[name]
+            if not name.startswith(("__compiled_fn_", "__tc_", "__import_")):  # compilers' own
+                del self.space[name]
         for name, value in before.items():
             if self.space.get(name, _ABSENT) is not value:
                 self.space[name] = value

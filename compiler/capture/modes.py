@@ -126,6 +126,24 @@ MODES.add(
 )
 
 
+#: mark on a graph that sets modes on its way
+SETS_MODES = "tc_sets_modes"
+
+
+def restoring_modes(graph: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a graph that sets modes back when it raises: it may do so between two of its nodes."""
+
+    def call(*args: Any) -> Any:
+        modes = Modes()
+        try:
+            return graph(*args)
+        except BaseException:
+            modes.restore()
+            raise
+
+    return call
+
+
 class InferenceValue(Value):
     """An inference mode of traced code: entered by the graph, and again behind a graph break.
 
@@ -243,6 +261,7 @@ def _setting(
         if function is _C._set_grad_enabled and plain[:1] == (True,):
             t.gradients_matter = True
         t.graph.call_function(function, plain, named)
+        t.graph_marks.add(SETS_MODES)
         if at_run:
             t.calls += 1
             t.graph_marks.add(CHANGES_STATE)

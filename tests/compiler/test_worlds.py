@@ -7,17 +7,13 @@ import random
 import pytest
 import world_parts
 import worlds
+from facts import KNOWN_STALE
 
 import tc
 
-#: worlds, by their seeds, in which compiled code misses a change today
-KNOWN_STALE: frozenset[int] = frozenset((
-    3, 11, 16, 22, 25, 31, 36, 48, 60, 71, 74, 76, 77, 81, 82, 103,
-    109, 116, 119, 123, 130, 132, 138, 145, 176, 179, 190, 192, 193, 198,
-))  # fmt: skip
 WORLDS = 200
 CHUNK = 50
-FACTS = world_parts.facts(frozenset())
+FACTS = world_parts.facts(KNOWN_STALE)
 
 
 def compile_eagerly(program):
@@ -39,25 +35,15 @@ def assert_none(seeds, compile=compile_eagerly):
 
 @pytest.mark.parametrize("start", range(0, WORLDS, CHUNK))
 def test_worlds(start):
-    assert_none(sorted(set(range(start, start + CHUNK)) - KNOWN_STALE))
-
-
-@pytest.mark.parametrize("seed", [
-    pytest.param(s, marks=pytest.mark.xfail(strict=True, reason="known to be stale"))
-    for s in sorted(KNOWN_STALE)
-])  # fmt: skip
-def test_known_stale_world(seed):
-    assert not list(differences([seed]))
+    assert_none(range(start, start + CHUNK))
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(bool(KNOWN_STALE), strict=True, reason="some changes are missed today")
 def test_many_worlds():
     assert_none(range(1000, 3000))
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(bool(KNOWN_STALE), strict=True, reason="some changes are missed today")
 def test_many_worlds_with_kernels():
     assert_none(range(3000, 3200), tc.compile)
 

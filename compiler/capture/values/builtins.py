@@ -40,11 +40,10 @@ from tc.compiler.capture.values.objects import (
     ExceptionValue,
     NNModuleValue,
     ObjectValue,
-    PythonModuleValue,
     SuperValue,
     type_lookup,
 )
-from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue
+from tc.compiler.capture.values.tensor import SymValue, TensorValue
 from tc.compiler.core.table import Table
 
 if TYPE_CHECKING:
@@ -236,8 +235,11 @@ def _callable(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     value = args[0]
     if isinstance(value, ObjectValue):
         return ConstValue(value.dunder(t, "__call__") is not None)
-    plain = (ConstValue, NodeValue, ListValue, TupleValue, DictValue, PythonModuleValue)
-    return ConstValue(not isinstance(value, plain))
+    try:
+        kind = value.python_type()
+    except NotImplementedError:  # a callable of the tracer's own
+        return ConstValue(True)
+    return ConstValue(type_lookup(kind, "__call__") is not MISSING)
 
 
 @builtin(bool)
