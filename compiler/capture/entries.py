@@ -5,7 +5,7 @@ tree gives up the GIL (each tree has a lock of its own, taken without the GIL), 
 happen in the middle of a walk:
 
 * Entries are added at the front, or moved there: the walk may then miss one that holds. `Code`
-  knows which entries were answered and not made by C yet, and the hook looks again before a compile.
+  knows which answers C has not made entries of yet, and the hook looks again before a compile.
 * An entry is emptied: its tree must live on until no thread can be in it. `_RETIRED` keeps it
   until no thread is inside a compiled call.
 * All entries of a code object go away at once (torch's ``reset_code``): nothing protects a walk
@@ -18,8 +18,8 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Container
+from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, ClassVar, Protocol
 
@@ -89,12 +89,16 @@ class Manager(_SeenByTorch):
             return
         self.dropped = True
         self._on_drop()
+        self.empty()
+        self.root = None
+        _RETIRED.free()
+
+    def empty(self) -> None:
+        """Let go of the code of the entry, if C has made it."""
         frame_code = self._frame_code()  # held, as C's part of the entry dies with it
         if frame_code is not None and self.cache_entry is not None:
             _RETIRED.add(self.root, self.diff_guard_root, self.cache_entry.code)
             self.extra_state.invalidate(self.cache_entry, Emptied())
-        self.root = None
-        _RETIRED.free()
 
     def narrow(self, root: Any) -> None:
         """Set the tree of the few guards that are checked where only some are; see `narrow`."""
@@ -129,29 +133,46 @@ class GuardedCode:
     trace_annotation: str
 
 
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """An answer of a callback that C was given."""
+
+    callback: Any
+    answer: GuardedCode
+    thread: int = field(default_factory=threading.get_ident)
+
+    def is_on_its_way(self) -> bool:
+        """Whether C is still to make an entry of it: Ctrl-C may come before C gets the answer."""
+        if self.answer.guard_manager.cache_entry is not None:
+            return False
+        here = self.thread == threading.get_ident()  # which has got as far as the next question
+        return not here and _is_in(_answering, sys._current_frames().get(self.thread))
+
+
 class Code(dict[Any, Any]):
     """What is kept with a code object for as long as it lives; the items are the callbacks' own.
 
     Attributes:
         code: the code object.
-        pending: callbacks, and their answers that C may not have made an entry of yet.
+        pending: answers that C may not have made an entry of yet.
         spent: managers of entries that were made for one call; see `hook.wrap`.
     """
 
     def __init__(self, code: CodeType) -> None:
         super().__init__()
         self.code = weakref.ref(code)
-        self.pending: tuple[tuple[Any, GuardedCode], ...] = ()
+        self.pending: tuple[Pending, ...] = ()
         self.spent: tuple[Emptied, ...] = ()
 
     def settle(self) -> None:
         """Forget what C has taken over; called with the compile lock."""
-        managers = ((one, one[1].guard_manager) for one in self.pending)
-        self.pending = tuple(o for o, m in managers if m.cache_entry is None and not m.dropped)
-        made = [one for one in self.spent if one.cache_entry is not None]
-        self.spent = tuple(one for one in self.spent if one not in made)
-        for one in made:
-            one.empty()
+        pending, spent = self.pending, self.spent
+        self.pending = tuple(one for one in pending if one.is_on_its_way())
+        self.spent = tuple(one for one in spent if one.cache_entry is None)
+        managers = (one.answer.guard_manager for one in pending)
+        ended = [manager for manager in managers if manager.dropped]
+        for manager in (*ended, *spent):
+            manager.empty()  # which C has made since
 
 
 class _Retired:
@@ -184,6 +205,7 @@ class _Retired:
 
 _RETIRED = _Retired()
 _callers: dict[int, CodeType] = {}
+_answering: dict[int, CodeType] = {}
 
 
 def is_caller(code: CodeType) -> None:
@@ -191,15 +213,23 @@ def is_caller(code: CodeType) -> None:
     _callers[id(code)] = code
 
 
+def answers(code: CodeType) -> None:
+    """Note code that C calls for an answer."""
+    _answering[id(code)] = code
+
+
 def nobody_inside() -> bool:
     """Whether no thread, this one included, is inside a call of compiled code."""
-    for frame in sys._current_frames().values():
-        at: Any = frame
-        while at is not None:
-            if id(at.f_code) in _callers:
-                return False
-            at = at.f_back
-    return True
+    return not any(_is_in(_callers, frame) for frame in sys._current_frames().values())
+
+
+def _is_in(codes: Container[int], frame: Any) -> bool:
+    """Whether a frame, or one that it was called from, runs one of some code objects."""
+    while frame is not None:
+        if id(frame.f_code) in codes:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def start_over() -> None:

@@ -31,7 +31,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from torch._C._dynamo import eval_frame as _c
 
 from tc.compiler.capture import entries
-from tc.compiler.capture.entries import Code, Emptied, GuardedCode, Guards, Manager
+from tc.compiler.capture.entries import Code, Emptied, GuardedCode, Guards, Manager, Pending
 from tc.compiler.core.lock import alone
 from tc.compiler.core.once import once
 from tc.compiler.errors import StageError
@@ -191,6 +191,7 @@ def _adapt(callback: Callback) -> Any:
             lambda: _answer(RunOnce(), code),  # as Python, which is right, if not as quick
         )
 
+    entries.answers(offer.__code__)
     make = _offer_type()
     if make is not None:
         return make(offer, callback)
@@ -219,7 +220,7 @@ def _decide(frame: Frame, own: Code, callback: Callback) -> _Answer:
     if found is None:
         answer = _answer(callback(frame, CacheView(code, callback), own), code)
         if answer.guarded_code is not None:
-            own.pending = ((callback, answer.guarded_code), *own.pending)
+            own.pending = (Pending(callback, answer.guarded_code), *own.pending)
         return answer
     # C cannot be told to look again. It makes an entry of each answer; this one is never found.
     _keep_order()
@@ -236,9 +237,9 @@ def _holding(own: Code, callback: Callback, locals: dict[str, Any]) -> CacheEntr
     C's own walk may have missed it: another thread made it since, or moved it out of the way.
     """
     answered = [
-        CacheEntry(one.code, one.guard_manager.guards, one.compile_id)
-        for owner, one in own.pending
-        if owner == callback
+        CacheEntry(one.answer.code, one.answer.guard_manager.guards, one.answer.compile_id)
+        for one in own.pending
+        if one.callback == callback and not one.answer.guard_manager.dropped
     ]
     code = own.code()
     entry: CacheEntry
@@ -530,8 +531,8 @@ def drop_entries(code: CodeType) -> None:
     """End all entries of a code object, those that C is about to make included."""
     _close_doors()
     own = _codes.get(id(code))
-    for _, one in own.pending if own is not None else ():
-        one.guard_manager.drop()
+    for one in own.pending if own is not None else ():
+        one.answer.guard_manager.drop()
     for entry in _c._debug_get_cache_entry_list(code):
         if isinstance(entry.guard_manager, Manager):
             entry.guard_manager.drop()
@@ -572,7 +573,7 @@ def cache_entries(code: CodeType, callback: Any = None) -> list[CacheEntry]:
     found: list[CacheEntry] = []
     for entry in _c._debug_get_cache_entry_list(code):
         manager = entry.guard_manager
-        if not isinstance(manager, Manager):  # emptied, or made by torch.compile
+        if not isinstance(manager, Manager) or manager.dropped:  # else torch.compile's, or ended
             continue
         owner = getattr(entry.backend, "owner", entry.backend)
         if callback is None or owner == callback:
