@@ -31,7 +31,7 @@ SIZES = (1, 2, 3, 4, 5, 7, 8, 12)
 DTYPES = (torch.float32, torch.float64, torch.int64, torch.bfloat16)
 DYNAMIC = (None, True, False)
 #: of so many calls, one forgets all compiled code, or puts a new function in the place of another
-RESETS, FRESH = 40_000, 2_000
+RESETS, FRESH = 50_000, 5_000
 
 
 class Scaled(torch.nn.Module):

@@ -155,24 +155,23 @@ class Code(dict[Any, Any]):
     Attributes:
         code: the code object.
         pending: answers that C may not have made an entry of yet.
-        spent: managers of entries that were made for one call; see `hook.wrap`.
+        spent: answers for one call, of which C makes entries that are never found.
     """
 
     def __init__(self, code: CodeType) -> None:
         super().__init__()
         self.code = weakref.ref(code)
         self.pending: tuple[Pending, ...] = ()
-        self.spent: tuple[Emptied, ...] = ()
+        self.spent: tuple[Pending, ...] = ()
 
     def settle(self) -> None:
         """Forget what C has taken over; called with the compile lock."""
         pending, spent = self.pending, self.spent
         self.pending = tuple(one for one in pending if one.is_on_its_way())
-        self.spent = tuple(one for one in spent if one.cache_entry is None)
-        managers = (one.answer.guard_manager for one in pending)
-        ended = [manager for manager in managers if manager.dropped]
-        for manager in (*ended, *spent):
-            manager.empty()  # which C has made since
+        self.spent = tuple(one for one in spent if one.is_on_its_way())
+        ended = [one for one in pending if one.answer.guard_manager.dropped]
+        for one in (*ended, *spent):
+            one.answer.guard_manager.empty()  # if C has made an entry of it
 
 
 class _Retired:

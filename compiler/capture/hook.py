@@ -224,10 +224,9 @@ def _decide(frame: Frame, own: Code, callback: Callback) -> _Answer:
         return answer
     # C cannot be told to look again. It makes an entry of each answer; this one is never found.
     _keep_order()
-    once_only = Emptied()
-    own.spent = (*own.spent, once_only)
     label = f"tc {found.compile_id} {code.co_name}"
-    again = GuardedCode(found.code, once_only, found.compile_id, label)
+    again = GuardedCode(found.code, Emptied(), found.compile_id, label)
+    own.spent = (*own.spent, Pending(callback, again))
     return _Answer(_strategy(_DEFAULT, _DEFAULT), False, again)
 
 
