@@ -1,4 +1,4 @@
-"""Many threads call many compiled functions, while compiles go on; each result is held against eager.
+"""Many threads call many compiled functions, while compiles go on; each result must be eager's.
 
     python bench/threads.py --calls 1000000 --threads 16 --chunk 50000
 

@@ -21,8 +21,8 @@ from tc.compiler.capture.doors import open_door
 from tc.compiler.core import lock, once
 from tc.compiler.deferred import Deferred, Work
 from tc.compiler.driver import PROCESS
-from tests.compiler.capture.test_doors import door_of
-from tests.support import python
+DOOR
+from support import python
 
 PATIENCE = 200.0  # seconds; nothing here takes long, but machines are shared
 
