@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from support import python
 
 import tc
 from tc.compiler.capture import entries, guard_tree, guards, hook
@@ -21,8 +22,6 @@ from tc.compiler.capture.doors import open_door
 from tc.compiler.core import lock, once
 from tc.compiler.deferred import Deferred, Work
 from tc.compiler.driver import PROCESS
-DOOR
-from support import python
 
 PATIENCE = 200.0  # seconds; nothing here takes long, but machines are shared
 
@@ -56,6 +55,12 @@ def affine(x, w):
 
 def given(n, **how):
     return torch.arange(4.0 * n).view(n, 4).requires_grad_(**how), torch.ones(4)
+
+
+def door_of(compiled):
+    """Return the door of a compiled function."""
+    cells = [cell.cell_contents for cell in compiled.__closure__]
+    return next(one for one in cells if type(one).__name__ == "Door")
 
 
 # -- the two failures that were known ----------------------------------------------------------
