@@ -26,6 +26,7 @@ from tc.compiler.capture.skips import inlined_only
 from tc.compiler.capture.torchfns import graph_break, is_compiling, mark_step, skip_frame
 from tc.compiler.capture.traceable import error_on_graph_break
 from tc.compiler.core.gate import Gate
+from tc.compiler.core.lock import alone
 from tc.compiler.debug_backends import DEBUG_BACKENDS
 from tc.compiler.decorators import (
     allow_in_graph,
@@ -219,7 +220,14 @@ def get_default_backend() -> str | Callable[..., Any]:
 
 # -- the process -------------------------------------------------------------------------------
 def reset() -> None:
-    """Forget all compiled code and all that was remembered of earlier calls."""
+    """Forget all compiled code and all that was remembered of earlier calls.
+
+    A compile of another thread is waited for; calls under way end with the code they have found.
+    """
+    alone(_reset, _reset)
+
+
+def _reset() -> None:
     for code in list(_PROCESS.code_objects.values()):
         hook.reset(code)
     _PROCESS.code_objects.clear()
@@ -236,11 +244,15 @@ def graph_stats() -> dict[str, int]:
 
 def _narrow_guards() -> None:
     """Pick for all compiled code the guards that told variants apart; see `set_stance`."""
-    for code in list(_PROCESS.code_objects.values()):
-        telling: set[str] = set()
-        for entry in hook.cache_entries(code):
-            telling |= entry.guards.telling
-        hook.narrow(code, lambda guards: guards.few(telling))  # noqa: B023 - called at once
+
+    def narrow() -> None:
+        for code in list(_PROCESS.code_objects.values()):
+            telling: set[str] = set()
+            for entry in hook.cache_entries(code):
+                telling |= entry.guards.telling
+            hook.narrow(code, lambda guards: guards.few(telling))  # noqa: B023 - called at once
+
+    alone(narrow, narrow)
 
 
 def _redirected(compiler: Any, backend: Any) -> Any:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
@@ -31,7 +32,11 @@ MOST = 1000
 
 @dataclass
 class _Counts:
-    """What is known so far of one graph."""
+    """What is known so far of one graph.
+
+    Attributes:
+        lock: held while a call is counted, so that none is lost.
+    """
 
     compile_id: CompileId
     place: StackFrame
@@ -39,6 +44,24 @@ class _Counts:
     calls: int = 0
     sampled: int = 0
     seconds: float = 0.0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def count(self) -> int:
+        """Count a call; return how many there were with it."""
+        with self.lock:
+            self.calls += 1
+            return self.calls
+
+    def sample(self, seconds: float) -> None:
+        """Add what a call took."""
+        with self.lock:
+            self.seconds += seconds
+            self.sampled += 1
+
+    def start_over(self) -> None:
+        """Forget the calls so far, and who had the lock."""
+        self.calls, self.sampled, self.seconds = 0, 0, 0.0
+        self.lock = threading.Lock()
 
 
 class _Counted:
@@ -58,11 +81,13 @@ class _Counted:
     def tell(self) -> None:
         """Tell the counts, if there is anything new."""
         self.told = time.monotonic()
-        calls = sum(one.calls for one in self.graphs)
+        calls = sum(one.calls for one in tuple(self.graphs))
         if calls == self.calls_told:
             return
         self.calls_told = calls
-        called = sorted((one for one in self.graphs if one.calls), key=lambda one: -one.calls)
+        called = sorted(
+            (one for one in tuple(self.graphs) if one.calls), key=lambda one: -one.calls
+        )
         regions = tuple(
             trace.Region(
                 str(one.compile_id), one.place.name, one.place.file, one.place.line, one.how,
@@ -82,8 +107,7 @@ class _Counted:
         """In a forked child: the calls so far were the parent's."""
         self.calls_told = 0
         for one in self.graphs:
-            one.calls = one.sampled = 0
-            one.seconds = 0.0
+            one.start_over()
 
 
 _counted = _Counted()
@@ -106,13 +130,11 @@ def counted(
     clock = time.perf_counter
 
     def call(*args: Any) -> Any:
-        counts.calls += 1
-        if counts.calls % SAMPLED != 1:
+        if counts.count() % SAMPLED != 1:
             return compiled(*args)
         began = clock()
         result = compiled(*args)
-        counts.seconds += clock() - began
-        counts.sampled += 1
+        counts.sample(clock() - began)
         if time.monotonic() - _counted.told > PERIOD:
             _counted.tell()
         return result
@@ -151,12 +173,14 @@ class _Monitor:
     def forget(self) -> None:
         """Count nothing any more: what was given up may be compiled again."""
         if sys.version_info >= (3, 12) and self._tool is not None:
-            for code, _ in self.watched.values():
+            for code, _ in list(self.watched.values()):
                 sys.monitoring.set_local_events(self._tool, code, sys.monitoring.events.NO_EVENTS)
         self.watched.clear()
 
     def _started(self, code: CodeType, offset: int) -> None:
-        self.watched[id(code)][1].calls += 1
+        watched = self.watched.get(id(code))
+        if watched is not None:  # another thread may have just forgotten it
+            watched[1].count()
 
 
 _TOOLS = (3, 4)  # the others have names: debugger, coverage, profiler, optimizer

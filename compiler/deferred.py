@@ -6,7 +6,6 @@ thread that is, as part of the compile it belongs to.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -19,6 +18,7 @@ from tc import trace
 from tc.compiler.accounts import as_failure, tell_backward, tell_failure
 from tc.compiler.capture import hook
 from tc.compiler.core import garbage, levels
+from tc.compiler.core.lock import alone
 from tc.compiler.errors import StageError
 from tc.compiler.options import config
 
@@ -46,7 +46,6 @@ class Deferred:
     def __init__(self, work: Work) -> None:
         self._work: Work | None = work
         self._run: Boxed | None = None
-        self._lock = threading.Lock()
         self._compile_id = trace.current_compile()
 
     def __call__(self, args: list[Any]) -> tuple[Any, ...]:
@@ -59,11 +58,18 @@ class Deferred:
         return run(args)
 
     def _compiled(self) -> Boxed:
+        """Compile it, or return what does the same where another thread compiles for too long."""
+        work = self._work
+        if work is None:  # another thread has just done it
+            assert self._run is not None
+            return self._run
+        return alone(self._compiled_alone, lambda: work.instead)
+
+    def _compiled_alone(self) -> Boxed:
         compile_id = self._compile_id
         known = nullcontext() if compile_id is None else trace.compiling(compile_id)
         # As a frame is compiled: unseen by the user's modes and transforms, and not captured.
         with (
-            self._lock,
             known,
             hook.off(),
             levels.popped_to(0),

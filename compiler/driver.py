@@ -60,14 +60,16 @@ from tc.compiler.errors import (
 from tc.compiler.freezing import frozen_inputs, while_unchanged
 from tc.compiler.gpus import Cut, cut, gpu_of, in_turn, tell_limits
 from tc.compiler.graph_cache import GraphCache, run
+from tc.compiler.names import GraphNames
 from tc.compiler.options import Config, InductorOptions, Options, config
 from tc.compiler.runtime.build import caches_disabled
-from tc.compiler.runtime.door import make_door
+from tc.compiler.runtime.door import close_doors, make_door
 from tc.compiler.runtime.launch import offer_type
 from tc.compiler.runtime.memo import memo_type
 from tc.compiler.runtime.triton import open_kernels
 from tc.compiler.runtime.tuned import gpu_tuner, tuner
 from tc.compiler.runtime.watch import watch_type
+from tc.compiler.verify import copied, verify
 from tc.trace import CompileId
 
 Compiled = Callable[..., Any]
@@ -243,10 +245,11 @@ class Process:
     on_graph: list[Callable[[fx.GraphModule], None]] = field(default_factory=list)
     code_objects: dict[int, Any] = field(default_factory=dict)
     warned: set[str] = field(default_factory=set)
+    names: GraphNames = field(default_factory=GraphNames)
 
 
 PROCESS = Process()
-hook.doors_by(doors.Doors(make_door, PROCESS.gate))
+hook.doors_by(doors.Doors(make_door, close_doors, PROCESS.gate))
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,10 +268,8 @@ class FrameCompiler:
     def __hash__(self) -> int:
         return hash((FrameCompiler, id(self.options.backend), self.options.dynamic))
 
-    def __call__(
-        self, frame: hook.Frame, cache: hook.CacheView, state: dict[Any, Any]
-    ) -> hook.Outcome:
-        """Decide what to do with a frame: compile, skip for good, or run as it is once."""
+    def glance(self, frame: hook.Frame, state: dict[Any, Any]) -> hook.Outcome | None:
+        """Say what frames are left to Python, without the compile lock; None: ask further."""
         reason = skip_reason(frame)
         if reason is not None and not reason[1]:
             return hook.Skip(reason[0])
@@ -283,6 +284,12 @@ class FrameCompiler:
                 "Detected that you are using FX to symbolically trace a compiled function: trace "
                 "the function itself, or set config.error_on_nested_fx_trace = False"
             )
+        return None
+
+    def __call__(
+        self, frame: hook.Frame, cache: hook.CacheView, state: dict[Any, Any]
+    ) -> hook.Outcome:
+        """Compile a frame, skip it for good, or run it as it is once; with the compile lock."""
         standing = stance.in_place_of_compiling(frame, state)
         if standing is stance.FIRST_RUN:
             return self._first_run(frame, cache, state)
@@ -290,6 +297,7 @@ class FrameCompiler:
             return standing
         entries = list(iter(cache))  # a list of the view itself would ask for its length first
         account = self._account(frame, len(entries), state)
+        reason = skip_reason(frame)
         if reason is not None:
             account.tell_skip(reason[0])
             return hook.Skip(reason[0])
@@ -309,8 +317,13 @@ class FrameCompiler:
             before = _seen(state)
             account.tell_recompile(entries[0].guards, failures, self._dynamic_now(before, failures))
         account.restart()
-        with trace.compiling(account.compile_id), trace.stage("entire_frame_compile"):
-            return self._compile(frame, state, account)
+        compile_id = account.compile_id
+        with (
+            trace.compiling(compile_id),
+            trace.stage("entire_frame_compile"),
+            self.process.names.taken(frame.globals, compile_id) as name,
+        ):
+            return self._compile(frame, state, account, name)
 
     def _first_run(
         self, frame: hook.Frame, cache: hook.CacheView, state: dict[Any, Any]
@@ -319,7 +332,7 @@ class FrameCompiler:
         options = replace(self.options, backend=aot_eager, backend_name="aot_eager")
         found = replace(self, options=options)(frame, cache, state)
         if isinstance(found, hook.Compiled):
-            stance.STANDING.for_one_call.append(found.guards)
+            stance.STANDING.runs_once(found.guards)
         return found
 
     def _inside_transform(self, frame: hook.Frame) -> hook.Outcome:
@@ -377,19 +390,23 @@ class FrameCompiler:
     @garbage.paused()
     @_disable_current_modes()  # the user's modes and hooks see what runs, not how it is compiled
     @levels.autograd_unseen()
-    def _compile(self, frame: hook.Frame, state: dict[Any, Any], account: Account) -> hook.Outcome:
+    def _compile(
+        self, frame: hook.Frame, state: dict[Any, Any], account: Account, name: str
+    ) -> hook.Outcome:
         self.process.counters["frames"]["total"] += 1
         if trace.enabled():
             account.begin(callers(sys._getframe(2)))
         captured: Captured | None = None
+        memory = _seen(state).copy()  # of a compile that Ctrl-C ends nothing is remembered
         try:
             with trace.stage("capture"):
-                captured = self._capture(frame, state, account)
+                captured = self._capture(frame, memory, name, account)
             with captured.tracer.overrides.left_out():
                 account.tell_capture(captured)
                 self._install_graph(frame, captured, account)
                 captured.renew_guards()
         except breaks.SkipFrame as skip:
+            state["memory"] = memory
             account.tell_skip(str(skip), skip.fix, skip.harmless)
             account.finish(None)
             if self.options.fullgraph and not skip.harmless:
@@ -403,15 +420,17 @@ class FrameCompiler:
             raise
         except Exception as error:
             return self._failed(account, captured, error)
-        state["compiles"] += 1
+        state["compiles"] = max(state.get("compiles", 0), account.compile_id.compile + 1)
+        state["memory"] = memory
         self.process.counters["frames"]["ok"] += 1
         account.tell_guards(captured.guards)
         account.finish(captured)
         captured.tracer.forget()
         return hook.Compiled(captured.code, captured.guards, str(account.compile_id))
 
-    def _capture(self, frame: hook.Frame, state: dict[Any, Any], account: Account) -> Captured:
-        memory = _seen(state)
+    def _capture(
+        self, frame: hook.Frame, memory: Memory, graph_name: str, account: Account
+    ) -> Captured:
         sizes = DynamicSizes(
             self._dynamic(),
             self.config.automatic_dynamic_shapes,
@@ -422,8 +441,6 @@ class FrameCompiler:
             fixed_floats=self.config.specialize_float,
             lenient=self.config.allow_ignore_mark_dynamic,
         )
-        compile_id = account.compile_id
-        graph_name = f"__compiled_fn_{compile_id.frame}_{compile_id.compile}"
 
         def on_break(record: BreakRecord) -> None:
             account.tell_break(record)
@@ -436,7 +453,7 @@ class FrameCompiler:
                 raise error
 
         return translate(
-            frame, sizes, str(compile_id), graph_name, on_break, self.options.fullgraph,
+            frame, sizes, str(account.compile_id), graph_name, on_break, self.options.fullgraph,
             self.options.guard_filter, memo_type, watch_type,
         )  # fmt: skip
 
@@ -457,7 +474,7 @@ class FrameCompiler:
         stats["unique_graphs"] += 1
         calls = ("call_function", "call_method", "call_module")
         stats["calls_captured"] += sum(n.op in calls for n in captured.module.graph.nodes)
-        for listener in self.process.on_graph:
+        for listener in tuple(self.process.on_graph):
             listener(captured.module)
         with trace.stage("backend_compile"):
             compiled = self._run_backend(frame, captured)
@@ -466,7 +483,7 @@ class FrameCompiler:
         if captured.module.meta.get(SETS_MODES) and self.options.backend is not inductor:
             compiled = restoring_modes(compiled)
         called = counted(untraced(compiled), account.compile_id, account.place)
-        frame.globals[captured.graph_name] = called
+        self.process.names.put(frame.globals, captured.graph_name, called, captured.code)
 
     def _run_backend(self, frame: hook.Frame, captured: Captured) -> Compiled:
         assert captured.module is not None
@@ -522,35 +539,6 @@ class FrameCompiler:
                 trace.warn(f"{text}; it runs eagerly (config.suppress_errors)")
             return hook.Skip(text)
         raise as_failure(error, stage, text)
-
-
-def copied(module: fx.GraphModule) -> fx.GraphModule:
-    """Return a graph of its own, that a backend does not change."""
-    graph = fx.Graph()
-    graph.output(graph.graph_copy(module.graph, {}))
-    return fx.GraphModule(module, graph)
-
-
-def verify(module: fx.GraphModule, compiled: Compiled, inputs: list[Any], name: str) -> None:
-    """Compare one call of a compiled graph with the captured one, on copies of the inputs.
-
-    Raises:
-        BackendError: they differ.
-    """
-    if not all(isinstance(value, torch.Tensor) for value in inputs):
-        return
-    state = torch.get_rng_state()
-    found = []
-    for call in (module.forward, compiled):
-        torch.set_rng_state(state)
-        found.append(call(*[value.detach().clone() for value in inputs]))
-    torch.set_rng_state(state)
-    try:
-        torch.testing.assert_close(found[1], found[0], equal_nan=True)
-    except AssertionError as error:
-        raise BackendError(
-            "backend", f"backend {name!r} gives another result than the graph it was given: {error}"
-        ) from error
 
 
 def changes(failures: Sequence[Failure]) -> str:

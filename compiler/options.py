@@ -45,6 +45,8 @@ class Config:
         specialize_float: never make a float argument dynamic.
         verify_correctness: run each compiled graph once, and compare it with the captured one.
         error_on_nested_fx_trace: raise where torch.fx traces a compiled function symbolically.
+        compile_wait: seconds that a call waits for one compile of another thread; then it runs as
+            Python, that time. It ends deadlocks, where the other one waits for the caller.
         reorderable_logging_functions: functions that may be called after the graph (``print``).
         ignore_logger_methods: methods of loggers whose calls are left out.
         fallback_random: draw random numbers as eager does. False: kernels draw dropout masks and
@@ -69,6 +71,7 @@ class Config:
     fallback_random: bool = True
     allow_ignore_mark_dynamic: bool = False
     error_on_nested_fx_trace: bool = True
+    compile_wait: float = 60.0
     reorderable_logging_functions: set[Any] = field(default_factory=set)
     ignore_logger_methods: set[Any] = field(default_factory=set)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import types
+from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -52,7 +54,7 @@ class Standing:
         self.now = Stance()
         self.prepare: Callable[[], None] = lambda: None
         self.redirect: Callable[[Any, Any], Any] = lambda callback, backend: callback
-        self.for_one_call: list[Any] = []
+        self.for_one_call: deque[Any] = deque()
 
     def change(self, to: Stance) -> Stance:
         """Put a stance in force; return the one before."""
@@ -67,19 +69,22 @@ class Standing:
         hook.choose_by(self._choose if chooses else None)
         return before
 
+    def runs_once(self, guards: Any) -> None:
+        """Note what was compiled for one call only."""
+        self.for_one_call.append(guards)
+
     def _drop(self) -> None:
         """Forget what was compiled for one call."""
-        for guards in self.for_one_call:
-            guards.drop()
-        self.for_one_call.clear()
+        while self.for_one_call:  # other threads add to it, and take from it
+            with suppress(IndexError):
+                self.for_one_call.popleft().drop()
 
     def _choose(self, callback: Any) -> Any:
         if self.now.name == "force_eager":
             return None
         self._drop()
-        if self.now.force_backend is not None:
-            return self.redirect(callback, self.now.force_backend)
-        return callback
+        backend = self.now.force_backend
+        return callback if backend is None else self.redirect(callback, backend)
 
 
 STANDING = Standing()

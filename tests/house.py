@@ -43,6 +43,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "tc.compiler.capture": CORE,
     "tc.compiler.aot": CORE,
     "tc.compiler.freezing": (*CORE, "tc.compiler.capture"),
+    "tc.compiler.verify": CORE,
+    "tc.compiler.names": CORE,
     "tc.compiler.library": (*CORE, "tc.compiler.loops"),  # what loops can read
     "tc.compiler.loops": CORE,
     "tc.compiler.schedule": (*CORE, *LOOP_IR),

@@ -56,8 +56,13 @@ class _Unknown(Exception):
 class Doors:
     """What the hook asks for doors; see `hook.Doors`. The gate is asked as ``capture.door``."""
 
-    def __init__(self, make: Callable[[FunctionType], tuple[Any, Any] | None], gate: Gate) -> None:
-        self.make = make
+    def __init__(
+        self,
+        make: Callable[[FunctionType], tuple[Any, Any] | None],
+        close_all: Callable[[], None],
+        gate: Gate,
+    ) -> None:
+        self.make, self.close_all = make, close_all
         self.open = partial(open_door, gate)
 
 
@@ -65,15 +70,16 @@ def open_door(
     gate: Gate,
     door: Any,
     fn: FunctionType,
-    entries: Iterable[hook.CacheEntry],
+    entries: Callable[[], Iterable[hook.CacheEntry]],
     args: tuple[Any, ...],
 ) -> bool:
     """Add the entry that a call's arguments belong to; say whether there was one to add.
 
     Args:
         door: of ``fn``, which was just called with ``args`` and no names.
-        entries: of the hook, for the function's code.
+        entries: gives those of the hook, for the function's code.
     """
+    epoch = door.epoch  # what closes doors from here on keeps the entry from being added
     code = fn.__code__
     plain = not code.co_flags & _GENERATOR_OR_VARIADIC and not code.co_kwonlyargcount
     if not plain or len(args) != code.co_argcount:
@@ -84,7 +90,7 @@ def open_door(
             locals[name] = cell.cell_contents
         except ValueError:
             return False  # not set yet
-    for entry in entries:
+    for entry in entries():
         guards: CheckedGuards = entry.guards
         if not guards.check(locals):
             continue
@@ -102,8 +108,7 @@ def open_door(
         code = hook.uncaptured(entry.code)
         run = FunctionType(code, fn.__globals__, fn.__name__, None, fn.__closure__)
         places, tensors = tuple(way.places), tuple(way.tensors)
-        door.add(run, len(args), places, tuple(way.tests), tensors, check)
-        return True
+        return bool(door.add(epoch, run, len(args), places, tuple(way.tests), tensors, check))
     return False
 
 

@@ -64,6 +64,10 @@ class Memory:
     sizes: dict[str, tuple[int | None, ...]] = field(default_factory=dict)
     numbers: dict[str, float | None] = field(default_factory=dict)
 
+    def copy(self) -> Memory:
+        """Return a memory that takes in more on its own, to become the code object's at the end."""
+        return Memory(dict(self.sizes), dict(self.numbers))
+
     def see_tensor(self, source: Source, tensor: torch.Tensor) -> tuple[int | None, ...]:
         """Note a tensor's sizes; return them with None where they differ from call to call."""
         now: tuple[int | None, ...] = tuple(tensor.shape)

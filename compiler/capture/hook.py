@@ -12,22 +12,28 @@ about it that callers rely on:
   the callback and puts it back after. If `torch._dynamo` is loaded, its hook for errors in guards
   is set, but guards of ours never raise (see `tc.compiler.capture.guards`).
 * The object given as guard manager gets attributes set by C, up to when the entry dies; one that
-  refuses aborts the process. `_Manager` below is that object.
+  refuses aborts the process. `entries.Manager` is that object.
+* Any number of threads may be in C's part at once; see `entries` for what that means.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import CodeType, FunctionType, MethodType
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from torch._C._dynamo import eval_frame as _c
 
+from tc.compiler.capture import entries
+from tc.compiler.capture.entries import Code, Emptied, GuardedCode, Guards, Manager, Pending
+from tc.compiler.core.lock import alone
+from tc.compiler.core.once import once
 from tc.compiler.errors import StageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -35,15 +41,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 #: attribute of a compiled function: what it was made of
 ORIGINAL = "_tc_original"
 _VARARGS = 0x04 | 0x08  # CO_VARARGS | CO_VARKEYWORDS
-
-
-class Guards(Protocol):
-    """What the hook needs of guards."""
-
-    root: Any
-    """torch's C++ ``RootGuardManager``."""
-    drop: Callable[[], None] | None
-    """Set by the hook: call it to make the cached code unreachable for good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,72 +108,11 @@ class RunCached:
 
 Outcome: TypeAlias = Compiled | Skip | RunOnce | RunCached
 Callback: TypeAlias = Callable[[Frame, CacheView, dict[Any, Any]], Outcome]
+"""Called by one thread at a time, and only where no entry it has for the code holds.
 
-
-@dataclass(frozen=True, slots=True)
-class _Verdict:
-    """The answer to torch asking which guard failed: none of torch's concern."""
-
-    result: bool = True
-    verbose_code_parts: tuple[str, ...] = ()
-    user_stack: None = None
-
-
-class _SeenByTorch:
-    """What torch.compile reads of entries on a code object that it compiles too, ours included."""
-
-    id_matched_objs: ClassVar[dict[str, Any]] = {}
-    global_scope: ClassVar[dict[str, Any]] = {"G": {}}
-    closure_vars: ClassVar[dict[str, Any]] = {}
-    guard_fail_fn = None
-    diff_guard_sources: ClassVar[set[str]] = set()
-
-    def check_verbose(self, f_locals: dict[str, Any]) -> _Verdict:
-        """Say that all guards hold: what differs is the compiler."""
-        return _Verdict()
-
-    def collect_diff_guard_sources(self) -> set[str]:
-        """Say that no guard of ours should be tried first."""
-        return set()
-
-    def populate_diff_guard_manager(self) -> None:
-        """Keep the tree as it is."""
-
-
-class _Manager(_SeenByTorch):
-    """The guard manager as C wants it: four attributes, all of them writable."""
-
-    def __init__(self, guards: Guards) -> None:
-        self.guards = guards
-        self.root = guards.root
-        self.diff_guard_root: Any = None
-        self.cache_entry: Any = None
-        self.extra_state: Any = None
-
-    def drop(self) -> None:
-        """Empty the cache entry, if it is still there."""
-        ending = sys is None or sys.is_finalizing()  # at exit Python empties modules
-        if self.cache_entry is not None and not ending:
-            self.extra_state.invalidate(self.cache_entry, _Dropped())
-            _close_doors()
-
-
-class _Dropped(_SeenByTorch):
-    """Stands in for the guard manager of an emptied entry (C sets attributes on it too)."""
-
-    guards = None
-    root = None
-    diff_guard_root = None
-
-
-@dataclass(slots=True)
-class _GuardedCode:
-    """What C reads of a `Compiled`."""
-
-    code: CodeType
-    guard_manager: _Manager
-    compile_id: str
-    trace_annotation: str
+It may have a method ``glance(frame, state)``, which is called first, by any number of threads: an
+outcome other than None is the answer.
+"""
 
 
 @dataclass(slots=True)
@@ -185,7 +121,7 @@ class _Answer:
 
     frame_exec_strategy: Any
     apply_to_code: bool
-    guarded_code: _GuardedCode | None
+    guarded_code: GuardedCode | None
 
 
 def _strategy(here: int, below: int) -> Any:
@@ -203,11 +139,11 @@ def _answer(outcome: Outcome, frame_code: CodeType) -> _Answer:
             _check_fits(frame_code, code)
             if code is frame_code:  # its cache would hold the code that holds the cache
                 code = code.replace()
-            manager = _Manager(guards)
+            manager = Manager(guards, frame_code, _close_doors)
             guards.drop = manager.drop
             _introduce(code, frame_code)
             label = f"tc {compile_id} {frame_code.co_name}"
-            guarded = _GuardedCode(code, manager, compile_id, label)
+            guarded = GuardedCode(code, manager, compile_id, label)
             return _Answer(_strategy(_DEFAULT, _DEFAULT), False, guarded)
         case Skip(_, recursive):
             return _Answer(_strategy(_SKIP, _SKIP if recursive else _DEFAULT), True, None)
@@ -240,15 +176,22 @@ def _check_fits(old: CodeType, new: CodeType) -> None:
 
 def _adapt(callback: Callback) -> Any:
     """Turn a callback of ours into one of C's."""
+    glance: Any = getattr(callback, "glance", None)
 
     def offer(c_frame: Any, _first: Any, state: dict[Any, Any]) -> _Answer:
         code = c_frame.f_code
         frame = Frame(
             code, c_frame.f_locals, c_frame.f_globals, c_frame.f_builtins, c_frame.closure or ()
         )
-        own = state.setdefault("tc", {})
-        return _answer(callback(frame, CacheView(code, callback), own), code)
+        own = _kept_with(code, state)
+        if glance is not None and (early := glance(frame, own)) is not None:
+            return _answer(early, code)
+        return alone(
+            lambda: _decide(frame, own, callback),
+            lambda: _answer(RunOnce(), code),  # as Python, which is right, if not as quick
+        )
 
+    entries.answers(offer.__code__)
     make = _offer_type()
     if make is not None:
         return make(offer, callback)
@@ -257,8 +200,87 @@ def _adapt(callback: Callback) -> Any:
     return offer
 
 
+_codes: weakref.WeakValueDictionary[int, Code] = weakref.WeakValueDictionary()
+
+
+def _kept_with(code: CodeType, state: dict[Any, Any]) -> Code:
+    """Return what is kept with a code object, in the dictionary that C keeps with it."""
+    own: Code | None = state.get("tc")
+    if own is None:
+        own = state.setdefault("tc", Code(code))
+        _codes[id(code)] = own
+    return own
+
+
+def _decide(frame: Frame, own: Code, callback: Callback) -> _Answer:
+    """Answer C, with the compile lock: by the callback, unless another thread was quicker."""
+    code = frame.code
+    own.settle()
+    found = _holding(own, callback, frame.locals)
+    if found is None:
+        answer = _answer(callback(frame, CacheView(code, callback), own), code)
+        if answer.guarded_code is not None:
+            own.pending = (Pending(callback, answer.guarded_code), *own.pending)
+        return answer
+    # C cannot be told to look again. It makes an entry of each answer; this one is never found.
+    _keep_order()
+    label = f"tc {found.compile_id} {code.co_name}"
+    again = GuardedCode(found.code, Emptied(), found.compile_id, label)
+    own.spent = (*own.spent, Pending(callback, again))
+    return _Answer(_strategy(_DEFAULT, _DEFAULT), False, again)
+
+
+def _holding(own: Code, callback: Callback, locals: dict[str, Any]) -> CacheEntry | None:
+    """Return the entry of a callback that holds for a frame, made by C or not.
+
+    C's own walk may have missed it: another thread made it since, or moved it out of the way.
+    """
+    answered = [
+        CacheEntry(one.answer.code, one.answer.guard_manager.guards, one.answer.compile_id)
+        for one in own.pending
+        if one.callback == callback and not one.answer.guard_manager.dropped
+    ]
+    code = own.code()
+    entry: CacheEntry
+    for entry in [*answered, *(cache_entries(code, callback) if code is not None else ())]:
+        try:
+            if entry.guards.root.check(locals):
+                return entry
+        except Exception:  # a guard that raises does not hold
+            continue
+    return None
+
+
+def _keep_order() -> None:
+    """Have C leave entries where they are once threads meet: a walk then misses none."""
+    switch = getattr(_c, "_set_lru_cache", None)
+    if switch is not None:
+        switch(False)
+
+
 MakeOffer: TypeAlias = Callable[[Any, Callback], Any]
-_find_offer_type: list[Callable[[], MakeOffer | None]] = []
+
+
+@dataclass(slots=True)
+class _Switches:
+    """What all wrappers ask at each call; each attribute is replaced whole.
+
+    Attributes:
+        find_offer_type: see `offer_by`.
+        doors: see `doors_by`.
+        choice: see `choose_by`.
+        few_guards: see `check_few_guards`.
+        past_doors: whether calls have to go to the hook, whatever doors say.
+    """
+
+    find_offer_type: Callable[[], MakeOffer | None] = lambda: None
+    doors: Doors | None = None
+    choice: Callable[[Any], Any] | None = None
+    few_guards: bool = False
+    past_doors: bool = False
+
+
+_switches = _Switches()
 
 
 def offer_by(find: Callable[[], MakeOffer | None]) -> None:
@@ -267,13 +289,13 @@ def offer_by(find: Callable[[], MakeOffer | None]) -> None:
     C asks an offer at each call who owns cached code; a type made for that answers more quickly
     than Python objects do. It is looked for once, when the first function is wrapped.
     """
-    _find_offer_type[:] = [find]
-    _offer_type.cache_clear()
+    _switches.find_offer_type = find
+    _offer_type.cache_clear()  # type: ignore[attr-defined]
 
 
-@functools.cache
+@once
 def _offer_type() -> MakeOffer | None:
-    return _find_offer_type[0]() if _find_offer_type else None
+    return _switches.find_offer_type()
 
 
 def wrap(fn: F, callback: Callback) -> F:
@@ -285,20 +307,24 @@ def wrap(fn: F, callback: Callback) -> F:
             with that code for as long as the code lives.
     """
     offer = _adapt(callback)
-    set_hook = _c.set_eval_frame
+    set_hook, switches = _c.set_eval_frame, _switches
     function: Any = fn
-    made = _doors[0].make(function) if _doors and isinstance(fn, FunctionType) else None
+    doors = switches.doors
+    made = doors.make(function) if doors is not None and isinstance(fn, FunctionType) else None
     door: Any
     door, miss = made or (None, None)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        passes = door is not None and not (kwargs or _choices or _few_guards)
+        passes = door is not None and not (kwargs or switches.past_doors)
         if passes:
             found = door(args)
             if found is not miss:
                 return found
-        previous = set_hook(_chosen(callback) if _choices else offer)
+        choice = switches.choice
+        used = offer if choice is None else _chosen(choice, callback)
+        previous = None  # Ctrl-C may come right after the hook is set: it is off again then
         try:
+            previous = set_hook(used)
             # Handing on names makes a dictionary of them, even where there are none.
             found = fn(*args, **kwargs) if kwargs else fn(*args)
         finally:
@@ -307,6 +333,7 @@ def wrap(fn: F, callback: Callback) -> F:
             _open(door, function, callback, args)
         return found
 
+    entries.is_caller(call.__code__)
     _wrappers.add(call.__code__)
     wrapper = _dressed(call, fn)
     setattr(wrapper, ORIGINAL, fn)
@@ -320,31 +347,29 @@ class Doors(Protocol):
         """Return the door of a function, and what it returns for calls it does not let through."""
 
     def open(
-        self, door: Any, fn: FunctionType, entries: list[CacheEntry], args: tuple[Any, ...]
-    ) -> bool:
+        self, door: Any, fn: FunctionType, entries: Callable[[], list[CacheEntry]],
+        args: tuple[Any, ...],
+    ) -> bool:  # fmt: skip
         """Let calls through that are like one with these arguments."""
 
-
-_doors: list[Doors] = []
-_open_doors: weakref.WeakSet[Any] = weakref.WeakSet()
+    def close_all(self) -> None:
+        """Let no call through any more by what doors know so far; at once, for all threads."""
 
 
 def doors_by(doors: Doors) -> None:
     """Set what makes doors."""
-    _doors[:] = [doors]
+    _switches.doors = doors
 
 
 def _open(door: Any, fn: FunctionType, callback: Callback, args: tuple[Any, ...]) -> None:
-    entries = cache_entries(fn.__code__, callback)
-    if _doors[0].open(door, fn, entries, args):
-        _open_doors.add(door)
+    if _switches.doors is not None:
+        _switches.doors.open(door, fn, lambda: cache_entries(fn.__code__, callback), args)
 
 
 def _close_doors() -> None:
     """Send all calls to the hook again, which knows what has changed."""
-    for door in list(_open_doors):
-        door.close()
-    _open_doors.clear()
+    if _switches.doors is not None:
+        _switches.doors.close_all()
 
 
 _wrappers: set[CodeType] = set()
@@ -360,10 +385,6 @@ def original_of(obj: Any) -> Any:
     return getattr(obj, ORIGINAL, None) if made_here else None
 
 
-_choices: list[Callable[[Any], Any]] = []
-_few_guards: list[bool] = []
-
-
 def choose_by(choice: Callable[[Any], Any] | None) -> None:
     """Ask a function, at each call of what `wrap` returned, for the callback to use.
 
@@ -371,17 +392,19 @@ def choose_by(choice: Callable[[Any], Any] | None) -> None:
         choice: the callback given to `wrap` -> the one to use, or None: the frames run as they
             are. None in place of a function: each has its own again.
     """
-    _choices[:] = [] if choice is None else [choice]
+    _switches.choice = choice
+    _switches.past_doors = choice is not None or _switches.few_guards
 
 
-def _chosen(callback: Callback) -> Any:
-    chosen = _choices[0](callback)
+def _chosen(choice: Callable[[Any], Any], callback: Callback) -> Any:
+    chosen = choice(callback)
     return None if chosen is None else _adapt(chosen)
 
 
 def check_few_guards(few: bool) -> None:
     """Check only the guards that `narrow` picked; where none of them hold, C++ raises."""
-    _few_guards[:] = [True] if few else []
+    _switches.few_guards = few
+    _switches.past_doors = few or _switches.choice is not None
     _c.set_skip_guard_eval_unsafe(few)
 
 
@@ -389,8 +412,8 @@ def narrow(code: CodeType, root_of: Callable[[Any], Any]) -> None:
     """Pick the tree of guards that `check_few_guards` leaves to each entry of a code object."""
     for entry in _c._debug_get_cache_entry_list(code):
         manager = entry.guard_manager
-        if isinstance(manager, _Manager):
-            manager.diff_guard_root = root_of(manager.guards)
+        if isinstance(manager, Manager):
+            manager.narrow(root_of(manager.guards))
             entry.update_diff_guard_root_manager()
 
 
@@ -411,12 +434,14 @@ def _under(fn: F, state: bool | None) -> F:
     set_hook = _c.set_eval_frame
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        previous = set_hook(state)
+        previous = None
         try:
+            previous = set_hook(state)
             return fn(*args, **kwargs)
         finally:
             set_hook(previous)
 
+    entries.is_caller(call.__code__)
     return _dressed(call, fn)
 
 
@@ -490,9 +515,51 @@ def code_of(target: Any) -> CodeType:
 
 
 def reset(code: CodeType) -> None:
-    """Forget everything about a code object: cached code, state, `Skip` and `never_trace`."""
+    """Forget all about a code object that is of tc: cached code, state, `Skip`, `never_trace`.
+
+    Other threads may be inside calls of it: they finish with the code they have found.
+    """
+    drop_entries(code)
+    own = _codes.get(id(code))
+    if own is not None:
+        own.clear()
+    _c.set_code_exec_strategy(code, _strategy(_DEFAULT, _DEFAULT))
+
+
+def drop_entries(code: CodeType) -> None:
+    """End all entries of a code object, those that C is about to make included."""
     _close_doors()
-    _c.reset_code(code)
+    own = _codes.get(id(code))
+    for one in own.pending if own is not None else ():
+        one.answer.guard_manager.drop()
+    for entry in _c._debug_get_cache_entry_list(code):
+        if isinstance(entry.guard_manager, Manager):
+            entry.guard_manager.drop()
+
+
+class _Fork:
+    """What a forked child does about threads of its parent that it does not have."""
+
+    def __init__(self) -> None:
+        self.others = False
+
+    def before(self) -> None:
+        """Note whether there are others, which may be checking guards."""
+        self.others = len(sys._current_frames()) > 1
+
+    def in_child(self) -> None:
+        """End all entries where another thread may have held the lock of a guard tree."""
+        entries.start_over()
+        if not self.others:
+            return
+        for own in list(_codes.values()):
+            code = own.code()
+            if code is not None:
+                drop_entries(code)
+
+
+_fork = _Fork()
+os.register_at_fork(before=_fork.before, after_in_child=_fork.in_child)
 
 
 def cache_entries(code: CodeType, callback: Any = None) -> list[CacheEntry]:
@@ -505,7 +572,7 @@ def cache_entries(code: CodeType, callback: Any = None) -> list[CacheEntry]:
     found: list[CacheEntry] = []
     for entry in _c._debug_get_cache_entry_list(code):
         manager = entry.guard_manager
-        if not isinstance(manager, _Manager):  # emptied, or made by torch.compile
+        if not isinstance(manager, Manager) or manager.dropped:  # else torch.compile's, or ended
             continue
         owner = getattr(entry.backend, "owner", entry.backend)
         if callback is None or owner == callback:

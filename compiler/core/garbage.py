@@ -7,34 +7,49 @@ the process holds, again and again, and finds nothing: a third of the time of a 
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 
 class _Blocks:
-    """Counts the blocks at work in all threads."""
+    """Counts the blocks at work in each thread; none where the user has the collector off."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.count = 0
+        self.of: dict[int, int] = {}
 
     def enter(self) -> bool:
         """Turn the collector off; returns whether there is anything to undo."""
+        me = threading.get_ident()
         with self.lock:
-            ours = self.count > 0 or gc.isenabled()
-            self.count += ours
+            ours = bool(self.of) or gc.isenabled()
             if ours:
+                self.of[me] = self.of.get(me, 0) + 1
                 gc.disable()
             return ours
 
-    def leave(self) -> None:
+    def leave(self, all_of_thread: bool = False) -> None:
         """Turn the collector on again with the last block."""
+        me = threading.get_ident()
         with self.lock:
-            self.count -= 1
-            if not self.count:
+            left = self.of.pop(me, 0) - 1
+            if left > 0 and not all_of_thread:
+                self.of[me] = left
+            elif left >= 0 and not self.of:
                 _settle()
                 gc.enable()
+
+    def start_over(self) -> None:
+        """In a forked child: the blocks of all other threads are gone."""
+        self.lock = threading.Lock()
+        mine = self.of.pop(threading.get_ident(), 0)
+        others, self.of = self.of, {}
+        if mine:
+            self.of[threading.get_ident()] = mine
+        elif others:
+            gc.enable()
 
 
 def _settle() -> None:
@@ -45,6 +60,7 @@ def _settle() -> None:
 
 
 _BLOCKS = _Blocks()
+os.register_at_fork(after_in_child=_BLOCKS.start_over)
 
 
 @contextmanager
@@ -56,3 +72,9 @@ def paused() -> Iterator[None]:
     finally:
         if ours:
             _BLOCKS.leave()
+
+
+def end_of_thread() -> None:
+    """End the blocks of this thread that are still open: Ctrl-C may come as one is entered."""
+    if _BLOCKS.of:
+        _BLOCKS.leave(all_of_thread=True)

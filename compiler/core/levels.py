@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextlib import nullcontext as noop
 from typing import Any
 
 import torch
@@ -60,7 +61,8 @@ def autograd_unseen() -> Iterator[None]:
     """Keep hooks of saved tensors, and the search for anomalies, from what a block does."""
     before = _hooks._saved_tensors_hooks_set_tracing(True)
     try:
-        with torch.autograd.set_detect_anomaly(False):
+        # The search is on for all threads: it is touched only where it is.
+        with torch.autograd.set_detect_anomaly(False) if torch.is_anomaly_enabled() else noop():
             yield
     finally:
         _hooks._saved_tensors_hooks_set_tracing(before)

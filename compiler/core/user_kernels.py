@@ -8,7 +8,6 @@ Whoever captures a call puts the new elements where the kernel would have writte
 from __future__ import annotations
 
 import ast
-import functools
 import inspect
 import sys
 import textwrap
@@ -17,6 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from tc.compiler.core.once import once
 
 #: modules whose functions compute, but for those that write
 LANGUAGE = "triton"
@@ -66,7 +67,7 @@ def is_kernel(obj: Any) -> bool:
     return type(obj).__name__ in names and hasattr(obj, "arg_names")
 
 
-@functools.cache
+@once
 def operation() -> Any:
     """Return the operation; made when first asked for, which takes as long as a small compile."""
     schema = "(int kernel, Tensor[] tensors, SymInt[] ints, float[] floats, SymInt[] grid)"

@@ -19,6 +19,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tc.compiler.core.once import once
 from tc.compiler.errors import StageError
 from tc.compiler.runtime import bounded
 
@@ -82,7 +83,7 @@ def _cannot_write(folder: Path, error: OSError) -> StageError:
     )
 
 
-@functools.cache
+@once
 def _private_dir() -> Path:
     folder = tempfile.TemporaryDirectory(prefix="tc-")
     (Path(folder.name) / "tmp").mkdir()

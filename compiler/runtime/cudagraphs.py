@@ -13,6 +13,7 @@ program share one pool of memory. Whatever cannot be replayed runs as ever, and 
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -141,9 +142,14 @@ class Replayed:
         self.refused: set[Key] = set()
         self.told: set[str] = set()
         self._pool: Any = None
+        self._lock = threading.RLock()  # the memory of inputs and results is that of all calls
 
     def __call__(self, args: list[Any]) -> tuple[Any, ...]:
-        """Run the program; ``args`` is emptied."""
+        """Run the program; ``args`` is emptied. Calls of several threads run one after another."""
+        with self._lock:
+            return self._run(args)
+
+    def _run(self, args: list[Any]) -> tuple[Any, ...]:
         key = tuple([_case(arg) for arg in args])
         if key in self.refused:
             return self.launch(args)

@@ -4,6 +4,10 @@
  * else the code rests on; where all is as expected it calls the code, else it returns `MISS` and
  * the frame hook decides. An entry has places, where values are found, tests of these values, and
  * one check of all tensors among them.
+ *
+ * Threads: all of this runs with the GIL, which a test or check may give up for a while, as may
+ * whatever frees an object. So a call holds the entry and the values that it looks at, and all doors
+ * close at once, by the epoch: entries of an earlier one are none.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -47,11 +51,13 @@ typedef struct {
     PyObject *code; /* its code when the entries were made */
     PyObject *weak;
     int n, next;
+    unsigned long long epoch; /* in which the entries were made */
     Py_ssize_t misses, patience;
     Entry *entries[ENTRIES];
 } Door;
 
 static PyObject *MISS;
+static unsigned long long epoch = 1; /* counts how often all doors were closed */
 
 static void
 entry_release(Entry *entry)
@@ -74,14 +80,18 @@ entry_release(Entry *entry)
     PyMem_Free(entry);
 }
 
+/* A new reference, or NULL, where an error may be set. */
 static PyObject *
 value_at(const Place *place, PyObject *args)
 {
+    PyObject *value;
     if (place->owner == NULL)
-        return PyTuple_GET_ITEM(args, place->index);
-    if (PyCell_Check(place->owner))
-        return PyCell_GET(place->owner);
-    return PyDict_GetItemWithError(place->owner, place->key);
+        value = PyTuple_GET_ITEM(args, place->index);
+    else if (PyCell_Check(place->owner))
+        value = PyCell_GET(place->owner);
+    else
+        value = PyDict_GetItemWithError(place->owner, place->key);
+    return Py_XNewRef(value);
 }
 
 /* 1: as expected, 0: not, -1: an error is set */
@@ -113,16 +123,8 @@ passes(const Test *test, PyObject *value)
 }
 
 static int
-admits(const Entry *entry, PyObject *args)
+admits_values(const Entry *entry, PyObject *args, PyObject *const *values)
 {
-    PyObject *values[PLACES];
-    if (PyTuple_GET_SIZE(args) != entry->n_args)
-        return 0;
-    for (int i = 0; i < entry->n_places; i++) {
-        values[i] = value_at(&entry->places[i], args);
-        if (values[i] == NULL)
-            return PyErr_Occurred() ? -1 : 0;
-    }
     for (int i = 0; i < entry->n_tests; i++) {
         const Test *test = &entry->tests[i];
         int passed = passes(test, test->of == NULL ? values[test->place] : NULL);
@@ -146,6 +148,29 @@ admits(const Entry *entry, PyObject *args)
     return found == Py_True;
 }
 
+static int
+admits(const Entry *entry, PyObject *args)
+{
+    PyObject *values[PLACES];
+    int n = 0, admitted = 1;
+    if (PyTuple_GET_SIZE(args) != entry->n_args)
+        return 0;
+    while (admitted == 1 && n < entry->n_places) {
+        values[n] = value_at(&entry->places[n], args);
+        if (values[n] == NULL)
+            admitted = PyErr_Occurred() ? -1 : 0;
+        else
+            n++;
+    }
+    if (admitted == 1)
+        admitted = admits_values(entry, args, values);
+    while (n > 0)
+        Py_DECREF(values[--n]);
+    return admitted;
+}
+
+static PyObject *door_close(Door *self, PyObject *none);
+
 static PyObject *
 door_vectorcall(PyObject *object, PyObject *const *given, size_t nargsf, PyObject *kwnames)
 {
@@ -155,12 +180,16 @@ door_vectorcall(PyObject *object, PyObject *const *given, size_t nargsf, PyObjec
         return NULL;
     }
     PyObject *args = given[0];
+    if (self->n && self->epoch != epoch)
+        Py_DECREF(door_close(self, NULL));
     if (self->n && ((PyFunctionObject *)self->fn)->func_code == self->code) {
-        for (int i = 0; i < self->n; i++) {
-            /* The garbage collector may run and close the door: the entry is held meanwhile. */
+        for (int i = 0; i < self->n && self->epoch == epoch; i++) {
+            /* Other threads may run, and close the door: the entry is held meanwhile. */
             Entry *entry = self->entries[i];
             entry->users++;
             int admitted = admits(entry, args);
+            if (self->epoch != epoch)
+                admitted = 0;
             PyObject *result = NULL;
             if (admitted == 1)
                 result = PyObject_Vectorcall(entry->function, ((PyTupleObject *)args)->ob_item,
@@ -244,7 +273,8 @@ door_add(Door *self, PyObject *args)
 {
     PyObject *function, *places, *tests, *tensors, *check;
     Py_ssize_t n_args;
-    if (!PyArg_ParseTuple(args, "OnO!O!O!O", &function, &n_args, &PyTuple_Type, &places,
+    unsigned long long known_in;
+    if (!PyArg_ParseTuple(args, "KOnO!O!O!O", &known_in, &function, &n_args, &PyTuple_Type, &places,
                           &PyTuple_Type, &tests, &PyTuple_Type, &tensors, &check))
         return NULL;
     Entry *entry = PyMem_Calloc(1, sizeof(Entry));
@@ -272,8 +302,16 @@ door_add(Door *self, PyObject *args)
             PyErr_SetString(PyExc_ValueError, "no such place or test, or too many of them");
         return NULL;
     }
+    if (self->n && self->epoch != epoch)
+        Py_DECREF(door_close(self, NULL));
     PyObject *code = ((PyFunctionObject *)self->fn)->func_code;
     Py_XSETREF(self->code, Py_NewRef(code));
+    /* Nothing is called from here on until the entry is in its place. */
+    if (known_in != epoch) {
+        entry_release(entry);
+        Py_RETURN_FALSE;
+    }
+    self->epoch = epoch;
     Entry *old = self->entries[self->next];
     self->entries[self->next] = entry;
     self->next = (self->next + 1) % ENTRIES;
@@ -281,6 +319,25 @@ door_add(Door *self, PyObject *args)
         self->n++;
     self->misses = 0;
     entry_release(old);
+    Py_RETURN_TRUE;
+}
+
+static PyObject *
+door_entries(Door *self, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLong(self->epoch == epoch ? self->n : 0);
+}
+
+static PyObject *
+door_epoch(Door *Py_UNUSED(self), void *Py_UNUSED(closure))
+{
+    return PyLong_FromUnsignedLongLong(epoch);
+}
+
+static PyObject *
+close_all(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    epoch++;
     Py_RETURN_NONE;
 }
 
@@ -348,7 +405,7 @@ door_traverse(Door *self, visitproc visit, void *arg)
 static int
 door_clear(Door *self)
 {
-    Py_XDECREF(door_close(self, NULL));
+    Py_DECREF(door_close(self, NULL));
     Py_CLEAR(self->code);
     return 0; /* `fn` stays: a door without one would not know what it opens */
 }
@@ -366,18 +423,20 @@ door_dealloc(Door *self)
 
 static PyMethodDef door_methods[] = {
     {"add", (PyCFunction)door_add, METH_VARARGS,
-     "add(function, number of arguments, places, tests, places of tensors, check of tensors)"},
+     "add(epoch, function, number of arguments, places, tests, places of tensors, check of tensors)"
+     ": whether it was added, which it is not if all doors were closed since that epoch"},
     {"close", (PyCFunction)door_close, METH_NOARGS, "Forget all entries."},
     {NULL},
 };
 
 static PyGetSetDef door_getset[] = {
     {"due", (getter)door_due, NULL, "whether so many calls missed that it should be opened", NULL},
+    {"entries", (getter)door_entries, NULL, "how many entries there are", NULL},
+    {"epoch", (getter)door_epoch, NULL, "how often all doors were closed", NULL},
     {NULL},
 };
 
 static PyMemberDef door_members[] = {
-    {"entries", T_INT, offsetof(Door, n), READONLY, "how many entries there are"},
     {"misses", T_PYSSIZET, offsetof(Door, misses), READONLY, "calls not let through, of late"},
     {NULL},
 };
@@ -400,8 +459,13 @@ static PyTypeObject DoorType = {
     .tp_members = door_members,
 };
 
+static PyMethodDef door_functions[] = {
+    {"close_all", close_all, METH_NOARGS, "Forget all entries of all doors."},
+    {NULL},
+};
+
 static struct PyModuleDef door_module = {
-    PyModuleDef_HEAD_INIT, "tc_door", "Calls compiled code past the frame hook.", -1,
+    PyModuleDef_HEAD_INIT, "tc_door", "Calls compiled code past the frame hook.", -1, door_functions,
 };
 
 PyMODINIT_FUNC
@@ -410,7 +474,8 @@ PyInit_tc_door(void)
     PyObject *m = NULL;
     if (PyType_Ready(&DoorType) < 0 || (m = PyModule_Create(&door_module)) == NULL)
         return NULL;
-    MISS = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
+    if (MISS == NULL)
+        MISS = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
     if (MISS == NULL || PyModule_AddObjectRef(m, "MISS", MISS) < 0 ||
         PyModule_AddObjectRef(m, "Door", (PyObject *)&DoorType) < 0) {
         Py_DECREF(m);

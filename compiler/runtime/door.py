@@ -16,3 +16,10 @@ def make_door(fn: FunctionType) -> tuple[Any, Any] | None:
     """
     module = extension("door")
     return (module.Door(fn), module.MISS) if module is not None else None
+
+
+def close_doors() -> None:
+    """Close all doors of the process, in calls that other threads are just making as well."""
+    module = extension("door")
+    if module is not None:
+        module.close_all()

@@ -6,7 +6,6 @@ that work, so a later need for another of the modules costs nothing.
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import sys
 import sysconfig
@@ -14,6 +13,7 @@ from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 from types import ModuleType
 
+from tc.compiler.core.once import once
 from tc.compiler.errors import StageError
 from tc.compiler.runtime.build import build
 
@@ -21,7 +21,7 @@ NAMES = ("launch", "door", "watch", *(("memo",) if sys.version_info < (3, 13) el
 """Modules there are; Python 3.13 did away with the versions of dictionaries that memo reads."""
 
 
-@functools.cache
+@once
 def extension(name: str) -> ModuleType | None:
     """Return the module ``tc_{name}``, built once a machine, Python and compiler from ``{name}.c``.
 

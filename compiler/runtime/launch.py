@@ -7,7 +7,6 @@ The callable is a C object (``launch.c``, built once a machine, Python and compi
 from __future__ import annotations
 
 import ctypes
-import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +14,7 @@ from typing import Any
 
 import torch
 
+from tc.compiler.core.once import once
 from tc.compiler.errors import StageError
 from tc.compiler.runtime.build import build_kernels
 from tc.compiler.runtime.extension import extension
@@ -55,7 +55,7 @@ def make_kernel(
     return kernel
 
 
-@functools.cache
+@once
 def launcher() -> ModuleType | None:
     """Return the launcher extension, or None where it cannot be built."""
     pointer = getattr(torch._C._dynamo.guards, "_torchinductor_pyobject_tensor_data_ptr", None)
@@ -116,7 +116,7 @@ def address_of(library: ctypes.CDLL, name: str) -> int:
     return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
 
 
-@functools.cache
+@once
 def share_openmp() -> None:
     """Make the OpenMP runtime that torch loaded visible to the kernels.
 

@@ -8,6 +8,9 @@
  * Some of the objects may be wanted: they go, as a tuple, to a check of their own at each call; a
  * memo without a full check returns them.
  *
+ * Threads: all of this runs with the GIL, which whatever calls Python or makes an object may give up
+ * for a while. A record does not change once it is there, and whoever reads one holds it.
+ *
  * Nothing is kept alive: the steps are walked from the root down, and an object that an unchanged
  * dictionary holds is alive.
  */
@@ -31,6 +34,11 @@ typedef struct {
 } Seen;
 
 typedef struct {
+    int users; /* the memo, and calls that are under way */
+    Seen seen[];
+} Record;
+
+typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject *full;  /* NULL: return what is wanted */
@@ -41,8 +49,15 @@ typedef struct {
     int next;
     int misses;
     Step *steps;
-    Seen *records[RECORDS];
+    Record *records[RECORDS];
 } Memo;
+
+static void
+record_release(Record *record)
+{
+    if (record != NULL && --record->users == 0)
+        PyMem_Free(record);
+}
 
 static uint64_t
 version_of(PyObject *dict)
@@ -103,17 +118,30 @@ note(const Memo *self, Seen *seen, PyObject *root)
     return 1;
 }
 
+/* What is wanted, taken while all is as noted; NULL without an error set: it is not any more. */
+static PyObject *
+take(const Memo *self, const Seen *seen)
+{
+    PyObject *wanted = PyTuple_New(self->n_wanted); /* before looking: other threads may run */
+    if (wanted == NULL)
+        return NULL;
+    if (!still(self, seen)) {
+        Py_DECREF(wanted);
+        return NULL;
+    }
+    for (int i = 0; i < self->n_wanted; i++)
+        PyTuple_SET_ITEM(wanted, i, Py_NewRef(seen[self->wanted[i]].value));
+    return wanted;
+}
+
+/* The result while all is as noted; NULL without an error set: it is not any more. */
 static PyObject *
 finish(const Memo *self, const Seen *seen)
 {
     if (self->n_wanted == 0)
-        Py_RETURN_TRUE;
-    PyObject *wanted = PyTuple_New(self->n_wanted);
-    if (wanted == NULL)
-        return NULL;
-    for (int i = 0; i < self->n_wanted; i++)
-        PyTuple_SET_ITEM(wanted, i, Py_NewRef(seen[self->wanted[i]].value));
-    if (self->full == NULL)
+        return still(self, seen) ? Py_NewRef(Py_True) : NULL;
+    PyObject *wanted = take(self, seen);
+    if (wanted == NULL || self->full == NULL)
         return wanted;
     PyObject *passed = PyObject_CallOneArg(self->each, wanted);
     Py_DECREF(wanted);
@@ -125,30 +153,32 @@ finish(const Memo *self, const Seen *seen)
 static PyObject *
 check_in_full(Memo *self, PyObject *root, int place)
 {
-    Seen *seen = PyMem_Calloc(self->n, sizeof(Seen));
-    if (seen == NULL)
+    Record *record = PyMem_Calloc(1, sizeof(Record) + self->n * sizeof(Seen));
+    if (record == NULL)
         return PyErr_NoMemory();
-    PyObject *passed = NULL;
-    int found = note(self, seen, root);
-    if (self->full != NULL)
-        passed = PyObject_CallOneArg(self->full, root);
-    else if (found)
-        passed = Py_NewRef(Py_True);
-    else
-        PyErr_SetString(PyExc_RuntimeError, "what the code reads is gone since its guards passed");
-    if (passed == Py_True && found && still(self, seen)) {
-        Py_SETREF(passed, finish(self, seen));
-        if (self->misses < PATIENCE) {
-            Seen *old = self->records[place];
-            self->records[place] = seen;
+    record->users = 1;
+    int found = note(self, record->seen, root);
+    PyObject *passed = self->full == NULL ? Py_NewRef(Py_True)
+                                          : PyObject_CallOneArg(self->full, root);
+    if (passed == Py_True) {
+        Py_DECREF(passed);
+        passed = found ? finish(self, record->seen) : NULL;
+        if (passed != NULL && self->misses < PATIENCE) {
+            Record *old = self->records[place];
+            self->records[place] = record;
             self->next = (place + 1) % RECORDS;
             self->misses++;
-            seen = old;
+            record = old;
         }
-    } else if (passed == Py_True && self->n_wanted) {
-        Py_SETREF(passed, Py_NewRef(Py_False)); /* something changed meanwhile */
+        if (passed == NULL && !PyErr_Occurred()) { /* it cannot be remembered, or has changed */
+            if (self->full == NULL)
+                PyErr_SetString(PyExc_RuntimeError,
+                                "what the code reads has changed since its guards passed");
+            else
+                passed = Py_NewRef(self->n_wanted ? Py_False : Py_True);
+        }
     }
-    PyMem_Free(seen);
+    record_release(record);
     return passed;
 }
 
@@ -163,12 +193,15 @@ memo_vectorcall(PyObject *object, PyObject *const *args, size_t nargsf, PyObject
     PyObject *root = args[0];
     int place = self->next;
     for (int i = 0; i < RECORDS; i++) {
-        const Seen *seen = self->records[i];
-        if (seen == NULL || seen[0].value != root)
+        Record *record = self->records[i];
+        if (record == NULL || record->seen[0].value != root)
             continue;
-        if (still(self, seen)) {
+        record->users++;
+        PyObject *result = finish(self, record->seen);
+        record_release(record);
+        if (result != NULL || PyErr_Occurred()) {
             self->misses = 0;
-            return finish(self, seen);
+            return result;
         }
         place = i;
     }
@@ -244,7 +277,7 @@ memo_dealloc(Memo *self)
     for (int i = 0; i < self->n; i++)
         Py_XDECREF(self->steps[i].key);
     for (int i = 0; i < RECORDS; i++)
-        PyMem_Free(self->records[i]);
+        record_release(self->records[i]);
     PyMem_Free(self->steps);
     PyMem_Free(self->wanted);
     Py_TYPE(self)->tp_free((PyObject *)self);

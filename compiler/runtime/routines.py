@@ -5,10 +5,10 @@ Routines are called by wrappers where ATen's own would be, with tensors of any s
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import NoReturn
 
+from tc.compiler.core.once import once
 from tc.compiler.errors import StageError
 from tc.compiler.runtime.build import build_kernels
 from tc.compiler.runtime.launch import (
@@ -20,7 +20,7 @@ from tc.compiler.runtime.launch import (
 )
 
 
-@functools.cache
+@once
 def open_routine(file: str, name: str, signature: tuple[str, ...]) -> Kernel | None:
     """Return function ``name`` of ``{file}.c``, None where it cannot be built.
 

@@ -302,7 +302,7 @@ assert not [m for m in sys.modules if m.startswith(("torch._dynamo", "torch._ind
 
 @pytest.mark.parametrize("find", [lambda: None, lambda: SimpleOffer])
 def test_wrappers_of_one_callback_share_its_code_whatever_makes_offers(find):
-    before = list(hook._find_offer_type)
+    before = hook._switches.find_offer_type
     hook.offer_by(find)
     try:
         target, _ = make()
@@ -312,8 +312,7 @@ def test_wrappers_of_one_callback_share_its_code_whatever_makes_offers(find):
         assert len(hook.cache_entries(target.__code__, record)) == 1
         assert hook.cache_entries(target.__code__, Recorder()) == []
     finally:
-        hook._find_offer_type[:] = before
-        hook._offer_type.cache_clear()
+        hook.offer_by(before)
 
 
 class SimpleOffer:
