@@ -174,6 +174,8 @@ class TrainingContract:
         returned: how many of forward's outputs are the user's.
         differentiable: which of those have gradients, and their types in `dtypes`.
         again: how gradients are made that have gradients themselves.
+        watched: inputs and outputs that backward does not use but eager's would: where they are
+            written to in between is an error.
     """
 
     forward: Contract
@@ -184,6 +186,7 @@ class TrainingContract:
     differentiable: tuple[int, ...]
     dtypes: tuple[str, ...]
     again: RerunPlan
+    watched: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tc.compiler.aot.training import Training
 
 hooks_of_saved = torch._C._autograd._top_saved_tensors_default_hooks
+EMPTY = torch.empty(0)
 keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph
 is_batched = torch._C._functorch.is_legacy_batchedtensor
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
@@ -93,6 +94,7 @@ def autograd_function(
     plain = tuple(i for i in range(count) if i not in diffs)
     dtypes: tuple[torch.dtype, ...] = tuple(getattr(torch, name) for name in contract.dtypes)
 
+    watched = contract.watched
     keep = None if rerun is None or rerun.keeps_nothing else rerun.keep
 
     class CompiledFunction(torch.autograd.Function):
@@ -109,6 +111,9 @@ def autograd_function(
             ctx.sizes = [args[i] if where == "input" else results[i] for where, i in sizes]
             ctx.strides = [results[i].stride() for i in diffs]
             outputs = [on_its_own(value, kept) for value in results[:count]]
+            if watched:
+                ctx.watched = [writes_of(args[i] if where == "input" else outputs[i])
+                               for where, i in watched]  # fmt: skip
             if plain:
                 ctx.mark_non_differentiable(
                     *[outputs[i] for i in plain if isinstance(outputs[i], torch.Tensor)]
@@ -121,6 +126,8 @@ def autograd_function(
             if torch.compiler.is_compiling():
                 tangents = list(map(laid_out, tangents, ctx.strides, dtypes))
                 return traced(ctx, tangents, plan, by_operations)
+            if watched and any(counter._version != count for counter, count in ctx.watched):
+                raise RuntimeError(WRITTEN)
             # as in eager, a graph that saves nothing can be gone through again
             saved = ctx.saved_tensors if tensors else ()
             if ctx.kept is not None:
@@ -144,6 +151,22 @@ def autograd_function(
             return tuple(without_autocast(program)(args))
 
     return CompiledFunction
+
+
+WRITTEN = (
+    "one of the variables needed for gradient computation has been modified by an inplace "
+    "operation: an input or output of a compiled function was written to between its call and its "
+    "backward. (The compiled backward does not use it, but eager's would.)"
+)
+
+
+def writes_of(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """Return a counter of the writes to a tensor that keeps none of its memory, and its count."""
+    counter = tensor.detach()
+    if counter.is_inference():
+        return EMPTY, 0
+    counter.data = EMPTY if tensor.dtype == EMPTY.dtype else EMPTY.to(tensor.dtype)
+    return counter, counter._version
 
 
 def on_its_own(value: Any, kept: Sequence[Any]) -> Any:

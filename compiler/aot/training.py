@@ -42,6 +42,7 @@ from tc.compiler.aot.passes import run_passes, separate_outputs
 from tc.compiler.aot.record import Recorder
 from tc.compiler.aot.rerun_plan import devices_drawn_from, inputs_of_gradients, rerun_plan
 from tc.compiler.aot.run import Runner, run_watched
+from tc.compiler.aot.saved import saved_by_eager
 from tc.compiler.core.artifacts import Artifact
 from tc.compiler.core.gate import Gate
 
@@ -63,6 +64,7 @@ class Training(Artifact):
         returned: how many of forward's outputs are the user's.
         differentiable: which of those have gradients.
         again: how the captured graph is run again; None if no output has gradients.
+        watched: inputs and outputs that eager saves and backward does not take.
     """
 
     joint: AotGraph | None
@@ -72,6 +74,7 @@ class Training(Artifact):
     returned: int
     differentiable: tuple[int, ...]
     again: RerunPlan | None = None
+    watched: tuple[tuple[str, int], ...] = ()
 
     @property
     def contract(self) -> TrainingContract:
@@ -91,6 +94,7 @@ class Training(Artifact):
                 for i in self.differentiable
             ),
             self.again,
+            self.watched,
         )
 
     def __str__(self) -> str:
@@ -248,7 +252,8 @@ def _cut(
     _take_as_made(parts)
     forward = replace(joint, kind="forward", module=as_module(parts.forward, recorder.constants))
     backward = _backward_graph(parts, recorder, gate)
-    return Training(joint, forward, backward, parts, returned, diffs, again)
+    watched = saved_by_eager(observed, parts.saved_from)
+    return Training(joint, forward, backward, parts, returned, diffs, again, watched)
 
 
 def _take_as_made(parts: Partition) -> None:
