@@ -131,8 +131,17 @@ class _SeenByTorch:
     guard_fail_fn = None
     diff_guard_sources: ClassVar[set[str]] = set()
 
+    def __init__(self, code: CodeType, name: str) -> None:
+        self.code = weakref.ref(code)  # the cache entry holds it
+        self.name = name
+
     def check_verbose(self, f_locals: dict[str, Any]) -> _Verdict:
-        """Say that all guards hold: what differs is the compiler."""
+        """Say that all guards hold: what differs is the compiler.
+
+        torch then looks up whose code the entry's is, in a table that it may have emptied since.
+        """
+        if (code := self.code()) is not None:
+            _introduce(code, self.name)
         return _Verdict()
 
     def collect_diff_guard_sources(self) -> set[str]:
@@ -146,7 +155,8 @@ class _SeenByTorch:
 class _Manager(_SeenByTorch):
     """The guard manager as C wants it: four attributes, all of them writable."""
 
-    def __init__(self, guards: Guards) -> None:
+    def __init__(self, guards: Guards, code: CodeType, name: str) -> None:
+        super().__init__(code, name)
         self.guards = guards
         self.root = guards.root
         self.diff_guard_root: Any = None
@@ -157,7 +167,8 @@ class _Manager(_SeenByTorch):
         """Empty the cache entry, if it is still there."""
         ending = sys is None or sys.is_finalizing()  # at exit Python empties modules
         if self.cache_entry is not None and not ending:
-            self.extra_state.invalidate(self.cache_entry, _Dropped())
+            dropped = _Dropped(self.cache_entry.code, self.name)
+            self.extra_state.invalidate(self.cache_entry, dropped)
             _close_doors()
 
 
@@ -203,9 +214,8 @@ def _answer(outcome: Outcome, frame_code: CodeType) -> _Answer:
             _check_fits(frame_code, code)
             if code is frame_code:  # its cache would hold the code that holds the cache
                 code = code.replace()
-            manager = _Manager(guards)
+            manager = _Manager(guards, code, frame_code.co_qualname)
             guards.drop = manager.drop
-            _introduce(code, frame_code)
             label = f"tc {compile_id} {frame_code.co_name}"
             guarded = _GuardedCode(code, manager, compile_id, label)
             return _Answer(_strategy(_DEFAULT, _DEFAULT), False, guarded)
@@ -219,12 +229,12 @@ def _answer(outcome: Outcome, frame_code: CodeType) -> _Answer:
             raise StageError("capture.hook", f"the frame callback returned {outcome!r}")
 
 
-def _introduce(code: CodeType, frame_code: CodeType) -> None:
+def _introduce(code: CodeType, name: str) -> None:
     """Let torch.compile, where it is loaded, look our code up when it meets our cache entries."""
     loaded = sys.modules.get("torch._dynamo.utils")
     originals = getattr(loaded, "orig_code_map", None)
     if originals is not None:
-        originals[code] = frame_code.co_qualname  # the code itself would never die
+        originals[code] = name  # the frame's code itself would never die
 
 
 def _check_fits(old: CodeType, new: CodeType) -> None:
