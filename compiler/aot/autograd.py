@@ -86,71 +86,90 @@ def autograd_function(
     there, as in eager. For the arguments see `wrap_training`; ``rerun`` computes gradients that
     are to have gradients, the operations of backward if omitted.
     """
-    plan = contract.gradients
-    whole, in_parts = (wrap_backward(plan, run) for run in (backward, by_operations))
-    count, places = contract.returned, contract.saved_from
-    tensors, sizes = places[: contract.saved_tensors], places[contract.saved_tensors :]
-    diffs = contract.differentiable
-    plain = tuple(i for i in range(count) if i not in diffs)
-    dtypes: tuple[torch.dtype, ...] = tuple(getattr(torch, name) for name in contract.dtypes)
-
-    watched = contract.watched
-    keep = None if rerun is None or rerun.keeps_nothing else rerun.keep
+    run_forward = _forward_of(contract, forward, rerun)
+    run_backward = _backward_of(contract, backward, by_operations, rerun)
 
     class CompiledFunction(torch.autograd.Function):
         """A compiled graph in eager's autograd graph."""
 
-        @staticmethod
-        def forward(ctx: Any, *args: Any) -> Any:
-            if keep is not None:
-                ctx.again = keep(args)
-            results = forward(list(args))
-            kept = [args[i] if where == "input" else results[i] for where, i in tensors]
-            ctx.save_for_backward(*kept)
-            ctx.kept = layouts(kept) if hooks_of_saved(False) is not None else None
-            ctx.sizes = [args[i] if where == "input" else results[i] for where, i in sizes]
-            ctx.strides = [results[i].stride() for i in diffs]
-            outputs = [on_its_own(value, kept) for value in results[:count]]
-            if watched:
-                ctx.watched = [writes_of(args[i] if where == "input" else outputs[i])
-                               for where, i in watched]  # fmt: skip
-            if plain:
-                ctx.mark_non_differentiable(
-                    *[outputs[i] for i in plain if isinstance(outputs[i], torch.Tensor)]
-                )
-            return tuple(outputs)
-
-        @staticmethod
-        def backward(ctx: Any, *gradients: Any) -> Any:
-            tangents = [gradients[i] for i in diffs]
-            if torch.compiler.is_compiling():
-                tangents = list(map(laid_out, tangents, ctx.strides, dtypes))
-                return traced(ctx, tangents, plan, by_operations)
-            if watched and any(counter._version != count for counter, count in ctx.watched):
-                raise RuntimeError(WRITTEN)
-            # as in eager, a graph that saves nothing can be gone through again
-            saved = ctx.saved_tensors if tensors else ()
-            if ctx.kept is not None:
-                saved = [laid_out(t, *layout) for t, layout in zip(saved, ctx.kept, strict=True)]
-            program: Callable[[list[Any]], Sequence[Any]] = whole
-            if any(map(is_many, tangents)):
-                program = in_parts
-            else:
-                tangents = list(map(laid_out, tangents, ctx.strides, dtypes))
-            if torch.is_grad_enabled():  # create_graph=True
-                if rerun is not None:
-                    again = ctx.again if keep is not None else None
-                    return rerun.gradients(again, saved, tangents)
-                program = in_parts
-            args = [*saved, *ctx.sizes, *tangents]
-            del saved
-            if tensors:
-                ctx.maybe_clear_saved_tensors()  # unless retain_graph: the program frees them
-                if keep is not None and not keeps_graph():
-                    ctx.again = None
-            return tuple(without_autocast(program)(args))
+        forward: Any = staticmethod(run_forward)
+        backward: Any = staticmethod(run_backward)
 
     return CompiledFunction
+
+
+def _forward_of(
+    contract: TrainingContract, forward: Compiled, rerun: Rerun | None
+) -> Callable[..., Any]:
+    """Return what runs forward, and keeps what backward takes."""
+    count, places = contract.returned, contract.saved_from
+    tensors, sizes = places[: contract.saved_tensors], places[contract.saved_tensors :]
+    diffs, watched = contract.differentiable, contract.watched
+    plain = tuple(i for i in range(count) if i not in diffs)
+    keep = None if rerun is None or rerun.keeps_nothing else rerun.keep
+
+    def run_forward(ctx: Any, *args: Any) -> Any:
+        if keep is not None:
+            ctx.again = keep(args)
+        results = forward(list(args))
+        kept = [args[i] if where == "input" else results[i] for where, i in tensors]
+        ctx.save_for_backward(*kept)
+        ctx.kept = layouts(kept) if hooks_of_saved(False) is not None else None
+        ctx.sizes = [args[i] if where == "input" else results[i] for where, i in sizes]
+        ctx.strides = [results[i].stride() for i in diffs]
+        outputs = [on_its_own(value, kept) for value in results[:count]]
+        if watched:
+            ctx.watched = [
+                writes_of(args[i] if where == "input" else outputs[i]) for where, i in watched
+            ]
+        if plain:
+            ctx.mark_non_differentiable(
+                *[outputs[i] for i in plain if isinstance(outputs[i], torch.Tensor)]
+            )
+        return tuple(outputs)
+
+    return run_forward
+
+
+def _backward_of(
+    contract: TrainingContract, backward: Compiled, by_operations: Compiled, rerun: Rerun | None
+) -> Callable[..., Any]:
+    """Return what runs backward, from what forward kept."""
+    plan, diffs, watched = contract.gradients, contract.differentiable, contract.watched
+    whole, in_parts = (wrap_backward(plan, run) for run in (backward, by_operations))
+    dtypes: tuple[torch.dtype, ...] = tuple(getattr(torch, name) for name in contract.dtypes)
+    saves = contract.saved_tensors > 0
+    keeps = rerun is not None and not rerun.keeps_nothing
+
+    def run_backward(ctx: Any, *gradients: Any) -> Any:
+        tangents = [gradients[i] for i in diffs]
+        if torch.compiler.is_compiling():
+            tangents = list(map(laid_out, tangents, ctx.strides, dtypes))
+            return traced(ctx, tangents, plan, by_operations)
+        if watched and any(counter._version != count for counter, count in ctx.watched):
+            raise RuntimeError(WRITTEN)
+        # as in eager, a graph that saves nothing can be gone through again
+        saved = ctx.saved_tensors if saves else ()
+        if ctx.kept is not None:
+            saved = [laid_out(t, *layout) for t, layout in zip(saved, ctx.kept, strict=True)]
+        program: Callable[[list[Any]], Sequence[Any]] = whole
+        if any(map(is_many, tangents)):
+            program = in_parts
+        else:
+            tangents = list(map(laid_out, tangents, ctx.strides, dtypes))
+        if torch.is_grad_enabled():  # create_graph=True
+            if rerun is not None:
+                return rerun.gradients(ctx.again if keeps else None, saved, tangents)
+            program = in_parts
+        args = [*saved, *ctx.sizes, *tangents]
+        del saved
+        if saves:
+            ctx.maybe_clear_saved_tensors()  # unless retain_graph: the program frees them
+            if keeps and not keeps_graph():
+                ctx.again = None
+        return tuple(without_autocast(program)(args))
+
+    return run_backward
 
 
 WRITTEN = (

@@ -1,4 +1,4 @@
-"""Run by `test_beside_torch`: one function compiled by both compilers, with resets, in all orders."""
+"""Run by `test_beside_torch`: one function, both compilers, their resets, in all orders."""
 
 import itertools
 import sys
@@ -19,7 +19,7 @@ def run(order):
     mine = {"tc": tc.compile(f, backend="eager"), "torch": torch.compile(f, backend="eager")}
     for i, step in enumerate(order):
         if step.startswith("reset"):
-            (tc.reset if step.endswith("tc") else torch._dynamo.reset)()
+            (tc.reset if step.endswith("tc") else torch.compiler.reset)()
             continue
         who, _, other = step.partition(" ")
         x = torch.randn(3 if not other else 4 + i)
