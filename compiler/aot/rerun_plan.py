@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import fx
@@ -53,8 +54,8 @@ def inputs_of_gradients(joint: fx.Graph, inputs: int, returned: int) -> frozense
         node = stack.pop()
         if node not in found:
             found.add(node)
-            inputs = node.all_input_nodes
-            stack += inputs[1:] if node.target is aten.copy.default else inputs
+            taken = node.all_input_nodes
+            stack += taken[1:] if node.target is aten.copy.default else taken
     return frozenset(i for i, node in enumerate(placeholders) if node in found)
 
 
@@ -77,7 +78,8 @@ def _places(
 ) -> tuple[tuple[str, int | None] | None, ...]:
     """Return where the captured graph has the values that have gradients."""
     captured = observed.captured.graph
-    outputs = captured.output_node().args[0]
+    given: Any = captured.output_node().args[0]
+    outputs = given if isinstance(given, (list, tuple)) else [given]
     own = set(captured.nodes)
     tensors = [i for i, v in enumerate(observed.results.returned) if isinstance(v, torch.Tensor)]
     places: list[tuple[str, int | None] | None] = []
@@ -87,9 +89,7 @@ def _places(
             inside = place.node not in own
             places.append(None if inside else (place.node.name, place.item))
         else:
-            assert isinstance(outputs, (list, tuple))
             node = outputs[place]
-            assert isinstance(node, fx.Node)
             places.append((node.name, None))
     return tuple(places)
 

@@ -58,7 +58,8 @@ def saved_tensors(roots: Iterable[Any]) -> Iterator[torch.Tensor]:
             continue
         seen.add(node)
         stack += [following for following, _ in node.next_functions]
-        for name in _names(type(node)):
+        kind: Any = type(node)
+        for name in _names(kind):
             try:
                 value = getattr(node, name)
             except RuntimeError:  # written to inside of the graph, or it cannot be shown

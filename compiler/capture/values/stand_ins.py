@@ -29,6 +29,7 @@ class Opaque:
 def raise_as_python(t: Tracer, owner: Value, name: str, args: Args, kwargs: Kwargs) -> None:
     """Raise into the traced code what Python's own method raises, if it does raise."""
     kind = owner.python_type()
+    stand_in: Any
     if kind in SEQUENCES:
         slots: Any = getattr(owner, "slots", ())
         stand_in = kind(None if isinstance(slot, Lazy) else _plain(slot) for slot in slots)

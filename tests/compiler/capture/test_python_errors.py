@@ -13,7 +13,8 @@ import tc
 FAILING = """
 [1, 2].index(5) | [1, 2].index('a') | [1, 2].remove(5) | [].pop() | [1].pop(5) | (1, 2).index(7)
 [1, 2].index() | [1, 2].append() | [].append(1, 2) | [1].extend(a=1) | [1].extend(3)
-[3, 1].sort(1) | [1].reverse(1) | [1].count() | [1, 2].insert('a', 1) | [1, 2].__setitem__(5, 1) | [1].__delitem__(9)
+[3, 1].sort(1) | [1].reverse(1) | [1].count() | [1, 2].insert('a', 1) | [1, 2].__setitem__(5, 1)
+[1].__delitem__(9) | [0].index(1)
 (1,).count() | (1,).index(1, 2) | [0, 1, 2].index(2, 0, 2) | [3, 1, 2].sort(key=lambda v: 1 / 0)
 {}.pop('k') | {}['k'] | {}.popitem() | {1: 2}.get() | {1: 2}.pop() | {1: 2}.update(3) | {}.keys(1)
 set().pop() | {1}.remove(2) | {1}.add() | {1}.update(3) | {1}.union(3) | {[]: 1} | {}[[]]
