@@ -68,6 +68,7 @@ class Compilers:
         standalone: hand over graphs without writes, and with results that share no memory.
         cache: entries on disk for captured graphs without gradients.
         joint: rearranges forward and backward as one graph, before it is cut.
+        draws_as_eager: whether random numbers are those that eager would draw.
     """
 
     forward: Callable[[fx.GraphModule], Boxed]
@@ -77,6 +78,7 @@ class Compilers:
     standalone: bool = True
     cache: GraphCache | None = None
     joint: Callable[[fx.GraphModule, Gate], None] | None = None
+    draws_as_eager: bool = True
 
 
 def compile_graph(
@@ -105,7 +107,7 @@ def compile_graph(
     trains = torch.is_grad_enabled() and any(map(wants_grad, examples))
     compiled = _training if trains else _inference
     with trace.stage(compilers.stage):
-        found = _found(gm, examples, compilers.cache, trains)
+        found = _found(gm, examples, compilers, trains)
         captured = tell_captured(gm)
         if found is not None:
             return found
@@ -116,9 +118,10 @@ def compile_graph(
 
 
 def _found(
-    gm: fx.GraphModule, examples: list[Any], cache: GraphCache | None, trains: bool
+    gm: fx.GraphModule, examples: list[Any], compilers: Compilers, trains: bool
 ) -> Compiled | None:
     """Return what runs a graph, from its entries on disk if there are any."""
+    cache = compilers.cache
     if cache is None or not trains:
         return None if cache is None else cache.find(gm, examples)
     found = cache.find_training(gm, examples)
@@ -131,7 +134,9 @@ def _found(
 
     marked.allow(by_operations)
     backward = Deferred(Work(found.backward, by_operations, gm.meta.get(PLACE, NOWHERE)))
-    return aot.wrap_training_contract(found.contract, gm, found.forward, backward, by_operations)
+    return aot.wrap_training_contract(
+        found.contract, gm, found.forward, backward, by_operations, compilers.draws_as_eager
+    )
 
 
 def _inference(
@@ -184,7 +189,7 @@ def _training(
     build = functools.partial(_backward, parts.backward.module, compilers, by_operations)
     marked.allow(by_operations)  # compiled autograd captures what backward does
     backward = Deferred(Work(build, by_operations, gm.meta.get(PLACE, NOWHERE)))
-    return aot.wrap_training(parts, forward, backward, by_operations)
+    return aot.wrap_training(parts, forward, backward, by_operations, compilers.draws_as_eager)
 
 
 def _cut_events(parts: Training) -> list[trace.Event]:

@@ -119,6 +119,7 @@ def inductor(
         standalone=False,
         cache=cache,
         joint=functools.partial(arrange_joint, thorough=options.max_autotune),
+        draws_as_eager=options.fallback_random,
     )
     return compile_graph(gm, example_inputs, compilers, gate)
 

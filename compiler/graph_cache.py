@@ -115,7 +115,7 @@ class Cut:
 
 CLASSES = (
     *(Held, Written, Kept, Program, GpuProgram, KernelSpec, aot.Contract, *aot.OUTPUTS),
-    *(aot.TrainingContract, Condition, *GRAPH_CLASSES),
+    *(aot.TrainingContract, aot.RerunPlan, Condition, *GRAPH_CLASSES),
 )
 
 

@@ -141,6 +141,27 @@ class Contract:
 
 
 @dataclass(frozen=True)
+class RerunPlan:
+    """How the captured graph is run again for gradients that have gradients themselves.
+
+    Attributes:
+        outputs: for each output with gradients the node of the captured graph that has its value,
+            by name, and which item of it; None where that lies inside of a checkpointed region.
+        draws: device types of the random generators that forward draws from.
+        originals: inputs that are written to, each with the kept value that is its earlier one.
+        lost: inputs that are written to and whose earlier value nothing keeps.
+        by_operations: backward keeps nothing that has gradients, so that its own operations are
+            differentiated and nothing is run again.
+    """
+
+    outputs: tuple[tuple[str, int | None] | None, ...]
+    draws: tuple[str, ...] = ()
+    originals: tuple[tuple[int, int], ...] = ()
+    lost: tuple[int, ...] = ()
+    by_operations: bool = False
+
+
+@dataclass(frozen=True)
 class TrainingContract:
     """What callers of a compiled forward and backward must know.
 
@@ -152,6 +173,9 @@ class TrainingContract:
         saved_tensors: how many of those are tensors.
         returned: how many of forward's outputs are the user's.
         differentiable: which of those have gradients, and their types in `dtypes`.
+        again: how gradients are made that have gradients themselves.
+        watched: inputs and outputs that backward does not use but eager's would: where they are
+            written to in between is an error.
     """
 
     forward: Contract
@@ -161,6 +185,8 @@ class TrainingContract:
     returned: int
     differentiable: tuple[int, ...]
     dtypes: tuple[str, ...]
+    again: RerunPlan
+    watched: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)

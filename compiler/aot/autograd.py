@@ -9,6 +9,7 @@ import torch
 from torch import fx
 
 from tc.compiler.aot.artifact import Fresh, Output, SameInput, TrainingContract, aten
+from tc.compiler.aot.double_backward import Rerun
 from tc.compiler.aot.layouts import dim_key
 from tc.compiler.aot.wrap import Compiled, wrap, wrap_backward, wrap_contract
 from tc.compiler.core.frozen_graph import ADDRESSING
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from tc.compiler.aot.training import Training
 
 hooks_of_saved = torch._C._autograd._top_saved_tensors_default_hooks
+EMPTY = torch.empty(0)
+keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph
 is_batched = torch._C._functorch.is_legacy_batchedtensor
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
@@ -26,6 +29,7 @@ def wrap_training(
     forward: Compiled,
     backward: Compiled | None,
     by_operations: Compiled | None = None,
+    draws_as_eager: bool = True,
 ) -> Callable[..., list[Any]]:
     """Return a function over the captured graph's inputs that returns its outputs, with gradients.
 
@@ -35,12 +39,15 @@ def wrap_training(
         backward: runs ``graphs.backward``, None if there is none.
         by_operations: the same by calls of torch, for gradients that are many in one or of a class
             of their own, and where backward is itself traced; `one_by_one` if omitted.
+        draws_as_eager: whether forward draws the random numbers that the captured graph would.
     """
     if graphs.backward is None or backward is None:
         return wrap(graphs.forward, torch.no_grad()(forward))
     by_operations = by_operations or one_by_one(graphs.backward.module)
     eager = graphs.forward.eager
-    return wrap_training_contract(graphs.contract, eager, forward, backward, by_operations)
+    return wrap_training_contract(
+        graphs.contract, eager, forward, backward, by_operations, draws_as_eager
+    )
 
 
 def wrap_training_contract(
@@ -49,9 +56,13 @@ def wrap_training_contract(
     forward: Compiled,
     backward: Compiled,
     by_operations: Compiled,
+    draws_as_eager: bool = True,
 ) -> Callable[..., list[Any]]:
     """Return the same of graphs of which no more is known; ``eager`` runs in place of them."""
-    function = autograd_function(contract, forward, backward, by_operations)
+    rerun = None
+    if not contract.again.by_operations:
+        rerun = Rerun(contract, eager, draws_as_eager)
+    function = autograd_function(contract, forward, backward, by_operations, rerun)
     # Past Function.apply, which looks at what only matters under functorch's transforms.
     apply: Callable[..., Any] = super(torch.autograd.Function, function).apply  # type: ignore[misc]
 
@@ -63,59 +74,118 @@ def wrap_training_contract(
 
 
 def autograd_function(
-    contract: TrainingContract, forward: Compiled, backward: Compiled, by_operations: Compiled
+    contract: TrainingContract,
+    forward: Compiled,
+    backward: Compiled,
+    by_operations: Compiled,
+    rerun: Rerun | None = None,
 ) -> type[torch.autograd.Function]:
     """Return the autograd function of one graph.
 
     Saved tensors are checked by autograd: one that was written to before backward is an error
-    there, as in eager. For the arguments see `wrap_training`.
+    there, as in eager. For the arguments see `wrap_training`; ``rerun`` computes gradients that
+    are to have gradients, the operations of backward if omitted.
     """
-    plan = contract.gradients
-    whole, in_parts = (wrap_backward(plan, run) for run in (backward, by_operations))
-    count, places = contract.returned, contract.saved_from
-    tensors, sizes = places[: contract.saved_tensors], places[contract.saved_tensors :]
-    diffs = contract.differentiable
-    plain = tuple(i for i in range(count) if i not in diffs)
-    dtypes: tuple[torch.dtype, ...] = tuple(getattr(torch, name) for name in contract.dtypes)
+    run_forward = _forward_of(contract, forward, rerun)
+    run_backward = _backward_of(contract, backward, by_operations, rerun)
 
     class CompiledFunction(torch.autograd.Function):
         """A compiled graph in eager's autograd graph."""
 
-        @staticmethod
-        def forward(ctx: Any, *args: Any) -> Any:
-            results = forward(list(args))
-            kept = [args[i] if where == "input" else results[i] for where, i in tensors]
-            ctx.save_for_backward(*kept)
-            ctx.kept = layouts(kept) if hooks_of_saved(False) is not None else None
-            ctx.sizes = [args[i] if where == "input" else results[i] for where, i in sizes]
-            ctx.strides = [results[i].stride() for i in diffs]
-            outputs = [on_its_own(value, kept) for value in results[:count]]
-            if plain:
-                ctx.mark_non_differentiable(
-                    *[outputs[i] for i in plain if isinstance(outputs[i], torch.Tensor)]
-                )
-            return tuple(outputs)
-
-        @staticmethod
-        def backward(ctx: Any, *gradients: Any) -> Any:
-            tangents = [gradients[i] for i in diffs]
-            if torch.compiler.is_compiling():
-                tangents = list(map(laid_out, tangents, ctx.strides, dtypes))
-                return traced(ctx, tangents, plan, by_operations)
-            saved = ctx.saved_tensors
-            if ctx.kept is not None:
-                saved = [laid_out(t, *layout) for t, layout in zip(saved, ctx.kept, strict=True)]
-            program = whole
-            if any(map(is_many, tangents)):
-                program = in_parts
-            else:
-                tangents = list(map(laid_out, tangents, ctx.strides, dtypes))
-            args = [*saved, *ctx.sizes, *tangents]
-            del saved
-            ctx.maybe_clear_saved_tensors()  # unless retain_graph: the program frees what it used
-            return gradients_by(program, args)
+        forward: Any = staticmethod(run_forward)
+        backward: Any = staticmethod(run_backward)
 
     return CompiledFunction
+
+
+def _forward_of(
+    contract: TrainingContract, forward: Compiled, rerun: Rerun | None
+) -> Callable[..., Any]:
+    """Return what runs forward, and keeps what backward takes."""
+    count, places = contract.returned, contract.saved_from
+    tensors, sizes = places[: contract.saved_tensors], places[contract.saved_tensors :]
+    diffs, watched = contract.differentiable, contract.watched
+    plain = tuple(i for i in range(count) if i not in diffs)
+    keep = None if rerun is None or rerun.keeps_nothing else rerun.keep
+
+    def run_forward(ctx: Any, *args: Any) -> Any:
+        if keep is not None:
+            ctx.again = keep(args)
+        results = forward(list(args))
+        kept = [args[i] if where == "input" else results[i] for where, i in tensors]
+        ctx.save_for_backward(*kept)
+        ctx.kept = layouts(kept) if hooks_of_saved(False) is not None else None
+        ctx.sizes = [args[i] if where == "input" else results[i] for where, i in sizes]
+        ctx.strides = [results[i].stride() for i in diffs]
+        outputs = [on_its_own(value, kept) for value in results[:count]]
+        if watched:
+            ctx.watched = [
+                writes_of(args[i] if where == "input" else outputs[i]) for where, i in watched
+            ]
+        if plain:
+            ctx.mark_non_differentiable(
+                *[outputs[i] for i in plain if isinstance(outputs[i], torch.Tensor)]
+            )
+        return tuple(outputs)
+
+    return run_forward
+
+
+def _backward_of(
+    contract: TrainingContract, backward: Compiled, by_operations: Compiled, rerun: Rerun | None
+) -> Callable[..., Any]:
+    """Return what runs backward, from what forward kept."""
+    plan, diffs, watched = contract.gradients, contract.differentiable, contract.watched
+    whole, in_parts = (wrap_backward(plan, run) for run in (backward, by_operations))
+    dtypes: tuple[torch.dtype, ...] = tuple(getattr(torch, name) for name in contract.dtypes)
+    saves = contract.saved_tensors > 0
+    keeps = rerun is not None and not rerun.keeps_nothing
+
+    def run_backward(ctx: Any, *gradients: Any) -> Any:
+        tangents = [gradients[i] for i in diffs]
+        if torch.compiler.is_compiling():
+            tangents = list(map(laid_out, tangents, ctx.strides, dtypes))
+            return traced(ctx, tangents, plan, by_operations)
+        if watched and any(counter._version != count for counter, count in ctx.watched):
+            raise RuntimeError(WRITTEN)
+        # as in eager, a graph that saves nothing can be gone through again
+        saved = ctx.saved_tensors if saves else ()
+        if ctx.kept is not None:
+            saved = [laid_out(t, *layout) for t, layout in zip(saved, ctx.kept, strict=True)]
+        program: Callable[[list[Any]], Sequence[Any]] = whole
+        if any(map(is_many, tangents)):
+            program = in_parts
+        else:
+            tangents = list(map(laid_out, tangents, ctx.strides, dtypes))
+        if torch.is_grad_enabled():  # create_graph=True
+            if rerun is not None:
+                return rerun.gradients(ctx.again if keeps else None, saved, tangents)
+            program = in_parts
+        args = [*saved, *ctx.sizes, *tangents]
+        del saved
+        if saves:
+            ctx.maybe_clear_saved_tensors()  # unless retain_graph: the program frees them
+            if keeps and not keeps_graph():
+                ctx.again = None
+        return tuple(without_autocast(program)(args))
+
+    return run_backward
+
+
+WRITTEN = (
+    "one of the variables needed for gradient computation has been modified by an inplace "
+    "operation: an input or output of a compiled function was written to between its call and its "
+    "backward. (The compiled backward does not use it, but eager's would.)"
+)
+
+
+def writes_of(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """Return a counter of the writes to a tensor that keeps none of its memory, and its count."""
+    counter = tensor.detach()
+    if counter.is_inference():
+        return EMPTY, 0
+    counter.data = EMPTY if tensor.dtype == EMPTY.dtype else EMPTY.to(tensor.dtype)
+    return counter, counter._version
 
 
 def on_its_own(value: Any, kept: Sequence[Any]) -> Any:
@@ -129,21 +199,6 @@ def on_its_own(value: Any, kept: Sequence[Any]) -> Any:
     if any(isinstance(t, torch.Tensor) and t.untyped_storage()._cdata == memory for t in kept):
         return value
     return aten._unsafe_view.default(value, value.shape)
-
-
-def gradients_by(program: Callable[[list[Any]], list[Any]], args: list[Any]) -> tuple[Any, ...]:
-    """Run backward's program, which empties the list of arguments.
-
-    Raises:
-        RuntimeError: the gradients are to have gradients, inside a transform of torch.func.
-    """
-    program = without_autocast(program)
-    if not torch.is_grad_enabled():
-        return tuple(program(args))
-    if any(isinstance(arg, torch.Tensor) and is_wrapped(arg) for arg in args):
-        raise RuntimeError(TWICE)
-    again: Callable[..., tuple[Any, ...]] = OnceDifferentiable.apply  # create_graph=True
-    return again(program, *args)
 
 
 def one_by_one(module: fx.GraphModule) -> Compiled:
@@ -209,26 +264,6 @@ def without_autocast(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args)
 
     return call
-
-
-TWICE = (
-    "tc does not differentiate a compiled function twice. Call tc.disable on the part whose second "
-    "derivative you need, or compile it with backend='eager'."
-)
-
-
-class OnceDifferentiable(torch.autograd.Function):
-    """A compiled backward whose own gradients are asked for: they are refused, not left out."""
-
-    @staticmethod
-    def forward(ctx: Any, function: Callable[..., Any], *args: Any) -> Any:
-        """Run the compiled backward."""
-        return tuple(function(list(args)))
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        """Refuse."""
-        raise RuntimeError(TWICE)
 
 
 def layouts(tensors: Sequence[torch.Tensor]) -> list[tuple[tuple[int, ...], torch.dtype]]:

@@ -41,6 +41,7 @@ class Observation:
     """What a captured graph does with memory.
 
     Attributes:
+        captured: the graph.
         inputs: stand-ins of the example inputs, which were written to.
         outputs: of the run.
         results: the plan of the outputs.
@@ -54,6 +55,7 @@ class Observation:
         runner: holds all values of the run.
     """
 
+    captured: fx.GraphModule
     fake_mode: FakeTensorMode
     inputs: list[Any]
     outputs: list[Any]
@@ -93,6 +95,7 @@ def observe(gm: fx.GraphModule, examples: Sequence[Any], *, gradients: bool = Fa
     with_gradients = [i for i in written if grad_fn_of(inputs[i]) is not history[i]]
     rewritten = tuple((i, results.fresh(inputs[i]).index) for i in with_gradients)
     return Observation(
+        captured=gm,
         fake_mode=fake_mode,
         inputs=inputs,
         outputs=outputs,

@@ -79,6 +79,7 @@ class Partition(Artifact):
         saved: what is kept, in the order in which backward takes it: tensors, then sizes.
         saved_from: where to find each: an input's number, or an output of forward.
         recomputed: what backward computes again.
+        inputs: names of the joint graph's inputs.
     """
 
     forward: fx.Graph
@@ -87,6 +88,7 @@ class Partition(Artifact):
     saved_from: tuple[tuple[str, int], ...]
     saved_tensors: int
     recomputed: tuple[Recomputed, ...]
+    inputs: tuple[str, ...]
 
     def facts(self) -> dict[str, Any]:
         """Return the choice as plain values: ``bytes``, ``inputs``, ``kept`` and ``again``."""
@@ -133,7 +135,8 @@ def partition(
         _describe(node, where, returned, reasons.get(node, ""))
         for node, where in zip(kept, saved_from, strict=True)
     )
-    return Partition(forward, backward, saved, tuple(saved_from), len(tensors), recomputed)
+    names = tuple(node.name for node in placeholders[:inputs])
+    return Partition(forward, backward, saved, tuple(saved_from), len(tensors), recomputed, names)
 
 
 def _forward(

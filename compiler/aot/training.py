@@ -16,6 +16,7 @@ from tc.compiler.aot.artifact import (
     Fallback,
     Fresh,
     Output,
+    RerunPlan,
     SameInput,
     TrainingContract,
     as_module,
@@ -39,7 +40,9 @@ from tc.compiler.aot.observe import Observation, flat_outputs, observe
 from tc.compiler.aot.partition import Partition, partition
 from tc.compiler.aot.passes import run_passes, separate_outputs
 from tc.compiler.aot.record import Recorder
+from tc.compiler.aot.rerun_plan import devices_drawn_from, inputs_of_gradients, rerun_plan
 from tc.compiler.aot.run import Runner, run_watched
+from tc.compiler.aot.saved import saved_by_eager
 from tc.compiler.core.artifacts import Artifact
 from tc.compiler.core.gate import Gate
 
@@ -60,6 +63,8 @@ class Training(Artifact):
         partition: what is kept and why.
         returned: how many of forward's outputs are the user's.
         differentiable: which of those have gradients.
+        again: how the captured graph is run again; None if no output has gradients.
+        watched: inputs and outputs that eager saves and backward does not take.
     """
 
     joint: AotGraph | None
@@ -68,11 +73,14 @@ class Training(Artifact):
     partition: Partition | None
     returned: int
     differentiable: tuple[int, ...]
+    again: RerunPlan | None = None
+    watched: tuple[tuple[str, int], ...] = ()
 
     @property
     def contract(self) -> TrainingContract:
         """What callers must know, where there is a backward."""
         assert self.partition is not None and self.backward is not None
+        assert self.again is not None
         results: Any = self.forward.module.graph.output_node().args[0]
         return TrainingContract(
             self.forward.contract,
@@ -85,6 +93,8 @@ class Training(Artifact):
                 str(results[i].meta["val"].dtype).removeprefix("torch.")
                 for i in self.differentiable
             ),
+            self.again,
+            self.watched,
         )
 
     def __str__(self) -> str:
@@ -232,14 +242,18 @@ def _cut(
     """Partition the joint graph and make the artifacts."""
     written = joint.contract.written
     graph = joint.module.graph
+    needed = inputs_of_gradients(graph, len(observed.inputs), returned)
+    draws = devices_drawn_from(graph)
     with gate.watching("aot.partition", graph, "joint"):  # it puts formulas into the joint graph
         parts = partition(graph, len(observed.inputs), returned, written, gate)
+    again = rerun_plan(observed, diffs, parts, written, needed, draws)
     with gate.watching("aot.separate_outputs", parts.forward, "forward"):
         separate_outputs(parts.forward)
     _take_as_made(parts)
     forward = replace(joint, kind="forward", module=as_module(parts.forward, recorder.constants))
     backward = _backward_graph(parts, recorder, gate)
-    return Training(joint, forward, backward, parts, returned, diffs)
+    watched = saved_by_eager(observed, parts.saved_from)
+    return Training(joint, forward, backward, parts, returned, diffs, again, watched)
 
 
 def _take_as_made(parts: Partition) -> None:

@@ -51,8 +51,18 @@ class _SeenByTorch:
     guard_fail_fn = None
     diff_guard_sources: ClassVar[set[str]] = set()
 
+    def __init__(self, code: CodeType | None, name: str) -> None:
+        self.code = None if code is None else weakref.ref(code)  # the cache entry holds it
+        self.name = name
+
     def check_verbose(self, f_locals: dict[str, Any]) -> _Verdict:
-        """Say that all guards hold: what differs is the compiler."""
+        """Say that all guards hold: what differs is the compiler.
+
+        torch then looks up whose code the entry's is, in a table that it may have emptied since.
+        """
+        code = None if self.code is None else self.code()
+        if code is not None:
+            introduce(code, self.name)
         return _Verdict()
 
     def collect_diff_guard_sources(self) -> set[str]:
@@ -72,7 +82,10 @@ class Manager(_SeenByTorch):
         dropped: the entry has ended.
     """
 
-    def __init__(self, guards: Guards, frame_code: CodeType, on_drop: Callable[[], None]) -> None:
+    def __init__(
+        self, guards: Guards, frame_code: CodeType, code: CodeType, on_drop: Callable[[], None]
+    ) -> None:
+        super().__init__(code, frame_code.co_qualname)
         self.guards = guards
         self.root = guards.root
         self.diff_guard_root: Any = None
@@ -98,7 +111,8 @@ class Manager(_SeenByTorch):
         frame_code = self._frame_code()  # held, as C's part of the entry dies with it
         if frame_code is not None and self.cache_entry is not None:
             _RETIRED.add(self.root, self.diff_guard_root, self.cache_entry.code)
-            self.extra_state.invalidate(self.cache_entry, Emptied())
+            emptied = Emptied(self.cache_entry.code, self.name)
+            self.extra_state.invalidate(self.cache_entry, emptied)
 
     def narrow(self, root: Any) -> None:
         """Set the tree of the few guards that are checked where only some are; see `narrow`."""
@@ -113,14 +127,24 @@ class Emptied(_SeenByTorch):
     root = None
     diff_guard_root = None
 
-    def __init__(self) -> None:
+    def __init__(self, code: CodeType | None = None, name: str = "") -> None:
+        super().__init__(code, name)
         self.cache_entry: Any = None
         self.extra_state: Any = None
 
     def empty(self) -> None:
         """Let go of the code of the entry that C made with this manager."""
         if self.cache_entry is not None:
-            self.extra_state.invalidate(self.cache_entry, Emptied())
+            emptied = Emptied(self.cache_entry.code, self.name)
+            self.extra_state.invalidate(self.cache_entry, emptied)
+
+
+def introduce(code: CodeType, name: str) -> None:
+    """Let torch.compile, where it is loaded, look tc's code up when it meets tc's entries."""
+    loaded = sys.modules.get("torch._dynamo.utils")
+    originals = getattr(loaded, "orig_code_map", None)
+    if originals is not None:
+        originals[code] = name  # the frame's code itself would never die
 
 
 @dataclass(slots=True)

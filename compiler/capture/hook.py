@@ -139,9 +139,8 @@ def _answer(outcome: Outcome, frame_code: CodeType) -> _Answer:
             _check_fits(frame_code, code)
             if code is frame_code:  # its cache would hold the code that holds the cache
                 code = code.replace()
-            manager = Manager(guards, frame_code, _close_doors)
+            manager = Manager(guards, frame_code, code, _close_doors)
             guards.drop = manager.drop
-            _introduce(code, frame_code)
             label = f"tc {compile_id} {frame_code.co_name}"
             guarded = GuardedCode(code, manager, compile_id, label)
             return _Answer(_strategy(_DEFAULT, _DEFAULT), False, guarded)
@@ -153,14 +152,6 @@ def _answer(outcome: Outcome, frame_code: CodeType) -> _Answer:
             return _Answer(_strategy(_RUN_ONLY, _DEFAULT), True, None)
         case _:
             raise StageError("capture.hook", f"the frame callback returned {outcome!r}")
-
-
-def _introduce(code: CodeType, frame_code: CodeType) -> None:
-    """Let torch.compile, where it is loaded, look our code up when it meets our cache entries."""
-    loaded = sys.modules.get("torch._dynamo.utils")
-    originals = getattr(loaded, "orig_code_map", None)
-    if originals is not None:
-        originals[code] = frame_code.co_qualname  # the code itself would never die
 
 
 def _check_fits(old: CodeType, new: CodeType) -> None:
@@ -225,7 +216,8 @@ def _decide(frame: Frame, own: Code, callback: Callback) -> _Answer:
     # C cannot be told to look again. It makes an entry of each answer; this one is never found.
     _keep_order()
     label = f"tc {found.compile_id} {code.co_name}"
-    again = GuardedCode(found.code, Emptied(), found.compile_id, label)
+    emptied = Emptied(found.code, found.code.co_qualname)
+    again = GuardedCode(found.code, emptied, found.compile_id, label)
     own.spent = (*own.spent, Pending(callback, again))
     return _Answer(_strategy(_DEFAULT, _DEFAULT), False, again)
 

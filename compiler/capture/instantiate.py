@@ -28,6 +28,7 @@ from tc.compiler.capture.values.objects import (
     ObjectValue,
     type_lookup,
 )
+from tc.compiler.capture.values.stand_ins import call_handler
 
 if TYPE_CHECKING:
     from tc.compiler.capture.tracer import Tracer
@@ -45,7 +46,7 @@ def instantiate(t: Tracer, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value
     kind = cls.obj
     handler = BUILTINS.get(id(kind)) or handler_of(kind)
     if handler is not None:
-        return handler(t, args, kwargs)
+        return call_handler(t, cls.obj, handler, args, kwargs)
     if kind in FOLDED or isinstance(kind, enum.EnumMeta) or issubclass(kind, FOLDED_BASES):
         plain = [t.concrete(a) for a in args]
         return t.known(t.fold(kind, *plain, **{k: t.concrete(v) for k, v in kwargs.items()}))

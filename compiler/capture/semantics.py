@@ -35,6 +35,7 @@ from tc.compiler.capture.values.objects import (
     ObjectValue,
     type_lookup,
 )
+from tc.compiler.capture.values.stand_ins import UNEXPECTED, raise_as_python
 from tc.compiler.capture.values.subclasses import SubclassValue, own_attribute
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue
 
@@ -502,7 +503,11 @@ class Semantics(Recorder):
             self.raise_(AttributeError, f"'{kind.__name__}' object has no attribute '{name}'")
 
         def run(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-            return owner.method(t, name, args, kwargs)
+            try:
+                return owner.method(t, name, args, kwargs)
+            except UNEXPECTED:
+                raise_as_python(t, owner, name, args, kwargs)
+                raise
 
         def rebuild(r: Any) -> None:
             r.push(owner)

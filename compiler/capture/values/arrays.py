@@ -34,6 +34,8 @@ MAKERS = frozenset(
 ON_TYPES = frozenset(
     ("issubdtype", "can_cast", "promote_types", "result_type", "min_scalar_type", "isscalar")
 )
+#: functions whose results have another shape or type there than numpy gives them
+DIFFERENT = frozenset(("median", "percentile", "quantile", "corrcoef", "cov", "histogram"))
 TO_PYTHON = frozenset(("item", "tolist", "tobytes", "__bool__", "__int__", "__float__"))
 #: functions that make an array of lists of arrays
 STACKING = frozenset(("array", "asarray"))
@@ -343,7 +345,7 @@ def numpy_name(obj: Any) -> str | None:
         if module.startswith(f"numpy.{prefix}"):
             home = getattr(tensor_numpy(), prefix, None)
             return f"{prefix}.{name}" if hasattr(home, name) else None
-    same = getattr(np, name, None) is obj
+    same = getattr(np, name, None) is obj and name not in DIFFERENT
     return name if same and hasattr(tensor_numpy(), name) else None
 
 

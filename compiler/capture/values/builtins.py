@@ -43,6 +43,7 @@ from tc.compiler.capture.values.objects import (
     SuperValue,
     type_lookup,
 )
+from tc.compiler.capture.values.stand_ins import call_handler
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
 from tc.compiler.core.table import Table
 
@@ -116,6 +117,8 @@ class BuiltinValue(KnownObject):
         handler = BUILTINS.get(id(self.obj))
         if handler is not None:
             refuse_arguments(t, self.obj, args, kwargs)
+            if id(self.obj) in PURE:
+                return call_handler(t, self.obj, handler, args, kwargs)
             return handler(t, args, kwargs)
         module = getattr(self.obj, "__module__", None)
         name = getattr(self.obj, "__name__", "")

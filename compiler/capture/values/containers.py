@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import operator
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from tc.compiler.capture.values.base import (
     Value,
 )
 from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.stand_ins import raise_as_python
 from tc.compiler.core.sources import Source
 
 if TYPE_CHECKING:
@@ -217,19 +219,23 @@ class ListValue(SequenceValue):
 
     def set_item(self, t: Tracer, key: Value, value: Value) -> None:
         index = t.concrete(key)
-        t.effects.changed(self)
         if isinstance(index, slice):
-            self.slots[index] = list(value.unpack(t))
-        elif not -len(self.slots) <= index < len(self.slots):
-            t.raise_(IndexError, "list assignment index out of range")
-        else:
-            self.slots[index] = value
+            items = value.unpack(t)
+            if index.step not in (None, 1) and len(self.slots[index]) != len(items):
+                t.fold(operator.setitem, [None] * len(self.slots), index, [None] * len(items))
+            t.effects.changed(self)
+            self.slots[index] = list(items)
+            return
+        if not isinstance(index, int) or not -len(self.slots) <= index < len(self.slots):
+            raise_as_python(t, self, "__setitem__", [key, value], {})
+        t.effects.changed(self)
+        self.slots[index] = value
 
     def del_item(self, t: Tracer, key: Value) -> None:
         index = t.concrete(key)
-        t.effects.changed(self)
         if isinstance(index, int) and not -len(self.slots) <= index < len(self.slots):
-            t.raise_(IndexError, "list assignment index out of range")
+            raise_as_python(t, self, "__delitem__", [key], {})
+        t.effects.changed(self)
         del self.slots[index]
 
     def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
@@ -292,6 +298,8 @@ class DequeValue(ListValue):
 
     def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "popleft":
+            if not self.slots:
+                raise_as_python(t, self, name, args, kwargs)
             return _pop(t, self, ConstValue(0))
         if name in ("appendleft", "extendleft"):
             items = args if name == "appendleft" else args[0].unpack(t)
@@ -478,11 +486,9 @@ def _insert(t: Tracer, x: ListValue, index: Value, value: Value) -> Value:
 
 
 def _pop(t: Tracer, x: ListValue, index: Value | None = None) -> Value:
-    if not x.slots:
-        return t.raise_(IndexError, "pop from empty list")
     place = -1 if index is None else t.concrete(index)
     if not -len(x.slots) <= place < len(x.slots):
-        return t.raise_(IndexError, "pop index out of range")
+        raise_as_python(t, x, "pop", [] if index is None else [index], {})
     value = x.at(t, place)
     t.effects.changed(x)
     del x.slots[place]
@@ -507,7 +513,8 @@ def _remove(t: Tracer, x: ListValue, value: Value) -> Value:
             t.effects.changed(x)
             del x.slots[index]
             return t.known(None)
-    return t.raise_(ValueError, "list.remove(x): x not in list")
+    raise_as_python(t, x, "remove", [value], {})
+    return t.raise_(ValueError, f"{x.kind.__name__}.remove(x): x not in {x.kind.__name__}")
 
 
 def sort_values(
@@ -540,11 +547,13 @@ def _copy(t: Tracer, x: SequenceValue) -> Value:
     return x.like(list(x.slots))
 
 
-def _index(t: Tracer, x: SequenceValue, value: Value, start: Value | None = None) -> Value:
-    first = 0 if start is None else t.concrete(start)
-    for index, item in enumerate(x.values(t)):
-        if index >= first and t.equal(item, value):
+def _index(t: Tracer, x: SequenceValue, value: Value, *bounds: Value) -> Value:
+    first, last = [*(t.concrete(bound) for bound in bounds), None, None][:2]
+    places = slice(first, last)
+    for index in range(len(x.slots))[places]:
+        if t.equal(x.at(t, index), value):
             return ConstValue(index)
+    raise_as_python(t, x, "index", [value, *bounds], {})
     return t.raise_(ValueError, f"{value.describe()} is not in {x.kind.__name__}")
 
 

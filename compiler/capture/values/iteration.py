@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -89,6 +89,8 @@ for _filter_kind in (filter, itertools.filterfalse):
 def _reversed(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(args[0], ObjectValue) and args[0].dunder(t, "__reversed__") is not None:
         return args[0].method(t, "__reversed__", [], {})
+    if args[0].is_constant() and not isinstance(args[0].constant(), Iterable):
+        t.fold(reversed, args[0].constant())  # Python's own error
     return ListValue(list(reversed(args[0].unpack(t)))).iterate(t)
 
 
@@ -133,7 +135,7 @@ def _extreme(name: str) -> Handler:
         if not items:
             if "default" in kwargs:
                 return kwargs["default"]
-            return t.raise_(ValueError, f"{'max' if name == 'gt' else 'min'}() arg is empty")
+            t.fold(max if name == "gt" else min, ())  # Python's own error
         key = kwargs.get("key")
         if key is None or t.is_none(key):
             return functools.reduce(lambda a, b: _better(t, name, a, b), items)

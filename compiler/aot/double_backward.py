@@ -1,0 +1,250 @@
+"""Gradients that have gradients themselves: what backward runs where ``create_graph`` is asked for.
+
+The captured graph is run again by eager operations, from the inputs of the call, and eager autograd
+gives its gradients. So whatever decides derivatives of any order (detached values, functions with
+a backward of their own, casts, random numbers) is as in eager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch import fx
+
+from tc.compiler.aot.artifact import Constant, TrainingContract
+from tc.compiler.core import levels
+
+REFUSED = (
+    "tc cannot differentiate the gradients of this compiled function: {why}. Call tc.disable on "
+    "the part whose second derivative you need, or compile it with backend='eager'."
+)
+WRITTEN = (
+    "one of the variables needed for gradient computation has been modified by an inplace "
+    "operation: input {index} of a compiled function was written to between its call and "
+    "a backward with create_graph=True, which runs the function again"
+)
+_version = attrgetter("_version")
+
+
+@dataclass
+class Kept:
+    """What one call keeps for gradients that have gradients.
+
+    Attributes:
+        values: held inputs, in the order of `Rerun.held`.
+        versions: how often each of `Rerun.checked` had been written to; None where it does not say.
+        states: of the random generators that forward draws from.
+    """
+
+    values: list[Any]
+    versions: tuple[int, ...] | None
+    states: list[torch.Tensor]
+
+
+class Rerun:
+    """Computes the gradients of one compiled graph in a form that has gradients.
+
+    Attributes:
+        held: inputs that a call keeps besides those that backward keeps anyway.
+    """
+
+    def __init__(
+        self, contract: TrainingContract, eager: Callable[..., Any] | None, draws_as_eager: bool
+    ) -> None:
+        self._plan = contract.again
+        self._eager = eager
+        saved = contract.saved_from[: contract.saved_tensors]
+        self._saved = {i: at for at, (where, i) in enumerate(saved) if where == "input"}
+        self._written = set(contract.forward.written)
+        self._saved.update(self._plan.originals)
+        self._gets = [i for i, out in enumerate(contract.gradients) if out != Constant(None)]
+        self._refused = self._why_not(draws_as_eager)
+        count = len(contract.forward.tensors)
+        self.held = [i for i in range(count) if i not in self._saved]
+        self._rewritten = {i for i, _ in contract.forward.rewritten}
+        # A leaf never comes to depend on what is computed of it; any other tensor may, by a later
+        # write, and whatever kept the tensor itself would then never be freed.
+        self._apart = [at for at, i in enumerate(self.held)
+                       if i in self._gets or i in self._rewritten]  # fmt: skip
+        self._checked = [at for at, i in enumerate(self.held)
+                         if contract.forward.tensors[i] and i not in self._written]  # fmt: skip
+        # autocast is off while compiled code runs, but its type is not changed by that
+        self._autocast = [(device, torch.get_autocast_dtype(device))
+                          for device in contract.forward.autocast]  # fmt: skip
+        self._probe: fx.GraphModule | None = None
+
+    @property
+    def keeps_nothing(self) -> bool:
+        """Whether a call has nothing to keep."""
+        return self._refused is not None or not (self.held or self._plan.draws)
+
+    def _why_not(self, draws_as_eager: bool) -> str | None:
+        plan = self._plan
+        if not isinstance(self._eager, fx.GraphModule):
+            return "the graph it was captured as is not known"
+        if plan.lost:
+            names = ", ".join(map(str, plan.lost))
+            return (
+                f"it writes to its inputs (number {names} of the captured graph), whose earlier "
+                "values are gone"
+            )
+        if plan.draws and not draws_as_eager:
+            return "it draws random numbers otherwise than eager does (fallback_random=False)"
+        if None in plan.outputs:
+            return "an output is a view of a value inside of a checkpointed region"
+        return None
+
+    # -- in forward --------------------------------------------------------------------------
+    def keep(self, args: Sequence[Any]) -> Kept:
+        """Return what has to be kept of a call, before it runs."""
+        values = [args[i] for i in self.held]
+        try:
+            versions = tuple([_version(values[at]) for at in self._checked])
+        except RuntimeError:  # tensors made in inference mode count no writes
+            versions = None
+        for at in self._apart:
+            value = values[at]
+            if self.held[at] in self._rewritten:
+                values[at] = value.detach()
+            elif value.grad_fn is not None:
+                values[at] = apart(value)
+        return Kept(values, versions, [generator.get_state() for generator in self._generators()])
+
+    def _generators(self) -> Iterator[torch.Generator]:
+        for device in self._plan.draws:
+            if device == "cpu":
+                yield torch.default_generator
+            else:
+                yield torch.cuda.default_generators[torch.cuda.current_device()]
+
+    # -- in backward -------------------------------------------------------------------------
+    def gradients(
+        self, kept: Kept | None, saved: Sequence[Any], tangents: Sequence[Any]
+    ) -> tuple[Any, ...]:
+        """Return a gradient or None for each input, connected to inputs and tangents.
+
+        Raises:
+            RuntimeError: that cannot be done, or an input has been written to since.
+        """
+        if self._refused is not None:
+            raise RuntimeError(REFUSED.format(why=self._refused))
+        if kept is None and not self.keeps_nothing:
+            raise RuntimeError(
+                "Trying to backward through the graph a second time: what a compiled function kept "
+                "of its call was freed by the first. Specify retain_graph=True there."
+            )
+        args = self._arguments(kept or Kept([], (), []), saved)
+        wanting = [i for i in self._gets if args[i].requires_grad]
+        outputs = self._run(args, kept.states if kept is not None else [])
+        pairs = [(out, tangent) for out, tangent in zip(outputs, tangents, strict=True)
+                 if out.requires_grad and tangent is not None]  # fmt: skip
+        found: Sequence[Any] = [None] * len(wanting)
+        if pairs:
+            found = torch.autograd.grad(
+                [out for out, _ in pairs],
+                [args[i] for i in wanting],
+                [tangent for _, tangent in pairs],
+                create_graph=True,
+                allow_unused=True,
+            )
+        results: list[Any] = [None] * len(args)
+        for i, gradient in zip(wanting, found, strict=True):
+            results[i] = gradient
+        return tuple(results)
+
+    def _arguments(self, kept: Kept, saved: Sequence[Any]) -> list[Any]:
+        """Return the inputs of the call; those with gradients as new values equal to them.
+
+        New ones, for an input may have been computed of another: what goes to each on its own
+        is asked for.
+        """
+        for at, version in zip(self._checked, kept.versions or (), strict=False):
+            # what stands apart counts its writes with the tensor it was made of
+            if _version(kept.values[at]) != version:
+                raise RuntimeError(WRITTEN.format(index=self.held[at]))
+        args: list[Any] = [None] * (len(self.held) + len(self._saved))
+        for i, value in zip(self.held, kept.values, strict=True):
+            args[i] = value
+        for i, at in self._saved.items():
+            args[i] = saved[at]
+        for i in {*self._gets, *self._written}:
+            if i in self._written:
+                args[i] = args[i].clone()
+            elif args[i].requires_grad:
+                args[i] = args[i].view_as(args[i])
+        return args
+
+    def _run(self, args: Sequence[Any], states: Sequence[torch.Tensor]) -> list[Any]:
+        """Run the captured graph as the call did, and return its outputs that have gradients."""
+        if self._probe is None:
+            assert isinstance(self._eager, fx.GraphModule)
+            self._probe = probe(self._eager, self._plan.outputs)
+        with ExitStack() as stack:
+            stack.enter_context(levels.popped_to(0))
+            stack.enter_context(drawing_from(list(self._generators()), states))
+            for device, dtype in self._autocast:
+                stack.enter_context(torch.autocast(device, dtype, cache_enabled=False))
+            return list(self._probe(*args))
+
+
+def apart(value: torch.Tensor) -> torch.Tensor:
+    """Return an equal tensor with the same memory and history, which later writes do not change.
+
+    Its writes are counted with those of the tensor.
+    """
+    with torch.enable_grad():
+        return Apart.apply(value)  # type: ignore[no-untyped-call, no-any-return]
+
+
+class Apart(torch.autograd.Function):
+    """The identity: not a view, for a write to what is viewed changes the history of views."""
+
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor) -> torch.Tensor:
+        """Return the same memory."""
+        return value.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """Hand the gradient on."""
+        return gradients[0]
+
+
+def probe(captured: fx.GraphModule, outputs: Sequence[tuple[str, int | None] | None]) -> Any:
+    """Return the captured graph as a module that returns these of its values."""
+    graph = fx.Graph()
+    known: dict[fx.Node, fx.Node] = {}
+    graph.graph_copy(captured.graph, known)
+    named = {node.name: copy for node, copy in known.items()}
+    results = []
+    for place in outputs:
+        assert place is not None
+        name, item = place
+        value = named[name]
+        results.append(value if item is None else graph.call_function(_item, (value, item)))
+    graph.output(tuple(results))
+    return fx.GraphModule(captured, graph)
+
+
+def _item(values: Sequence[Any], index: int) -> Any:
+    return values[index]
+
+
+@contextmanager
+def drawing_from(
+    generators: Sequence[torch.Generator], states: Sequence[torch.Tensor]
+) -> Iterator[None]:
+    """Draw random numbers as from these states for the length of a block."""
+    before = [generator.get_state() for generator in generators]
+    for generator, state in zip(generators, states, strict=True):
+        generator.set_state(state)
+    try:
+        yield
+    finally:
+        for generator, state in zip(generators, before, strict=True):
+            generator.set_state(state)

@@ -1,0 +1,132 @@
+"""Says how a captured graph is run again for gradients that have gradients (`double_backward`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from tc.compiler.aot.artifact import RerunPlan, aten
+from tc.compiler.aot.observe import Observation
+from tc.compiler.aot.partition import Partition
+from tc.compiler.aot.run import Made
+
+
+def rerun_plan(
+    observed: Observation,
+    diffs: Sequence[int],
+    parts: Partition,
+    written: Sequence[int],
+    needed: frozenset[int],
+    draws: tuple[str, ...],
+) -> RerunPlan:
+    """Return the plan of one graph.
+
+    Args:
+        observed: a plain run of the captured graph.
+        diffs: which values that the compiled graph returns have gradients.
+        parts: what is kept, and backward.
+        written: inputs that the graph writes to.
+        needed: inputs that gradients are computed from.
+        draws: device types of generators that are drawn from.
+    """
+    kept = parts.saved[: parts.saved_tensors]
+    clones = {i: at for i in written for at, saved in enumerate(kept)
+              if saved.name == parts.inputs[i] and i not in observed.wanting}  # fmt: skip
+    return RerunPlan(
+        outputs=_places(observed, diffs),
+        draws=draws,
+        originals=tuple(clones.items()),
+        lost=tuple(i for i in written if i in needed and i not in clones),
+        by_operations=not _has_bodies(observed.captured) and _by_operations(parts),
+    )
+
+
+def inputs_of_gradients(joint: fx.Graph, inputs: int, returned: int) -> frozenset[int]:
+    """Return which inputs the gradients of a joint graph depend on."""
+    placeholders = joint.find_nodes(op="placeholder")[:inputs]
+    results = list(joint.output_node().args[0])[returned:]  # type: ignore[arg-type]
+    stack = [node for node in results if isinstance(node, fx.Node)]
+    found: set[fx.Node] = set()
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            taken = node.all_input_nodes
+            stack += taken[1:] if node.target is aten.copy.default else taken
+    return frozenset(i for i, node in enumerate(placeholders) if node in found)
+
+
+def devices_drawn_from(joint: fx.Graph) -> tuple[str, ...]:
+    """Return the device types of the generators that a graph draws random numbers from."""
+    found: dict[str, None] = {}
+    for node in joint.nodes:
+        if isinstance(node.target, torch._ops.OpOverload) and (
+            torch.Tag.nondeterministic_seeded in node.target.tags
+        ):
+            values = node.meta["val"]
+            for value in values if isinstance(values, (list, tuple)) else [values]:
+                if isinstance(value, torch.Tensor):
+                    found[value.device.type] = None
+    return tuple(found)
+
+
+def _places(
+    observed: Observation, diffs: Sequence[int]
+) -> tuple[tuple[str, int | None] | None, ...]:
+    """Return where the captured graph has the values that have gradients."""
+    captured = observed.captured.graph
+    given: Any = captured.output_node().args[0]
+    outputs = given if isinstance(given, (list, tuple)) else [given]
+    own = set(captured.nodes)
+    tensors = [i for i, v in enumerate(observed.results.returned) if isinstance(v, torch.Tensor)]
+    places: list[tuple[str, int | None] | None] = []
+    for i in diffs:
+        place = observed.places[tensors.index(i)]
+        if isinstance(place, Made):
+            inside = place.node not in own
+            places.append(None if inside else (place.node.name, place.item))
+        else:
+            node = outputs[place]
+            places.append((node.name, None))
+    return tuple(places)
+
+
+def _has_bodies(captured: fx.GraphModule) -> bool:
+    """Return whether graphs are nested in a graph: their gradients may be by rules of their own."""
+    return any(isinstance(child, fx.GraphModule) for child in captured.children())
+
+
+def _by_operations(parts: Partition) -> bool:
+    """Return whether the derivatives of backward are those of its operations.
+
+    They are where it keeps nothing that has gradients: backward is linear in the gradients of the
+    outputs, and nothing else of it depends on anything.
+    """
+    kept = parts.backward.find_nodes(op="placeholder")[: parts.saved_tensors]
+    if any(
+        tensor.is_floating_point() or tensor.is_complex()
+        for tensor in (n.meta["val"] for n in kept)
+    ):
+        return False
+    calls = [node for node in parts.backward.nodes if node.op not in ("placeholder", "output")]
+    return all(
+        node.op == "call_function"
+        and isinstance(node.target, torch._ops.OpOverload)
+        and node.target.namespace == "aten"
+        and any(
+            torch._C._dispatch_has_kernel_for_dispatch_key(
+                node.target._schema.name + _overload(node.target), key
+            )
+            for key in ("Autograd", "CompositeImplicitAutograd")
+        )
+        for node in calls
+    )
+
+
+def _overload(op: torch._ops.OpOverload) -> str:
+    """Return the ending of the name under which the dispatcher knows an operator's overload."""
+    overload = op._schema.overload_name
+    return f".{overload}" if overload else ""

@@ -1,0 +1,76 @@
+"""Which of its inputs and outputs eager autograd would save, and notices if they are written to.
+
+A compiled backward may keep other values than eager's. Writing to what eager saves is an error
+there, and so it is here, though nothing that is computed would be wrong.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from tc.compiler.aot.observe import Observation
+from tc.compiler.aot.run import storage_key
+
+PREFIX = "_saved_"
+
+
+def saved_by_eager(
+    observed: Observation, kept: Sequence[tuple[str, int]]
+) -> tuple[tuple[str, int], ...]:
+    """Return inputs and outputs that eager saves and that are not among the kept values.
+
+    Args:
+        observed: a plain run of the captured graph.
+        kept: what backward is given: ``input`` or ``output`` of forward, and its number.
+    """
+    returned = observed.results.returned
+    roots = [value.grad_fn for value in returned if isinstance(value, torch.Tensor)]
+    memories = {
+        storage_key(tensor)
+        for tensor in saved_tensors(root for root in roots if root is not None)
+        if tensor.layout == torch.strided
+    }
+    # The new value of an input is put into it after the call, which counts as a write.
+    written = {*observed.mutated, *(i for i, _ in observed.rewritten)}
+    after = {place for _, place in observed.rewritten}
+    found = [("input", i) for i in _in(memories, observed.inputs) if i not in written]
+    found += [("output", i) for i in _in(memories, returned) if i not in after]
+    return tuple(place for place in found if place not in kept)
+
+
+def _in(memories: set[int], values: Sequence[Any]) -> list[int]:
+    return [
+        i for i, value in enumerate(values)
+        if isinstance(value, torch.Tensor) and storage_key(value) in memories
+    ]  # fmt: skip
+
+
+def saved_tensors(roots: Iterable[Any]) -> Iterator[torch.Tensor]:
+    """Yield what the nodes of a graph of autograd have saved for their backward."""
+    stack, seen = list(roots), set()
+    while stack:
+        node = stack.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        stack += [following for following, _ in node.next_functions]
+        kind: Any = type(node)
+        for name in _names(kind):
+            try:
+                value = getattr(node, name)
+            except RuntimeError:  # written to inside of the graph, or it cannot be shown
+                continue
+            for item in value if isinstance(value, (list, tuple)) else [value]:
+                if isinstance(item, torch.Tensor):
+                    yield item
+
+
+@functools.cache
+def _names(kind: type) -> tuple[str, ...]:
+    """Return the attributes of a kind of node that may hold saved tensors."""
+    names = [name for name in dir(kind) if name.startswith(PREFIX)]
+    return (*names, "saved_tensors") if hasattr(kind, "saved_tensors") else tuple(names)

@@ -1,0 +1,93 @@
+"""Errors of Python's containers and builtins inside of compiled code: those that Python raises."""
+
+from __future__ import annotations
+
+import collections
+
+import numpy as np
+import pytest
+import torch
+
+import tc
+
+FAILING = """
+[1, 2].index(5) | [1, 2].index('a') | [1, 2].remove(5) | [].pop() | [1].pop(5) | (1, 2).index(7)
+[1, 2].index() | [1, 2].append() | [].append(1, 2) | [1].extend(a=1) | [1].extend(3)
+[3, 1].sort(1) | [1].reverse(1) | [1].count() | [1, 2].insert('a', 1) | [1, 2].__setitem__(5, 1)
+[1].__delitem__(9) | [0].index(1)
+(1,).count() | (1,).index(1, 2) | [0, 1, 2].index(2, 0, 2) | [3, 1, 2].sort(key=lambda v: 1 / 0)
+{}.pop('k') | {}['k'] | {}.popitem() | {1: 2}.get() | {1: 2}.pop() | {1: 2}.update(3) | {}.keys(1)
+set().pop() | {1}.remove(2) | {1}.add() | {1}.update(3) | {1}.union(3) | {[]: 1} | {}[[]]
+dict([(1,)]) | dict(1, 2) | dict(3) | list(3) | tuple(3) | set(3) | reversed(3) | sorted(3) | sum(3)
+max([]) | min(()) | sum(['a']) | sorted([1, 'a']) | int('x') | float('y') | int([1]) | bool(1, 2)
+next(iter([])) | [1, 2][5] | (1,)[3] | 'abc'[9] | 'abc'.index('z') | 'a' + 1 | [1] + (1,)
+range(3)[5] | range(3).index(9) | range(1.5) | divmod(1, 0) | 1 // 0 | len(3) | None.foo | [].foo
+deque([]).pop() | deque([]).popleft() | deque([1]).index(4) | deque([1]).remove(4) | iter(3)
+"""
+CALLS = [text.strip() for line in FAILING.strip().splitlines() for text in line.split("|")]
+STATEMENTS = [
+    "items = [1, 2, 3, 4]; items[::2] = [1]", "items = [1]; items['a'] = 2",
+    "items = [1]; items[5] = 2", "items = [1]; del items[5]", "a, b = [1]", "a, b = (1, 2, 3)",
+]  # fmt: skip
+
+
+def catching(statement):
+    """Return a function that catches what a statement raises and returns what it is."""
+    space = {"deque": collections.deque}
+    exec(
+        f"def f(x):\n    try:\n        {statement}\n"
+        "    except Exception as error:\n        return x + 1, type(error), str(error)\n",
+        space,
+    )
+    return space["f"]
+
+
+@pytest.mark.parametrize("statement", [*CALLS, *STATEMENTS])
+def test_errors_are_pythons_and_can_be_caught(statement):
+    function, x = catching(statement), torch.ones(2)
+    (_, *want), (got, *error) = function(x), tc.compile(function, backend="eager")(x)
+    assert error == want
+    torch.testing.assert_close(got, x + 1)
+
+
+def test_an_error_that_is_not_caught_is_raised():
+    with pytest.raises(ValueError, match="not in list"):
+        tc.compile(lambda x: [1, 2].index(5), backend="eager")(torch.ones(2))
+
+
+def test_what_was_changed_before_the_error_stays_changed():
+    def f(x, items):
+        try:
+            items.append(3)
+            items[::2] = [x, x, x]
+        except ValueError:
+            return x + len(items)
+
+    mine, theirs = [1, 2], [1, 2]
+    got = tc.compile(f, backend="eager")(torch.ones(2), mine)
+    torch.testing.assert_close(got, f(torch.ones(2), theirs))
+    assert mine == theirs
+
+
+ARRAYS = {
+    "methods": lambda a: (a.min(), a.max(), a.mean(), a.std(), a.min(axis=0), a.argmax(axis=1)),
+    "functions": lambda a: (np.min(a), np.amin(a, axis=0), np.max(a, axis=1, keepdims=True)),
+    "median": lambda a: (np.median(a), np.median(a, axis=0)),
+    "percentile": lambda a: (np.percentile(a, 30.0), np.quantile(a, 0.3, axis=1)),
+    "covariance": lambda a: (np.cov(a), np.corrcoef(a)),
+    "histogram": lambda a: np.histogram(a.astype(np.int64)),
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", ARRAYS)
+def test_results_of_numpy_have_numpys_shape_and_type(name, dynamic):
+    def f(x):
+        return ARRAYS[name](x.numpy())
+
+    x = torch.arange(12.0).reshape(3, 4).cos()
+    got, want = tc.compile(f, backend="eager", dynamic=dynamic)(x), f(x)
+    for one, other in zip(got, want, strict=True):
+        assert type(one) is type(other)
+        assert one.dtype == other.dtype
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
