@@ -4,7 +4,7 @@
 """
 
 MOVES = {
-    "tc_stream": """
+    "tc_stream": """\
 void tc_stream(void* to, const void* from, long long bytes) {
   /* whole lines, past the caches */
 #if defined(__AVX512F__) && !defined(__clang__)
@@ -19,14 +19,14 @@ void tc_stream(void* to, const void* from, long long bytes) {
 #endif
   __builtin_memcpy(to, from, bytes);
 }""",
-    "tc_stream_end": """
+    "tc_stream_end": """\
 void tc_stream_end(void) {
   /* other threads see what was streamed; those of a parallel loop meet at a locked instruction */
 #ifdef __SSE__
   __builtin_ia32_sfence();
 #endif
 }""",
-    "tc_turn_16": """
+    "tc_turn_16": """\
 void tc_turn_16(const int* from, long long step, int* to) {
   /* A 16 x 16 tile turned: four rounds, each interleaving rows k and k + 8. */
   typedef int row __attribute__((vector_size(64)));
