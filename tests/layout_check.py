@@ -18,7 +18,7 @@ import tc
 from tc.compiler.errors import StageError
 from tests.layout_programs import NAMESPACE, Program, Sizes, draw, draw_sizes
 
-TOLERANCE = {torch.float32: 2e-4, torch.float64: 1e-9, torch.bfloat16: 5e-2, torch.float16: 1e-2}
+TOLERANCE = {"float32": 2e-4, "float64": 1e-9, "bfloat16": 5e-2, "float16": 1e-2}
 #: Errors that mean the same to a caller: eager itself is not of one mind about which it raises.
 REFUSALS = (RuntimeError, IndexError, ValueError, TypeError)
 
@@ -91,7 +91,7 @@ def run(fn: Function, programs: Sequence[Program], sizes: Sizes) -> list[Outcome
     return outcomes
 
 
-def difference(got: Outcome, want: Outcome) -> tuple[str, str] | None:
+def difference(got: Outcome, want: Outcome, tolerance: float) -> tuple[str, str] | None:
     """How an outcome differs from eager's: kind and text."""
     if got.error is not None or want.error is not None:
         if got.error is None:
@@ -105,13 +105,13 @@ def difference(got: Outcome, want: Outcome) -> tuple[str, str] | None:
         *((f"input {k}", g, w) for k, (g, w) in enumerate(zip(got.inputs, want.inputs, strict=True))),
     ]
     for place, mine, theirs in pairs:
-        found = _tensor_difference(mine, theirs)
+        found = _tensor_difference(mine, theirs, tolerance)
         if found is not None:
             return found[0], f"{place}: {found[1]}"
     return _memory_difference(got, want)
 
 
-def _tensor_difference(mine: Any, theirs: Any) -> tuple[str, str] | None:
+def _tensor_difference(mine: Any, theirs: Any, tolerance: float) -> tuple[str, str] | None:
     if not isinstance(theirs, torch.Tensor):
         return None if mine == theirs else ("values", f"{mine} in place of {theirs}")
     if (mine.dtype, mine.shape) != (theirs.dtype, theirs.shape):
@@ -125,9 +125,20 @@ def _tensor_difference(mine: Any, theirs: Any) -> tuple[str, str] | None:
         one, two = mine.double(), theirs.double()
         finite = two[two.isfinite()]
         most = float(finite.abs().max()) if finite.numel() else 0.0
-        bound = TOLERANCE[theirs.dtype] * (1 + most)
+        bound = tolerance * (1 + most)
         same = torch.allclose(one, two, rtol=0, atol=bound, equal_nan=True)
-    return None if same else ("values", f"\n{mine}\nin place of\n{theirs}")
+    return None if same else ("values", _first_differences(mine, theirs))
+
+
+def _first_differences(mine: torch.Tensor, theirs: torch.Tensor) -> str:
+    """The places where two tensors are furthest apart."""
+    one, two = mine.double().flatten(), theirs.double().flatten()
+    gap = (one - two).abs().nan_to_num(float("inf"), float("inf"))
+    gap[one.isnan() & two.isnan() | (one == two)] = 0
+    worst = gap.topk(min(5, gap.numel())).indices.tolist()
+    shown = [f"[{k}] {one[k]:.7g} not {two[k]:.7g}" for k in worst if gap[k] > 0]
+    shape = f"{tuple(mine.shape)}, {int((gap > 0).sum())} of {gap.numel()} elements differ"
+    return f"{shape}: {', '.join(shown)}"
 
 
 def _memory_difference(got: Outcome, want: Outcome) -> tuple[str, str] | None:
@@ -168,7 +179,7 @@ def check(
         if len(programs) > 1 and got[0].error is not None:
             return _one_by_one(programs, sizes, dynamic, threads, got[0].error)
         for k, (mine, theirs) in enumerate(zip(got, want, strict=True)):
-            found = difference(mine, theirs)
+            found = difference(mine, theirs, TOLERANCE[programs[k].precision])
             if found is not None and k not in failures:
                 text = f"at n, m = {at}: {found[1]}"
                 failures[k] = Failure(found[0], text, (programs[k],), *how)

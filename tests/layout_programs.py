@@ -19,8 +19,7 @@ import torch.nn.functional as F
 Sizes = tuple[int, int]
 NUMBERS = (0, 1, 2, 3, 5, 7, 8, 11, 13, 16, 17, 23, 32, 37, 48, 64)
 LARGEST = 1 << 15
-FLOATS = ("float32", "float64", "bfloat16", "float16")
-INTEGERS = ("int64", "int32", "int16", "uint8", "int8")
+COARSE = ("bfloat16", "float16", "float32", "float64")
 DTYPES = (
     *("float32",) * 14, *("float64",) * 2, *("int64",) * 3, "int32", "bool", "bfloat16", "float16",
     "uint8", "int8", "int16",
@@ -77,7 +76,8 @@ class Program:
 
     Attributes:
         raises: whether eager raises at some of the sizes it was drawn for.
-        writes: whether inputs are written to.
+        writes: whether memory is written to in place.
+        precision: the float type in which it rounds most.
     """
 
     seed: int
@@ -86,6 +86,7 @@ class Program:
     returned: tuple[str, ...]
     raises: bool = False
     writes: bool = False
+    precision: str = "float64"
 
     def source(self, name: str = "program") -> str:
         """The function as text."""
@@ -546,8 +547,9 @@ def draw(seed: int, sizes: Sequence[Sizes], may_raise: bool = False) -> Program:
     returned = [made[-1]] if not raises else [names[0]]
     returned += [x for x in rng.sample(names, min(len(names), rng.randint(0, 2)))]
     return Program(
-        seed, inputs, tuple(lines), tuple(dict.fromkeys(returned)), raises, writes
-    )
+        seed, inputs, tuple(lines), tuple(dict.fromkeys(returned)), raises, writes,
+        next((name for name in COARSE if any(name in str(v.dtype) for v in d.values)), "float64"),
+    )  # fmt: skip
 
 
 def _restore(d: Draw, before: list[list[torch.Tensor]]) -> None:
