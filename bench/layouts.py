@@ -9,6 +9,8 @@ found; the last line counts. ``--seconds`` ends the run at a time, whatever is l
 from __future__ import annotations
 
 import argparse
+import faulthandler
+import logging
 import os
 import random
 import sys
@@ -20,6 +22,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TOGETHER = 8
+# Seconds after which a batch shows where it is.
+SLOW = 60
 
 
 def main() -> int:
@@ -43,13 +47,21 @@ def _run(options: argparse.Namespace) -> int:
     from tests.layout_check import check_batch
 
     warnings.simplefilter("ignore")
+    logging.getLogger("torch._subclasses.fake_tensor").setLevel(
+        logging.CRITICAL
+    )  # errors are asked for
     config.fx_graph_cache = False
     start, done, kinds = time.time(), 0, Counter[str]()
     rng = random.Random(options.seed)
     while done < options.programs and time.time() - start < options.seconds:
         seed = rng.getrandbits(40) if options.one is None else options.one
+        began = time.time()
+        faulthandler.dump_traceback_later(SLOW, repeat=True)
         count, failures = check_batch(seed, options.together)
+        faulthandler.cancel_dump_traceback_later()
         done += count
+        if time.time() - began > SLOW:
+            print(f"batch {seed} took {time.time() - began:.0f} s", flush=True)
         kinds.update(failure.kind for failure in failures)
         for failure in failures:
             print(f"batch {seed}\n{failure}", flush=True)

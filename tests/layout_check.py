@@ -28,7 +28,8 @@ class Failure:
     """A program that does not do as eager does.
 
     Attributes:
-        kind: ``compile``, ``values``, ``strides``, ``memory``, ``type``, ``raises`` or ``together``.
+        kind: ``compile``, ``values``, ``strides``, ``memory`` (which tensors share it), ``type``,
+            ``raises`` or ``together``.
         programs: the one, or all of a function that fails only as a whole.
     """
 
@@ -101,8 +102,14 @@ def difference(got: Outcome, want: Outcome, tolerance: float) -> tuple[str, str]
         refused = isinstance(got.error, REFUSALS) and isinstance(want.error, REFUSALS)
         return None if refused else ("raises", f"{got.error!r} in place of {want.error!r}")
     pairs = [
-        *((f"result {k}", g, w) for k, (g, w) in enumerate(zip(got.results, want.results, strict=True))),
-        *((f"input {k}", g, w) for k, (g, w) in enumerate(zip(got.inputs, want.inputs, strict=True))),
+        *(
+            (f"result {k}", g, w)
+            for k, (g, w) in enumerate(zip(got.results, want.results, strict=True))
+        ),
+        *(
+            (f"input {k}", g, w)
+            for k, (g, w) in enumerate(zip(got.inputs, want.inputs, strict=True))
+        ),
     ]
     for place, mine, theirs in pairs:
         found = _tensor_difference(mine, theirs, tolerance)

@@ -9,6 +9,7 @@ end in a line that raises. `layout_check` compiles programs and compares them wi
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -76,7 +77,6 @@ class Program:
 
     Attributes:
         raises: whether eager raises at some of the sizes it was drawn for.
-        writes: whether memory is written to in place.
         precision: the float type in which it rounds most.
     """
 
@@ -85,7 +85,6 @@ class Program:
     lines: tuple[str, ...]
     returned: tuple[str, ...]
     raises: bool = False
-    writes: bool = False
     precision: str = "float64"
 
     def source(self, name: str = "program") -> str:
@@ -115,8 +114,6 @@ def _prefixed(line: str, prefix: str) -> str:
     return "".join(words)
 
 
-import re  # noqa: E402
-
 _WORDS = re.compile(r"(\b[xt]\d+\b)")
 _VARIABLE = re.compile(r"[xt]\d+")
 NAMESPACE = {"torch": torch, "F": F}
@@ -128,13 +125,11 @@ class Value:
 
     Attributes:
         exact: whether no rounding was done, so that a choice made of it is the same everywhere.
-        given: the inputs whose memory it may share.
     """
 
     name: str
     at: list[torch.Tensor]
     exact: bool = True
-    fresh: bool = False
 
     @property
     def rank(self) -> int:
@@ -154,7 +149,9 @@ class Draw:
     """A program being drawn."""
 
     rng: random.Random
-    values: list[Value] = field(default_factory=list)
+    values: list[Value]
+    lines: list[str] = field(default_factory=list)
+    raises: bool = False
 
     def dim(self, v: Value) -> int:
         """A dimension, from the front or from the back."""
@@ -258,13 +255,9 @@ VIEWS: tuple[Maker, ...] = (
     needs(0)(lambda d, v: f"{v.name}.{d.one('reshape(-1)', 'flatten()', 'view(-1)')}"),
     needs(2)(lambda d, v: f"{v.name}.flatten({d.rng.randint(0, v.rank - 2)}, -1)"),
     needs(1)(lambda d, v: f"{v.name}.reshape({d.one('-1, 2', '2, -1', '-1, 3', '1, -1')})"),
-    needs(1)(
-        lambda d, v: f"{v.name}.chunk({d.one('2', '3')}, {d.dim(v)})[{d.one('0', '-1')}]"
-    ),
+    needs(1)(lambda d, v: f"{v.name}.chunk({d.one('2', '3')}, {d.dim(v)})[{d.one('0', '-1')}]"),
     few(
-        needs(1)(
-            lambda d, v: f"{v.name}.split({d.one('2', '3')}, {d.dim(v)})[{d.one('0', '-1')}]"
-        )
+        needs(1)(lambda d, v: f"{v.name}.split({d.one('2', '3')}, {d.dim(v)})[{d.one('0', '-1')}]")
     ),
     needs(1)(
         lambda d, v: (
@@ -272,9 +265,7 @@ VIEWS: tuple[Maker, ...] = (
         )
     ),
     few(needs(1)(lambda d, v: f"{v.name}.unbind({d.dim(v)})[{d.one('0', '-1')}]")),
-    needs(2)(
-        lambda d, v: f"{v.name}.diagonal({d.one('0', '1', '-1')}, {d.one('0, 1', '-1, 0')})"
-    ),
+    needs(2)(lambda d, v: f"{v.name}.diagonal({d.one('0', '1', '-1')}, {d.one('0, 1', '-1, 0')})"),
     needs(2)(lambda d, v: f"{v.name}.{d.one('mT', 'T' if v.rank == 2 else 'mT')}"),
     needs(2)(lambda d, v: f"{v.name}.movedim({d.dim(v)}, {d.dim(v)})"),
     needs(1)(
@@ -283,7 +274,9 @@ VIEWS: tuple[Maker, ...] = (
         )
     ),
     needs(1)(
-        lambda d, v: f"{v.name}.select({(k := d.dim(v))}, {d.one('0', '-1', f'{v.name}.size({k}) // 2')})"
+        lambda d, v: (
+            f"{v.name}.select({(k := d.dim(v))}, {d.one('0', '-1', f'{v.name}.size({k}) // 2')})"
+        )
     ),
     needs(4, 4)(lambda d, v: f"{v.name}.contiguous(memory_format=torch.channels_last)"),
     needs(1)(lambda d, v: f"{v.name}.unflatten({d.dim(v)}, {d.one('(2, -1)', '(-1, 1)')})"),
@@ -363,8 +356,13 @@ def _matmul(d: Draw, v: Value) -> str | None:
     if not v.real:
         return None
     a = v.name
-    return d.one(f"{a} @ {a}.mT", f"{a}.mT @ {a}", f"{a} @ {a}.mT.contiguous()",
-                 f"{a}[..., :1] * {a}.mT[..., :1, :]", f"F.linear({a}, {a}[..., :, :].reshape(-1, {a}.size(-1)))")  # fmt: skip
+    return d.one(
+        f"{a} @ {a}.mT",
+        f"{a}.mT @ {a}",
+        f"{a} @ {a}.mT.contiguous()",
+        f"{a}[..., :1] * {a}.mT[..., :1, :]",
+        f"F.linear({a}, {a}.reshape(-1, {a}.size(-1)))",
+    )
 
 
 MAKES: tuple[Maker, ...] = (
@@ -406,9 +404,10 @@ MAKES: tuple[Maker, ...] = (
     ),
     needs(1)(lambda d, v: f"{v.name} / {v.name}.size({d.dim(v)})" if v.real else None),
 )
-# Reductions of whole numbers are exact; those of others round, in any order.
-EXACTLY = ("amax", "amin", "argmax", "argmin", "any", "all", "count_nonzero")
-ROUNDING = ("mean", "var", "std", "softmax", "log_softmax", "logsumexp", "norm")
+# What rounds: a choice made of it may differ from eager's for a reason.
+ROUNDING = ("mean", "var", "std", "var_mean", "softmax", "logsumexp", "norm", "prod")
+# What turns small differences into large ones.
+CHOOSING = (" > ", "torch.int64", "bool", "count_nonzero", ".any(", ".all(")
 
 
 def _reduced(d: Draw, v: Value) -> str | None:
@@ -418,9 +417,9 @@ def _reduced(d: Draw, v: Value) -> str | None:
                  "nansum", "var_mean", "topk")  # fmt: skip
     k, keep = d.dim(v), d.one("", ", keepdim=True")
     choice = name in ("argmax", "argmin", "cummax", "sort", "median", "topk")
-    if choice and not v.exact or v.dtype is torch.bool and name not in ("sum", "any", "all"):
+    if (choice and not v.exact) or (v.dtype is torch.bool and name not in ("sum", "any", "all")):
         return None
-    if not v.real and name in (*ROUNDING, "nansum", "var_mean"):
+    if not v.real and name in (*ROUNDING, "log_softmax", "nansum") and name != "prod":
         return None
     if name in ("softmax", "log_softmax", "cumsum", "cumprod"):
         return f"{v.name}.{name}({k})"
@@ -452,8 +451,9 @@ def _written(d: Draw, v: Value) -> str | None:
     view = d.rng.choice(VIEWS)(d, v)
     if view is None or any(w in view for w in (".flip", ".contiguous", ".reshape", ".flatten")):
         view = f"{v.name}[{d.span(v, 0)}]" if v.rank else v.name
-    return view + d.one(".add_(1)", ".mul_(2)", ".zero_()", ".copy_(torch.ones(()))", ".neg_()",
-                        f".copy_({d.rng.choice(d.values).name})", f".add_({d.rng.choice(d.values).name})")  # fmt: skip
+    other = d.rng.choice(d.values).name
+    writes = (".add_(1)", ".mul_(2)", ".zero_()", ".copy_(torch.ones(()))", ".neg_()")
+    return view + d.one(*writes, f".copy_({other})", f".add_({other})")
 
 
 def run(text: str, values: dict[str, torch.Tensor]) -> Any:
@@ -482,9 +482,10 @@ def _inputs(rng: random.Random) -> tuple[Given, ...]:
     for _ in range(rng.choice((1, 1, 2, 2, 3))):
         rank = rng.choice((0, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4))
         extents = [rng.choice(EXTENTS) for _ in range(rank)]
-        if extents.count("n * m") + extents.count("2 * n") > 1 or rank > 2 and "n * m" in extents:
+        if extents.count("n * m") + extents.count("2 * n") > 1 or (rank > 2 and "n * m" in extents):
             extents = [e if e != "n * m" else "2" for e in extents]
-        given.append(Given(rng.choice(DTYPES), tuple(extents), rng.choice(LAYOUTS), rng.getrandbits(30)))  # fmt: skip
+        layout, seed = rng.choice(LAYOUTS), rng.getrandbits(30)
+        given.append(Given(rng.choice(DTYPES), tuple(extents), layout, seed))
     if len(given) > 1 and rng.random() < 0.6:
         given[1] = replace(given[0], seed=given[1].seed, layout=given[1].layout)
     return tuple(given)
@@ -500,56 +501,57 @@ def draw(seed: int, sizes: Sequence[Sizes], may_raise: bool = False) -> Program:
     """
     rng = random.Random(seed)
     inputs = _inputs(rng)
-    d = Draw(rng)
-    for k, given in enumerate(inputs):
-        d.values.append(Value(f"x{k}", [given.make(s) for s in sizes]))
-    lines: list[str] = []
-    raises = writes = False
+    d = Draw(rng, [Value(f"x{k}", [g.make(s) for s in sizes]) for k, g in enumerate(inputs)])
     wanted = rng.randint(2, 6)
     for _ in range(60):
-        if len(lines) >= wanted or raises:
+        if len(d.lines) >= wanted or d.raises:
             break
-        v = d.values[-1] if rng.random() < 0.6 else rng.choice(d.values)
-        kind = rng.choice("vvvvvmmmmrrw")
-        if kind == "w":
-            text = _written(d, v)
-        elif kind == "r":
-            text = _reduced(d, v) if v.rank else None
-        else:
-            text = rng.choice(VIEWS if kind == "v" else MAKES)(d, v)
-        if text is None or (not v.exact and any(c in text for c in (" > ", "torch.int64", "bool"))):
-            continue
-        before = [[t.clone() for t in w.at] for w in d.values] if kind == "w" else []
-        results, raised = _try(d, text)
-        if raised:
-            _restore(d, before)
-            if not (may_raise and rng.random() < 0.3):
-                continue
-            raises = True
-        elif not all(isinstance(r, torch.Tensor) and r.numel() <= LARGEST for r in results):
-            _restore(d, before)
-            continue
-        if kind == "w":
-            writes = True
-            for w in d.values:
-                w.exact = w.exact and all(x.exact for x in d.values)
-            lines.append(text)
-            continue
-        name = f"t{len(lines)}"
-        lines.append(f"{name} = {text}")
-        if not raises:
-            inexact = any(f".{r}(" in text for r in ROUNDING) or " / " in text or "var_mean" in text
-            inexact |= "prod(" in text or results[0].dtype in (torch.bfloat16, torch.float16)
-            others = [w.exact for w in d.values if w.name in text]
-            d.values.append(Value(name, results, not inexact and all(others)))
+        _add_line(d, may_raise)
     names = [v.name for v in d.values]
     made = names[len(inputs) :] or names
-    returned = [made[-1]] if not raises else [names[0]]
-    returned += [x for x in rng.sample(names, min(len(names), rng.randint(0, 2)))]
-    return Program(
-        seed, inputs, tuple(lines), tuple(dict.fromkeys(returned)), raises, writes,
-        next((name for name in COARSE if any(name in str(v.dtype) for v in d.values)), "float64"),
-    )  # fmt: skip
+    returned = [made[-1] if not d.raises else names[0]]
+    returned += rng.sample(names, min(len(names), rng.randint(0, 2)))
+    types = {str(v.dtype) for v in d.values}
+    precision = next((name for name in COARSE if f"torch.{name}" in types), "float64")
+    returned = list(dict.fromkeys(returned))
+    return Program(seed, inputs, tuple(d.lines), tuple(returned), d.raises, precision)
+
+
+def _add_line(d: Draw, may_raise: bool) -> None:
+    """Draw a line, and keep it if it is valid at all sizes, or may raise at some."""
+    v = d.values[-1] if d.rng.random() < 0.6 else d.rng.choice(d.values)
+    kind = d.rng.choice("vvvvvmmmmrrw")
+    if kind == "w":
+        text = _written(d, v)
+    elif kind == "r":
+        text = _reduced(d, v) if v.rank else None
+    else:
+        text = d.rng.choice(VIEWS if kind == "v" else MAKES)(d, v)
+    if text is None or (not v.exact and any(c in text for c in CHOOSING)):
+        return
+    before = [[t.clone() for t in w.at] for w in d.values] if kind == "w" else []
+    results, raised = _try(d, text)
+    if raised:
+        _restore(d, before)
+        if may_raise and d.rng.random() < 0.3:
+            d.raises = True
+            d.lines.append(text if kind == "w" else f"t{len(d.lines)} = {text}")
+        return
+    if not all(isinstance(r, torch.Tensor) and r.numel() <= LARGEST for r in results):
+        _restore(d, before)
+        return
+    if kind == "w":
+        exact = all(x.exact for x in d.values)
+        for w in d.values:
+            w.exact = exact
+        d.lines.append(text)
+        return
+    name = f"t{len(d.lines)}"
+    d.lines.append(f"{name} = {text}")
+    rounds = any(f"{r}(" in text for r in ROUNDING) or " / " in text
+    rounds |= results[0].dtype in (torch.bfloat16, torch.float16)
+    others = all(w.exact for w in d.values if re.search(rf"\b{w.name}\b", text))
+    d.values.append(Value(name, results, not rounds and others))
 
 
 def _restore(d: Draw, before: list[list[torch.Tensor]]) -> None:
@@ -568,6 +570,6 @@ def draw_sizes(rng: random.Random) -> list[Sizes]:
     """Sizes of two or three calls; the first ones are seldom zero or one."""
     sizes = []
     for k in range(rng.choice((2, 3))):
-        pool = NUMBERS[2:] if k == 0 and rng.random() < 0.9 or rng.random() < 0.6 else NUMBERS
+        pool = NUMBERS[2:] if (k == 0 and rng.random() < 0.9) or rng.random() < 0.6 else NUMBERS
         sizes.append((rng.choice(pool), rng.choice(pool)))
     return sizes

@@ -24,9 +24,7 @@ from tc.compiler.core import levels
 
 aten = torch.ops.aten
 #: reductions without a value for no elements, whose shape functions accept that
-REDUCE_SOMETHING = frozenset(
-    (aten.max.default, aten.min.default, aten.max.dim, aten.min.dim)
-)
+REDUCE_SOMETHING = frozenset((aten.max.default, aten.min.default, aten.max.dim, aten.min.dim))
 
 
 def storage_key(tensor: torch.Tensor) -> int:
@@ -113,7 +111,9 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._note_windows(func, args, result)
         return result
 
-    def _note_windows(self, func: torch._ops.OpOverload, args: tuple[Any, ...], result: Any) -> None:
+    def _note_windows(
+        self, func: torch._ops.OpOverload, args: tuple[Any, ...], result: Any
+    ) -> None:
         """Note views that go through `unfold`.
 
         What functionalisation puts back through one has zeros where no window looks.

@@ -103,8 +103,7 @@ def lines_of(plan: Plan, program: Program) -> dict[str, dict[str, list[str]]]:
     lines: dict[str, dict[str, list[str]]] = {}
     for kind, name, text in made:
         origin = known[text]
-        line = origin.line.partition(" in ")[0]
-        entry = lines.setdefault(line, {"nodes": [], "kernels": [], "calls": []})
+        entry = lines.setdefault(origin.place, {"nodes": [], "kernels": [], "calls": []})
         for key, value in (("nodes", origin.node), (kind, name)):
             if value not in entry[key]:
                 entry[key].append(value)

@@ -17,15 +17,29 @@ from tc.compiler.errors import StageError
 
 STAGE = "codegen"
 #: words of C that kernels are made of
-WORDS = frozenset((
-    *("const", "long", "int", "short", "signed", "unsigned", "char", "float", "double", "void"),
-    *("if", "else", "for", "return", "break", "continue", "__attribute__", "aligned"),
-))
+WORDS = frozenset(
+    (
+        *("const", "long", "int", "short", "signed", "unsigned", "char", "float", "double", "void"),
+        *("if", "else", "for", "return", "break", "continue", "__attribute__", "aligned"),
+    )
+)
 #: words of the pragmas before loops
-PRAGMA_WORDS = WORDS | frozenset((
-    *("pragma", "omp", "GCC", "simd", "parallel", "collapse", "num_threads", "schedule", "static"),
-    *("reduction", "max", "min", "unroll"),
-))
+PRAGMA_WORDS = WORDS | frozenset(
+    (
+        *(
+            "pragma",
+            "omp",
+            "GCC",
+            "simd",
+            "parallel",
+            "collapse",
+            "num_threads",
+            "schedule",
+            "static",
+        ),
+        *("reduction", "max", "min", "unroll"),
+    )
+)
 # Names (not suffixes of numbers, nor members), brackets, commas, and strings.
 _TOKENS = re.compile(r'(?<![\w.])[A-Za-z_]\w*|\(\)|[(){}\[\],]|"[^"]*"')
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
@@ -98,7 +112,7 @@ class Block:
         for name in names:
             self._add(name)
         self._check(head)
-        self.lines.append("  " * depth + f"{head} {'{' if braces else ''}".rstrip())
+        self.lines.append("  " * depth + " ".join(filter(None, (head, "{" if braces else ""))))
 
     def count(
         self,

@@ -18,6 +18,7 @@ from tc.compiler.schedule.plan import Accumulate, Statement, Store
 # Columns whose results are gathered before something is computed of them.
 BLOCK = 32
 
+
 def is_dots(statements: list[Statement]) -> bool:
     """Whether a kernel's reduction is a product of matrices."""
     return any(isinstance(s, Accumulate) and s.kind == "dot" for s in statements)

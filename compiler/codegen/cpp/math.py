@@ -565,16 +565,6 @@ long long tc_random_i64(long long seed, long long counter) {
 }""",
 )
 _libm(("pow", "atan2", "hypot", "fmod", "copysign", "nextafter"), 2)
-for _one, _two in (("f32", "i32"), ("f64", "i64")):
-    for _given, _made in ((_one, _two), (_two, _one)):
-        _kinds = {"f32": "float", "f64": "double", "i32": "int", "i64": "long long"}
-        _add(
-            f"tc_bits_{_given}_{_made}",
-            f"""\
-{_kinds[_made]} tc_bits_{_given}_{_made}({_kinds[_given]} x) {{
-  return ((union {{ {_kinds[_given]} a; {_kinds[_made]} b; }}){{x}}).b;
-}}""",
-        )
 
 _CALL = re.compile(r"\btc_\w+")
 
