@@ -118,12 +118,18 @@ def atom_of(variable: Index) -> Atom:
     return atom
 
 
+def described(kernel: Kernel) -> str:
+    """A kernel by name, and the user's operations and lines that it comes from."""
+    made = [f"{o.op} ({o.node}){f' {o.line}' if o.line else ''}" for o in kernel.origins]
+    return f"kernel {kernel.name}" + (f", made of {'; '.join(made)}" if made else "")
+
+
 class Writer(Block):
     """Emits the body of one kernel; each kind of kernel has a subclass."""
 
     def __init__(self, kernel: Kernel, threads: int) -> None:
         self.parameters = parameters(kernel)
-        super().__init__(kernel.name, (p.name for p in self.parameters))
+        super().__init__(described(kernel), (p.name for p in self.parameters))
         self.kernel, self.threads = kernel, threads
         self.names = [0]
         self.arrays: set[str] = set()
