@@ -36,7 +36,7 @@ def main() -> int:
     parser.add_argument("--one", type=int, help="the number of a single batch to run again")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
-    sys.path.insert(0, str(ROOT))
+    sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
     with tempfile.TemporaryDirectory(prefix="tc-layouts-") as cache:
         os.environ["TC_CACHE_DIR"] = cache
         return _run(options)
@@ -44,7 +44,7 @@ def main() -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from tc import config
-    from tests.layout_check import check_batch
+    from layout_check import check_batch
 
     warnings.simplefilter("ignore")
     logging.getLogger("torch._subclasses.fake_tensor").setLevel(

@@ -212,54 +212,71 @@ def _padded(d: Drawing, w: Window) -> tuple[Sizes, Expr]:
     return sizes, Expr("select", (both, read, constant(0.0, F32)), F32)
 
 
+def _new_buffer(d: Drawing, sizes: Sizes, dtype: torch.dtype = F32) -> Buffer:
+    steps = d.strides(sizes) if d.rng.random() < 0.3 else contiguous(sizes)
+    made = Buffer(f"buf{len(d.nodes)}", dtype, sizes, steps)
+    d.buffers.append(made)
+    return made
+
+
+def _place_in(made: Buffer, place: Sizes) -> Index:
+    return sum((p * s for p, s in zip(place, made.strides, strict=True)), ix.ZERO)
+
+
+def _loops(place: Sizes, but: int | None = None) -> Sizes:
+    return tuple(v for k, v in enumerate(place) if v is not ix.ZERO and k != but)
+
+
 def _add_node(d: Drawing) -> None:
+    """Draw a node over a window of a buffer made lately."""
     w = d.window(d.rng.choice(d.buffers[-3:]))
-    name, kind = f"buf{len(d.nodes)}", d.rng.random()
-    dtype = torch.bfloat16 if d.rng.random() < 0.1 else F32
-
-    def buffer(sizes: Sizes, dtype: torch.dtype = dtype) -> Buffer:
-        made = Buffer(name, dtype, sizes, d.strides(sizes) if d.rng.random() < 0.3 else contiguous(sizes))  # fmt: skip
-        d.buffers.append(made)
-        return made
-
-    def place_in(made: Buffer, place: Sizes) -> Index:
-        return sum((p * s for p, s in zip(place, made.strides, strict=True)), ix.ZERO)
-
-    def stored(value: Expr, made: Buffer) -> Expr:
-        return value if made.dtype is F32 else Expr("to", (value,), made.dtype)
-
+    kind = d.rng.random()
     if kind < 0.5 or not w.sizes:
-        sizes, value = w.sizes, None
-        if w.sizes and d.rng.random() < 0.25:
-            sizes, value = _padded(d, w)
-        place = _variables(sizes)
-        value = value if value is not None else _value(d, w, place)
-        made = buffer(sizes)
-        used = tuple(v for v in place if v is not ix.ZERO)
-        d.nodes.append(Pointwise(made, used, place_in(made, place), stored(value, made)))
-        return
+        _add_pointwise(d, w)
+    elif kind < 0.85:
+        _add_reduction(d, w)
+    else:
+        _add_scan(d, w)
+
+
+def _add_pointwise(d: Drawing, w: Window) -> None:
+    dtype = torch.bfloat16 if d.rng.random() < 0.1 else F32
+    if w.sizes and d.rng.random() < 0.25:
+        sizes, value = _padded(d, w)
+    else:
+        sizes, value = w.sizes, _value(d, w, _variables(w.sizes))
+    place = _variables(sizes)
+    made = _new_buffer(d, sizes, dtype)
+    value = value if dtype is F32 else Expr("to", (value,), dtype)
+    d.nodes.append(Pointwise(made, _loops(place), _place_in(made, place), value))
+
+
+def _add_reduction(d: Drawing, w: Window) -> None:
     place = _variables(w.sizes)
-    if kind < 0.85:
-        dims = set(d.rng.sample(range(len(w.sizes)), d.rng.randint(1, len(w.sizes))))
-        value = _value(d, w, place)
-        kept = [k for k in range(len(place)) if k not in dims]
-        how = d.rng.choice(("sum", "sum", "max", "min", "argmax"))
-        made = buffer(tuple(w.sizes[k] for k in kept), I64 if how == "argmax" else F32)
-        index = place_in(made, tuple(place[k] for k in kept))
-        loops = tuple(place[k] for k in kept if place[k] is not ix.ZERO)
-        inner = tuple(place[k] for k in sorted(dims) if place[k] is not ix.ZERO)
-        if inner:
-            d.nodes.append(Reduction(made, loops, inner, index, how, value))
-        else:
-            d.buffers.pop()
+    dims = set(d.rng.sample(range(len(place)), d.rng.randint(1, len(place))))
+    inner = tuple(place[k] for k in sorted(dims) if place[k] is not ix.ZERO)
+    if not inner:
         return
+    value = _value(d, w, place)
+    kept = [k for k in range(len(place)) if k not in dims]
+    kind = d.rng.choice(("sum", "sum", "max", "min", "argmax"))
+    sizes = tuple(w.sizes[k] for k in kept)
+    made = _new_buffer(d, sizes, I64 if kind == "argmax" else F32)
+    outer = tuple(place[k] for k in kept)
+    index = _place_in(made, outer)
+    d.nodes.append(Reduction(made, _loops(outer), inner, index, kind, value))
+
+
+def _add_scan(d: Drawing, w: Window) -> None:
+    place = _variables(w.sizes)
     k = d.rng.randrange(len(place))
     if place[k] is ix.ZERO:
         return
     value = _value(d, w, place)
-    made = buffer(w.sizes, F32)
-    loops = tuple(v for j, v in enumerate(place) if j != k and v is not ix.ZERO)
-    d.nodes.append(Scan(made, loops, place[k], place_in(made, place), d.rng.choice(("sum", "max")), value))  # fmt: skip
+    made = _new_buffer(d, w.sizes)
+    kind = d.rng.choice(("sum", "max"))
+    index = _place_in(made, place)
+    d.nodes.append(Scan(made, _loops(place, k), place[k], index, kind, value))
 
 
 def draw_graph(seed: int) -> LoopGraph:
@@ -268,7 +285,8 @@ def draw_graph(seed: int) -> LoopGraph:
     inputs = [Input(f"s{k}", None, f"s{k}") for k in range(3)]
     for k in range(d.rng.choice((1, 2, 3))):
         sizes = tuple(d.extent() for _ in range(d.rng.choice((1, 2, 2, 3, 3, 4))))
-        made = Buffer(f"x{k}", d.rng.choice((F32, F32, F32, torch.bfloat16, I64)), sizes, d.strides(sizes))  # fmt: skip
+        dtype = d.rng.choice((F32, F32, F32, torch.bfloat16, I64))
+        made = Buffer(f"x{k}", dtype, sizes, d.strides(sizes))
         d.buffers.append(made)
         inputs.append(Input(made.name, made))
     for _ in range(d.rng.randint(1, 6)):
@@ -287,7 +305,8 @@ def arguments(graph: LoopGraph, sizes: tuple[int, int, int]) -> list[object]:
         if item.buffer is None:
             given.append(names[item.name])
             continue
-        shape, steps = ([int(ix.evaluate(i, names)) for i in of] for of in (item.buffer.sizes, item.buffer.strides))  # fmt: skip
+        shape = [int(ix.evaluate(size, names)) for size in item.buffer.sizes]
+        steps = [int(ix.evaluate(step, names)) for step in item.buffer.strides]
         values = torch.randint(-3, 4, shape, generator=rng)
         dtype = item.buffer.dtype
         values = values / 2 if dtype.is_floating_point else values
