@@ -43,8 +43,9 @@ def main() -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from tc import config
     from layout_check import check_batch
+
+    from tc import config
 
     warnings.simplefilter("ignore")
     logging.getLogger("torch._subclasses.fake_tensor").setLevel(

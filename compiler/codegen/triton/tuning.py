@@ -154,7 +154,7 @@ class _Trial:
 
     def call(self, step: Extern) -> Way:
         """A call of ATen on that memory."""
-        op = functools.reduce(getattr, step.path[1:], torch.ops.aten)
+        op: Any = functools.reduce(getattr, step.path[1:], torch.ops.aten)
         given = [self.view(value) if isinstance(value, View) else value for value in step.args]
         return functools.partial(op, *given, **dict(step.kwargs))
 

@@ -17,21 +17,23 @@ from tc.compiler.codegen.stage import generate
 from tc.compiler.loops.interpret import interpret
 from tc.compiler.runtime.load import load
 
-GRAPHS = 60
+GRAPHS = 50
 SIZES = ((5, 7, 3), (16, 64, 2), (33, 19, 5))
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize(
+    "part", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in range(1, 40))]
+)
 def test_random_graphs_are_printed(part: int) -> None:
     """The writers refuse what is not declared, not closed, or called wrongly."""
     for seed in range(part * GRAPHS, (part + 1) * GRAPHS):
         graph = draw_graph(seed)
         graph.verify()
-        assert generate(planned(graph), threads=2).kernels
+        assert bool(generate(planned(graph), threads=2).kernels) == bool(graph.nodes)
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(1000, 1003), *(pytest.param(s, marks=pytest.mark.slow) for s in range(2000, 2100))]
+    "seed", [*range(1000, 1002), *(pytest.param(s, marks=pytest.mark.slow) for s in range(2000, 2100))]
 )  # fmt: skip
 def test_random_graphs_compute_what_the_interpreter_does(seed: int) -> None:
     graph = draw_graph(seed)
