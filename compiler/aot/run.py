@@ -139,7 +139,7 @@ def check_something_is_reduced(
     dim = args[1] if len(args) > 1 else kwargs.get("dim")
     count = source.numel() if dim is None else source.size(dim)
     try:
-        torch._check(count != 0, lambda: f"{func} needs at least one element")
+        torch._check(count != 0, lambda: f"{func} needs at least one element")  # type: ignore[no-untyped-call]
     except RuntimeError as error:
         raise Fallback(f"{func} has nothing to reduce") from error
 
