@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from layout_programs import NAMESPACE, Program, Sizes, draw, draw_sizes
 
 import tc
 from tc.compiler.errors import StageError
-from layout_programs import NAMESPACE, Program, Sizes, draw, draw_sizes
 
 TOLERANCE = {"float32": 2e-4, "float64": 1e-9, "bfloat16": 5e-2, "float16": 1e-2}
 #: Errors that mean the same to a caller: eager itself is not of one mind about which it raises.
