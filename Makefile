@@ -19,7 +19,7 @@ WORKERS ?= 2
 CANDIDATES := $(if $(PYTHON),$(PYTHON),python3.11 python3.12 python3.13 python3 python)
 SUITABLE   := import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 
-.PHONY: help venv demo test test-slow test-browser test-gpu test-matrix lint format report bench threads tsan browser clean
+.PHONY: help venv demo test test-slow test-browser test-gpu test-matrix sanitize lint format report bench threads tsan browser clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -53,6 +53,12 @@ test: $(READY)  ## all tests but the slow ones, in two processes (TESTS=tests/tr
 
 test-slow: $(READY)  ## the slow tests
 	@$(BIN)/pytest -m slow $(TESTS)
+
+# AddressSanitizer has to be there before all else; Python's own memory is not what is looked at.
+PROGRAMS ?= 400
+sanitize: $(READY)  ## random layouts with kernels that check their memory (PROGRAMS=400)
+	@LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0 TC_SANITIZE=1 \
+	  PYTHONMALLOC=malloc $(BIN)/python bench/layouts.py --programs $(PROGRAMS)
 
 test-browser: $(READY)  ## only the tests that drive Chromium
 	@$(BIN)/pytest -m browser $(TESTS)

@@ -97,6 +97,11 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "tc.compiler.replay",
     ),
 }
+# Methods of strings and of `re` that change text or take it apart.
+EDITING = frozenset((
+    *("replace", "split", "rsplit", "splitlines", "strip", "lstrip", "rstrip", "partition"),
+    *("rpartition", "removeprefix", "removesuffix", "translate", "sub", "subn"),
+))  # fmt: skip
 STAGES = ("capture", "aot", "library", "loops", "schedule", "codegen", "runtime")
 # What `tc` replaces, and what the viewers must start without.
 REPLACED = (
@@ -326,6 +331,26 @@ def sizes(files: Iterable[File]) -> Iterator[Violation]:
             if depth > NESTING:
                 rule = f"nesting of {NESTING}"
                 yield Violation(file.path, function.lineno, rule, f"{function.name} has {depth}")
+
+
+def printed_code(files: Iterable[File]) -> Iterator[Violation]:
+    """Code generators print code and never edit it: no methods that change or cut up text."""
+    for file in files:
+        if not file.path.startswith("compiler/codegen/"):
+            continue
+        functions = [n for n in ast.walk(file.tree) if isinstance(n, ast.FunctionDef)]
+        for node in ast.walk(file.tree):
+            called = node.func if isinstance(node, ast.Call) else None
+            if not isinstance(called, ast.Attribute) or called.attr not in EDITING:
+                continue
+            around = [f for f in functions if f.lineno <= node.lineno <= (f.end_lineno or 0)]
+            name = max(around, key=lambda f: f.lineno).name if around else "module"
+            yield Violation(
+                file.path,
+                node.lineno,
+                "code is printed, not edited",
+                f"{name} calls .{called.attr}()",
+            )
 
 
 def nesting(body: list[ast.stmt]) -> int:

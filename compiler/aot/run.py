@@ -23,6 +23,8 @@ from tc.compiler.aot.symbols import SYMBOLIC
 from tc.compiler.core import levels
 
 aten = torch.ops.aten
+#: reductions without a value for no elements, whose shape functions accept that
+REDUCE_SOMETHING = frozenset((aten.max.default, aten.min.default, aten.max.dim, aten.min.dim))
 
 
 def storage_key(tensor: torch.Tensor) -> int:
@@ -71,6 +73,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.written: set[int] = set()
         self.constants: dict[int, torch.Tensor] = {}
         self._kept: list[Any] = []
+        self._windows: dict[int, Any] = {}  # views through `unfold`, kept alive for their ids
 
     def fake_constant(self, real: torch.Tensor) -> torch.Tensor:
         """Return the fake tensor that stands for a real one held by the graph."""
@@ -98,9 +101,47 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             for tensor in written_arguments(func, args, kwargs):
                 if repeats_itself(tensor):
                     raise Fallback("a tensor is written to whose elements share memory")
+                if id(tensor) in self._windows:
+                    raise Fallback("a tensor is written to through windows, which may leave gaps")
                 self.written.add(storage_key(tensor))
                 self._kept.append(tensor)
-        return func(*args, **kwargs)
+        if func in REDUCE_SOMETHING:
+            check_something_is_reduced(func, args, kwargs)
+        result = func(*args, **kwargs)
+        self._note_windows(func, args, result)
+        return result
+
+    def _note_windows(
+        self, func: torch._ops.OpOverload, args: tuple[Any, ...], result: Any
+    ) -> None:
+        """Note views that go through `unfold`.
+
+        What functionalisation puts back through one has zeros where no window looks.
+        """
+        if func is aten.unfold.default or (args and id(args[0]) in self._windows):
+            if not any(out.alias_info for out in func._schema.returns):
+                return
+            for view in result if isinstance(result, (list, tuple)) else [result]:
+                self._windows[id(view)] = view
+
+
+def check_something_is_reduced(
+    func: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Leave reductions over nothing to eager, which raises; shape functions of these ops do not.
+
+    Where sizes are symbolic, the graph is guarded to have elements; where they come out of data,
+    it checks that at run time.
+    """
+    source = args[0]
+    if not source.dim():
+        return
+    dim = args[1] if len(args) > 1 else kwargs.get("dim")
+    count = source.numel() if dim is None else source.size(dim)
+    try:
+        torch._check(count != 0, lambda: f"{func} needs at least one element")  # type: ignore[no-untyped-call]
+    except RuntimeError as error:
+        raise Fallback(f"{func} has nothing to reduce") from error
 
 
 def repeats_itself(tensor: torch.Tensor) -> bool:

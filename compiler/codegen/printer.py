@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Protocol
 
 import torch
 
@@ -87,20 +88,42 @@ def c_convert(text: str, source: torch.dtype, target: torch.dtype) -> str:
     return f"({kind}){text}"
 
 
+class Lines(Protocol):
+    """What an expression is printed into (`cpp.block.Block`)."""
+
+    def emit(self, line: str) -> None:
+        """Add a line."""
+
+    def declare(self, kind: str, name: str, value: str = "") -> None:
+        """Declare a variable."""
+
+    def open(self, head: str) -> None:
+        """Start a block."""
+
+    def otherwise(self) -> None:
+        """End a block and start that of its ``else``."""
+
+    def close(self) -> None:
+        """End a block."""
+
+
 class ExprPrinter:
-    """Prints expressions of one block of C; knows what has been computed there already."""
+    """Prints expressions of one block of C; knows what has been computed there already.
+
+    Attributes:
+        inline: nothing is computed before the expression: it may not be needed.
+    """
 
     def __init__(
         self,
-        emit: Callable[[str], None],
+        lines: Lines,
         local: Callable[[str], str],
         names: list[int],
         short_nans: bool = False,
+        inline: bool = False,
     ):
-        self.short_nans = short_nans
-        self.emit = emit
-        self.local = local
-        self.names = names
+        self.lines, self.local, self.names = lines, local, names
+        self.short_nans, self.inline = short_nans, inline
         self.known: dict[Expr, str] = {}
 
     def hoist(self, root: Expr, fixed: Callable[[Expr], bool]) -> None:
@@ -124,10 +147,9 @@ class ExprPrinter:
                 if same.get(part) and not same[node] and part.cost() >= HOIST_COST:
                     self.known[part] = self._named(part, self.value(part))
 
-    def nested(self) -> ExprPrinter:
-        """A printer for a block inside this one."""
-        deeper: Callable[[str], None] = lambda line: self.emit("  " + line)  # noqa: E731
-        inner = ExprPrinter(deeper, self.local, self.names, self.short_nans)
+    def nested(self, inline: bool = False) -> ExprPrinter:
+        """A printer for a block inside this one, or for a part of an expression."""
+        inner = ExprPrinter(self.lines, self.local, self.names, self.short_nans, inline)
         inner.known = dict(self.known)
         return inner
 
@@ -143,7 +165,7 @@ class ExprPrinter:
             if node in self.known:
                 continue
             text = self._spell(node)
-            simple = node.op in ("const", "local", "scalar")
+            simple = self.inline or node.op in ("const", "local", "scalar")
             shared = counts.get(node, 0) > 1 or (node in arms and not simple)
             if node is root or simple or (not shared and len(text) <= INLINE_LENGTH):
                 self.known[node] = text
@@ -178,7 +200,7 @@ class ExprPrinter:
 
     def _named(self, node: Expr, text: str) -> str:
         name = self.fresh()
-        self.emit(f"const {c_type(node.dtype)} {name} = {text};")
+        self.lines.declare(f"const {c_type(node.dtype)}", name, text)
         return name
 
     def _spell(self, node: Expr) -> str:
@@ -210,10 +232,9 @@ class ExprPrinter:
         if op == "where":
             return f"({args[0]} ? {args[1]} : {args[2]})"
         if op == "bits":
-            source = c_type(node.args[0].dtype)
-            return f"((union {{ {source} a; {c_type(dtype)} b; }}){{{args[0]}}}).b"
+            return f"tc_bits_{suffix(node.args[0].dtype)}_{suffix(dtype)}({args[0]})"
         if can_fail(node):
-            self.emit(f"fault |= (long long)({args[1]} == 0) << 1;")
+            self.lines.emit(f"fault |= (long long)({args[1]} == 0) << 1;")
         row = SCALAR_OPS[op]
         from_type = node.args[0].dtype
         cast = f"({c_type(dtype)})" if dtype in WIDENED else ""
@@ -223,16 +244,14 @@ class ExprPrinter:
         condition, yes, no = node.args
         test = self.known[condition]
         if _plain(yes) and _plain(no):
-            return f"({test} ? {self.nested().value(yes)} : {self.nested().value(no)})"
+            return f"({test} ? {self.nested(True).value(yes)} : {self.nested(True).value(no)})"
         name = self.fresh()
-        self.emit(f"{c_type(node.dtype)} {name};")
-        self.emit(f"if ({test}) {{")
-        inner = self.nested()
-        inner.emit(f"{name} = {inner.value(yes)};")
-        self.emit("} else {")
-        inner = self.nested()
-        inner.emit(f"{name} = {inner.value(no)};")
-        self.emit("}")
+        self.lines.declare(c_type(node.dtype), name)
+        self.lines.open(f"if ({test})")
+        self.lines.emit(f"{name} = {self.nested().value(yes)};")
+        self.lines.otherwise()
+        self.lines.emit(f"{name} = {self.nested().value(no)};")
+        self.lines.close()
         return name
 
     def _at(self, node: Expr) -> str:
@@ -261,20 +280,21 @@ class ExprPrinter:
             text, key = self.value(value), _position_key(value, bound, checked)
             if key not in self.known:
                 self.known[key] = name = self.fresh()
-                self.emit(f"const long long {name} = {text};")
-                self.emit(f"if ((unsigned long long){name} >= {c_index(bound)}) {{")
-                self.emit("  fault |= 1;")
-                self.emit("  continue;")
-                self.emit("}")
+                self.lines.declare("const long long", name, text)
+                self.lines.open(f"if ((unsigned long long){name} >= {c_index(bound)})")
+                self.lines.emit("fault |= 1;")
+                self.lines.emit("continue;")
+                self.lines.close()
 
     def _position(self, value: Expr, bound: Index, checked: bool) -> str:
         """Emit a computed position, clipped and, if so asked, checked; returns its name."""
         key = _position_key(value, bound, checked)
         if key not in self.known:
             name, given = self.fresh(), self.known[value]
-            self.emit(f"const long long {name} = tc_clip({given}, {c_index(bound)});")
+            clipped = f"tc_clip({given}, {c_index(bound)})"
+            self.lines.declare("const long long", name, clipped)
             if checked:
-                self.emit(f"fault |= {name} != {given};")
+                self.lines.emit(f"fault |= {name} != {given};")
             self.known[key] = name
         return self.known[key]
 

@@ -33,7 +33,7 @@ def generate(plan: Plan, *, threads: int) -> Program:
         computes.setdefault(function.name, {}).update(dict.fromkeys(origins(kernel)))
     body = "\n".join(_function(f, computes[f.name]) for f in functions.values())
     return Program(
-        c_source=f"{helpers_for(body)}\n{body}" if functions else "",
+        c_source=f"{_helpers(functions.values())}\n{body}" if functions else "",
         kernels=tuple(map(spec_of, functions.values())),
         wrapper_source=wrapper(plan, called),
         constants=plan.constants,
@@ -46,7 +46,7 @@ def kernel_alone(kernel: Kernel, plan: Plan, threads: int) -> tuple[str, KernelS
     printed = print_kernel(kernel, dtypes_of(plan), threads)
     body = _function(printed, list(origins(kernel)))
     return (
-        f"{helpers_for(body)}\n{body}", spec_of(printed), [a.name for a in printed.arguments]
+        f"{_helpers([printed])}\n{body}", spec_of(printed), [a.name for a in printed.arguments]
     )  # fmt: skip
 
 
@@ -74,6 +74,10 @@ def print_kernel(kernel: Kernel, dtypes: dict[str, torch.dtype], threads: int) -
     return replace(printed, arguments=arguments)
 
 
+def _helpers(kernels: Iterable[CKernel]) -> str:
+    return helpers_for(dict.fromkeys(name for kernel in kernels for name in kernel.helpers))
+
+
 def origins(kernel: Kernel) -> tuple[str, ...]:
     """What a kernel computes: ``op (node) at line``, without repetition."""
     return tuple(dict.fromkeys(map(_text, kernel.origins)))
@@ -99,8 +103,7 @@ def lines_of(plan: Plan, program: Program) -> dict[str, dict[str, list[str]]]:
     lines: dict[str, dict[str, list[str]]] = {}
     for kind, name, text in made:
         origin = known[text]
-        line = origin.line.partition(" in ")[0]
-        entry = lines.setdefault(line, {"nodes": [], "kernels": [], "calls": []})
+        entry = lines.setdefault(origin.place, {"nodes": [], "kernels": [], "calls": []})
         for key, value in (("nodes", origin.node), (kind, name)):
             if value not in entry[key]:
                 entry[key].append(value)

@@ -52,10 +52,10 @@ QUICK |= {
     )
     if hasattr(torch, name)
 } | {
-    f"aten.{name}": f"torch.Tensor.{name.partition('.')[0]}"
-    for name in (
-        *("index_add_.default", "index_copy_.default", "scatter_.src", "scatter_.value"),
-        *("scatter_add_.default", "index_put_.default"),
+    f"aten.{name}.{overload}": f"torch.Tensor.{name}"
+    for name, overload in (
+        *(("index_add_", "default"), ("index_copy_", "default"), ("index_put_", "default")),
+        *(("scatter_", "src"), ("scatter_", "value"), ("scatter_add_", "default")),
     )
 }
 REINTERPRET = "from torch._C._dynamo.guards import _reinterpret_tensor as window\n"
@@ -68,8 +68,6 @@ def keeping(op, *args):
     """The op with what its gradient needs, outside of autograd."""
     with torch._C._AutoDispatchBelowAutograd(), torch.enable_grad():
         return op(*args)
-
-
 '''
 
 PINNED = '''\
@@ -81,8 +79,6 @@ def pinned(t, size, stride):
         return t
     fresh = torch.empty_strided(size, stride, dtype=t.dtype, device=t.device)
     return fresh.copy_(t)
-
-
 '''
 
 
@@ -157,8 +153,8 @@ class Wrapper:
         head += f"\n{WRITTEN}" if "written((" in body else ""
         bound = "".join(f"{name} = {target}\n" for target, name in self.bound.items())
         head += f"\n{bound}" if bound else ""
-        head += f"\n\n{KEPT.rstrip()}\n" if "keeping(" in body else ""
-        head += f"\n\n{PINNED.rstrip()}\n" if self.uses_pinned else ""
+        head += f"\n\n{KEPT}" if "keeping(" in body else ""
+        head += f"\n\n{PINNED}" if self.uses_pinned else ""
         return f"{head}\n\ndef call(args):\n{body}\n"
 
     def emit(self, line: str) -> None:
@@ -307,7 +303,7 @@ class Wrapper:
     def _extern(self, step: Extern) -> None:
         args = [self.value(arg) for arg in step.args]
         args += [f"{name}={self.value(arg)}" for name, arg in step.kwargs]
-        called = self._bound(step.target, step.args)
+        called = self._bound(step)
         call = f"{called}({', '.join(args)})"
         kept = step.results[-1]
         if step.target in KEEPING and kept is not None and kept.name in self.read:
@@ -328,14 +324,15 @@ class Wrapper:
                 size, stride = tuple_text(buffer.sizes), tuple_text(buffer.strides)
                 self.emit(f"{buffer.name} = pinned({buffer.name}, {size}, {stride})")
 
-    def _bound(self, target: str, given: tuple[Any, ...]) -> str:
+    def _bound(self, step: Extern) -> str:
         """A name for an op, looked up once rather than in every call."""
         # The bindings take no list with gaps.
-        gaps = any(isinstance(value, list | tuple) and None in value for value in given)
-        if target in QUICK and not gaps:
-            return QUICK[target]
-        name = target.removeprefix("torch.ops.").removesuffix(".default").replace(".", "_")
-        return self.bound.setdefault(target, name)
+        gaps = any(isinstance(value, list | tuple) and None in value for value in step.args)
+        if step.target in QUICK and not gaps:
+            return QUICK[step.target]
+        parts = step.path[2:] if step.path[:2] == ("torch", "ops") else step.path
+        parts = parts[:-1] if parts[-1] == "default" else parts
+        return self.bound.setdefault(step.target, "_".join(parts))
 
     # ------------------------------------------------------------ values
 

@@ -71,6 +71,11 @@ class Origin:
     op: str
     line: str = ""
 
+    @property
+    def place(self) -> str:
+        """The user's ``file:line``, without the function it is in."""
+        return self.line.partition(" in ")[0]
+
     def __hash__(self) -> int:
         return hash(self.node)  # mostly all there is to it, and a chain of n ops asks n² times
 
@@ -208,6 +213,11 @@ class Extern:
     unpack: bool
     origins: tuple[Origin, ...] = ()
     takes_over: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The names that ``target`` is made of."""
+        return tuple(self.target.split("."))
 
     def __str__(self) -> str:
         made = ", ".join("_" if b is None else str(b) for b in self.results)

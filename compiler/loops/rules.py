@@ -135,8 +135,8 @@ def simplify(graph: LoopGraph, gate: Gate) -> LoopGraph:
         for node in graph.nodes:
             if isinstance(node, Nest):
                 if gate.notes is not None:
-                    line = node.origins[-1].line if node.origins else ""
-                    gate.notes.place = (node.buffer.name, line.partition(" in ")[0])
+                    place = node.origins[-1].place if node.origins else ""
+                    gate.notes.place = (node.buffer.name, place)
                 node = replace(node, body=rewriter.rewrite(node.body))
             nodes.append(node)
     return replace(graph, nodes=tuple(nodes))

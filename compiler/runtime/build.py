@@ -39,6 +39,22 @@ KERNEL_FLAGS = (
 )
 
 
+# A build for tests: kernels stop where they read or write outside of memory, or overflow.
+SANITIZED_FLAGS = (
+    "-O1",
+    "-g",
+    "-march=native",
+    "-fno-math-errno",
+    "-ffp-contract=off",
+    "-fPIC",
+    "-shared",
+    "-fsanitize=address,undefined",
+    # Integers wrap around as eager's do; floats become integers as the processor has it.
+    "-fno-sanitize=signed-integer-overflow,shift,float-cast-overflow,float-divide-by-zero",
+    "-fno-sanitize-recover=undefined",
+)
+
+
 @dataclass(frozen=True)
 class Compiler:
     """A C compiler: the command, and what tells it from other versions of itself."""
@@ -133,8 +149,12 @@ def cpu_identity() -> str:
 
 
 def kernel_flags(compiler: Compiler) -> tuple[str, ...]:
-    """Return the flags kernels are compiled with on this machine."""
-    flags = list(KERNEL_FLAGS)
+    """Return the flags kernels are compiled with on this machine.
+
+    ``TC_SANITIZE=1`` asks for kernels that check themselves (`SANITIZED_FLAGS`); the process has to
+    run with gcc's libasan loaded first, as ``make sanitize`` does.
+    """
+    flags = list(SANITIZED_FLAGS if os.environ.get("TC_SANITIZE") == "1" else KERNEL_FLAGS)
     if " avx512f" in cpu_identity() and not compiler.is_clang:
         flags.append("-mprefer-vector-width=512")
     # -Wp hands -fopenmp to the compiler proper but not to the linker: the GOMP_* symbols stay

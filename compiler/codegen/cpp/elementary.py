@@ -7,7 +7,7 @@ least-squares fits; the reductions are the textbook ones (quotients, half angles
 from __future__ import annotations
 
 # x = 2^e * (1 + f); t is what {tail} makes of e, f and log(1 + f) = f - s/2 + f * s * p
-_LOGARITHM = """
+_LOGARITHM = """\
 float tc_{name}_f32(float x) {{
   /* x = 2^e * (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)) */
   float scaled = x < 1.17549435e-38f ? x * 8388608.0f : x;
@@ -47,7 +47,7 @@ _TAILS = {
 ELEMENTARY: dict[str, str] = {
     f"tc_{name}_f32": _LOGARITHM.format(name=name, tail=tail) for name, tail in _TAILS.items()
 } | {
-    "tc_log1p_f32": """
+    "tc_log1p_f32": """\
 float tc_log1p_f32(float x) {
   /* log(u) with u = 1 + x rounded, plus the rounding made good */
   float u = 1.0f + x;
@@ -57,7 +57,7 @@ float tc_log1p_f32(float x) {
   r = x == -1.0f ? -__builtin_inff() : r;
   return x == __builtin_inff() ? x : r;
 }""",
-    "tc_arc_f32": """
+    "tc_arc_f32": """\
 float tc_arc_f32(float q) {
   /* atan of 0 to 1 */
   float z = q * q;
@@ -72,7 +72,7 @@ float tc_arc_f32(float q) {
   p = tc_fma_f32(p, z, -0.33333301544189453f);
   return tc_fma_f32(p * z, q, q);
 }""",
-    "tc_atan_f32": """
+    "tc_atan_f32": """\
 float tc_atan_f32(float x) {
   /* of the smaller of |x| and 1/|x| */
   float a = __builtin_fabsf(x);
@@ -80,7 +80,7 @@ float tc_atan_f32(float x) {
   r = a > 1.0f ? 1.57079637050628662f - (r + 4.37113900018624283e-8f) : r;
   return tc_copysign_f32(r, x);
 }""",
-    "tc_atan2_f32": """
+    "tc_atan2_f32": """\
 float tc_atan2_f32(float y, float x) {
   /* of the smaller side by the larger, then mirrored into the octant */
   float a = __builtin_fabsf(x), b = __builtin_fabsf(y);
@@ -94,7 +94,7 @@ float tc_atan2_f32(float y, float x) {
             : tc_fma_f32(left, 3.14159274101257324f, flat - left * 8.74227800037248566e-8f);
   return (x != x || y != y) ? __builtin_nanf("") : tc_copysign_f32(r, y);
 }""",
-    "tc_arc_sine_f32": """
+    "tc_arc_sine_f32": """\
 float tc_arc_sine_f32(float x) {
   /* asin of |x|; beyond 1/2 half of the angle from the pole instead, which is as small */
   float a = __builtin_fabsf(x), z = a > 0.5f ? (1.0f - a) * 0.5f : a * a;
@@ -107,13 +107,13 @@ float tc_arc_sine_f32(float x) {
   p = tc_fma_f32(p, z, 0.16666659712791443f);
   return tc_fma_f32(p * z, a, a);
 }""",
-    "tc_asin_f32": """
+    "tc_asin_f32": """\
 float tc_asin_f32(float x) {
   float a = __builtin_fabsf(x), r = tc_arc_sine_f32(x);
   r = a > 0.5f ? 1.57079637050628662f - (2.0f * r + 4.37113900018624283e-8f) : r;
   return a != a ? x : tc_copysign_f32(r, x);
 }""",
-    "tc_acos_f32": """
+    "tc_acos_f32": """\
 float tc_acos_f32(float x) {
   float a = __builtin_fabsf(x), r = tc_arc_sine_f32(x);
   float near = 1.57079637050628662f - (tc_copysign_f32(r, x) + 4.37113900018624283e-8f);
@@ -121,20 +121,20 @@ float tc_acos_f32(float x) {
   return a > 0.5f ? far : near;
 }""",
     "tc_tan_f32": "float tc_tan_f32(float x) { return tc_sin_f32(x) / tc_cos_f32(x); }",
-    "tc_sinh_f32": """
+    "tc_sinh_f32": """\
 float tc_sinh_f32(float x) {
   /* from e^a - 1; for large a half of e^a alone, by halves, which do not overflow */
   float a = __builtin_fabsf(x), m = tc_expm1_f32(a), h = tc_exp_f32(0.5f * a);
   float r = a < 9.0f ? 0.5f * (m + m / (m + 1.0f)) : 0.5f * h * h;
   return tc_copysign_f32(r, x);
 }""",
-    "tc_cosh_f32": """
+    "tc_cosh_f32": """\
 float tc_cosh_f32(float x) {
   /* as sinh */
   float a = __builtin_fabsf(x), m = tc_exp_f32(a), h = tc_exp_f32(0.5f * a);
   return a < 9.0f ? 0.5f * m + 0.5f / m : 0.5f * h * h;
 }""",
-    "tc_atanh_f32": """
+    "tc_atanh_f32": """\
 float tc_atanh_f32(float x) {
   float a = __builtin_fabsf(x);
   float r = 0.5f * tc_log1p_f32(2.0f * a / (1.0f - a));

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tc.compiler.codegen.cpp.block import call
 from tc.compiler.codegen.cpp.writer import OMP, Accumulator, Writer
 from tc.compiler.codegen.printer import c_index, c_type
 from tc.compiler.loops import index as ix
@@ -28,10 +29,9 @@ class LaneWriter(Writer):
         self.parallel(f" collapse({collapse})" if collapse > 1 else "")
         for variable in outer:
             self.loop(variable)
-        self.open(
-            f"for (long long {lane}_from = 0; {lane}_from < {extent}; {lane}_from += {LANES})"
-        )
-        self.emit(f"const long long lanes = tc_min({LANES}, {extent} - {lane}_from);")
+        self.count(f"{lane}_from", "0", extent, str(LANES))
+        left = call("tc_min", str(LANES), f"{extent} - {lane}_from")
+        self.declare("const long long", "lanes", left)
         self.arrays = {
             s.name
             for section in kernel.sections
@@ -41,7 +41,7 @@ class LaneWriter(Writer):
         types = {s.name: s.value.dtype for s in kernel.statements() if isinstance(s, Let)}
         types.update({a.name: a.dtype for a in self.accumulators.values()})
         for name in sorted(self.arrays):
-            self.emit(f"{c_type(types[name])} {name}[{LANES}];")
+            self.declare(c_type(types[name]), name, room=f"[{LANES}]")
         for section in kernel.sections:
             if section.level == "row":
                 self._lane_loop(section.statements)
@@ -54,8 +54,8 @@ class LaneWriter(Writer):
         lane = self.kernel.lane
         if simd:
             self.simd()
-        self.open("for (long long j = 0; j < lanes; j++)")
-        self.emit(f"const long long {lane} = {lane}_from + j;")
+        self.count("j", "0", "lanes")
+        self.declare("const long long", str(lane), f"{lane}_from + j")
         self.emit(f"(void){lane};")
         printer = self.printer()
         for item in body:
@@ -74,18 +74,17 @@ class LaneWriter(Writer):
                 best = Accumulator(
                     accumulator.name, accumulator.kind, self.source_type(accumulator.name)
                 )
-                self.emit(f"{c_type(best.wide)} b_{accumulator.name}[{LANES}];")
-                self.emit(f"long long a_{accumulator.name}[{LANES}];")
+                self.declare(c_type(best.wide), f"b_{accumulator.name}", room=f"[{LANES}]")
+                self.declare("long long", f"a_{accumulator.name}", room=f"[{LANES}]")
                 starts += [
                     f"b_{accumulator.name}[j] = {best.start()};",
                     f"a_{accumulator.name}[j] = -1;",
                 ]
                 continue
             for kind, name, start, _ in accumulator.variables():
-                self.emit(f"{kind} {name}[{LANES}];")
+                self.declare(kind, name, room=f"[{LANES}]")
                 starts.append(f"{name}[j] = {start};")
-        for line in self.totals(section.statements, f"[{LANES}]"):
-            self.emit(line)
+        self.totals(section.statements, f"[{LANES}]")
         for scan in section.statements:
             if isinstance(scan, Running):
                 starts += self.total_starts(scan)

@@ -8,10 +8,12 @@ against float64. Functions without a polynomial, and all of float64, come from l
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Iterable
 
-from tc.compiler.codegen.cpp.dots import DOTS, VECTORS
 from tc.compiler.codegen.cpp.elementary import ELEMENTARY
+from tc.compiler.codegen.cpp.microkernels import DOTS, VECTORS
 from tc.compiler.codegen.cpp.moves import MOVES
 from tc.compiler.codegen.cpp.outer import OUTER
 from tc.compiler.codegen.cpp.turns import TURNS, turning
@@ -34,11 +36,11 @@ PRELUDE = """\
 
 
 def _add(name: str, text: str) -> None:
-    HELPERS[name] = "TC_INLINE " + text.strip() + "\n"
+    HELPERS[name] = f"TC_INLINE {text}\n"
 
 
-def _libm(names: str, arity: int) -> None:
-    for name in names.split():
+def _libm(names: tuple[str, ...], arity: int) -> None:
+    for name in names:
         for suffix, kind, tail in (("f32", "float", "f"), ("f64", "double", "")):
             key = f"tc_{name}_{suffix}"
             if key in HELPERS:
@@ -58,7 +60,7 @@ for _suffix, _kind, _tail, _word in (
     for _name, _sign in (("minimum", "<"), ("maximum", ">")):
         _add(
             f"tc_{_name}_{_suffix}",
-            f"""
+            f"""\
 {_kind} tc_{_name}_{_suffix}({_kind} a, {_kind} b) {{
   if (__builtin_constant_p(b) && b == b) {{
     union {{ {_kind} x; {_word} u; }} mine = {{a}}, other = {{b}};
@@ -72,7 +74,7 @@ for _suffix, _kind, _tail, _word in (
         )
     _add(
         f"tc_remainder_{_suffix}",
-        f"""
+        f"""\
 {_kind} tc_remainder_{_suffix}({_kind} a, {_kind} b) {{
   {_kind} r = __builtin_fmod{_tail}(a, b);
   return (r != 0 && ((b < 0) != (r < 0))) ? r + b : r;
@@ -80,7 +82,7 @@ for _suffix, _kind, _tail, _word in (
     )
     _add(
         f"tc_floordiv_{_suffix}",
-        f"""
+        f"""\
 {_kind} tc_floordiv_{_suffix}({_kind} a, {_kind} b) {{
   {_kind} r = __builtin_fmod{_tail}(a, b), q = (a - r) / b, f;
   if (b == 0) return a / b;
@@ -92,12 +94,12 @@ for _suffix, _kind, _tail, _word in (
     )
     _add(
         f"tc_round_{_suffix}",
-        f"""
+        f"""\
 {_kind} tc_round_{_suffix}({_kind} x) {{ return __builtin_rint{_tail}(x); }}""",
     )
     _add(
         f"tc_abs_{_suffix}",
-        f"""
+        f"""\
 {_kind} tc_abs_{_suffix}({_kind} x) {{ return __builtin_fabs{_tail}(x); }}""",
     )
 
@@ -116,7 +118,7 @@ for _suffix, _kind in (
     _add(f"tc_maximum_{_suffix}", f"{_kind} tc_maximum_{_suffix}{_two} {{ return a > b ? a : b; }}")
     _add(
         f"tc_abs_{_suffix}",
-        f"""
+        f"""\
 {_kind} tc_abs_{_suffix}({_kind} x) {{
   return ({_kind})({"x < 0 ? -x : x" if _signed else "x"});
 }}""",
@@ -147,7 +149,7 @@ for _suffix, _kind in (
     )
     _add(
         f"tc_floordiv_{_suffix}",
-        f"""
+        f"""\
 {_kind} tc_floordiv_{_suffix}{_two} {{
   {_kind} q = tc_truncdiv_{_suffix}(a, b), r = ({_kind})(a - q * b);
   return ({_kind})(q - ((r != 0) & ((r < 0) != (b < 0))));
@@ -155,7 +157,7 @@ for _suffix, _kind in (
     )
     _add(
         f"tc_remainder_{_suffix}",
-        f"""
+        f"""\
 {_kind} tc_remainder_{_suffix}{_two} {{
   {_kind} q = tc_truncdiv_{_suffix}(a, b), r = ({_kind})(a - q * b);
   return ({_kind})(r + (((r != 0) & ((r < 0) != (b < 0))) ? b : 0));
@@ -163,7 +165,7 @@ for _suffix, _kind in (
     )
     _add(
         f"tc_shl_{_suffix}",
-        f"""
+        f"""\
 {_kind} tc_shl_{_suffix}{_two} {{
   return (b < 0 || b >= {_bits}) ? 0 : ({_kind})((unsigned long long)a << b);
 }}""",
@@ -171,12 +173,12 @@ for _suffix, _kind in (
     _over = f"(b < 0 || b >= {_bits}) ? (a < 0 ? -1 : 0)" if _signed else f"b >= {_bits} ? 0"
     _add(
         f"tc_shr_{_suffix}",
-        f"""
+        f"""\
 {_kind} tc_shr_{_suffix}{_two} {{ return ({_kind})({_over} : (a >> b)); }}""",
     )
     _add(
         f"tc_ipow_{_suffix}",
-        f"""
+        f"""\
 {_kind} tc_ipow_{_suffix}{_two} {{
   {_kind} r = 1;
   if (b < 0) return a == 1 ? 1 : a == ({_kind})-1 ? ((b & 1) ? ({_kind})-1 : 1) : 0;
@@ -191,7 +193,7 @@ for _suffix, _kind in (
 
 _add(
     "tc_floordiv",
-    """
+    """\
 long long tc_floordiv(long long a, long long b) {
   long long q = a / b;
   return q - ((a % b != 0) && ((a < 0) != (b < 0)));
@@ -199,31 +201,31 @@ long long tc_floordiv(long long a, long long b) {
 )
 _add(
     "tc_mod",
-    """
+    """\
 long long tc_mod(long long a, long long b) { long long r = a % b; return (r < 0) ? r + b : r; }""",
 )
 _add("tc_min", "long long tc_min(long long a, long long b) { return a < b ? a : b; }")
 _add("tc_max", "long long tc_max(long long a, long long b) { return a > b ? a : b; }")
 _add(
     "tc_clip",
-    """
+    """\
 long long tc_clip(long long i, long long n) { return i < 0 ? 0 : i >= n ? n - 1 : i; }""",
 )
 _add(
     "tc_bits_f32",
-    """
+    """\
 unsigned tc_bits_f32(float x) { union { float f; unsigned u; } v = {x}; return v.u; }""",
 )
 _add(
     "tc_float_bits",
-    """
+    """\
 float tc_float_bits(unsigned u) { union { unsigned u; float f; } v = {u}; return v.f; }""",
 )
 # gcc 12 stops with an internal error where it vectorises __builtin_signbit
 _add("tc_signbit_f32", "int tc_signbit_f32(float x) { return (int)(tc_bits_f32(x) >> 31); }")
 _add(
     "tc_signbit_f64",
-    """
+    """\
 int tc_signbit_f64(double x) {
   union { double f; unsigned long long u; } v = {x};
   return (int)(v.u >> 63);
@@ -231,7 +233,7 @@ int tc_signbit_f64(double x) {
 )
 _add(
     "tc_div_f32",
-    """
+    """\
 float tc_div_f32(float a, float b) {
 #ifdef __FMA__
   /* a constant: its reciprocal in two parts of 24 bits, of one sign so that infinity stays */
@@ -249,12 +251,12 @@ __builtin_fabs(whole) < 1e30)
 _add("tc_div_f64", "double tc_div_f64(double a, double b) { return a / b; }")
 _add(
     "tc_bf16_to_f32",
-    """
+    """\
 float tc_bf16_to_f32(unsigned short x) { return tc_float_bits((unsigned)x << 16); }""",
 )
 _add(
     "tc_f32_to_bf16",
-    """
+    """\
 unsigned short tc_f32_to_bf16(float x) {
   unsigned u = tc_bits_f32(x);
   unsigned rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
@@ -263,7 +265,7 @@ unsigned short tc_f32_to_bf16(float x) {
 )
 _add(
     "tc_f32_to_plain_bf16",
-    """
+    """\
 unsigned short tc_f32_to_plain_bf16(float x) {
   unsigned u = tc_bits_f32(x);
   return (unsigned short)((u + 0x7fff + ((u >> 16) & 1)) >> 16);
@@ -271,7 +273,7 @@ unsigned short tc_f32_to_plain_bf16(float x) {
 )
 _add(
     "tc_round_plain_bf16",
-    """
+    """\
 float tc_round_plain_bf16(float x) {
   unsigned u = tc_bits_f32(x);
   return tc_float_bits((u + 0x7fff + ((u >> 16) & 1)) & 0xffff0000u);
@@ -279,7 +281,7 @@ float tc_round_plain_bf16(float x) {
 )
 _add(
     "tc_round_bf16",
-    """
+    """\
 float tc_round_bf16(float x) {
   unsigned u = tc_bits_f32(x);
   float rounded = tc_float_bits((u + 0x7fff + ((u >> 16) & 1)) & 0xffff0000u);
@@ -289,7 +291,7 @@ float tc_round_bf16(float x) {
 # The _Float16 of gcc is converted one by one; these are integer operations, made in vectors.
 _add(
     "tc_f16_to_f32",
-    """
+    """\
 float tc_f16_to_f32(unsigned short x) {
   /* exponent rebiased by a product, which also makes subnormals right */
   float scaled = tc_float_bits(((unsigned)x & 0x7fff) << 13) * 0x1p112f;
@@ -300,7 +302,7 @@ float tc_f16_to_f32(unsigned short x) {
 )
 _add(
     "tc_f32_to_f16",
-    """
+    """\
 unsigned short tc_f32_to_f16(float x) {
   unsigned u = tc_bits_f32(x), a = u & 0x7fffffffu;
   unsigned normal = (a + 0xfff + ((a >> 13) & 1) - 0x38000000u) >> 13;
@@ -313,7 +315,7 @@ unsigned short tc_f32_to_f16(float x) {
 )
 _add(
     "tc_round_f16",
-    """
+    """\
 float tc_round_f16(float x) { return tc_f16_to_f32(tc_f32_to_f16(x)); }""",
 )
 for _name, _text in MOVES.items():
@@ -326,7 +328,7 @@ HELPERS["tc_outer_f32"] = OUTER
 
 _add(
     "tc_exp_f32",
-    """
+    """\
 float tc_exp_f32(float x) {
   /* x = n*ln2 + r, e^r by a polynomial; n, the low bits of t, makes 2^(n-1). Clamped is only what n
      is made of, by integers, which takes one instruction; r, from x itself, still is inf or NaN.
@@ -349,7 +351,7 @@ float tc_exp_f32(float x) {
 )
 _add(
     "tc_exp2_f32",
-    """
+    """\
 float tc_exp2_f32(float x) {
   float c = x > 129.0f ? 129.0f : x;
   c = c < -151.0f ? -151.0f : c;
@@ -368,7 +370,7 @@ float tc_exp2_f32(float x) {
 )
 _add(
     "tc_expm1_f32",
-    """
+    """\
 float tc_expm1_f32(float x) {
   /* 2^n * (e^r - 1) + (2^n - 1); n = 0 near zero, so nothing cancels there */
   float c = x > 89.0f ? 89.0f : x;
@@ -393,7 +395,7 @@ float tc_expm1_f32(float x) {
 )
 _add(
     "tc_tanh_f32",
-    """
+    """\
 float tc_tanh_f32(float x) {
   /* x * P(x^2) / Q(x^2), exactly 1 at `most`. With fused multiply-add no result is beyond 1: all
      floats were tried. Clamps are dear, gcc makes masks of them. */
@@ -427,7 +429,7 @@ float tc_tanh_f32(float x) {
 )
 _add(
     "tc_erf_f32",
-    """
+    """\
 float tc_erf_f32(float x) {
   /* x * P(x^2) / Q(x^2), exactly 1 at `most`. With fused multiply-add no result is beyond 1: all
      floats were tried. Clamps are dear, gcc makes masks of them. */
@@ -469,17 +471,17 @@ for _name, _shift in (("sin", 0), ("cos", 1)):
 
 _add(
     "tc_bits_f64",
-    """
+    """\
 long long tc_bits_f64(double x) { union { double f; long long u; } v = {x}; return v.u; }""",
 )
 _add(
     "tc_double_bits",
-    """
+    """\
 double tc_double_bits(long long u) { union { long long u; double f; } v = {u}; return v.f; }""",
 )
 _add(
     "tc_exp_f64",
-    """
+    """\
 double tc_exp_f64(double x) {
   double c = x > 710.0 ? 710.0 : x;
   c = c < -746.0 ? 0.0 : c;
@@ -507,7 +509,7 @@ double tc_exp_f64(double x) {
 )
 _add(
     "tc_log_f64",
-    """
+    """\
 double tc_log_f64(double x) {
   double scaled = x < 2.2250738585072014e-308 ? x * 18014398509481984.0 : x;
   double lift = x < 2.2250738585072014e-308 ? -54.0 : 0.0;
@@ -531,7 +533,7 @@ double tc_log_f64(double x) {
 )
 _add(
     "tc_pow_f32",
-    """
+    """\
 float tc_pow_f32(float x, float y) {
   /* exp(y * log|x|) in float64, then the sign and the cases IEEE fixes */
   double a = __builtin_fabs((double)x);
@@ -546,14 +548,13 @@ float tc_pow_f32(float x, float y) {
   return ((y == 0.0f) | (x == 1.0f)) ? 1.0f : r;
 }""",
 )
-_libm(
-    "sqrt floor ceil trunc fabs exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan", 1
-)
-_libm("sinh cosh tanh asinh acosh atanh erf erfc lgamma", 1)
+_libm(("sqrt", "floor", "ceil", "trunc", "fabs", "exp", "exp2", "expm1"), 1)
+_libm(("log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan"), 1)
+_libm(("sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma"), 1)
 # Lanes of 64 bits spare the shuffles that narrow ones need around a wide product.
 _add(
     "tc_random_i64",
-    """
+    """\
 long long tc_random_i64(long long seed, long long counter) {
   unsigned long long low = 0xffffffff, key = seed & low, left = counter & low, p;
   unsigned long long right = (unsigned long long)(counter ^ seed) >> 32;
@@ -563,21 +564,28 @@ long long tc_random_i64(long long seed, long long counter) {
   return (long long)((left << 32) | right);
 }""",
 )
-_libm("pow atan2 hypot fmod copysign nextafter", 2)
+_libm(("pow", "atan2", "hypot", "fmod", "copysign", "nextafter"), 2)
 
 _CALL = re.compile(r"\btc_\w+")
 
 
-def helpers_for(text: str) -> str:
-    """C source of all helpers that a text calls, those they call first."""
-    order: list[str] = []
+def helpers_for(names: Iterable[str]) -> str:
+    """C source of some helpers and of all that they call, those that are called first."""
+    order: dict[str, None] = {}
 
-    def visit(source: str) -> None:
-        for name in dict.fromkeys(_CALL.findall(source)):
-            if name in HELPERS and name not in order:
-                own = HELPERS[name]
-                visit(own.replace(name, ""))
-                order.append(name)
+    def visit(name: str) -> None:
+        if name not in order:
+            for called in _calls(name):
+                visit(called)
+            order[name] = None
 
-    visit(text)
-    return PRELUDE + "".join(HELPERS[name] for name in order) if order else PRELUDE
+    for name in names:
+        visit(name)
+    return PRELUDE + "".join(HELPERS[name] for name in order)
+
+
+@functools.cache
+def _calls(name: str) -> tuple[str, ...]:
+    """The other helpers that a helper names, in order."""
+    found = dict.fromkeys(_CALL.findall(HELPERS[name]))
+    return tuple(other for other in found if other in HELPERS and other != name)

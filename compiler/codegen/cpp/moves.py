@@ -1,10 +1,10 @@
-"""C helpers that move memory: tiles turned in registers, lines written past the caches.
+"""C helpers that move memory or bits: tiles turned in registers, lines written past the caches.
 
 `math` takes them in among the helpers that kernels may call.
 """
 
 MOVES = {
-    "tc_stream": """
+    "tc_stream": """\
 void tc_stream(void* to, const void* from, long long bytes) {
   /* whole lines, past the caches */
 #if defined(__AVX512F__) && !defined(__clang__)
@@ -19,14 +19,14 @@ void tc_stream(void* to, const void* from, long long bytes) {
 #endif
   __builtin_memcpy(to, from, bytes);
 }""",
-    "tc_stream_end": """
+    "tc_stream_end": """\
 void tc_stream_end(void) {
   /* other threads see what was streamed; those of a parallel loop meet at a locked instruction */
 #ifdef __SSE__
   __builtin_ia32_sfence();
 #endif
 }""",
-    "tc_turn_16": """
+    "tc_turn_16": """\
 void tc_turn_16(const int* from, long long step, int* to) {
   /* A 16 x 16 tile turned: four rounds, each interleaving rows k and k + 8. */
   typedef int row __attribute__((vector_size(64)));
@@ -47,3 +47,10 @@ void tc_turn_16(const int* from, long long step, int* to) {
   for (int k = 0; k < 16; k++) __builtin_memcpy(to + 16 * k, &a[k], 64);
 }""",
 }
+
+_KINDS = {"f32": "float", "i32": "int", "f64": "double", "i64": "long long"}
+for _given, _made in (("f32", "i32"), ("i32", "f32"), ("f64", "i64"), ("i64", "f64")):
+    MOVES[f"tc_bits_{_given}_{_made}"] = f"""\
+{_KINDS[_made]} tc_bits_{_given}_{_made}({_KINDS[_given]} x) {{
+  return ((union {{ {_KINDS[_given]} a; {_KINDS[_made]} b; }}){{x}}).b;
+}}"""

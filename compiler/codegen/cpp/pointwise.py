@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tc.compiler.codegen.cpp.block import call
 from tc.compiler.codegen.cpp.stream import LINE
 from tc.compiler.codegen.cpp.writer import Writer, atom_of
 from tc.compiler.codegen.printer import c_index, c_type
@@ -76,9 +77,8 @@ class PointwiseWriter(Writer):
                 continue
             next_row = {atom_of(row): row + 1, atom_of(last): ix.size("ahead")}
             place = c_index(ix.substitute(store.index, next_row))
-            bounds = f"ahead = {c_index(start)}; ahead < {c_index(stop)}; ahead += {line}"
-            self.emit(f"for (long long {bounds})")
-            self.emit(f"  __builtin_prefetch({store.buffer} + {place}, 1);")
+            asked = f"__builtin_prefetch({store.buffer} + {place}, 1);"
+            self.each("ahead", c_index(start), c_index(stop), str(line), asked)
 
     def _nest(
         self, statements: Sequence[Statement], over: tuple[Index, Index, Index] | None = None
@@ -143,21 +143,21 @@ class TileWriter(Writer):
         for variable in outer:
             self.loop(variable)
         ends = {v: c_index(ix.extent(v)) for v in (along, last)}
-        self._steps(f"{along}_strip", "0", ends[along], STRIP)
-        self._steps(f"{last}_from", "0", ends[last], TILE)
-        end = f"tc_min({along}_strip + {STRIP}, {ends[along]})"
-        self._steps(f"{along}_from", f"{along}_strip", end, TILE)
+        self.count(f"{along}_strip", "0", ends[along], str(STRIP))
+        self.count(f"{last}_from", "0", ends[last], str(TILE))
+        end = call("tc_min", f"{along}_strip + {STRIP}", ends[along])
+        self.count(f"{along}_from", f"{along}_strip", end, str(TILE))
         for variable in (along, last):
-            left = f"{ends[variable]} - {variable}_from"
-            self.emit(f"const long long n_{variable} = tc_min({TILE}, {left});")
+            left = call("tc_min", str(TILE), f"{ends[variable]} - {variable}_from")
+            self.declare("const long long", f"n_{variable}", left)
         self._fetch_next(along, last, {s.buffer for s in streams})
         tiles = self._fill_tiles(along, last)
-        self.open(f"for (long long d_{along} = 0; d_{along} < {_rounds(along)}; d_{along}++)")
-        self.emit(f"const long long {along} = {along}_from + d_{along};")
+        self.count(f"d_{along}", "0", _rounds(along))
+        self.declare("const long long", str(along), f"{along}_from + d_{along}")
         self.lines_for(streams, TILE, f"d_{last}")
         self.simd()
-        self.open(f"for (long long d_{last} = 0; d_{last} < {_rounds(last)}; d_{last}++)")
-        self.emit(f"const long long {last} = {last}_from + d_{last};")
+        self.count(f"d_{last}", "0", _rounds(last))
+        self.declare("const long long", str(last), f"{last}_from + d_{last}")
         inside = ix.var(f"d_{along}", TILE) * TILE + ix.var(f"d_{last}", TILE)
 
         def turned(node: Expr) -> Expr:
@@ -167,10 +167,6 @@ class TileWriter(Writer):
         self.close()
         self.stream(streams, last, f"{last}_from", _rounds(last))
         self.close(len(outer) + 4)
-
-    def _steps(self, name: str, start: str, stop: str, step: int) -> None:
-        """Open a loop in steps."""
-        self.open(f"for (long long {name} = {start}; {name} < {stop}; {name} += {step})")
 
     def _fetch_next(self, along: Index, last: Index, streamed: set[str]) -> None:
         """Ask for what the next tiles read and write: runs of `TILE` elements, each elsewhere."""
@@ -190,7 +186,7 @@ class TileWriter(Writer):
             place = c_index(ix.substitute(index, corner))
             lines.append(f"__builtin_prefetch({name} + {place}{', 1' if written else ''});")
         if lines:
-            self.open(f"for (long long ahead = {TILE}; ahead < {2 * TILE}; ahead++)")
+            self.count("ahead", str(TILE), str(2 * TILE))
             for line in lines:
                 self.emit(line)
             self.close()
@@ -206,25 +202,19 @@ class TileWriter(Writer):
                     continue
                 name = tiles[use] = f"tile{len(tiles)}"
                 kind = c_type(use.dtype)
-                self.emit(f"{kind} {name}[{TILE * TILE}];")
+                self.declare(kind, name, room=f"[{TILE * TILE}]")
                 corner = {atom_of(v): ix.size(f"{v}_from") for v in (along, last)}
                 first = c_index(ix.substitute(use.data[1], corner))
-                source = f"{use.data[0]} + {first}, {c_index(step)}"
-                if use.dtype.itemsize == 4:
+                words = use.dtype.itemsize == 4
+                if words:
                     self.open(f"if (n_{along} == {TILE} && n_{last} == {TILE})")
-                    self.emit(
-                        f"tc_turn_16((const int*)({source.replace(', ', '), ', 1)}, (int*){name});"
-                    )
-                    self.depth -= 1
-                    self.emit("} else")
-                self.depth += 1
-                self.emit(f"for (long long v = 0; v < n_{last}; v++)")
-                self.emit(f"  for (long long u = 0; u < n_{along}; u++)")
-                self.emit(
-                    f"    {name}[u * {TILE} + v] = "
-                    f"{use.data[0]}[{first} + v * ({c_index(step)}) + u];"
-                )
-                self.depth -= 1
+                    source = f"(const int*)({use.data[0]} + {first})"
+                    self.emit(f"{call('tc_turn_16', source, c_index(step), f'(int*){name}')};")
+                    self.otherwise()
+                element = f"{use.data[0]}[{first} + v * ({c_index(step)}) + u]"
+                self.count("v", "0", f"n_{last}")
+                self.each("u", "0", f"n_{along}", "", f"{name}[u * {TILE} + v] = {element};")
+                self.close(1 + words)
         return tiles
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tc.compiler.codegen.cpp.block import call
 from tc.compiler.codegen.cpp.stream import beyond_caches
 from tc.compiler.codegen.cpp.writer import OMP, Accumulator, Writer, clause, joined
 from tc.compiler.codegen.printer import c_index, c_type
@@ -44,7 +45,7 @@ class RowWriter(Writer):
                 self.loop(variable)
         for scratch in kernel.scratch:
             extent = c_index(scratch.extent)
-            self.emit(f"{c_type(scratch.dtype)} {scratch.name}[{extent}];")
+            self.declare(c_type(scratch.dtype), scratch.name, room=f"[{extent}]")
         for section in kernel.sections:
             if section.level == "row":
                 self.statements(section.statements)
@@ -92,19 +93,17 @@ class RowWriter(Writer):
         """Find where the best value, or else NaN, stands first: `WIDE` at once, then one by one."""
         name, last = statement.name, self.kernel.inner[-1]
         base, stop = f"{last}_by", f"{last}_to"
-        self.emit(f"long long a_{name} = -1;")
+        self.declare("long long", f"a_{name}", "-1")
         self.hoist([statement], last, self._row_locals())
         extent = c_index(ix.extent(last))
-        self.open(
-            f"for (long long {base} = 0; {base} < {extent} && a_{name} < 0; {base} += {WIDE})"
-        )
-        self.emit(f"const long long {stop} = tc_min({base} + {WIDE}, {extent});")
-        self.emit(f"int met_{name} = 0;")
+        self.count(base, "0", extent, str(WIDE), only_while=f"a_{name} < 0")
+        self.declare("const long long", stop, call("tc_min", f"{base} + {WIDE}", extent))
+        self.declare("int", f"met_{name}", "0")
         self.simd(f" reduction(|:met_{name})")
         self.loop(last, base, stop)
         self.emit(f"met_{name} |= {self._is_best(statement, best)};")
         self.close()
-        self.open(f"for (long long {last} = {base}; met_{name} && {last} < {stop}; {last}++)")
+        self.count(str(last), base, stop, only_while=f"met_{name}")
         self.open(f"if ({self._is_best(statement, best)})")
         self.emit(f"a_{name} = {last};")
         self.emit("break;")
@@ -116,12 +115,12 @@ class RowWriter(Writer):
         """C of whether an element is the best value; NaN is better than all others."""
         value = f"x_{statement.name}"
         text = self.printer().value(statement.value)
-        self.emit(f"const {c_type(statement.value.dtype)} {value} = {text};")
+        self.declare(f"const {c_type(statement.value.dtype)}", value, text)
         return f"({value} == {best}) | ({value} != {value})"
 
     def _show(self, accumulator: Accumulator) -> None:
         kind = c_type(accumulator.dtype)
-        self.emit(f"const {kind} {accumulator.name} = {accumulator.result()};")
+        self.declare(f"const {kind}", accumulator.name, accumulator.result())
 
     def _run(self, section: Section) -> None:
         """One run over a row; long or nested runs sum block by block."""
@@ -140,7 +139,7 @@ class RowWriter(Writer):
         if partial:
             for accumulator in sums:
                 for kind, name, start, _ in accumulator.variables("s"):
-                    self.emit(f"{kind} {name} = {start};")
+                    self.declare(kind, name, start)
         self._vector_loop(section, inner[-1], sums, blocked, plain)
         if partial:
             self._join_partials(sums)
@@ -163,7 +162,7 @@ class RowWriter(Writer):
         if blocked is not None:
             stop = c_index(ix.extent(blocked))
             base = f"{blocked}_from"
-            self.open(f"for (long long {base} = 0; {base} < {stop}; {base} += {BLOCK})")
+            self.count(base, "0", stop, str(BLOCK))
             opened += 1
         return opened
 
@@ -197,7 +196,8 @@ class RowWriter(Writer):
         start, stop = "0", c_index(ix.extent(last))
         if blocked:
             start = f"{last}_from"
-            self.emit(f"const long long {last}_to = tc_min({start} + {BLOCK}, {stop});")
+            end = call("tc_min", f"{start} + {BLOCK}", stop)
+            self.declare("const long long", f"{last}_to", end)
             stop = f"{last}_to"
         return start, stop
 
@@ -222,15 +222,15 @@ class RowWriter(Writer):
         """
         self.names[0] += 1
         base = f"{last}_at{self.names[0]}"
-        self.emit(f"long long {base} = {start};")
+        self.declare("long long", base, start)
         pairs = [
             pair
             for a in sums
             for pair in zip(a.variables(self.running), a.variables("l"), strict=True)
         ]
         for _, (kind, name, _, _) in pairs:
-            self.emit(f"{kind} {name}[{WIDE}];")
-        self.open(f"for (int j = 0; j < {WIDE}; j++)")
+            self.declare(kind, name, room=f"[{WIDE}]")
+        self.count("j", "0", str(WIDE), kind="int")
         for _, (_, name, first, _) in pairs:
             self.emit(f"{name}[j] = {first};")
         self.close()
@@ -238,14 +238,14 @@ class RowWriter(Writer):
         if beyond_caches(self.kernel):
             self.fetch_ahead(section.statements, last, base, AHEAD, WIDE)
         self.simd()
-        self.open(f"for (int j = 0; j < {WIDE}; j++)")
-        self.emit(f"const long long {last} = {base} + j;")
+        self.count("j", "0", str(WIDE), kind="int")
+        self.declare("const long long", str(last), f"{base} + j")
         running, self.running, self.at = self.running, "l", "[j]"
         self.statements(section.statements)
         self.running, self.at = running, ""
         self.close(2)
         self.emit(f"#pragma omp simd{clause(sums, self.running)}")
-        self.open(f"for (int j = 0; j < {WIDE}; j++)")
+        self.count("j", "0", str(WIDE), kind="int")
         for (_, total, _, op), (_, name, _, _) in pairs:
             self.emit(joined(total, f"{name}[j]", op))
         self.close()
@@ -256,11 +256,11 @@ class RowWriter(Writer):
             if accumulator.kind in ("argmax", "argmin"):
                 source = self.source_type(accumulator.name)
                 best = Accumulator(accumulator.name, accumulator.kind, source)
-                self.emit(f"{c_type(best.wide)} b_{accumulator.name} = {best.start()};")
-                self.emit(f"long long a_{accumulator.name} = -1;")
+                self.declare(c_type(best.wide), f"b_{accumulator.name}", best.start())
+                self.declare("long long", f"a_{accumulator.name}", "-1")
                 continue
             for kind, name, start, _ in accumulator.variables():
-                self.emit(f"{kind} {name} = {start};")
+                self.declare(kind, name, start)
 
     def _join_partials(self, sums: list[Accumulator]) -> None:
         for accumulator in sums:

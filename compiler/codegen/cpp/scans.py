@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import torch
 
+from tc.compiler.codegen.cpp.block import call
 from tc.compiler.codegen.cpp.rows import RowWriter
 from tc.compiler.codegen.cpp.writer import Accumulator, clause
 from tc.compiler.codegen.printer import c_convert, c_type
@@ -30,7 +31,8 @@ class ScanWriter(RowWriter):
 
     def _pass(self, section: Section) -> None:
         scans = [s for s in section.statements if isinstance(s, Running)]
-        for line in (*self.totals(scans), *(text for s in scans for text in self.total_starts(s))):
+        self.totals(scans)
+        for line in (text for s in scans for text in self.total_starts(s)):
             self.emit(line)
         super()._pass(section)
 
@@ -44,15 +46,16 @@ class ScanWriter(RowWriter):
         start, stop = self._range(last, blocked)
         self.hoist(section.statements, last, self._row_locals())
         phases = _phases(section.statements)
-        self.open(f"for (long long {last}_by = {start}; {last}_by < {stop}; {last}_by += {STRIP})")
-        self.emit(f"const long long n_{last} = tc_min({STRIP}, {stop} - {last}_by);")
+        self.count(f"{last}_by", start, stop, str(STRIP))
+        left = call("tc_min", str(STRIP), f"{stop} - {last}_by")
+        self.declare("const long long", f"n_{last}", left)
         self.arrays = _kept(phases)
         types = {s.name: s.value.dtype for s in section.statements if isinstance(s, Let)}
         for name in sorted(self.arrays):
-            self.emit(f"{c_type(types[name])} {name}[{STRIP}];")
+            self.declare(c_type(types[name]), name, room=f"[{STRIP}]")
         for scan in scans:
-            self.emit(f"{c_type(scan.value.dtype)} x_{scan.name}[{STRIP}];")
-            self.emit(f"{_result_type(scan)} s_{scan.name}[{STRIP}];")
+            self.declare(c_type(scan.value.dtype), f"x_{scan.name}", room=f"[{STRIP}]")
+            self.declare(_result_type(scan), f"s_{scan.name}", room=f"[{STRIP}]")
         reductions = clause(sums, self.running) if plain else ""
         for vector, ordered in phases:
             self._vectors(last, vector, ordered, reductions, plain)
@@ -75,8 +78,8 @@ class ScanWriter(RowWriter):
             return
         if plain:
             self.simd(reductions)
-        self.open(f"for (long long j = 0; j < n_{last}; j++)")
-        self.emit(f"const long long {last} = {last}_by + j;")
+        self.count("j", "0", f"n_{last}")
+        self.declare("const long long", str(last), f"{last}_by + j")
         self.emit(f"(void){last};")
         needed = {name for s in (*statements, *scans) for name in _locals(s)}
         for scan in self._scans():
@@ -84,7 +87,7 @@ class ScanWriter(RowWriter):
                 value = f"s_{scan.name}[j]"
                 if not SCANS[scan.kind].position:
                     value = c_convert(value, scan.value.dtype, scan.dtype)
-                self.emit(f"const {c_type(scan.dtype)} {scan.name} = {value};")
+                self.declare(f"const {c_type(scan.dtype)}", scan.name, value)
         printer = self.printer()
         for statement in statements:
             self.statement(statement, printer)
@@ -100,7 +103,7 @@ class ScanWriter(RowWriter):
     def _in_order(self, scan: Running, last: Index) -> None:
         """Scan a strip: whole groups, then the rest one by one."""
         self.open("")
-        self.emit("long long j = 0;")
+        self.declare("long long", "j", "0")
         group = _group(scan)
         if group:
             self.open(f"for (; j + {group} <= n_{last}; j += {group})")
@@ -127,12 +130,12 @@ class ScanWriter(RowWriter):
     def _summed(self, scan: Running, group: int) -> None:
         """A group by itself first, then what came before it put on top."""
         kind, value, total = c_type(scan.value.dtype), f"x_{scan.name}", f"c_{scan.name}"
-        self.emit(f"{kind} own[{group}];")
+        self.declare(kind, "own", room=f"[{group}]")
         self.emit(f"own[0] = {value}[j];")
         for k in range(1, group):
             self.emit(f"own[{k}] = {self.combined(scan, f'own[{k - 1}]', f'{value}[j + {k}]')};")
         self.emit("#pragma omp simd")
-        self.open(f"for (int k = 0; k < {group}; k++)")
+        self.count("k", "0", str(group), kind="int")
         self.emit(f"s_{scan.name}[j + k] = {self.combined(scan, total, 'own[k]')};")
         self.close()
         self.emit(f"{total} = s_{scan.name}[j + {group - 1}];")

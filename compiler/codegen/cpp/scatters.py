@@ -32,7 +32,7 @@ class ScatterWriter(Writer):
         parted = None if outer and outer[0] in own else self._parted(own)
         if parted is not None:
             self.parallel()
-            self.open(f"for (long long part = 0; part < {self.threads}; part++)")
+            self.count("part", "0", str(self.threads))
             size = c_index(ix.extent(parted))
             last = f"{size} * (part + 1) / {self.threads}"
             bounds[parted] = (f"{size} * part / {self.threads}", last)
@@ -74,7 +74,7 @@ class ScatterWriter(Writer):
             self.emit(f"{place} {'+=' if statement.kind == 'sum' else '='} {text};")
             return
         name = printer.fresh()
-        self.emit(f"const {c_type(value.dtype)} {name} = {text};")
+        self.declare(f"const {c_type(value.dtype)}", name, text)
         sign = ">" if statement.kind == "max" else "<"
         nan = f" || {name} != {name}" if value.dtype.is_floating_point else ""
         self.emit(f"{place} = {name} {sign} {place}{nan} ? {name} : {place};")

@@ -27,7 +27,7 @@ _QUARTERS = "".join(
 )
 
 TURNS: dict[str, str] = {
-    "tc_quarter_f32": """
+    "tc_quarter_f32": """\
 float tc_quarter_f32(float r, unsigned q) {
   /* sine of r + q quarter turns, r from -pi/4 to pi/4 */
   float s = r * r;
@@ -40,7 +40,7 @@ float tc_quarter_f32(float r, unsigned q) {
   float y = (q & 1) ? cosine : sine;
   return tc_float_bits(tc_bits_f32(y) ^ (q & 2) << 30);
 }""",
-    "tc_turn_near_f32": """
+    "tc_turn_near_f32": """\
 float tc_turn_near_f32(float x, unsigned q) {
   /* n, the low bits of t, quarter turns are taken off */
   float t = tc_fma_f32(x, 0.636619772367581343f, 12582912.0f), n = t - 12582912.0f;
@@ -49,14 +49,14 @@ float tc_turn_near_f32(float x, unsigned q) {
   r = tc_fma_f32(n, 1.71512451e-15f, r);
   return tc_quarter_f32(r, tc_bits_f32(t) + q);
 }""",
-    "tc_turn_far_f32": f"""
+    "tc_turn_far_f32": f"""\
 float tc_turn_far_f32(float x, unsigned q) {{
   /* quarter turns: x * 2/pi modulo 4, in pieces of 29 bits whose products are exact */
   double d = (double)x, turns = 0;
 {_QUARTERS}  double n = __builtin_rint(turns);
   return tc_quarter_f32((float)((turns - n) * 1.5707963267948966), (unsigned)(int)n + q);
 }}""",
-    "tc_turn_f32": f"""
+    "tc_turn_f32": f"""\
 float tc_turn_f32(float x, unsigned q) {{
   /* the same for an element wherever it stands */
   const float near = tc_turn_near_f32(x, q), far = tc_turn_far_f32(x, q);

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import torch
 
+from tc.compiler.codegen.cpp.block import Block, call
+from tc.compiler.codegen.cpp.parameters import parameters
 from tc.compiler.codegen.cpp.stream import LINE, streamed
 from tc.compiler.codegen.printer import (
     ExprPrinter,
@@ -116,13 +118,19 @@ def atom_of(variable: Index) -> Atom:
     return atom
 
 
-class Writer:
+def described(kernel: Kernel) -> str:
+    """A kernel by name, and the user's operations and lines that it comes from."""
+    made = [f"{o.op} ({o.node}){f' {o.line}' if o.line else ''}" for o in kernel.origins]
+    return f"kernel {kernel.name}" + (f", made of {'; '.join(made)}" if made else "")
+
+
+class Writer(Block):
     """Emits the body of one kernel; each kind of kernel has a subclass."""
 
     def __init__(self, kernel: Kernel, threads: int) -> None:
+        self.parameters = parameters(kernel)
+        super().__init__(described(kernel), (p.name for p in self.parameters))
         self.kernel, self.threads = kernel, threads
-        self.lines: list[str] = []
-        self.depth = 1
         self.names = [0]
         self.arrays: set[str] = set()
         self.hoisted: dict[Expr, str] = {}
@@ -141,37 +149,21 @@ class Writer:
     def run(self) -> str:
         """Print everything."""
         if self.checked:
-            self.emit("long long fault = 0;")
+            self.declare("long long", "fault", "0")
         self.body()
-        if any("tc_stream(" in line for line in self.lines):
+        if "tc_stream" in self.helpers:
             self.emit("tc_stream_end();")
         if self.checked:
             self.emit("return fault;")
-        return "".join(f"{line}\n" for line in self.lines)
+        return self.text()
 
     def body(self) -> None:
         """Print the loops of this kind of kernel."""
         raise NotImplementedError
 
-    def emit(self, line: str) -> None:
-        """Add a line."""
-        self.lines.append("  " * self.depth + line)
-
-    def open(self, line: str) -> None:
-        """Start a block."""
-        self.emit(line + " {")
-        self.depth += 1
-
-    def close(self, count: int = 1) -> None:
-        """End blocks."""
-        for _ in range(count):
-            self.depth -= 1
-            self.emit("}")
-
     def loop(self, variable: Index, start: str = "0", stop: str = "") -> None:
         """Open a loop."""
-        stop = stop or c_index(ix.extent(variable))
-        self.open(f"for (long long {variable} = {start}; {variable} < {stop}; {variable}++)")
+        self.count(str(variable), start, stop or c_index(ix.extent(variable)))
 
     def to_stream(self, statements: Iterable[Statement], along: Index) -> list[Store]:
         """The stores that are written past the caches in a loop along memory."""
@@ -194,13 +186,14 @@ class Writer:
     ) -> None:
         """A vectorised loop that gathers `STREAM` elements of each store, and streams them."""
         base = f"{variable}_by"
-        self.open(f"for (long long {base} = {start}; {base} < {stop}; {base} += {STREAM})")
-        self.emit(f"const long long n_{variable} = tc_min({STREAM}, {stop} - {base});")
+        self.count(base, start, stop, str(STREAM))
+        left = call("tc_min", str(STREAM), f"{stop} - {base}")
+        self.declare("const long long", f"n_{variable}", left)
         self.lines_for(stores, STREAM, f"d_{variable}")
         self.fetch_ahead(statements, variable, base, STREAM, STREAM)
         self.simd(clause)
-        self.open(f"for (long long d_{variable} = 0; d_{variable} < n_{variable}; d_{variable}++)")
-        self.emit(f"const long long {variable} = {base} + d_{variable};")
+        self.count(f"d_{variable}", "0", f"n_{variable}")
+        self.declare("const long long", str(variable), f"{base} + d_{variable}")
         self.statements(statements)
         self.close()
         self.stream(stores, variable, base, f"n_{variable}")
@@ -219,16 +212,16 @@ class Writer:
             ahead = ix.size(base) + ix.size("ahead")
             index = c_index(ix.substitute(use.data[1], {atom_of(variable): ahead}))
             step = LINE // use.dtype.itemsize
-            first = f"long long ahead = {after}"
-            self.emit(f"for ({first}; ahead < {after + count}; ahead += {step})")
-            self.emit(f"  __builtin_prefetch({use.data[0]} + {index});")
+            line = f"__builtin_prefetch({use.data[0]} + {index});"
+            self.each("ahead", str(after), str(after + count), str(step), line)
 
     def lines_for(self, stores: Sequence[Store], count: int, at: str) -> None:
         """Declare where stores gather their elements, before they are streamed."""
         for store in stores:
             name = f"line_{store.buffer}"
             kind = c_type(store.value.dtype)
-            self.emit(f"{kind} {name}[{count}] __attribute__((aligned({LINE})));")
+            note = f" __attribute__((aligned({LINE})))"
+            self.declare(kind, name, room=f"[{count}]", note=note)
             self.waiting[store.buffer] = f"{name}[{at}]"
 
     def stream(self, stores: Sequence[Store], variable: Index, base: str, count: str) -> None:
@@ -236,15 +229,13 @@ class Writer:
         for store in stores:
             index = ix.substitute(store.index, {atom_of(variable): ix.size(base)})
             size = store.value.dtype.itemsize
-            self.emit(
-                f"tc_stream({store.buffer} + {c_index(index)}, line_{store.buffer}, "
-                f"{count} * {size});"
-            )
+            place = f"{store.buffer} + {c_index(index)}"
+            self.emit(call("tc_stream", place, f"line_{store.buffer}", f"{count} * {size}") + ";")
         self.waiting = {}
 
     def printer(self) -> ExprPrinter:
         """A printer for a block."""
-        made = ExprPrinter(self.emit, self.local, self.names, self.short_nans)
+        made = ExprPrinter(self, self.local, self.names, self.short_nans)
         made.known.update(self.hoisted)
         return made
 
@@ -314,7 +305,7 @@ class Writer:
             if statement.name in self.arrays:
                 self.emit(f"{statement.name}[j] = {text};")
             else:
-                self.emit(f"const {c_type(statement.value.dtype)} {statement.name} = {text};")
+                self.declare(f"const {c_type(statement.value.dtype)}", statement.name, text)
         elif isinstance(statement, Running):
             self.run_on(statement, text)
         else:
@@ -323,20 +314,23 @@ class Writer:
     def run_on(self, scan: Running, text: str) -> None:
         """Take a value into a running total; choices are made without branches."""
         total, place, value = f"c_{scan.name}{self.at}", f"p_{scan.name}{self.at}", f"x_{scan.name}"
-        self.emit(f"const {c_type(scan.value.dtype)} {value} = {text};")
+        self.declare(f"const {c_type(scan.value.dtype)}", value, text)
         if SCANS[scan.kind].position:
-            self.emit(f"const int newer_{scan.name} = {self.takes(scan, total, value)};")
+            self.declare("const int", f"newer_{scan.name}", self.takes(scan, total, value))
             self.emit(f"{place} = newer_{scan.name} ? {c_index(self.kernel.inner[-1])} : {place};")
         self.emit(f"{total} = {self.combined(scan, total, value)};")
         result = c_convert(total, scan.value.dtype, scan.dtype)
         shown = place if SCANS[scan.kind].position else result
-        self.emit(f"const {c_type(scan.dtype)} {scan.name} = {shown};")
+        self.declare(f"const {c_type(scan.dtype)}", scan.name, shown)
 
-    def totals(self, statements: Iterable[Statement], room: str = "") -> list[str]:
-        """C that declares the running totals, or arrays of them."""
+    def totals(self, statements: Iterable[Statement], room: str = "") -> None:
+        """Declare the running totals, or arrays of them."""
         scans = [s for s in statements if isinstance(s, Running)]
-        lines = [f"{c_type(s.value.dtype)} c_{s.name}{room};" for s in scans]
-        return lines + [f"long long p_{s.name}{room};" for s in scans if SCANS[s.kind].position]
+        for scan in scans:
+            self.declare(c_type(scan.value.dtype), f"c_{scan.name}", room=room)
+        for scan in scans:
+            if SCANS[scan.kind].position:
+                self.declare("long long", f"p_{scan.name}", room=room)
 
     def total_starts(self, scan: Running) -> list[str]:
         """C that starts a running total."""
@@ -367,7 +361,7 @@ class Writer:
         accumulator = self.accumulators[statement.name]
         at = self.at
         name = f"x_{statement.name}"
-        self.emit(f"const {c_type(statement.value.dtype)} {name} = {text};")
+        self.declare(f"const {c_type(statement.value.dtype)}", name, text)
         if statement.kind in ("argmax", "argmin"):
             self._arg(accumulator, name, at)
             return

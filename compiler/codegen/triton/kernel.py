@@ -30,7 +30,7 @@ from tc.compiler.codegen.triton.printer import (
     with_names,
 )
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.expr import Expr, walk
+from tc.compiler.loops.expr import Expr, neutral, walk
 from tc.compiler.loops.index import Index
 from tc.compiler.loops.ir import Buffer
 from tc.compiler.loops.ops import compute_dtype
@@ -49,14 +49,17 @@ from tc.compiler.schedule.plan import (
 INT32_MOST = 2**31 - 2**16
 ATOMIC = {"sum": "add", "max": "max", "min": "min"}
 INFINITY = 2**31 - 1  # a place no element has
+_NAN = "propagate_nan=tl.PropagateNan.ALL"
 COMBINE = {
-    "sum": "{0} + {1}",
-    "prod": "{0} * {1}",
-    "max": "tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)",
-    "min": "tl.minimum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)",
-    "any": "{0} | {1}",
-    "all": "{0} & {1}",
+    "sum": ("{0} + {1}",) * 2,
+    "prod": ("{0} * {1}",) * 2,
+    "max": (f"tl.maximum({{0}}, {{1}}, {_NAN})", "tl.maximum({0}, {1})"),
+    "min": (f"tl.minimum({{0}}, {{1}}, {_NAN})", "tl.minimum({0}, {1})"),
+    "any": ("{0} | {1}",) * 2,
+    "all": ("{0} & {1}",) * 2,
 }
+#: position reduction -> what tells whether an element is better than the best so far
+BETTER = {"argmax": "better_max", "argmin": "better_min"}
 
 
 @dataclass(frozen=True)
@@ -336,8 +339,7 @@ class KernelWriter:
         sums = [s for s in section.statements if isinstance(s, Accumulate)]
         for each in sums:
             kind = TRITON_TYPES[_running(each)]
-            start = neutral_of(each.kind, _running(each)).replace("tl.full([],", "").strip()
-            start = start.removesuffix(f", {kind})")
+            start = literal(neutral(each.kind, _running(each)).data[0], _running(each))
             self.emit(f"a_{each.name} = tl.full([XBLOCK, RBLOCK], {start}, {kind})")
             if each.kind.startswith("arg"):
                 place = f"tl.full([XBLOCK, RBLOCK], {INFINITY}, {self._place_type()})"
@@ -419,16 +421,15 @@ class KernelWriter:
     def _accumulate(self, statement: Accumulate, text: str) -> None:
         total = f"a_{statement.name}"
         if not statement.kind.startswith("arg"):
-            pattern = COMBINE[statement.kind]
-            if not _running(statement).is_floating_point:
-                pattern = pattern.replace(", propagate_nan=tl.PropagateNan.ALL", "")
+            floats, others = COMBINE[statement.kind]
+            pattern = floats if _running(statement).is_floating_point else others
             new = pattern.format(total, text)
             self.emit(f"{total} = {masked(new, self.r.mask, total)}")
             return
         place = f"p_{statement.name}"
         value = f"v{self.fresh()}"
         self.emit(f"{value} = {text}")
-        test = f"better_{statement.kind.removeprefix('arg')}({value}, r, {total}, {place})"
+        test = f"{BETTER[statement.kind]}({value}, r, {total}, {place})"
         take = f"{self.r.mask} & {test}" if self.r.mask else test
         better = f"take_{statement.name}"
         self.emit(f"{better} = {take}")

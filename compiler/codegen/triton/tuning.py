@@ -8,7 +8,6 @@ answer kept, for the power of two that is not less than the size it was compiled
 from __future__ import annotations
 
 import functools
-import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -99,7 +98,7 @@ class Tuning:
             return that_run(ways)
 
         asked = [_text(way, buffers) for way in proposal.ways]
-        question = trial.named(f"{proposal.call.target.split('.')[1]} {'; '.join(asked)}")
+        question = trial.named(f"{proposal.call.path[1]} {'; '.join(asked)}")
         best = self.tuner.quickest(f"{question}; {' or '.join(cut)}", launches)
         return None if best == "aten" else cut[best]
 
@@ -155,8 +154,7 @@ class _Trial:
 
     def call(self, step: Extern) -> Way:
         """A call of ATen on that memory."""
-        path = step.target.removeprefix("aten.")
-        op = operator.attrgetter(path)(torch.ops.aten)
+        op: Any = functools.reduce(getattr, step.path[1:], torch.ops.aten)
         given = [self.view(value) if isinstance(value, View) else value for value in step.args]
         return functools.partial(op, *given, **dict(step.kwargs))
 
@@ -212,4 +210,4 @@ def _text(kernel: Kernel, buffers: Mapping[str, Buffer]) -> str:
     renamed = canonical(kernel)
     given = [replace(buffers[old], name=new) for new, old in renamed.buffers.items()]
     types = ", ".join(map(str, given))
-    return f"{str(renamed.kernel).replace(f'{kernel.name}:', 'kernel:', 1)} on {types}"
+    return f"{replace(renamed.kernel, name='kernel')} on {types}"

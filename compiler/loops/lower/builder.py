@@ -14,7 +14,7 @@ import torch
 
 from tc.compiler.core.gate import Gate
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.expr import Expr, constant, load, substitute
+from tc.compiler.loops.expr import READS, Expr, constant, load, substitute, walk
 from tc.compiler.loops.index import Atom, Index
 from tc.compiler.loops.ir import (
     Buffer,
@@ -46,6 +46,27 @@ def loop_vars(sizes: Sequence[Index], prefix: str = "i") -> tuple[Index, ...]:
         ix.ZERO if extent is ix.ONE else ix.var(f"{prefix}{position}", extent)
         for position, extent in enumerate(sizes)
     )
+
+
+def respelled(body: Expr, variables: Sequence[Index]) -> Expr:
+    """A value over the loop variables of its node, where sizes were spelled in another way.
+
+    The loop variable of a dimension is told by its name and its size. Two shapes of an operation
+    may spell one size differently (``8*((s0 + 7)//8)``, ``s0 + (8 - s0 % 8) % 8``), so that a value
+    over the variables of the one is none over those of the other.
+    """
+    if all(v is ix.ZERO or ix.extent(v).constant is not None for v in variables):
+        return body
+    own = {ix.atom_of(variable) for variable in variables}
+    named = {f"i{position}": variable for position, variable in enumerate(variables)}
+    values: dict[Atom, Index] = {}
+    for node in walk(body):
+        if node.op in READS or node.op == "index":
+            index: Index = node.data[0 if node.op == "index" else 1]
+            for atom in index.variables():
+                if atom not in own and atom.name in named:
+                    values[atom] = named[atom.name]
+    return substitute(body, values)
 
 
 def bindings(variables: Sequence[Index], values: Sequence[Index]) -> dict[Atom, Index]:
@@ -183,7 +204,9 @@ class Builder:
         variables: tuple[Index, ...] | None = None,
     ) -> Tensor:
         """A pointwise result over ``loop_vars(sizes)``; gets a buffer if recomputing it is dear."""
-        variables = loop_vars(sizes) if variables is None else variables
+        if variables is None:
+            variables = loop_vars(sizes)
+            body = respelled(body, variables)
         strides = self.strides
         if strides is None or len(strides) != len(sizes):
             strides = contiguous(sizes)
@@ -243,6 +266,7 @@ class Builder:
         if strides is None or len(strides) != len(sizes):
             strides = contiguous(sizes)
         variables = loop_vars(sizes)
+        body = respelled(body, variables)
         outer = tuple(v for d, v in enumerate(variables) if v is not ix.ZERO and d != dim)
         buffer = Buffer(self.name(), dtype, sizes, strides)
         flat = linear(variables, strides)

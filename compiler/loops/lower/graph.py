@@ -309,7 +309,7 @@ class _Walk:
         kwargs = tuple((k, self._plain(v, node)) for k, v in node.kwargs.items())
         copy = builder.copy(base, strides_of(fake))
         buffer = Buffer(builder.name(), fake.dtype, sizes_of(fake), strides_of(fake))
-        target = spelled(node.target).replace(".", "_.", 2).replace("aten_.", "aten.", 1)
+        target = spelled(node.target, in_place=True)
         found = Extern(
             target, (copy, *args), kwargs, (buffer,), False, (builder.origin,), (copy.buffer,)
         )
@@ -445,12 +445,12 @@ def _named(target: Any, node: fx.Node, values: dict[fx.Node, Any]) -> dict[str, 
     }
 
 
-def spelled(target: Any) -> str:
-    """A call target as Python the wrapper can evaluate."""
+def spelled(target: Any, in_place: bool = False) -> str:
+    """A call target, or the op that does the same in place, as Python the wrapper can evaluate."""
     if isinstance(target, torch._ops.OpOverload):
         namespace, _, name = target._schema.name.partition("::")
         prefix = "aten" if namespace == "aten" else f"torch.ops.{namespace}"
-        return f"{prefix}.{name}.{target._overloadname}"
+        return f"{prefix}.{name}{'_' if in_place else ''}.{target._overloadname}"
     if isinstance(target, torch._ops.OpOverloadPacket):
         return f"torch.ops.{target._qualified_op_name.replace('::', '.')}"
     module = getattr(target, "__module__", "")
