@@ -43,9 +43,16 @@ def tensors(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, t
     elif is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
             yield from tensors(getattr(value, field.name), f"{path}.{field.name}", depth + 1)
-    elif type(value).__module__.partition(".")[0] in ("transformers", "diffusers", "timm"):
-        if not isinstance(value, torch.nn.Module) and hasattr(value, "__dict__"):
-            yield from tensors(dict(vars(value)), path, depth + 1)
+    elif is_plain_object(value):
+        yield from tensors(dict(vars(value)), path, depth + 1)
+
+
+def is_plain_object(value: Any) -> bool:
+    """Say whether a value is an object of one of the libraries, with attributes: a cache."""
+    library = type(value).__module__.partition(".")[0]
+    if isinstance(value, torch.nn.Module) or not hasattr(value, "__dict__"):
+        return False
+    return library in ("transformers", "diffusers", "timm")
 
 
 def as_double(value: Any) -> Any:
@@ -128,7 +135,8 @@ class Judge:
         for name, value in self.eager.items():
             got = compiled[name]
             if got.dtype != value.dtype or got.shape != value.shape:
-                return f"{name}: {got.dtype} {tuple(got.shape)}, not {value.dtype} {tuple(value.shape)}"
+                kinds = [f"{v.dtype} {tuple(v.shape)}" for v in (got, value)]
+                return f"{name}: {kinds[0]}, not {kinds[1]}"
         ratios = {name: self.excess(name, compiled[name]) for name in self.eager}
         worst = max(ratios, key=lambda name: ratios[name], default=None)
         if worst is None or ratios[worst] <= 1:

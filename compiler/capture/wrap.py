@@ -156,12 +156,18 @@ def _numpy_dtype(t: Tracer, obj: Any, source: Source) -> Value:
 
 
 def _list(t: Tracer, obj: Any, source: Source) -> Value:
-    t.guard("LENGTH", source, obj)
-    slots = t.lazy_slots(obj, source)
-    if type(obj) is not collections.deque:
-        return ListValue(slots, source)
-    t.guard("EQUALS", AttrSource(source, "maxlen"), obj.maxlen)
-    return DequeValue(slots, source, obj.maxlen)
+    if type(obj) is collections.deque:
+        t.guard("LENGTH", source, obj)
+        t.guard("EQUALS", AttrSource(source, "maxlen"), obj.maxlen)
+        return DequeValue(t.lazy_slots(obj, source), source, obj.maxlen)
+    t.guard("TYPE", source, type(obj))
+
+    def read() -> list[Slot]:
+        t.guards.drop("TYPE", source, type(obj))  # the length's guard says it, too
+        t.guard("LENGTH", source, obj)
+        return t.lazy_slots(obj, source)
+
+    return ListValue([], source, read)
 
 
 def _tuple(t: Tracer, obj: Any, source: Source) -> Value:
