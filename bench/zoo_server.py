@@ -8,6 +8,7 @@ In: requests as JSON lines on stdin. Out: answers as JSON lines on stdout.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import resource
@@ -26,6 +27,14 @@ import zoo_judge
 Row = dict[str, Any]
 
 
+DEATH_SIGNAL = 1  # of prctl
+
+
+def die_with_parent() -> None:
+    """End this process when the one that started it ends, however that happens."""
+    ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
+
+
 def answer(compiler: str, family: zoo_families.Family, request: Row) -> Row:
     """Run a model in a fork of this process, within its limits."""
     read, write = os.pipe()
@@ -33,6 +42,7 @@ def answer(compiler: str, family: zoo_families.Family, request: Row) -> Row:
     if child == 0:
         os.close(read)
         os.setpgid(0, 0)
+        die_with_parent()
         found = _in_child(compiler, family, request)
         with os.fdopen(write, "w") as stream:
             stream.write(json.dumps(found))
@@ -111,6 +121,7 @@ def warm_up(compiler: str, backend: str) -> None:
 
 
 def main() -> None:
+    die_with_parent()
     warnings.simplefilter("ignore")
     compiler, family_name, backend = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w")
