@@ -152,7 +152,7 @@ class Zoo:
                 ask = {**request, "recipe": tc.get("recipe")}
                 torch = self.server("torch", family).ask(ask)
                 self._append(self.torch_file, {"family": family, "name": name, **torch})
-        row = row_of(family, name, tc, torch)
+        row = row_of(family, name, tc, torch) | {"steps": self.options.steps}
         self.rows[family, name] = row
         self._append(self.file, row)
         return row

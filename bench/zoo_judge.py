@@ -247,7 +247,7 @@ def failure(error: Exception, where: str) -> Row:
     last = f"{frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else ""
     name = type(error).__name__
     text = re.sub(r"\s+", " ", str(error))
-    clear = name in ("Unsupported", "UserError", "TorchRuntimeError") or not text.startswith("tc ")
+    clear = "StageError" not in [kind.__name__ for kind in type(error).__mro__]
     return {"detail": f"{where}{name} {last}: {text[:700]}", "clear": clear}
 
 

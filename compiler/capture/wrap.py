@@ -40,12 +40,7 @@ from tc.compiler.capture.values.arrays import (
 from tc.compiler.capture.values.base import Lazy, OpaqueValue, Slot, Value
 from tc.compiler.capture.values.builtins import BuiltinValue
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
-from tc.compiler.capture.values.containers import (
-    DequeValue,
-    ListValue,
-    SliceValue,
-    TupleValue,
-)
+from tc.compiler.capture.values.containers import DequeValue, ListValue, TupleValue
 from tc.compiler.capture.values.dicts import DICT_KINDS, DictValue, SetValue, set_of
 from tc.compiler.capture.values.functions import (
     MethodValue,
@@ -71,6 +66,7 @@ from tc.compiler.capture.values.reflection import (
     wrap_descriptor,
     wrap_generic,
 )
+from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import FAKED, is_wrapper, own_attribute, tensor_value
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
 from tc.compiler.core.sources import AttrSource, CallSource, ItemSource, LocalSource, Source

@@ -357,39 +357,6 @@ class DequeValue(ListValue):
         return t.known(None)
 
 
-class SliceValue(Value):
-    """A slice whose bounds may be symbolic."""
-
-    noun = "a slice"
-
-    def __init__(self, parts: list[Value]) -> None:
-        self.parts = parts
-
-    def python_type(self) -> type:
-        return slice
-
-    def constant(self) -> Any:
-        return slice(*[part.constant() for part in self.parts])
-
-    def attr(self, t: Tracer, name: str) -> Value:
-        names = ("start", "stop", "step")
-        if name in names:
-            return self.parts[names.index(name)]
-        return t.builtin_method(self, name)
-
-    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
-        plain = [t.concrete(a) for a in args]
-        return t.known(t.fold(getattr(slice(*[t.concrete(p) for p in self.parts]), name), *plain))
-
-    def children(self, t: Tracer) -> list[Value]:
-        return self.parts
-
-    def rebuild(self, r: Residual) -> None:
-        for part in self.parts:
-            r.push(part)
-        r.e.build_slice(3)
-
-
 class KnownIterator(IteratorValue):
     """Base of iterators over what is known already, at a place that may be counted."""
 
