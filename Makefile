@@ -19,7 +19,7 @@ WORKERS ?= 2
 CANDIDATES := $(if $(PYTHON),$(PYTHON),python3.11 python3.12 python3.13 python3 python)
 SUITABLE   := import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 
-.PHONY: help venv demo test test-slow test-browser test-gpu test-matrix sanitize lint format report bench threads tsan browser clean
+.PHONY: help venv demo test test-slow test-browser test-gpu test-matrix sanitize lint format report bench threads tsan zoo browser clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -103,6 +103,12 @@ threads: $(READY)  ## 16 threads, a million calls against eager, with compiles g
 
 tsan: $(READY)  ## calls from many threads under ThreadSanitizer, all C built with it
 	@$(BIN)/python bench/tsan.py
+
+ZOO ?= --sample 60
+zoo: $(READY)  ## public models, tiny, against eager (ZOO="--family timm --sample 20 --seed 7")
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check \
+	  --editable '.[torch,zoo]' --constraint constraints.txt
+	@nice -n 5 $(BIN)/python bench/zoo.py $(ZOO)
 
 browser:  ## Chromium and its driver, by apt; the browser tests skip without them
 	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then \

@@ -53,6 +53,11 @@ class GuardList:
         guard = Guard(kind, source, GUARDS[kind].remember(value), user_line)
         return self._guards.setdefault((kind, guard.text), guard)
 
+    def drop(self, kind: str, source: Source, value: Any) -> None:
+        """Take a guard back that another one implies."""
+        guard = Guard(kind, source, GUARDS[kind].remember(value), None)
+        self._guards.pop((kind, guard.text), None)
+
     def put(self, guard: Guard) -> None:
         """Add a guard of another list."""
         self._guards.setdefault((guard.kind, guard.text), guard)

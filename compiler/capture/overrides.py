@@ -23,8 +23,9 @@ from torch.utils._device import DeviceContext
 
 from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.containers import ListValue, SequenceValue, SliceValue, TupleValue
+from tc.compiler.capture.values.containers import ListValue, SequenceValue, TupleValue
 from tc.compiler.capture.values.objects import ObjectValue
+from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import (
     CLASSES_OFF,
     OFF,

@@ -25,9 +25,10 @@ from tc.compiler.capture.reads import guard_answer, guard_memory
 from tc.compiler.capture.subgraphs import Scope
 from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
-from tc.compiler.capture.values.containers import ListValue, SequenceValue, SliceValue, TupleValue
+from tc.compiler.capture.values.containers import ListValue, SequenceValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.objects import ObjectValue
+from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import FAKED, ClassesMet, tensor_value
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue, calling
 from tc.compiler.core import levels

@@ -41,12 +41,7 @@ from tc.compiler.capture.values.arrays import (
 from tc.compiler.capture.values.base import Lazy, OpaqueValue, Slot, Value
 from tc.compiler.capture.values.builtins import BuiltinValue
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
-from tc.compiler.capture.values.containers import (
-    DequeValue,
-    ListValue,
-    SliceValue,
-    TupleValue,
-)
+from tc.compiler.capture.values.containers import DequeValue, ListValue, TupleValue
 from tc.compiler.capture.values.dicts import DICT_KINDS, DictValue, SetValue, set_of
 from tc.compiler.capture.values.functions import (
     MethodValue,
@@ -72,6 +67,7 @@ from tc.compiler.capture.values.reflection import (
     wrap_descriptor,
     wrap_generic,
 )
+from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.subclasses import FAKED, is_wrapper, own_attribute, tensor_value
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
 from tc.compiler.core.sources import AttrSource, CallSource, ItemSource, LocalSource, Source
@@ -158,12 +154,18 @@ def _numpy_dtype(t: Tracer, obj: Any, source: Source) -> Value:
 
 
 def _list(t: Tracer, obj: Any, source: Source) -> Value:
-    t.guard("LENGTH", source, obj)
-    slots = t.lazy_slots(obj, source)
-    if type(obj) is not collections.deque:
-        return ListValue(slots, source)
-    t.guard("EQUALS", AttrSource(source, "maxlen"), obj.maxlen)
-    return DequeValue(slots, source, obj.maxlen)
+    if type(obj) is collections.deque:
+        t.guard("LENGTH", source, obj)
+        t.guard("EQUALS", AttrSource(source, "maxlen"), obj.maxlen)
+        return DequeValue(t.lazy_slots(obj, source), source, obj.maxlen)
+    t.guard("TYPE", source, type(obj))
+
+    def read() -> list[Slot]:
+        t.guards.drop("TYPE", source, type(obj))  # the length's guard says it, too
+        t.guard("LENGTH", source, obj)
+        return t.lazy_slots(obj, source)
+
+    return ListValue([], source, read)
 
 
 def _tuple(t: Tracer, obj: Any, source: Source) -> Value:

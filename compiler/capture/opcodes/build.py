@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from tc.compiler.capture.opcodes.table import opcode
 from tc.compiler.capture.values.base import Slot, Value
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.containers import ListValue, SliceValue, TupleValue
+from tc.compiler.capture.values.containers import ListValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue, set_of
 from tc.compiler.capture.values.functions import CellValue, FunctionValue
+from tc.compiler.capture.values.slices import SliceValue
 
 if TYPE_CHECKING:
     from tc.compiler.capture.bytecode import Instruction

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tc.compiler.capture.opcodes.table import opcode
 from tc.compiler.capture.values.base import NULL
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.containers import SliceValue
+from tc.compiler.capture.values.slices import SliceValue
 
 if TYPE_CHECKING:
     from tc.compiler.capture.bytecode import Instruction

@@ -17,8 +17,9 @@ import torch
 from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.containers import ListValue, SequenceValue, SliceValue, TupleValue
+from tc.compiler.capture.values.containers import ListValue, SequenceValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue
+from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.tensor import METHODS, SymValue, TensorValue
 from tc.compiler.core.sources import CallSource, Source
 

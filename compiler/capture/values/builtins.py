@@ -26,12 +26,7 @@ from tc.compiler.capture.values.base import (
     Value,
 )
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
-from tc.compiler.capture.values.containers import (
-    DequeValue,
-    ListValue,
-    SliceValue,
-    TupleValue,
-)
+from tc.compiler.capture.values.containers import DequeValue, ListValue, TupleValue
 from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.dicts import DictValue, set_of
 from tc.compiler.capture.values.functions import MethodValue
@@ -43,6 +38,7 @@ from tc.compiler.capture.values.objects import (
     SuperValue,
     type_lookup,
 )
+from tc.compiler.capture.values.slices import SliceValue
 from tc.compiler.capture.values.stand_ins import call_handler
 from tc.compiler.capture.values.tensor import SymValue, TensorValue
 from tc.compiler.core.table import Table

@@ -202,10 +202,44 @@ class TupleValue(SequenceValue):
 
 
 class ListValue(SequenceValue):
-    """A list."""
+    """A list; one that came in and is only added to is never read, nor its length guarded.
+
+    A loop that breaks fills a list over many frames: code that knew how long it is so far would
+    serve one turn of the loop only.
+    """
 
     noun = "a list"
     kind: type = list
+
+    def __init__(
+        self,
+        slots: list[Slot],
+        source: Source | None = None,
+        read: Callable[[], list[Slot]] | None = None,
+    ) -> None:
+        self._read = read
+        self._slots: list[Slot] = []
+        super().__init__(slots, source)
+
+    @property
+    def slots(self) -> list[Slot]:
+        """The items; the real list is read, and its length guarded, when first asked for."""
+        if self._read is not None:
+            read, self._read = self._read, None
+            self._slots[:0] = read()
+        return self._slots
+
+    @slots.setter
+    def slots(self, slots: list[Slot]) -> None:
+        self._slots = slots
+
+    def add(self, t: Tracer, items: list[Value]) -> None:
+        """Put items at the end."""
+        t.effects.changed(self)
+        self._slots.extend(items)
+
+    def children(self, t: Tracer) -> list[Value]:
+        return [slot for slot in self._slots if isinstance(slot, Value)]
 
     def constant(self) -> Any:
         if self.source is not None:
@@ -249,7 +283,13 @@ class ListValue(SequenceValue):
         r.e.build_list(len(self.slots))
 
     def replay(self, r: Residual) -> None:
-        """Emit ``original[:] = items``."""
+        """Emit ``original[:] = items``, or the adding to a list that was not read."""
+        if self._read is not None:
+            r.push_slots(self._slots)
+            r.e.build_list(len(self._slots))
+            added = r.store_new()
+            r.call_method(self, "extend", lambda: r.e.load_fast(added))
+            return
         r.push_slots(self.slots)
         r.e.build_list(len(self.slots))
         r.push(self)
@@ -323,39 +363,6 @@ class DequeValue(ListValue):
             count %= len(self.slots)
             self.slots[:] = [*self.slots[-count:], *self.slots[:-count]] if count else self.slots
         return t.known(None)
-
-
-class SliceValue(Value):
-    """A slice whose bounds may be symbolic."""
-
-    noun = "a slice"
-
-    def __init__(self, parts: list[Value]) -> None:
-        self.parts = parts
-
-    def python_type(self) -> type:
-        return slice
-
-    def constant(self) -> Any:
-        return slice(*[part.constant() for part in self.parts])
-
-    def attr(self, t: Tracer, name: str) -> Value:
-        names = ("start", "stop", "step")
-        if name in names:
-            return self.parts[names.index(name)]
-        return t.builtin_method(self, name)
-
-    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
-        plain = [t.concrete(a) for a in args]
-        return t.known(t.fold(getattr(slice(*[t.concrete(p) for p in self.parts]), name), *plain))
-
-    def children(self, t: Tracer) -> list[Value]:
-        return self.parts
-
-    def rebuild(self, r: Residual) -> None:
-        for part in self.parts:
-            r.push(part)
-        r.e.build_slice(3)
 
 
 class KnownIterator(IteratorValue):
@@ -462,15 +469,12 @@ class StepIterator(Value):
 
 # -- methods ---------------------------------------------------------------------------------
 def _append(t: Tracer, x: ListValue, value: Value) -> Value:
-    t.effects.changed(x)
-    x.slots.append(value)
+    x.add(t, [value])
     return t.known(None)
 
 
 def _extend(t: Tracer, x: ListValue, values: Value) -> Value:
-    items = values.unpack(t)
-    t.effects.changed(x)
-    x.slots.extend(items)
+    x.add(t, values.unpack(t))
     return t.known(None)
 
 

@@ -1,0 +1,286 @@
+"""One model of the zoo: trained a step and evaluated, at two sizes, against eager in float64.
+
+A value is right if it is not further from the float64 one than a few times eager's own float32
+result is. Where a model draws random numbers that depend on the type, float64 is no judge; then
+the float32 results are compared directly.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import re
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import torch
+from zoo_families import Family, NoSpecimen, Specimen
+
+Row = dict[str, Any]
+#: how much further from the truth than eager a compiled value may be, and how far at any rate
+TIMES, ULPS = 8.0, 256.0
+#: relative distance of float32 and float64 from which on float64 is taken to be no judge
+UNRELATED = 1e-2
+STEPS = (("train", 0), ("train", 1), ("eval", 0), ("eval", 1))
+
+
+def tensors(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the tensors in a result, with where they are."""
+    if isinstance(value, torch.Tensor):
+        yield path, value
+    elif depth > 8:
+        return
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from tensors(item, f"{path}.{key}", depth + 1)
+    elif isinstance(value, list | tuple | set):
+        for index, item in enumerate(value):
+            yield from tensors(item, f"{path}[{index}]", depth + 1)
+    elif is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            yield from tensors(getattr(value, field.name), f"{path}.{field.name}", depth + 1)
+    elif is_plain_object(value):
+        yield from tensors(dict(vars(value)), path, depth + 1)
+
+
+def is_plain_object(value: Any) -> bool:
+    """Say whether a value is an object of one of the libraries, with attributes: a cache."""
+    library = type(value).__module__.partition(".")[0]
+    if isinstance(value, torch.nn.Module) or not hasattr(value, "__dict__"):
+        return False
+    return library in ("transformers", "diffusers", "timm")
+
+
+def as_double(value: Any) -> Any:
+    """Return inputs with their floating tensors in float64."""
+    if isinstance(value, torch.Tensor):
+        return value.double() if value.is_floating_point() else value.clone()
+    if isinstance(value, dict):
+        return {key: as_double(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(as_double(item) for item in value)
+    return copy.deepcopy(value)
+
+
+def seed() -> None:
+    """Put all generators of random numbers where each call starts."""
+    torch.manual_seed(11)
+    random.seed(11)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(11)
+
+
+def step(
+    model: torch.nn.Module, call: Callable[..., Any], inputs: dict[str, Any], mode: str
+) -> dict[str, torch.Tensor]:
+    """Run a step; return all that can be seen of it by name."""
+    model.train(mode == "train")
+    model.zero_grad(set_to_none=True)
+    seed()
+    with torch.set_grad_enabled(mode == "train"):
+        leaves = {
+            name: value.requires_grad_()
+            for name, value in inputs.items()
+            if mode == "train" and isinstance(value, torch.Tensor) and value.is_floating_point()
+        }
+        result = call(**inputs)
+        found = dict(tensors(result, "result"))
+        if mode == "train":
+            losses = [
+                (value * weights(value)).sum()
+                for value in found.values()
+                if value.requires_grad and value.is_floating_point()
+            ]
+            if losses:
+                torch.stack([loss.double() for loss in losses]).sum().backward()
+    seen = {name: value.detach() for name, value in found.items()}
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            seen[f"grad of {name}"] = parameter.grad.detach()
+    for name, value in leaves.items():
+        if value.grad is not None:
+            seen[f"grad of input {name}"] = value.grad.detach()
+    for name, buffer in model.named_buffers():
+        seen[f"buffer {name}"] = buffer.detach().clone()
+    return seen
+
+
+def weights(value: torch.Tensor) -> torch.Tensor:
+    """Return fixed weights of a result in the loss."""
+    return torch.cos(torch.arange(value.numel(), dtype=value.dtype)).reshape(value.shape)
+
+
+@dataclass
+class Judge:
+    """Compares what was seen of a step."""
+
+    eager: dict[str, torch.Tensor]
+    double: dict[str, torch.Tensor]
+    largest: float = 0.0
+
+    def __post_init__(self) -> None:
+        grads = [size(value) for key, value in self.eager.items() if key.startswith("grad")]
+        self.largest = max(grads, default=0.0)
+
+    def difference(self, compiled: dict[str, torch.Tensor]) -> str:
+        """Describe the worst difference; empty where there is none."""
+        if compiled.keys() != self.eager.keys():
+            odd = sorted(compiled.keys() ^ self.eager.keys())
+            return f"only one has {', '.join(odd[:4])} ({len(odd)})"
+        for name, value in self.eager.items():
+            got = compiled[name]
+            if got.dtype != value.dtype or got.shape != value.shape:
+                kinds = [f"{v.dtype} {tuple(v.shape)}" for v in (got, value)]
+                return f"{name}: {kinds[0]}, not {kinds[1]}"
+        ratios = {name: self.excess(name, compiled[name]) for name in self.eager}
+        worst = max(ratios, key=lambda name: ratios[name], default=None)
+        if worst is None or ratios[worst] <= 1:
+            return ""
+        count = sum(ratio > 1 for ratio in ratios.values())
+        return f"{worst}: {ratios[worst]:.3g} times what is allowed ({count} of {len(ratios)})"
+
+    def excess(self, name: str, got: torch.Tensor) -> float:
+        """Return the error of a value over what is allowed."""
+        eager, double = self.eager[name], self.double.get(name)
+        if not eager.is_floating_point():
+            if eager.is_complex():
+                eager, got = torch.view_as_real(eager), torch.view_as_real(got)
+            elif torch.equal(eager, got):
+                return 0.0
+            else:
+                agreed = double is not None and torch.equal(double.to(eager.dtype), eager)
+                return float("inf") if agreed else 0.5  # noise decides in eager as well
+            double = None
+        if not eager.numel():
+            return 0.0
+        scale = self.scale(name)
+        least = ULPS * torch.finfo(eager.dtype).eps * scale
+        own = float("inf")
+        if double is not None and double.shape == eager.shape:
+            own = distance(eager, double)
+        if own <= UNRELATED * scale:
+            return distance(got, double) / (TIMES * own + least)
+        return distance(got, eager) / (1e-4 * scale + least)
+
+    def scale(self, name: str) -> float:
+        """Return how large a value is; small gradients count as part of large ones."""
+        own = size(self.eager[name])
+        if name.startswith("grad"):
+            own = max(own, 1e-2 * self.largest)
+        return own + 1e-30
+
+
+def size(value: torch.Tensor) -> float:
+    """Return the largest finite magnitude."""
+    if not value.numel() or value.is_complex():
+        return 1.0
+    return float(value.nan_to_num(0, 0, 0).abs().max())
+
+
+def distance(one: torch.Tensor, other: torch.Tensor) -> float:
+    """Return the largest difference; infinite where only one is finite."""
+    one, other = one.double(), other.double()
+    if not torch.equal(torch.isfinite(one), torch.isfinite(other)):
+        return float("inf")
+    return float((one - other).nan_to_num(0, 0, 0).abs().max())
+
+
+# -- a model under a compiler -------------------------------------------------------------------
+def run(compiler: str, family: Family, request: Row) -> Row:
+    """Build a model, run it under a compiler, and compare."""
+    try:
+        specimen = family.build(request["name"], request.get("recipe"))
+    except NoSpecimen as error:
+        return {"kind": "no specimen", "detail": str(error)[-600:]}
+    start, counts = COMPILERS[compiler]
+    eager_time, own_time = 0.0, 0.0
+    model = copy.deepcopy(specimen.model)
+    double = copy.deepcopy(specimen.model).double() if compiler == "tc" else None
+    subject = copy.deepcopy(specimen.model)
+    compiled = start(subject, request["backend"])
+    found: Row = {"kind": "equal", "recipe": specimen.recipe}
+    for mode, index in STEPS[: request.get("steps")]:
+        began = time.perf_counter()
+        try:
+            eager = step(model, model, specimen.inputs(index), mode)
+        except Exception as error:
+            return {**found, "kind": "no specimen", "detail": f"{mode} {index} in eager: {error!r}"}
+        eager_time += (spent := time.perf_counter() - began)
+        began = time.perf_counter()
+        try:
+            seen = step(subject, compiled, specimen.inputs(index), mode)
+        except Exception as error:
+            found |= {"kind": "crash", **failure(error, f"{mode} {index}: ")}
+            break
+        own_time += time.perf_counter() - began - spent
+        if double is not None and (
+            text := compared(double, specimen, mode, index, eager).difference(seen)
+        ):
+            found |= {"kind": "differs", "detail": f"{mode} {index}: {text}"}
+            break
+    return {**found, **counts(), "seconds": round(own_time, 2)}
+
+
+def compared(
+    double: torch.nn.Module,
+    specimen: Specimen,
+    mode: str,
+    index: int,
+    eager: dict[str, torch.Tensor],
+) -> Judge:
+    """Return the judge of a step."""
+    try:
+        truth = step(double, double, as_double(specimen.inputs(index)), mode)
+    except Exception:
+        truth = {}
+    return Judge(eager, truth)
+
+
+def failure(error: Exception, where: str) -> Row:
+    """Describe an error of a compiled call."""
+    frames = traceback.extract_tb(error.__traceback__)
+    last = f"{frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else ""
+    name = type(error).__name__
+    text = re.sub(r"\s+", " ", str(error))
+    clear = "StageError" not in [kind.__name__ for kind in type(error).__mro__]
+    return {"detail": f"{where}{name} {last}: {text[:700]}", "clear": clear}
+
+
+def _tc(model: torch.nn.Module, backend: str) -> Callable[..., Any]:
+    import tc
+
+    compiled: Callable[..., Any] = tc.compile(model, backend=backend)
+    return compiled
+
+
+def _tc_counts() -> Row:
+    from tc.compiler import api
+
+    stats = api.graph_stats()
+    reasons = dict(api.counters["graph_break"])
+    return {"graphs": stats["graphs"], "breaks": stats["graph_breaks"], "reasons": reasons}
+
+
+def _torch(model: torch.nn.Module, backend: str) -> Callable[..., Any]:
+    compiled: Callable[..., Any] = torch.compile(model, backend="eager")
+    return compiled
+
+
+def torch_counters() -> Any:
+    """Return what torch.compile counts."""
+    return sys.modules["torch._dynamo.utils"].counters
+
+
+def _torch_counts() -> Row:
+    counters = torch_counters()
+    reasons = {key.split("\n")[0][:200]: n for key, n in counters["graph_break"].items()}
+    graphs = counters["stats"]["unique_graphs"]
+    return {"graphs": graphs, "breaks": sum(counters["graph_break"].values()), "reasons": reasons}
+
+
+COMPILERS = {"tc": (_tc, _tc_counts), "torch": (_torch, _torch_counts)}

@@ -1,0 +1,44 @@
+"""Slices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tc.compiler.capture.values.base import Args, Kwargs, Value
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.residual import Residual
+    from tc.compiler.capture.tracer import Tracer
+
+
+class SliceValue(Value):
+    """A slice whose bounds may be symbolic."""
+
+    noun = "a slice"
+
+    def __init__(self, parts: list[Value]) -> None:
+        self.parts = parts
+
+    def python_type(self) -> type:
+        return slice
+
+    def constant(self) -> Any:
+        return slice(*[part.constant() for part in self.parts])
+
+    def attr(self, t: Tracer, name: str) -> Value:
+        names = ("start", "stop", "step")
+        if name in names:
+            return self.parts[names.index(name)]
+        return t.builtin_method(self, name)
+
+    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        plain = [t.concrete(a) for a in args]
+        return t.known(t.fold(getattr(slice(*[t.concrete(p) for p in self.parts]), name), *plain))
+
+    def children(self, t: Tracer) -> list[Value]:
+        return self.parts
+
+    def rebuild(self, r: Residual) -> None:
+        for part in self.parts:
+            r.push(part)
+        r.e.build_slice(3)
