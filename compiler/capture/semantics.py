@@ -46,6 +46,7 @@ REFLECTED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "
 COMPARISONS = frozenset(REFLECTED)
 #: values whose classes may have operators written in Python
 OWNERS = (ObjectValue, TupleValue, SubclassValue)
+_EQUAL = object.__dict__["__eq__"]
 #: in-place operator -> the plain one, which immutable left operands fall back to
 IN_PLACE = {
     f"i{name.rstrip('_')}": name
@@ -258,7 +259,7 @@ class Semantics(Recorder):
     @staticmethod
     def _refuse_own_comparison(side: Value, name: str) -> None:
         """Break the graph where an object that cannot be read compares by more than identity."""
-        if isinstance(side, OpaqueValue) and type(side.obj).__eq__ is not object.__eq__:
+        if isinstance(side, OpaqueValue) and type_lookup(type(side.obj), "__eq__") is not _EQUAL:
             side.cannot(breaks.UNSUPPORTED_OP, f"operator.{name} on {side.describe()}")
 
     def _array_binary(self: Tracer, name: str, left: Value, right: Value) -> Value:

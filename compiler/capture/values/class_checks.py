@@ -17,6 +17,7 @@ from tc.compiler.capture.values.builtins import builtin
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.objects import ObjectValue, is_library, type_lookup
 from tc.compiler.capture.values.tensor import TensorValue
+from tc.compiler.core.sources import Source
 
 if TYPE_CHECKING:
     from tc.compiler.capture.tracer import Tracer
@@ -54,7 +55,7 @@ def _checked_by_users(t: Tracer, value: Value, classes: Any) -> Value | None:
         if isinstance(cls, abc.ABCMeta):
             t.definitions.register(value.python_type(), cls)
         if getattr(cls, "_is_protocol", False) and value.source is not None:
-            _ask_protocol_again(t, value, cls)
+            _ask_protocol_again(t, value, value.source, cls)
         elif isinstance(check, types.FunctionType) and not is_library(check.__module__):
             found = bool(found) or t.inline_object(check, [t.known(cls), value]).truth(t)
         elif isinstance(classes, tuple) and found is not None:
@@ -62,13 +63,13 @@ def _checked_by_users(t: Tracer, value: Value, classes: Any) -> Value | None:
     return None if found is None else ConstValue(found)
 
 
-def _ask_protocol_again(t: Tracer, value: Value, cls: type) -> None:
+def _ask_protocol_again(t: Tracer, value: Value, source: Source, cls: type) -> None:
     real = getattr(value, "obj", None)
     if real is not None:  # it looks at the attributes of the instance itself
         answer = isinstance(real, cls)
         text = f"isinstance({{}}, {cls.__qualname__}) is {answer}"
         check = Predicate(text, lambda found: isinstance(found, cls) is answer)
-        t.guard("CUSTOM", value.source, check)
+        t.guard("CUSTOM", source, check)
 
 
 @builtin(issubclass)
