@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tc.tlparse.compare import DIFFERS, IDENTICAL, Comparison, CompileDiff, FunctionDiff, StageDiff
-from tc.tlparse.summary import SCHEMA, count, headline
+from tc.tlparse.summary import SCHEMA, headline
+from tc.trace.words import count
 from tc.trace.findings import Finding, duration
 from tc.trace.findings.caches import readable
 

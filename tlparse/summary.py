@@ -13,6 +13,7 @@ from tc.trace.findings.model import recompiles_left
 from tc.trace.fixes import NO_FIX, Fix
 from tc.trace.session import Session, all_compiles
 from tc.trace.timing import PHASES
+from tc.trace.words import count
 
 SCHEMA: Final = 1
 _ASCII: Final = str.maketrans({
@@ -33,11 +34,6 @@ def plain(text: str, encoding: str | None) -> str:
     return text
 
 
-def count(number: int, noun: str, many: str = "") -> str:
-    """`1 compile`, `2 compiles`."""
-    return f"{number} {noun if number == 1 else many or noun + 's'}"
-
-
 def version_of(session: Session) -> str:
     """Name what wrote the trace."""
     known = session.environment
@@ -51,8 +47,7 @@ def version_of(session: Session) -> str:
 def lanes_of(session: Session) -> str:
     """`2 ranks`, `1 process`."""
     ranks = all(lane.label.startswith("rank") for lane in session.lanes)
-    noun, many = ("rank", "ranks") if ranks else ("process", "processes")
-    return count(max(len(session.lanes), 1), noun, many)
+    return count(max(len(session.lanes), 1), "rank" if ranks else "process")
 
 
 def phases_of(compiles: Iterable[Compile]) -> dict[str, float]:
@@ -98,7 +93,7 @@ def text(diagnosis: Diagnosis, path: str) -> str:
     if rest > 0:
         lines.append(f"    … and {rest} more in the report")
     if diagnosis.together:
-        causes = count(len(diagnosis.together.findings), "fix", "fixes")
+        causes = count(len(diagnosis.together.findings), "fix")
         lines.append(_cut(f"    {causes} together: {diagnosis.together.told} (checked)"))
     if not diagnosis.findings:
         lines.append("✓ nothing needs attention")

@@ -9,7 +9,7 @@ from typing import Final
 
 from tc.trace.compiles import Compile
 from tc.trace.findings.model import FREED
-from tc.trace.findings.recompiles import Recompile, fits, guard_values
+from tc.trace.findings.recompiles import Recompile, apart, fits, guard_values
 from tc.trace.session import Session
 
 Row = Mapping[str, str]
@@ -152,7 +152,7 @@ def count(rows: Sequence[Row], without: Collection[str]) -> int:
 
 def _serves(old: Row, new: Row, without: Collection[str]) -> bool:
     return all(
-        fits(was, new[source])
+        not apart(source, was, new[source]) if source in without else fits(was, new[source])
         for source, was in old.items()
-        if source in new and source not in without
+        if source in new
     )

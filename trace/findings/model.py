@@ -11,6 +11,7 @@ from tc.trace.fixes import NO_FIX, Fix, fixes_of
 from tc.trace.ids import cause_id, plain_function
 from tc.trace.timing import duration
 from tc.trace.trials import Trial
+from tc.trace.words import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,6 @@ class Cause:
     new: str
     kind: str
     guard: str = ""
-    fix: str = ""
     now_dynamic: bool = False
 
     def __str__(self) -> str:
@@ -238,7 +238,7 @@ def _costs(seconds: float, python: int | None) -> Iterator[str]:
     if seconds:
         yield f"{duration(seconds)} compiling"
     if python is not None:
-        yield f"{python:,} call{'' if python == 1 else 's'} in Python"
+        yield f"{count(python, 'call', ',')} in Python"
 
 
 def _finding(events: list[Event], taken: dict[str, int]) -> Finding:
