@@ -320,7 +320,8 @@ def fix_of(failure: Failure, kind: str) -> str:
     """Return what to change so that an input no longer forces a recompile."""
     source = readable(failure.source)
     sort = sort_of(source, role_of(kind, failure.source))
-    known = advice(subject_of(source, failure.old, failure.new, sort, failure.text), "tc")
+    old = failure.text if sort == "shape" else failure.old
+    known = advice(subject_of(source, old, failure.new, sort, failure.text), "tc")
     return known[0] if known else NO_FIX
 
 

@@ -43,7 +43,7 @@ class Fix:
 
     @property
     def verified(self) -> bool:
-        """Whether anything but words speaks for it: a run with it, or a replay without its input."""
+        """Whether anything but words speaks for it: a run with it, or a replay without it."""
         return self.ran or self.replayed
 
     def to_json(self) -> dict[str, str]:

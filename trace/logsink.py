@@ -373,8 +373,8 @@ class LogSink:
         total = sum(tally.places.total() for _, tally in tallies)
         lines = {(tally.event.file, line) for _, tally in tallies for line in tally.places}
         title = (
-            f"tc: {counted(len(tallies), 'cause')} of graph breaks at {counted(len(lines), 'line')} "
-            f"({counted(total, 'event')})"
+            f"tc: {counted(len(tallies), 'cause')} of graph breaks "
+            f"at {counted(len(lines), 'line')} ({counted(total, 'event')})"
         )
         rows = []
         for name, tally in tallies[:ROWS]:

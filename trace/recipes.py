@@ -23,6 +23,7 @@ class Kind(enum.Enum):
     ONE = "a size to or from 0 or 1"
     GROWS = "a size that grows from call to call"
     NUMBER = "number"
+    ONE_NUMBER = "a number to or from 0 or 1"
     BOOL = "bool"
     STRING = "string"
     CONSTANT = "another constant"
@@ -39,7 +40,6 @@ class Kind(enum.Enum):
     KEYS = "keys of a dict"
     TYPE = "type"
     STRUCTURE = "what a module is made of"
-    FUNCTION = "which function"
     OBJECT = "which object"
     HOOKS = "hooks of a module"
     GRAD_MODE = "grad mode"
@@ -106,75 +106,93 @@ MARK: Final = Recipe(
 )
 MARK_MADE: Final = Recipe(
     "{api}.mark_dynamic({name}, {index}) where {name} is made, before the first call",
-    "call", True, True)  # fmt: skip
+    "call",
+    True,
+    True,
+)
 DYNAMIC: Final = Recipe("{make}(..., dynamic=True) makes all sizes dynamic", "call", True, True)
 DYNAMIC_NUMBERS: Final = Recipe(
-    "{make}(..., dynamic=True) makes numbers dynamic from the first call on", "call", True, True)  # fmt: skip
+    "{make}(..., dynamic=True) makes numbers dynamic from the first call on", "call", True, True
+)
 PAD: Final = Recipe("pad or batch so that {source} takes few values")
 ALLOCATE: Final = Recipe(
-    "allocate {name} once at its largest size, and write each step's part into it", settles=True)  # fmt: skip
+    "allocate {name} once at its largest size, and write each step's part into it", settles=True
+)
 SMALL: Final = Recipe(
-    "nothing to do: sizes 0 and 1 have graphs of their own, each compiled once", "call", True)  # fmt: skip
+    "nothing to do: sizes 0 and 1 have graphs of their own, each compiled once", "call", True
+)
 AT_LEAST_TWO: Final = Recipe("or keep {source} at 2 or more, by padding or batching", settles=True)
 ZERO_D: Final = Recipe(
-    "make {name} a 0-d tensor where it is set: torch.tensor({old})", settles=True)  # fmt: skip
+    "make {name} a 0-d tensor where it is set: torch.tensor({old})", settles=True
+)
 BUFFER: Final = Recipe(
     "make {source} a 0-d tensor: {owner}.register_buffer({attr!r}, torch.tensor({old}), "
-    "persistent=False) where it is set", settles=True)  # fmt: skip
+    "persistent=False) where it is set",
+    settles=True,
+)
 WHERE: Final = Recipe(
     "make {name} a 0-d tensor where it is set, and choose with torch.where({name}, a, b)",
-    settles=True)  # fmt: skip
+    settles=True,
+)
 FEW: Final = Recipe(
-    "nothing to do if it takes few values: each has a graph of its own, compiled once",
-    "call", True)  # fmt: skip
-BRANCHES: Final = Recipe(
-    "or choose outside: compile a function for each value of {name}, and call the one meant")  # fmt: skip
+    "nothing to do if it takes few values: each has a graph of its own, compiled once", "call", True
+)
+BRANCHES: Final = Recipe("or choose outside: write and compile a function for each value of {name}")
 NEUTRAL: Final = Recipe(
-    "give {name} a tensor on every call: a neutral one (zeros, ones) in place of None",
-    settles=True)  # fmt: skip
+    "give {name} a tensor on every call: a neutral one (zeros, ones) in place of None", settles=True
+)
 BEFORE: Final = Recipe(
-    "make {name} before the first call, in the form that it has later", settles=True)  # fmt: skip
+    "make {name} before the first call, in the form that it has later", settles=True
+)
 ONE_DTYPE: Final = Recipe("pass {name}.to({dtype}): one dtype on every call", settles=True)
 ONE_NDIM: Final = Recipe(
-    "bring {name} to one number of dimensions before the call: unsqueeze, flatten", settles=True)  # fmt: skip
+    "bring {name} to one number of dimensions before the call: unsqueeze, flatten", settles=True
+)
 CONTIGUOUS: Final = Recipe("pass {name}.contiguous(): one layout on every call", settles=True)
-ONE_DEVICE: Final = Recipe("keep {name} on one device, or compile a function for each device")
+ONE_DEVICE: Final = Recipe("move {name} to one device before the call", settles=True)
 DETACH: Final = Recipe("pass {name}.detach() where its gradient is not needed", settles=True)
 BOTH_GRADS: Final = Recipe(
-    "nothing to do if both are needed: one graph with gradients, one without", "call", True)  # fmt: skip
+    "nothing to do if both are needed: one graph with gradients, one without", "call", True
+)
 NO_GRAD: Final = Recipe(
     "use torch.no_grad() in place of torch.inference_mode(), whose tensors need graphs of their "
-    "own", settles=True)  # fmt: skip
+    "own",
+    settles=True,
+)
 PAD_LIST: Final = Recipe("pad {name} to one length", settles=True)
-STACK: Final = Recipe(
-    "or pass torch.stack({name}), whose length is a size that can be dynamic")  # fmt: skip
+STACK: Final = Recipe("or pass torch.stack({name}), whose length is a size that can be dynamic")
 SAME_KEYS: Final = Recipe(
     "give {name} the same keys on every call, with neutral values where there are none",
-    settles=True)  # fmt: skip
+    settles=True,
+)
 ONE_TYPE: Final = Recipe("pass one type of {name} on every call", settles=True)
 STRUCTURES: Final = Recipe(
     "nothing to do: a module that is made of other parts is another program, compiled once",
-    "call", True)  # fmt: skip
-MAKE_ONCE: Final = Recipe(
-    "make {name} once, outside of the loop that calls the compiled function", settles=True)  # fmt: skip
+    "call",
+    True,
+)
 HOOKS_FIRST: Final = Recipe("add hooks before the first call", settles=True)
 MODES: Final = Recipe(
-    "nothing to do: one graph with gradients, one without, each compiled once", "call", True)  # fmt: skip
+    "nothing to do: one graph with gradients, one without, each compiled once", "call", True
+)
 TRAIN_EVAL: Final = Recipe(
-    "nothing to do: one graph for training, one for evaluation, each compiled once", "call", True)  # fmt: skip
+    "nothing to do: one graph for training, one for evaluation, each compiled once", "call", True
+)
 CASTS: Final = Recipe(
-    "nothing to do: one graph with autocast, one without, each compiled once", "call", True)  # fmt: skip
+    "nothing to do: one graph with autocast, one without, each compiled once", "call", True
+)
 AROUND: Final = Recipe("if it repeats: enter the context once, around all calls", settles=True)
 SET_FIRST: Final = Recipe("set it once, before the first call", settles=True)
 ASKED: Final = Recipe("the code asks whether {old}: take the test out of the compiled function")
-ROUND_UP: Final = Recipe("or round the size up, so that the answer is always the same")
 WARM_UP: Final = Recipe("call the compiled function once before the threads start")
 LOCK: Final = Recipe("compile in one thread at a time: a lock around the first call")
-MEND_BREAK: Final = Recipe(
-    "mend the graph break before it: then nothing has to be handed on")  # fmt: skip
+MEND_BREAK: Final = Recipe("mend the graph break before it: then nothing has to be handed on")
 UNSPEC_INT: Final = Recipe(
     "torch._dynamo.config.allow_unspec_int_on_nn_module = True, for ints of modules",
-    "config", True, True, "torch")  # fmt: skip
+    "config",
+    True,
+    producer="torch",
+)
 
 _EACH_VALUE: Final = (FEW, BRANCHES)
 ANY: Final = None
@@ -186,6 +204,8 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.NUMBER, Place.LOCAL): (DYNAMIC_NUMBERS, ZERO_D),
     (Kind.NUMBER, Place.MODULE): (BUFFER, UNSPEC_INT),
     (Kind.NUMBER, ANY): (ZERO_D,),
+    (Kind.ONE_NUMBER, Place.MODULE): (BUFFER, UNSPEC_INT),
+    (Kind.ONE_NUMBER, ANY): (ZERO_D,),
     (Kind.BOOL, ANY): (FEW, WHERE),
     (Kind.STRING, ANY): _EACH_VALUE,
     (Kind.CONSTANT, ANY): _EACH_VALUE,
@@ -203,13 +223,12 @@ TABLE: Final[Mapping[tuple[Kind, Place | None], tuple[Recipe, ...]]] = {
     (Kind.KEYS, ANY): (SAME_KEYS,),
     (Kind.TYPE, ANY): (ONE_TYPE,),
     (Kind.STRUCTURE, ANY): (STRUCTURES,),
-    (Kind.FUNCTION, ANY): (MAKE_ONCE,),
     (Kind.OBJECT, ANY): _EACH_VALUE,
     (Kind.HOOKS, ANY): (HOOKS_FIRST,),
     (Kind.GRAD_MODE, ANY): (MODES, AROUND),
     (Kind.AUTOCAST, ANY): (CASTS, AROUND),
     (Kind.STATE, ANY): (SET_FIRST,),
-    (Kind.CONDITION, ANY): (ASKED, ROUND_UP),
+    (Kind.CONDITION, ANY): (ASKED,),
     (Kind.RACED, ANY): (WARM_UP, LOCK),
     (Kind.HANDED_ON, ANY): (MEND_BREAK,),
     (Kind.OTHER, ANY): (),
@@ -278,9 +297,9 @@ _HOOKS: Final = re.compile(
 _STATES: Final = {"grad_mode": Kind.GRAD_MODE, "autocast": Kind.AUTOCAST,
                   "autocast_state": Kind.AUTOCAST}  # fmt: skip
 _NOTHING: Final = ("None", "NoneType", "<class 'NoneType'>")
+_DEVICES: Final = frozenset(("CPU", "CUDA", "Meta", "MPS", "XPU", "HPU", "MTIA", "PrivateUse1"))
 _MODES: Final = ("ADInplaceOrView", "Autograd")
 _MADE_OF: Final = re.compile(r"_(?:parameters|modules|buffers)['\"]?\]?")
-_FUNCTIONS: Final = re.compile(r"\b(?:function|method|builtin_function_or_method|partial)\b")
 
 
 _SWITCHES: Final = ("grad_mode", "autocast_state", "default_dtype", "deterministic_algorithms")
@@ -354,6 +373,8 @@ def _of_keys(old: str, new: str) -> Kind:
     """Which keys a tensor lost or got tells which mode it was made or used in."""
     sides = [set(re.findall(r"\w+", text.removeprefix("DispatchKeySet"))) for text in (old, new)]
     differing = sides[0] ^ sides[1]
+    if differing & _DEVICES:
+        return Kind.DEVICE
     if differing and all(one.startswith("Autocast") for one in differing):
         return Kind.AUTOCAST
     if differing and all(one.startswith(_MODES) for one in differing):
@@ -381,14 +402,20 @@ def _value(source: str, old: str, new: str, guard: str) -> Kind:
     if known and all(one in ("True", "False") for one in known):
         return Kind.BOOL
     if known and all(_NUMBER.match(one) for one in known):
-        return Kind.NUMBER
+        return _number(known)
     if known and all(_STRING.match(one) for one in known):
         return Kind.STRING
     if "another object" in known or (not known and "_id(" in guard):
-        return Kind.FUNCTION if _FUNCTIONS.search(guard) else Kind.OBJECT
+        return Kind.OBJECT
     if any("<function" in one or "<bound method" in one for one in known):
-        return Kind.FUNCTION
+        return Kind.OBJECT
     return Kind.CONSTANT if known else Kind.OTHER
+
+
+def _number(known: list[str]) -> Kind:
+    if len({one.lstrip("-").isdigit() for one in known}) > 1:
+        return Kind.TYPE  # an int, then a float
+    return Kind.ONE_NUMBER if {"0", "1"}.intersection(known) else Kind.NUMBER
 
 
 def _place(name: str, guard: str, function: str, what: Kind) -> Place:

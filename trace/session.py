@@ -57,6 +57,7 @@ class Session:
     first_time: str = ""
     other_runs: int = 0
     trials: tuple[Trial, ...] = ()
+    unowned: Counter[str] = field(default_factory=Counter)
 
     @property
     def records(self) -> int:
@@ -238,7 +239,9 @@ class _Builder:
         ordered = sorted(self.compiles.values(), key=lambda one: (one.lane.index, one.order))
         for compiled in ordered:
             _settle(compiled)
-            if FRAMEWORK.search(compiled.file):
+            if compiled.id.startswith("!"):
+                compiled.alias = "backward (compiled autograd)"
+            elif FRAMEWORK.search(compiled.file) and not compiled.alias:
                 compiled.alias = _module_name(self.session, compiled)
         _name_refused(ordered)
         _name_methods(ordered)
@@ -334,6 +337,8 @@ class _Builder:
                     )
                 if owner is not None:
                     owner.steps[step] = owner.steps.get(step, 0.0) + seconds
+                else:
+                    self.session.unowned[step] += seconds  # type: ignore[assignment]
 
 
 def _join(early: Compile, late: Compile) -> None:
@@ -353,6 +358,7 @@ def _join(early: Compile, late: Compile) -> None:
     early.skipped = late.skipped or early.skipped
     early.cache = late.cache or early.cache
     early.calls = late.calls or early.calls
+    early.alias, early.call = early.alias or late.alias, early.call or late.call
 
 
 def _settle(compiled: Compile) -> None:

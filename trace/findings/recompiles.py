@@ -185,7 +185,7 @@ def _tc_causes(raw: Any) -> tuple[Cause, ...]:
         source = guardtext.readable(str(row.get("source") or ""))
         guard = str(row.get("guard") or "")
         told = str(row.get("kind"))
-        if _SEVERAL in source and told == CONDITION:
+        if told == CONDITION:
             causes.append(Cause(source, guard, str(row.get("new", "")), "shape", guard))
             continue
         causes.append(
@@ -193,7 +193,7 @@ def _tc_causes(raw: Any) -> tuple[Cause, ...]:
                 source=source,
                 old=str(row.get("old", "")).removeprefix("torch."),
                 new=str(row.get("new", "")).removeprefix("torch."),
-                kind=sort_of(source, told if told != CONDITION else ""),
+                kind=sort_of(source, told),
                 guard=guard,
                 now_dynamic=bool(row.get("now_dynamic")),
             )
@@ -305,7 +305,7 @@ def events(found: Sequence[Recompile], producer: str) -> list[Event]:
                 fix=fix,
                 where=_where(one, note.data),
                 reason=lead.source
-                if lead.kind != "shape" or _SEVERAL in lead.source
+                if lead.kind != "shape" or producer == "tc"
                 else f"branch on {lead.source}",
                 compiled=one.compiled,
                 place=note.place,

@@ -167,12 +167,12 @@ def _other(subject: Subject, cause: Cause) -> tuple[str, str]:
 
 _ROWS: Final[Mapping[Kind, Callable[[Subject, Cause], tuple[str, str]]]] = {
     Kind.SIZE: _size, Kind.ONE: _one, Kind.GROWS: _grows,
-    Kind.NUMBER: _constant, Kind.BOOL: _constant, Kind.STRING: _constant,
+    Kind.NUMBER: _constant, Kind.ONE_NUMBER: _constant, Kind.BOOL: _constant, Kind.STRING: _constant,
     Kind.CONSTANT: _constant, Kind.NONE: _none, Kind.TRAINING: _training,
     Kind.DTYPE: _tensor, Kind.NDIM: _tensor, Kind.STRIDE: _tensor, Kind.DEVICE: _tensor,
     Kind.REQUIRES_GRAD: _tensor, Kind.INFERENCE: _mode, Kind.KEYS_OF_TENSOR: _tensor,
     Kind.LENGTH: _length, Kind.KEYS: _type, Kind.TYPE: _type, Kind.STRUCTURE: _type,
-    Kind.FUNCTION: _type, Kind.OBJECT: _type, Kind.HOOKS: _hooks,
+    Kind.OBJECT: _type, Kind.HOOKS: _hooks,
     Kind.GRAD_MODE: _global, Kind.AUTOCAST: _global, Kind.STATE: _global,
     Kind.CONDITION: _shape, Kind.RACED: _raced, Kind.HANDED_ON: _handed_on,
     Kind.OTHER: _other,
