@@ -13,8 +13,8 @@ from tc.tlparse import difftext
 from tc.tlparse.compare import Comparison
 from tc.tlparse.report import STYLES, static
 from tc.tlparse.summary import headline
-from tc.trace.words import count
 from tc.trace.findings import duration
+from tc.trace.words import count
 
 _GLYPHS: Final = {
     "identical": ("ok", "="),

@@ -78,10 +78,9 @@ def headline(diagnosis: Diagnosis) -> str:
 def text(diagnosis: Diagnosis, path: str) -> str:
     """Return the summary as a person reads it: O(causes), 100 columns."""
     session = diagnosis.session
-    broken = {event.code for event in diagnosis.breaks}
-    breaks = sum(one.code in broken for one in diagnosis.findings)
     lines = [headline(diagnosis)]
-    causes = f"{count(breaks, 'cause')} of graph breaks ({count(len(diagnosis.breaks), 'event')})"
+    causes = f"{count(diagnosis.break_causes, 'cause')} of graph breaks "
+    causes += f"({count(len(diagnosis.breaks), 'event')})"
     lines.append(
         f"↯ {causes if diagnosis.breaks else '0 graph breaks'}   "
         f"↻ {count(diagnosis.recompile_count, 'recompile')}   "

@@ -18,7 +18,8 @@ _RESUMED: Final = re.compile(r"^torch_dynamo_resume_in_(.+)_at_(\d+)$")
 # torch's own files, and Python's, through which torch is called: not what a user looks for.
 FRAMEWORK: Final = re.compile(
     r"[/\\](?:site|dist)-packages[/\\]torch[/\\]|^torch[/\\]"
-    r"|[/\\]lib(?:64)?[/\\]python3\.\d+t?[/\\](?!(?:site|dist)-packages[/\\])|^<frozen |^<eval_with_key>"
+    r"|[/\\]lib(?:64)?[/\\]python3\.\d+t?[/\\](?!(?:site|dist)-packages[/\\])|^<frozen "
+    r"|^<eval_with_key>"
 )
 
 
@@ -186,6 +187,7 @@ class Compile:
     cache: str = ""
     symbols: dict[str, str] = field(default_factory=dict)
     alias: str = ""
+    asked: tuple[str, int] = ("", 0)  # where such a one met a value out of tensor data
     call: str = ""  # the user's line that asked for it, where no frame did
     calls: Calls | None = None  # None: not counted, or never called
 

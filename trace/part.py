@@ -9,7 +9,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from tc.trace.compiles import Artifact, Calls, Compile, Failure, Note, pack
+from tc.trace.compiles import FRAMEWORK, Artifact, Calls, Compile, Failure, Note, pack
 from tc.trace.ids import Numbering
 from tc.trace.reader import (
     Cursor,
@@ -210,9 +210,9 @@ class PartReader:
             found.line = called[1].line
             return found
         key = record.pid, rank, self.numbering.name(record.pid, written)
-        found = self.part.compiles.get(key)
-        if found is None:
-            found = Compile(key[2], record.pid, rank, len(self.part.compiles))
+        known = self.part.compiles.get(key)
+        found = known or Compile(key[2], record.pid, rank, len(self.part.compiles))
+        if known is None:
             self.part.compiles[key] = found
         attempt = record.context.get("attempt")
         if isinstance(attempt, int):
@@ -309,6 +309,18 @@ class PartReader:
         for key in ("pytorch_version", "python_version"):
             if value.get(key):
                 self.part.environment.setdefault(key, str(value[key]))
+
+    def on_create_unbacked_symbol(self, record: Record, compiled: Compile) -> None:
+        """A value out of tensor data: the line where it came up may be where tracing ends."""
+        if not compiled.call:
+            return
+        frames = [one for one in record.value.get("user_stack") or () if isinstance(one, dict)]
+        for frame in reversed(frames):
+            number = frame.get("filename")
+            name = self.part.strings.get(number, "") if isinstance(number, int) else str(number)
+            if name and not FRAMEWORK.search(name) and isinstance(frame.get("line"), int):
+                compiled.asked = name, frame["line"]
+                return
 
     def on_create_symbol(self, record: Record, compiled: Compile) -> None:
         source, value = record.value["source"], record.value["val"]

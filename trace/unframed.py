@@ -1,4 +1,4 @@
-"""Records that name no frame go in; the ahead-of-time compile, export or tracing they are of comes out.
+"""Records that name no frame go in; the export or ahead-of-time compile they are of comes out.
 
 `torch.export`, AOTInductor and `make_fx` compile what no frame asked for, so their records carry
 the Python stack in place of a frame's number. The innermost line of the user's on it, and the

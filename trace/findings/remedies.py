@@ -167,7 +167,8 @@ def _other(subject: Subject, cause: Cause) -> tuple[str, str]:
 
 _ROWS: Final[Mapping[Kind, Callable[[Subject, Cause], tuple[str, str]]]] = {
     Kind.SIZE: _size, Kind.ONE: _one, Kind.GROWS: _grows,
-    Kind.NUMBER: _constant, Kind.ONE_NUMBER: _constant, Kind.BOOL: _constant, Kind.STRING: _constant,
+    Kind.NUMBER: _constant, Kind.ONE_NUMBER: _constant,
+    Kind.BOOL: _constant, Kind.STRING: _constant,
     Kind.CONSTANT: _constant, Kind.NONE: _none, Kind.TRAINING: _training,
     Kind.DTYPE: _tensor, Kind.NDIM: _tensor, Kind.STRIDE: _tensor, Kind.DEVICE: _tensor,
     Kind.REQUIRES_GRAD: _tensor, Kind.INFERENCE: _mode, Kind.KEYS_OF_TENSOR: _tensor,
