@@ -298,6 +298,7 @@ def break_event(record: BreakRecord, code: CodeType) -> trace.GraphBreak:
 def cause_of(failure: Failure, now_dynamic: bool) -> trace.RecompileCause:
     """Return one changed input as the trace tells it."""
     kind = failure.guard.kind if failure.guard is not None else "SHAPE"
+    file, line = failure.user_line or ("", 0)
     return trace.RecompileCause(
         source=failure.source,
         guard=failure.text,
@@ -306,6 +307,8 @@ def cause_of(failure: Failure, now_dynamic: bool) -> trace.RecompileCause:
         kind=role_of(kind, failure.source),
         fix=fix_of(failure, kind),
         now_dynamic=now_dynamic,
+        file=file,
+        line=line,
     )
 
 

@@ -235,6 +235,7 @@ def _finding(finding: Any) -> dict[str, Any]:
     return {
         **finding.to_json(),
         "place": finding.where.short if finding.where.file else "",
+        "behind": finding.behind.short if finding.behind else "",
         "evidence": finding.evidence,
         "stack": [
             {"file": w.file, "line": w.line, "function": w.function, "source": w.source}

@@ -114,6 +114,8 @@ def text(diagnosis: Diagnosis, path: str) -> str:
 
 def _lines(number: int, finding: Finding) -> list[str]:
     where = finding.where.short if finding.where.file else ""
+    if finding.behind:
+        where += f" → {finding.behind.short}"
     head = f"{number:>2}  {finding.id} ×{finding.count}  {finding.title}"
     place = "  ".join(part for part in (where, finding.cost) if part)
     ways = finding.fixes

@@ -66,7 +66,7 @@ def test_a_sentence_is_known_by_its_recipe(producer: str) -> None:
         ("lr", "0.1", "1e-05", "constant", "", Kind.NUMBER, Place.LOCAL),
         ("flag", "True", "False", "constant", "", Kind.BOOL, Place.LOCAL),
         ("SCALE", "1", "2", "constant", "G['SCALE'] == 1", Kind.ONE_NUMBER, Place.GLOBAL),
-        ("f.__closure__[0].cell_contents", "1", "2", "constant", "", Kind.ONE_NUMBER, Place.CLOSURE),
+        ("f.__closure__[0].cell_contents", "3", "2", "constant", "", Kind.NUMBER, Place.CLOSURE),
         ("fn.__defaults__[0]", "1", "2", "constant", "", Kind.ONE_NUMBER, Place.DEFAULT),
         ("mask", "None", "a tensor", "constant", "", Kind.NONE, Place.LOCAL),
         ("kind", "Kind.A", "<Kind.B: 2>", "constant", "", Kind.CONSTANT, Place.LOCAL),

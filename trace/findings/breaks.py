@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from tc.trace.compiles import Compile, Note
+from tc.trace.compiles import LIBRARY, Compile, Note, own
 from tc.trace.findings.advice import advise
 from tc.trace.findings.hints import first_of, remedies_in, without_fake
 from tc.trace.findings.model import Event, Where
@@ -108,6 +108,11 @@ def from_tc(compiled: Compile, note: Note) -> Event:
     detail = str(data.get("detail") or "")
     title = str(data.get("title") or "graph break")
     lacks = without_fake(detail)
+    stack = tuple(_stack(data.get("stack")))
+    named = where.file, where.function
+    if LIBRARY.search(where.file):
+        theirs = Where(*compiled.own_place, function=compiled.alias or compiled.function)
+        where = own(stack) or (theirs if not LIBRARY.search(theirs.file) else where)
     return Event(
         code=str(data.get("code") or "TC199"),
         title=f"{lacks} has no fake kernel" if lacks else title,
@@ -121,7 +126,8 @@ def from_tc(compiled: Compile, note: Note) -> Event:
         artifact=note.artifact,
         detail=detail,
         evidence=detail,
-        stack=tuple(_stack(data.get("stack"))),
+        stack=stack,
+        named=named,
         resume=str(data.get("resume") or ""),
     )
 
@@ -134,9 +140,8 @@ def from_torch(compiled: Compile, note: Note) -> Event:
     reason = _reason(text)
     gb_id = _gb_id(text)
     advice, title = advise(gb_id, text)
-    where = (
-        stack[-1] if stack else Where(*compiled.home, function=compiled.alias or compiled.function)
-    )
+    own_home = Where(*compiled.own_place, function=compiled.alias or compiled.function)
+    where = own(stack) or (stack[-1] if stack and not compiled.frames else own_home)
     if place and not stack:
         where = Where(place[1], int(place[2]), function=compiled.original)
     explained = _EXPLAIN.search(text)
@@ -161,6 +166,7 @@ def from_torch(compiled: Compile, note: Note) -> Event:
         evidence=_evidence(text),
         reference=f"GB{gb_id:04}" if gb_id is not None else "",
         stack=tuple(stack),
+        named=(stack[-1].file, stack[-1].function) if stack else None,
     )
 
 

@@ -44,7 +44,7 @@ def cache_misses(missed: list[Miss]) -> list[Event]:
                 why=f"the same graph was compiled before, as [{miss.nearest.compiled.slug}], "
                 f"with other settings: {told}",
                 fix=_fix(miss),
-                where=Where(*compiled.home, function=compiled.alias or compiled.function),
+                where=Where(*compiled.own_place, function=compiled.alias or compiled.function),
                 reason=", ".join(names),
                 compiled=compiled,
                 place=artifact.place,
@@ -83,7 +83,7 @@ def bypasses(session: Session) -> list[Event]:
                 title="compiled past the cache",
                 why=f"nothing of it is kept, so each run compiles it again: {reason}",
                 fix=next((fix for word, fix in _PASSED_FIXES if word in reason), ()),
-                where=Where(*one.home, function=one.alias or one.function),
+                where=Where(*one.own_place, function=one.alias or one.function),
                 reason=reason,
                 compiled=one,
                 place=one.artifacts[look.artifact].place,

@@ -39,9 +39,7 @@ _ROWS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...]]
 def remedies_in(text: str) -> tuple[str, ...]:
     """Return the remedies that a message names, most specific first; none where it names none."""
     found = [say(match) for pattern, say in _ROWS if (match := pattern.search(text))]
-    hints: Iterable[str] = (
-        " ".join(one["hint"].replace("`", "").split()) for one in _HINT.finditer(text)
-    )
+    hints = (" ".join(one["hint"].replace("`", "").split()) for one in _HINT.finditer(text))
     hints = (one for one in hints if _CONCRETE.search(one) and not _EMPTY.search(one))
     found += [_plain(one) for one in hints][:_MOST]
     return tuple(dict.fromkeys(found))

@@ -64,7 +64,7 @@ def _event(one: Divergence, story: dict[int, Recompile], producer: str) -> Event
         title=_title(one, step),
         why="; ".join(one.chain),
         fix=fixes,
-        where=Where(*compiled.home, function=compiled.alias or compiled.function),
+        where=Where(*compiled.own_place, function=compiled.alias or compiled.function),
         reason=f"{step.kind} {step.words}",
         compiled=compiled,
         artifact=step.artifact,

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tc.trace import guardtext
-from tc.trace.compiles import Compile
+from tc.trace.compiles import LIBRARY, Compile, own
 from tc.trace.findings.model import Cause, Event, Where
 from tc.trace.findings.remedies import remedy
 from tc.trace.ids import UNREACHABLE, leading_source
 from tc.trace.reader import parse_json
-from tc.trace.recipes import CONDITION, sort_of
+from tc.trace.recipes import CONDITION, FEW, recipe_of, sort_of
 from tc.trace.session import Session, all_compiles
 
 _REASON: Final = re.compile(r"^(?P<of>!?[\d/\-!]+): (?P<text>.*)$", re.DOTALL)
@@ -40,6 +40,8 @@ _SHAPE: Final = re.compile(r"(?P<source>[\w.\[\]']+?)\.(?:size\(\)|shape)\[(?P<i
 _RACED: Final = re.compile(r"Unexpected recompilation:")
 _COMMENT: Final = re.compile(r"\s+# (?P<comment>.*)$")
 _LINE_IN: Final = re.compile(r"^(?P<code>.*?)\s*# (?P<file>\S+?):(?P<line>\d+) in (?P<fn>\S+)")
+_USER_STACK: Final = "User stack trace:"
+_FRAME: Final = re.compile(r'^\s*File "(.+)", line (\d+), in (\S+)\s*$')
 _SEVERAL: Final = ", "  # between the sources of a condition, as tc tells them
 _OURS: Final = ("tc_recompile", "tc_recompile_limit")
 PHRASES: Final = (_TENSOR, _PROPERTY, _GLOBAL, _TYPE, _RACED)  # PyTorch's words that are read here
@@ -196,6 +198,8 @@ def _tc_causes(raw: Any) -> tuple[Cause, ...]:
                 kind=sort_of(source, told),
                 guard=guard,
                 now_dynamic=bool(row.get("now_dynamic")),
+                file=str(row.get("file") or ""),
+                line=row["line"] if isinstance(row.get("line"), int) else 0,
             )
         )
     # What lies inside of an input that is another thing now cannot be reached: no cause by itself.
@@ -288,6 +292,7 @@ def events(found: Sequence[Recompile], producer: str) -> list[Event]:
     """Turn recompiles into events, each under the cause that leads its function's recompiles."""
     made = []
     shared, in_vain = _shared(found), _in_vain(found)
+    limited = {(one.compiled.lane.index, one.compiled.frame_id) for one in found if one.refused}
     for one in found:
         if one.refused:
             continue
@@ -297,13 +302,19 @@ def events(found: Sequence[Recompile], producer: str) -> list[Event]:
             lead = replace(lead, now_dynamic=False)
         named_so = one.compiled.alias or one.compiled.function
         title, why, fix = remedy(lead, producer, named_so)
+        if (one.compiled.lane.index, one.compiled.frame_id) in limited:
+            fix = tuple(text for text in fix if recipe_of(text) is not FEW)
+        if one.compiled.id.startswith("!"):  # its inputs are no names of the user's
+            fix = ()
         made.append(
             Event(
                 code="TC201",
                 title=title,
                 why=why,
                 fix=fix,
-                where=_where(one, note.data),
+                where=_where(one, note.data, lead),
+                stack=_stack(one),
+                named=_named(one, note.data),
                 reason=lead.source
                 if lead.kind != "shape" or producer == "tc"
                 else f"branch on {lead.source}",
@@ -378,20 +389,46 @@ def _first(text: str) -> str:
     return _COMMENT.sub("", text.partition("\n")[0]).strip()
 
 
-def _where(one: Recompile, data: Any) -> Where:
-    """The line that made the failed guard matter, else where the function begins."""
+def _where(one: Recompile, data: Any, lead: Cause) -> Where:
+    """The user's line that made the failed guard matter, else where the function begins."""
     compiled = one.compiled
     if isinstance(data, dict):
-        line = data.get("line")
-        return Where(
-            file=str(data.get("file") or compiled.file),
-            line=line if isinstance(line, int) else compiled.line,
-            function=str(data.get("function") or compiled.function),
-        )
+        function = str(data.get("function") or compiled.function)
+        if lead.line and not LIBRARY.search(lead.file):
+            return Where(lead.file, lead.line, function=function)
+        file, line = str(data.get("file") or compiled.file), data.get("line")
+        if LIBRARY.search(file):
+            return Where(*compiled.own_place, function=compiled.alias or function)
+        return Where(file, line if isinstance(line, int) else compiled.line, function=function)
+    function = compiled.alias or compiled.function
+    mine = own(_stack(one))
+    if mine is not None and not LIBRARY.search(mine.file):
+        return replace(mine, function=function)
     text = next((text for of, text in one.reasons if of == one.of), "")
     comment = _COMMENT.search(text.partition("\n")[0])
     code = _LINE_IN.match(comment["comment"]) if comment else None
     if code and code["file"].rpartition("/")[2] == compiled.file.rpartition("/")[2]:
         return Where(compiled.file, int(code["line"]), function=compiled.function,
                      source=code["code"].strip())  # fmt: skip
-    return Where(*compiled.home, function=compiled.alias or compiled.function)
+    return Where(*compiled.own_place, function=function)
+
+
+def _named(one: Recompile, data: Any) -> tuple[str, str] | None:
+    """File and function of the code that was compiled, as TC_LOGS names it."""
+    if not isinstance(data, dict):
+        return one.compiled.home[0], one.compiled.alias or one.compiled.function
+    return (str(data.get("file") or one.compiled.file),
+            str(data.get("function") or one.compiled.function))  # fmt: skip
+
+
+def _stack(one: Recompile) -> tuple[Where, ...]:
+    """The stack of the line that made the failed guard matter, as PyTorch prints it."""
+    text = next((text for of, text in one.reasons if of == one.of), "")
+    _, found, rest = text.partition(_USER_STACK)
+    rows = rest.splitlines()
+    return tuple(
+        Where(match[1], int(match[2]), function=match[3],
+              source=rows[n + 1].strip() if n + 1 < len(rows) else "")
+        for n, row in enumerate(rows)
+        if found and (match := _FRAME.match(row))
+    )  # fmt: skip

@@ -179,7 +179,7 @@ def _event(
         title=title,
         why=why,
         fix=fix,
-        where=where or Where(*one.home, function=one.alias or one.function),
+        where=where or Where(*one.own_place, function=one.alias or one.function),
         reason=reason,
         compiled=one,
         place=note.place if note else "",

@@ -18,7 +18,12 @@ _OF_NO_COMPILE: Final = frozenset(
     (
         "torch_version", "tc_version", "tc_run", "tc_counters", "link", "graph_execution",
         "torch._functorch.config", "compilation_metrics_runtime", "described_inputs",
-        "bwd_compilation_metrics_runtime", "dump_file", "graph_dump",
+        "bwd_compilation_metrics_runtime", "dump_file", "graph_dump", "export",
+        "exported_program", "missing_fake_kernel", "mismatched_fake_kernel",
+        "propagate_real_tensors_provenance", "guard_added", "guard_added_fast",
+        "create_symbol", "create_unbacked_symbol", "expression_created",
+        "symbolic_shape_specialization", "propagate_real_tensors",
+        "guard_on_data_dependent_error",
     )
 )  # fmt: skip
 _LEAST: Final = 0.1  # seconds
