@@ -11,6 +11,7 @@ from tc.trace.compiles import Compile, by_function, calls_to_json
 from tc.trace.findings import Diagnosis, Finding, duration
 from tc.trace.findings.model import recompiles_left
 from tc.trace.fixes import NO_FIX, Fix
+from tc.trace.layers import layers
 from tc.trace.session import Session, all_compiles
 from tc.trace.timing import PHASES
 from tc.trace.words import count
@@ -63,15 +64,15 @@ def headline(diagnosis: Diagnosis) -> str:
     session = diagnosis.session
     functions = len(by_function(session.compiles))
     seconds = sum(compiled.seconds for compiled in session.compiles)
-    caches = Counter(compiled.cache for compiled in session.compiles if compiled.cache)
+    caches = layers(session)
     parts = [
         version_of(session),
         lanes_of(session),
         f"{count(len(session.compiles), 'compile')} of {count(functions, 'function')}",
         f"{duration(seconds)} compiling" + (" in all of them" if len(session.lanes) > 1 else ""),
     ]
-    if caches:
-        parts.append(f"cache {caches['hit']} hit / {caches['miss']} miss")
+    if len({one.counts for one in caches}) == 1:
+        parts.append(f"cache {caches[0]}")
     return " · ".join(parts)
 
 
@@ -102,6 +103,9 @@ def text(diagnosis: Diagnosis, path: str) -> str:
         rows = sorted(shares.items(), key=lambda row: -row[1])
         told = " · ".join(f"{name} {100 * part / total:.0f} %" for name, part in rows[:4])
         lines.append(f"time: {told}")
+    caches = layers(session)
+    if len({one.counts for one in caches}) > 1:
+        lines.append(_cut("caches: " + " · ".join(f"{one.name} {one}" for one in caches)))
     set_ = settings(session)
     if set_.rows:
         lines.append(_cut(f"settings: {set_}: {' · '.join(map(str, set_.rows))}"))
@@ -161,6 +165,7 @@ def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
         "recompiles": diagnosis.recompile_count,
         "failures": len(diagnosis.failures),
         "skipped": len(diagnosis.skips),
+        "caches": [one.to_json() for one in layers(session)],
         "chromium_events": session.events["chromium_event"],
         "seconds": round(sum(one.seconds for one in session.compiles), 6),
         "calls": calls_to_json(all_compiles(session)),

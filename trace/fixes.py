@@ -76,7 +76,7 @@ _ROWS: Final = (
     _row("config", True, r"\bconfig\.(?:capture_scalar_outputs"
          r"|capture_dynamic_output_shape_ops|allow_unspec_int_on_nn_module)\b"),
     _row("config", False, r"\bconfig\.\w|^set \S*config\["),
-    _row("env", True, r"^set \S+ to a folder|^check that a working C\+\+"),
+    _row("env", True, r"^set \S+ to a folder|^keep \S+_CACHE_DIR = |^check that a working C\+\+"),
     _row("call", True, r"^reproduce it with:|^report the error|^trace again|^give tc-report"
          r"|^see the recompiles|nothing to do$|save_cache_artifacts\(\)|with tc\.disable\b"),
     _row("rewrite", True, r"^remove the call of graph_break\(\)$|^one graph for each value is"),
