@@ -94,7 +94,7 @@ def text(diagnosis: Diagnosis, path: str) -> str:
         lines.append(f"    … and {rest} more in the report")
     if diagnosis.together:
         causes = count(len(diagnosis.together.findings), "fix")
-        lines.append(_cut(f"    {causes} together: {diagnosis.together.told} (checked)"))
+        lines.append(_cut(f"    {causes} together: {diagnosis.together.told} (ran with the edits)"))
     if not diagnosis.findings:
         lines.append("✓ nothing needs attention")
     shares = phases_of(session.compiles)

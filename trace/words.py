@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from typing import Final
 
+_ONE_OF_MANY: Final = re.compile(r"\[(?:\d+|'[^']*'|\"[^\"]*\")\](?!$)|\.\d+(?=\.)")
 _HISSING: Final = ("s", "x", "ch", "sh")
 
 
@@ -20,6 +22,17 @@ def plural(noun: str) -> str:
 def count(number: int, noun: str, group: str = "") -> str:
     """`1 process`, `2 processes`; `group` sets digits apart: `1,234 calls` with a comma."""
     return f"{number:{group}} {noun if number == 1 else plural(noun)}"
+
+
+def grouped(sources: Sequence[str]) -> str:
+    """`past[0].shape[1], past[1].shape[1]` -> `past[*].shape[1] (2 inputs)`: like ones together."""
+    like: dict[str, list[str]] = {}
+    for source in sources:
+        like.setdefault(_ONE_OF_MANY.sub("[*]", source), []).append(source)
+    return ", ".join(
+        some[0] if len(some) == 1 else f"{pattern} ({count(len(some), 'input')})"
+        for pattern, some in like.items()
+    )
 
 
 def did_you_mean(name: str, names: Iterable[str], cutoff: float = 0.5) -> str:

@@ -10,7 +10,7 @@ from torch_log import IDS, START, artifact, torch_log
 from tc.tlparse.summary import text
 from tc.trace.findings.hints import first_of, remedies_in, without_fake
 from tc.trace.findings.matching import Row, match
-from tc.trace.words import count, did_you_mean, file_size, plural
+from tc.trace.words import count, did_you_mean, file_size, grouped, plural
 
 HERE = "/home/me/train.py"
 TORCH = "/site-packages/torch/"
@@ -183,6 +183,13 @@ def test_plurals_are_made_in_one_way() -> None:
         "processes", "fixes", "branches", "entries", "keys", "ranks"]  # fmt: skip
     assert (count(1, "process"), count(4, "process")) == ("1 process", "4 processes")
     assert count(12345, "call", ",") == "12,345 calls"
+
+
+def test_a_wall_of_inputs_is_a_line() -> None:
+    names = [f"cache[{n}].shape[1]" for n in range(8)]
+    assert grouped(names) == "cache[*].shape[1] (8 inputs)"
+    assert grouped(["past['k'].shape[1]", "past['v'].shape[1]", "x.shape[0]"]) == (
+        "past[*].shape[1] (2 inputs), x.shape[0]")  # fmt: skip
 
 
 def test_near_names_and_sizes() -> None:

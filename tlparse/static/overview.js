@@ -79,7 +79,7 @@ function settingsLine() {
 function togetherLine() {
   const told = DATA.together;
   return told && h("p.savings", null, count(told.findings.length, "fix"), " together (",
-    told.findings.map((id, n) => [n > 0 && ", ", h("a.row", { href: link.finding(id) }, id.split("-")[0])]), `): ${told.told}, checked`);
+    told.findings.map((id, n) => [n > 0 && ", ", h("a.row", { href: link.finding(id) }, id.split("-")[0])]), `): ${told.told}, ran with the edits`);
 }
 
 function functionsPage() {

@@ -11,6 +11,7 @@ from tc.trace.compiles import Compile
 from tc.trace.findings.model import FREED
 from tc.trace.findings.recompiles import Recompile, apart, fits, guard_values
 from tc.trace.session import Session
+from tc.trace.words import grouped
 
 Row = Mapping[str, str]
 _MOST_TOGETHER: Final = 3
@@ -31,7 +32,7 @@ class Step:
 
     def __str__(self) -> str:
         freed = FREED if self.frees else ""
-        return f"{', '.join(self.sources)}: {self.before} → {self.after}{freed}"
+        return f"{grouped(self.sources)}: {self.before} → {self.after}{freed}"
 
 
 def forecasts(

@@ -301,7 +301,8 @@ def events(found: Sequence[Recompile], producer: str) -> list[Event]:
         if lead.now_dynamic and _of(one, lead) in in_vain:
             lead = replace(lead, now_dynamic=False)
         named_so = one.compiled.alias or one.compiled.function
-        title, why, fix = remedy(lead, producer, named_so)
+        sizes = [cause.source for cause in one.causes if cause.kind == "size"]
+        title, why, fix = remedy(lead, producer, named_so, sizes)
         if (one.compiled.lane.index, one.compiled.frame_id) in limited:
             fix = tuple(text for text in fix if recipe_of(text) is not FEW)
         if one.compiled.id.startswith("!"):  # its inputs are no names of the user's

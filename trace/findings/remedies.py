@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from tc.trace.findings.model import Cause
 from tc.trace.recipes import Kind, Subject, advice, subject_of
+from tc.trace.words import grouped
 
 Words = tuple[str, str, tuple[str, ...]]
 
 
-def remedy(cause: Cause, producer: str, function: str = "") -> Words:
+def remedy(cause: Cause, producer: str, function: str = "", together: Sequence[str] = ()) -> Words:
     """Return (title, why, fixes).
 
     Args:
         producer: whose functions the fixes name.
         function: the compiled function.
+        together: the inputs of this kind that changed at the same time.
     """
     subject = subject_about(cause, function)
     title, why = _ROWS[subject.kind](subject, cause)
+    if subject.kind is Kind.GROWS and len(together) > 1:
+        title = f"{grouped(together)} grow together"
     return title, why, advice(subject, producer)
 
 
