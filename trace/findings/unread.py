@@ -7,6 +7,7 @@ from typing import Final
 
 from tc.trace.findings.model import Event, Finding, Occurrence, Where
 from tc.trace.ids import cause_id
+from tc.trace.part import NOTED
 from tc.trace.reader import parse_json
 from tc.trace.session import Session, all_compiles
 from tc.trace.timing import duration
@@ -74,7 +75,7 @@ def unread(session: Session) -> list[Finding]:
         if compiled.id != "-/-":
             continue
         for one in compiled.artifacts:
-            if one.name not in _OF_NO_COMPILE:
+            if one.name not in _OF_NO_COMPILE and one.name not in NOTED:
                 row = kinds.setdefault(one.name, [0, 0])
                 row[0], row[1] = row[0] + 1, row[1] + one.size
                 places.append(one.place)
