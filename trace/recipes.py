@@ -364,7 +364,7 @@ def _what(source: str, old: str, new: str, kind: str, guard: str) -> tuple[Kind,
 def _size(name: str, old: str, new: str) -> Kind:
     if old in ("0", "1") or new in ("0", "1"):
         return Kind.ONE
-    reached = not name.isidentifier()
+    reached = not name.isidentifier() and not name.startswith(("args[", "kwargs["))
     grows = old.isdigit() and new.isdigit() and int(new) > int(old)
     return Kind.GROWS if reached and grows else Kind.SIZE
 

@@ -9,7 +9,9 @@ from typing import Final
 _HINT: Final = re.compile(r"^\s*(?:Hint|HINT): (?P<hint>\S.*)$", re.MULTILINE)
 # A hint is a remedy where it names something to write or to set, not where it says to look again.
 _CONCRETE: Final = re.compile(r"\btorch\.|\bconfig\.|\bTORCH|register|\bexport [A-Z]|\bset [A-Z]")
-_EMPTY: Final = re.compile(r"https?://\S+ for how to fix|report an issue", re.IGNORECASE)
+_EMPTY: Final = re.compile(
+    r"https?://\S+ for how to fix|report an issue|dont_skip_tracing", re.IGNORECASE
+)
 _MOST: Final = 3
 
 
