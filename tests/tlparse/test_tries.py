@@ -158,7 +158,7 @@ def test_the_stand_in_for_a_script_looks_like_it(program: Path, tmp_path: Path) 
         "assert 'def f' in inspect.getsource(f)\n"
     )
     assert told(verified(tmp_path, "train.py", "x"))["remove the call of graph_break()"] == [
-        "helped: breaks 1 → 0"
+        "helped: breaks 1 → 0, it prints no results to compare"
     ]
 
 
@@ -171,7 +171,9 @@ def test_the_site_of_the_program_is_run_as_well(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(site), os.environ.get("PYTHONPATH", ""))))
     program.write_text("from recorder import graph_break\nof_the_site\ngraph_break()\n")
     rows = told(verified(tmp_path, "train.py"))
-    assert rows["remove the call of graph_break()"] == ["helped: breaks 1 → 0"]
+    assert rows["remove the call of graph_break()"] == [
+        "helped: breaks 1 → 0, it prints no results to compare"
+    ]
 
 
 def test_a_program_that_takes_too_long_is_ended(
