@@ -7,7 +7,6 @@ each printed: ``python tests/recipe_programs.py FOLDER`` with FINDINGS_SIDE and 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import io
 import json
 import linecache
@@ -165,6 +164,12 @@ NOTHING_TO_DO = (R.SMALL, R.FEW, R.BOTH_GRADS, R.STRUCTURES, R.MODES, R.TRAIN_EV
 BY_CHANCE = (R.WARM_UP, R.LOCK)
 
 
+_SETTINGS_AGAIN = """
+torch._dynamo.config.allow_unspec_int_on_nn_module = False
+torch._dynamo.config.skip_nnmodule_hook_guards = True
+"""
+
+
 def run_all(folder: Path, side: str) -> dict[str, str]:
     """Run every demonstration of a side; return what each printed, or the error it ended with."""
     said = {}
@@ -188,10 +193,8 @@ def _run(file: Path, text: str) -> str:
         except Exception as error:
             print(f"{type(error).__name__}: {error}")
     torch.set_default_dtype(torch.float32)
-    dynamo = importlib.import_module("torch._dynamo")
-    dynamo.config.allow_unspec_int_on_nn_module = False
-    dynamo.config.skip_nnmodule_hook_guards = True
-    dynamo.reset()
+    exec(_SETTINGS_AGAIN, {"torch": torch})  # a program of torch.compile's users, as the others are
+    torch.compiler.reset()
     return output.getvalue()
 
 
