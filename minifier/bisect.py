@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tc import __version__
+from tc.minifier.answer import Answer
 from tc.minifier.case import Case
 from tc.minifier.console import (
     INTERNAL,
@@ -29,9 +30,9 @@ from tc.minifier.console import (
     stoppable,
 )
 from tc.minifier.ladder import MEANING, Ladder, Rung, Step
-from tc.minifier.oracle import Answer, Oracle, OracleError, Server
+from tc.minifier.oracle import Oracle, OracleError, Server
 from tc.minifier.outside import Calls, add_workaround, around_graphs, without_graph
-from tc.minifier.problem import Problem, record, recorded
+from tc.minifier.problem import Problem, Run, record, recorded
 from tc.minifier.reduce import Reduction
 from tc.minifier.verdict import BUG, INCONCLUSIVE, Verdict
 
@@ -123,8 +124,8 @@ class Search:
         self.progress.now(f"running {self.script} …")
         server = Server(self.folder)
         try:
-            problem = recorded(server, self.script, self.arguments, self.limit)
-            calls = Calls(server, self.script, self.arguments, self.limit, self.progress.now)
+            problem = recorded(server, self.what)
+            calls = Calls(server, self.what, self.progress.now)
             verdict = without_graph(self.script, problem)
             if verdict is not None and problem.kind in ("script", "exit"):
                 verdict = around_graphs(problem, calls) or verdict
@@ -135,7 +136,7 @@ class Search:
             assert problem.case is not None
             self.progress.line(f"compiled   {problem.message}")
             server.warm(problem.case.call.compiler)
-            return self._search(problem, problem.case, Oracle(server, self.seconds))
+            return self._search(problem, problem.case, Oracle(server=server, seconds=self.seconds))
         finally:
             server.close()
 
@@ -144,14 +145,19 @@ class Search:
         """Seconds that the whole script may take."""
         return max(self.seconds, 600.0)
 
+    @property
+    def what(self) -> Run:
+        """What is run."""
+        return Run(self.script, self.arguments, self.limit)
+
     def _search(self, problem: Problem, case: Case, oracle: Oracle) -> Verdict:
         first = oracle.judge(case)
-        if not first.signature:
+        if not first.failed:
             return Verdict(
                 INCONCLUSIVE,
                 f"{problem.message}; its graph alone does not fail ({first.message or first.kind})",
             )
-        oracle.signature = first.signature
+        oracle.target = first.identity
         ladder = Ladder(oracle, case, first, lambda text: self.progress.now(f"stage      {text}"))
         rung = ladder.climb()
         shown = " ".join(f"{r.name} {'✗' if ladder.is_failure(r) else '✓'}" for r in ladder.rungs)
@@ -197,7 +203,7 @@ class Search:
         for environment in tries:
             text = " ".join(f"{name}={value}" for name, value in environment.items())
             self.progress.now(f"trying     {text}")
-            tried = record(self.script, self.arguments, self.folder, self.limit, environment)
+            tried = record(self.what, self.folder, environment)
             if tried.kind == "ok":
                 verdict.add("works if", f"{text} (tried: the script is right)", workaround=text)
                 return

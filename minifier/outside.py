@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from tc.minifier.console import OK
 from tc.minifier.oracle import Server
-from tc.minifier.problem import REDUCIBLE, Problem, recorded
+from tc.minifier.problem import REDUCIBLE, Problem, Run, recorded
 from tc.minifier.verdict import BUG, INCONCLUSIVE, Verdict
 
 ALL: Final = 1 << 30  # calls
@@ -106,15 +106,13 @@ class Calls:
     """Runs a script with only its first calls of compiled functions compiled."""
 
     server: Server
-    script: Path
-    arguments: Sequence[str]
-    seconds: float
+    what: Run
     tell: Callable[[str], None]
 
     def run(self, count: int, fresh: bool = False) -> Problem:
         """Run it with so many compiled calls; the last may have to compile anew."""
         self.tell(f"running    with {count if count < ALL else 'all'} calls compiled")
-        return recorded(self.server, self.script, self.arguments, self.seconds, (count, fresh))
+        return recorded(self.server, self.what, (count, fresh))
 
     def first_wrong(self, count: int) -> int:
         """Return the first call that must run compiled for the script to fail."""
