@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import platform
 import sys
 import time
@@ -21,6 +20,7 @@ from tc.minifier.console import (
     Usage,
     crash_text,
     fail,
+    require_torch,
     stoppable,
 )
 from tc.minifier.fresh import Fresh
@@ -92,19 +92,6 @@ def _run(options: Options) -> int:
 def stopped_early(setting: Setting) -> bool:
     """Return whether there is something left to continue with."""
     return time.monotonic() > setting.deadline
-
-
-def require_torch() -> None:
-    """Stop with a clear sentence where there is no torch.
-
-    Raises:
-        Usage: it is not installed.
-    """
-    if importlib.util.find_spec("torch") is None:
-        raise Usage(
-            "torch is not installed, and a compiled script needs it (pip install torch); "
-            "--check and --python work without"
-        )
 
 
 def opened(options: Options) -> Journal:

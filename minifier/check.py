@@ -1,7 +1,7 @@
 """Oracles that need neither torch nor tc: a command of the user's, or another Python.
 
-``--check COMMAND``: exit code 0 says that the program still fails, 125 that it cannot be judged, any
-other that it does not. ``--python PYTHON``: the program is run by it; how it ends is compared.
+``--check COMMAND``: exit code 0 says that the program still fails, 125 that it cannot be judged,
+any other that it does not. ``--python PYTHON``: the program is run by it; how it ends is compared.
 """
 
 from __future__ import annotations

@@ -110,8 +110,6 @@ class Result:
             return "not verified, because it was interrupted"
         if not self.good:
             return f"not verified: it fails alike in 0 of {self.runs} runs"
-        if self.good < self.runs:
-            return f"fails alike in {self.good} of {self.runs} runs"
         return f"fails alike in {self.good} of {self.runs} runs"
 
     def report(self) -> int:
@@ -132,7 +130,7 @@ class Result:
         setting.note(f"{setting.output}: {len(text.splitlines())} lines, {self.verdict}")
         if self.stopped and setting.journal.folder is not None:
             setting.progress.line(f"continue with: tc-minify {setting.subject.label} --resume")
-        elif self.good and self.answer.kind not in ("script", "exit"):
+        elif self.good and self.answer.kind not in ("check", "exit"):
             setting.progress.line(f"next: tc-bisect {setting.output} names the step to blame")
         print(issue.text(self.answer, text, self.verdict, setting.tried)
               if setting.as_issue else text, end="")  # fmt: skip

@@ -30,6 +30,8 @@ class Journal:
         self.known: dict[str, dict[str, Any]] = {}
         if folder is not None:
             folder.mkdir(exist_ok=True)
+            if not (folder / "subject.json").exists():
+                self.save("subject.json", None)  # says whose the folder is
             rows = read_lines(folder / "answers.jsonl")
             self.known.update((row["asked"], row["answer"]) for row in rows)
             # a line that its writer could not finish must not join the next

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tc.minifier import writer
 from tc.minifier.console import Parser, Usage, split_rest
 from tc.minifier.subject import Subject, subject_of
 
@@ -140,6 +142,11 @@ def output_of(name: str, subject: Subject) -> Path:
         raise Usage(f"{folder} cannot be written to")
     if subject.file is not None and output.resolve() == subject.file.resolve():
         raise Usage(f"{output} is the script itself")
+    if output.exists() and not writer.is_ours(output):
+        raise Usage(f"{output} is there already and not of tc-minify's; name another with -o")
+    history = output.with_suffix(".history")
+    if history.exists() and not (history / "subject.json").exists():
+        raise Usage(f"{history} is there already and not of tc-minify's; name another file with -o")
     return output
 
 
@@ -150,4 +157,14 @@ def python_of(name: str | None) -> str:
     found = shutil.which(name)
     if found is None:
         raise Usage(f"there is no Python {name}")
-    return str(Path(found).absolute())
+    try:
+        done = subprocess.run(
+            [found, "-c", "import sys; print(sys.version_info >= (3, 10), sys.executable)"],
+            capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        raise Usage(f"{name} does not run") from None
+    able, _, path = done.stdout.strip().partition(" ")
+    if able != "True":
+        raise Usage(f"{name} does not run, or is older than Python 3.10")
+    return path  # of the interpreter itself, where the name is one of a wrapper

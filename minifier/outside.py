@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from tc.minifier.console import OK
@@ -15,7 +14,7 @@ from tc.minifier.verdict import BUG, INCONCLUSIVE, Verdict
 ALL: Final = 1 << 30  # calls
 
 
-def without_graph(script: Path, problem: Problem) -> Verdict | None:
+def without_graph(script: str, problem: Problem) -> Verdict | None:
     """Return the verdict on a run in which no graph went wrong, or none that can be written."""
     facts = problem.facts
     if problem.kind in REDUCIBLE:

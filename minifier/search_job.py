@@ -174,7 +174,7 @@ class SearchJob:
         def verify(path: Path, runs: int) -> int:
             fresh = Fresh(oracle.seconds + 30, home=subject.home, arguments=subject.arguments)
             assert oracle.target is not None
-            return failures(path, oracle.target, fresh, None, runs, self.scratch)
+            return failures(path, oracle.target, fresh, server, runs, self.scratch)
 
         oracle = ScriptOracle(
             server=server, seconds=setting.seconds, akin=akin, journal=setting.journal,

@@ -158,6 +158,9 @@ class Server:
     def rerun(self, request: Request) -> dict[str, Any]:
         """Run a file as a program, in an empty folder."""
         os.chdir(request["folder"])
+        sys.argv = [request["path"], *request.get("arguments", ())]
+        if request.get("home"):
+            sys.path.insert(0, request["home"])
         return run_script(request["path"]).as_json()
 
     def record(self, request: Request) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Runs a finished file as a stranger would: in fresh processes, in empty folders.
 
-Each is a fresh interpreter, started from nothing. Where PyTorch's own compiler fails, whose loading
-takes longer than the search, only the first is; the others are forks of a process that has loaded
-it, compiled x + 1 and nothing else. A run counts if its failure has the identity looked for.
+Two are fresh interpreters, started from nothing; the others are forks of a process that has loaded
+the compiler, compiled x + 1 and nothing else. Where a failure does not always show, all of them are
+fresh. A run counts if its failure has the identity that is looked for.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tc.minifier.identity import Identity
 from tc.minifier.oracle import Server
 
 RUNS: Final = 5
+FRESH: Final = 2  # of these, by an interpreter of their own where a failure always shows
 AT_A_TIME: Final = 2
 
 
@@ -41,11 +42,13 @@ def failures(
     first = is_alike(fresh.run(path, cwd), target)
     if not first and runs == RUNS:
         return 0
-    if server is not None and server.compiler == "torch" and runs == RUNS:
-        return 1 + sum(fails_again(path, target, fresh, server) for _ in range(runs - 1))
+    if server is not None and runs == RUNS:
+        second = is_alike(fresh.run(path, cwd), target)
+        again = (fails_again(path, target, fresh, server, cwd) for _ in range(runs - FRESH))
+        return first + second + sum(again)
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        again = pool.map(lambda _: is_alike(fresh.run(path, cwd), target), range(runs - 1))
-        return first + sum(again)
+        others = pool.map(lambda _: is_alike(fresh.run(path, cwd), target), range(runs - 1))
+        return first + sum(others)
 
 
 def is_alike(answer: Answer, target: Identity) -> bool:
@@ -53,10 +56,14 @@ def is_alike(answer: Answer, target: Identity) -> bool:
     return answer.identity == target
 
 
-def fails_again(path: Path, target: Identity, fresh: Fresh, server: Server) -> bool:
+def fails_again(
+    path: Path, target: Identity, fresh: Fresh, server: Server, cwd: Path | None
+) -> bool:
     """Return the same of a child of the warm process."""
     with tempfile.TemporaryDirectory(prefix="rerun-") as empty:
         row = server.ask(
-            {"do": "rerun", "path": str(path.resolve()), "folder": empty, "seconds": fresh.seconds}
-        )
+            {"do": "rerun", "path": str(path.resolve()), "folder": str(cwd or empty),
+             "home": str(fresh.home or path.resolve().parent), "seconds": fresh.seconds,
+             "arguments": list(fresh.arguments)}
+        )  # fmt: skip
     return is_alike(Answer.of(row), target)

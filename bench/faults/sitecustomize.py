@@ -5,8 +5,9 @@
 `wrong`, `nan`: the lowering computes a sine or a logarithm. `crash`: a stage raises (as a whole
 in tc, in one lowering in PyTorch). `symbolic`: like `crash`, where a size is symbolic.
 Of tc only: `capture`: frames with an instruction are refused. `opcode`: its handler raises.
-`gcc`: the C of a scalar op does not compile. `kernel`: that C computes a sine. `fused`: a kernel
-that computes the op with others is wrong. `decomposition`: a decomposition is.
+`hang`, `die`, `flaky`, `third`: a stage does not end, dies, raises in 30 % of its runs, or from the
+third graph with the op on. `gcc`: the C of a scalar op does not compile. `kernel`: that C computes
+a sine. `fused`: a kernel that computes the op with others is wrong. `decomposition`: one is.
 With two ops the fault shows only in graphs that hold both; the second one goes wrong.
 """
 
@@ -119,6 +120,39 @@ def break_stage(module):
     module.lower = lower
 
 
+LOWERED = []  # graphs that this process and those it is a fork of have lowered
+
+
+def break_process(module):
+    """A stage hangs, dies, fails in 30 % of its runs, or in each from the third on."""
+    real = module.lower
+
+    def lower(graph, *rest):
+        nodes = list(graph.graph.nodes)
+        if KIND == "third":
+            if any(short(node.target) == CULPRIT for node in nodes):
+                LOWERED.append(graph)
+            if len(LOWERED) >= 3:
+                raise RuntimeError(f"no place left for {CULPRIT}")
+        elif any(short(node.target) == CULPRIT for node in nodes):
+            for node in nodes:
+                if short(node.target) == CULPRIT:
+                    misbehave(node)
+        return real(graph, *rest)
+
+    module.lower = lower
+
+
+def misbehave(node):
+    if KIND == "hang":
+        while True:
+            pass
+    if KIND == "die":
+        os.kill(os.getpid(), 11)
+    if KIND == "flaky" and os.urandom(1)[0] < 77:
+        raise RuntimeError(f"lost {CULPRIT}")
+
+
 def break_fused(module):
     real = module.generate_kernel
 
@@ -173,6 +207,10 @@ FAULTS = {
     ("tc", "nan"): ("tc.compiler.loops.lower", break_lowering),
     ("tc", "crash"): ("tc.compiler.loops.lower.graph", break_stage),
     ("tc", "symbolic"): ("tc.compiler.loops.lower.graph", break_stage),
+    **{
+        ("tc", kind): ("tc.compiler.loops.lower.graph", break_process)
+        for kind in ("hang", "die", "flaky", "third")
+    },
     ("tc", "fused"): ("tc.compiler.codegen.stage", break_fused),
     ("tc", "gcc"): ("tc.compiler.loops.ops", break_scalar),
     ("tc", "kernel"): ("tc.compiler.loops.ops", break_scalar),
