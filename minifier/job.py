@@ -129,7 +129,7 @@ class Result:
             setting.note(f"another failure was met {count} times on the way: {other}")
         setting.note(f"{setting.output}: {len(text.splitlines())} lines, {self.verdict}")
         if self.stopped and setting.journal.folder is not None:
-            setting.progress.line(f"continue with: tc-minify {setting.subject.label} --resume")
+            setting.progress.line("the same command with --resume continues")
         elif self.good and self.answer.kind not in ("check", "exit"):
             setting.progress.line(f"next: tc-bisect {setting.output} names the step to blame")
         print(issue.text(self.answer, text, self.verdict, setting.tried)

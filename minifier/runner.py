@@ -101,6 +101,7 @@ class Recorder:
     Attributes:
         folder: where the problem is written.
         script: text of the user's script.
+        home: where the script finds its neighbours.
         graphs: how many were compiled.
         limit: which calls run compiled; None: all.
         sequence: every call of a graph so far, as cases; None: they are not kept.
@@ -113,7 +114,8 @@ class Recorder:
     ) -> None:
         self.folder = folder
         self.limit = limit
-        self.script = script.read_text(errors="replace")
+        self.script = script.read_text(errors="replace") if script.is_file() else ""
+        self.home = Path(sys.path[0] or ".").resolve()
         self.environment = dict(os.environ)
         self.sequence: list[dict[str, Any]] | None = [] if sequence else None
         self.tensors: dict[str, torch.Tensor] = {}
@@ -156,6 +158,18 @@ class Recorder:
             and not name.endswith("CACHE_DIR")  # compilers set these themselves
             and self.environment.get(name) != value
         }
+
+    def sources(self, spaces: set[str]) -> str:
+        """Return the script, behind the texts of its modules that name one of these libraries."""
+        if not spaces:
+            return self.script
+        texts = []
+        for module in list(sys.modules.values()):
+            file = getattr(module, "__file__", None) or ""
+            if file.endswith(".py") and Path(file).parent.is_relative_to(self.home):
+                text = Path(file).read_text(errors="replace")
+                texts += [text] if any(f"{space}::" in text for space in spaces) else []
+        return "\n".join([*texts, self.script])
 
     def note_begin(self) -> None:
         """Leave behind that a compiler is used, in case the process dies or hangs."""
@@ -234,7 +248,7 @@ class Watched:
             for node in self.gm.graph.nodes
             if isinstance(node.target, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
         } - {"aten", "prims", "prim"}
-        setup = setup_for(self.recorder.script, spaces)
+        setup = setup_for(self.recorder.sources(spaces), spaces)
         return graphs.case_of(self.gm, inputs, self.call, setup, self.backward(inputs))
 
     def begin(self, inputs: Sequence[Any]) -> None:
@@ -399,10 +413,10 @@ def run_recorded(
     sequence: bool = False,
 ) -> int:
     """Run a script as a program; 0: nothing found, 10: `problem.json` is there."""
+    sys.path[0] = home or str(Path(script).resolve().parent)
     recorder = Recorder(Path(folder), Path(script), limit, sequence)
     install(recorder)
     sys.argv = [script, *arguments]
-    sys.path[0] = home or str(Path(script).resolve().parent)
     outcome = Outcome("ok")
     try:
         runpy.run_path(script, run_name="__main__")
