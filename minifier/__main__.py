@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             return fail("tc-minify", INTERRUPTED, "interrupted before anything was reduced")
         except OSError as error:
-            return fail("tc-minify", INTERNAL, f"{error.strerror}: {error.filename}")
+            return fail("tc-minify", INTERNAL, str(error))
         except Exception as error:
             return fail("tc-minify", INTERNAL, crash_text("tc-minify", error))
 

@@ -22,6 +22,8 @@ TITLES: Final = {
 def text(answer: Answer, program: str, verdict: str, tried: Sequence[str]) -> str:
     """Return an issue as Markdown."""
     title = f"{TITLES.get(answer.kind, 'The compiler fails')}: {answer.message}"
+    if answer.kind == "check":
+        title = answer.message
     steps = "\n".join(f"- {line}" for line in tried)
     return (
         f"# {title}\n\nThe program below {verdict}, each in a process of its own.\n\n"
