@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from tc.minifier import odds
+from tc.minifier.answer import Answer
 from tc.minifier.case import Case, from_json
 from tc.minifier.fresh import Fresh
 from tc.minifier.graph_job import GraphJob, NotAlone
 from tc.minifier.identity import Identity
 from tc.minifier.job import Setting
-from tc.minifier.oracle import ScriptOracle, Server
+from tc.minifier.oracle import Oracle, ScriptOracle, Server
 from tc.minifier.own_cache import fails_with_caches
 from tc.minifier.problem import (
     REDUCIBLE,
@@ -26,7 +28,7 @@ from tc.minifier.problem import (
     row_of,
 )
 from tc.minifier.script_job import ScriptJob
-from tc.minifier.sequence import sequence_text
+from tc.minifier.sequence import reduced, sequence_text, with_made_inputs
 from tc.minifier.subject import after_head
 from tc.minifier.verify import failures
 from tc.minifier.workplace import Workplace
@@ -135,10 +137,15 @@ class SearchJob:
         last = again.case
         if last is not None and (not cases or cases[-1].program() != last.program()):
             cases.append(last)
-        texts = [("all graphs in order", sequence_text(cases, problem.answer))] if cases else []
-        script = self.setting.subject.text
-        texts += [("the script", script), ("the watched script", after_head(script, WATCH))]
         looks = max(self.setting.runs, 3)
+        if cases:
+            job = self.text_job(server, problem.identity)
+            if job.begin(sequence_text(cases, problem.answer), looks):
+                self.setting.note("all graphs in order fail alike")
+                return job.run(self.shorter(server, job, cases, problem.answer))
+            self.setting.note(f"all graphs in order: {job.answer.message or 'no failure'}")
+        script = self.setting.subject.text
+        texts = (("the script", script), ("the watched script", after_head(script, WATCH)))
         for name, text in texts:
             job = self.text_job(server, problem.identity)
             if job.begin(text, looks):
@@ -146,6 +153,21 @@ class SearchJob:
                 return job.run(text)
             self.setting.note(f"{name}: {job.answer.message or 'does not fail'}")
         raise NotReproduced(f"{problem.message}; it did not happen again")
+
+    def shorter(self, server: Server, job: ScriptJob, cases: Sequence[Case], answer: Answer) -> str:
+        """Return the text of fewer and smaller graphs that fail alike in the same order."""
+        graphs = Oracle(server=server, seconds=self.setting.seconds)
+
+        def fails(some: Sequence[Case]) -> bool:
+            return job.oracle.fails(sequence_text(some, answer))
+
+        def learn(case: Case) -> Case:
+            return graphs.learn(with_made_inputs(case))
+
+        def report() -> None:
+            self.setting.progress.now(f"graphs in order: {job.oracle.asked} tries")
+
+        return sequence_text(reduced(cases, fails, learn, report), answer)
 
     def as_text(self, server: Server, run: Run, problem: Problem) -> int:
         """Reduce the text of a script that fails, but not in a graph that has a text."""

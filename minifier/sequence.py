@@ -1,4 +1,4 @@
-"""Writes all calls of graphs that a script made, in order, as one script.
+"""Reduces the calls of graphs that a script made, in order, and writes them as one script.
 
 For failures that a graph alone does not show: the state that earlier compiles left is part of them.
 """
@@ -7,11 +7,50 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tc.minifier import writer
 from tc.minifier.answer import Answer
 from tc.minifier.case import Case, Input
+from tc.minifier.passes import context, inputs, nodes
+from tc.minifier.reduce import Pass
+
+Fails = Callable[[Sequence[Case]], bool]
+#: those of `reduce.PASSES` that need no recorded values
+PASSES: tuple[Pass, ...] = (
+    nodes.needed_steps, nodes.delta_debugging, nodes.singles, nodes.fewer_outputs,
+    inputs.no_gradients, inputs.smaller_shapes, inputs.merged, context.no_setup,
+    context.fewer_options,
+)  # fmt: skip
+
+
+def reduced(
+    cases: Sequence[Case], fails: Fails, learn: Callable[[Case], Case], report: Callable[[], None]
+) -> list[Case]:
+    """Return fewer and smaller graphs that fail alike in the same order.
+
+    Args:
+        learn: returns a case with the facts about its values.
+    """
+    left = list(cases)
+    for place in reversed(range(len(cases))):
+        fewer = left[:place] + left[place + 1 :]
+        if fewer and fails(fewer):
+            left = fewer
+    for place in range(len(left)):
+        case = learn(left[place])
+        for one in PASSES:
+
+            def alike(candidate: Case, place: int = place) -> bool:
+                if not candidate.steps:
+                    return False
+                return fails([*left[:place], candidate, *left[place + 1 :]])
+
+            for smaller in one(case, alike):
+                case = smaller if smaller.facts else learn(smaller)
+                left[place] = case
+                report()
+    return left
 
 
 def sequence_text(cases: Sequence[Case], answer: Answer) -> str:

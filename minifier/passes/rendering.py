@@ -8,6 +8,7 @@ no candidate.
 from __future__ import annotations
 
 import ast
+import builtins
 import warnings
 from collections.abc import Iterator
 from typing import Final
@@ -39,6 +40,28 @@ def is_program(text: str) -> bool:
     except REFUSALS:
         return False
     return True
+
+
+def unbound(tree: ast.AST) -> set[str]:
+    """Return the names that a program reads and that nothing in it binds, in whatever scope."""
+    read: set[str] = set()
+    bound = set(vars(builtins)) | {"__file__"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            (read if isinstance(node.ctx, ast.Load) else bound).add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            bound.add(node.name)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, ast.alias):
+            bound.add(node.asname or node.name.partition(".")[0])
+        elif isinstance(node, ast.ExceptHandler | ast.MatchStar | ast.MatchAs):
+            bound.add(node.name or "")
+        elif isinstance(node, ast.MatchMapping):
+            bound.add(node.rest or "")
+        elif isinstance(node, ast.Global | ast.Nonlocal):
+            bound.update(node.names)
+    return read - bound
 
 
 def rendered(tree: ast.Module) -> str | None:

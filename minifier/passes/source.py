@@ -86,18 +86,25 @@ class _Reducer:
             place += 1
 
     def _runs(self, place: int, size: int) -> None:
-        start = 0
-        while True:
+        """Leave out runs of so many statements, the last first: uses go before what they use.
+
+        Where a name would be read that nothing binds any more, no run is spent.
+        """
+        found = edits.blocks(ast.parse(self.text))
+        end = len(found[place]) if place < len(found) else 0
+        while end > 0:
             tree = ast.parse(self.text)
             found = edits.blocks(tree)
-            if place >= len(found) or start >= len(found[place]):
+            if place >= len(found):
                 return
             block = found[place]
-            del block[start : start + size]
+            before = rendering.unbound(tree)
+            del block[max(end - size, 0) : end]
             if not block:
                 block.append(ast.Pass())
-            if not self._take(tree):
-                start += size
+            if rendering.unbound(tree) <= before:
+                self._take(tree)
+            end -= size
 
     def _edits(self, made: edits.Edits) -> None:
         """Make one edit at a time; each is tried on a tree of its own."""
