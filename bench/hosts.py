@@ -2,6 +2,7 @@
 
     python bench/hosts.py --count 32 --seed 7        # a line each, a summary at the end
     python bench/hosts.py --kind flaky
+    python bench/hosts.py --kind program --forks    # programs without a compiler, much faster
 
 A host is a script of 50 to 150 lines: argparse, classes, dataclasses, decorators, f-strings,
 `match`, walrus, star expressions, async, several files. The op, the instruction, the exception and
@@ -12,8 +13,12 @@ that it has to, and is no longer than the floor of its kind.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
+import os
 import random
+import runpy
 import statistics
 import sys
 import tempfile
@@ -22,6 +27,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from faultbench import run
+
+from tc.minifier import identity
+from tc.minifier.answer import Answer
+from tc.minifier.check import ProgramOracle
+from tc.minifier.console import Progress
+from tc.minifier.fresh import Fresh
+from tc.minifier.job import Setting
+from tc.minifier.journal import Journal
+from tc.minifier.script_job import ScriptJob
+from tc.minifier.subject import subject_of
+from tc.minifier.verify import failures
 
 OPS = ("tanh", "sigmoid", "relu", "log1p", "exp", "cos", "sqrt", "erf", "abs", "exp2", "rsqrt")
 SCALAR = ("tanh", "exp", "cos", "sqrt", "erf", "exp2")  # with a C function of their own
@@ -291,11 +307,66 @@ def judged(host: Host) -> tuple[bool, str, int]:
     return found["lines"] <= host.lines, f"{why}, {done.cpu:.0f} CPU s", found["lines"]
 
 
+def reduced_in_forks(host: Host) -> tuple[bool, str, int]:
+    """Reduce a program that needs no compiler, each try in a fork; five fresh processes verify."""
+    with tempfile.TemporaryDirectory(prefix="tc-bench-") as name:
+        folder = Path(name)
+        for file, text in host.files.items():
+            (folder / file).write_text(text)
+        output = folder / "minified.py"
+        subject = subject_of(str(folder / "script.py"), ())
+        setting = Setting(subject, output, Progress(), Journal(), 60, as_json=True)
+        oracle = ProgramOracle(runs=forked, home=folder, name="script.py")
+
+        def verify(path: Path, runs: int) -> int:
+            assert oracle.target is not None
+            return failures(path, oracle.target, Fresh(60), runs=runs)
+
+        job = ScriptJob(setting, oracle, verify)
+        if not job.begin(subject.text):
+            return False, f"it does not fail: {job.answer.message}", 0
+        told = io.StringIO()
+        with contextlib.redirect_stdout(told):
+            code = job.run(subject.text)
+        found = json.loads(told.getvalue())
+        why = f"{found['lines']} lines, {found['verified']} of {found['runs']}"
+        why += f", {found['tries']} tries, {found['seconds']:.0f} s"
+        good = code == 0 and found["verified"] == found["runs"] and host.fault in str(oracle.target)
+        return good and found["lines"] <= host.lines, why, found["lines"]
+
+
+def forked(path: Path) -> Answer:
+    """Run a program in a fork of this process."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        sys.argv, sys.path[0] = [str(path)], str(path.parent)
+        null = os.open(os.devnull, os.O_RDWR)
+        for number in range(3):
+            os.dup2(null, number)
+        try:
+            runpy.run_path(str(path), run_name="__main__")
+            told = b"null"
+        except BaseException as error:
+            told = json.dumps(identity.of_exception(error).as_json()).encode()
+        os.write(writer, told)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as file:
+        row = json.loads(file.read() or b"null")
+    os.waitpid(pid, 0)
+    if row is None:
+        return Answer("ok")
+    found = identity.Identity.of_json(row)
+    return Answer("script", found, str(found))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--count", type=int, default=32)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--kind", default="")
+    parser.add_argument("--forks", action="store_true", help="with --kind program: much faster")
     options = parser.parse_args()
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
     source = random.Random(seed)
@@ -304,7 +375,7 @@ def main() -> None:
     for number in range(options.count):
         kind = options.kind or KINDS[number % len(KINDS)]
         host = drawn(source, kind)
-        counts, why, lines = judged(host)
+        counts, why, lines = reduced_in_forks(host) if options.forks else judged(host)
         good += counts
         lengths.append(lines)
         mark = "ok " if counts else "NOT"

@@ -26,6 +26,9 @@ PROGRAMS: dict[str, Identity | None] = {
     "try:\n    {}['a']\nexcept KeyError as e:\n    raise RuntimeError('so') from e": Identity(
         "raises", "compiled code", ("RuntimeError", "KeyError"), "'a'"
     ),
+    f"raise AssertionError({identity.ACCEPTS!r}) from IndexError(3)": Identity(
+        "accepts", types=("IndexError",)
+    ),
     "assert 1 == 2, 'merely an assertion'": Identity(
         "raises", "compiled code", ("AssertionError",), "merely an assertion"
     ),
