@@ -164,10 +164,11 @@ class SearchJob:
         def learn(case: Case) -> Case:
             return graphs.learn(with_made_inputs(case))
 
-        def report() -> None:
-            self.setting.progress.now(f"graphs in order: {job.oracle.asked} tries")
+        def report(some: Sequence[Case]) -> None:
+            job.improved(sequence_text(some, answer), "sequence")
 
-        return sequence_text(reduced(cases, fails, learn, report), answer)
+        told = str(answer.detail.get("text", ""))
+        return sequence_text(reduced(cases, fails, learn, report, told), answer)
 
     def as_text(self, server: Server, run: Run, problem: Problem) -> int:
         """Reduce the text of a script that fails, but not in a graph that has a text."""

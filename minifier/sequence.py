@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tc.minifier import writer
 from tc.minifier.answer import Answer
 from tc.minifier.case import Case, Input
-from tc.minifier.passes import context, inputs, nodes
+from tc.minifier.passes import context, inputs, localise, nodes
 from tc.minifier.reduce import Pass
 
 Fails = Callable[[Sequence[Case]], bool]
@@ -25,21 +25,32 @@ PASSES: tuple[Pass, ...] = (
 
 
 def reduced(
-    cases: Sequence[Case], fails: Fails, learn: Callable[[Case], Case], report: Callable[[], None]
+    cases: Sequence[Case],
+    fails: Fails,
+    learn: Callable[[Case], Case],
+    report: Callable[[Sequence[Case]], None],
+    told: str = "",
 ) -> list[Case]:
     """Return fewer and smaller graphs that fail alike in the same order.
 
     Args:
         learn: returns a case with the facts about its values.
+        report: is given each result on the way.
+        told: the compiler's words; an operation that they name is a good guess.
     """
+
+    def named(case: Case, fails: Callable[[Case], bool]) -> Iterator[Case]:
+        yield from localise.named_steps(case, fails, told)
+
     left = list(cases)
     for place in reversed(range(len(cases))):
         fewer = left[:place] + left[place + 1 :]
         if fewer and fails(fewer):
             left = fewer
+            report(left)
     for place in range(len(left)):
         case = learn(left[place])
-        for one in PASSES:
+        for one in (named, *PASSES):
 
             def alike(candidate: Case, place: int = place) -> bool:
                 if not candidate.steps:
@@ -49,7 +60,7 @@ def reduced(
             for smaller in one(case, alike):
                 case = smaller if smaller.facts else learn(smaller)
                 left[place] = case
-                report()
+                report(left)
     return left
 
 

@@ -21,8 +21,8 @@ def needs(cases: Sequence[Case]) -> bool:
 
 def test_graphs_and_calls_that_are_not_needed_go() -> None:
     cases = [chain(4), chain(5), chain(7)]
-    reports: list[int] = []
-    left = sequence.reduced(cases, needs, lambda case: case, lambda: reports.append(1))
+    reports: list[Sequence[Case]] = []
+    left = sequence.reduced(cases, needs, lambda case: case, reports.append)
     assert len(left) == 2 and reports
     assert [len(case.steps) for case in left] == [1, 1]
 
