@@ -64,6 +64,7 @@ class Run:
         home: where it finds its neighbours; None: the folder it lies in.
         seconds: limit.
         sequence: keep every call of a graph.
+        cwd: where it runs; None: where the user is.
     """
 
     script: Path
@@ -71,6 +72,12 @@ class Run:
     seconds: float = 600
     home: Path | None = None
     sequence: bool = False
+    cwd: Path | None = None
+
+    @property
+    def file(self) -> str:
+        """The script, as it is found from where it runs."""
+        return str(self.script if self.cwd is None else self.script.resolve())
 
     @property
     def folder(self) -> str:
@@ -108,7 +115,8 @@ def compiler_of(text: str) -> str:
 def _in_fork(server: Server, run: Run, calls: tuple[int, bool] | None) -> Problem:
     forget(server.folder)
     row = server.ask(
-        {"do": "record", "script": str(run.script), "arguments": list(run.arguments),
+        {"do": "record", "script": run.file, "cwd": str(run.cwd or Path.cwd()),
+         "arguments": list(run.arguments),
          "seconds": run.seconds, "home": run.folder, "memory": 0, "limit": calls,
          "sequence": run.sequence}
     )  # fmt: skip
@@ -132,7 +140,7 @@ def record(run: Run, folder: Path, environment: Mapping[str, str] | None = None)
     stack = folder / "stack.json"
     stack.unlink(missing_ok=True)
     command = [
-        sys.executable, "-m", "tc.minifier.runner", str(folder), run.folder, str(run.script),
+        sys.executable, "-m", "tc.minifier.runner", str(folder), run.folder, run.file,
         *run.arguments,
     ]  # fmt: skip
     hang: Answer | None = None
@@ -142,6 +150,7 @@ def record(run: Run, folder: Path, environment: Mapping[str, str] | None = None)
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
+            cwd=run.cwd,
             env={**os.environ, **(environment or {})},
             start_new_session=True,
         )

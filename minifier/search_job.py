@@ -109,12 +109,12 @@ class SearchJob:
         looks = self.looks(took)
         for number in range(1, looks):
             self.setting.progress.now(f"it did not fail; look {number + 1} of {looks} …")
-            again = recorded(server, run)
+            again = recorded(server, self.aside(run))
             if again.kind != "ok":
                 self.setting.note(f"it did not fail in the first {number} runs, and then did")
                 return again
         if not self.place.keep_caches:
-            fails_with_caches(self.place, run, self.setting)
+            fails_with_caches(self.place, self.aside(run), self.setting)
         chance = odds.missed(0.3, looks)
         raise NotReproduced(
             f"{why_not(problem, self.setting.subject.label)}; it ran {looks} times, and a failure "
@@ -131,7 +131,7 @@ class SearchJob:
     # -- without a graph of its own ------------------------------------------------------------
     def beyond_graph(self, server: Server, run: Run, problem: Problem) -> int:
         """Reduce the sequence of graphs, or else the script, where a graph alone is right."""
-        again = recorded(server, replace(run, sequence=True))
+        again = recorded(server, replace(self.aside(run), sequence=True))
         rows = list(again.facts.get("sequence") or ())
         cases: list[Case] = [from_json(row) for row in rows]
         last = again.case
@@ -179,7 +179,7 @@ class SearchJob:
             raise NotReproduced(why_not(problem, label))
         if problem.kind in ("script", "exit"):
             self.setting.progress.now(f"running {label} without the compiler …")
-            eager = recorded(server, run, calls=(0, False))
+            eager = recorded(server, self.aside(run), calls=(0, False))
             if eager.kind != "ok":
                 raise NotReproduced(why_not(problem, label))
         self.setting.note(f"the compiler fails: {problem.message}")
@@ -204,6 +204,10 @@ class SearchJob:
             home=subject.home, arguments=subject.arguments, place=self.scratch,
         )  # fmt: skip
         return ScriptJob(setting, oracle, verify)
+
+    def aside(self, run: Run) -> Run:
+        """Return a run whose files do not lie where the user is; only the first one's do."""
+        return replace(run, cwd=self.scratch())
 
     def scratch(self) -> Path:
         """Return a folder for a candidate to run in."""

@@ -171,6 +171,7 @@ class Server:
         os.dup2(log, 1)
         os.dup2(log, 2)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.chdir(request["cwd"])
         random.seed()
         limit = runner.Limit(*request["limit"]) if request.get("limit") else None
         status = runner.run_recorded(

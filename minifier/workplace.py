@@ -87,12 +87,17 @@ class Workplace:
         A program that reads its data there finds it, and what it writes is gone afterwards.
         """
         made = self.folder / name
-        shutil.rmtree(made, ignore_errors=True)
-        made.mkdir()
-        with os.scandir() as entries:
-            for entry in entries:
-                (made / entry.name).symlink_to(entry.path if entry.path[0] == "/" else
-                                               Path.cwd() / entry.name)  # fmt: skip
+        here = Path.cwd()
+        wanted = set(os.listdir(here))
+        if made.exists():
+            with os.scandir(made) as entries:
+                left = {entry.name for entry in entries if entry.is_symlink()}
+                if left == wanted and len(os.listdir(made)) == len(wanted):
+                    return made
+            shutil.rmtree(made, ignore_errors=True)
+        made.mkdir(exist_ok=True)
+        for entry in wanted:
+            (made / entry).symlink_to(here / entry)
         return made
 
     def __enter__(self) -> Workplace:
