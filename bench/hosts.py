@@ -258,7 +258,7 @@ def drawn(source: random.Random, kind: str) -> Host:
     if kind == "opcode":
         name = source.choice(sorted(OPCODES))
         return Host(kind, f"tc:opcode:{name}", files, (), OPCODES[name], 20)
-    more = {"flaky": ("--runs", "20"), "hang": ("--seconds", "20")}.get(kind, ())
+    more = {"flaky": ("--runs", "20"), "hang": ("--seconds", "60")}.get(kind, ())
     lines = 25 if kind == "third" else 20
     return Host(kind, f"tc:{kind}:{op}", files, more, op, lines)
 

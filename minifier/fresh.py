@@ -88,7 +88,7 @@ def hang(doing: Mapping[str, Any]) -> Answer:
         where += f", {found.operation}"
     if doing.get("line"):
         where += f", while {'lowering' if found.stage else 'running'} {doing['line']}"
-    return Answer("timeout", found, where, {"line": doing.get("line", "")})
+    return Answer("timeout", found, where, {"line": doing.get("line", ""), "text": found.operation})
 
 
 def ended(status: int, folder: Path) -> Answer:
