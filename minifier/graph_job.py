@@ -12,7 +12,7 @@ from tc.minifier.case import Case
 from tc.minifier.console import quiet_interrupts
 from tc.minifier.fresh import Fresh
 from tc.minifier.identity import Identity
-from tc.minifier.job import HUNG, Result, Setting, verified
+from tc.minifier.job import HUNG, LOADING, Result, Setting, verified
 from tc.minifier.oracle import Oracle, Server
 from tc.minifier.problem import Problem
 from tc.minifier.reduce import Reduction
@@ -139,7 +139,7 @@ class GraphJob:
         """Run the file; returns how many runs fail alike, and of how many."""
         target = self.oracle.target
         assert target is not None
-        fresh = Fresh(self.oracle.seconds + (0 if target.kind == "hangs" else 30))
+        fresh = Fresh(self.oracle.seconds + LOADING)
         good, runs = self._runs(target, fresh)
         if not good and self.answer.kind in ("wrong", "nan"):
             self.save(best, tolerance=float(self.answer.detail.get("error", 0.0)) / 2)

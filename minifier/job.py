@@ -20,6 +20,7 @@ from tc.minifier.subject import Subject
 from tc.minifier.verify import RUNS, failures
 
 MEASURED: Final = 20  # runs that the rate of a failure that does not always show is taken from
+LOADING: Final = 30.0  # seconds more for a process that has to load torch first
 HUNG: Final = 20.0  # seconds for one try, where the failure is a hang
 
 

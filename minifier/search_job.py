@@ -15,7 +15,7 @@ from tc.minifier.case import Case, from_json
 from tc.minifier.fresh import Fresh
 from tc.minifier.graph_job import GraphJob, NotAlone
 from tc.minifier.identity import Identity
-from tc.minifier.job import Setting
+from tc.minifier.job import LOADING, Setting
 from tc.minifier.oracle import Oracle, ScriptOracle, Server
 from tc.minifier.own_cache import fails_with_caches
 from tc.minifier.problem import (
@@ -195,7 +195,7 @@ class SearchJob:
         subject, setting = self.setting.subject, self.setting
 
         def verify(path: Path, runs: int) -> int:
-            fresh = Fresh(oracle.seconds + 30, home=subject.home, arguments=subject.arguments)
+            fresh = Fresh(oracle.seconds + LOADING, home=subject.home, arguments=subject.arguments)
             assert oracle.target is not None
             return failures(path, oracle.target, fresh, server, runs, self.scratch)
 

@@ -5,9 +5,10 @@
 `wrong`, `nan`: the lowering computes a sine or a logarithm. `crash`: a stage raises (as a whole
 in tc, in one lowering in PyTorch). `symbolic`: like `crash`, where a size is symbolic.
 Of tc only: `capture`: frames with an instruction are refused. `opcode`: its handler raises.
-`hang`: a lowering does not end. `die`, `flaky`, `third`: a stage dies, raises in 30 % of its runs, or from the
-third graph with the op on. `gcc`: the C of a scalar op does not compile. `kernel`: that C computes
-a sine. `fused`: a kernel that computes the op with others is wrong. `decomposition`: one is.
+`hang`: a lowering does not end. `die`, `flaky`, `third`: a stage dies, raises in 30 % of its runs,
+or from the third graph with the op on. `gcc`: the C of a scalar op does not compile. `kernel`: that
+C computes a sine. `fused`: a kernel that computes the op with others is wrong. `decomposition`: one
+is.
 With two ops the fault shows only in graphs that hold both; the second one goes wrong.
 """
 
