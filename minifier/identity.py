@@ -146,7 +146,8 @@ def part_of(filename: str) -> str:
     for package, prefix in PACKAGES.items():
         if package in parts:
             place = len(parts) - parts[::-1].index(package)
-            if place < len(parts) and parts[place - 2] not in ("torch", "triton"):
+            others = package == "compiler" and parts[place - 2] in ("torch", "triton")
+            if place < len(parts) and not others:
                 return f"{prefix}{PurePath(parts[place]).stem}"
     return ""
 

@@ -113,3 +113,20 @@ def test_a_recorder_between_compiler_and_script_does_not_count() -> None:
     assert not inner.is_akin(dataclasses.replace(inner, message="no time"))
     assert Identity("nan").is_akin(Identity("wrong", "shape"))
     assert not Identity("wrong").is_akin(Identity("raises", types=("AssertionError",)))
+
+
+@pytest.mark.parametrize(
+    "file, part",
+    [
+        ("/a/tc/compiler/loops/lower/graph.py", "loops"),
+        ("/a/compiler/driver.py", "driver"),
+        ("/a/site-packages/torch/_inductor/graph.py", "inductor.graph"),
+        ("/a/site-packages/torch/_dynamo/variables/base.py", "dynamo.variables"),
+        ("/a/site-packages/torch/_functorch/_aot_autograd/x.py", "functorch._aot_autograd"),
+        ("/a/site-packages/torch/compiler/__init__.py", ""),
+        ("/a/site-packages/triton/compiler/compiler.py", ""),
+        ("/a/train.py", ""),
+    ],
+)
+def test_a_file_belongs_to_a_part_of_a_compiler(file: str, part: str) -> None:
+    assert identity.part_of(file) == part
