@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import platform
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tc import __version__
+from tc.minifier.answer import Answer
 from tc.minifier.case import Case
 from tc.minifier.console import (
     INTERNAL,
@@ -23,17 +23,19 @@ from tc.minifier.console import (
     Progress,
     Usage,
     crash_text,
-    existing_script,
     fail,
+    require_torch,
     split_rest,
     stoppable,
 )
 from tc.minifier.ladder import MEANING, Ladder, Rung, Step
-from tc.minifier.oracle import Answer, Oracle, OracleError, Server
+from tc.minifier.oracle import Oracle, OracleError, Server
 from tc.minifier.outside import Calls, add_workaround, around_graphs, without_graph
-from tc.minifier.problem import Problem, record, recorded
+from tc.minifier.problem import Problem, Run, record, recorded
 from tc.minifier.reduce import Reduction
+from tc.minifier.subject import subject_of
 from tc.minifier.verdict import BUG, INCONCLUSIVE, Verdict
+from tc.minifier.workplace import Workplace
 
 _HELP: Final = """\
 Find the step of the compiler that makes a script go wrong.
@@ -44,7 +46,7 @@ examples:
   tc-bisect train.py -- --steps 1        what follows -- goes to the script
 
 usage:
-  tc-bisect SCRIPT [--json] [--seconds N] [-- ARGUMENT ...]
+  tc-bisect [-m] SCRIPT [--json] [--seconds N] [--own-caches] [-- ARGUMENT ...]
 
 First: is there a bug? Every compiled graph is compared with eager, both against float64. Then the
 stage: the graph runs up to each stage, the rest by reference interpreters (torch.compile: by
@@ -52,7 +54,9 @@ PyTorch's simpler backends). Then the step: optional steps are numbered, and ref
 
 options:
   --json          print the verdict as JSON
-  --seconds N     limit for one try (default 120)
+  --seconds N     limit for one run (default 120; 600 for the whole script)
+  --own-caches    use your compilers' caches (default: new ones, removed afterwards)
+  -m              SCRIPT is a module; notebooks and FILE.py::TEST are scripts, too
   --version, --help
 
 exit codes:
@@ -88,21 +92,27 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     own, rest = split_rest(arguments)
     parser = Parser(prog="tc-bisect", add_help=False, allow_abbrev=False)
     parser.add_argument("script", metavar="SCRIPT")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("-m", dest="module", action="store_true")
+    for name in ("--json", "--own-caches"):
+        parser.add_argument(name, action="store_true")
+    parser.add_argument("--seconds", type=float)
     options = parser.parse_args(own)
+    if options.seconds is not None and not options.seconds > 0:
+        raise Usage("--seconds has to be above zero")
     options.rest = rest
-    existing_script(options.script)
+    subject_of(options.script, rest, options.module)
     return options
 
 
 def _run(options: argparse.Namespace) -> int:
     start = time.monotonic()
-    progress = Progress()
-    script = Path(options.script)
-    with tempfile.TemporaryDirectory(prefix="tc-bisect-") as name:
-        search = Search(script, options.rest, Path(name), options.seconds, progress)
-        verdict = search.run()
+    require_torch()
+    with Workplace("tc-bisect", options.own_caches) as place:
+        subject = subject_of(options.script, options.rest, options.module)
+        script = subject.script(place.folder)
+        limits = options.seconds or 120.0, options.seconds or 600.0
+        what = Run(script, options.rest, limits[1], subject.home)
+        verdict = Search(subject.label, what, place.folder, limits[0], Progress()).run()
     verdict.facts["seconds"] = round(time.monotonic() - start, 2)
     print(verdict.as_json() if options.json else verdict)
     return verdict.code
@@ -112,20 +122,20 @@ def _run(options: argparse.Namespace) -> int:
 class Search:
     """One search, from the script to the verdict."""
 
-    script: Path
-    arguments: Sequence[str]
+    label: str
+    what: Run
     folder: Path
     seconds: float
     progress: Progress
 
     def run(self) -> Verdict:
         """Return what is wrong, if anything is."""
-        self.progress.now(f"running {self.script} …")
+        self.progress.now(f"running {self.label} …")
         server = Server(self.folder)
         try:
-            problem = recorded(server, self.script, self.arguments, self.limit)
-            calls = Calls(server, self.script, self.arguments, self.limit, self.progress.now)
-            verdict = without_graph(self.script, problem)
+            problem = recorded(server, self.what)
+            calls = Calls(server, self.what, self.progress.now)
+            verdict = without_graph(self.label, problem)
             if verdict is not None and problem.kind in ("script", "exit"):
                 verdict = around_graphs(problem, calls) or verdict
             elif verdict is not None and problem.kind == "outside":
@@ -135,23 +145,18 @@ class Search:
             assert problem.case is not None
             self.progress.line(f"compiled   {problem.message}")
             server.warm(problem.case.call.compiler)
-            return self._search(problem, problem.case, Oracle(server, self.seconds))
+            return self._search(problem, problem.case, Oracle(server=server, seconds=self.seconds))
         finally:
             server.close()
 
-    @property
-    def limit(self) -> float:
-        """Seconds that the whole script may take."""
-        return max(self.seconds, 600.0)
-
     def _search(self, problem: Problem, case: Case, oracle: Oracle) -> Verdict:
         first = oracle.judge(case)
-        if not first.signature:
+        if not first.failed:
             return Verdict(
                 INCONCLUSIVE,
                 f"{problem.message}; its graph alone does not fail ({first.message or first.kind})",
             )
-        oracle.signature = first.signature
+        oracle.target = first.identity
         ladder = Ladder(oracle, case, first, lambda text: self.progress.now(f"stage      {text}"))
         rung = ladder.climb()
         shown = " ".join(f"{r.name} {'✗' if ladder.is_failure(r) else '✓'}" for r in ladder.rungs)
@@ -171,7 +176,7 @@ class Search:
         if rung.answer.detail.get("index") is not None:
             tell_element(verdict, rung.answer.detail)
         self._workaround(verdict, ladder, rung, step)
-        verdict.add("next", f"tc-minify {self.script}", probes=ladder.probes + oracle.asked)
+        verdict.add("next", f"tc-minify {self.label}", probes=ladder.probes + oracle.asked)
         return verdict
 
     def narrowed(self, case: Case, oracle: Oracle, answer: Answer) -> Case:
@@ -197,7 +202,7 @@ class Search:
         for environment in tries:
             text = " ".join(f"{name}={value}" for name, value in environment.items())
             self.progress.now(f"trying     {text}")
-            tried = record(self.script, self.arguments, self.folder, self.limit, environment)
+            tried = record(self.what, self.folder, environment)
             if tried.kind == "ok":
                 verdict.add("works if", f"{text} (tried: the script is right)", workaround=text)
                 return

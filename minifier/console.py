@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import os
 import shutil
 import signal
@@ -54,6 +55,19 @@ def existing_script(name: str) -> Path:
     if not script.is_file():
         raise Usage(f"there is no script {name}")
     return script
+
+
+def require_torch() -> None:
+    """Stop with a clear sentence where there is no torch.
+
+    Raises:
+        Usage: it is not installed.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise Usage(
+            "torch is not installed, and a compiled script needs it (pip install torch); "
+            "tc-minify --check and --python work without"
+        )
 
 
 class Progress:

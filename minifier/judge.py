@@ -7,7 +7,6 @@ unit in the last place. What differs by more than those do is wrong.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import re
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +20,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from tc.compiler import api
+from tc.minifier import identity
+from tc.minifier.identity import Identity
 
 Program = Callable[..., Any]
 SLACK = 16.0  # how much worse than eager's own error a result may be
@@ -35,43 +36,45 @@ class Outcome:
     """How a program fared.
 
     Attributes:
-        kind: ``ok``, ``crash``, ``wrong``, ``nan``, ``random``, ``invalid`` (eager fails too),
-            ``timeout``, ``died``.
-        signature: equal for two failures that are the same; empty if nothing failed.
+        kind: ``ok``, ``crash``, ``wrong``, ``nan``, ``accepts`` (eager raises, and compiled code
+            does not), ``random``, ``invalid`` (both raise), ``timeout``, ``died``.
+        identity: equal for two failures that are the same; None if nothing failed.
         message: one sentence for people.
         detail: numbers behind it.
     """
 
     kind: str
-    signature: str = ""
+    identity: Identity | None = None
     message: str = ""
     detail: dict[str, Any] | None = None
 
     @property
     def failed(self) -> bool:
         """Whether the compiler is to blame for something."""
-        return bool(self.signature)
+        return self.identity is not None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        found = self.identity.as_json() if self.identity else None
+        return {**vars(self), "identity": found}
 
 
 # -- crashes -----------------------------------------------------------------------------------
-def crash(error: BaseException, phase: str) -> Outcome:
+def crash(error: BaseException) -> Outcome:
     """Return the outcome of an exception that the compiler or its code raised."""
-    cause = root_cause(error)
-    stage = stage_of(error, cause)
-    name, text = plain_message(type(cause).__name__, normalised(str(cause)))
-    signature = f"crash|{phase}|{stage}|{name}|{text}"
+    cause = list(identity.causes(error))[-1]
+    found = identity.of_exception(error)
     first = next(iter(str(cause).strip().splitlines()), "")
     return Outcome(
-        "crash", signature, f"{type(cause).__name__} in {stage}: {first[:200]}",
-        {"stage": stage, "type": type(cause).__name__, "phase": phase, **met(error),
-         "text": f"{error}\n{cause}"[:TOLD],
-         "fingerprint": hashlib.sha1(signature.encode()).hexdigest()[:8]},
+        "crash", found, f"{type(cause).__name__} in {found.stage}: {first[:200]}",
+        {"stage": found.stage, "type": type(cause).__name__, **met(error),
+         "text": f"{error}\n{cause}"[:TOLD]},
     )  # fmt: skip
 
 
 def script_error(error: Exception) -> Outcome:
     """Return the outcome of an exception that left a script, and not from a graph."""
-    found = crash(error, "capture")
+    found = crash(error)
     ours = type(error).__module__.startswith(("tc.", "torch._dynamo"))
     first = next(iter(str(error).splitlines()), "")[:200]
     text = found.message if ours else f"{type(error).__name__}: {first}"
@@ -93,7 +96,7 @@ def met(error: BaseException) -> dict[str, Any]:
     file, number, text = told[-1]
     names = [
         (PurePath(frame.filename).stem, frame.name)
-        for one in (error, root_cause(error))
+        for one in (error, list(identity.causes(error))[-1])
         for frame in traceback.extract_tb(one.__traceback__)
         if "_dynamo" in PurePath(frame.filename).parts
         and ("variables" in PurePath(frame.filename).parts or frame.name.isupper())
@@ -102,58 +105,6 @@ def met(error: BaseException) -> dict[str, Any]:
     callee = ".".join(names[-1]) if names else ""
     return {"opcode": opcode, "callee": callee, "line": f"{file}:{number}\t{text}",
             "code": "a graph break" if type(error).__name__ == "Unsupported" else ""}  # fmt: skip
-
-
-def root_cause(error: BaseException) -> BaseException:
-    """Return the exception that all others were raised from."""
-    seen: set[int] = set()
-    while id(error) not in seen:
-        seen.add(id(error))
-        inner = getattr(error, "inner_exception", None) or error.__cause__
-        if not isinstance(inner, BaseException):
-            break
-        error = inner
-    return error
-
-
-def stage_of(error: BaseException, cause: BaseException) -> str:
-    """Return the room of the compiler that an exception comes from."""
-    stage = getattr(error, "stage", None) or getattr(cause, "stage", None)
-    room = ""
-    trace = cause.__traceback__
-    while trace is not None:
-        room = _room(trace.tb_frame.f_code.co_filename) or room
-        trace = trace.tb_next
-    return room or str(stage or "compiled code")
-
-
-def _room(filename: str) -> str:
-    parts = PurePath(filename).parts
-    for above, inside in (("compiler", 1), ("_inductor", 1), ("_dynamo", 1), ("_functorch", 1)):
-        if above in parts:
-            place = len(parts) - 1 - parts[::-1].index(above) + inside
-            if place < len(parts):
-                stem = PurePath(parts[place]).stem
-                return stem if above == "compiler" else f"{above.strip('_')}.{stem}"
-    return ""
-
-
-def plain_message(name: str, text: str) -> tuple[str, str]:
-    """Return type and words of an exception that others may be wrapped around."""
-    while found := re.match(r"(?:\w+\.)*(\w*(?:Error|Exception)): (?=\S)", text):
-        name, text = found[1], text[found.end() :]
-    return name, text
-
-
-def normalised(message: str) -> str:
-    """Return a message's first telling line without what differs between equal failures."""
-    lines = [line.strip() for line in message.strip().splitlines() if line.strip()]
-    telling = [line for line in lines if re.search(r"\berror\b[: ]", line)] or lines
-    text = telling[0] if telling else ""
-    text = re.sub(r"(/[\w.\-]+)+/?", "PATH", text)
-    text = re.sub(r"0x[0-9a-fA-F]+", "N", text)
-    text = re.sub(r"_?\d+(\.\d+)?", "", text)
-    return re.sub(r"\s+", " ", text)[:200]
 
 
 # -- running -----------------------------------------------------------------------------------
@@ -287,7 +238,7 @@ def compare(
     """Say whether compiled results differ from eager's by more than rounding."""
     if len(eager) != len(compiled):
         text = f"{len(compiled)} results instead of {len(eager)}"
-        return Outcome("wrong", "wrong|count", text)
+        return Outcome("wrong", Identity("wrong", "count"), text)
     suspects = [
         place
         for place, (mine, theirs) in enumerate(zip(eager, compiled, strict=True))
@@ -336,12 +287,12 @@ def _shape_fault(mine: Any, theirs: Any, place: int) -> Outcome | None:
     if not isinstance(mine, torch.Tensor) or not isinstance(theirs, torch.Tensor):
         if type(mine) is not type(theirs) or mine is None:
             text = f"output {place} is {_kind(theirs)} instead of {_kind(mine)}"
-            return Outcome("wrong", "wrong|type", text)
+            return Outcome("wrong", Identity("wrong", "type"), text)
         return None
     if mine.shape == theirs.shape and mine.dtype == theirs.dtype:
         return None
     text = f"output {place} is {_kind(theirs)} instead of {_kind(mine)}"
-    return Outcome("wrong", "wrong|shape", text)
+    return Outcome("wrong", Identity("wrong", "shape"), text)
 
 
 def _kind(value: Any) -> str:
@@ -358,7 +309,9 @@ def _differs(
             eager, compiled = (torch.tensor(v, dtype=torch.float64) for v in (eager, compiled))
             double, moved = None, []
         else:
-            return Outcome("wrong", "wrong", f"output {place} is {compiled} instead of {eager}")
+            return Outcome(
+                "wrong", Identity("wrong"), f"output {place} is {compiled} instead of {eager}"
+            )
     others = [m for m in moved if isinstance(m, torch.Tensor) and m.shape == eager.shape]
     if isinstance(double, torch.Tensor) and double.shape == eager.shape:
         others.append(double)
@@ -434,7 +387,7 @@ def _report(
         "eager": str(expected), "bad": count, "of": bad.numel(),
         "error": abs(got - expected) if kind == "wrong" else 0.0,
     }  # fmt: skip
-    return Outcome(kind, kind, text, detail)
+    return Outcome(kind, Identity(kind), text, detail)
 
 
 def _unravel(flat: int, shape: tuple[int, ...]) -> list[int]:
@@ -450,15 +403,22 @@ def _short(value: Any) -> str:
 
 
 def judge(
-    program: Program, compiled: Callable[[], Program], inputs: Sequence[Any], backward: bool
+    program: Program,
+    compiled: Callable[[], Program],
+    inputs: Sequence[Any],
+    backward: bool,
+    accepts: bool = True,
 ) -> Outcome:
     """Run a program eagerly and compiled; say what goes wrong.
 
     Backward runs, and is compiled, only where forward is right.
+
+    Args:
+        accepts: where eager raises, see whether compiled code does.
     """
     eager, outcome = _attempt(lambda: Ran.of(program, inputs), eager=True)
     if eager is None:
-        return outcome
+        return refused(outcome, program, compiled, inputs) if accepts else outcome
     result, outcome = _attempt(lambda: Ran.of(compiled(), inputs))
     if result is None:
         return in_forward(outcome)
@@ -476,6 +436,26 @@ def judge(
     return _verdict(program, inputs, True, eager.results, result.results)
 
 
+def refused(
+    outcome: Outcome, program: Program, compiled: Callable[[], Program], inputs: Sequence[Any]
+) -> Outcome:
+    """Return the outcome of a program that eager does not run: compiled code must not either.
+
+    Gradients are left out: copies of inputs are leaves, to which eager does not let it write.
+    """
+    plain = [v.detach() if isinstance(v, torch.Tensor) else v for v in inputs]
+    with torch.no_grad():
+        eager, again = _attempt(lambda: Ran.of(program, plain), eager=True)
+        if eager is not None or again.message != outcome.message:
+            return outcome
+        result, _ = _attempt(lambda: Ran.of(compiled(), plain))
+    if result is None:
+        return outcome
+    name = str((outcome.detail or {}).get("type", ""))
+    text = f"{outcome.message}; compiled code returns a result"
+    return Outcome("accepts", Identity("accepts", types=(name,)), text, {"forward": True})
+
+
 def in_forward(outcome: Outcome) -> Outcome:
     """Note that it went wrong before backward ran."""
     return dataclasses.replace(outcome, detail={**(outcome.detail or {}), "forward": True})
@@ -488,10 +468,10 @@ def _attempt(work: Callable[[], Any], eager: bool = False) -> tuple[Any, Outcome
             made = work()
     except Exception as error:
         if not eager:
-            return None, crash(error, "compile")
+            return None, crash(error)
         first = next(iter(str(error).splitlines()), "")
         text = f"eager raises {type(error).__name__}: {first[:200]}"
-        return None, Outcome("invalid", message=text)
+        return None, Outcome("invalid", message=text, detail={"type": type(error).__name__})
     return True if made is None else made, Outcome("ok")
 
 

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tc.minifier.answer import Answer
 from tc.minifier.case import Call, Case
-from tc.minifier.oracle import Answer, Oracle
+from tc.minifier.oracle import Oracle
 
 STAGES = ("capture", "aot", "loops", "schedule", "kernels", "program")
 KERNELS = "kernel"  # kind of the steps "this kernel is compiled", asked at stage kernels
@@ -90,7 +91,7 @@ class Ladder:
 
     def is_failure(self, rung: Rung) -> bool:
         """Whether a rung fails as the whole does; what else goes wrong there is another fault."""
-        return bool(rung.answer.signature) and rung.answer.is_like(self.failure)
+        return rung.answer.is_like(self.failure.identity)
 
     def backend(self, name: str) -> Rung:
         """Compile with one of torch's backends."""

@@ -1,4 +1,4 @@
-"""Asks whether a case still fails in the same way; remembers each answer by the case's text."""
+"""Asks whether a case or a script still fails in the same way; remembers each answer."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tc.minifier.answer import Answer
 from tc.minifier.case import Case, fact_from_json
+from tc.minifier.identity import Identity
+from tc.minifier.journal import Journal
+from tc.minifier.odds import Rule
 
 MEMORY = 8 << 30  # what a child may take beyond what the server has
 #: compilers start no processes that stay, and looking for devices does not set them up
@@ -33,33 +37,6 @@ main()
 
 class OracleError(Exception):
     """The process that judges does not answer."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """How a case fared; see `tc.minifier.judge.Outcome`."""
-
-    kind: str
-    signature: str = ""
-    message: str = ""
-    detail: Mapping[str, Any] = field(default_factory=dict)
-
-    def is_like(self, other: Answer) -> bool:
-        """Whether two failures are of one kind: values that are wrong, or the same exception."""
-        values = ("wrong", "nan")
-        if self.kind in values or other.kind in values:
-            return self.kind in values and other.kind in values
-        return self.kind == other.kind and self.detail.get("type") == other.detail.get("type")
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Answer:
-        """The answer in a line of the server's."""
-        return cls(
-            row["kind"],
-            row.get("signature") or "",
-            row.get("message") or "",
-            row.get("detail") or {},
-        )
 
 
 class Server:
@@ -143,52 +120,105 @@ class Server:
         self.process.wait()
 
 
-@dataclass
-class Oracle:
-    """Judges cases through a server and remembers every answer.
+@dataclass(kw_only=True)
+class Search:
+    """What all oracles share: the failure that is looked for, and what is known already.
 
     Attributes:
-        seconds: limit for one question.
-        signature: the failure that is looked for.
+        seconds: limit for one run.
+        target: the failure that is looked for; None: none yet.
+        akin: while there is no target, the first failure that may be the same as this one is.
+        rule: how many runs of a candidate have to fail.
         deadline: no more questions from then on (`time.monotonic`).
-        answers: program text -> answer.
-        others: other failures met on the way, by signature, and how often.
+        others: other failures met on the way, and how often.
+        asked: runs so far.
     """
 
-    server: Server
     seconds: float = 120
-    signature: str = ""
+    target: Identity | None = None
+    akin: Identity | None = None
+    rule: Rule = field(default_factory=Rule)
     deadline: float = float("inf")
-    answers: dict[str, Answer] = field(default_factory=dict)
-    others: Counter[str] = field(default_factory=Counter)
+    journal: Journal = field(default_factory=Journal)
+    others: Counter[Identity] = field(default_factory=Counter)
     asked: int = 0
     repeated: int = 0
     cpu: float = 0.0
 
-    def judge(self, case: Case) -> Answer:
-        """Return how a case fares."""
-        program, call = case.program(), str(case.call)
-        key = f"{program}\n{call}\n{case.backward}"
-        if key in self.answers:
+    def is_target(self, answer: Answer) -> bool:
+        """Return whether an answer is the failure that is looked for."""
+        if self.target is None and answer.is_akin(self.akin):
+            self.target = answer.identity
+        return self.target is not None and answer.identity == self.target
+
+    def answered(self, question: str, ask: Callable[[], Answer]) -> Answer:
+        """Return the answer to a question; one that was asked before is not asked again."""
+        if self.rule != Rule():
+            question = f"{self.rule}\n{question}"
+        known = self.journal.get(question)
+        if known is not None:
             self.repeated += 1
-            return self.answers[key]
+            return known
         if time.monotonic() > self.deadline:
             return Answer("late")
-        self.asked += 1
-        row = self.server.ask(
-            {"do": "judge", "program": program, "arguments": case.arguments, "call": call,
-             "backward": case.backward, "seconds": self.seconds}
-        )  # fmt: skip
-        self.cpu += row.get("cpu", 0.0)
-        answer = Answer.of(row)
-        self.answers[key] = answer
-        if self.signature and answer.signature and answer.signature != self.signature:
-            self.others[answer.signature] += 1
+        answer = self._often(ask)
+        self.journal.put(question, answer)
+        if self.target is not None and answer.identity not in (None, self.target):
+            assert answer.identity is not None
+            self.others[answer.identity] += 1
         return answer
 
+    def _often(self, ask: Callable[[], Answer]) -> Answer:
+        """Ask until the rule is met, or cannot be any more."""
+        failed = passed = 0
+        while True:
+            self.asked += 1
+            answer = ask()
+            failed += self.is_target(answer)
+            passed += not self.is_target(answer)
+            if failed >= self.rule.need or passed > self.rule.of - self.rule.need:
+                return answer
+
+    def rate(self, question: str, ask: Callable[[], Answer], runs: int) -> int:
+        """Return how many of so many runs are the failure that is looked for."""
+        rule, self.rule = self.rule, Rule()
+        try:
+            return sum(
+                self.is_target(self.answered(f"{question}\n# run {number}", ask))
+                for number in range(runs)
+            )
+        finally:
+            self.rule = rule
+
+
+@dataclass(kw_only=True)
+class Oracle(Search):
+    """Judges cases through a server."""
+
+    server: Server
+
+    def ask(self, case: Case) -> Answer:
+        """Run a case once."""
+        row = self.server.ask(
+            {"do": "judge", "program": case.program(), "arguments": case.arguments,
+             "call": str(case.call), "backward": case.backward, "seconds": self.seconds,
+             "accepts": self.target is None or self.target.kind == "accepts"}
+        )  # fmt: skip
+        self.cpu += row.get("cpu", 0.0)
+        return Answer.of(row)
+
+    @staticmethod
+    def question(case: Case) -> str:
+        """Return what stands for a case in the journal."""
+        return f"{case.program()}\n{case.call}\n{case.backward}"
+
+    def judge(self, case: Case) -> Answer:
+        """Return how a case fares."""
+        return self.answered(self.question(case), lambda: self.ask(case))
+
     def fails(self, case: Case) -> bool:
-        """Whether a case fails in the way that is looked for."""
-        return bool(case.outputs or case.steps) and self.judge(case).signature == self.signature
+        """Return whether a case fails in the way that is looked for."""
+        return bool(case.outputs or case.steps) and self.is_target(self.judge(case))
 
     def learn(self, case: Case) -> Case:
         """Return the case with the facts about each of its values; the server keeps the values."""
@@ -216,46 +246,46 @@ def keeping(case: Case) -> str:
     return "\n".join([head, *lines, "", *case.makers(), ""])
 
 
-@dataclass
-class ScriptOracle:
-    """Judges whole scripts; remembers every answer.
+@dataclass(kw_only=True)
+class ScriptOracle(Search):
+    """Judges whole scripts.
 
     Attributes:
         home: folder of the script, whose neighbours it may import.
         arguments: its command line.
-        signature: the failure that is looked for.
         blameless: the script is sound but for the compiler, and has to stay so.
+        place: makes the folder that a candidate runs in.
     """
 
     server: Server
-    home: Path
-    arguments: Sequence[str]
-    seconds: float = 120
-    signature: str = ""
+    home: Path = Path()
+    arguments: Sequence[str] = ()
     blameless: bool = False
-    deadline: float = float("inf")
-    answers: dict[str, bool] = field(default_factory=dict)
-    asked: int = 0
-    cpu: float = 0.0
+    place: Callable[[], Path] = Path.cwd
 
-    def judge(self, text: str, eager: bool = False) -> Answer:
-        """Return how a script fares."""
-        self.asked += 1
+    def ask(self, text: str, eager: bool = False) -> Answer:
+        """Run a script once."""
         row = self.server.ask(
             {"do": "script", "text": text, "eager": eager, "home": str(self.home),
-             "arguments": list(self.arguments), "seconds": self.seconds}
+             "arguments": list(self.arguments), "seconds": self.seconds,
+             "cwd": str(self.place())}
         )  # fmt: skip
         self.cpu += row.get("cpu", 0.0)
         return Answer.of(row)
 
+    def judge(self, text: str) -> Answer:
+        """Return how a script fares."""
+        return self.answered(text, lambda: self.ask(text))
+
+    def is_sound(self, text: str) -> bool:
+        """Return whether a script ends well without the compiler."""
+        rule, self.rule = self.rule, Rule()
+        try:
+            answer = self.answered(f"{text}\n# eager", lambda: self.ask(text, eager=True))
+        finally:
+            self.rule = rule
+        return answer.kind == "ok"
+
     def fails(self, text: str) -> bool:
-        """Whether a script fails in the way that is looked for."""
-        if text in self.answers:
-            return self.answers[text]
-        if time.monotonic() > self.deadline:
-            return False
-        fails = self.judge(text).signature == self.signature
-        if fails and self.blameless:
-            fails = self.judge(text, eager=True).kind == "ok"
-        self.answers[text] = fails
-        return fails
+        """Return whether a script fails in the way that is looked for."""
+        return self.is_target(self.judge(text)) and (not self.blameless or self.is_sound(text))

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from tc.minifier.console import OK
 from tc.minifier.oracle import Server
-from tc.minifier.problem import REDUCIBLE, Problem, recorded
+from tc.minifier.problem import REDUCIBLE, Problem, Run, recorded
 from tc.minifier.verdict import BUG, INCONCLUSIVE, Verdict
 
 ALL: Final = 1 << 30  # calls
 
 
-def without_graph(script: Path, problem: Problem) -> Verdict | None:
+def without_graph(script: str, problem: Problem) -> Verdict | None:
     """Return the verdict on a run in which no graph went wrong, or none that can be written."""
     facts = problem.facts
     if problem.kind in REDUCIBLE:
@@ -106,15 +105,13 @@ class Calls:
     """Runs a script with only its first calls of compiled functions compiled."""
 
     server: Server
-    script: Path
-    arguments: Sequence[str]
-    seconds: float
+    what: Run
     tell: Callable[[str], None]
 
     def run(self, count: int, fresh: bool = False) -> Problem:
         """Run it with so many compiled calls; the last may have to compile anew."""
         self.tell(f"running    with {count if count < ALL else 'all'} calls compiled")
-        return recorded(self.server, self.script, self.arguments, self.seconds, (count, fresh))
+        return recorded(self.server, self.what, (count, fresh))
 
     def first_wrong(self, count: int) -> int:
         """Return the first call that must run compiled for the script to fail."""

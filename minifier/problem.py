@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -13,10 +14,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tc.minifier.case import Case, from_json
-from tc.minifier.oracle import Answer, OracleError, Server
+from tc.minifier import fresh, identity
+from tc.minifier.answer import Answer
+from tc.minifier.case import Case, from_json, to_json
+from tc.minifier.identity import Identity
+from tc.minifier.oracle import OracleError, Server
 
-REDUCIBLE = ("crash", "wrong", "nan", "died", "timeout")
+REDUCIBLE = ("crash", "wrong", "nan", "accepts", "died", "timeout")
 
 
 class NotReproduced(Exception):
@@ -28,15 +32,15 @@ class Problem:
     """What a run of a script showed.
 
     Attributes:
-        kind: ``ok``; ``crash``, ``wrong``, ``nan``, ``died``, ``timeout``: a graph goes wrong;
-            ``outside``: the compiler fails before there is a graph; ``script``, ``exit``: the
-            script fails by itself.
+        kind: ``ok``; ``crash``, ``wrong``, ``nan``, ``accepts``, ``died``, ``timeout``: a graph
+            goes wrong; ``outside``: the compiler fails before there is a graph; ``script``,
+            ``exit``: the script fails by itself.
         case: the graph that goes wrong, if it has a text.
         facts: graphs, calls, compiles, threads, and what else the run counted.
     """
 
     kind: str
-    signature: str = ""
+    identity: Identity | None = None
     message: str = ""
     case: Case | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -44,7 +48,7 @@ class Problem:
     @property
     def answer(self) -> Answer:
         """The same as what a judge says of a case."""
-        return Answer(self.kind, self.signature, self.message, self.facts.get("detail") or {})
+        return Answer(self.kind, self.identity, self.message, self.facts.get("detail") or {})
 
     @property
     def threads(self) -> int:
@@ -52,13 +56,36 @@ class Problem:
         return int(self.facts.get("threads", 1))
 
 
-def recorded(
-    server: Server,
-    script: Path,
-    arguments: Sequence[str],
-    seconds: float,
-    calls: tuple[int, bool] | None = None,
-) -> Problem:
+@dataclass(frozen=True)
+class Run:
+    """How a script is run.
+
+    Attributes:
+        home: where it finds its neighbours; None: the folder it lies in.
+        seconds: limit.
+        sequence: keep every call of a graph.
+        cwd: where it runs; None: where the user is.
+    """
+
+    script: Path
+    arguments: Sequence[str] = ()
+    seconds: float = 600
+    home: Path | None = None
+    sequence: bool = False
+    cwd: Path | None = None
+
+    @property
+    def file(self) -> str:
+        """The script, as it is found from where it runs."""
+        return str(self.script if self.cwd is None else self.script.resolve())
+
+    @property
+    def folder(self) -> str:
+        """Where it finds its neighbours, as text."""
+        return str(self.home or self.script.resolve().parent)
+
+
+def recorded(server: Server, run: Run, calls: tuple[int, bool] | None = None) -> Problem:
     """Run a script in a fork of the warm process; its output goes to ``script.log``.
 
     What a script sets in the environment for torch to read while it is loaded comes too late in a
@@ -68,12 +95,12 @@ def recorded(
         calls: how many calls of compiled functions run compiled (None: all), and whether the last
             of them has no compiled code to use.
     """
-    server.warm(compiler_of(script.read_text(errors="replace")))
-    problem = _in_fork(server, script, arguments, seconds, calls)
+    server.warm(compiler_of(run.script.read_text(errors="replace")))
+    problem = _in_fork(server, run, calls)
     variables = problem.facts.get("environment")
     if variables:
         server.restart(variables)
-        problem = _in_fork(server, script, arguments, seconds, calls)
+        problem = _in_fork(server, run, calls)
     server.threads = problem.threads
     return problem
 
@@ -85,78 +112,80 @@ def compiler_of(text: str) -> str:
     return "tc" if re.search(r"\btc\b", text) else ""
 
 
-def _in_fork(
-    server: Server,
-    script: Path,
-    arguments: Sequence[str],
-    seconds: float,
-    calls: tuple[int, bool] | None,
-) -> Problem:
+def _in_fork(server: Server, run: Run, calls: tuple[int, bool] | None) -> Problem:
     forget(server.folder)
     row = server.ask(
-        {"do": "record", "script": str(script), "arguments": list(arguments), "seconds": seconds,
-         "memory": 0, "limit": calls}
+        {"do": "record", "script": run.file, "cwd": str(run.cwd or Path.cwd()),
+         "arguments": list(run.arguments),
+         "seconds": run.seconds, "home": run.folder, "memory": 0, "limit": calls,
+         "sequence": run.sequence}
     )  # fmt: skip
     if row["kind"] == "refused":
-        return record(script, arguments, server.folder, seconds)
+        return record(run, server.folder)
     if row["kind"] == "invalid":
         raise OracleError(f"the script could not be run: {row['message']}")
-    return _read(server.folder, row["status"], seconds)
+    hang = Answer.of(row) if row["kind"] == "timeout" else None
+    return _read(server.folder, row["status"], hang)
 
 
 def forget(folder: Path) -> None:
     """Remove what the last run left."""
-    for name in ("problem.json", "begun.json"):
+    for name in ("problem.json", "begun.json", "used.json"):
         (folder / name).unlink(missing_ok=True)
 
 
-def record(
-    script: Path,
-    arguments: Sequence[str],
-    folder: Path,
-    seconds: float,
-    environment: Mapping[str, str] | None = None,
-) -> Problem:
+def record(run: Run, folder: Path, environment: Mapping[str, str] | None = None) -> Problem:
     """Run a script under `tc.minifier.runner`; its output goes to ``folder/script.log``."""
     forget(folder)
-    command = [sys.executable, "-m", "tc.minifier.runner", str(folder), str(script), *arguments]
+    stack = folder / "stack.json"
+    stack.unlink(missing_ok=True)
+    command = [
+        sys.executable, "-m", "tc.minifier.runner", str(folder), run.folder, run.file,
+        *run.arguments,
+    ]  # fmt: skip
+    hang: Answer | None = None
     with (folder / "script.log").open("wb") as log:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
+            cwd=run.cwd,
             env={**os.environ, **(environment or {})},
             start_new_session=True,
         )
         try:
-            status = process.wait(timeout=seconds)
+            status: int | None = process.wait(timeout=run.seconds)
         except subprocess.TimeoutExpired:
             status = None
+            hang = fresh.hang(fresh.ask_process(process.pid, str(stack)))
         finally:
-            if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-    return _read(folder, status, seconds)
+            process.wait()
+    return _read(folder, status, hang)
 
 
-def _read(folder: Path, status: int | None, seconds: float) -> Problem:
+def _read(folder: Path, status: int | None, hang: Answer | None) -> Problem:
     found, begun = folder / "problem.json", folder / "begun.json"
-    if found.exists():
-        problem = _problem(json.loads(found.read_text()))
+    if found.exists() and hang is None and (status or 0) >= 0:
+        problem = problem_of_row(json.loads(found.read_text()))
         if problem.kind != "exit":
             return problem
         return replace(problem, message=f"{problem.message}: {last_line(folder)}")
-    if status is None:
-        kind, message = "timeout", f"the script did not end within {seconds:.0f} s"
-    elif status < 0:
-        kind, message = "died", f"the process died: {signal.Signals(-status).name}"
+    if hang is not None:
+        answer = hang
+    elif status is not None and status < 0:
+        name = signal.Signals(-status).name
+        answer = Answer("died", identity.of_death(name), f"the process died: {name}")
     else:
-        kind, message = "exit", f"the process ended with exit code {status}: {last_line(folder)}"
-    if begun.exists() and kind in ("timeout", "died"):
-        row = json.loads(begun.read_text())
-        return _problem({**row, "kind": kind, "signature": kind, "message": message})
-    return Problem(kind if kind == "exit" else "script", message=message)
+        text = f"the process ended with exit code {status}: {last_line(folder)}"
+        return Problem("exit", Identity("exit", message=f"exit code {status}"), text)
+    for begun in (folder / "begun.json", folder / "used.json"):
+        if begun.exists():
+            row = json.loads(begun.read_text())
+            return problem_of_row({**row, **answer.as_json()})
+    return Problem(answer.kind, answer.identity, answer.message)
 
 
 def last_line(folder: Path) -> str:
@@ -165,7 +194,16 @@ def last_line(folder: Path) -> str:
     return lines[-1].strip() if lines else "it printed nothing"
 
 
-def _problem(row: dict[str, Any]) -> Problem:
+def problem_of_row(row: Mapping[str, Any]) -> Problem:
+    """Return the problem of a run's file."""
     case = from_json(row["case"]) if "case" in row else None
-    facts = {k: v for k, v in row.items() if k not in ("case", "kind", "signature", "message")}
-    return Problem(row["kind"], row["signature"], row["message"] or "", case, facts)
+    facts = {k: v for k, v in row.items() if k not in ("case", "kind", "identity", "message")}
+    found = Identity.of_json(row["identity"]) if row["identity"] else None
+    return Problem(row["kind"], found, row["message"] or "", case, facts)
+
+
+def row_of(problem: Problem) -> dict[str, Any]:
+    """Return a problem as plain data, for `problem_of_row`."""
+    found = problem.identity.as_json() if problem.identity else None
+    row = {**problem.facts, "kind": problem.kind, "identity": found, "message": problem.message}
+    return {**row, "case": to_json(problem.case)} if problem.case else row

@@ -7,8 +7,9 @@ import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from tc.minifier.answer import Answer
 from tc.minifier.case import Case, Input
-from tc.minifier.oracle import Answer, Oracle
+from tc.minifier.oracle import Oracle
 from tc.minifier.passes import branches, context, inputs, localise, nodes
 
 Fails = Callable[[Case], bool]
@@ -75,7 +76,7 @@ class Reduction:
         before = self.best
         told = str(answer.detail.get("text", ""))
         one: Pass = functools.partial(self._named, told=told)
-        if self.oracle.signature in ("wrong", "nan"):
+        if self.oracle.target is not None and self.oracle.target.kind in ("wrong", "nan"):
             one = self._localise
         elif not told:
             return False

@@ -1,6 +1,6 @@
 """Runs a user's script and records the first graph that its compiler gets wrong.
 
-    python -m tc.minifier.runner FOLDER SCRIPT [ARG ...]
+    python -m tc.minifier.runner FOLDER HOME SCRIPT [ARG ...]
 
 or, in a fork of the warm process, `run_recorded`.
 
@@ -28,11 +28,12 @@ from torch import fx
 
 import tc
 from tc.compiler import api
-from tc.minifier import graphs, judge
+from tc.minifier import graphs, identity, judge
 from tc.minifier.case import Call, to_json
 from tc.minifier.judge import Outcome
 from tc.minifier.setup_code import setup_for
 
+SEQUENCE = 50  # calls of graphs that are kept in order
 CHECKED_CALLS = 4  # of each graph; later calls run unchecked
 #: variables that torch and the compilers read once, while they are loaded
 READ_ONCE = ("TORCH", "PYTORCH", "TC_", "TRITON", "CUDA", "OMP_", "MKL_", "KMP_", "CXX")
@@ -100,15 +101,25 @@ class Recorder:
     Attributes:
         folder: where the problem is written.
         script: text of the user's script.
+        home: where the script finds its neighbours.
         graphs: how many were compiled.
         limit: which calls run compiled; None: all.
+        sequence: every call of a graph so far, as cases; None: they are not kept.
+        tensors: the inputs of these, each name with the number of its call before it.
+        raises: an exception of the program tells of a failure, instead of a file.
     """
 
-    def __init__(self, folder: Path, script: Path, limit: Limit | None = None) -> None:
+    def __init__(
+        self, folder: Path, script: Path, limit: Limit | None = None, sequence: bool = False
+    ) -> None:
         self.folder = folder
         self.limit = limit
-        self.script = script.read_text(errors="replace")
+        self.script = script.read_text(errors="replace") if script.is_file() else ""
+        self.home = Path(sys.path[0] or ".").resolve()
         self.environment = dict(os.environ)
+        self.sequence: list[dict[str, Any]] | None = [] if sequence else None
+        self.tensors: dict[str, torch.Tensor] = {}
+        self.raises = False
         self.graphs = 0
         self.calls = 0
         self.random = 0
@@ -132,7 +143,7 @@ class Recorder:
             try:
                 watched.compiled = real(gm, example_inputs)
             except BaseException as error:
-                watched.fail(judge.crash(error, "compile"), example_inputs)
+                watched.fail(judge.crash(error), example_inputs)
                 raise
             return uncompiled(watched) if call.compiler == "torch" else watched
 
@@ -147,6 +158,24 @@ class Recorder:
             and not name.endswith("CACHE_DIR")  # compilers set these themselves
             and self.environment.get(name) != value
         }
+
+    def sources(self, spaces: set[str]) -> str:
+        """Return the script, behind the texts of its modules that name one of these libraries."""
+        if not spaces:
+            return self.script
+        texts = []
+        for module in list(sys.modules.values()):
+            file = getattr(module, "__file__", None) or ""
+            if file.endswith(".py") and Path(file).parent.is_relative_to(self.home):
+                text = Path(file).read_text(errors="replace")
+                texts += [text] if any(f"{space}::" in text for space in spaces) else []
+        return "\n".join([*texts, self.script])
+
+    def note_begin(self) -> None:
+        """Leave behind that a compiler is used, in case the process dies or hangs."""
+        if not self.raises and self.compiles == 1:
+            died = Outcome("died", identity.of_death("?"), "the process died")
+            self.write("used.json", problem_of(died, self))
 
     def write(self, name: str, problem: dict[str, Any]) -> None:
         """Write a file whole or not at all."""
@@ -181,11 +210,12 @@ class Watched:
         self.checked += 1
         self.recorder.calls += 1
         self.begin(inputs)
+        self._keep(inputs)
         self._check(inputs)
         try:
             result = self.compiled(*inputs)
         except Exception as error:
-            self.fail(judge.crash(error, "compile"), inputs)
+            self.fail(judge.crash(error), inputs)
             raise
         self.end()
         return result
@@ -218,20 +248,40 @@ class Watched:
             for node in self.gm.graph.nodes
             if isinstance(node.target, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
         } - {"aten", "prims", "prim"}
-        setup = setup_for(self.recorder.script, spaces)
+        setup = setup_for(self.recorder.sources(spaces), spaces)
         return graphs.case_of(self.gm, inputs, self.call, setup, self.backward(inputs))
 
     def begin(self, inputs: Sequence[Any]) -> None:
         """Leave this graph behind in case the process dies."""
+        if self.recorder.raises:
+            return
         if self.checked <= 1:
-            self._save("begun.json", Outcome("died", "died", "the process died"), inputs)
+            died = Outcome("died", identity.of_death("?"), "the process died")
+            self._save("begun.json", died, inputs)
+
+    def _keep(self, inputs: Sequence[Any]) -> None:
+        """Append this call to the sequence; a graph without a text is left out."""
+        sequence = self.recorder.sequence
+        if sequence is None or len(sequence) >= SEQUENCE:
+            return
+        try:
+            case, tensors = self.case(inputs)
+        except graphs.Unprintable:
+            return
+        mark = f"call{len(sequence)}:"
+        sequence.append(to_json(case))
+        self.recorder.tensors.update((f"{mark}{k}", v.detach().cpu()) for k, v in tensors.items())
 
     def end(self) -> None:
         """The call came back."""
+        if self.recorder.raises:
+            return
         (self.recorder.folder / "begun.json").unlink(missing_ok=True)
 
     def fail(self, outcome: Outcome, inputs: Sequence[Any]) -> None:
         """Write the problem and end the process."""
+        if self.recorder.raises:
+            raise Differs(outcome)
         self._save("problem.json", outcome, inputs)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -247,8 +297,9 @@ class Watched:
             problem["unprintable"] = str(reason)
         else:
             problem["case"] = to_json(case)
+            problem["sequence"] = self.recorder.sequence
             torch.save(
-                {k: v.detach().cpu() for k, v in tensors.items()},
+                {**{k: v.detach().cpu() for k, v in tensors.items()}, **self.recorder.tensors},
                 self.recorder.folder / "inputs.pt",
             )
         self.recorder.write(name, problem)
@@ -272,8 +323,8 @@ def problem_of(outcome: Outcome, recorder: Recorder) -> dict[str, Any]:
     limit = recorder.limit
     return {
         **({"seen": limit.seen, "last": limit.last} if limit else {}),
-        "kind": outcome.kind, "signature": outcome.signature, "message": outcome.message,
-        "detail": outcome.detail, "graphs": recorder.graphs, "calls": recorder.calls,
+        **outcome.as_json(),
+        "graphs": recorder.graphs, "calls": recorder.calls,
         "compiles": recorder.compiles, "compiler": recorder.compiler, "random": recorder.random,
         "rounding": recorder.rounding, "refused": recorder.refused, "refusal": recorder.refusal,
         "threads": torch.get_num_threads(), "environment": recorder.changed(),
@@ -305,6 +356,21 @@ def install(recorder: Recorder) -> None:
     torch.compile = _recording(theirs, "torch", recorder, torch_backend)
 
 
+class Differs(AssertionError):
+    """Compiled code fails, and the program that runs is to raise because of it."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.message)
+        self.tc_identity = outcome.identity
+
+
+def watch() -> None:
+    """Compare every compiled graph of this program with eager, and raise where one differs."""
+    recorder = Recorder(Path(), Path(sys.argv[0]))
+    recorder.raises = True
+    install(recorder)
+
+
 def _recording(
     real: Callable[..., Any],
     compiler: str,
@@ -319,6 +385,7 @@ def _recording(
             return real(model, **options)
         recorder.compiles += 1
         recorder.compiler = compiler
+        recorder.note_begin()
         kept = tuple(
             (name, repr(value))
             for name, value in options.items()
@@ -338,19 +405,25 @@ def _recording(
 
 
 def run_recorded(
-    folder: str, script: str, arguments: Sequence[str], limit: Limit | None = None
+    folder: str,
+    script: str,
+    arguments: Sequence[str],
+    limit: Limit | None = None,
+    home: str | None = None,
+    sequence: bool = False,
 ) -> int:
     """Run a script as a program; 0: nothing found, 10: `problem.json` is there."""
-    recorder = Recorder(Path(folder), Path(script), limit)
+    sys.path[0] = home or str(Path(script).resolve().parent)
+    recorder = Recorder(Path(folder), Path(script), limit, sequence)
     install(recorder)
     sys.argv = [script, *arguments]
-    sys.path[0] = str(Path(script).resolve().parent)
     outcome = Outcome("ok")
     try:
         runpy.run_path(script, run_name="__main__")
     except SystemExit as stop:
         if stop.code not in (None, 0):
-            outcome = Outcome("exit", message=f"the script ends with exit code {stop.code}")
+            text = f"the script ends with exit code {stop.code}"
+            outcome = Outcome("exit", identity.of_exception(stop), text)
     except Exception as error:
         outcome = judge.script_error(error)
     recorder.write("problem.json", problem_of(outcome, recorder))
@@ -359,8 +432,9 @@ def run_recorded(
 
 def main() -> None:
     """Run the script named on the command line, and end the process."""
-    folder, script, *arguments = sys.argv[1:]
-    status = run_recorded(folder, script, arguments)
+    folder, home, script, *arguments = sys.argv[1:]
+    identity.watch(str(Path(folder) / "stack.json"))
+    status = run_recorded(folder, script, arguments, home=home)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

@@ -2,104 +2,111 @@
 
 from __future__ import annotations
 
-import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tc.minifier import verify, writer
-from tc.minifier.console import (
-    INTERRUPTED,
-    NOT_REPRODUCED,
-    OK,
-    Progress,
-    quiet_interrupts,
-)
-from tc.minifier.oracle import Answer, ScriptOracle
-from tc.minifier.passes import source
-from tc.minifier.problem import NotReproduced, Problem
+from tc.minifier import writer
+from tc.minifier.answer import Answer
+from tc.minifier.check import ProgramOracle
+from tc.minifier.console import quiet_interrupts
+from tc.minifier.job import HUNG, MEASURED, Result, Setting
+from tc.minifier.oracle import ScriptOracle
+from tc.minifier.passes import modules, source
+from tc.minifier.problem import NotReproduced
+from tc.minifier.verify import RUNS
+
+Oracle = ScriptOracle | ProgramOracle
+Verify = Callable[[Path, int], int]
 
 
 @dataclass
 class ScriptJob:
-    """One reduction, from the failing script to the verified file."""
+    """One reduction, from the failing script to the verified file.
 
-    oracle: ScriptOracle
-    output: Path
-    progress: Progress
-    start: float
-    budget: float = float("inf")
+    Attributes:
+        verify: returns how many of so many runs of a file fail alike.
+    """
+
+    setting: Setting
+    oracle: Oracle
+    verify: Verify
     answer: Answer = field(default_factory=lambda: Answer("ok"))
     stopped: str = ""
     best: str = ""
-    before: int = 0
 
-    def run(self, text: str, problem: Problem, as_json: bool) -> int:
+    def begin(self, text: str, looks: int = 1) -> bool:
+        """See whether a script fails as is looked for; whichever way, where nothing is.
+
+        Args:
+            looks: how often it is run until it does.
+        """
+        for number in range(looks):
+            question = f"{text}\n# look {number}" if number else text
+            self.answer = self.oracle.answered(question, lambda: self.oracle.ask(text))
+            if self.oracle.akin is None and self.answer.failed:
+                self.oracle.target = self.answer.identity
+            if self.oracle.is_target(self.answer):
+                return True
+        return False
+
+    def run(self, text: str) -> int:
         """Reduce, verify, report; returns the exit code.
 
         Raises:
-            NotReproduced: the script does not fail in a warm process.
+            NotReproduced: the script fails without the compiler, too.
         """
-        self.progress.line(f"the compiler fails: {problem.message}")
-        self.before = len(text.splitlines())
-        self.answer = self.oracle.judge(text)
-        if not self.answer.signature:
-            raise NotReproduced(f"{problem.message}; run again the script does not fail")
-        self.oracle.signature = self.answer.signature
-        self.oracle.blameless = self.oracle.judge(text, eager=True).kind == "ok"
-        if not self.oracle.blameless and self.answer.kind != "outside":
-            raise NotReproduced(f"{problem.message}; it fails without the compiler, too")
-        self.oracle.deadline = self.start + self.budget
+        oracle = self.oracle
+        if isinstance(oracle, ScriptOracle):
+            oracle.blameless = oracle.is_sound(text)
+            if not oracle.blameless and self.answer.kind != "outside":
+                raise NotReproduced(f"{self.answer.message}; it fails without the compiler, too")
+        if self.answer.kind == "timeout":
+            oracle.seconds = min(oracle.seconds, HUNG)
+        self.setting.measure(oracle, text, lambda: oracle.ask(text))
+        oracle.deadline = self.setting.deadline
+        self.improved(text, "script")
         try:
-            self.improved(text)
-            source.reduced(text, self.oracle.fails, self.improved)
+            home = self.setting.subject.home
+            whole = modules.inlined(
+                text, home, oracle.fails, lambda one: self.improved(one, "inlined")
+            )
+            source.reduced(whole, oracle.fails, lambda one: self.improved(one, "text"))
         except KeyboardInterrupt:
             self.stopped = "interrupted"
-        if time.monotonic() > self.oracle.deadline:
+        if time.monotonic() > oracle.deadline:
             self.stopped = self.stopped or "out of time"
-        return self.finish(as_json)
+        return self.finish(text)
 
-    def improved(self, text: str) -> None:
-        """Tell of an improvement, and keep it on disk."""
+    def improved(self, text: str, name: str) -> None:
+        """Report an improvement, and keep it on disk."""
         self.best = text
-        self.progress.now(f"{len(text.splitlines())} lines after {self.oracle.asked} tries")
-        writer.write(self.output, self.full_text())
+        lines = len(text.splitlines())
+        self.setting.progress.now(f"{lines} lines after {self.oracle.asked} tries")
+        self.setting.write(self.full_text())
+        self.setting.journal.improved(self.full_text(), name)
 
     def full_text(self) -> str:
         """The file: what fails, and the script."""
-        return "\n".join([*writer.title(self.answer), *writer.made_by(), self.best, ""])
+        needed = modules.neighbours(self.best, self.setting.subject.home)
+        notes = [f"# it imports {', '.join(needed)} of {self.setting.subject.home}"]
+        head = [*writer.title(self.answer), *writer.made_by(), *(notes if needed else [])]
+        return "\n".join([*head, self.best.rstrip("\n"), ""])
 
-    def finish(self, as_json: bool) -> int:
+    def finish(self, text: str) -> int:
         """Write, verify and report the result."""
+        good, runs = 0, RUNS if self.oracle.rule.of == 1 else MEASURED
         with quiet_interrupts():
-            writer.write(self.output, self.full_text())
-            good = 0 if self.stopped == "interrupted" else self.verified()
-        self.report(good, as_json)
-        if self.stopped == "interrupted":
-            return INTERRUPTED
-        return OK if good else NOT_REPRODUCED
-
-    def verified(self) -> int:
-        """Run the file, return how many runs fail alike."""
-        return verify.failures(self.output, self.answer, self.oracle.seconds, self.oracle.server)
-
-    def report(self, good: int, as_json: bool) -> None:
-        """Print the result."""
-        text = self.output.read_text()
-        lines, took = len(text.splitlines()), time.monotonic() - self.start
-        if as_json:
-            print(json.dumps({
-                "schema": 1, "failure": "script", "message": self.answer.message,
-                "signature": self.answer.signature, "file": str(self.output), "lines": lines,
-                "lines_before": self.before, "self_contained": True, "verified": good,
-                "runs": verify.RUNS, "tries": self.oracle.asked, "stopped": self.stopped or None,
-                "cpu_seconds": round(self.oracle.cpu, 2), "seconds": round(took, 2),
-            }))  # fmt: skip
-            return
-        how = f" ({self.stopped})" if self.stopped else ""
-        self.progress.line(
-            f"reduced {self.before} → {lines} lines in {took:.1f} s, {self.oracle.asked} tries{how}"
-        )
-        verdict = f"fails alike in {good} of {verify.RUNS} runs" if good else "not verified"
-        self.progress.line(f"{self.output}: {verdict}")
-        print(text, end="")
+            self.setting.write(self.full_text())
+            if self.stopped != "interrupted":
+                self.setting.progress.now(f"running {self.setting.output} {runs} times …")
+                good = self.verify(self.setting.output, runs)
+        before, after = len(text.splitlines()), len(self.best.splitlines())
+        needed = modules.neighbours(self.best, self.setting.subject.home)
+        more = {"failure": "script", "lines_before": before, "self_contained": not needed,
+                "imports": needed}  # fmt: skip
+        return Result(
+            self.setting, self.oracle, self.answer, before, after, "lines", good, runs,
+            self.stopped, more,
+        ).report()  # fmt: skip

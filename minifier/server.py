@@ -15,6 +15,7 @@ import functools
 import gc
 import json
 import os
+import random
 import resource
 import runpy
 import select
@@ -32,7 +33,7 @@ import torch
 
 import tc
 from tc.compiler import api
-from tc.minifier import graphs, judge, runner
+from tc.minifier import fresh, graphs, identity, judge, runner
 from tc.minifier.judge import Outcome
 
 Request = dict[str, Any]
@@ -94,7 +95,8 @@ class Server:
                 warm(request["compiler"])
                 answer: dict[str, Any] = {"kind": "ok"}
             else:
-                answer = in_child(functools.partial(self._act, request), request)
+                stack = str(self.folder / "stack.json")
+                answer = in_child(functools.partial(self._act, request), request, stack)
             for file in ("inputs.pt",) if request["do"] == "record" else answer.get("files", ()):
                 self.load(file)
             answers.write(json.dumps({**answer, "id": request.get("id")}) + "\n")
@@ -137,9 +139,10 @@ class Server:
         program, inputs, names = self.prepare(request)
         with torch.set_grad_enabled(request["backward"]):
             outcome = judge.judge(
-                program, lambda: eval(request["call"], names), inputs, request["backward"]
-            )
-        return as_json(outcome)
+                program, lambda: eval(request["call"], names), inputs, request["backward"],
+                accepts=request.get("accepts", True),
+            )  # fmt: skip
+        return outcome.as_json()
 
     def stage(self, request: Request) -> dict[str, Any]:
         """Run a program compiled up to a stage, with some optional steps refused."""
@@ -150,16 +153,15 @@ class Server:
             outcome = judge.judge(
                 program, lambda: eval(request["call"], names), inputs, request["backward"]
             )
-        return {**as_json(outcome), "steps": gate.names}
+        return {**outcome.as_json(), "steps": gate.names}
 
     def rerun(self, request: Request) -> dict[str, Any]:
         """Run a file as a program, in an empty folder."""
         os.chdir(request["folder"])
-        try:
-            runpy.run_path(request["path"], run_name="__main__")
-        except Exception:
-            return {"kind": "raised", "traceback": traceback.format_exc()}
-        return {"kind": "ok"}
+        sys.argv = [request["path"], *request.get("arguments", ())]
+        if request.get("home"):
+            sys.path.insert(0, request["home"])
+        return run_script(request["path"]).as_json()
 
     def record(self, request: Request) -> dict[str, Any]:
         """Run the user's script; what goes wrong in it is told by files."""
@@ -169,10 +171,13 @@ class Server:
         os.dup2(log, 1)
         os.dup2(log, 2)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.chdir(request["cwd"])
+        random.seed()
         limit = runner.Limit(*request["limit"]) if request.get("limit") else None
         status = runner.run_recorded(
-            str(self.folder), request["script"], request["arguments"], limit
-        )
+            str(self.folder), request["script"], request["arguments"], limit, request.get("home"),
+            request.get("sequence", False),
+        )  # fmt: skip
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
@@ -182,18 +187,13 @@ class Server:
         if request["eager"]:
             api.config.disable = True
             torch.compiler.set_stance("force_eager")
+        os.chdir(request["cwd"])
+        random.seed()  # as in a process of its own; a fork has its parent's state
         path = self.folder / "script.py"
         path.write_text(request["text"])
         sys.argv = [str(path), *request["arguments"]]
         sys.path.insert(0, request["home"])
-        try:
-            runpy.run_path(str(path), run_name="__main__")
-        except SystemExit as stop:
-            if stop.code not in (None, 0):
-                return as_json(Outcome("exit", f"exit|{stop.code}", f"exit code {stop.code}"))
-        except Exception as error:
-            return as_json(judge.script_error(error))
-        return as_json(Outcome("ok"))
+        return run_script(str(path)).as_json()
 
     def values(self, request: Request) -> dict[str, Any]:
         """Run a program that keeps each value; store them, return what they were."""
@@ -250,19 +250,33 @@ def own_copy(value: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).copy_(value)
 
 
-def as_json(outcome: Outcome) -> dict[str, Any]:
-    """Return an outcome as plain data."""
-    return vars(outcome).copy()
+def run_script(path: str) -> Outcome:
+    """Run a file as a program; returns how it ended."""
+    try:
+        runpy.run_path(path, run_name="__main__")
+    except SystemExit as stop:
+        if stop.code not in (None, 0):
+            return Outcome("exit", identity.of_exception(stop), f"exit code {stop.code}")
+    except Exception as error:
+        return judge.script_error(error)
+    return Outcome("ok")
 
 
 # -- children ----------------------------------------------------------------------------------
-def in_child(work: Callable[[], dict[str, Any]], request: Request) -> dict[str, Any]:
-    """Do work in a forked child with limits of time and memory; returns its answer."""
+def in_child(work: Callable[[], dict[str, Any]], request: Request, stack: str) -> dict[str, Any]:
+    """Do work in a forked child with limits of time and memory; returns its answer.
+
+    Args:
+        stack: a file in which a child that does not end says what it is doing.
+    """
     start = time.monotonic()
+    for left in (stack, f"{stack}.c"):
+        Path(left).unlink(missing_ok=True)
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reader)
+        identity.watch(stack)
         _child(work, request, writer)
     os.close(writer)
     signal.signal(signal.SIGUSR1, lambda number, frame: _kill(pid))
@@ -280,10 +294,12 @@ def in_child(work: Callable[[], dict[str, Any]], request: Request) -> dict[str, 
         answer += piece
     os.close(reader)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    hang = fresh.hang(fresh.ask_process(pid, stack)).as_json() if late else None
     if late:
         _kill(pid)
     _, status, usage = os.wait4(pid, 0)
-    found = _answer(answer, status, late)
+    _kill_group(pid)
+    found = {**hang, "status": None} if hang else _answer(answer, status)
     found["cpu"] = usage.ru_utime + usage.ru_stime
     found["wall"] = time.monotonic() - start
     return found
@@ -296,16 +312,20 @@ def _kill(child: int) -> None:
             end(child, signal.SIGKILL)
 
 
-def _answer(answer: bytes, status: int, late: bool) -> dict[str, Any]:
-    if late:
-        return {"kind": "timeout", "signature": "timeout", "message": "it takes too long",
-                "status": None}  # fmt: skip
+def _kill_group(child: int) -> None:
+    """End what a child has started and left behind."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child, signal.SIGKILL)
+
+
+def _answer(answer: bytes, status: int) -> dict[str, Any]:
     if answer and status == 0:
         found: dict[str, Any] = json.loads(answer)
         return found
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     name = signal.Signals(number).name if number else f"exit code {os.WEXITSTATUS(status)}"
-    return {"kind": "died", "signature": f"died|{name}", "message": f"the process died: {name}",
+    died = identity.of_death(name).as_json()
+    return {"kind": "died", "identity": died, "message": f"the process died: {name}",
             "status": os.waitstatus_to_exitcode(status)}  # fmt: skip
 
 
@@ -322,7 +342,7 @@ def _child(work: Callable[[], dict[str, Any]], request: Request, writer: int) ->
         answer = work()
     except BaseException as error:
         first = next(iter(str(error).splitlines()), "")
-        answer = {"kind": "invalid", "signature": "",
+        answer = {"kind": "invalid", "identity": None,
                   "message": f"{type(error).__name__}: {first[:300]}",
                   "detail": {"traceback": traceback.format_exc()[-3000:]}}  # fmt: skip
     os.write(writer, json.dumps(answer).encode())

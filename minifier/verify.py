@@ -1,73 +1,69 @@
 """Runs a finished file as a stranger would: in fresh processes, in empty folders.
 
-Each is a fresh interpreter, started from nothing. Where PyTorch's own compiler fails, whose loading
-takes longer than the search, only the first is; the others are forks of a process that has loaded
-it, compiled x + 1 and nothing else.
+Two are fresh interpreters, started from nothing; the others are forks of a process that has loaded
+the compiler, compiled x + 1 and nothing else. Where a failure does not always show, all of them are
+fresh. A run counts if its failure has the identity that is looked for.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import tempfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from tc.minifier.oracle import Answer, Server
+from tc.minifier.answer import Answer
+from tc.minifier.fresh import Fresh
+from tc.minifier.identity import Identity
+from tc.minifier.oracle import Server
 
 RUNS: Final = 5
+FRESH: Final = 2  # of these, by an interpreter of their own where a failure always shows
 AT_A_TIME: Final = 2
 
 
-def failures(path: Path, answer: Answer, seconds: float, server: Server) -> int:
-    """Return how many of `RUNS` runs of a file end in the failure it was made for.
+def failures(
+    path: Path,
+    target: Identity,
+    fresh: Fresh,
+    server: Server | None = None,
+    runs: int = RUNS,
+    place: Callable[[], Path] | None = None,
+) -> int:
+    """Return how many of so many runs of a file end in the failure it was made for.
 
-    Where the first does not, none is counted.
+    Where the first of a failure that always shows does not, none is counted.
+
+    Args:
+        place: makes the folder that they run in; None: an empty one each.
     """
-    if not fails_alike(path, answer, seconds):
+    cwd = place() if place else None
+    first = is_alike(fresh.run(path, cwd), target)
+    if not first and runs == RUNS:
         return 0
-    if server.compiler == "torch":
-        return 1 + sum(fails_again(path, answer, seconds, server) for _ in range(RUNS - 1))
+    if server is not None and runs == RUNS:
+        second = is_alike(fresh.run(path, cwd), target)
+        again = (fails_again(path, target, fresh, server, cwd) for _ in range(runs - FRESH))
+        return first + second + sum(again)
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        again = pool.map(lambda _: fails_alike(path, answer, seconds), range(RUNS - 1))
-        return 1 + sum(again)
+        others = pool.map(lambda _: is_alike(fresh.run(path, cwd), target), range(runs - 1))
+        return first + sum(others)
 
 
-def fails_alike(path: Path, answer: Answer, seconds: float) -> bool:
-    """Whether the file, run by a fresh interpreter, ends in the failure it was made for."""
-    with tempfile.TemporaryDirectory(prefix="tc-minify-") as empty:
-        try:
-            done = subprocess.run(
-                [sys.executable, str(path.resolve())],
-                cwd=empty,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=seconds + 30,
-                env=os.environ,
-                stdin=subprocess.DEVNULL,
-            )
-        except subprocess.TimeoutExpired:
-            return answer.kind == "timeout"
-    if done.returncode < 0:
-        return answer.kind == "died"
-    return done.returncode == 1 and _is_alike(done.stderr, answer)
+def is_alike(answer: Answer, target: Identity) -> bool:
+    """Return whether a run ended in the failure that is looked for."""
+    return answer.identity == target
 
 
-def fails_again(path: Path, answer: Answer, seconds: float, server: Server) -> bool:
-    """The same in a child of the warm process."""
-    with tempfile.TemporaryDirectory(prefix="tc-minify-") as empty:
+def fails_again(
+    path: Path, target: Identity, fresh: Fresh, server: Server, cwd: Path | None
+) -> bool:
+    """Return the same of a child of the warm process."""
+    with tempfile.TemporaryDirectory(prefix="rerun-") as empty:
         row = server.ask(
-            {"do": "rerun", "path": str(path.resolve()), "folder": empty, "seconds": seconds}
-        )
-    if row["kind"] in ("died", "timeout"):
-        return bool(row["kind"] == answer.kind)
-    return row["kind"] == "raised" and _is_alike(row["traceback"], answer)
-
-
-def _is_alike(traceback: str, answer: Answer) -> bool:
-    if answer.kind in ("wrong", "nan"):
-        return "AssertionError" in traceback
-    return "type" in answer.detail and str(answer.detail["type"]) in traceback
+            {"do": "rerun", "path": str(path.resolve()), "folder": str(cwd or empty),
+             "home": str(fresh.home or path.resolve().parent), "seconds": fresh.seconds,
+             "arguments": list(fresh.arguments)}
+        )  # fmt: skip
+    return is_alike(Answer.of(row), target)

@@ -6,8 +6,9 @@ import platform
 from pathlib import Path
 
 from tc import __version__
+from tc.minifier.answer import Answer
 from tc.minifier.case import Case
-from tc.minifier.oracle import Answer
+from tc.minifier.identity import ACCEPTS
 
 BACKWARD = """
 def run(g):
@@ -27,15 +28,24 @@ def full_text(case: Case, answer: Answer, tolerance: float | None = None) -> str
         tolerance: compare no looser than this; None takes those of `assert_close`.
     """
     case_lines = case.program().splitlines()
-    arguments = ", ".join(case.arguments)
-    if case.backward:
-        loss = LOSS if len(case.outputs) == 1 else LOSSES
-        case_lines += BACKWARD.format(arguments=arguments, loss=loss).splitlines()
-    lines = [*header(case, answer), *case_lines, "", *_ending(case, answer, tolerance)]
+    lines = [*header(case, answer), *case_lines, *_backward(case), "",
+             *_ending(case, answer, tolerance)]  # fmt: skip
     text = "\n".join(lines) + "\n"
     while "\n\n\n" in text:
         text = text.replace("\n\n\n", "\n\n")
     return text
+
+
+def _backward(case: Case) -> list[str]:
+    if not case.backward:
+        return []
+    loss = LOSS if len(case.outputs) == 1 else LOSSES
+    return BACKWARD.format(arguments=", ".join(case.arguments), loss=loss).splitlines()
+
+
+def body(case: Case, answer: Answer) -> list[str]:
+    """Return all but the imports of a case's program, as lines."""
+    return [*case.function(), *case.makers(), *_backward(case), *_ending(case, answer, None)]
 
 
 def header(case: Case, answer: Answer) -> list[str]:
@@ -73,6 +83,10 @@ def _ending(case: Case, answer: Answer, tolerance: float | None) -> list[str]:
     compiled, eager = f"{case.call}({arguments})", f"f({arguments})"
     if case.backward:
         compiled, eager = f"run({case.call})", "run(f)"
+    if answer.kind == "accepts" and answer.identity is not None:
+        name = answer.identity.types[-1]
+        return [compiled, "try:", f"    {eager}", f"except {name} as error:",
+                f"    raise AssertionError({ACCEPTS!r}) from error"]  # fmt: skip
     if answer.kind not in ("wrong", "nan"):
         return [compiled]
     options = ", equal_nan=True" if answer.kind == "nan" else ""
@@ -94,12 +108,5 @@ def with_data(text: str, file: str) -> str:
 
 
 def is_ours(path: Path) -> bool:
-    """Whether a file was written here."""
-    return path.exists() and f"\n# tc {__version__}, Python" in path.read_text(errors="replace")
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    draft = path.with_name(f".{path.name}.part")
-    draft.write_text(text)
-    draft.replace(path)
+    """Whether a file was written here, by whichever version."""
+    return path.exists() and "\n# tc " in path.read_text(errors="replace")

@@ -9,6 +9,10 @@ from pathlib import Path
 from faultbench import environment
 from support import python
 
+from tc.minifier.case import Case, Fact, Input, Step
+
+TENSOR = Fact("tensor", (2, 3), (3, 1), "torch.float32")
+
 SMALL = """\
 import torch, tc
 def f(x, w):
@@ -40,3 +44,18 @@ def started(name: str, *arguments: str, fault: str, cwd: Path) -> subprocess.Pop
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def chain(length: int) -> Case:
+    """x -> sin -> sin ...; each third step also takes an earlier one."""
+    steps = []
+    for number in range(length):
+        refs = [f"v{number - 1}" if number else "x"]
+        form = "torch.sin($0)"
+        if number % 3 == 2:
+            refs.append(f"v{number - 2}")
+            form = "$0 + $1"
+        steps.append(Step(f"v{number}", form, tuple(refs)))
+    facts = dict.fromkeys(("x", *(step.name for step in steps)), TENSOR)
+    x = Input("x", "recorded", "x", (2, 3))
+    return Case((x,), tuple(steps), (steps[-1].name,), facts=facts)

@@ -5,8 +5,10 @@
 `wrong`, `nan`: the lowering computes a sine or a logarithm. `crash`: a stage raises (as a whole
 in tc, in one lowering in PyTorch). `symbolic`: like `crash`, where a size is symbolic.
 Of tc only: `capture`: frames with an instruction are refused. `opcode`: its handler raises.
-`gcc`: the C of a scalar op does not compile. `kernel`: that C computes a sine. `fused`: a kernel
-that computes the op with others is wrong. `decomposition`: a decomposition is.
+`hang`: a lowering does not end. `die`, `flaky`, `third`: a stage dies, raises in 30 % of its runs,
+or from the third graph with the op on. `gcc`: the C of a scalar op does not compile. `kernel`: that
+C computes a sine. `fused`: a kernel that computes the op with others is wrong. `decomposition`: one
+is.
 With two ops the fault shows only in graphs that hold both; the second one goes wrong.
 """
 
@@ -72,6 +74,8 @@ def bad(real, rows, state_of, is_symbolic):
         seen = state_of(*args).setdefault("broken", set())
         if not set(NAMES[:-1]) <= seen or (KIND == "symbolic" and not is_symbolic(*args)):
             return real(*args, **kwargs)
+        while KIND == "hang":
+            pass
         if instead is None:
             raise RuntimeError(f"no room for {CULPRIT} in buf{len(seen) * 7}")
         return rows[op(instead)](*args, **kwargs)
@@ -117,6 +121,36 @@ def break_stage(module):
         return real(graph, *rest)
 
     module.lower = lower
+
+
+LOWERED = []  # graphs that this process and those it is a fork of have lowered
+
+
+def break_process(module):
+    """A stage dies, fails in 30 % of its runs, or in each from the third on."""
+    real = module.lower
+
+    def lower(graph, *rest):
+        nodes = list(graph.graph.nodes)
+        if KIND == "third":
+            if any(short(node.target) == CULPRIT for node in nodes):
+                LOWERED.append(graph)
+            if len(LOWERED) >= 3:
+                raise RuntimeError(f"no place left for {CULPRIT}")
+        elif any(short(node.target) == CULPRIT for node in nodes):
+            for node in nodes:
+                if short(node.target) == CULPRIT:
+                    misbehave(node)
+        return real(graph, *rest)
+
+    module.lower = lower
+
+
+def misbehave(node):
+    if KIND == "die":
+        os.kill(os.getpid(), 11)
+    if KIND == "flaky" and os.urandom(1)[0] < 77:
+        raise RuntimeError(f"lost {CULPRIT}")
 
 
 def break_fused(module):
@@ -173,6 +207,11 @@ FAULTS = {
     ("tc", "nan"): ("tc.compiler.loops.lower", break_lowering),
     ("tc", "crash"): ("tc.compiler.loops.lower.graph", break_stage),
     ("tc", "symbolic"): ("tc.compiler.loops.lower.graph", break_stage),
+    **{
+        ("tc", kind): ("tc.compiler.loops.lower.graph", break_process)
+        for kind in ("die", "flaky", "third")
+    },
+    ("tc", "hang"): ("tc.compiler.loops.lower", break_lowering),
     ("tc", "fused"): ("tc.compiler.codegen.stage", break_fused),
     ("tc", "gcc"): ("tc.compiler.loops.ops", break_scalar),
     ("tc", "kernel"): ("tc.compiler.loops.ops", break_scalar),

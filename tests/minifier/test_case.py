@@ -9,26 +9,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from minifier_scripts import TENSOR, chain
 
 from tc.minifier.case import Call, Case, Fact, Input, Step, from_json, to_json
 from tc.minifier.passes import inputs, localise, nodes
-
-TENSOR = Fact("tensor", (2, 3), (3, 1), "torch.float32")
-
-
-def chain(length: int) -> Case:
-    """x -> sin -> sin ...; each third step also takes an earlier one."""
-    steps = []
-    for number in range(length):
-        refs = [f"v{number - 1}" if number else "x"]
-        form = "torch.sin($0)"
-        if number % 3 == 2:
-            refs.append(f"v{number - 2}")
-            form = "$0 + $1"
-        steps.append(Step(f"v{number}", form, tuple(refs)))
-    facts = dict.fromkeys(("x", *(step.name for step in steps)), TENSOR)
-    x = Input("x", "recorded", "x", (2, 3))
-    return Case((x,), tuple(steps), (steps[-1].name,), facts=facts)
 
 
 def values(case: Case) -> list[torch.Tensor]:

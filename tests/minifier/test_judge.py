@@ -150,7 +150,22 @@ def test_random_programs_are_not_judged() -> None:
 
 
 def test_a_program_that_eager_refuses_is_no_case() -> None:
-    assert verdict(lambda x: x.view(7), lambda x: x, X) == "invalid"
+    assert verdict(lambda x: x.view(7), lambda x: x.view(7), X) == "invalid"
+
+
+def test_a_program_that_only_eager_refuses_is_a_failure() -> None:
+    found = judge.judge(lambda x: x.view(7), lambda: lambda x: x, [X], False)
+    assert found.kind == "accepts" and found.identity is not None
+    assert found.identity.types == ("RuntimeError",)
+    assert (
+        judge.judge(lambda x: x.view(7), lambda: lambda x: x.view(9), [X], False).kind == "invalid"
+    )
+
+
+def test_writing_to_a_copy_that_is_a_leaf_is_no_difference() -> None:
+    x = X.clone().requires_grad_()
+    found = judge.judge(lambda x: x.add_(1), lambda: lambda x: x.detach().add_(1), [x], True)
+    assert found.kind == "invalid"
 
 
 def test_crashes_are_told_apart_by_stage_type_and_words() -> None:
@@ -162,4 +177,4 @@ def test_crashes_are_told_apart_by_stage_type_and_words() -> None:
 
     one, same, other = raising("no buf7 in /a/b.py"), raising("no buf12 in /c.py"), raising("no x")
     assert one.kind == "crash"
-    assert one.signature == same.signature != other.signature
+    assert one.identity == same.identity != other.identity

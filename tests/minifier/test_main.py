@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from faultbench import BLOCKS, written
 from minifier_scripts import SMALL, started, tool
 
+from tc.minifier import bisect
 from tc.minifier.__main__ import main
 
 
@@ -23,16 +25,71 @@ from tc.minifier.__main__ import main
         (["nowhere.py", "--fast"], "unrecognized arguments: --fast"),
         (["SCRIPT", "-o", "no/such/folder/x.py"], "there is no folder"),
         (["SCRIPT", "-o", "SCRIPT"], "is the script itself"),
+        (["SCRIPT", "--seconds", "0"], "--seconds has to be above zero"),
+        (["SCRIPT", "--seconds", "nan"], "--seconds has to be above zero"),
+        (["SCRIPT", "--runs", "-3"], "--runs has to be above zero"),
+        (["SCRIPT", "--runs", "x"], "invalid int value"),
+        (["SCRIPT", "--check", " "], "--check needs a command"),
+        (["SCRIPT", "--check", "true", "--python", "python3"], "exclude each other"),
+        (["SCRIPT", "--python", "no-such-python"], "there is no Python no-such-python"),
+        (["SCRIPT", "--python", "true"], "does not run"),
+        (["SCRIPT", "--resume", "-o", "SCRIPT2"], "there is nothing to continue"),
+        (["-m", "no.such.module"], "there is no module no.such.module"),
+        (["nowhere.py::test_a"], "there is no script nowhere.py"),
+        (["SCRIPT", "-o", "FOLDER"], "is a folder"),
+        (["SCRIPT", "-o", "MINE"], "not of tc-minify's"),
+        (["SCRIPT", "-o", "FOLDER/a.py"], "not of tc-minify's"),
+        (["BROKEN"], "is no Python program"),
+        (["BINARY"], "is not a text"),
     ],
 )
 def test_wrong_usage_is_one_sentence(
     arguments: list[str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = written(tmp_path, SMALL)
-    assert main([argument.replace("SCRIPT", str(script)) for argument in arguments]) == 2
+    names = {"SCRIPT": script, "FOLDER": tmp_path / "d", "MINE": tmp_path / "mine.py",
+             "BROKEN": tmp_path / "broken.py", "BINARY": tmp_path / "binary.py"}  # fmt: skip
+    (tmp_path / "d" / "a.history").mkdir(parents=True)
+    (tmp_path / "mine.py").write_text("x = 1\n")
+    (tmp_path / "broken.py").write_text("def f(:\n")
+    (tmp_path / "binary.py").write_bytes(b"\xff\xfe")
+    for name, path in names.items():
+        arguments = [argument.replace(name, str(path)) for argument in arguments]
+    assert main(arguments) == 2
     told = capsys.readouterr()
+    assert (tmp_path / "mine.py").read_text() == "x = 1\n"
     assert text in told.err
     assert len(told.err.splitlines()) == 1 and not told.out
+
+
+@pytest.mark.parametrize("tool", [main, bisect.main])
+def test_without_torch_there_is_one_sentence(
+    tool: Callable[[list[str]], int],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *rest: None)
+    assert tool([str(written(tmp_path, SMALL))]) == 2
+    errors = capsys.readouterr().err
+    assert "torch is not installed" in errors and len(errors.splitlines()) == 1
+
+
+def test_any_program_is_reduced_by_a_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "script.py").write_text("import os, sys\nx = f'{os.sep!r}'\nculprit = [x, 3]\n")
+    assert main(["script.py", "--check", "grep -q culprit {}", "--issue", "--history"]) == 0
+    text = capsys.readouterr().out
+    assert (
+        text.startswith("# the check holds: grep") and "```python" in text and "## Versions" in text
+    )
+    assert (tmp_path / "minified.py").read_text().splitlines()[-1] == "culprit = 2"
+    steps = sorted((tmp_path / "minified.history").glob("*.py"))
+    assert steps and steps[0].name.startswith("0001-")
+    assert main(["script.py", "--check", "exit 125"]) == 1
+    assert "the check ends with 125" in capsys.readouterr().err
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,10 +117,11 @@ def test_a_script_without_a_failure_says_so(tmp_path: Path) -> None:
     written(tmp_path, SMALL)
     done = tool("tc.minifier", "script.py", cwd=tmp_path)
     assert done.returncode == 1
-    assert done.stderr == (
-        "tc-minify: script.py does not fail: 1 graphs agree with eager in 1 calls\n"
+    assert done.stderr.startswith(
+        "tc-minify: script.py does not fail: 1 graphs agree with eager in 1 calls; it ran "
     )
-    assert not (tmp_path / "minified.py").exists()
+    assert "--runs 20" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert [path.name for path in tmp_path.glob("*minified*")] == []
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import torch
 
 from tc.minifier.case import Case, Input, Step
 from tc.minifier.oracle import Oracle, Server
-from tc.minifier.problem import compiler_of, recorded
+from tc.minifier.problem import Run, compiler_of, recorded
 from tc.minifier.writer import with_data
 
 SETTING = """\
@@ -56,9 +56,9 @@ def test_requests_are_not_for_programs_to_read(server: Server) -> None:
 
 def test_children_that_do_not_come_back_are_answers(server: Server) -> None:
     late = judged(server, "time.sleep(60)", seconds=0.5)
-    assert (late["kind"], late["signature"]) == ("timeout", "timeout")
+    assert (late["kind"], late["identity"]["kind"]) == ("timeout", "hangs")
     died = judged(server, "os.abort()")
-    assert (died["kind"], died["signature"]) == ("died", "died|SIGABRT")
+    assert (died["kind"], died["identity"]["types"]) == ("died", ["SIGABRT"])
     greedy = judged(server, "return torch.empty(1 << 40)", memory=1 << 30)
     assert greedy["kind"] == "invalid"
     assert judged(server, "return x + 1")["kind"] == "ok"
@@ -82,7 +82,7 @@ def test_values_are_kept_before_they_are_written_to(server: Server) -> None:
     case = Case(
         (Input("x", "recorded", "large", (100, 30), (1, 100), "torch.int64"),), steps, ("d",)
     )
-    known = Oracle(server).learn(case)
+    known = Oracle(server=server).learn(case)
     assert {name: fact.kind for name, fact in known.facts.items()} == {
         "x": "tensor", "a": "tensor", "b": "tensor", "c": "other", "d": "tensor",
     }  # fmt: skip
@@ -103,7 +103,7 @@ def test_a_script_runs_in_a_fork_as_it_would_alone(tmp_path: Path) -> None:
     script.write_text(SETTING)
     server = Server(tmp_path)
     try:
-        problem = recorded(server, script, ["--steps", "2"], 60)
+        problem = recorded(server, Run(script, ["--steps", "2"], 60))
         assert server.compiler == ""  # started again, with what the script sets
         assert judged(server, "return x + float(os.environ['TORCH_SETTING'])")["kind"] == "ok"
     finally:

@@ -1,0 +1,116 @@
+"""Oracles that need neither torch nor tc: a command of the user's, or another Python.
+
+``--check COMMAND``: exit code 0 says that the program still fails, 125 that it cannot be judged,
+any other that it does not. ``--python PYTHON``: the program is run by it; how it ends is compared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tc.minifier.answer import Answer
+from tc.minifier.fresh import Fresh
+from tc.minifier.identity import Identity
+from tc.minifier.oracle import Search
+
+SKIP: Final = 125
+VARIABLE: Final = "TC_MINIFY_FILE"  # names the candidate to the command
+
+
+@dataclass(kw_only=True)
+class ProgramOracle(Search):
+    """Judges the texts of programs by running them.
+
+    Attributes:
+        runs: runs a file in the folder that it lies in.
+        home: a folder whose files lie beside each candidate.
+        name: of the candidate's file.
+    """
+
+    runs: Callable[[Path], Answer]
+    home: Path
+    name: str
+
+    def ask(self, text: str) -> Answer:
+        """Run a program once."""
+        with self.placed(text) as path:
+            return self.runs(path)
+
+    def judge(self, text: str) -> Answer:
+        """Return how a program fares."""
+        return self.answered(text, lambda: self.ask(text))
+
+    def fails(self, text: str) -> bool:
+        """Return whether a program fails in the way that is looked for."""
+        return self.is_target(self.judge(text))
+
+    @contextlib.contextmanager
+    def placed(self, text: str) -> Iterator[Path]:
+        """Write a program into a folder that shows what is in its home, by links."""
+        folder = Path(tempfile.mkdtemp(prefix="check-"))
+        try:
+            for entry in self.home.iterdir():
+                if entry.name != self.name and not entry.name.endswith(".part"):
+                    (folder / entry.name).symlink_to(entry.resolve())
+            path = folder / self.name
+            path.write_text(text)
+            yield path
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of the user's; ``{}`` in it is the candidate's path."""
+
+    text: str
+    seconds: float
+
+    @property
+    def identity(self) -> Identity:
+        """The failure that it stands for."""
+        return Identity("check", message=self.text)
+
+    def __call__(self, path: Path) -> Answer:
+        """Run it on a candidate."""
+        process = subprocess.Popen(
+            ["sh", "-c", self.text.replace("{}", shlex.quote(str(path)))],
+            cwd=path.parent,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, VARIABLE: str(path)},
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(timeout=self.seconds)
+        except subprocess.TimeoutExpired:
+            return Answer("skip", message=f"the check did not end within {self.seconds:.0f} s")
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        if code == 0:
+            return Answer("check", self.identity, f"the check holds: {self.text}")
+        return Answer("skip" if code == SKIP else "ok", message=f"the check ends with {code}")
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """Another Python, by which programs are run."""
+
+    fresh: Fresh
+
+    def __call__(self, path: Path) -> Answer:
+        """Run a candidate."""
+        return self.fresh.run(path, cwd=path.parent)

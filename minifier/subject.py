@@ -1,0 +1,188 @@
+"""What a user names on the command line, as the text of one script and the folder it belongs to.
+
+A script, a module (``-m package``), a notebook, a test of pytest's: each becomes a script, so that
+all that follows knows only scripts.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tc.minifier.console import Usage, existing_script
+from tc.minifier.passes import rendering
+
+MAGIC: Final = re.compile(r"^(\s*)([%!].*|\w[\w.]*\?{1,2})$")
+HARMLESS: Final = ("%%time", "%%timeit", "%%capture")  # the cell is Python all the same
+PYTEST: Final = """
+
+if __name__ == "__main__":
+    import pytest
+
+    class Raised:
+        error = None
+
+        def pytest_exception_interact(self, call):
+            self.error = call.excinfo.value
+
+    raised = Raised()
+    options = ["-q", "-x", "-p", "no:cacheprovider"{more}]
+    code = pytest.main([__file__ + {node!r}, *options], plugins=[raised])
+    if raised.error is not None:
+        raise raised.error
+    raise SystemExit(int(code))
+"""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A program to reduce.
+
+    Attributes:
+        label: as the user named it.
+        text: a script that does the same.
+        home: where it finds its neighbours.
+        file: the file that holds just this text; None: there is none.
+    """
+
+    label: str
+    text: str
+    home: Path
+    arguments: tuple[str, ...] = ()
+    file: Path | None = None
+
+    def script(self, folder: Path) -> Path:
+        """Return a file that holds the text, made in a folder if there is none."""
+        if self.file is not None:
+            return self.file
+        name = re.sub(r"\W+", "_", Path(self.label).stem).strip("_") or "script"
+        path = folder / f"{name}.py"
+        path.write_text(self.text)
+        return path
+
+
+def subject_of(name: str, arguments: Sequence[str], module: bool = False) -> Subject:
+    """Return what is named on the command line as a script.
+
+    Raises:
+        Usage: there is no such thing, or it is no Python.
+    """
+    rest = tuple(arguments)
+    if module:
+        return of_module(name, rest)
+    if "::" in name:
+        return of_test(name, rest)
+    path = existing_script(name)
+    try:
+        text = path.read_bytes().decode()
+    except UnicodeDecodeError:
+        raise Usage(f"{name} is not a text") from None
+    except OSError as error:
+        raise Usage(f"{name} cannot be read: {error.strerror}") from None
+    home = path.resolve().parent
+    if path.suffix == ".ipynb":
+        return Subject(name, checked(notebook_text(name, text), name), home, rest)
+    return Subject(name, checked(text, name), home, rest, path)
+
+
+def checked(text: str, name: str) -> str:
+    """Return a text that Python compiles.
+
+    Raises:
+        Usage: it does not.
+    """
+    try:
+        compile(text, name, "exec", dont_inherit=True)
+    except rendering.REFUSALS as error:
+        line = getattr(error, "lineno", None)
+        where = f"{name}:{line}" if line else name
+        raise Usage(f"{where} is no Python program: {getattr(error, 'msg', error)}") from None
+    return text
+
+
+# -- modules -----------------------------------------------------------------------------------
+def of_module(name: str, arguments: tuple[str, ...]) -> Subject:
+    """Return what ``python -m NAME`` runs."""
+    home = Path.cwd()
+    base = home.joinpath(*name.split("."))
+    package = name
+    path = base / "__main__.py"
+    if not path.is_file():
+        path, package = base.with_suffix(".py"), name.rpartition(".")[0]
+    if not path.is_file():
+        raise Usage(f"there is no module {name} below {home}")
+    text = checked(path.read_text(errors="replace"), str(path))
+    return Subject(f"-m {name}", in_package(text, package), home, arguments)
+
+
+def in_package(text: str, package: str) -> str:
+    """Return a script whose relative imports begin at a package."""
+    return after_head(text, f"__package__ = {package!r}") if package else text
+
+
+def after_head(text: str, line: str) -> str:
+    """Return a script with a line before all but what has to be first."""
+    body = ast.parse(text).body
+    first = [node for node in body[:1] if isinstance(node, ast.Expr)]  # what it says of itself
+    future = [n for n in body if isinstance(n, ast.ImportFrom) and n.module == "__future__"]
+    head: list[ast.stmt] = [*first, *future]
+    place = max((node.end_lineno or 0 for node in head), default=0)
+    lines = text.splitlines()
+    lines.insert(place, line)
+    return "\n".join(lines) + "\n"
+
+
+# -- notebooks ---------------------------------------------------------------------------------
+def notebook_text(name: str, text: str) -> str:
+    """Return the code cells of a notebook as a script; magics and shell commands are left out.
+
+    Raises:
+        Usage: it is no notebook.
+    """
+    try:
+        cells = json.loads(text)["cells"]
+        found = [cell_text(cell) for cell in cells if cell["cell_type"] == "code"]
+    except (ValueError, KeyError, TypeError):
+        raise Usage(f"{name} is no notebook") from None
+    return "\n".join(found)
+
+
+def cell_text(cell: dict[str, Any]) -> str:
+    """Return a cell's Python."""
+    source = cell["source"]
+    lines = ("".join(source) if isinstance(source, list) else str(source)).splitlines()
+    if lines and lines[0].startswith("%%"):
+        if not lines[0].startswith(HARMLESS):
+            return ""
+        lines = lines[1:]
+    return "\n".join(plain_lines(lines)) + "\n"
+
+
+def plain_lines(lines: Sequence[str]) -> Iterator[str]:
+    """Yield a cell's lines, with nothing in place of those that are no Python."""
+    if rendering.is_program("\n".join(lines) + "\n"):
+        yield from lines
+        return
+    for line in lines:
+        found = MAGIC.match(line)
+        yield f"{found[1]}pass" if found else line
+
+
+# -- tests -------------------------------------------------------------------------------------
+def of_test(node: str, arguments: tuple[str, ...]) -> Subject:
+    """Return a script that runs one test and raises what it raises."""
+    if importlib.util.find_spec("pytest") is None:
+        raise Usage(f"{node} is a test, and pytest is not installed")
+    name, _, inner = node.partition("::")
+    path = existing_script(name)
+    home = path.resolve().parent
+    more = ', "-p", "conftest"' if (home / "conftest.py").exists() else ""
+    text = checked(path.read_text(errors="replace"), name)
+    driver = PYTEST.replace("{node!r}", repr(f"::{inner}")).replace("{more}", more)
+    return Subject(node, text.rstrip("\n") + driver, home, arguments)

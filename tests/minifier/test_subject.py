@@ -1,0 +1,97 @@
+"""Modules, notebooks and tests become scripts; what is none of these ends in one sentence."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tc.minifier.console import Usage
+from tc.minifier.subject import after_head, subject_of
+
+
+def ran(text: str, home: Path) -> subprocess.CompletedProcess[str]:
+    path = home / "made_script.py"
+    path.write_text(text)
+    return subprocess.run(
+        [sys.executable, str(path)], cwd=home, capture_output=True, text=True, timeout=60
+    )
+
+
+def test_a_package_becomes_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "pkg"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "other.py").write_text("from . import third\nvalue = third.value + 1\n")
+    (package / "third.py").write_text("value = 1\n")
+    (package / "__main__.py").write_text(
+        '"""Says so."""\nfrom __future__ import annotations\n'
+        "from .other import value\nprint(value)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    subject = subject_of("pkg", (), module=True)
+    assert ran(subject.text, tmp_path).stdout == "2\n"
+    with pytest.raises(Usage, match="no module nowhere"):
+        subject_of("nowhere", (), module=True)
+
+
+def test_a_notebook_becomes_a_script(tmp_path: Path) -> None:
+    cells = [
+        {"cell_type": "markdown", "source": ["# about"]},
+        {
+            "cell_type": "code",
+            "source": ["%matplotlib inline\n", "x = 7 % 4\n", "if x:\n", "    !ls\n"],
+        },
+        {"cell_type": "code", "source": "%%bash\nrm -r /\n"},
+        {"cell_type": "code", "source": "%%time\nprint(f'{x:02d}')\nx?"},
+    ]
+    path = tmp_path / "notes.ipynb"
+    path.write_text(json.dumps({"cells": cells, "nbformat": 4}))
+    assert ran(subject_of(str(path), ()).text, tmp_path).stdout == "03\n"
+    path.write_text("{}")
+    with pytest.raises(Usage, match="is no notebook"):
+        subject_of(str(path), ())
+
+
+def test_a_test_becomes_a_script_that_raises_what_it_raises(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(
+        "import pytest\n@pytest.fixture\ndef three():\n    return 3\n"
+    )
+    path = tmp_path / "test_it.py"
+    path.write_text(
+        "import pytest\n\n@pytest.mark.parametrize('n', [1, 2])\ndef test_a(n, three):\n"
+        "    if n == 2:\n        raise KeyError(f'n{n + three}')\n"
+    )
+    done = ran(subject_of(f"{path}::test_a[2]", ()).text, tmp_path)
+    assert done.returncode == 1 and "KeyError: 'n5'" in done.stderr
+    assert ran(subject_of(f"{path}::test_a[1]", ()).text, tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "name, content, text",
+    [
+        ("a.py", b"def f(:\n", "a.py:1 is no Python program"),
+        ("a.py", b"return 1\n", "is no Python program"),
+        ("a.py", b"\xff\xfe\x00", "is not a text"),
+        ("a.py", b"x = 1\0", "is no Python program"),
+        ("a.ipynb", b"[1]", "is no notebook"),
+        ("a.ipynb", b'{"cells": [{"cell_type": "code", "source": "def"}]}', "is no Python"),
+        ("a.ipynb", b'{"cells": [3]}', "is no notebook"),
+    ],
+)
+def test_what_is_no_program_ends_in_one_sentence(
+    name: str, content: bytes, text: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(Usage, match=text):
+        subject_of(str(tmp_path / name), ())
+
+
+def test_a_line_goes_behind_what_has_to_be_first() -> None:
+    text = '"""Doc."""\nfrom __future__ import annotations\nimport os\n'
+    lines = after_head(text, "x = 1").splitlines()
+    assert lines.index("x = 1") == 2
+    assert after_head("import os\n", "x = 1").startswith("x = 1\n")
