@@ -312,10 +312,8 @@ class DequeValue(ListValue):
 
     def _trim(self, at_end: bool) -> None:
         excess = len(self.slots) - self.maxlen if self.maxlen is not None else 0
-        if excess > 0 and at_end:
-            del self.slots[-excess:]
-        elif excess > 0:
-            del self.slots[:excess]
+        if excess > 0:
+            self.slots[:] = self.slots[:-excess] if at_end else self.slots[excess:]
 
     def like(self, slots: list[Slot]) -> Value:
         return DequeValue(slots, maxlen=self.maxlen)

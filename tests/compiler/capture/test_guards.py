@@ -15,7 +15,7 @@ from torch import nn
 from torch._functorch.eager_transforms import grad_increment_nesting
 from torch._functorch.vmap import vmap_increment_nesting
 
-from tc.compiler.capture import guard_values, guards, hook
+from tc.compiler.capture import guards, hook
 from tc.compiler.capture.definitions import Definitions
 from tc.compiler.capture.guard_rows import GUARDS
 from tc.compiler.capture.guards import PROCESS, GuardList, Predicate, TensorSpec
@@ -114,9 +114,7 @@ def setting_attribute(owner, name, value):
         delattr(owner, name) if before is missing else setattr(owner, name, before)
 
 
-DEFINED = Definitions()
-DEFINED.meet(Plain())
-DEFINED.look_up(vars(math), "sqrt")
+DEFINED = Definitions(classes={Plain: None}, modules={0: (vars(math), {"sqrt": None})})
 
 EXAMPLES = [
     Example("TYPE", 1, [True, 1.0, None, "1"], passes=[2]),
@@ -599,18 +597,3 @@ def test_text_lists_all_guards():
     assert lines[0].startswith("TENSOR: check_tensor(L['a'], 'torch.Tensor', torch.float32, ")
     assert lines[0].endswith("  # model.py:12")
     assert lines[1] == "EQUALS: same(L['b'], 3)"
-
-
-def test_object_refs_are_weak_where_they_can_be():
-    assert guard_values.ObjectRef.of(Plain).is_weak
-    assert not guard_values.ObjectRef.of(5).is_weak
-    assert guard_values.ObjectRef.of(Plain) == guard_values.ObjectRef.of(Plain)
-
-
-def test_requires_grad_counts_as_cpp_counts_it():
-    weight = nn.Parameter(torch.ones(2))
-    with torch.no_grad():
-        wanted = GuardList()
-        wanted.add("TENSOR", A, weight)
-        checked = build(wanted, weight)
-        assert checked.check({"a": weight, "b": None})
