@@ -58,7 +58,7 @@ def _real_function(t: Tracer, value: FunctionValue) -> Any:
         plain = [t.concrete(note) for note in notes.values(t)]
         made.__annotations__ = dict(zip(names, plain, strict=True))
         return made
-    if value.source is not None and value.source.root not in t.aliases:
-        for name in ("__defaults__", "__kwdefaults__"):
-            t.guard("ID", AttrSource(value.source, name), getattr(value.obj, name))
+    source = value.source if value.source is not None else t.object_source(value.obj)
+    for name in ("__defaults__", "__kwdefaults__"):
+        t.guard_identity(AttrSource(source, name), getattr(value.obj, name))
     return value.obj

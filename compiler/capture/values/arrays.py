@@ -325,7 +325,7 @@ def wrap_array(t: Tracer, obj: Any, source: Source) -> Value | None:
         tensor = as_tensor(obj)
     except (TypeError, ValueError, RuntimeError):
         return None
-    if isinstance(obj, np.generic) and source.root in t.aliases:
+    if isinstance(obj, np.generic) and source in t.aliases:
         plain, dtype = ConstValue(obj.item()), ConstValue(tensor.dtype)
         return FixedScalar(obj, lambda: t.call_torch(torch.tensor, [plain], {"dtype": dtype}))  # type: ignore[arg-type, return-value]
     t.guard("TYPE", source, type(obj))
