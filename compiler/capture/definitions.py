@@ -14,10 +14,10 @@ have; present or absent alike. It costs one comparison of a version tag a class 
 from __future__ import annotations
 
 import functools
-import itertools
 import sys
 import types
 import weakref
+import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -150,7 +150,9 @@ class Definitions:
         names = frozenset(self.names) | IMPLICIT
         abstract = functools.partial(_as_answered, self.answers) if self.answers else None
         watch = (make or PlainWatch)(names, classes, dicts, functions, abstract)
-        return Unchanged(len(classes), len(dicts), len(functions), watch)
+        labels = [*map(label_of, (*classes, *functions)), *map(str, (named for _, named in dicts))]
+        key = f"{zlib.crc32(' '.join(sorted((*labels, *self.names))).encode()):08x}"
+        return Unchanged(len(classes), len(dicts), len(functions), watch, key)
 
 
 def _as_answered(
@@ -169,8 +171,7 @@ def is_changeable(cls: type) -> bool:
     return bool(cls.__flags__ & _CHANGEABLE) and not cls.__flags__ & _IMMUTABLE
 
 
-_numbers = itertools.count(1)
-_living: weakref.WeakValueDictionary[int, Unchanged] = weakref.WeakValueDictionary()
+_living: weakref.WeakValueDictionary[str, Unchanged] = weakref.WeakValueDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,23 +179,23 @@ class Unchanged:
     """What a guard on definitions expects; calling `watch` checks it.
 
     Attributes:
-        number: by which the printed guard finds it again.
+        key: a hash of the names of all of it, by which the printed guard finds it again.
     """
 
     classes: int
     modules: int
     functions: int
     watch: Watch
-    number: int = field(default_factory=_numbers.__next__)
+    key: str
 
     def __post_init__(self) -> None:
-        _living[self.number] = self
+        _living[self.key] = self
 
     def __str__(self) -> str:
         counts = (
             (self.classes, "classes"), (self.modules, "modules"), (self.functions, "functions")
         )  # fmt: skip
-        return f"{self.number}, " + ", ".join(f"{what}={count}" for count, what in counts)
+        return f"{self.key!r}, " + ", ".join(f"{what}={count}" for count, what in counts)
 
     def differences(self) -> list[tuple[str, str, str]]:
         """Return (what, old, new) for each definition that differs, as people write them."""
@@ -202,9 +203,9 @@ class Unchanged:
         return [(_place(owner, name), _named(old), _named(new)) for owner, name, old, new in rows]
 
 
-def unchanged(number: int, **counts: int) -> bool:
+def unchanged(key: str, **counts: int) -> bool:
     """Return whether definitions hold, for evaluating printed guards; False once they are gone."""
-    found = _living.get(number)
+    found = _living.get(key)
     return found is not None and found.watch()
 
 

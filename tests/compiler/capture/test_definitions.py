@@ -174,13 +174,13 @@ def test_nothing_of_a_user_is_kept_alive(make):
     assert not guard.watch()
 
 
-def test_printed_guards_are_found_by_number():
+def test_printed_guards_are_found_by_their_key():
     base, derived = classes()
     guard = watching(None, derived())
-    assert unchanged(guard.number)
+    assert unchanged(guard.key)
     base.method = None
-    assert not unchanged(guard.number)
-    assert not unchanged(-1)
+    assert not unchanged(guard.key)
+    assert not unchanged("00000000")
 
 
 def test_a_thousand_stores_of_data_recompile_nothing():
