@@ -7,7 +7,6 @@ from typing import Final
 
 from tc.trace.compiles import Compile, Failure, Note
 from tc.trace.findings.advice import ROWS
-from tc.trace.findings.hints import first_of
 from tc.trace.findings.model import Event, Finding, Occurrence, Where
 from tc.trace.ids import cause_id
 from tc.trace.session import Session, all_compiles
@@ -33,18 +32,11 @@ _FIXES: Final = (
     ),
     (
         re.compile(r"TorchRuntimeError|FakeTensor"),
-        ("check the shapes, dtypes and devices of this call",),
+        ("most likely the same call raises in eager mode: check shapes, dtypes and devices",),
     ),
     (
         re.compile(r"CppCompileError|InvalidCxxCompiler|CalledProcessError"),
         ("check that a working C++ compiler is installed: g++ --version, or set CXX",),
-    ),
-    (
-        re.compile(r"^TracingFailed .*depends on tensor data", re.DOTALL),
-        (
-            "compute both sides: torch.where(condition, a, b), or torch.cond",
-            "if it always holds: torch._check(condition), before it is asked",
-        ),
     ),
     (re.compile(r"OutOfMemory|out of memory"), ("use a smaller batch, or free memory first",)),
 )  # fmt: skip
@@ -90,7 +82,8 @@ def failures(session: Session) -> list[Event]:
         events.append(
             Event(
                 code="TC900",
-                title=_title(compiled, failure),
+                title=f"{failure.stage} failed: {failure.type}" if failure.stage
+                else f"compile failed: {failure.type}",
                 why=reason or failure.type,
                 fix=_fix(failure),
                 where=where,
@@ -103,14 +96,6 @@ def failures(session: Session) -> list[Event]:
             )
         )  # fmt: skip
     return events
-
-
-def _title(compiled: Compile, failure: Failure) -> str:
-    if compiled.call:  # an export, say
-        return f"{compiled.title} failed"
-    if failure.stage:
-        return f"{failure.stage} failed: {failure.type}"
-    return f"compile failed: {failure.type}"
 
 
 def _given_up(compiled: Compile, failure: Failure, broke: Note | None) -> Event:
@@ -149,8 +134,7 @@ def _fix(failure: Failure) -> tuple[str, ...]:
     if failure.command:
         return (f"reproduce it with: {failure.command}",)
     text = f"{failure.type} {failure.reason}"
-    known = next((fixes for pattern, fixes in _FIXES if pattern.search(text)), ())
-    return first_of(failure.reason, known)
+    return next((fixes for pattern, fixes in _FIXES if pattern.search(text)), ())
 
 
 def _where(failure: Failure, traceback: str) -> Where | None:

@@ -9,9 +9,8 @@ from typing import Final
 
 from tc.trace.compiles import Compile
 from tc.trace.findings.model import FREED
-from tc.trace.findings.recompiles import Recompile, apart, fits, guard_values
+from tc.trace.findings.recompiles import Recompile, fits, guard_values
 from tc.trace.session import Session
-from tc.trace.words import grouped
 
 Row = Mapping[str, str]
 _MOST_TOGETHER: Final = 3
@@ -32,7 +31,7 @@ class Step:
 
     def __str__(self) -> str:
         freed = FREED if self.frees else ""
-        return f"{grouped(self.sources)}: {self.before} → {self.after}{freed}"
+        return f"{', '.join(self.sources)}: {self.before} → {self.after}{freed}"
 
 
 def forecasts(
@@ -153,7 +152,7 @@ def count(rows: Sequence[Row], without: Collection[str]) -> int:
 
 def _serves(old: Row, new: Row, without: Collection[str]) -> bool:
     return all(
-        not apart(source, was, new[source]) if source in without else fits(was, new[source])
+        fits(was, new[source])
         for source, was in old.items()
-        if source in new
+        if source in new and source not in without
     )
