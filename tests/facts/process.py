@@ -143,7 +143,7 @@ _read(
 )
 _read("weak_proxy", "R.k", "o.k = 5", "class O: pass\no = O(); o.k = 2\nR = weakref.proxy(o)")
 _read("flag_event", "1 if E.is_set() else 2", "E.set()", "E = threading.Event()")
-_read("lock_held", "1 if L.locked() else 2", "L.acquire()", "L = threading.Lock()")
+_read("lock_held", "1 if L.locked() else 2", "L.acquire(blocking=False)", "L = threading.Lock()")
 _read(
     "logger_level",
     "1 if L.isEnabledFor(10) else 2",
