@@ -48,7 +48,6 @@ _IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
 Change = tuple[Any, str, Any, Any]
 """Owner, name, old and new value; ``...`` for what is absent."""
 
-
 Names = tuple[dict[Any, Any], tuple[str | tuple[str], ...] | None]
 """A dictionary, and the names that matter there; None: how many items it has does.
 
@@ -57,7 +56,7 @@ stands for data of which it matters which object they are.
 """
 
 #: Whether forward-mode derivatives are at work: compiled code would drop them.
-FORWARD_LEVEL = (vars(forward_ad), ("_current_level",))
+FORWARD_LEVEL: Names = (vars(forward_ad), (("_current_level",),))
 
 
 class Watch(Protocol):
@@ -144,7 +143,7 @@ class Definitions:
         dicts: tuple[Names, ...] = (
             *((space, tuple(names)) for space, names in self.modules.values()),
             *((items, None) for items in self.counted.values()),
-            (FORWARD_LEVEL[0], (FORWARD_LEVEL[1],)),
+            FORWARD_LEVEL,
         )
         functions = tuple(self.functions.values())
         names = frozenset(self.names) | IMPLICIT
@@ -282,7 +281,7 @@ def _differing(owner: Any, old: dict[str, Any], now: dict[str, Any]) -> list[Cha
 
 
 def _read(found: dict[str, Any], name: str) -> Any:
-    _kind, core = found.get(name, ("", ...)) if name != "__mro__" else ("", found[name])
+    core = found[name] if name == "__mro__" else found.get(name, ("", ...))[1]
     return core() if isinstance(core, weakref.ref) else core
 
 

@@ -2,7 +2,7 @@
 
 Goes in: a call that gave a number, a bool or a name rather than a tensor, and its arguments. Comes
 out: the guard under which later calls would get the same answer. A call is a row of one of the
-tables here, or is asked again at each call of the compiled code (`asked_again`).
+tables here, or is asked again at each call of the compiled code (`ask_process_again`).
 """
 
 from __future__ import annotations
@@ -49,9 +49,7 @@ OF_GLOBAL_STATE = frozenset((
     "get_autocast_gpu_dtype", "is_inference_mode_enabled",
 ))  # fmt: skip
 #: Operations that take positions in a tensor's memory, which move with its offset in the storage.
-OF_MEMORY = frozenset(
-    ("as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter", "storage_offset")
-)
+OF_MEMORY = frozenset(("as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter"))
 
 
 def guard_answer(
