@@ -74,7 +74,7 @@ def interval(failures: int, runs: int, doubt: float = 0.05) -> tuple[float, floa
     return low, solved(failures + 1, 1 - doubt / 2) if failures < runs else 1.0
 
 
-def told(failures: int, runs: int) -> str:
+def summary(failures: int, runs: int) -> str:
     """Return a count as text, ``fails 7 of 20``, with what it proves."""
     if failures == runs:
         return f"fails {failures} of {runs}"
