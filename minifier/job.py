@@ -72,8 +72,8 @@ class Setting:
         failed = max(search.rate(question, ask, runs), 1)
         search.rule = odds.rule_for(failed / runs)
         self.note(
-            f"the failure does not always show: it {odds.summary(failed, runs)}; a candidate is taken "
-            f"if {search.rule} of its runs fail alike"
+            f"the failure does not always show: it {odds.summary(failed, runs)}; a candidate is "
+            f"taken if {search.rule} of its runs fail alike"
         )
 
 
