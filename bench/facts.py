@@ -6,8 +6,9 @@
 
 A row of the table is a program that reads something outside of its frame, called, the world
 changed, called again. It is run in several ways (`fact_runner.VARIANTS`): compiled itself or
-inlined into a function of another module, changed after one call or sixty, in this thread or in
-another one. With ``--torch`` a process of its own asks the same of torch.compile.
+inlined into a function of another module, with arguments or globals, changed after one call or
+sixty, in this thread or in another one. With ``--torch`` a process of its own asks the same of
+torch.compile.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ another. A fact is stale where compiled code still lives in the world before the
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import threading
 import traceback
 import warnings
@@ -29,21 +30,25 @@ class Variant:
         thread: whether the change and the calls after it happen in another thread.
         inlined: whether the program is called by a function of another module, and that one is
             compiled.
+        held: whether it gets its arguments out of globals, read in yet another module.
     """
 
     warm: int = 1
     thread: bool = False
     inlined: bool = False
+    held: bool = False
 
     def __str__(self) -> str:
         words = [f"{self.warm} call{'s' * (self.warm > 1)}"]
         words += ["in a thread"] * self.thread + ["inlined"] * self.inlined
+        words += ["held by globals"] * self.held
         return ", ".join(words)
 
 
-DIRECT, INLINED = Variant(), Variant(inlined=True)
+DIRECT, INLINED, HELD = Variant(), Variant(inlined=True), Variant(held=True)
 VARIANTS = (
-    DIRECT, INLINED, Variant(60), Variant(60, inlined=True), Variant(1, True), Variant(60, True),
+    DIRECT, INLINED, HELD, Variant(60), Variant(60, inlined=True),
+    Variant(1, True), Variant(60, True),
 )  # fmt: skip
 
 
@@ -110,14 +115,13 @@ def history(fact: Fact, compile: Compile, variant: Variant = DIRECT) -> list[See
     Args:
         compile: makes the function that is called out of the world's program.
     """
+    return contextvars.copy_context().run(_history, fact, compile, variant)
+
+
+def _history(fact: Fact, compile: Compile, variant: Variant) -> list[Seen]:
     with ExitStack() as stack:
         world = stack.enter_context(World(fact.setup, fact.name))
-        program = world.program
-        if variant.inlined:
-            names = ", ".join(f"a{k}" for k in range(len(world.arguments())))
-            text = f"import {world.name} as other\ndef f({names}):\n    return other.f({names})"
-            program = stack.enter_context(World(text + "\nargs = ()", "caller")).program
-        fn = compile(program)
+        fn = _called(world, compile, variant, stack)
         for _ in range(variant.warm - 1):
             quietly(world, fn)
         seen = [call(world, fn)]
@@ -129,6 +133,29 @@ def history(fact: Fact, compile: Compile, variant: Variant = DIRECT) -> list[See
 
         in_thread(rest) if variant.thread else rest()
     return seen
+
+
+def _called(
+    world: World, compile: Compile, variant: Variant, stack: ExitStack
+) -> Callable[..., Any]:
+    """Return what calls the world's program, compiled in the way of a variant."""
+    if not (variant.inlined or variant.held):
+        return compile(world.program)
+    names = [f"a{k}" for k in range(len(world.arguments()))]
+    call = f"return other.f({', '.join(names)})\nargs = ()"
+    taken = "" if variant.held else ", ".join(names)
+    caller = World(f"import {world.name} as other\ndef f({taken}):\n    {call}", "caller")
+    stack.enter_context(caller)
+    if not variant.held:
+        return compile(caller.program)
+    text = f"import {caller.name} as other\ndef f():\n    return other.f()\nargs = ()"
+    compiled = compile(stack.enter_context(World(text, "caller")).program)
+
+    def fn(*args: Any) -> Any:
+        caller.space.update(zip(names, args, strict=True))
+        return compiled()
+
+    return fn
 
 
 def in_thread(run: Callable[[], None]) -> None:

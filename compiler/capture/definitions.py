@@ -170,6 +170,12 @@ def is_changeable(cls: type) -> bool:
     return bool(cls.__flags__ & _CHANGEABLE) and not cls.__flags__ & _IMMUTABLE
 
 
+def is_definition(value: Any) -> bool:
+    """Return whether it matters which object a name of a module or class stands for."""
+    is_module = isinstance(value, types.ModuleType)
+    return callable(value) or is_module or hasattr(type(value), "__get__")
+
+
 _living: weakref.WeakValueDictionary[str, Unchanged] = weakref.WeakValueDictionary()
 
 
@@ -292,9 +298,7 @@ def _core(value: Any) -> tuple[str, Any]:
         return "property", _weak(value.fget)
     if isinstance(value, staticmethod | classmethod):
         return type(value).__name__, _weak(value.__func__)
-    is_module = isinstance(value, types.ModuleType)
-    defined = callable(value) or is_module or hasattr(type(value), "__get__")
-    if defined and not isinstance(value, slots):
+    if is_definition(value) and not isinstance(value, slots):
         return "definition", _weak(value)
     return "data", type(value)
 

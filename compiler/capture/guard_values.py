@@ -175,10 +175,10 @@ def key_names(keys: Any) -> str:
     return str(keys).removeprefix("DispatchKeySet(").removesuffix(")")
 
 
-_BY_EQUALITY = (
-    int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented), slice,
-    range,
-    torch.dtype, torch.device, torch.layout, torch.memory_format,
+#: types of constants that guards compare by equality
+BY_EQUALITY = (
+    int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented), range,
+    torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo,
 )  # fmt: skip
 
 
@@ -191,7 +191,7 @@ def constant(value: Any) -> Any:
     kind = type(value)
     if isinstance(value, enum.Enum | ObjectRef):
         return ObjectRef.of(value)
-    if kind in _BY_EQUALITY:
+    if kind in BY_EQUALITY or kind is slice:
         return value
     if kind in (tuple, frozenset):
         return kind(map(constant, value))

@@ -12,13 +12,15 @@ hashed by identity, and writes, which a second name of the same object would see
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
+from tc.compiler.capture.breaks import SkipFrame
 from tc.compiler.capture.values.arrays import as_tensor
 from tc.compiler.capture.values.base import Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.functions import CellValue
-from tc.compiler.core.sources import CallSource, Source
+from tc.compiler.capture.values.objects import ObjectValue
+from tc.compiler.core.sources import CallSource, DictSource, Source
 
 if TYPE_CHECKING:
     from tc.compiler.capture.tracer import Tracer
@@ -52,17 +54,28 @@ class Identities:
         yield from _by_type(self._keys.values())
         changed = t.effects.changed_outside()
         kinds = {value.python_type() for value in changed}
+        owners = [value for value in changed if _has_attributes(value)]
+        for owner in owners:
+            if t.met(vars(owner.obj)) is not None:
+                raise SkipFrame(f"{owner.describe()} is changed, and its __dict__ is read as well")
+        attributes = [DictSource(source) for owner in owners if (source := _outside(owner))]
+        if attributes:
+            kinds.add(dict)
         known = [v for v in t.values() if _outside(v) is not None and v.python_type() in kinds]
-        yield from _by_type([*changed, *known])
+        yield from _by_type([*changed, *known], attributes)
 
 
-def _by_type(values: Iterable[Value]) -> Iterator[Apart]:
-    groups: dict[type, dict[str, Source]] = {}
+def _by_type(values: Iterable[Value], dicts: Iterable[Source] = ()) -> Iterator[Apart]:
+    groups: dict[type, dict[str, Source]] = {dict: {source.name: source for source in dicts}}
     for value in values:
         source = _outside(value)
         if source is not None:
             groups.setdefault(value.python_type(), {})[source.name] = source
     yield from (tuple(group.values()) for group in groups.values() if len(group) > 1)
+
+
+def _has_attributes(value: Value) -> TypeGuard[ObjectValue]:
+    return isinstance(value, ObjectValue) and hasattr(value.obj, "__dict__")
 
 
 def _outside(value: Value) -> Source | None:

@@ -27,7 +27,7 @@ from tc.compiler.capture import (
     transforms,
     trees,
 )
-from tc.compiler.capture.definitions import Definitions
+from tc.compiler.capture.definitions import Definitions, is_changeable, is_definition
 from tc.compiler.capture.dynamism import DynamicSizes
 from tc.compiler.capture.effects import Effects
 from tc.compiler.capture.frame import Frame
@@ -104,6 +104,7 @@ class Tracer(Semantics):
             same code, which a caller makes at each call, pass it as well.
         effects: what traced code changed.
         aliases: globals that the residual code needs and the module does not have.
+        looked_up: where modules were asked for a name, which the guard on definitions holds.
         tensors: values of the input tensors, in the order they were met.
         top: the frame at work.
         handled: exceptions being handled, innermost last.
@@ -128,7 +129,7 @@ class Tracer(Semantics):
         self.aliases: dict[Source, Any] = {}
         self.tensors: list[TensorValue] = []
         self.aliasing_matters = False
-        self.trusted: set[Source] = set()
+        self.looked_up: set[Source] = set()
         self.definitions = Definitions()
         self.identities = Identities()
         self.guarded_by_code: set[int] = set()
@@ -164,9 +165,7 @@ class Tracer(Semantics):
 
     def guard(self, kind: str, source: Source, value: Any = None) -> None:
         """Rest the result on a fact about a source; aliases of our own need no guard."""
-        if kind in ("ID", "TYPE") and source in self.trusted:
-            return
-        if self._needs_no_guard(kind, source):
+        if self._is_held(kind, source, value):
             return
         if kind == "EQUALS_SET":
             kind, value = "EQUALS", frozenset(value)
@@ -180,19 +179,25 @@ class Tracer(Semantics):
         """Rest the result on which object is found at a source, whoever holds it."""
         self.guards.add("ID", source, obj, self.user_line())
 
-    def _needs_no_guard(self, kind: str, source: Source) -> bool:
-        """Return whether nothing has to say which object is found at a source.
+    def _is_held(self, kind: str, source: Source, value: Any) -> bool:
+        """Return whether a fact about what is found at a source holds without a guard of its own.
 
-        That is so for objects under names of tc's own, which nobody else binds, for what modules
-        define, which the guard on definitions holds, and for what a library keeps further down.
+        The guard on definitions holds which classes, functions and modules the modules define, and
+        the type of their data; that of an object made by a class statement can be set, though.
+        Names of tc's own nobody else binds, and what a library keeps further down stays.
         """
-        if source.root not in self.aliases or kind not in ("ID", "TYPE", "CALLABLE_CODE"):
+        if kind not in ("ID", "TYPE", "CALLABLE_CODE"):
             return False
-        owner = self.aliases[source.root]
-        if source.parent is None:
+        fixed = not is_changeable(value) if kind == "TYPE" else is_definition(value)
+        if source in self.looked_up and fixed:
             return True
+        if source.root not in self.aliases:
+            return False
+        if source.parent is None:
+            return fixed or kind != "TYPE"
+        owner = self.aliases[source.root]
         if isinstance(owner, types.ModuleType):
-            return source.parent.parent is None or is_library(owner.__name__)
+            return is_library(owner.__name__)
         return is_library((owner if isinstance(owner, type) else type(owner)).__module__)
 
     def guard_property(self, tensor: TensorValue, name: str, method: bool = False) -> None:
@@ -297,12 +302,11 @@ class Tracer(Semantics):
 
     def _guard_same(self, obj: Any, source: Source, first: Source | None) -> None:
         """Guard on an object that was met before where no guard says which object it is."""
-        if first is None or first.parent is None:
-            if isinstance(obj, type | types.FunctionType | types.ModuleType):
+        if first is None:
+            if is_definition(obj):
                 self.guard("ID", source, obj)
         elif first != source:
-            kinds = type | types.FunctionType | types.ModuleType | types.BuiltinFunctionType
-            same = isinstance(obj, kinds) or self._needs_no_guard("ID", first)
+            same = is_definition(obj) or self._is_held("ID", first, obj)
             self.guard("ID" if same else "DUPLICATE", source, obj if same else first)
 
     def known(self, obj: Any) -> Value:
@@ -369,9 +373,10 @@ class Tracer(Semantics):
 
     def _find_global(self, module_globals: dict[str, Any], name: str) -> Value:
         if name in module_globals:
+            source = self.global_source(module_globals, name)
             if module_globals is not self.frame.globals:  # its own have guards of their own
-                self.definitions.look_up(module_globals, name)
-            return self.wrap(module_globals[name], self.global_source(module_globals, name))
+                self.look_up(module_globals, name, source)
+            return self.wrap(module_globals[name], source)
         builtins = module_globals.get("__builtins__", __builtins__)
         table = builtins if isinstance(builtins, dict) else vars(builtins)
         self.definitions.look_up(module_globals, name)
@@ -379,6 +384,11 @@ class Tracer(Semantics):
         if name not in table:
             return self.raise_(NameError, f"name {name!r} is not defined")
         return self.known(table[name])
+
+    def look_up(self, namespace: dict[str, Any], name: str, source: Source) -> None:
+        """Let the guard on definitions hold what a module has under a name, and be found there."""
+        self.definitions.look_up(namespace, name)
+        self.looked_up.add(source)
 
     def global_source(self, module_globals: dict[str, Any], name: str) -> Source:
         """Return the source of a global of any module."""

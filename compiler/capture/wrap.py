@@ -40,7 +40,7 @@ from tc.compiler.capture.values.arrays import (
 )
 from tc.compiler.capture.values.base import Lazy, OpaqueValue, Slot, Value
 from tc.compiler.capture.values.builtins import BuiltinValue
-from tc.compiler.capture.values.const import ConstValue, is_constant_object
+from tc.compiler.capture.values.const import BY_IDENTITY, ConstValue, is_constant_object
 from tc.compiler.capture.values.containers import DequeValue, ListValue, TupleValue
 from tc.compiler.capture.values.dicts import DICT_KINDS, DictValue, SetValue, set_of
 from tc.compiler.capture.values.functions import (
@@ -104,7 +104,7 @@ def _constant(t: Tracer, obj: Any, source: Source) -> Value:
     if type(obj) is float and obj and math.isfinite(obj) and t.number_is_dynamic(obj, source):
         t.guard("TYPE", source, float)
         return SymValue(None, t.shapes.symfloat(obj, source), source)
-    kind = "ID" if isinstance(obj, types.CodeType | np.finfo | np.iinfo) else "EQUALS"
+    kind = "ID" if type(obj) in BY_IDENTITY else "EQUALS"
     t.guard("NONE" if obj is None else kind, source, obj)
     return ConstValue(obj, source)
 

@@ -27,8 +27,6 @@ assert len(FACTS) == sum(map(len, FAMILIES)), "two facts have one name"
 
 #: facts whose change compiled code does not notice, or that crash; docs/soundness.md says why
 KNOWN_STALE: frozenset[str] = frozenset((
-    "identity.instance_dict_is_argument",  # an object's __dict__ beside the object itself
     "libraries.torch_tensor_size",  # patches what the compiler itself calls
     "libraries.functools_reduce",
-    "process.context_copy",  # tc's own variables are in the context
 ))  # fmt: skip

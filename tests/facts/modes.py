@@ -283,9 +283,9 @@ _set(
 _set(
     "numpy_error_state",
     "x * (1 if np.geterr()['divide'] == 'warn' else 2)",
-    "before.update(np.seterr(divide='ignore'))",
+    "np.seterr(divide='ignore')",
     "np.seterr(**before)",
-    "before = {}",
+    "before = np.geterr()",
 )
 _set(
     "gil_interval",

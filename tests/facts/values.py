@@ -140,3 +140,11 @@ f, set_cell = make()
 {_bind.format(_before)}
 args = t(1),
 """, _bind.format(_after))  # fmt: skip
+
+# What is compared by identity, though it is data.
+_argument("iinfo_of_numpy", "k.bits", "np.iinfo('int32')", "np.iinfo('int64')")
+_argument("dtype_of_numpy", "k.itemsize", "np.dtype('float32')", "np.dtype('float64')")
+_argument("finfo_of_torch", "1 if k.max > 1e100 else 2", "torch.finfo(torch.float32)",
+          "torch.finfo(torch.float64)")  # fmt: skip
+_argument("iinfo_of_torch", "k.bits", "torch.iinfo(torch.int32)", "torch.iinfo(torch.int64)")
+_argument("code_object", "k.co_argcount", "(lambda: 1).__code__", "(lambda a, b: 1).__code__")

@@ -413,14 +413,12 @@ class PythonModuleValue(Value):
         pending = t.effects.global_value(vars(self.obj), name)
         if pending is not None:
             return pending
-        t.definitions.look_up(vars(self.obj), name)
+        source = AttrSource(t.source_of(self), name)
+        t.look_up(vars(self.obj), name, source)
         try:
             found = getattr(self.obj, name)
         except AttributeError as error:
             return t.raise_(AttributeError, str(error))
-        source = AttrSource(t.source_of(self), name)
-        if is_library(self.obj.__name__) and (callable(found) or type(found) is types.ModuleType):
-            t.trusted.add(source)  # a definition
         return t.wrap(found, source)
 
     def set_attr(self, t: Tracer, name: str, value: Value) -> None:
