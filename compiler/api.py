@@ -10,9 +10,8 @@ from typing import Any, TypeVar, overload
 import torch
 
 from tc import trace
-from tc.compiler import counted, driver
-from tc.compiler.aot_backend import aot_backend
-from tc.compiler.backends import DEBUG, list_backends, lookup_backend, name_of, register_backend
+from tc.compiler.backends.aot_backend import aot_backend
+from tc.compiler.backends.registry import list_backends, lookup_backend, name_of, register_backend
 from tc.compiler.capture import hook, traceable
 from tc.compiler.capture.guard_filter import (
     keep_portable_guards_unsafe,
@@ -27,8 +26,16 @@ from tc.compiler.capture.torchfns import graph_break, is_compiling, mark_step, s
 from tc.compiler.capture.traceable import error_on_graph_break
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.lock import alone
-from tc.compiler.debug_backends import DEBUG_BACKENDS
-from tc.compiler.decorators import (
+from tc.compiler.errors import OptionError, met
+from tc.compiler.frames import FrameCompiler
+from tc.compiler.frontend.annotations import (
+    mark_dynamic,
+    mark_static,
+    mark_static_address,
+    mark_unbacked,
+    maybe_mark_dynamic,
+)
+from tc.compiler.frontend.decorators import (
     allow_in_graph,
     assume_constant_result,
     disable,
@@ -41,16 +48,8 @@ from tc.compiler.decorators import (
     substitute_in_graph,
     wrap_numpy,
 )
-from tc.compiler.driver import PROCESS as _PROCESS
-from tc.compiler.errors import OptionError, met
-from tc.compiler.marks import (
-    mark_dynamic,
-    mark_static,
-    mark_static_address,
-    mark_unbacked,
-    maybe_mark_dynamic,
-)
-from tc.compiler.modules import OptimizedModule
+from tc.compiler.frontend.modules import OptimizedModule
+from tc.compiler.frontend.stance import STANDING, set_stance
 from tc.compiler.options import (
     InductorOptions,
     Options,
@@ -58,8 +57,10 @@ from tc.compiler.options import (
     list_mode_options,
     list_options,
 )
-from tc.compiler.replay import REPLAYED, replaying
-from tc.compiler.stance import STANDING, set_stance
+from tc.compiler.pipeline import STAGES as REPLAYED
+from tc.compiler.pipeline import Inductor
+from tc.compiler.process import PROCESS as _PROCESS
+from tc.compiler.telemetry import counters as counted
 
 F = TypeVar("F", bound=Callable[..., Any])
 GUARD_FILTER = "guard_filter_fn"  # the option that is none of the backend's
@@ -69,8 +70,6 @@ is_dynamo_compiling = is_compiling
 cudagraph_mark_step_begin = mark_step
 
 trace.setup_from_environment()
-for _name, _backend in DEBUG_BACKENDS.items():
-    register_backend(_backend, _name, DEBUG)
 
 
 @overload
@@ -143,7 +142,7 @@ def compile(
     if not callable(model):
         raise OptionError(f"tc.compile takes something callable, not a {type(model).__name__}")
     chosen = _options(fullgraph, dynamic, backend, mode, dict(options or {}))
-    compiler = driver.FrameCompiler(chosen, config, _PROCESS)
+    compiler = FrameCompiler(chosen, config, _PROCESS)
     if isinstance(model, OptimizedModule):
         model = model._orig_mod
     if isinstance(model, torch.nn.Module):
@@ -163,7 +162,7 @@ def _options(
     backend = get_default_backend() if backend is None else backend
     compiler = lookup_backend(backend)
     guard_filter = settings.pop(GUARD_FILTER, None)
-    ours = compiler is driver.inductor
+    ours = isinstance(compiler, Inductor)
     return Options(
         backend=compiler,
         backend_name=name_of(backend),
@@ -176,6 +175,15 @@ def _options(
     )
 
 
+def replaying(stage: str, gate: Gate | None = None) -> Inductor:
+    """Return the default backend, stopped after a stage (a key of `REPLAYED`).
+
+    Args:
+        gate: asked before every optional step; all are allowed if omitted.
+    """
+    return Inductor(stage, gate or Gate())
+
+
 def with_settings(
     backend: str | Callable[..., Any], mode: str | None, options: dict[str, Any] | None
 ) -> Callable[..., Any]:
@@ -186,8 +194,8 @@ def with_settings(
     """
     settings = {name: value for name, value in (options or {}).items() if name != GUARD_FILTER}
     chosen = _options(False, None, backend, mode, settings)
-    if chosen.backend is driver.inductor:
-        return partial(driver.inductor, options=chosen.inductor)
+    if isinstance(chosen.backend, Inductor):
+        return partial(chosen.backend, options=chosen.inductor)
     given: dict[str, Any] = {"mode": mode} if mode else {}
     given |= {"options": settings} if settings else {}
     return partial(chosen.backend, **given) if given else chosen.backend

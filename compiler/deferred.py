@@ -15,12 +15,12 @@ from typing import Any
 from torch.utils._python_dispatch import _disable_current_modes
 
 from tc import trace
-from tc.compiler.accounts import as_failure, tell_backward, tell_failure
 from tc.compiler.capture import hook
 from tc.compiler.core import garbage, levels
 from tc.compiler.core.lock import alone
 from tc.compiler.errors import StageError
 from tc.compiler.options import config
+from tc.compiler.telemetry.reporter import as_failure, tell_backward, tell_failure
 
 Boxed = Callable[[list[Any]], tuple[Any, ...]]
 

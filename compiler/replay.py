@@ -1,62 +1,65 @@
-"""Runs a graph compiled up to a chosen stage; reference interpreters do the rest.
+"""Runs the artifact at which a compile stopped, by reference interpreters: for `tc-bisect`.
 
-In: a captured graph. Out: a callable that shows what that stage's artifact computes. With the gate,
-all that `tc-bisect` needs. Stages after aot are in `replay_loops`, loaded where they are asked for.
+In: a stage's artifact. Out: a callable that shows what it computes. A difference from eager that is
+there after one stage and not after the stage before is that stage's doing.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from torch import fx
 
-from tc.compiler.aot_backend import Compilers, compile_graph
+from tc.compiler.codegen.stage import kernel_alone
 from tc.compiler.core.gate import Gate
-from tc.compiler.driver import arrange_joint, inductor
+from tc.compiler.loops.interpret import Env, interpret
+from tc.compiler.loops.ir import LoopGraph
+from tc.compiler.runtime.load import open_kernels
+from tc.compiler.schedule.interpret import interpret as interpret_plan
+from tc.compiler.schedule.interpret import run_kernel
+from tc.compiler.schedule.plan import Kernel, Plan
 
-Compiled = Callable[..., Any]
-
-#: stage -> what runs after it in place of the compiler's own rest
-REPLAYED = {
-    "capture": "the captured graph, run eagerly",
-    "aot": "the ATen graph, interpreted op by op",
-    "loops": "the loop IR, by the reference interpreter",
-    "schedule": "the plan, its kernels by the reference interpreter",
-    "kernels": "the plan, each kernel compiled and called by itself",
-    "program": "the finished program",
-}
+Boxed = Callable[[list[Any]], tuple[Any, ...]]
+KERNEL = "kernel"
 
 
-def replaying(stage: str, gate: Gate | None = None) -> Callable[..., Compiled]:
-    """Return a backend that compiles up to a stage (a key of `REPLAYED`).
-
-    Args:
-        stage: the last stage that is used.
-        gate: asked before every optional step; all are allowed if omitted. At stage ``kernels``
-            it is also asked ``kernel.<name>`` for each: one that is refused is interpreted.
-    """
-    allowed = gate or Gate()
-
-    def backend(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Compiled:
-        if stage == "capture":
-            return gm.forward
-        if stage == "program":
-            return inductor(gm, example_inputs, allowed)
-        run = functools.partial(_run, stage=stage, gate=allowed)
-        standalone = stage == "aot"
-        joint = None if standalone else arrange_joint
-        compilers = Compilers(run, run, run, "replay", standalone, joint=joint)
-        return compile_graph(gm, example_inputs, compilers, allowed)
-
-    return backend
-
-
-def _run(module: fx.GraphModule, stage: str, gate: Gate) -> Callable[[list[Any]], tuple[Any, ...]]:
-    if stage != "aot":
-        from tc.compiler.replay_loops import replay  # a graph found on disk needs none of it
-
-        return replay(module, stage, gate)
+def _aten(module: fx.GraphModule, gate: Gate, threads: int) -> Boxed:
     interpreter = fx.Interpreter(module)
     return lambda args: tuple(interpreter.run(*args))
+
+
+def _loops(lowered: LoopGraph, gate: Gate, threads: int) -> Boxed:
+    return lambda args: interpret(lowered, args)
+
+
+def _plan(plan: Plan, gate: Gate, threads: int) -> Boxed:
+    return lambda args: interpret_plan(plan, args, run_kernel)
+
+
+def _kernels(plan: Plan, gate: Gate, threads: int) -> Boxed:
+    """Compile the kernels that the gate allows; the others are interpreted."""
+    # asked now, in the plan's order; a graph of a backward may run later, or never
+    own = {k.name: gate.allow(f"{KERNEL}.{k.name}") for k in plan.kernels()}
+    run = functools.partial(_run, plan=plan, own=own, threads=threads)
+    return lambda args: interpret_plan(plan, args, run)
+
+
+def _run(kernel: Kernel, env: Env, plan: Plan, own: dict[str, bool], threads: int) -> None:
+    """Run one kernel of a plan: compiled if it is its ``own``, else interpreted."""
+    if not own[kernel.name]:
+        run_kernel(kernel, env)
+        return
+    source, entry, names = kernel_alone(kernel, plan, threads)
+    call = open_kernels(source, [entry], {})[entry.name]
+    call(*(env[name] for name in names))
+
+
+#: stage -> what makes a callable of its artifact, the gate and a number of threads
+INTERPRETERS: dict[str, Callable[[Any, Gate, int], Boxed]] = {
+    "aot": _aten,
+    "loops": _loops,
+    "schedule": _plan,
+    "kernels": _kernels,
+}

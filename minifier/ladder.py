@@ -102,7 +102,7 @@ class Ladder:
 
     def stage(self, name: str, refuse: Mapping[str, int] | None = None) -> Rung:
         """Compile up to a stage of tc, refusing some steps."""
-        options = tuple((n, v) for n, v in self.case.call.options if n == "dynamic")
+        options = tuple((n, v) for n, v in self.case.call.options if n != "backend")
         call = Call("tc", (("backend", "replayed"), *options))
         self.probes += 1
         row = self._ask("stage", {"call": str(call), "stage": name, "refuse": dict(refuse or {})})

@@ -28,7 +28,7 @@ MARKS = tuple(
     )
 )  # fmt: skip
 # The programming model: what users call besides `compile`.
-MODEL = tuple(f"tc.compiler.{name}" for name in ("decorators", "marks", "modules", "stance"))
+MODEL = ("tc.compiler.frontend",)
 LAYERS: dict[str, tuple[str, ...]] = {
     "tc": ("tc.compiler.core.garbage", "tc.compiler.api", "tc.compiler.errors", "tc.trace"),
     "tc.trace": (),
@@ -39,12 +39,11 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "tc.compiler.core": CORE,
     "tc.compiler.options": CORE,
     "tc.compiler.errors": CORE,
-    "tc.compiler.backends": CORE,
     "tc.compiler.capture": CORE,
     "tc.compiler.aot": CORE,
     "tc.compiler.freezing": (*CORE, "tc.compiler.capture"),
-    "tc.compiler.verify": CORE,
     "tc.compiler.names": CORE,
+    "tc.compiler.process": (*CORE, "tc.compiler.names"),
     "tc.compiler.library": (*CORE, "tc.compiler.loops"),  # what loops can read
     "tc.compiler.loops": CORE,
     "tc.compiler.schedule": (*CORE, *LOOP_IR),
@@ -56,45 +55,49 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "tc.compiler.codegen": (*CORE, *LOOP_IR, "tc.compiler.schedule.plan"),
     "tc.compiler.runtime": CORE,
-    "tc.compiler.driver": ("tc.compiler", "tc.trace"),
-    "tc.compiler.aot_backend": (
+    # These two know all stages, and the interpreters of their artifacts.
+    "tc.compiler.pipeline": ("tc.compiler", "tc.trace"),
+    "tc.compiler.frames": ("tc.compiler", "tc.trace"),
+    "tc.compiler.replay": (
         *CORE,
-        "tc.compiler.accounts",
+        *LOOP_IR,
+        "tc.compiler.codegen",
+        "tc.compiler.loops.interpret",
+        "tc.compiler.runtime",
+        "tc.compiler.schedule",
+    ),
+    "tc.compiler.aot_dispatch": (
+        *CORE,
         "tc.compiler.aot",
-        "tc.compiler.backends",
+        "tc.compiler.cache",
         "tc.compiler.capture",
         "tc.compiler.deferred",
-        "tc.compiler.graph_cache",
     ),
-    "tc.compiler.gpus": (*CORE, "tc.compiler.runtime.triton"),
-    "tc.compiler.graph_key": (*CORE, "tc.compiler.runtime.build", "tc.compiler.runtime.tuned"),
-    "tc.compiler.graph_cache": (
+    "tc.compiler.backends": (*CORE, "tc.compiler.aot_dispatch", "tc.compiler.capture.hook"),
+    "tc.compiler.backends.builtin": (*CORE, "tc.compiler.backends", "tc.compiler.pipeline"),
+    "tc.compiler.devices": (*CORE, "tc.compiler.runtime.triton"),
+    "tc.compiler.cache": (
         *CORE,
         "tc.compiler.aot",
         "tc.compiler.capture.hook",
-        "tc.compiler.graph_key",
         "tc.compiler.runtime",
     ),
-    "tc.compiler.deferred": (*CORE, "tc.compiler.accounts", "tc.compiler.capture.hook"),
-    "tc.compiler.counted": (*CORE, "tc.compiler.capture.hook"),
-    "tc.compiler.accounts": (*CORE, "tc.compiler.capture", "tc.compiler.counted"),  # tells all this
-    "tc.compiler.replay": ("tc.compiler", "tc.trace"),  # the driver's stages, up to a chosen one
-    "tc.compiler.replay_loops": ("tc.compiler", "tc.trace"),
-    "tc.compiler.debug_backends": CORE,
-    "tc.compiler.decorators": (*CORE, *MARKS, "tc.compiler.modules"),
-    "tc.compiler.marks": (*CORE, *MARKS),
-    "tc.compiler.stance": (*CORE, *MARKS),
-    "tc.compiler.modules": (*CORE, "tc.compiler.capture.hook", "tc.compiler.driver"),
+    "tc.compiler.deferred": (
+        *CORE,
+        "tc.compiler.capture.hook",
+        "tc.compiler.telemetry.reporter",
+    ),
+    "tc.compiler.telemetry": (*CORE, "tc.compiler.capture"),  # it reports what all of them do
+    "tc.compiler.frontend": (*CORE, *MARKS, "tc.compiler.frames", "tc.compiler.process"),
     "tc.compiler.api": (
         *CORE,
         *MARKS,
         *MODEL,
-        "tc.compiler.aot_backend",
         "tc.compiler.backends",
-        "tc.compiler.counted",
-        "tc.compiler.debug_backends",
-        "tc.compiler.driver",
-        "tc.compiler.replay",
+        "tc.compiler.frames",
+        "tc.compiler.pipeline",
+        "tc.compiler.process",
+        "tc.compiler.telemetry",
     ),
 }
 # Methods of strings and of `re` that change text or take it apart.

@@ -111,7 +111,7 @@ FAULTS = [
 ]  # fmt: skip
 CLEAN = [
     (house.layering, {"tlparse/a.py": "from tc.trace import ids\n"}),
-    (house.layering, {"compiler/driver.py": "from tc.compiler.capture import hook\n"}),
+    (house.layering, {"compiler/frames.py": "from tc.compiler.capture import hook\n"}),
     (house.layering, {"compiler/schedule/a.py": "from tc.compiler.loops.ir import Buffer\n"}),
     (house.cycles, {"trace/a.py": "from typing import TYPE_CHECKING\n"
                     "if TYPE_CHECKING:\n    import tc.trace.b\n",

@@ -20,7 +20,7 @@ with torch.no_grad():
 for name in ("torch._inductor.compile_fx", "torch._functorch.aot_autograd"):
     assert name not in sys.modules, name
 assert "tc.trace.events" not in sys.modules, "nobody listens"
-assert "tc.compiler.driver" in sys.modules
+assert "tc.compiler.frames" in sys.modules
 print("right, and neither is loaded")
 """
 

@@ -94,7 +94,7 @@ TRANSFORMS = frozenset(
 ENGINE_CODE = "torch._dynamo.external_utils"
 TRACEABLE = "tc.compiler.capture.traceable"
 #: modules of our own that are traced into
-TRACED = ("tc.examples", TRACEABLE, "tc.compiler.modules", "tc.compiler.aot.autograd")
+TRACED = ("tc.examples", TRACEABLE, "tc.compiler.frontend.modules", "tc.compiler.aot.autograd")
 #: torch modules and packages whose functions are traced into from the code that calls them
 INLINED = (
     "torch._higher_order_ops.", "torch._ops", "torch._tensor", "torch.functional", "torch.nn.init"

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import tc
-from tc.compiler.backends import BACKENDS
-from tc.compiler.debug_backends import DEBUG_BACKENDS
+from tc.compiler.backends.debug import DEBUG_BACKENDS
+from tc.compiler.backends.registry import BACKENDS
 
 
 def relu_sum(x):

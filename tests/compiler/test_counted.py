@@ -13,8 +13,8 @@ from support import python
 
 import tc
 from tc import trace
-from tc.compiler import counted
-from tc.compiler.counted import SAMPLED, tell_counts
+from tc.compiler.telemetry import counters as counted
+from tc.compiler.telemetry.counters import SAMPLED, tell_counts
 from tc.trace.emit import capture_events
 
 needs_monitoring = pytest.mark.skipif(

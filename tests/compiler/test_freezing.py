@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import tc
-from tc.compiler.driver import PROCESS
+from tc.compiler.process import PROCESS
 
 T = torch.Tensor
 

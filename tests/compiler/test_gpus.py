@@ -10,9 +10,10 @@ from loop_harness import copied, trace
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from tc.compiler import driver, gpus
+from tc.compiler import pipeline
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.gpu import GpuProgram
+from tc.compiler.devices import gpus
 from tc.compiler.options import InductorOptions
 from tc.trace import CudaGraph
 from tc.trace.emit import capture_events
@@ -67,11 +68,11 @@ def test_each_part_is_a_program_for_its_gpu(monkeypatch):
         made.append(program)
         return lambda args: ()
 
-    monkeypatch.setattr(driver, "run", run)
+    monkeypatch.setattr(pipeline, "run", run)
     options = InductorOptions(triton_cudagraphs=True)
     module = graph(across, FIRST, FIRST, SECOND)
     with capture_events() as events:
-        driver._kernels(module, Gate(), options, "inference", None, {})
+        pipeline._aten_graph(module, "inference", pipeline.Request(Gate(), options, {}), None)
     assert all(isinstance(program, GpuProgram) for program in made)
     assert [program.device for program in made] == ["cuda:0", "cuda:1", "cuda:0"]
     for program in made:

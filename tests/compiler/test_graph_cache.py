@@ -18,9 +18,10 @@ from torch.utils.checkpoint import checkpoint
 
 import tc
 from tc import trace
-from tc.compiler import driver, graph_key
+from tc.compiler import pipeline
+from tc.compiler.cache import graph_key
+from tc.compiler.cache.graph_cache import KIND
 from tc.compiler.core.gate import Gate
-from tc.compiler.graph_cache import KIND
 from tc.compiler.runtime import store
 
 
@@ -419,7 +420,7 @@ def holding(values):
     graph.output((graph.call_function(torch.mul, (x, graph.get_attr("held"))),))
     module = torch.fx.GraphModule({"held": held}, graph)
     with telling() as told, torch.no_grad():
-        run = driver.inductor(module, [torch.ones(len(values))], driver.PROCESS.gate)
+        run = pipeline.inductor(module, [torch.ones(len(values))], pipeline.PROCESS.gate)
     return run, held, told
 
 
@@ -478,7 +479,7 @@ def test_options_that_keep_out(options):
 def test_a_bisected_compile_takes_every_step(monkeypatch):
     x = torch.randn(3), torch.randn(3)
     compiled(two_ops, *x)
-    monkeypatch.setattr(driver.PROCESS, "gate", Gate({"loops": 1}))
+    monkeypatch.setattr(pipeline.PROCESS, "gate", Gate({"loops": 1}))
     assert compiled(two_ops, *x)[1].looks() == []
 
 

@@ -11,7 +11,7 @@ from support import succeed
 
 import tc
 from tc import trace
-from tc.compiler import graph_cache
+from tc.compiler.cache import graph_cache
 from tc.compiler.core.conditions import Condition
 
 

@@ -13,7 +13,7 @@ from torch import fx
 
 import tc
 from tc import trace
-from tc.compiler import driver
+from tc.compiler import pipeline
 from tc.compiler.errors import BackendError
 
 
@@ -73,7 +73,7 @@ def test_a_graph_whose_backend_fails_is_told() -> None:
 def test_a_graph_that_nobody_captured_is_not_told() -> None:
     gm = fx.symbolic_trace(lambda x: x.sin())
     for _ in range(2):
-        assert told(lambda: driver.inductor(gm, [torch.ones(3)]))[1] == []
+        assert told(lambda: pipeline.inductor(gm, [torch.ones(3)]))[1] == []
 
 
 def test_a_line_of_the_users_that_changed_is_told_as_it_is(tmp_path: Path) -> None:

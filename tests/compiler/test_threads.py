@@ -21,7 +21,7 @@ from tc.compiler.capture import entries, guard_tree, guards, hook
 from tc.compiler.capture.doors import open_door
 from tc.compiler.core import lock, once
 from tc.compiler.deferred import Deferred, Work
-from tc.compiler.driver import PROCESS
+from tc.compiler.process import PROCESS
 
 PATIENCE = 200.0  # seconds; nothing here takes long, but machines are shared
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import tc
-from tc.compiler import aot_backend
+from tc.compiler import aot_dispatch as aot_backend
 
 
 def adds(x, w, b):

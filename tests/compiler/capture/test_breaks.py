@@ -12,7 +12,7 @@ from capture_harness import Programs, check, two_tensors
 
 import tc
 from tc import trace
-from tc.compiler import driver
+from tc.compiler import frames
 from tc.compiler.capture import breaks
 from tc.compiler.errors import Unsupported
 
@@ -454,7 +454,7 @@ def test_a_frame_left_to_python_is_an_error_under_fullgraph(monkeypatch):
         raise breaks.SkipFrame("it cannot be followed")
 
     tc.reset()
-    monkeypatch.setattr(driver, "translate", skip)
+    monkeypatch.setattr(frames, "translate", skip)
     assert torch.equal(tc.compile(at_top, backend="eager")(*two_tensors()), at_top(*two_tensors()))
     tc.reset()
     with pytest.raises(Unsupported, match="it cannot be followed"):

@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 import tc
 from tc.compiler.capture import doors
-from tc.compiler.driver import PROCESS
+from tc.compiler.process import PROCESS
 from tc.compiler.runtime.door import make_door
 
 pytestmark = pytest.mark.skipif(make_door(lambda: None) is None, reason="no C compiler")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import tc
-from tc.compiler.modules import OptimizedModule
+from tc.compiler.frontend.modules import OptimizedModule
 
 
 def leaf(n=3):

@@ -11,7 +11,8 @@ from torch._C import _functorch
 from torch.utils import _pytree as pytree
 
 import tc
-from tc.compiler import aot_backend, api
+from tc.compiler import aot_dispatch as aot_backend
+from tc.compiler import api
 from tc.compiler.core import levels
 
 net = torch.nn.Linear(4, 2)

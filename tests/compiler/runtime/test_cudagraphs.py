@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import tc
-from tc.compiler import driver
+from tc.compiler import pipeline
 from tc.compiler.runtime import cudagraphs
 from tc.compiler.runtime.cudagraphs import MOST_MOVES, MOST_RECORDINGS, Replayed
 from tc.trace import CudaGraph
@@ -292,7 +292,7 @@ def on_gpu(monkeypatch):
         made.append(Memory())
         return made[-1]
 
-    monkeypatch.setattr(driver, "gpu_of", lambda module: CPU)
+    monkeypatch.setattr(pipeline, "gpu_of", lambda module: CPU)
     monkeypatch.setattr(cudagraphs, "RECORDERS", {"cpu": recorder})
     with tc.config.patch(fx_graph_cache=False):
         yield made

@@ -9,8 +9,9 @@ from kills import together
 from torch import fx
 
 import tc
-from tc.compiler import driver, gpus
+from tc.compiler import pipeline
 from tc.compiler.core.tune import Tuner
+from tc.compiler.devices import gpus
 from tc.trace import Autotune, Cache, OutputCode, Span
 from tc.trace.emit import capture_events
 
@@ -21,7 +22,7 @@ CPU = torch.device("cpu")
 def on_gpu(interpreter, monkeypatch):
     """Kernels are made for a GPU, which is the CPU here."""
     tc.reset()
-    monkeypatch.setattr(driver, "gpu_of", lambda module: CPU)
+    monkeypatch.setattr(pipeline, "gpu_of", lambda module: CPU)
     with tc.config.patch(fx_graph_cache=False):
         yield
 
@@ -68,7 +69,7 @@ def test_max_autotune_takes_what_is_quickest(on_gpu, monkeypatch):
         return {name: float(number == 0) for number, name in enumerate(ways)}
 
     memory = Memory()
-    monkeypatch.setattr(driver, "gpu_tuner", lambda device: Tuner(memory, "m", True, measure))
+    monkeypatch.setattr(pipeline, "gpu_tuner", lambda device: Tuner(memory, "m", True, measure))
     net = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.ReLU())
     compiled = tc.compile(net, mode="max-autotune-no-cudagraphs")
     x = torch.randn(70, 16)
@@ -140,11 +141,11 @@ def test_what_was_chosen_is_kept_with_the_program(on_disk, monkeypatch):
     def nowhere(device):
         return Tuner(Nowhere(), "m", True, measure)
 
-    monkeypatch.setattr(driver, "gpu_tuner", nowhere)
+    monkeypatch.setattr(pipeline, "gpu_tuner", nowhere)
     x, function = torch.randn(3000), lambda x: x.sin() * 3
     mode = "max-autotune-no-cudagraphs"
     _, _, first = compiled_anew(function, x, mode=mode)
-    monkeypatch.setattr(driver, "gpu_tuner", lambda device: pytest.fail("asked again"))
+    monkeypatch.setattr(pipeline, "gpu_tuner", lambda device: pytest.fail("asked again"))
     _, hits, second = compiled_anew(function, x, mode=mode)
     assert hits == [True]
     assert first.of(OutputCode)[0].code == second.of(OutputCode)[0].code

@@ -11,7 +11,7 @@ from support import ROOT
 from triton_harness import machine_code
 
 import tc
-from tc.compiler import driver
+from tc.compiler import pipeline
 from tc.compiler.core.gpu import GpuProgram
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -24,15 +24,15 @@ def programs_that_agree(dynamic: bool, monkeypatch: pytest.MonkeyPatch) -> list[
     from gpt import GPT
 
     programs: list[GpuProgram] = []
-    load = driver.run
+    load = pipeline.run
 
     def spied(program):
         programs.append(program)
         return load(program)
 
     tc.reset()
-    monkeypatch.setattr(driver, "gpu_of", lambda module: torch.device("cpu"))
-    monkeypatch.setattr(driver, "run", spied)
+    monkeypatch.setattr(pipeline, "gpu_of", lambda module: torch.device("cpu"))
+    monkeypatch.setattr(pipeline, "run", spied)
     torch.manual_seed(0)
     model = GPT()
     tokens = torch.randint(0, 256, (2, 34))  # fewer are multiplied in loops, on a CPU

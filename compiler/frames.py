@@ -1,12 +1,14 @@
-"""The pipeline on one screen, from frames to code; the only module that knows more stages."""
+"""The life of a frame: captured, compiled, guarded, recompiled, or left to Python.
+
+In: frames that the hook offers. Out: what the hook is to do with each. The graph that a frame holds
+goes through `pipeline`; with it this is the only module that knows more than one stage.
+"""
 
 from __future__ import annotations
 
-import functools
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,16 +17,9 @@ from torch.fx._symbolic_trace import is_fx_symbolic_tracing
 from torch.utils._python_dispatch import _disable_current_modes
 
 from tc import trace
-from tc.compiler import aot, backends, stance
-from tc.compiler.accounts import (
-    Account,
-    as_failure,
-    break_event,
-    callers,
-    tell_failure,
-    tell_plan,
-)
-from tc.compiler.aot_backend import PLACE, Compilers, aot_backend, compile_graph
+from tc.compiler.aot_dispatch import PLACE
+from tc.compiler.backends.builtin import aot_eager
+from tc.compiler.backends.verify import copied, verify
 from tc.compiler.capture import breaks, doors, hook
 from tc.compiler.capture.dynamism import DynamicSizes, Memory
 from tc.compiler.capture.guards import Failure, refusals
@@ -39,11 +34,7 @@ from tc.compiler.capture.skips import (
 from tc.compiler.capture.transforms import LEVELLED
 from tc.compiler.capture.translate import BreakRecord, Captured, is_handler_resumption, translate
 from tc.compiler.core import garbage, levels
-from tc.compiler.core.artifacts import Program
-from tc.compiler.core.gate import Gate
 from tc.compiler.core.graphtext import tell_captured, with_code
-from tc.compiler.core.notes import noting, told
-from tc.compiler.counted import counted
 from tc.compiler.errors import (
     BackendError,
     FailOnRecompileLimitHit,
@@ -58,18 +49,22 @@ from tc.compiler.errors import (
     note_met,
 )
 from tc.compiler.freezing import frozen_inputs, while_unchanged
-from tc.compiler.gpus import Cut, cut, gpu_of, in_turn, tell_limits
-from tc.compiler.graph_cache import GraphCache, run
-from tc.compiler.names import GraphNames
-from tc.compiler.options import Config, InductorOptions, Options, config
-from tc.compiler.runtime.build import caches_disabled
+from tc.compiler.frontend import stance
+from tc.compiler.options import Config, Options
+from tc.compiler.pipeline import Inductor
+from tc.compiler.process import PROCESS, Process
 from tc.compiler.runtime.door import close_doors, make_door
 from tc.compiler.runtime.launch import offer_type
 from tc.compiler.runtime.memo import memo_type
-from tc.compiler.runtime.triton import open_kernels
-from tc.compiler.runtime.tuned import gpu_tuner, tuner
 from tc.compiler.runtime.watch import watch_type
-from tc.compiler.verify import copied, verify
+from tc.compiler.telemetry.counters import counted
+from tc.compiler.telemetry.reporter import (
+    Account,
+    as_failure,
+    break_event,
+    callers,
+    tell_failure,
+)
 from tc.trace import CompileId
 
 Compiled = Callable[..., Any]
@@ -81,175 +76,6 @@ IDLE_TRIES = 4
 hook.offer_by(offer_type)
 
 
-# -- graphs ----------------------------------------------------------------------------------
-def inductor(
-    gm: fx.GraphModule,
-    example_inputs: Sequence[Any],
-    gate: Gate | None = None,
-    options: InductorOptions = InductorOptions(),  # noqa: B008 - frozen
-    frozen: Mapping[str, torch.Tensor] | None = None,
-) -> Compiled:
-    """Compile a captured graph: aot → library → loops → schedule → codegen → runtime.
-
-    Args:
-        gm: torch-level graph; placeholders may carry fakes in ``meta["example_value"]``.
-        example_inputs: used where a placeholder carries none.
-        gate: asked before every optional step.
-        options: what the user asked of this backend.
-        frozen: inputs that are constants, by the names of their placeholders.
-
-    Returns:
-        A function of the graph's inputs that returns its outputs; see `compile_graph`.
-    """
-    gate = gate or Gate.from_environment()
-    options = replace(
-        options,
-        cpp_threads=options.cpp_threads or config.threads or torch.get_num_threads(),
-        fallback_random=options.fallback_random and config.fallback_random,
-    )
-    cache = _cache(gate, options)
-    kernels = functools.partial(
-        _kernels, gate=gate, options=options, cache=cache, frozen=frozen or {}
-    )
-    compilers = Compilers(
-        forward=functools.partial(kernels, kind="forward"),
-        backward=functools.partial(kernels, kind="backward"),
-        inference=functools.partial(kernels, kind="inference"),
-        stage="inductor_compile",
-        standalone=False,
-        cache=cache,
-        joint=functools.partial(arrange_joint, thorough=options.max_autotune),
-        draws_as_eager=options.fallback_random,
-    )
-    return compile_graph(gm, example_inputs, compilers, gate)
-
-
-def arrange_joint(module: fx.GraphModule, gate: Gate, thorough: bool = False) -> None:
-    """Arrange forward and backward as one graph, so that what is kept has the chosen layout."""
-    from tc.compiler import library  # a graph found on disk needs none of it
-
-    library.arrange_joint(module, gate, tuner(thorough))
-
-
-def _cache(gate: Gate, options: InductorOptions) -> GraphCache | None:
-    """Return the entries on disk for a compile; None where it is not to depend on earlier ones.
-
-    Whoever brings a gate counts steps, or refuses some: then all of them have to be taken.
-    """
-    asked = options.fx_graph_cache and config.fx_graph_cache and not caches_disabled()
-    if not asked or gate is not PROCESS.gate or gate.refuse_from:
-        return None
-    if options.freezing:  # the values of parameters decide
-        trace.emit(trace.Artifact("tc_graph_cache_bypass", "freezing is on"))
-        return None
-    return GraphCache({"options": options})
-
-
-def _kernels(
-    module: fx.GraphModule,
-    gate: Gate,
-    options: InductorOptions,
-    kind: str,
-    cache: GraphCache | None,
-    frozen: Mapping[str, torch.Tensor],
-) -> Callable[[list[Any]], tuple[Any, ...]]:
-    """Compile a functional ATen graph: library → loops → schedule → codegen → runtime."""
-    parts = None if frozen else cut(module)
-    if parts is not None:
-        return _on_several_gpus(parts, gate, options, kind)
-    make = functools.partial(_program, module, gate, options, kind, frozen)
-    if cache is not None and kind != "inference":
-        return cache.program(kind, module, make)
-    program, events = make()
-    if cache is not None:
-        cache.made(program, events)
-    return run(program)
-
-
-def _on_several_gpus(
-    parts: Cut, gate: Gate, options: InductorOptions, kind: str
-) -> Callable[[list[Any]], tuple[Any, ...]]:
-    """Compile the parts of a graph, a program each; they are not kept on disk, nor replayed."""
-    tell_limits(kind, options.fx_graph_cache, options.triton_cudagraphs)
-    options = replace(options, triton_cudagraphs=False)
-
-    def compile_part(part: fx.GraphModule, gpu: torch.device | None) -> Any:
-        return run(_program(part, gate, options, kind, {}, gpu)[0])
-
-    return hook.never_trace(in_turn(parts, compile_part))
-
-
-def _program(
-    module: fx.GraphModule,
-    gate: Gate,
-    options: InductorOptions,
-    kind: str,
-    frozen: Mapping[str, torch.Tensor],
-    gpu: torch.device | None = None,
-) -> tuple[Program, list[trace.Event]]:
-    """Make a graph's program, for a GPU if one is given or asks for it; and what was told of it."""
-    # A graph found on disk needs none of them.
-    from tc.compiler import codegen, library, loops, schedule
-
-    gpu = gpu or gpu_of(module)
-    noted = {stage: noting() for stage in ("library", "loops", "schedule")}
-    with trace.stage("library"):
-        times = tuner(options.max_autotune)
-        arranged = library.arrange(module, gate.noted(noted["library"]), frozen, times)
-    with trace.stage("loops.lower"):
-        try:
-            steps = gate.noted(noted["loops"])
-            lowered = loops.lower(module, steps, gpu or loops.CPU, not options.fallback_random)
-        except loops.Inconvertible as why:
-            raise aot.Fallback(str(why)) from why
-    with trace.stage("schedule"):
-        steps = gate.noted(noted["schedule"])
-        if gpu is None:
-            plan = schedule.plan(lowered, steps)
-        else:
-            from tc.compiler.codegen import triton
-
-            asked, hints = options.max_autotune, loops.size_hints(module)
-            tuned = triton.Tuning(gpu_tuner(gpu), open_kernels, gpu, asked, hints)
-            plan = schedule.gpu_plan(lowered, steps, tuned.choose)
-    plan = replace(plan, decisions=(*arranged, *plan.decisions))
-    with trace.stage("codegen"):
-        if gpu is None:
-            program = codegen.generate(plan, threads=options.cpp_threads)
-        else:
-            program = triton.generate(plan, gpu, kind, options.triton_cudagraphs, tuned)
-    if not trace.enabled():
-        return program, []
-    taken = [event for stage, notes in noted.items() for event in told(notes, stage, kind)]
-    taken += times.told if gpu is None else [*times.told, *tuned.tuner.told]
-    return program, [*taken, *tell_plan(plan, program, kind, codegen.lines_of(plan, program))]
-
-
-# -- frames ----------------------------------------------------------------------------------
-@dataclass
-class Process:
-    """What all compiles of a process share.
-
-    Attributes:
-        frames: code objects met so far; the index is the frame id.
-        stats: running counts for `tc.graph_stats`.
-        on_graph: told of each graph before a backend gets it.
-        default_backend: of compiles that name none.
-    """
-
-    gate: Gate = field(default_factory=Gate.from_environment)
-    default_backend: str | Callable[..., Any] = "inductor"
-    frames: int = 0
-    graphs: int = 0
-    breaks: int = 0
-    counters: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    on_graph: list[Callable[[fx.GraphModule], None]] = field(default_factory=list)
-    code_objects: dict[int, Any] = field(default_factory=dict)
-    warned: set[str] = field(default_factory=set)
-    names: GraphNames = field(default_factory=GraphNames)
-
-
-PROCESS = Process()
 hook.doors_by(doors.Doors(make_door, close_doors, PROCESS.gate))
 
 
@@ -260,6 +86,11 @@ class FrameCompiler:
     options: Options
     config: Config
     process: Process
+
+    @property
+    def built_in(self) -> bool:
+        """Whether the backend is tc's own, which runs the pipeline."""
+        return isinstance(self.options.backend, Inductor)
 
     def __eq__(self, other: object) -> bool:
         if other is self:  # asked of every entry of a code object
@@ -466,7 +297,7 @@ class FrameCompiler:
     def _install_graph(self, frame: hook.Frame, captured: Captured, account: Account) -> None:
         if captured.module is None:
             return
-        if self.options.backend is not inductor:
+        if not self.built_in:
             captured.module = with_code(captured.module)
             tell_captured(captured.module)
         captured.module.meta[PLACE] = account.place
@@ -481,17 +312,17 @@ class FrameCompiler:
             compiled = self._run_backend(frame, captured)
         if captured.module.meta.get(LEVELLED):
             compiled = levels.keeping(compiled)
-        if captured.module.meta.get(SETS_MODES) and self.options.backend is not inductor:
+        if captured.module.meta.get(SETS_MODES) and not self.built_in:
             compiled = restoring_modes(compiled)
         called = counted(untraced(compiled), account.compile_id, account.place)
         self.process.names.put(frame.globals, captured.graph_name, called, captured.code)
 
     def _run_backend(self, frame: hook.Frame, captured: Captured) -> Compiled:
         assert captured.module is not None
-        if self.options.backend is inductor:
+        if self.built_in:
             frozen = frozen_inputs(captured, frame) if self.options.inductor.freezing else {}
             given = (captured.module, captured.examples, self.process.gate, self.options.inductor)
-            return while_unchanged(inductor(*given, frozen), captured, frozen)
+            return while_unchanged(self.options.backend(*given, frozen), captured, frozen)
         inputs = captured.real_inputs(frame)
         reference = copied(captured.module) if self.config.verify_correctness else None
         try:
@@ -577,16 +408,3 @@ def break_text(record: BreakRecord, account: Account, fullgraph: bool) -> str:
         f"    {event.source_line.strip()}\n"
         f"  why: {event.why}{note}{fixes}"
     )
-
-
-def operations(gm: fx.GraphModule, example_inputs: list[Any]) -> Compiled:
-    """Run a graph of ATen operations one by one."""
-    return gm.forward
-
-
-aot_eager = aot_backend(operations)
-aot_eager_decomp_partition = aot_backend(operations, decompositions=True, partition="min_cut")
-
-backends.register_backend(inductor, "inductor")
-backends.register_backend(aot_eager, "aot_eager", backends.DEBUG)
-backends.register_backend(aot_eager_decomp_partition, "aot_eager_decomp_partition", backends.DEBUG)

@@ -16,9 +16,9 @@ from tc.compiler.capture.lines import lines_of
 from tc.compiler.capture.translate import BreakRecord, Captured
 from tc.compiler.core.artifacts import Program
 from tc.compiler.core.graphtext import UNTOLD
-from tc.compiler.counted import count_in_python
 from tc.compiler.errors import StageError, TcError, met, user_place
 from tc.compiler.options import Options, settings_changed
+from tc.compiler.telemetry.counters import count_in_python
 from tc.trace import CompileId, StackFrame
 
 #: guard kind -> what the guarded input was to the compiled code

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from tc.compiler.capture import hook
-from tc.compiler.driver import PROCESS, FrameCompiler
+from tc.compiler.frames import FrameCompiler
 from tc.compiler.options import Options, config
+from tc.compiler.process import PROCESS
 
 
 class OptimizedModule(torch.nn.Module):

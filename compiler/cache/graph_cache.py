@@ -19,6 +19,15 @@ from torch import fx
 
 from tc import trace
 from tc.compiler import aot
+from tc.compiler.cache.graph_key import (
+    DEVICES,
+    SMALL,
+    Key,
+    Uncached,
+    attribute,
+    key_of,
+    tensor_bytes,
+)
 from tc.compiler.capture import hook
 from tc.compiler.core.artifacts import KernelSpec, Program
 from tc.compiler.core.conditions import Condition, Sizes
@@ -27,7 +36,6 @@ from tc.compiler.core.frozen_graph import CLASSES as GRAPH_CLASSES
 from tc.compiler.core.frozen_graph import restored, written
 from tc.compiler.core.gpu import GpuProgram
 from tc.compiler.core.graphtext import UNTOLD
-from tc.compiler.graph_key import DEVICES, SMALL, Key, Uncached, attribute, key_of, tensor_bytes
 from tc.compiler.runtime import store
 from tc.compiler.runtime.load import load
 from tc.compiler.runtime.triton import load as load_gpu

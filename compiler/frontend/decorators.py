@@ -13,7 +13,7 @@ import torch
 from tc.compiler.capture import hook, marked, torchfns, traceable, whole
 from tc.compiler.capture.skips import DISABLED
 from tc.compiler.errors import OptionError
-from tc.compiler.modules import OptimizedModule
+from tc.compiler.frontend.modules import OptimizedModule
 
 F = TypeVar("F", bound=Callable[..., Any])
 FUNCTIONS = (

@@ -1,0 +1,1 @@
+"""Backends: the registry of names, those built in, and the tools to make one."""

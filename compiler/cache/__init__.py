@@ -1,0 +1,1 @@
+"""Compiled graphs on disk: their keys, and how they are kept and found."""

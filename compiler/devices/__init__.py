@@ -1,0 +1,1 @@
+"""Which devices a graph's kernels are for."""

@@ -1,0 +1,1 @@
+"""The programming model: what users call besides `compile`."""

@@ -1,0 +1,1 @@
+"""What the compiler reports: events of each compile, and counts of calls."""
