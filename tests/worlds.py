@@ -7,6 +7,7 @@ and calls for as long as there still is one.
 
 from __future__ import annotations
 
+import contextvars
 import random
 import warnings
 import zlib
@@ -184,9 +185,9 @@ def compare(plan: Plan, compile: Compile, reset: Callable[[], object]) -> Differ
     """Run a plan both ways; return the first difference."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        want = history(plan, lambda program: program)
+        want = contextvars.copy_context().run(history, plan, lambda program: program)
         reset()
-        got = history(plan, compile)
+        got = contextvars.copy_context().run(history, plan, compile)
     for number, (ours, theirs) in enumerate(zip(got, want, strict=True)):
         for a, b in zip(ours, theirs, strict=True):
             if detail := differs(a.data, b.data):
