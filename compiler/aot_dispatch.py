@@ -28,7 +28,7 @@ from tc.compiler.capture.values.hooks import HOOKED
 from tc.compiler.capture.values.records import RESIZES
 from tc.compiler.capture.values.subclasses import FAKED
 from tc.compiler.core.gate import Gate
-from tc.compiler.core.graphtext import tell_captured
+from tc.compiler.core.graphtext import emit_captured
 from tc.compiler.core.notes import noting, told
 from tc.compiler.deferred import Deferred, Work
 
@@ -95,13 +95,13 @@ def compile_graph(
     """
     examples = graph_examples(gm, example_inputs)
     if (why := _kept_eager(gm, examples)) is not None:
-        tell_captured(gm)
+        emit_captured(gm)
         return _eager_graph(gm, why)
     trains = torch.is_grad_enabled() and any(map(wants_grad, examples))
     compiled = _training if trains else _inference
     with trace.stage(compilers.stage):
         found = _found(gm, examples, compilers, trains)
-        captured = tell_captured(gm)
+        captured = emit_captured(gm)
         if found is not None:
             return found
         try:

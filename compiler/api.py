@@ -26,7 +26,7 @@ from tc.compiler.capture.torchfns import graph_break, is_compiling, mark_step, s
 from tc.compiler.capture.traceable import error_on_graph_break
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.lock import alone
-from tc.compiler.errors import OptionError, met
+from tc.compiler.errors import OptionError, error_context
 from tc.compiler.frames import FrameCompiler
 from tc.compiler.frontend.annotations import (
     mark_dynamic,
@@ -352,6 +352,7 @@ __all__ = [
     "cudagraph_mark_step_begin",
     "disable",
     "disallow_in_graph",
+    "error_context",
     "error_on_graph_break",
     "explain",
     "forbid_in_graph",
@@ -371,7 +372,6 @@ __all__ = [
     "mark_static_address",
     "mark_unbacked",
     "maybe_mark_dynamic",
-    "met",
     "nested_compile_region",
     "nonstrict_trace",
     "on_graph_compiled",

@@ -20,7 +20,7 @@ from tc.compiler.core import garbage, levels
 from tc.compiler.core.lock import alone
 from tc.compiler.errors import StageError
 from tc.compiler.options import config
-from tc.compiler.telemetry.reporter import as_failure, tell_backward, tell_failure
+from tc.compiler.telemetry.reporter import as_failure, report_backward, report_failure
 
 Boxed = Callable[[list[Any]], tuple[Any, ...]]
 
@@ -81,7 +81,7 @@ class Deferred:
                 with trace.stage("backward_compile"):
                     self._run = _built(self._work)
                 seconds = time.perf_counter() - clock
-                tell_backward(compile_id, self._work.place, started, seconds)
+                report_backward(compile_id, self._work.place, started, seconds)
                 self._work = None
         assert self._run is not None
         return self._run
@@ -92,7 +92,7 @@ def _built(work: Work) -> Boxed:
         return work.build()
     except Exception as error:
         stage = error.stage if isinstance(error, StageError) else "inductor"
-        text = tell_failure(error, stage, work.place, "the backward of ")
+        text = report_failure(error, stage, work.place, "the backward of ")
         if config.suppress_errors:
             trace.warn(f"{text}; it runs operation by operation (config.suppress_errors)")
             return work.instead

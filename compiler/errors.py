@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from tc.trace.places import StackFrame
 
 LIBRARY = ("/torch/", "/tc/compiler/", "/site-packages/")
-_MET = "_tc_met"  # attribute of an exception of whatever class
+_CONTEXT = "_tc_met"  # attribute of an exception of whatever class
 
 
 @dataclass(frozen=True)
-class Met:
+class ErrorContext:
     """Where in a program capture was when something was raised.
 
     Attributes:
@@ -33,17 +33,17 @@ class Met:
         return user_place(self.stack)
 
 
-def note_met(error: BaseException, found: Met) -> None:
+def attach_context(error: BaseException, found: ErrorContext) -> None:
     """Keep with an exception where it was met; the first to know is right."""
-    if met(error) is None:
-        setattr(error, _MET, found)
+    if error_context(error) is None:
+        setattr(error, _CONTEXT, found)
 
 
-def met(error: BaseException) -> Met | None:
+def error_context(error: BaseException) -> ErrorContext | None:
     """Return where an exception, or one it was raised from, was met by capture."""
     seen: BaseException | None = error
     while seen is not None:
-        found: Met | None = getattr(seen, _MET, None)
+        found: ErrorContext | None = getattr(seen, _CONTEXT, None)
         if found is not None:
             return found
         seen = seen.__cause__

@@ -20,7 +20,7 @@ from tc import trace
 from tc.compiler.aot_dispatch import PLACE
 from tc.compiler.backends.builtin import aot_eager
 from tc.compiler.backends.verify import copied, verify
-from tc.compiler.capture import breaks, doors, hook
+from tc.compiler.capture import breaks, fast_path, hook
 from tc.compiler.capture.dynamism import DynamicSizes, Memory
 from tc.compiler.capture.guards import Failure, refusals
 from tc.compiler.capture.modes import SETS_MODES, restoring_modes
@@ -34,11 +34,11 @@ from tc.compiler.capture.skips import (
 from tc.compiler.capture.transforms import LEVELLED
 from tc.compiler.capture.translate import BreakRecord, Captured, is_handler_resumption, translate
 from tc.compiler.core import garbage, levels
-from tc.compiler.core.graphtext import tell_captured, with_code
+from tc.compiler.core.graphtext import emit_captured, with_code
 from tc.compiler.errors import (
     BackendError,
+    ErrorContext,
     FailOnRecompileLimitHit,
-    Met,
     NestedTraceError,
     RecompileError,
     StageError,
@@ -46,24 +46,24 @@ from tc.compiler.errors import (
     TorchRuntimeError,
     Unsupported,
     UserError,
-    note_met,
+    attach_context,
 )
 from tc.compiler.freezing import frozen_inputs, while_unchanged
 from tc.compiler.frontend import stance
 from tc.compiler.options import Config, Options
 from tc.compiler.pipeline import Inductor
 from tc.compiler.process import PROCESS, Process
-from tc.compiler.runtime.door import close_doors, make_door
+from tc.compiler.runtime.fast_path import close_fast_paths, make_fast_path
 from tc.compiler.runtime.launch import offer_type
 from tc.compiler.runtime.memo import memo_type
 from tc.compiler.runtime.watch import watch_type
 from tc.compiler.telemetry.counters import counted
 from tc.compiler.telemetry.reporter import (
-    Account,
+    CompileReporter,
     as_failure,
     break_event,
     callers,
-    tell_failure,
+    report_failure,
 )
 from tc.trace import CompileId
 
@@ -76,7 +76,7 @@ IDLE_TRIES = 4
 hook.offer_by(offer_type)
 
 
-hook.doors_by(doors.Doors(make_door, close_doors, PROCESS.gate))
+hook.use_fast_paths(fast_path.FastPaths(make_fast_path, close_fast_paths, PROCESS.gate))
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,18 +128,18 @@ class FrameCompiler:
         if standing is not None:
             return standing
         entries = list(iter(cache))  # a list of the view itself would ask for its length first
-        account = self._account(frame, len(entries), state)
+        reporter = self._reporter(frame, len(entries), state)
         reason = skip_reason(frame)
         if reason is not None:
-            account.tell_skip(reason[0])
+            reporter.report_skip(reason[0])
             return hook.Skip(reason[0])
         if is_handler_resumption(frame.code):
-            account.tell_skip("it resumes in an exception handler", harmless=True)
+            reporter.report_skip("it resumes in an exception handler", harmless=True)
             return hook.Skip("it resumes in an exception handler")
         guards = [entry.guards for entry in entries]
         failures = refusals(guards, frame.locals, frame.globals)
         if len(entries) >= self.config.recompile_limit:
-            return self._limit(account, failures)
+            return self._limit(reporter, failures)
         if entries and self.config.error_on_recompile:
             raise RecompileError(
                 f"{frame.code.co_qualname} would be compiled again (config.error_on_recompile): "
@@ -147,15 +147,17 @@ class FrameCompiler:
             )
         if entries:
             before = _seen(state)
-            account.tell_recompile(entries[0].guards, failures, self._dynamic_now(before, failures))
-        account.restart()
-        compile_id = account.compile_id
+            reporter.report_recompile(
+                entries[0].guards, failures, self._dynamic_now(before, failures)
+            )
+        reporter.restart()
+        compile_id = reporter.compile_id
         with (
             trace.compiling(compile_id),
             trace.stage("entire_frame_compile"),
             self.process.names.taken(frame.globals, compile_id) as name,
         ):
-            return self._compile(frame, state, account, name)
+            return self._compile(frame, state, reporter, name)
 
     def _first_run(
         self, frame: hook.Frame, cache: hook.CacheView, state: dict[Any, Any]
@@ -177,14 +179,14 @@ class FrameCompiler:
             "backend='eager'."
         )
 
-    def _account(self, frame: hook.Frame, entries: int, state: dict[Any, Any]) -> Account:
+    def _reporter(self, frame: hook.Frame, entries: int, state: dict[Any, Any]) -> CompileReporter:
         if "frame_id" not in state:
             state["frame_id"] = self.process.frames
             state["compiles"] = 0
             self.process.frames += 1
             self.process.code_objects[id(frame.code)] = frame.code
         compile_id = CompileId(state["frame_id"], state["compiles"])
-        return Account(compile_id, frame.code, self.options, entries)
+        return CompileReporter(compile_id, frame.code, self.options, entries)
 
     def _dynamic_now(self, memory: Memory, failures: Sequence[Failure]) -> set[str]:
         """Return the sources among the failures that the compile to come makes dynamic."""
@@ -200,17 +202,17 @@ class FrameCompiler:
         }
         return sizes | numbers
 
-    def _limit(self, account: Account, failures: Sequence[Failure]) -> hook.Outcome:
+    def _limit(self, reporter: CompileReporter, failures: Sequence[Failure]) -> hook.Outcome:
         limit = self.config.recompile_limit
-        account.tell_limit(limit, failures)
-        code = account.code
+        reporter.report_limit(limit, failures)
+        code = reporter.code
         if self.config.fail_on_recompile_limit_hit:
             raise FailOnRecompileLimitHit(
                 f"{code.co_qualname} was compiled {limit} times (config.recompile_limit): "
                 + changes(failures)
             )
         why = f"recompile_limit ({limit}) reached"
-        if trace.told("recompiles"):
+        if trace.log_enabled("recompiles"):
             return hook.RunCached(why)
         trace.warn(
             f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) was compiled "
@@ -223,24 +225,24 @@ class FrameCompiler:
     @_disable_current_modes()  # the user's modes and hooks see what runs, not how it is compiled
     @levels.autograd_unseen()
     def _compile(
-        self, frame: hook.Frame, state: dict[Any, Any], account: Account, name: str
+        self, frame: hook.Frame, state: dict[Any, Any], reporter: CompileReporter, name: str
     ) -> hook.Outcome:
         self.process.counters["frames"]["total"] += 1
         if trace.enabled():
-            account.begin(callers(sys._getframe(2)))
+            reporter.begin(callers(sys._getframe(2)))
         captured: Captured | None = None
         memory = _seen(state).copy()  # of a compile that Ctrl-C ends nothing is remembered
         try:
             with trace.stage("capture"):
-                captured = self._capture(frame, memory, name, account)
+                captured = self._capture(frame, memory, name, reporter)
             with captured.tracer.overrides.left_out():
-                account.tell_capture(captured)
-                self._install_graph(frame, captured, account)
-                captured.renew_guards()
+                reporter.report_capture(captured)
+                self._install_graph(frame, captured, reporter)
+                captured.rebuild_guards()
         except breaks.SkipFrame as skip:
             state["memory"] = memory
-            account.tell_skip(str(skip), skip.fix, skip.harmless)
-            account.finish(None)
+            reporter.report_skip(str(skip), skip.fix, skip.harmless)
+            reporter.finish(None)
             if self.options.fullgraph and not skip.harmless:
                 raise Unsupported(f"no graph under fullgraph=True: {skip}") from None
             state["idle"] = state.get("idle", 0) + 1
@@ -248,20 +250,20 @@ class FrameCompiler:
                 return hook.RunOnce()  # other arguments may lead to tensor operations
             return hook.RunOnce() if in_transform() else hook.Skip(str(skip))
         except Unsupported as error:
-            account.finish(None, error)
+            reporter.finish(None, error)
             raise
         except Exception as error:
-            return self._failed(account, captured, error)
-        state["compiles"] = max(state.get("compiles", 0), account.compile_id.compile + 1)
+            return self._failed(reporter, captured, error)
+        state["compiles"] = max(state.get("compiles", 0), reporter.compile_id.compile + 1)
         state["memory"] = memory
         self.process.counters["frames"]["ok"] += 1
-        account.tell_guards(captured.guards)
-        account.finish(captured)
+        reporter.report_guards(captured.guards)
+        reporter.finish(captured)
         captured.tracer.forget()
-        return hook.Compiled(captured.code, captured.guards, str(account.compile_id))
+        return hook.Compiled(captured.code, captured.guards, str(reporter.compile_id))
 
     def _capture(
-        self, frame: hook.Frame, memory: Memory, graph_name: str, account: Account
+        self, frame: hook.Frame, memory: Memory, graph_name: str, reporter: CompileReporter
     ) -> Captured:
         sizes = DynamicSizes(
             self._dynamic(),
@@ -275,17 +277,19 @@ class FrameCompiler:
         )
 
         def on_break(record: BreakRecord) -> None:
-            account.tell_break(record)
+            reporter.report_break(record)
             self.process.breaks += 1
             self.process.counters["graph_break"][record.cause.title] += 1
             if self.options.fullgraph or record.strict:
                 kind = ERRORS.get(record.cause.reason.code, Unsupported)
-                error = kind(break_text(record, account, self.options.fullgraph))
-                note_met(error, Met("", "", tuple(record.stack), record.cause.reason.code))
+                error = kind(break_text(record, reporter, self.options.fullgraph))
+                attach_context(
+                    error, ErrorContext("", "", tuple(record.stack), record.cause.reason.code)
+                )
                 raise error
 
         return translate(
-            frame, sizes, str(account.compile_id), graph_name, on_break, self.options.fullgraph,
+            frame, sizes, str(reporter.compile_id), graph_name, on_break, self.options.fullgraph,
             self.options.guard_filter, memo_type, watch_type,
         )  # fmt: skip
 
@@ -294,13 +298,15 @@ class FrameCompiler:
             return True
         return self.options.dynamic
 
-    def _install_graph(self, frame: hook.Frame, captured: Captured, account: Account) -> None:
+    def _install_graph(
+        self, frame: hook.Frame, captured: Captured, reporter: CompileReporter
+    ) -> None:
         if captured.module is None:
             return
         if not self.built_in:
             captured.module = with_code(captured.module)
-            tell_captured(captured.module)
-        captured.module.meta[PLACE] = account.place
+            emit_captured(captured.module)
+        captured.module.meta[PLACE] = reporter.place
         self.process.graphs += 1
         stats = self.process.counters["stats"]
         stats["unique_graphs"] += 1
@@ -314,7 +320,7 @@ class FrameCompiler:
             compiled = levels.keeping(compiled)
         if captured.module.meta.get(SETS_MODES) and not self.built_in:
             compiled = restoring_modes(compiled)
-        called = counted(untraced(compiled), account.compile_id, account.place)
+        called = counted(untraced(compiled), reporter.compile_id, reporter.place)
         self.process.names.put(frame.globals, captured.graph_name, called, captured.code)
 
     def _run_backend(self, frame: hook.Frame, captured: Captured) -> Compiled:
@@ -354,7 +360,7 @@ class FrameCompiler:
         return found
 
     def _failed(
-        self, account: Account, captured: Captured | None, error: Exception
+        self, reporter: CompileReporter, captured: Captured | None, error: Exception
     ) -> hook.Outcome:
         stage = (
             error.stage
@@ -362,9 +368,9 @@ class FrameCompiler:
             else ("capture" if captured is None else "inductor")
         )
         if captured is not None and captured.module is not None:
-            tell_captured(captured.module)
-        text = tell_failure(error, stage, account.place)
-        account.finish(None, error)
+            emit_captured(captured.module)
+        text = report_failure(error, stage, reporter.place)
+        reporter.finish(None, error)
         if self.config.suppress_errors:
             if text not in self.process.warned:
                 self.process.warned.add(text)
@@ -396,10 +402,10 @@ def untraced(compiled: Compiled) -> Compiled:
     return hook.disabled(compiled)
 
 
-def break_text(record: BreakRecord, account: Account, fullgraph: bool) -> str:
+def break_text(record: BreakRecord, reporter: CompileReporter, fullgraph: bool) -> str:
     """Return the message of a break that is an error, by ``fullgraph`` or a mark in the code."""
     asked = "fullgraph=True" if fullgraph else "error_on_graph_break(True)"
-    event = break_event(record, account.code)
+    event = break_event(record, reporter.code)
     fixes = "".join(f"\n  fix: {fix}" for fix in event.fix)
     note = f"\n  note: {record.cause.note}" if record.cause.note else ""
     return (

@@ -24,13 +24,13 @@ from tc.compiler.capture import hook
 from tc.compiler.core.artifacts import Program
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.notes import Notes, noting, told
-from tc.compiler.devices.gpus import Cut, cut, gpu_of, in_turn, tell_limits
+from tc.compiler.devices.gpus import Cut, cut, gpu_of, in_turn, report_limits
 from tc.compiler.options import InductorOptions, config
 from tc.compiler.process import PROCESS
 from tc.compiler.runtime.build import caches_disabled
 from tc.compiler.runtime.triton import open_kernels
 from tc.compiler.runtime.tuned import gpu_tuner, tuner
-from tc.compiler.telemetry.reporter import tell_plan
+from tc.compiler.telemetry.reporter import emit_plan
 
 if TYPE_CHECKING:
     from tc.compiler.codegen.triton import Tuning
@@ -173,7 +173,7 @@ def _lower(module: fx.GraphModule, job: Job) -> LoopGraph:
     draws = not job.request.options.fallback_random
     try:
         return loops.lower(module, job.gate("loops"), job.gpu or loops.CPU, draws)
-    except loops.Inconvertible as why:
+    except loops.UnsupportedSizeExpr as why:
         raise Fallback(str(why)) from why
 
 
@@ -208,7 +208,7 @@ def _generate(plan: Plan, job: Job) -> tuple[Program, list[trace.Event]]:
         return program, []
     taken = [event for stage, notes in job.notes.items() for event in told(notes, stage, job.kind)]
     taken += [*job.times.told, *(tuning.tuner.told if tuning is not None else ())]
-    return program, [*taken, *tell_plan(plan, program, job.kind, codegen.lines_of(plan, program))]
+    return program, [*taken, *emit_plan(plan, program, job.kind, codegen.lines_of(plan, program))]
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,7 @@ def _stopped(artifact: Any, request: Request) -> Boxed:
 
 def _on_several_gpus(parts: Cut, kind: str, request: Request) -> Boxed:
     """Compile the parts of a graph, a program each, which are not kept on disk."""
-    tell_limits(kind, request.options.fx_graph_cache, request.options.triton_cudagraphs)
+    report_limits(kind, request.options.fx_graph_cache, request.options.triton_cudagraphs)
     request = replace(request, options=replace(request.options, triton_cudagraphs=False))
 
     def compile_part(part: fx.GraphModule, gpu: torch.device | None) -> Any:

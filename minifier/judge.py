@@ -83,7 +83,7 @@ def script_error(error: Exception) -> Outcome:
 
 def met(error: BaseException) -> dict[str, Any]:
     """Return where capture was when it failed: ``opcode``, ``callee``, ``line``, ``code``."""
-    found = api.met(error)
+    found = api.error_context(error)
     if found is not None:
         place = found.place
         line = f"{place.file}:{place.line}\t{place.loc or ''}"

@@ -24,7 +24,7 @@ LOOP_IR = tuple(f"tc.compiler.loops.{name}" for name in ("ir", "expr", "index", 
 MARKS = tuple(
     f"tc.compiler.capture.{name}"
     for name in (
-        "dynamism", "guard_filter", "hook", "marked", "skips", "torchfns", "traceable", "whole",
+        "dynamism", "guard_filter", "hook", "marked", "skips", "torchfns", "traceable", "opaque_call",
     )
 )  # fmt: skip
 # The programming model: what users call besides `compile`.

@@ -19,11 +19,11 @@ from tc.trace.emit import (
     emit_all,
     enabled,
     instant,
+    log_enabled,
     phase_seconds,
     remove_sink,
     stage,
     stage_path,
-    told,
     warn,
 )
 from tc.trace.ids import CompileId, cause_id, plain_function, process_rank
@@ -120,6 +120,7 @@ __all__ = [
     "emit_all",
     "enabled",
     "instant",
+    "log_enabled",
     "packed",
     "phase_seconds",
     "plain_function",
@@ -128,7 +129,6 @@ __all__ = [
     "setup_from_environment",
     "stage",
     "stage_path",
-    "told",
     "unpacked",
     "warn",
 ]

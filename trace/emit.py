@@ -80,7 +80,7 @@ def remove_sink(sink: Sink) -> None:
         _door.sinks = tuple(other for other in _door.sinks if other is not sink)
 
 
-def told(topic: str) -> bool:
+def log_enabled(topic: str) -> bool:
     """Return whether the readable log of that topic is switched on (``TC_LOGS``)."""
     return any(getattr(sink, "levels", {}).get(topic, 0) for sink in _door.sinks)
 

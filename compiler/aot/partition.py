@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from tc.compiler.aot.again import drop_formulas
 from tc.compiler.aot.cut import Cut, is_view, size_in_bytes
 from tc.compiler.aot.passes import has_effect
+from tc.compiler.aot.recompute import drop_formulas
 from tc.compiler.aot.regions import REGION
 from tc.compiler.aot.symbols import SYMBOLIC
 from tc.compiler.core.artifacts import Artifact

@@ -24,7 +24,7 @@ from tc.compiler.aot.artifact import (
     View,
 )
 from tc.compiler.aot.layouts import extent
-from tc.compiler.core.straight import straight_of
+from tc.compiler.core.wrapper_inlining import straight_of
 
 Compiled = Callable[[list[Any]], tuple[Any, ...]]
 

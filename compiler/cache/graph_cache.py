@@ -176,7 +176,7 @@ class GraphCache:
         with trace.stage("graph_cache.look"):
             first, second = _read(key), _read(_second(key))
         found = first is not None and second is not None and first.pair == second.pair
-        _tell_look(found, key)
+        _emit_lookup(found, key)
         if not found or first is None or second is None:
             return None
         contract, operations = first.contract, first.operations
@@ -207,7 +207,7 @@ class GraphCache:
             operations = dumps(written(backward.graph)).decode()
             pair = hashlib.sha256(dumps((contract, operations))).hexdigest()
         except NotPlain as why:
-            _tell_bypass(f"training graph: {why}")
+            _report_bypass(f"training graph: {why}")
             return
         events = {kind: tuple(of) for kind, of in told.items()}
         self._cut = Cut(key, gm, contract, operations, pair, events)
@@ -255,7 +255,7 @@ class GraphCache:
             return None, None
         with trace.stage("graph_cache.look"):
             kept = _read(key)
-        _tell_look(kept is not None, key)
+        _emit_lookup(kept is not None, key)
         return key, kept
 
     def _key(self, kind: str, gm: fx.GraphModule, examples: Sequence[Any]) -> Key | None:
@@ -264,9 +264,9 @@ class GraphCache:
                 settings = {"kind": kind, **self.settings}
                 return key_of(gm, examples, settings, with_lines=UNTOLD in gm.meta)
             except (Uncached, NotPlain) as why:
-                _tell_bypass(f"{kind} graph: {why}")
+                _report_bypass(f"{kind} graph: {why}")
             except Exception as error:  # a compile does not fail for want of a key
-                _tell_bypass(f"{kind} graph: {type(error).__name__}: {error}")
+                _report_bypass(f"{kind} graph: {type(error).__name__}: {error}")
         return None
 
     def _write(
@@ -291,7 +291,7 @@ class GraphCache:
                 if self.settings["told"]:
                     told = trace.packed((*events, trace.OutputCode(str(program), "")))
             except (NotPlain, Uncached) as why:
-                _tell_bypass(f"not kept: {why}")
+                _report_bypass(f"not kept: {why}")
                 return
             store.write(KIND, key.digest, content, told)
 
@@ -302,12 +302,12 @@ def _second(key: Key) -> Key:
     return Key({**key.parts, "kind": "training, backward"}, sizes)
 
 
-def _tell_look(found: bool, key: Key) -> None:
+def _emit_lookup(found: bool, key: Key) -> None:
     if trace.enabled():
         trace.emit(trace.Cache(found, key.digest, key.parts))
 
 
-def _tell_bypass(why: str) -> None:
+def _report_bypass(why: str) -> None:
     trace.emit(trace.Artifact("tc_graph_cache_bypass", why))
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.bytecode import Handler, Instruction, stack_effect
+from tc.compiler.capture.continuation import Continuation, raised_here, trampoline
 from tc.compiler.capture.dialects import DIALECT, RUNNING
 from tc.compiler.capture.frame import Frame
-from tc.compiler.capture.going import Going, go_on, raised_here
 from tc.compiler.capture.opcodes.blocks import HandlingValue
 from tc.compiler.capture.resume import (
     HANDLING,
@@ -275,7 +275,7 @@ class _Ending:
         if marks:
             e.copy(depth - marks[0])
             e.end_handling()
-        self.r.load_callable(Going if is_resumed(self.chain[0].code) else go_on)
+        self.r.load_callable(Continuation if is_resumed(self.chain[0].code) else trampoline)
         pushed = 2
         while links:
             link, *links = links

@@ -44,12 +44,12 @@ class Effects:
     def _count(self, value: Value) -> None:
         self.writes += 1
         self.outer_writes += self._outlives(value, at_break=True)
-        self.body_writes += value.source is not None or value.born < self.body_start
+        self.body_writes += value.source is not None or value.creation_index < self.body_start
 
     @contextmanager
     def body(self) -> Iterator[Callable[[], bool]]:
         """For a block that traces a body: yield what says whether it changed something outside."""
-        start, self.body_start = self.body_start, Value.birth()
+        start, self.body_start = self.body_start, Value.next_creation_index()
         before = self.body_writes
         try:
             yield lambda: self.body_writes != before

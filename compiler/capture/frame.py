@@ -15,7 +15,7 @@ from tc.compiler.capture.liveness import live_at
 from tc.compiler.capture.opcodes import OPCODES
 from tc.compiler.capture.values.base import NULL, Exhausted, Raised, Value
 from tc.compiler.capture.values.functions import CellValue
-from tc.compiler.errors import Met, note_met
+from tc.compiler.errors import ErrorContext, attach_context
 from tc.trace.places import StackFrame
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class Frame:
             raise
         except Exception as error:
             callee = self.t.calling if one.opname.startswith("CALL") else ""
-            note_met(error, Met(one.opname, callee, tuple(self.places())))
+            attach_context(error, ErrorContext(one.opname, callee, tuple(self.places())))
             raise
 
     def unwind(self, one: Instruction, raised: Raised) -> None:

@@ -259,17 +259,17 @@ class _Switches:
 
     Attributes:
         find_offer_type: see `offer_by`.
-        doors: see `doors_by`.
+        fast paths: see `use_fast_paths`.
         choice: see `choose_by`.
         few_guards: see `check_few_guards`.
-        past_doors: whether calls have to go to the hook, whatever doors say.
+        past_doors: whether calls have to go to the hook, whatever fast paths say.
     """
 
     find_offer_type: Callable[[], MakeOffer | None] = lambda: None
-    doors: Doors | None = None
+    fast_paths: FastPaths | None = None
     choice: Callable[[Any], Any] | None = None
     few_guards: bool = False
-    past_doors: bool = False
+    hook_only: bool = False
 
 
 _switches = _Switches()
@@ -301,15 +301,19 @@ def wrap(fn: F, callback: Callback) -> F:
     offer = _adapt(callback)
     set_hook, switches = _c.set_eval_frame, _switches
     function: Any = fn
-    doors = switches.doors
-    made = doors.make(function) if doors is not None and isinstance(fn, FunctionType) else None
-    door: Any
-    door, miss = made or (None, None)
+    fast_paths = switches.fast_paths
+    made = (
+        fast_paths.make(function)
+        if fast_paths is not None and isinstance(fn, FunctionType)
+        else None
+    )
+    fast_path: Any
+    fast_path, miss = made or (None, None)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        passes = door is not None and not (kwargs or switches.past_doors)
+        passes = fast_path is not None and not (kwargs or switches.hook_only)
         if passes:
-            found = door(args)
+            found = fast_path(args)
             if found is not miss:
                 return found
         choice = switches.choice
@@ -321,8 +325,8 @@ def wrap(fn: F, callback: Callback) -> F:
             found = fn(*args, **kwargs) if kwargs else fn(*args)
         finally:
             set_hook(previous)
-        if passes and door.due:
-            _open(door, function, callback, args)
+        if passes and fast_path.due:
+            _open(fast_path, function, callback, args)
         return found
 
     entries.is_caller(call.__code__)
@@ -332,36 +336,36 @@ def wrap(fn: F, callback: Callback) -> F:
     return wrapper
 
 
-class Doors(Protocol):
-    """Makes doors, past which calls need no hook, and opens them."""
+class FastPaths(Protocol):
+    """Makes fast paths, past which calls need no hook, and opens them."""
 
     def make(self, fn: FunctionType) -> tuple[Any, Any] | None:
-        """Return the door of a function, and what it returns for calls it does not let through."""
+        """Return the fast path of a function, and the value by which it reports a cache miss."""
 
     def open(
-        self, door: Any, fn: FunctionType, entries: Callable[[], list[CacheEntry]],
+        self, fast_path: Any, fn: FunctionType, entries: Callable[[], list[CacheEntry]],
         args: tuple[Any, ...],
     ) -> bool:  # fmt: skip
         """Let calls through that are like one with these arguments."""
 
     def close_all(self) -> None:
-        """Let no call through any more by what doors know so far; at once, for all threads."""
+        """Let no call through any more by what fast paths know so far; at once, for all threads."""
 
 
-def doors_by(doors: Doors) -> None:
-    """Set what makes doors."""
-    _switches.doors = doors
+def use_fast_paths(fast_paths: FastPaths) -> None:
+    """Set what makes fast paths."""
+    _switches.fast_paths = fast_paths
 
 
-def _open(door: Any, fn: FunctionType, callback: Callback, args: tuple[Any, ...]) -> None:
-    if _switches.doors is not None:
-        _switches.doors.open(door, fn, lambda: cache_entries(fn.__code__, callback), args)
+def _open(fast_path: Any, fn: FunctionType, callback: Callback, args: tuple[Any, ...]) -> None:
+    if _switches.fast_paths is not None:
+        _switches.fast_paths.open(fast_path, fn, lambda: cache_entries(fn.__code__, callback), args)
 
 
 def _close_doors() -> None:
     """Send all calls to the hook again, which knows what has changed."""
-    if _switches.doors is not None:
-        _switches.doors.close_all()
+    if _switches.fast_paths is not None:
+        _switches.fast_paths.close_all()
 
 
 _wrappers: set[CodeType] = set()
@@ -385,7 +389,7 @@ def choose_by(choice: Callable[[Any], Any] | None) -> None:
             are. None in place of a function: each has its own again.
     """
     _switches.choice = choice
-    _switches.past_doors = choice is not None or _switches.few_guards
+    _switches.hook_only = choice is not None or _switches.few_guards
 
 
 def _chosen(choice: Callable[[Any], Any], callback: Callback) -> Any:
@@ -396,7 +400,7 @@ def _chosen(choice: Callable[[Any], Any], callback: Callback) -> Any:
 def check_few_guards(few: bool) -> None:
     """Check only the guards that `narrow` picked; where none of them hold, C++ raises."""
     _switches.few_guards = few
-    _switches.past_doors = few or _switches.choice is not None
+    _switches.hook_only = few or _switches.choice is not None
     _c.set_skip_guard_eval_unsafe(few)
 
 

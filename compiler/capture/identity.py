@@ -56,7 +56,7 @@ class Identities:
         kinds = {value.python_type() for value in changed}
         owners = [value for value in changed if _has_attributes(value)]
         for owner in owners:
-            if t.met(vars(owner.obj)) is not None:
+            if t.known_value(vars(owner.obj)) is not None:
                 raise SkipFrame(f"{owner.describe()} is changed, and its __dict__ is read as well")
         attributes = [DictSource(source) for owner in owners if (source := _outside(owner))]
         if attributes:

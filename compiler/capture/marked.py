@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
+from tc.compiler.capture.opaque_call import apply_whole, call_tree, holds_objects, is_apply
 from tc.compiler.capture.subgraphs import map_items
 from tc.compiler.capture.traceable import over_tensors
 from tc.compiler.capture.values.arrays import ArrayValue
@@ -24,7 +25,6 @@ from tc.compiler.capture.values.builtins import BUILTINS
 from tc.compiler.capture.values.const import is_constant_object
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.tensor import TensorValue
-from tc.compiler.capture.whole import apply_whole, call_tree, holds_objects, is_apply
 from tc.compiler.errors import ForbiddenCall
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from types import CodeType
 from typing import Literal
 
 from tc.compiler.capture.bytecode import Instruction, assemble, disassemble, reachable
+from tc.compiler.capture.continuation import trampoline
 from tc.compiler.capture.dialects import DIALECT
 from tc.compiler.capture.emitter import Emitter
-from tc.compiler.capture.going import go_on
 from tc.compiler.core.sources import LocalSource, Source
 
 STACK_PREFIX = "___stack"
@@ -214,7 +214,7 @@ def _call_inner(emitter: Emitter, passed: Sequence[str], site: Instruction) -> N
     """Call what stands for the frame that was called from `site`, under the same handler."""
     emitter.handler = site.handler
     emitter.before_callable()
-    emitter.load_const(go_on)
+    emitter.load_const(trampoline)
     emitter.after_callable()
     for name in passed:
         emitter.load_fast(name)

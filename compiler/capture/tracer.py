@@ -21,23 +21,24 @@ from tc.compiler.capture import (
     optimizers,
     override_handlers,
     overrides,
+    pytrees,
     reads,
     signatures,
     torchfns,
     transforms,
-    trees,
 )
+from tc.compiler.capture.continuation import trampoline
 from tc.compiler.capture.definitions import Definitions, is_changeable, is_definition
 from tc.compiler.capture.dynamism import DynamicSizes
 from tc.compiler.capture.effects import Effects
 from tc.compiler.capture.frame import Frame
-from tc.compiler.capture.going import go_on
 from tc.compiler.capture.guards import GuardList
 from tc.compiler.capture.hook import ORIGINAL, original_of
 from tc.compiler.capture.identity import Identities
 from tc.compiler.capture.instantiate import instantiate
 from tc.compiler.capture.marked import constant_result
 from tc.compiler.capture.modes import Modes
+from tc.compiler.capture.opaque_call import is_apply
 from tc.compiler.capture.semantics import Semantics
 from tc.compiler.capture.shapes import Shapes
 from tc.compiler.capture.skips import refuse_inlining
@@ -65,7 +66,6 @@ from tc.compiler.capture.values.objects import (
     is_library,
 )
 from tc.compiler.capture.values.tensor import TensorValue
-from tc.compiler.capture.whole import is_apply
 from tc.compiler.capture.wrap import wrap_object, wrap_tensor
 from tc.compiler.core.sources import (
     AttrSource,
@@ -275,7 +275,7 @@ class Tracer(Semantics):
             self.top = caller
         return frame.locals
 
-    def met(self, obj: Any) -> Value | None:
+    def known_value(self, obj: Any) -> Value | None:
         """Return the value of an object that was wrapped before, or None."""
         known = self._values.get(id(obj))
         return known[1] if known is not None else None
@@ -412,7 +412,7 @@ class Tracer(Semantics):
         """Call a value from a frame."""
         if isinstance(function, ClassValue) and function.obj is super and not args:
             return self._zero_argument_super(f)
-        if isinstance(function, FunctionValue) and function.obj is go_on:
+        if isinstance(function, FunctionValue) and function.obj is trampoline:
             function, args = args[0], args[1:]
         self._answering = function.answering()
         self._calling = function
@@ -579,6 +579,17 @@ def _chain(source: Source) -> list[Source]:
 
 
 __all__ = [
-    "Tracer", "class_checks", "copies", "flex", "higher_order", "hooks", "iteration", "looping",
-    "override_handlers", "pure", "signatures", "transforms", "trees",
+    "Tracer",
+    "class_checks",
+    "copies",
+    "flex",
+    "higher_order",
+    "hooks",
+    "iteration",
+    "looping",
+    "override_handlers",
+    "pure",
+    "pytrees",
+    "signatures",
+    "transforms",
 ]  # fmt: skip

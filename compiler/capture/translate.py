@@ -85,7 +85,7 @@ class Captured:
     calls: int = 0
     sizes: dict[str, Any] = field(default_factory=dict)
 
-    def renew_guards(self) -> None:
+    def rebuild_guards(self) -> None:
         """Build the guards anew if a backend has asked for more of sizes than capture had.
 
         Raises:

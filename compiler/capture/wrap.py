@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from tc.compiler.capture import breaks, later, torchfns, wrappers
+from tc.compiler.capture import breaks, deferred_calls, torchfns, wrappers
 from tc.compiler.capture.dynamism import ADDRESS
 from tc.compiler.capture.guard_values import is_heap_type
 from tc.compiler.capture.guards import Predicate, TensorSpec
@@ -416,7 +416,7 @@ ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
     (proxies.accepts, proxies.wrap_proxy),
     (_kind(set, frozenset), _set),
     (_kind(slice), _slice),
-    (later.is_reorderable, later.wrap_reorderable),
+    (deferred_calls.is_reorderable, deferred_calls.wrap_reorderable),
     (_kind(*records.FIELDS), records.wrap_record),
     (_kind(weakref.ref), records.wrap_weak_reference),
     (_kind(contextvars.ContextVar), context_vars.wrap_context_var),

@@ -34,7 +34,7 @@ def gpu_of(module: fx.GraphModule) -> torch.device | None:
     if len(devices) != 1:
         return None
     if not triton_available():
-        _tell("triton is not installed: ATen runs it all")
+        _report("triton is not installed: ATen runs it all")
         return None
     return devices.pop()
 
@@ -47,7 +47,7 @@ def gpu_of_node(node: fx.Node) -> torch.device | None:
     return None
 
 
-def _tell(why: str) -> None:
+def _report(why: str) -> None:
     trace.emit(trace.Artifact("tc_no_gpu_kernels", why))
 
 
@@ -75,7 +75,7 @@ def cut(module: fx.GraphModule) -> Cut | None:
         return None
     why = "triton is not installed" if not triton_available() else _uncut(nodes)
     if why:
-        _tell(f"its tensors are on several GPUs, and {why}: ATen runs it all")
+        _report(f"its tensors are on several GPUs, and {why}: ATen runs it all")
         return None
     from torch.fx.passes.split_module import split_module  # graphs on one GPU do without
 
@@ -119,7 +119,7 @@ def _parts(nodes: Sequence[fx.Node]) -> tuple[dict[fx.Node, int], list[torch.dev
     return part_of, gpus
 
 
-def tell_limits(kind: str, cached: bool, replayed: bool) -> None:
+def report_limits(kind: str, cached: bool, replayed: bool) -> None:
     """Tell what was asked for and is not done for a graph in parts."""
     if cached:
         trace.emit(trace.Artifact("tc_graph_cache_bypass", f"{kind} graph: it is on several GPUs"))

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from tc.compiler.capture import hook, marked, torchfns, traceable, whole
+from tc.compiler.capture import hook, marked, opaque_call, torchfns, traceable
 from tc.compiler.capture.skips import DISABLED
 from tc.compiler.errors import OptionError
 from tc.compiler.frontend.modules import OptimizedModule
@@ -161,7 +161,7 @@ def nonstrict_trace(traceable_fn: F) -> F:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         return traceable_fn(*args, **kwargs)
 
-    marked.mark(wrapper, "nonstrict", whole.call_tree)
+    marked.mark(wrapper, "nonstrict", opaque_call.call_tree)
     return wrapper  # type: ignore[return-value]
 
 

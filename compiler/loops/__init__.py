@@ -1,6 +1,6 @@
 """Loops: ATen graphs become loop nests over scalar ops (`lower`)."""
 
-from tc.compiler.loops.lower.border import Inconvertible, size_hints
 from tc.compiler.loops.lower.graph import CPU, lower
+from tc.compiler.loops.lower.sympy_boundary import UnsupportedSizeExpr, size_hints
 
-__all__ = ["CPU", "Inconvertible", "lower", "size_hints"]
+__all__ = ["CPU", "UnsupportedSizeExpr", "lower", "size_hints"]

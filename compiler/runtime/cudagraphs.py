@@ -206,7 +206,7 @@ class Replayed:
         del storages
         known.idle = [_references(memory) for memory in known.memory]
         copied = f"{len(known.copies)} of {len(args)} inputs are copied"
-        self._tell("recorded", "", f"{copied}, {len(known.copied)} results")
+        self._report("recorded", "", f"{copied}, {len(known.copied)} results")
 
     def _room(self, k: int, arg: torch.Tensor) -> torch.Tensor:
         """Memory for an input that lies elsewhere each time."""
@@ -255,16 +255,16 @@ class Replayed:
             one.replay, one.results, one.memory, one.idle = None, (), [], []
         self._pool = None
         why = "results of an earlier call are still in use: those are copies from now on"
-        self._tell("recorded anew", "held", why)
+        self._report("recorded anew", "held", why)
 
     # ---------------------------------------------------------------- telling
 
     def _refuse(self, key: Key, cause: str, why: str) -> None:
         self.refused.add(key)
         self.recordings.pop(key, None)
-        self._tell("refused", cause, why)
+        self._report("refused", cause, why)
 
-    def _tell(self, action: str, cause: str, why: str) -> None:
+    def _report(self, action: str, cause: str, why: str) -> None:
         if action != "recorded" and why in self.told:
             return
         self.told.add(why)

@@ -17,7 +17,7 @@ from tc.compiler.core.once import once
 from tc.compiler.errors import StageError
 from tc.compiler.runtime.build import build
 
-NAMES = ("launch", "door", "watch", *(("memo",) if sys.version_info < (3, 13) else ()))
+NAMES = ("launch", "fast_path", "watch", *(("memo",) if sys.version_info < (3, 13) else ()))
 """Modules there are; Python 3.13 did away with the versions of dictionaries that memo reads."""
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tc.compiler.core.straight import remember
+from tc.compiler.core.wrapper_inlining import remember
 from tc.compiler.errors import IndexOutOfRange, StageError
 from tc.compiler.runtime import attention, bounded, sorting
 from tc.compiler.runtime.build import build_kernels, cache_dir, caches_disabled, write_atomically

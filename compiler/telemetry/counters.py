@@ -197,7 +197,7 @@ def count_in_python(code: CodeType, compile_id: CompileId) -> None:
         _counted.add(counts)
 
 
-def tell_counts() -> None:
+def emit_counts() -> None:
     """Tell the counts now; that is done by itself now and then, and when the process ends."""
     _counted.tell()
 

@@ -16,7 +16,7 @@ from tc.compiler.capture.lines import lines_of
 from tc.compiler.capture.translate import BreakRecord, Captured
 from tc.compiler.core.artifacts import Program
 from tc.compiler.core.graphtext import UNTOLD
-from tc.compiler.errors import StageError, TcError, met, user_place
+from tc.compiler.errors import StageError, TcError, error_context, user_place
 from tc.compiler.options import Options, settings_changed
 from tc.compiler.telemetry.counters import count_in_python
 from tc.trace import CompileId, StackFrame
@@ -40,7 +40,7 @@ ROLES = {
 
 
 @dataclass
-class Account:
+class CompileReporter:
     """The running account of one frame compile.
 
     Attributes:
@@ -79,7 +79,7 @@ class Account:
         )
         trace.emit(trace.FrameStart((*caller, place)))
 
-    def tell_recompile(
+    def report_recompile(
         self, of: CheckedGuards, failures: Sequence[Failure], dynamic: set[str]
     ) -> None:
         """Tell why code that exists does not fit this call."""
@@ -97,7 +97,7 @@ class Account:
         )
 
     # -- breaks ----------------------------------------------------------------------------
-    def tell_break(self, record: BreakRecord) -> None:
+    def report_break(self, record: BreakRecord) -> None:
         """Tell of a graph break, as part of the attempt that met it."""
         self.reasons.append(record.cause.title)
         self.restarted_after = time.perf_counter() - self.clock
@@ -105,8 +105,8 @@ class Account:
         trace.emit(break_event(record, self.code), attempt)
 
     # -- end -------------------------------------------------------------------------------
-    def tell_capture(self, captured: Captured) -> None:
-        """Tell what was captured, but for the graph itself; see `graphtext.tell_captured`."""
+    def report_capture(self, captured: Captured) -> None:
+        """Tell what was captured, but for the graph itself; see `graphtext.emit_captured`."""
         if not trace.enabled():
             return
         for symbol in captured.tracer.shapes.events():
@@ -123,7 +123,7 @@ class Account:
         if captured.module is not None:
             captured.module.meta[UNTOLD] = "captured"  # the backend may find its text on disk
 
-    def tell_guards(self, guards: CheckedGuards) -> None:
+    def report_guards(self, guards: CheckedGuards) -> None:
         """Tell what the compiled code rests on."""
         if guards.event is not None:
             trace.emit(guards.event)
@@ -177,7 +177,7 @@ class Account:
             )
         )
 
-    def tell_skip(self, why: str, fix: str = "", harmless: bool = False) -> None:
+    def report_skip(self, why: str, fix: str = "", harmless: bool = False) -> None:
         """Tell that a frame runs as it is."""
         if not harmless:
             count_in_python(self.code, self.compile_id)
@@ -193,7 +193,7 @@ class Account:
             self.compile_id,
         )
 
-    def tell_limit(self, limit: int, failures: Sequence[Failure]) -> None:
+    def report_limit(self, limit: int, failures: Sequence[Failure]) -> None:
         """Tell that a function was compiled too often and runs eagerly from now on."""
         causes = tuple(cause_of(failure, False) for failure in failures)
         count_in_python(self.code, self.compile_id)
@@ -209,7 +209,7 @@ class Account:
         )
 
 
-def tell_backward(
+def report_backward(
     compile_id: trace.CompileId | None, place: StackFrame, started: float, seconds: float
 ) -> None:
     """Tell the figures of a backward that was compiled at its first call, apart from its frame."""
@@ -229,14 +229,14 @@ def tell_backward(
     )
 
 
-def tell_failure(error: Exception, stage: str, place: StackFrame, part: str = "") -> str:
+def report_failure(error: Exception, stage: str, place: StackFrame, part: str = "") -> str:
     """Tell that compiling failed; returns that as a sentence.
 
     Args:
         place: of the function; where the error says more, that is told.
         part: of the function, that failed: ``the backward of ``.
     """
-    found = met(error)
+    found = error_context(error)
     line = found.place if found is not None else place
     trace.emit(
         trace.CompileError(
@@ -342,7 +342,7 @@ def fix_of(failure: Failure, kind: str, now_dynamic: bool) -> str:
     return ""
 
 
-def tell_plan(
+def emit_plan(
     plan: Any, program: Program, kind: str, lines: Mapping[str, Any]
 ) -> list[trace.Event]:
     """Tell of a plan and its program; returns what was told."""

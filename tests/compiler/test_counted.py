@@ -14,7 +14,7 @@ from support import python
 import tc
 from tc import trace
 from tc.compiler.telemetry import counters as counted
-from tc.compiler.telemetry.counters import SAMPLED, tell_counts
+from tc.compiler.telemetry.counters import SAMPLED, emit_counts
 from tc.trace.emit import capture_events
 
 needs_monitoring = pytest.mark.skipif(
@@ -39,9 +39,9 @@ def test_calls_are_counted_and_sampled(backend: str) -> None:
         compiled = tc.compile(function, backend=backend)
         for _ in range(calls):
             torch.testing.assert_close(compiled(X), function(X))
-        tell_counts()
+        emit_counts()
         told = len(events)
-        tell_counts()
+        emit_counts()
     assert len(events) == told, "nothing was called in between"
     event = events.of(trace.RegionsRan)[-1]  # the others are those of a period that ended
     place = (__file__, function.__code__.co_firstlineno)
@@ -77,7 +77,7 @@ def test_nothing_is_counted_without_a_listener() -> None:
     compiled(X)
     with capture_events() as events:
         compiled(X)
-        tell_counts()
+        emit_counts()
     place = (__file__, function.__code__.co_firstlineno)
     rows = [row for event in events.of(trace.RegionsRan) for row in event.regions]
     assert place not in [(row.file, row.line) for row in rows]
@@ -85,7 +85,7 @@ def test_nothing_is_counted_without_a_listener() -> None:
 
 def in_python(events: Any, function: Any) -> list[int]:
     """The calls that were told of a function that is not compiled."""
-    tell_counts()
+    emit_counts()
     told = events.of(trace.RegionsRan)
     rows = told[-1].regions if told else ()
     place = (__file__, function.__code__.co_firstlineno)

@@ -18,7 +18,7 @@ from support import python
 
 import tc
 from tc.compiler.capture import entries, guard_tree, guards, hook
-from tc.compiler.capture.doors import open_door
+from tc.compiler.capture.fast_path import install_entry
 from tc.compiler.core import lock, once
 from tc.compiler.deferred import Deferred, Work
 from tc.compiler.process import PROCESS
@@ -57,10 +57,10 @@ def given(n, **how):
     return torch.arange(4.0 * n).view(n, 4).requires_grad_(**how), torch.ones(4)
 
 
-def door_of(compiled):
-    """Return the door of a compiled function."""
+def fast_path_of(compiled):
+    """Return the fast path of a compiled function."""
     cells = [cell.cell_contents for cell in compiled.__closure__]
-    return next(one for one in cells if type(one).__name__ == "Door")
+    return next(one for one in cells if type(one).__name__ == "FastPath")
 
 
 # -- the two failures that were known ----------------------------------------------------------
@@ -387,7 +387,7 @@ def test_a_door_that_all_doors_were_closed_around_stays_closed():
     x, w = given(3)
     for _ in range(3):
         f(x, w)
-    door = door_of(f)
+    fast_path = fast_path_of(f)
     wrapped = f.__wrapped__
     found = list(hook.cache_entries(wrapped.__code__))
 
@@ -395,8 +395,8 @@ def test_a_door_that_all_doors_were_closed_around_stays_closed():
         found[0].guards.drop()  # as another thread might, just now
         return found
 
-    assert not open_door(PROCESS.gate, door, wrapped, closing, (x, w))
-    assert door.entries == 0
+    assert not install_entry(PROCESS.gate, fast_path, wrapped, closing, (x, w))
+    assert fast_path.entries == 0
 
 
 # -- processes ---------------------------------------------------------------------------------

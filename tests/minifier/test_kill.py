@@ -113,7 +113,7 @@ def test_continuing_gives_what_an_uninterrupted_run_gives(tmp_path: Path) -> Non
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "script.py").write_text(PROGRAM)
-    whole = started(tmp_path, "--check", CHECK, "-o", "whole.py")
+    whole = started(tmp_path, "--check", CHECK, "-o", "opaque_call.py")
     assert whole.wait(timeout=300) == 0
     process = started(tmp_path, "--check", CHECK)
     wait_for(folder / "minified.history" / "answers.jsonl")
@@ -125,7 +125,7 @@ def test_continuing_gives_what_an_uninterrupted_run_gives(tmp_path: Path) -> Non
     if "nothing to continue" in errors:
         pytest.skip("it had ended before")
     assert again.returncode == 0, errors
-    assert (folder / "minified.py").read_text() == (folder / "whole.py").read_text()
+    assert (folder / "minified.py").read_text() == (folder / "opaque_call.py").read_text()
     assert not (folder / "minified.history").exists()
 
 
@@ -148,7 +148,7 @@ def test_a_graph_is_continued_to_the_same_result(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "script.py").write_text(BIG)
-    whole = started(tmp_path, "-o", "whole.py", fault="tc:crash:cos+tanh")
+    whole = started(tmp_path, "-o", "opaque_call.py", fault="tc:crash:cos+tanh")
     assert whole.wait(timeout=600) == 0
     process = started(tmp_path, fault="tc:crash:cos+tanh")
     wait_for(folder / "minified.py", 300)
@@ -157,4 +157,4 @@ def test_a_graph_is_continued_to_the_same_result(tmp_path: Path) -> None:
     again = started(tmp_path, "--resume", fault="tc:crash:cos+tanh")
     _, errors = again.communicate(timeout=600)
     assert again.returncode == 0, errors
-    assert (folder / "minified.py").read_text() == (folder / "whole.py").read_text()
+    assert (folder / "minified.py").read_text() == (folder / "opaque_call.py").read_text()

@@ -50,10 +50,10 @@ class Value:
 
     source: Source | None = None
     #: when an object was made that traced code can change; 0: before all others
-    born = 0
+    creation_index = 0
 
     @staticmethod
-    def birth() -> int:
+    def next_creation_index() -> int:
         """Return a number greater than those of all objects made before."""
         return next(_births)
 

@@ -39,7 +39,7 @@ class SequenceValue(Value):
     def __init__(self, slots: list[Slot], source: Source | None = None) -> None:
         self.slots = slots
         self.source = source
-        self.born = self.birth()
+        self.creation_index = self.next_creation_index()
 
     def python_type(self) -> type:
         return self.kind

@@ -6,7 +6,7 @@ import contextvars
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.later import LaterCall
+from tc.compiler.capture.deferred_calls import DeferredCall
 from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, Value
 from tc.compiler.core.sources import AttrSource, CallSource, Source
 
@@ -91,11 +91,11 @@ class ContextVarValue(KnownObject):
             token.undone = True
             t.effects.withdraw(token)
         else:
-            t.effects.demand(LaterCall(contextvars.ContextVar.reset, [self, token], {}))
+            t.effects.demand(DeferredCall(contextvars.ContextVar.reset, [self, token], {}))
         return t.known(None)
 
 
-class TokenValue(LaterCall):
+class TokenValue(DeferredCall):
     """What ``ContextVar.set`` of traced code returns; making it sets the variable.
 
     Attributes:

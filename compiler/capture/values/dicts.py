@@ -39,7 +39,7 @@ class DictValue(Value):
     ) -> None:
         self.entries = entries
         self.source = source
-        self.born = self.birth()
+        self.creation_index = self.next_creation_index()
         self.kind = kind
         self.factory = factory
         self.obj = obj
@@ -203,7 +203,7 @@ class SetValue(Value):
     ) -> None:
         self.items = items
         self.source = source
-        self.born = self.birth()
+        self.creation_index = self.next_creation_index()
         self.kind = kind
 
     def python_type(self) -> type:

@@ -56,7 +56,7 @@ class CellValue(Value):
         self.obj = obj
         self.source = source
         self.root_name = root_name
-        self.born = self.birth()
+        self.creation_index = self.next_creation_index()
 
     def python_type(self) -> type:
         return types.CellType

@@ -56,7 +56,7 @@ class ObjectValue(Value):
         self.cls = cls
         self.obj = obj
         self.source = source
-        self.born = self.birth()
+        self.creation_index = self.next_creation_index()
 
     def python_type(self) -> type:
         return self.cls
@@ -260,7 +260,7 @@ class NNModuleValue(ObjectValue):
         stored = t.effects.attribute(self, name)
         if stored is not None:
             return stored
-        met = t.met(self.obj.__dict__.get(name)) if self.obj is not None else None
+        met = t.known_value(self.obj.__dict__.get(name)) if self.obj is not None else None
         return met if isinstance(met, DictValue) and t.effects.was_changed(met) else None
 
     def find(self, t: Tracer, name: str) -> Value | None:

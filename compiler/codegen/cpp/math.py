@@ -16,7 +16,7 @@ from tc.compiler.codegen.cpp.elementary import ELEMENTARY
 from tc.compiler.codegen.cpp.microkernels import DOTS, VECTORS
 from tc.compiler.codegen.cpp.moves import MOVES
 from tc.compiler.codegen.cpp.outer import OUTER
-from tc.compiler.codegen.cpp.turns import TURNS, turning
+from tc.compiler.codegen.cpp.range_reduction import TURNS, turning
 
 HELPERS: dict[str, str] = {}
 

@@ -35,7 +35,6 @@ from tc.compiler.loops.ir import (
     reads,
     views_in,
 )
-from tc.compiler.loops.lower.border import COMPUTED, Inconvertible, sizes_of, strides_of, sym_index
 from tc.compiler.loops.lower.builder import Builder, Cell, NotLowered, Tensor
 from tc.compiler.loops.lower.registry import (
     LOWERINGS,
@@ -45,6 +44,13 @@ from tc.compiler.loops.lower.registry import (
     Call,
     made_of_loops,
     readers,
+)
+from tc.compiler.loops.lower.sympy_boundary import (
+    COMPUTED,
+    UnsupportedSizeExpr,
+    sizes_of,
+    strides_of,
+    sym_index,
 )
 from tc.compiler.loops.rules import simplify
 
@@ -206,7 +212,7 @@ class _Walk:
         """A whole number over sizes; one that indices do not have, the wrapper computes."""
         try:
             return sym_index(fake)
-        except Inconvertible:
+        except UnsupportedSizeExpr:
             number = ix.number(self._number(node).name)
             COMPUTED.get()[fake.node.expr] = number
             return number

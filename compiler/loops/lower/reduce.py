@@ -16,7 +16,6 @@ import torch
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, constant
 from tc.compiler.loops.index import Index
-from tc.compiler.loops.lower.border import sizes_of, strides_of
 from tc.compiler.loops.lower.builder import (
     Builder,
     NotLowered,
@@ -27,6 +26,7 @@ from tc.compiler.loops.lower.builder import (
 )
 from tc.compiler.loops.lower.pointwise import apply, supported
 from tc.compiler.loops.lower.registry import Call, dimension, lowering, tensor
+from tc.compiler.loops.lower.sympy_boundary import sizes_of, strides_of
 from tc.compiler.loops.ops import compute_dtype
 
 Sizes = tuple[Index, ...]

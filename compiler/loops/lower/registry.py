@@ -11,8 +11,8 @@ from torch import fx
 
 from tc.compiler.core.table import Table
 from tc.compiler.loops.index import Index
-from tc.compiler.loops.lower.border import sizes_of
 from tc.compiler.loops.lower.builder import Builder, NotLowered, Tensor
+from tc.compiler.loops.lower.sympy_boundary import sizes_of
 
 
 @dataclass(frozen=True)

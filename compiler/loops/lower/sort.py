@@ -10,9 +10,9 @@ import torch
 
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.ir import Buffer, Extern, contiguous
-from tc.compiler.loops.lower.border import strides_of
 from tc.compiler.loops.lower.builder import Builder, NotLowered, Tensor
 from tc.compiler.loops.lower.registry import Call, dimension, lowering, tensor
+from tc.compiler.loops.lower.sympy_boundary import strides_of
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int32)
 #: elements, of a row and of all, below which ATen was measured to be as quick

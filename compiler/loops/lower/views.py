@@ -12,9 +12,9 @@ import torch
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr
 from tc.compiler.loops.index import Index
-from tc.compiler.loops.lower.border import sizes_of, strides_of
 from tc.compiler.loops.lower.builder import Builder, NotLowered, Tensor, linear, loop_vars
 from tc.compiler.loops.lower.registry import Call, dimension, lowering, number, tensor
+from tc.compiler.loops.lower.sympy_boundary import sizes_of, strides_of
 from tc.compiler.loops.ops import compute_dtype
 
 Sizes = tuple[Index, ...]

@@ -18,7 +18,7 @@ from tc.compiler import aot
 from tc.compiler.aot.inference import inference
 from tc.compiler.aot.wrap import wrapper_source
 from tc.compiler.core.gate import Gate
-from tc.compiler.core.straight import remember
+from tc.compiler.core.wrapper_inlining import remember
 
 M = torch.arange(12.0).view(3, 4)
 

@@ -43,19 +43,19 @@ def test_left_off_where_the_user_has_it_off() -> None:
 
 
 def test_blocks_of_two_threads_overlap() -> None:
-    begun, go_on = threading.Event(), threading.Event()
+    begun, trampoline = threading.Event(), threading.Event()
 
     def other() -> None:
         with paused():
             begun.set()
-            go_on.wait(10)
+            trampoline.wait(10)
 
     thread = threading.Thread(target=other)
     with paused():
         thread.start()
         assert begun.wait(10)
     assert not gc.isenabled()
-    go_on.set()
+    trampoline.set()
     thread.join()
     assert gc.isenabled()
 

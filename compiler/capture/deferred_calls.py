@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tc.compiler.capture.tracer import Tracer
 
 
-class LaterCall(Value):
+class DeferredCall(Value):
     """A call that the residual code makes for what it does; its result is None."""
 
     noun = "a call made after the graph"
@@ -43,7 +43,7 @@ class ReorderableValue(KnownObject):
     """A function of `config.reorderable_logging_functions`."""
 
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        t.effects.demand(LaterCall(self.obj, args, kwargs))
+        t.effects.demand(DeferredCall(self.obj, args, kwargs))
         return t.known(None)
 
 
@@ -95,18 +95,18 @@ def _ignores(t: Tracer, filters: Value, category: type) -> bool:
     return action == "ignore" and everywhere and issubclass(category, ignored)
 
 
-def _warning(t: Tracer, message: Value, category: type, level: int) -> LaterCall:
+def _warning(t: Tracer, message: Value, category: type, level: int) -> DeferredCall:
     frame: Frame | None = t.top
     while level > 1 and frame is not None:
         frame, level = frame.parent, level - 1
     kind: Value = t.known(category)
     if frame is None:  # a caller of the frame under capture is to blame
         between = 2  # the residual code and the wrapper that keeps the call from being traced
-        return LaterCall(warnings.warn, [message, kind, ConstValue(level + between)], {})
+        return DeferredCall(warnings.warn, [message, kind, ConstValue(level + between)], {})
     place = frame.place()
     where = [ConstValue(place.file), ConstValue(place.line)]
     space = OpaqueValue(frame.module_globals, t.object_source(frame.module_globals))
-    return LaterCall(warn_at, [message, kind, *where, space], {})
+    return DeferredCall(warn_at, [message, kind, *where, space], {})
 
 
 def warn_at(
@@ -120,5 +120,5 @@ def warn_at(
 
 @handles(_NOTE_CHANGE)
 def _filters_mutated(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    t.effects.demand(LaterCall(_NOTE_CHANGE, [], {}))
+    t.effects.demand(DeferredCall(_NOTE_CHANGE, [], {}))
     return t.known(None)

@@ -1,12 +1,12 @@
-"""Opens doors: calls that compiled code was made for go to it past the frame hook.
+"""Fast-path dispatch: calls that compiled code was made for go to it past the frame hook.
 
-Goes in: a function, what it was just called with, and the hook's entries for its code. Comes out:
-an entry of the function's door (``door.c``), which checks the same guards from the arguments alone
+In: a function, what it was just called with, and the hook's entries for its code. Out: an entry of
+the function's fast path (``fast_path.c``), which checks the same guards from the arguments alone
 and calls the residual code as a function. The hook, its lookup and torch's guard tree are more than
 half of what a short call costs.
 
-A door has entries only where all guards are of kinds it knows, and where the residual code does
-nothing but call its graph, so that no frame runs that the hook should have been offered.
+A fast path has entries only where all guards are of kinds it knows, and where the residual code
+does nothing but call its graph, so that no frame runs that the hook should have been offered.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tc.compiler.core.gate import Gate
 from tc.compiler.core.sources import GlobalSource, LocalSource, Scope, Source
 
 Place = Any
-"""Where ``door.c`` finds a value: number of an argument, a cell, or dict and key."""
+"""Where ``fast_path.c`` finds a value: number of an argument, a cell, or dict and key."""
 Test = tuple[str, Any, Any]
 """Kind, place or what is called, expected value or its address."""
 
@@ -42,7 +42,7 @@ HARMLESS = frozenset((
     "STORE_FAST_STORE_FAST", "DELETE_FAST", "BINARY_SUBSCR", "UNPACK_SEQUENCE", "BUILD_TUPLE",
     "BUILD_LIST", "BUILD_MAP", "BUILD_CONST_KEY_MAP",
 ))  # fmt: skip
-#: values that an entry looks at; see ``door.c``
+#: values that an entry looks at; see ``fast_path.c``
 MOST = 32
 _GENERATOR_OR_VARIADIC = 0x04 | 0x08 | 0x20 | 0x80 | 0x200  # flags of code objects
 #: constants that C compares as `guard_values.same` does
@@ -50,11 +50,11 @@ _PLAIN = (int, str, bytes, torch.dtype, torch.device, torch.layout, torch.memory
 
 
 class _Unknown(Exception):
-    """A guard that doors do not know."""
+    """A guard that fast paths do not know."""
 
 
-class Doors:
-    """What the hook asks for doors; see `hook.Doors`. The gate is asked as ``capture.door``."""
+class FastPaths:
+    """Makes fast paths for the hook; the gate is asked as ``capture.fast_path``."""
 
     def __init__(
         self,
@@ -63,12 +63,12 @@ class Doors:
         gate: Gate,
     ) -> None:
         self.make, self.close_all = make, close_all
-        self.open = partial(open_door, gate)
+        self.open = partial(install_entry, gate)
 
 
-def open_door(
+def install_entry(
     gate: Gate,
-    door: Any,
+    fast_path: Any,
     fn: FunctionType,
     entries: Callable[[], Iterable[hook.CacheEntry]],
     args: tuple[Any, ...],
@@ -76,10 +76,10 @@ def open_door(
     """Add the entry that a call's arguments belong to; say whether there was one to add.
 
     Args:
-        door: of ``fn``, which was just called with ``args`` and no names.
+        fast_path: of ``fn``, which was just called with ``args`` and no names.
         entries: gives those of the hook, for the function's code.
     """
-    epoch = door.epoch  # what closes doors from here on keeps the entry from being added
+    epoch = fast_path.epoch  # an epoch that ends from here on refuses the entry
     code = fn.__code__
     plain = not code.co_flags & _GENERATOR_OR_VARIADIC and not code.co_kwonlyargcount
     if not plain or len(args) != code.co_argcount:
@@ -103,12 +103,12 @@ def open_door(
             check = way.check_of_tensors()
         except _Unknown:
             return False
-        if len(way.places) > MOST or not gate.allow("capture.door", code.co_qualname):
+        if len(way.places) > MOST or not gate.allow("capture.fast_path", code.co_qualname):
             return False
         code = hook.uncaptured(entry.code)
         run = FunctionType(code, fn.__globals__, fn.__name__, None, fn.__closure__)
         places, tensors = tuple(way.places), tuple(way.tensors)
-        return bool(door.add(epoch, run, len(args), places, tuple(way.tests), tensors, check))
+        return bool(fast_path.add(epoch, run, len(args), places, tuple(way.tests), tensors, check))
     return False
 
 
@@ -129,7 +129,7 @@ class _Way:
         self._known: dict[str, int] = {}
         self._examples: list[tuple[Any, TensorSpec]] = []
         self._apart: set[int] = set()
-        # The hook names compiled regions for profilers; a door does not.
+        # The hook names compiled regions for profilers; a fast path does not.
         profiler = (torch.autograd.profiler.__dict__, "_is_profiler_enabled")
         self._is("profiler", profiler, False)
 
@@ -137,7 +137,7 @@ class _Way:
         """Add a guard.
 
         Raises:
-            _Unknown: it is of a kind, or at a source, that doors do not know.
+            _Unknown: it is of a kind, or at a source, that fast paths do not know.
         """
         if guard.source is PROCESS:
             self._add_of_process(guard)

@@ -7,7 +7,7 @@ import functools
 
 import pytest
 
-from tc.compiler.core.straight import FEW, remember, straight_of
+from tc.compiler.core.wrapper_inlining import FEW, remember, straight_of
 
 SIMPLE = "def call(args):\n    a, b = args\n    args.clear()\n    c = a + b\n    return (c, a)\n"
 

@@ -1,7 +1,7 @@
-"""How a frame goes on behind a graph break: flat, however often a loop breaks.
+"""How a frame continues after a graph break: by a trampoline, so that the stack stays flat.
 
-A resumed function that meets its next break returns a `Going` in place of calling the function
-that resumes it there; `go_on` calls one after the other, so that no loop deepens the stack.
+A resume function that meets its next break returns a `Continuation` in place of calling the resume
+function that follows; `trampoline` calls one after the other, so that no loop deepens the stack.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Going:
+class Continuation:
     """What a resumed function returns at a break: the function that goes on, its arguments."""
 
     __slots__ = ("args", "function")
@@ -22,10 +22,10 @@ class Going:
         self.args = args
 
 
-def go_on(function: Callable[..., Any], *args: Any) -> Any:
+def trampoline(function: Callable[..., Any], *args: Any) -> Any:
     """Call a resumed function, and those that go on from its breaks; return what the last does."""
     result = function(*args)
-    while type(result) is Going:
+    while type(result) is Continuation:
         result = result.function(*result.args)
     return result
 

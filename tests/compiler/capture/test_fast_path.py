@@ -1,4 +1,4 @@
-"""Doors: calls past the frame hook, exactly as long as the guards of compiled code hold."""
+"""Fast paths: calls past the frame hook, exactly as long as the guards of compiled code hold."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 import tc
-from tc.compiler.capture import doors
+from tc.compiler.capture import fast_path as fast_path_module
 from tc.compiler.process import PROCESS
-from tc.compiler.runtime.door import make_door
+from tc.compiler.runtime.fast_path import make_fast_path
 
-pytestmark = pytest.mark.skipif(make_door(lambda: None) is None, reason="no C compiler")
+pytestmark = pytest.mark.skipif(make_fast_path(lambda: None) is None, reason="no C compiler")
 
 scale = 2
 shift = torch.ones(4)
 
 
-def door_of(compiled):
+def fast_path_of(compiled):
     (found,) = [
         cell.cell_contents
         for cell in compiled.__closure__
-        if type(cell.cell_contents).__name__ == "Door"
+        if type(cell.cell_contents).__name__ == "FastPath"
     ]
     return found
 
 
 def opened(fn, *args, calls=40, **options):
-    """Compile a function and call it until its door is open."""
+    """Compile a function and call it until its fast path is open."""
     compiled = tc.compile(fn, **options)
     for _ in range(calls):
         compiled(*args)
-    door = door_of(compiled)
-    assert door.entries == 1
-    return compiled, door
+    fast_path = fast_path_of(compiled)
+    assert fast_path.entries == 1
+    return compiled, fast_path
 
 
 def passed(compiled, *args):
-    """Call a compiled function, and say whether its door let the call through."""
-    door = door_of(compiled)
-    before = door.misses
+    """Call a compiled function, and say whether its fast path let the call through."""
+    fast_path = fast_path_of(compiled)
+    before = fast_path.misses
     result = compiled(*args)
-    return result, door.misses == before and door.entries > 0
+    return result, fast_path.misses == before and fast_path.entries > 0
 
 
 def affine(x, k):
@@ -64,11 +64,11 @@ def x(*shape, **options):
 
 def test_a_door_opens_after_some_calls_and_gives_eager_results():
     compiled = tc.compile(affine)
-    door = door_of(compiled)
-    assert compiled(x(), 3).equal(affine(x(), 3)) and door.entries == 0
+    fast_path = fast_path_of(compiled)
+    assert compiled(x(), 3).equal(affine(x(), 3)) and fast_path.entries == 0
     for _ in range(40):
         assert compiled(x(), 3).equal(affine(x(), 3))
-    assert door.entries == 1
+    assert fast_path.entries == 1
     found, through = passed(compiled, x() + 1, 3)
     assert through and found.equal(affine(x() + 1, 3))
 
@@ -248,7 +248,7 @@ def test_each_of_several_shapes_has_an_entry():
     for _ in range(100):
         for shape in shapes:
             compiled(x(*shape))
-    assert door_of(compiled).entries == 3
+    assert fast_path_of(compiled).entries == 3
     assert all(passed(compiled, x(*shape))[1] for shape in shapes)
 
 
@@ -257,7 +257,7 @@ def test_a_fifth_entry_takes_the_place_of_the_first():
     for shape in [(12,), (3, 4), (2, 6), (4, 3), (1, 12)]:
         for _ in range(600):
             compiled(x(*shape))
-    assert door_of(compiled).entries == 4
+    assert fast_path_of(compiled).entries == 4
     assert not passed(compiled, x(12))[1] and passed(compiled, x(1, 12))[1]
 
 
@@ -275,15 +275,15 @@ def test_no_door_where_frames_may_run_or_arguments_vary(fn):
     compiled = tc.compile(fn)
     for _ in range(40):
         compiled(*([x()] if fn.__code__.co_argcount else []))
-    assert door_of(compiled).entries == 0
+    assert fast_path_of(compiled).entries == 0
 
 
 def test_the_gate_can_refuse_a_door(monkeypatch):
-    monkeypatch.setitem(PROCESS.gate.refuse_from, "capture.door", 1)
+    monkeypatch.setitem(PROCESS.gate.refuse_from, "capture.fast_path", 1)
     compiled = tc.compile(affine)
     for _ in range(40):
         assert compiled(x(), 3).equal(affine(x(), 3))
-    assert door_of(compiled).entries == 0
+    assert fast_path_of(compiled).entries == 0
 
 
 @pytest.mark.parametrize("count", [31, 32, 40])
@@ -294,20 +294,20 @@ def test_no_door_for_more_values_than_it_holds(count):
     compiled, given = tc.compile(made["many"]), [x() for _ in range(count)]
     for _ in range(40):
         assert compiled(*given).equal(x() + x())
-    assert door_of(compiled).entries <= 1
+    assert fast_path_of(compiled).entries <= 1
 
 
 def test_no_door_for_dynamic_sizes():
     compiled = tc.compile(growing, dynamic=True)
     for _ in range(40):
         assert compiled(x()).equal(x() + 3)
-    assert door_of(compiled).entries == 0
+    assert fast_path_of(compiled).entries == 0
 
 
 def test_reset_closes_doors():
-    compiled, door = opened(affine, x(), 3)
+    compiled, fast_path = opened(affine, x(), 3)
     tc.reset()
-    assert door.entries == 0
+    assert fast_path.entries == 0
     found, through = passed(compiled, x(), 3)
     assert not through and found.equal(affine(x(), 3))
 
@@ -315,9 +315,9 @@ def test_reset_closes_doors():
 def test_stances_close_doors():
     compiled, _ = opened(affine, x(), 3)
     with tc.set_stance("force_eager"):
-        before = door_of(compiled).misses
+        before = fast_path_of(compiled).misses
         assert compiled(x(), 3).equal(affine(x(), 3))
-        assert door_of(compiled).misses == before  # not even asked
+        assert fast_path_of(compiled).misses == before  # not even asked
     assert passed(compiled, x(), 3)[1]
 
 
@@ -330,11 +330,11 @@ def test_an_object_known_by_identity_that_dies_closes_the_door():
         globals()["thing"] = globals()["Kind"]()
 
     renew()
-    compiled, door = opened(f, x())
+    compiled, fast_path = opened(f, x())
     assert passed(compiled, x())[1]
     renew()
     gc.collect()
-    assert door.entries == 0
+    assert fast_path.entries == 0
     found, through = passed(compiled, x())
     assert not through and found.equal(x() + 1)
 
@@ -343,9 +343,9 @@ def test_a_compiled_function_is_collected_with_its_door():
     def f(x):
         return x + 1
 
-    compiled, door = opened(f, x())
-    gone = weakref.ref(door), weakref.ref(f)
-    del f, compiled, door
+    compiled, fast_path = opened(f, x())
+    gone = weakref.ref(fast_path), weakref.ref(f)
+    del f, compiled, fast_path
     tc.reset()
     gc.collect()
     assert gone[0]() is None and gone[1]() is None
@@ -364,6 +364,6 @@ def test_errors_behind_the_door_are_the_callers():
 def test_harmless_steps_name_opcodes():
     import dis
 
-    known = {name for name in doors.HARMLESS if name in dis.opmap}
+    known = {name for name in fast_path_module.HARMLESS if name in dis.opmap}
     assert {"LOAD_GLOBAL", "LOAD_FAST", "RETURN_VALUE"} <= known
     assert not known & {"STORE_ATTR", "STORE_SUBSCR", "STORE_GLOBAL", "LOAD_ATTR", "IMPORT_NAME"}

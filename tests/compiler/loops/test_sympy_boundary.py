@@ -11,7 +11,7 @@ import sympy
 from torch.utils._sympy import functions
 
 from tc.compiler.loops.index import evaluate
-from tc.compiler.loops.lower.border import Inconvertible, sympy_index
+from tc.compiler.loops.lower.sympy_boundary import UnsupportedSizeExpr, sympy_index
 
 S = sympy.Symbol("s0", integer=True, positive=True)
 ROUNDINGS: dict[Any, Callable[[float], int]] = {
@@ -31,5 +31,5 @@ def test_sizes_by_a_factor_of_few_bits(rounding: Any, factor: float) -> None:
 
 @pytest.mark.parametrize("factor", [1.7, 0.1, -1.5, 2.0**-11])
 def test_other_factors_are_refused(factor: float) -> None:
-    with pytest.raises(Inconvertible):
+    with pytest.raises(UnsupportedSizeExpr):
         sympy_index(functions.TruncToInt(sympy.Float(factor) * functions.ToFloat(S)))

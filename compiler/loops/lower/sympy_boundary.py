@@ -20,7 +20,7 @@ from tc.compiler.loops import index as ix
 from tc.compiler.loops.index import Index
 
 
-class Inconvertible(StageError):
+class UnsupportedSizeExpr(StageError):
     """A size is computed in a way that indices of loops do not have (by a float factor)."""
 
 
@@ -52,7 +52,7 @@ def sympy_index(expr: Any) -> Index:
     """Convert a sympy integer expression.
 
     Raises:
-        Inconvertible: it holds a function or number that indices do not have.
+        UnsupportedSizeExpr: it holds a function or number that indices do not have.
     """
     if expr.is_Integer:
         return ix.const(int(expr))
@@ -77,7 +77,7 @@ def sympy_index(expr: Any) -> Index:
         return ix.mod(ix.floordiv(args[0], args[1]), args[2])
     if name in _FUNCTIONS:
         return _FUNCTIONS[name](*args)
-    raise Inconvertible("loops.lower", f"a size is computed with {expr} ({name})")
+    raise UnsupportedSizeExpr("loops.lower", f"a size is computed with {expr} ({name})")
 
 
 def _scaled(expr: Any) -> tuple[Index, Fraction] | None:

@@ -1,8 +1,8 @@
 """Functions recorded whole: a call becomes one node, whatever its arguments are made of.
 
 Arguments are taken apart into tensors, numbers and a *shape* (nested lists, tuples, dicts and
-`Made`, with `LEAF` in the place of each part), and put together again when the graph runs; so are
-results, the other way round.
+`PytreeNode`, with `LEAF` in the place of each part), and put together again when the graph runs; so
+are results, the other way round.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEAF = object()
 
 
 @dataclass(frozen=True)
-class Made:
+class PytreeNode:
     """An object of a class that torch's pytrees know, or a frozen dataclass, by what it holds."""
 
     kind: type
@@ -81,7 +81,7 @@ def apart(obj: Any, parts: list[Any]) -> Any:
     known = pytree.SUPPORTED_NODES.get(kind)
     if known is not None:
         children, context = known.flatten_fn(obj)
-        return Made(kind, context, [apart(item, parts) for item in children])
+        return PytreeNode(kind, context, [apart(item, parts) for item in children])
     parts.append(obj)
     return LEAF
 
@@ -93,7 +93,7 @@ def together(shape: Any, parts: Iterator[Any]) -> Any:
         return kind([together(item, parts) for item in shape])
     if kind is dict:
         return {key: together(item, parts) for key, item in shape.items()}
-    if isinstance(shape, Made):
+    if isinstance(shape, PytreeNode):
         return shape.make(together(shape.children, parts))
     return next(parts) if shape is LEAF else shape
 
@@ -144,17 +144,17 @@ def _shape(t: Tracer, value: Value, leaves: list[NodeValue]) -> Any:
     return t.concrete(value)
 
 
-def _made(t: Tracer, value: Value, leaves: list[NodeValue]) -> Made:
+def _made(t: Tracer, value: Value, leaves: list[NodeValue]) -> PytreeNode:
     kind = value.python_type()
     known = pytree.SUPPORTED_NODES.get(kind)
     if known is None and _is_frozen(kind):
         names = tuple(field.name for field in fields(kind))
-        return Made(kind, names, [_shape(t, value.attr(t, name), leaves) for name in names])
+        return PytreeNode(kind, names, [_shape(t, value.attr(t, name), leaves) for name in names])
     if known is None:
         what = f"a {kind.__qualname__}, which is not registered with torch.utils._pytree,"
         raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, f"{what} as an argument")
     children, context = t.inline_object(known.flatten_fn, [value]).unpack(t)
-    return Made(kind, t.concrete(context), [_shape(t, c, leaves) for c in children.unpack(t)])
+    return PytreeNode(kind, t.concrete(context), [_shape(t, c, leaves) for c in children.unpack(t)])
 
 
 def _value(t: Tracer, shape: Any, parts: Iterator[Value]) -> Value:
@@ -164,7 +164,7 @@ def _value(t: Tracer, shape: Any, parts: Iterator[Value]) -> Value:
         return TupleValue([_value(t, item, parts) for item in shape])
     if isinstance(shape, dict):
         return t.dict_of((key, _value(t, item, parts)) for key, item in shape.items())
-    if isinstance(shape, Made):
+    if isinstance(shape, PytreeNode):
         children = ListValue([_value(t, item, parts) for item in shape.children])
         unflatten = pytree.SUPPORTED_NODES[shape.kind].unflatten_fn
         return t.inline_object(unflatten, [children, t.known(shape.context)])

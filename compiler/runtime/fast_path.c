@@ -1,21 +1,21 @@
-/* Door: the way past the frame hook for calls that compiled code was made for.
+/* FastPath: the way past the frame hook for calls that compiled code was made for.
  *
- * A compiled function asks its door first. The door looks at what it is called with, and at what
- * else the code rests on; where all is as expected it calls the code, else it returns `MISS` and
- * the frame hook decides. An entry has places, where values are found, tests of these values, and
+ * A compiled function asks its fast path first, which looks at the arguments and at what else the
+ * code rests on; where all is as expected it calls the code, else it returns `MISS` and the frame
+ * hook decides. An entry has places, where values are found, tests of these values, and
  * one check of all tensors among them.
  *
  * Threads: all of this runs with the GIL, which a test or check may give up for a while, as may
- * whatever frees an object. So a call holds the entry and the values that it looks at, and all doors
- * close at once, by the epoch: entries of an earlier one are none.
+ * whatever frees an object. So a call holds the entry and the values that it looks at, and all fast
+ * paths lose their entries at once, by the epoch: entries of an earlier one count for nothing.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <structmember.h>
 
-#define ENTRIES 4  /* of a door; a newer one takes the place of the oldest */
+#define ENTRIES 4  /* of a fast path; a newer one takes the place of the oldest */
 #define PLACES 32  /* of an entry */
-#define FIRST_TRY 16 /* calls past a closed door until it asks to be opened; twice as many later */
+#define FIRST_TRY 16 /* calls past a closed fast path until it asks to be opened; twice as many later */
 
 typedef struct {
     PyObject *owner; /* a dict, a cell, or NULL: the arguments */
@@ -33,7 +33,7 @@ typedef struct {
 } Test;
 
 typedef struct {
-    int users; /* the door, and calls that are under way */
+    int users; /* the fast path, and calls that are under way */
     PyObject *function;
     Py_ssize_t n_args;
     int n_places, n_tests, n_tensors;
@@ -47,17 +47,17 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *fn;   /* the function that the door belongs to */
+    PyObject *fn;   /* the function that the fast path belongs to */
     PyObject *code; /* its code when the entries were made */
     PyObject *weak;
     int n, next;
     unsigned long long epoch; /* in which the entries were made */
     Py_ssize_t misses, patience;
     Entry *entries[ENTRIES];
-} Door;
+} FastPath;
 
 static PyObject *MISS;
-static unsigned long long epoch = 1; /* counts how often all doors were closed */
+static unsigned long long epoch = 1; /* counts how often all fast paths were closed */
 
 static void
 entry_release(Entry *entry)
@@ -169,22 +169,22 @@ admits(const Entry *entry, PyObject *args)
     return admitted;
 }
 
-static PyObject *door_close(Door *self, PyObject *none);
+static PyObject *fast_path_close(FastPath *self, PyObject *none);
 
 static PyObject *
-door_vectorcall(PyObject *object, PyObject *const *given, size_t nargsf, PyObject *kwnames)
+fast_path_vectorcall(PyObject *object, PyObject *const *given, size_t nargsf, PyObject *kwnames)
 {
-    Door *self = (Door *)object;
+    FastPath *self = (FastPath *)object;
     if (PyVectorcall_NARGS(nargsf) != 1 || kwnames != NULL || !PyTuple_CheckExact(given[0])) {
-        PyErr_SetString(PyExc_TypeError, "a door takes one tuple: the arguments of the call");
+        PyErr_SetString(PyExc_TypeError, "a fast path takes one tuple: the arguments of the call");
         return NULL;
     }
     PyObject *args = given[0];
     if (self->n && self->epoch != epoch)
-        Py_DECREF(door_close(self, NULL));
+        Py_DECREF(fast_path_close(self, NULL));
     if (self->n && ((PyFunctionObject *)self->fn)->func_code == self->code) {
         for (int i = 0; i < self->n && self->epoch == epoch; i++) {
-            /* Other threads may run, and close the door: the entry is held meanwhile. */
+            /* Other threads may run, and close the fast path: the entry is held meanwhile. */
             Entry *entry = self->entries[i];
             entry->users++;
             int admitted = admits(entry, args);
@@ -269,7 +269,7 @@ fill_tensors(Entry *entry, PyObject *tensors)
 }
 
 static PyObject *
-door_add(Door *self, PyObject *args)
+fast_path_add(FastPath *self, PyObject *args)
 {
     PyObject *function, *places, *tests, *tensors, *check;
     Py_ssize_t n_args;
@@ -303,7 +303,7 @@ door_add(Door *self, PyObject *args)
         return NULL;
     }
     if (self->n && self->epoch != epoch)
-        Py_DECREF(door_close(self, NULL));
+        Py_DECREF(fast_path_close(self, NULL));
     PyObject *code = ((PyFunctionObject *)self->fn)->func_code;
     Py_XSETREF(self->code, Py_NewRef(code));
     /* Nothing is called from here on until the entry is in its place. */
@@ -323,13 +323,13 @@ door_add(Door *self, PyObject *args)
 }
 
 static PyObject *
-door_entries(Door *self, void *Py_UNUSED(closure))
+fast_path_entries(FastPath *self, void *Py_UNUSED(closure))
 {
     return PyLong_FromLong(self->epoch == epoch ? self->n : 0);
 }
 
 static PyObject *
-door_epoch(Door *Py_UNUSED(self), void *Py_UNUSED(closure))
+fast_path_epoch(FastPath *Py_UNUSED(self), void *Py_UNUSED(closure))
 {
     return PyLong_FromUnsignedLongLong(epoch);
 }
@@ -342,7 +342,7 @@ close_all(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 }
 
 static PyObject *
-door_close(Door *self, PyObject *Py_UNUSED(none))
+fast_path_close(FastPath *self, PyObject *Py_UNUSED(none))
 {
     Entry *old[ENTRIES];
     memcpy(old, self->entries, sizeof(old));
@@ -356,7 +356,7 @@ door_close(Door *self, PyObject *Py_UNUSED(none))
 }
 
 static PyObject *
-door_due(Door *self, void *Py_UNUSED(closure))
+fast_path_due(FastPath *self, void *Py_UNUSED(closure))
 {
     if (self->misses < self->patience)
         Py_RETURN_FALSE;
@@ -367,22 +367,22 @@ door_due(Door *self, void *Py_UNUSED(closure))
 }
 
 static PyObject *
-door_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+fast_path_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     PyObject *fn;
     if (!PyArg_ParseTuple(args, "O!", &PyFunction_Type, &fn))
         return NULL;
-    Door *self = (Door *)type->tp_alloc(type, 0);
+    FastPath *self = (FastPath *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
-    self->vectorcall = door_vectorcall;
+    self->vectorcall = fast_path_vectorcall;
     self->fn = Py_NewRef(fn);
     self->patience = FIRST_TRY;
     return (PyObject *)self;
 }
 
 static int
-door_traverse(Door *self, visitproc visit, void *arg)
+fast_path_traverse(FastPath *self, visitproc visit, void *arg)
 {
     Py_VISIT(self->fn);
     Py_VISIT(self->code);
@@ -403,81 +403,81 @@ door_traverse(Door *self, visitproc visit, void *arg)
 }
 
 static int
-door_clear(Door *self)
+fast_path_clear(FastPath *self)
 {
-    Py_DECREF(door_close(self, NULL));
+    Py_DECREF(fast_path_close(self, NULL));
     Py_CLEAR(self->code);
-    return 0; /* `fn` stays: a door without one would not know what it opens */
+    return 0; /* `fn` stays: a fast path without one would not know what it opens */
 }
 
 static void
-door_dealloc(Door *self)
+fast_path_dealloc(FastPath *self)
 {
     PyObject_GC_UnTrack(self);
     if (self->weak != NULL)
         PyObject_ClearWeakRefs((PyObject *)self);
-    door_clear(self);
+    fast_path_clear(self);
     Py_CLEAR(self->fn);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-static PyMethodDef door_methods[] = {
-    {"add", (PyCFunction)door_add, METH_VARARGS,
+static PyMethodDef fast_path_methods[] = {
+    {"add", (PyCFunction)fast_path_add, METH_VARARGS,
      "add(epoch, function, number of arguments, places, tests, places of tensors, check of tensors)"
-     ": whether it was added, which it is not if all doors were closed since that epoch"},
-    {"close", (PyCFunction)door_close, METH_NOARGS, "Forget all entries."},
+     ": whether it was added, which it is not if all fast paths were closed since that epoch"},
+    {"close", (PyCFunction)fast_path_close, METH_NOARGS, "Forget all entries."},
     {NULL},
 };
 
-static PyGetSetDef door_getset[] = {
-    {"due", (getter)door_due, NULL, "whether so many calls missed that it should be opened", NULL},
-    {"entries", (getter)door_entries, NULL, "how many entries there are", NULL},
-    {"epoch", (getter)door_epoch, NULL, "how often all doors were closed", NULL},
+static PyGetSetDef fast_path_getset[] = {
+    {"due", (getter)fast_path_due, NULL, "whether so many calls missed that it should be opened", NULL},
+    {"entries", (getter)fast_path_entries, NULL, "how many entries there are", NULL},
+    {"epoch", (getter)fast_path_epoch, NULL, "how often all fast paths were closed", NULL},
     {NULL},
 };
 
-static PyMemberDef door_members[] = {
-    {"misses", T_PYSSIZET, offsetof(Door, misses), READONLY, "calls not let through, of late"},
+static PyMemberDef fast_path_members[] = {
+    {"misses", T_PYSSIZET, offsetof(FastPath, misses), READONLY, "calls not let through, of late"},
     {NULL},
 };
 
-static PyTypeObject DoorType = {
+static PyTypeObject FastPathType = {
     PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "tc_door.Door",
-    .tp_doc = "Door(function): calls compiled code with a tuple of arguments, or returns MISS",
-    .tp_basicsize = sizeof(Door),
+    .tp_name = "tc_fast_path.FastPath",
+    .tp_doc = "FastPath(function): calls compiled code with a tuple of arguments, or returns MISS",
+    .tp_basicsize = sizeof(FastPath),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC,
-    .tp_vectorcall_offset = offsetof(Door, vectorcall),
-    .tp_weaklistoffset = offsetof(Door, weak),
+    .tp_vectorcall_offset = offsetof(FastPath, vectorcall),
+    .tp_weaklistoffset = offsetof(FastPath, weak),
     .tp_call = PyVectorcall_Call,
-    .tp_new = door_new,
-    .tp_dealloc = (destructor)door_dealloc,
-    .tp_traverse = (traverseproc)door_traverse,
-    .tp_clear = (inquiry)door_clear,
-    .tp_methods = door_methods,
-    .tp_getset = door_getset,
-    .tp_members = door_members,
+    .tp_new = fast_path_new,
+    .tp_dealloc = (destructor)fast_path_dealloc,
+    .tp_traverse = (traverseproc)fast_path_traverse,
+    .tp_clear = (inquiry)fast_path_clear,
+    .tp_methods = fast_path_methods,
+    .tp_getset = fast_path_getset,
+    .tp_members = fast_path_members,
 };
 
-static PyMethodDef door_functions[] = {
-    {"close_all", close_all, METH_NOARGS, "Forget all entries of all doors."},
+static PyMethodDef fast_path_functions[] = {
+    {"close_all", close_all, METH_NOARGS, "Forget all entries of all fast paths."},
     {NULL},
 };
 
-static struct PyModuleDef door_module = {
-    PyModuleDef_HEAD_INIT, "tc_door", "Calls compiled code past the frame hook.", -1, door_functions,
+static struct PyModuleDef fast_path_module = {
+    PyModuleDef_HEAD_INIT, "tc_fast_path", "Calls compiled code past the frame hook.", -1, fast_path_functions,
 };
 
 PyMODINIT_FUNC
-PyInit_tc_door(void)
+PyInit_tc_fast_path(void)
 {
     PyObject *m = NULL;
-    if (PyType_Ready(&DoorType) < 0 || (m = PyModule_Create(&door_module)) == NULL)
+    if (PyType_Ready(&FastPathType) < 0 || (m = PyModule_Create(&fast_path_module)) == NULL)
         return NULL;
     if (MISS == NULL)
         MISS = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
     if (MISS == NULL || PyModule_AddObjectRef(m, "MISS", MISS) < 0 ||
-        PyModule_AddObjectRef(m, "Door", (PyObject *)&DoorType) < 0) {
+        PyModule_AddObjectRef(m, "FastPath", (PyObject *)&FastPathType) < 0) {
         Py_DECREF(m);
         return NULL;
     }

@@ -1,0 +1,25 @@
+"""Offers `FastPath`, the way past the frame hook for calls that compiled code was made for."""
+
+from __future__ import annotations
+
+from types import FunctionType
+from typing import Any
+
+from tc.compiler.runtime.extension import extension
+
+
+def make_fast_path(fn: FunctionType) -> tuple[Any, Any] | None:
+    """Return a fast path of a function, without entries, and the value that means a cache miss.
+
+    ``fast_path(args)`` calls compiled code with a tuple of arguments; ``fast_path.add`` (see
+    ``fast_path.c``) adds an entry. The result is None without a C compiler.
+    """
+    module = extension("fast_path")
+    return (module.FastPath(fn), module.MISS) if module is not None else None
+
+
+def close_fast_paths() -> None:
+    """Close all fast paths of the process, in calls that other threads are just making as well."""
+    module = extension("fast_path")
+    if module is not None:
+        module.close_all()
