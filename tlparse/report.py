@@ -25,6 +25,7 @@ from tc.trace.cachekeys import Miss, lookups
 from tc.trace.compiles import Artifact, Compile, Lane, by_function, calls_to_json, graphs_of
 from tc.trace.findings import Diagnosis
 from tc.trace.findings.recompiles import Recompile
+from tc.trace.layers import layers, named
 from tc.trace.provenance import CodeMap, code_map
 from tc.trace.session import KNOWN_EVENTS, Session, given_up
 from tc.trace.timing import PHASES, phase_of
@@ -235,6 +236,7 @@ def _finding(finding: Any) -> dict[str, Any]:
     return {
         **finding.to_json(),
         "place": finding.where.short if finding.where.file else "",
+        "behind": finding.behind.short if finding.behind else "",
         "evidence": finding.evidence,
         "stack": [
             {"file": w.file, "line": w.line, "function": w.function, "source": w.source}
@@ -347,14 +349,10 @@ def _compile(
 def _caches(session: Session, shown: Kept) -> dict[str, Any]:
     mine = {id(one) for one in shown.compiles}
     looks = lookups(session)
-    totals: dict[str, list[Any]] = {}
-    for one in looks:
-        row = totals.setdefault(one.cache, [one.cache, 0, 0, 0, 0.0])
-        row[1 + ("hit", "miss", "bypass").index(one.found)] += 1
-        row[4] += one.saved
-    rows = [[one.compiled.slug, one.cache, one.found, one.artifact, one.saved, one.why]
+    totals = [[one.name, *one.counts, one.saved] for one in layers(session)]
+    rows = [[one.compiled.slug, named(one), one.found, one.artifact, one.saved, one.why]
             for one in looks if id(one.compiled) in mine]  # fmt: skip
-    return {"caches": list(totals.values()), "lookups": rows[:_MOST_LOOKUPS]}
+    return {"caches": totals, "lookups": rows[:_MOST_LOOKUPS]}
 
 
 def _miss(miss: Miss) -> dict[str, Any]:

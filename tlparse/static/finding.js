@@ -17,6 +17,7 @@ function findingPage(id) {
     body: [
       lead(titleOf(finding), null, badges),
       finding.place && h("p", null, sourceLink(finding.where.file, finding.where.line, finding.place)),
+      finding.behind && h("p.soft", null, "in the library at ", h("code.inline", null, finding.behind)),
       sourceLine(finding.where),
       section("Why", null, h("p", null, whyOf(finding))),
       section(

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from tc.trace.findings import Finding, Where, duration
 from tc.trace.findings.model import recompiles_left
-from tc.trace.fixes import Fix
+from tc.trace.fixes import NO_FIX, Fix
 from tc.tui import look
 from tc.tui.facts import Model, count, short_place
 from tc.tui.lines import Line, Listed, Row, Rows, cut, left, line, right, tail, wrap
@@ -122,7 +122,7 @@ def _document(finding: Finding, width: int, trace: str, ranks: bool) -> list[Row
     for number, way in enumerate(finding.fixes):
         rows += _fix(way, width, "fix   " if not number else "  or  ")
     if not finding.fix:
-        rows += [line(("fix   ", "head"), ("no known fix", "dim"))]
+        rows += [line(("fix   ", "head"), (NO_FIX, "dim"))]
     rows += _forecast(finding, width)
     rows += _causes(finding, width)
     command = f"{finding.next} {trace}".strip()

@@ -10,6 +10,7 @@ from rich.cells import cell_len
 
 from tc.trace.compiles import Calls, Compile, calls_of
 from tc.trace.findings import duration
+from tc.trace.words import count
 from tc.tui import look
 from tc.tui.facts import Function, Model, bar, short_place
 from tc.tui.ledger import Entry, Ledger, ledger
@@ -164,18 +165,14 @@ def seconds_of(seconds: float) -> str:
 
 def calls_words(calls: Calls) -> str:
     """What was counted while the program ran: calls, those in eager, the time of one."""
-    told = [_many(calls.count)] if calls.count else []
+    told = [count(calls.count, "call")] if calls.count else []
     if calls.eager:
         told.append(f"{calls.eager} op by op")
     if calls.each is not None:
         told.append(f"{calls.each * 1e6:.0f} µs a call")
     if calls.python:
-        told.append(f"{_many(calls.python)} in Python")
+        told.append(f"{count(calls.python, 'call')} in Python")
     return " · ".join(told)
-
-
-def _many(calls: int) -> str:
-    return f"{calls} call{'' if calls == 1 else 's'}"
 
 
 def compile_words(model: Model, compiled: Compile) -> Line:
