@@ -158,7 +158,7 @@ def _refuse_misspelt(first: str) -> None:
         return
     meant = did_you_mean(first, VERBS, 0.7)
     if meant:
-        raise Usage(f"{first} is no command and no path; did you mean {meant}?")
+        raise Usage(f"{first} is no command and no path (did you mean {meant}?)")
 
 
 def _parser(verb: str) -> _Parser:
@@ -301,8 +301,10 @@ def _show(options: argparse.Namespace) -> int:
         return OK
     say(str(finding))
     for seen in finding.occurrences[:20]:
-        detail = f"  {seen.detail}" if seen.detail else ""
-        say(f"       [{seen.compile}] {seen.lane}  record {seen.place}{detail}")
+        compiled = f"[{seen.compile}] {seen.lane}" if seen.compile else seen.lane
+        record = f"record {seen.place}" if seen.place else ""
+        parts = (part for part in (compiled, record, seen.detail) if part)
+        say("       " + "  ".join(parts))
     if finding.evidence:
         say("\nin the compiler's words:\n" + finding.evidence)
     return OK

@@ -146,9 +146,10 @@ class Finding:
         return is_timed(self.code)
 
     def __str__(self) -> str:
-        lines = [f"{self.id}  {self.title}  ({self.count}x)", f"  {self.where.short}"]
-        if self.behind:
-            lines[-1] += f", in {self.behind.short}"
+        lines = [f"{self.id}  {self.title}  ({self.count}x)"]
+        if self.where.file or self.where.function:
+            behind = f", in {self.behind.short}" if self.behind else ""
+            lines.append(f"  {self.where.short}{behind}")
         if self.where.source:
             lines.append(f"  {self.where.line:>5} | {self.where.source.strip()}")
         lines.append(f"  why  {self.why}")
@@ -163,9 +164,10 @@ class Finding:
         if self.cost:
             lines.append(f"  cost {self.cost}")
         lines += [f"  without {recompiles_left(step)} (predicted)" for step in self.forecast]
-        seen = sorted({f"[{seen.compile}]" for seen in self.occurrences})
+        seen = sorted({f"[{seen.compile}]" for seen in self.occurrences if seen.compile})
         more = f" and {len(seen) - 8} more" if len(seen) > 8 else ""
-        lines.append(f"  seen in {' '.join(seen[:8])}{more}")
+        if seen:
+            lines.append(f"  seen in {' '.join(seen[:8])}{more}")
         return "\n".join(lines)
 
     def verify(self) -> None:
