@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -33,6 +34,20 @@ def grouped(sources: Sequence[str]) -> str:
         some[0] if len(some) == 1 else f"{pattern} ({count(len(some), 'input')})"
         for pattern, some in like.items()
     )
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """`graph, loss, graph` -> `graph 1, loss, graph 2`: names that stand side by side differ."""
+    shared = Counter(names)
+    numbers: Counter[str] = Counter()
+    found = []
+    for name in names:
+        told = name
+        while shared[name] > 1 and told in shared:
+            numbers[name] += 1
+            told = f"{name} {numbers[name]}"
+        found.append(told)
+    return found
 
 
 def did_you_mean(name: str, names: Iterable[str], cutoff: float = 0.5) -> str:

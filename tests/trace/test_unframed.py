@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from torch_log import IDS, START, artifact, torch_log
 
 from tc.tlparse.summary import text
 from tc.trace.findings.hints import first_of, remedies_in, without_fake
 from tc.trace.findings.matching import Row, match
-from tc.trace.words import count, did_you_mean, file_size, grouped, plural
+from tc.trace.words import count, did_you_mean, distinct, file_size, grouped, plural
 
 HERE = "/home/me/train.py"
 TORCH = "/site-packages/torch/"
@@ -197,3 +199,16 @@ def test_near_names_and_sizes() -> None:
     assert did_you_mean("zzz", ("summary", "show")) == ""
     assert [file_size(n) for n in (5, 1500, 3_200_000, 1_100_000_000)] == [
         "5 B", "1.5 kB", "3.2 MB", "1.1 GB"]  # fmt: skip
+
+
+def test_names_that_stand_side_by_side_differ() -> None:
+    assert distinct(["graph", "loss", "graph"]) == ["graph 1", "loss", "graph 2"]
+    assert distinct(["a", "a", "a 1"]) == ["a 2", "a 3", "a 1"]
+    assert distinct([]) == []
+
+
+@given(st.lists(st.sampled_from(("a", "a 1", "a 1 1", "a 2", "b")), max_size=8))
+def test_no_two_names_are_the_same(names: list[str]) -> None:
+    found = distinct(names)
+    assert len(set(found)) == len(found) == len(names)
+    assert all(now.startswith(name) for now, name in zip(found, names, strict=True))

@@ -10,7 +10,7 @@ function findingPage(id) {
     h("span.soft", null, `${finding.count}×`, finding.cost && ` · ${finding.cost}`),
   ];
   return {
-    title: `${finding.code} ${finding.title}`,
+    title: `${finding.id} ${finding.title}`,
     crumbs: [[finding.id]],
     previous: siblingLink(DATA.findings, index - 1, (one) => link.finding(one.id)),
     next: siblingLink(DATA.findings, index + 1, (one) => link.finding(one.id)),
