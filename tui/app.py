@@ -60,7 +60,7 @@ class TraceApp(App[int]):
     .-ascii View .detail, .-ascii View .detail:focus { border-left: ascii $border; }
     Help.-ascii > Container { border: ascii $border; }
     .-ascii RowList { scrollbar-size-vertical: 0; scrollbar-size-horizontal: 0; }
-    .-normal #findings .list { width: 55%; }
+    .-normal #findings .list { width: 50%; }
     .-narrow View .list { width: 1fr; max-width: 100%; }
     .-narrow View .detail { display: none; border-left: none; padding: 0; }
     .-narrow View.-deep .list { display: none; }

@@ -62,7 +62,7 @@ def test_from_the_symptom_to_the_editor_and_back(terminal: Terminal, tmp_path: P
         f"EDITOR=./editor {sys.executable} -m tc.tui tc_trace; echo left with $?", "Enter"
     )
     terminal.shows("1 Findings 5")
-    terminal.type("G", "k", "Enter")
+    terminal.type("G", "k", "k", "Enter")
     screen = terminal.shows("^^^^^^^^^^^^^^")  # under what breaks the graph
     assert 'print("value", y.sum().item())' in screen
     terminal.type("o")
