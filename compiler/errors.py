@@ -52,10 +52,12 @@ def error_context(error: BaseException) -> ErrorContext | None:
 
 def user_place(stack: Sequence[StackFrame]) -> StackFrame:
     """Return the innermost frame that is not a library's."""
-    for frame in reversed(stack):
-        if not any(part in frame.file for part in LIBRARY):
-            return frame
-    return stack[-1]
+    return next((one for one in reversed(stack) if not in_library(one.file)), stack[-1])
+
+
+def in_library(file: str) -> bool:
+    """Whether a file belongs to torch, to tc or to another installed package."""
+    return any(part in file for part in LIBRARY)
 
 
 class TcError(Exception):

@@ -30,6 +30,7 @@ from tc.tlparse.cli import (
 )
 from tc.tlparse.usage import Usage
 from tc.trace.reader import Unreadable
+from tc.trace.words import did_you_mean
 
 if TYPE_CHECKING:  # imported when needed: `--help` must be quick
     from tc.trace.findings import Diagnosis
@@ -135,6 +136,8 @@ def _run(arguments: list[str]) -> int:
     if arguments[0] == "run":
         return _run_program(arguments[1:])
     verb = arguments[0] if arguments[0] in VERBS else "report"
+    if verb == "report":
+        _refuse_misspelt(arguments[0])
     options = _parser(verb).parse_args(arguments if verb == "report" else arguments[1:])
     if (
         verb not in ("diff", "explain")
@@ -143,6 +146,19 @@ def _run(arguments: list[str]) -> int:
     ):
         raise Usage(f"{options.trace} is a command; a folder of that name is ./{options.trace}")
     return _RUN[verb](options)
+
+
+def _refuse_misspelt(first: str) -> None:
+    """Refuse what is neither a path nor a command; a command that is near is named.
+
+    Raises:
+        Usage: it is one letter or two away from a command.
+    """
+    if first.startswith("-") or os.path.exists(first) or not first.isalpha():
+        return
+    meant = did_you_mean(first, VERBS, 0.7)
+    if meant:
+        raise Usage(f"{first} is no command and no path (did you mean {meant}?)")
 
 
 def _parser(verb: str) -> _Parser:
@@ -285,8 +301,10 @@ def _show(options: argparse.Namespace) -> int:
         return OK
     say(str(finding))
     for seen in finding.occurrences[:20]:
-        detail = f"  {seen.detail}" if seen.detail else ""
-        say(f"       [{seen.compile}] {seen.lane}  record {seen.place}{detail}")
+        compiled = f"[{seen.compile}] {seen.lane}" if seen.compile else seen.lane
+        record = f"record {seen.place}" if seen.place else ""
+        parts = (part for part in (compiled, record, seen.detail) if part)
+        say("       " + "  ".join(parts))
     if finding.evidence:
         say("\nin the compiler's words:\n" + finding.evidence)
     return OK

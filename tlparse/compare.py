@@ -15,6 +15,7 @@ from tc.tlparse.summary import phases_of
 from tc.trace.cachekeys import KeyRing, Miss, cache_events, explain, keyed
 from tc.trace.compiles import Artifact, Compile
 from tc.trace.findings import Diagnosis, Finding
+from tc.trace.findings.matching import Row, match
 from tc.trace.plaintext import plain_code
 from tc.trace.session import Session
 
@@ -114,7 +115,8 @@ def compare(a: Diagnosis, b: Diagnosis) -> Comparison:
     # What is told because it took long may be told of one of two like runs.
     old = {one.id: one for one in a.findings if not one.timed}
     new = {one.id: one for one in b.findings if not one.timed}
-    both = [(old[name], new[name]) for name in old if name in new]
+    matched = match([Row.of(one) for one in old.values()], [Row.of(one) for one in new.values()])
+    both = [(old[x.id], new[y.id]) for x, y in matched.same]
     before, after = phases_of(a.session.compiles), phases_of(b.session.compiles)
     ring = KeyRing()
     for compiled, artifact in cache_events(a.session):
@@ -124,8 +126,8 @@ def compare(a: Diagnosis, b: Diagnosis) -> Comparison:
         b=b,
         settings=tuple(_settings(a.session, b.session)),
         functions=tuple(_functions(a, b, ring)),
-        gone=tuple(one for name, one in old.items() if name not in new),
-        new=tuple(one for name, one in new.items() if name not in old),
+        gone=tuple(old[one.id] for one in matched.gone),
+        new=tuple(new[one.id] for one in matched.new),
         changed=tuple((x, y) for x, y in both if x.count != y.count),
         phases=tuple(
             (name, before.get(name, 0.0), after.get(name, 0.0))

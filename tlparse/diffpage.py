@@ -12,8 +12,9 @@ from tc import __version__
 from tc.tlparse import difftext
 from tc.tlparse.compare import Comparison
 from tc.tlparse.report import STYLES, static
-from tc.tlparse.summary import count, headline
+from tc.tlparse.summary import headline
 from tc.trace.findings import duration
+from tc.trace.words import count
 
 _GLYPHS: Final = {
     "identical": ("ok", "="),

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tc.tlparse.compare import DIFFERS, IDENTICAL, Comparison, CompileDiff, FunctionDiff, StageDiff
-from tc.tlparse.summary import SCHEMA, count, headline
+from tc.tlparse.summary import SCHEMA, headline
 from tc.trace.findings import Finding, duration
 from tc.trace.findings.caches import readable
+from tc.trace.words import count
 
 _WIDTH: Final = 100
 _MOST_SETTINGS: Final = 12

@@ -240,7 +240,7 @@ def without_mark(source: Source, place: Place) -> list[Splice]:
 
 
 def as_buffer(source: Source, place: Place) -> list[Splice]:
-    """`self.step = 0` in `__init__` → `self.register_buffer("step", torch.tensor(0))`."""
+    """`self.step = 0` in `__init__` → `self.register_buffer("step", torch.tensor(0), ...)`."""
     source.need_torch()
     for owner in reversed(list(source.around(place.line, ast.ClassDef))):
         for node in ast.walk(owner):
@@ -248,7 +248,8 @@ def as_buffer(source: Source, place: Place) -> list[Splice]:
                 found = [one for one in ast.walk(node) if _sets(one, place.name)]
                 if len(found) == 1 and isinstance(found[0], ast.Assign):
                     value = source.of(found[0].value)
-                    text = f'self.register_buffer("{place.name}", torch.tensor({value}))'
+                    text = f'self.register_buffer("{place.name}", torch.tensor({value}), '
+                    text += "persistent=False)"
                     return [source.put(found[0], text)]
     raise NoEdit("no __init__ of its class sets it to a number")
 

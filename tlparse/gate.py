@@ -12,7 +12,9 @@ from typing import Any, Final
 from tc.tlparse.cli import GATE_FAILED, OK, say, write
 from tc.tlparse.usage import Usage
 from tc.trace.findings import Diagnosis, Finding
+from tc.trace.findings.matching import Matched, Row, match
 from tc.trace.findings.model import is_timed
+from tc.trace.fixes import NO_FIX
 
 _SCHEMA: Final = 1
 _TRACE_ITSELF: Final = "TC90"  # damage of the trace; TC900, a failed compile, is none
@@ -52,6 +54,10 @@ class Baseline:
         except (ValueError, KeyError, TypeError) as error:
             raise Usage(f"{path} is no baseline; --write-baseline writes one") from error
 
+    def match(self, found: Sequence[Finding]) -> Matched:
+        """Pair what is known with what is found now."""
+        return match([Row.read(row) for row in self.known.values()], [Row.of(one) for one in found])
+
 
 def causes(diagnosis: Diagnosis) -> list[Finding]:
     """Return the findings about the program: not damage of its trace, nor how long things took."""
@@ -64,15 +70,7 @@ def causes(diagnosis: Diagnosis) -> list[Finding]:
 
 def write_baseline(diagnosis: Diagnosis, path: str) -> None:
     """Write what is found now as the findings that are let pass; a line each, sorted by id."""
-    rows = [
-        {
-            "id": one.id,
-            "title": one.title,
-            "where": one.where.short if one.where.file else "",
-            "count": one.count,
-        }
-        for one in sorted(causes(diagnosis), key=lambda one: one.id)
-    ]
+    rows = [Row.of(one).to_json() for one in sorted(causes(diagnosis), key=lambda one: one.id)]
     lines = ",\n".join("  " + json.dumps(row, ensure_ascii=False) for row in rows)
     text = f'{{"schema": {_SCHEMA}, "tool": "tc-report", "findings": [\n{lines}\n]}}\n'
     write(Path(path), [text.encode("utf-8", "replace")])
@@ -87,14 +85,19 @@ def check(diagnosis: Diagnosis, limits: Limits, baseline: Baseline | None, *, as
     )
     failed = [row for row in rows if row[2] is not None and row[1] > row[2]]
     found = causes(diagnosis)
-    new = [one for one in found if baseline and one.id not in baseline.known]
+    matched = baseline.match(found) if baseline else Matched((), (), ())
+    fresh = {one.id for one in matched.new}
+    new = [one for one in found if one.id in fresh]
     if as_json:
         told: dict[str, Any] = {
             name.replace(" ", "_"): {"count": n, "max": most} for name, n, most in rows
         }
         if baseline:
             told["new_findings"] = [one.to_json() for one in new]
-            told["gone_findings"] = _gone(baseline, found)
+            told["gone_findings"] = sorted(one.id for one in matched.gone)
+            told["moved_findings"] = [
+                {"id": b.id, "was": a.id, "line": [a.line, b.line]} for a, b in matched.moved
+            ]
         print(json.dumps({"schema": _SCHEMA, "ok": not (failed or new), **told}, indent=1))
     else:
         for name, number, most in rows:
@@ -102,7 +105,7 @@ def check(diagnosis: Diagnosis, limits: Limits, baseline: Baseline | None, *, as
                 word = "ok" if number <= most else "FAILED"
                 print(f"{word:<7}{name}: {number} (allowed: {most})")
         if baseline:
-            say("\n".join(_against(baseline, found, new)))
+            say("\n".join(_against(matched, found, new)))
     for name, number, most in failed:
         print(f"tc-report: check failed: {number} {name}, allowed {most}", file=sys.stderr)
     if new:
@@ -111,23 +114,22 @@ def check(diagnosis: Diagnosis, limits: Limits, baseline: Baseline | None, *, as
     return GATE_FAILED if failed or new else OK
 
 
-def _gone(baseline: Baseline, found: Sequence[Finding]) -> list[str]:
-    return sorted(baseline.known.keys() - {one.id for one in found})
-
-
-def _against(baseline: Baseline, found: Sequence[Finding], new: Sequence[Finding]) -> list[str]:
-    """Compare with the baseline, a line a finding that is new, gone or met more often."""
+def _against(matched: Matched, found: Sequence[Finding], new: Sequence[Finding]) -> list[str]:
+    """Compare with the baseline: a line for each finding that is new, moved, gone or more often."""
     word = "FAILED" if new else "ok"
     lines = [f"{word:<7}new findings: {len(new)} (known: {len(found) - len(new)})"]
     for one in new:
         where = f"  {one.where.short}" if one.where.file else ""
         lines.append(f"       {one.id} ×{one.count}  {one.title}{where}")
-        lines.append(f"          fix: {one.fix[0] if one.fix else 'no known fix'}")
-    for one in found:
-        before = baseline.known.get(one.id, {}).get("count")
-        if isinstance(before, int) and one.count > before:
-            lines.append(f"       {one.id} is met {one.count} times, {before} in the baseline")
-    gone = _gone(baseline, found)
-    if gone:
-        lines.append(f"       gone: {' '.join(gone)}; --write-baseline takes them out")
+        lines.append(f"          fix: {one.fix[0] if one.fix else NO_FIX}")
+    for before, now in matched.same:
+        if now.count > before.count:
+            lines.append(
+                f"       {now.id} is met {now.count} times, {before.count} in the baseline"
+            )
+    for before, now in matched.moved:
+        lines.append(f"       moved: {now.id}, from line {before.line} to line {now.line}")
+    if matched.gone:
+        names = " ".join(sorted(one.id for one in matched.gone))
+        lines.append(f"       gone: {names}; --write-baseline takes them out")
     return lines

@@ -25,9 +25,11 @@ from tc.trace.cachekeys import Miss, lookups
 from tc.trace.compiles import Artifact, Compile, Lane, by_function, calls_to_json, graphs_of
 from tc.trace.findings import Diagnosis
 from tc.trace.findings.recompiles import Recompile
+from tc.trace.layers import layers, named
 from tc.trace.provenance import CodeMap, code_map
 from tc.trace.session import KNOWN_EVENTS, Session, given_up
 from tc.trace.timing import PHASES, phase_of
+from tc.trace.words import distinct
 
 _SCRIPTS: Final = (
     "dom.js", "data.js", "parts.js", "code.js", "overview.js", "finding.js",
@@ -235,6 +237,7 @@ def _finding(finding: Any) -> dict[str, Any]:
     return {
         **finding.to_json(),
         "place": finding.where.short if finding.where.file else "",
+        "behind": finding.behind.short if finding.behind else "",
         "evidence": finding.evidence,
         "stack": [
             {"file": w.file, "line": w.line, "function": w.function, "source": w.source}
@@ -340,21 +343,17 @@ def _compile(
             for c in (story.causes if story else ())
         ],
         "reasons": [[of, text] for of, text in (story.reasons if story else ())],
-        "artifacts": [_artifact(diagnosis.session, one) for one in compiled.artifacts],
+        "artifacts": _artifacts(diagnosis.session, compiled.artifacts),
     }
 
 
 def _caches(session: Session, shown: Kept) -> dict[str, Any]:
     mine = {id(one) for one in shown.compiles}
     looks = lookups(session)
-    totals: dict[str, list[Any]] = {}
-    for one in looks:
-        row = totals.setdefault(one.cache, [one.cache, 0, 0, 0, 0.0])
-        row[1 + ("hit", "miss", "bypass").index(one.found)] += 1
-        row[4] += one.saved
-    rows = [[one.compiled.slug, one.cache, one.found, one.artifact, one.saved, one.why]
+    totals = [[one.name, *one.counts, one.saved] for one in layers(session)]
+    rows = [[one.compiled.slug, named(one), one.found, one.artifact, one.saved, one.why]
             for one in looks if id(one.compiled) in mine]  # fmt: skip
-    return {"caches": list(totals.values()), "lookups": rows[:_MOST_LOOKUPS]}
+    return {"caches": totals, "lookups": rows[:_MOST_LOOKUPS]}
 
 
 def _miss(miss: Miss) -> dict[str, Any]:
@@ -369,14 +368,28 @@ def _miss(miss: Miss) -> dict[str, Any]:
     }
 
 
-def _artifact(session: Session, artifact: Artifact) -> list[Any]:
-    words, stage = label(artifact.name)
-    if artifact.name == "tc_pass" and (match := _STAGE.search(session.start_of(artifact, _HEAD))):
-        words = f"passes of {match[2]}, {match[1]} graph"
+def _artifacts(session: Session, artifacts: Sequence[Artifact]) -> list[list[Any]]:
+    """Return a row for each artifact; no two of one attempt have the same name."""
+    by_attempt: defaultdict[int, list[Artifact]] = defaultdict(list)
+    for one in artifacts:
+        by_attempt[one.attempt].append(one)
+    words = {
+        one.number: name
+        for some in by_attempt.values()
+        for one, name in zip(some, distinct([_words(session, one) for one in some]), strict=True)
+    }
     return [
-        artifact.number, artifact.name, words, STAGES.index(stage), artifact.kind,
-        artifact.attempt, artifact.note, artifact.size, artifact.place,
+        [one.number, one.name, words[one.number], STAGES.index(label(one.name)[1]), one.kind,
+         one.attempt, one.note, one.size, one.place]
+        for one in artifacts
     ]  # fmt: skip
+
+
+def _words(session: Session, artifact: Artifact) -> str:
+    """What an artifact is called, whatever stands beside it."""
+    if artifact.name == "tc_pass" and (match := _STAGE.search(session.start_of(artifact, _HEAD))):
+        return f"passes of {match[2]}, {match[1]} graph"
+    return label(artifact.name)[0]
 
 
 def _ranks(diagnosis: Diagnosis, shown: Kept) -> dict[str, Any]:

@@ -11,8 +11,10 @@ from tc.trace.compiles import Compile, by_function, calls_to_json
 from tc.trace.findings import Diagnosis, Finding, duration
 from tc.trace.findings.model import recompiles_left
 from tc.trace.fixes import NO_FIX, Fix
+from tc.trace.layers import layers
 from tc.trace.session import Session, all_compiles
 from tc.trace.timing import PHASES
+from tc.trace.words import count
 
 SCHEMA: Final = 1
 _ASCII: Final = str.maketrans({
@@ -33,11 +35,6 @@ def plain(text: str, encoding: str | None) -> str:
     return text
 
 
-def count(number: int, noun: str, many: str = "") -> str:
-    """`1 compile`, `2 compiles`."""
-    return f"{number} {noun if number == 1 else many or noun + 's'}"
-
-
 def version_of(session: Session) -> str:
     """Name what wrote the trace."""
     known = session.environment
@@ -51,8 +48,7 @@ def version_of(session: Session) -> str:
 def lanes_of(session: Session) -> str:
     """`2 ranks`, `1 process`."""
     ranks = all(lane.label.startswith("rank") for lane in session.lanes)
-    noun, many = ("rank", "ranks") if ranks else ("process", "processes")
-    return count(max(len(session.lanes), 1), noun, many)
+    return count(max(len(session.lanes), 1), "rank" if ranks else "process")
 
 
 def phases_of(compiles: Iterable[Compile]) -> dict[str, float]:
@@ -68,25 +64,24 @@ def headline(diagnosis: Diagnosis) -> str:
     session = diagnosis.session
     functions = len(by_function(session.compiles))
     seconds = sum(compiled.seconds for compiled in session.compiles)
-    caches = Counter(compiled.cache for compiled in session.compiles if compiled.cache)
+    caches = layers(session)
     parts = [
         version_of(session),
         lanes_of(session),
         f"{count(len(session.compiles), 'compile')} of {count(functions, 'function')}",
         f"{duration(seconds)} compiling" + (" in all of them" if len(session.lanes) > 1 else ""),
     ]
-    if caches:
-        parts.append(f"cache {caches['hit']} hit / {caches['miss']} miss")
+    if len({one.counts for one in caches}) == 1:
+        parts.append(f"cache {caches[0]}")
     return " · ".join(parts)
 
 
 def text(diagnosis: Diagnosis, path: str) -> str:
     """Return the summary as a person reads it: O(causes), 100 columns."""
     session = diagnosis.session
-    broken = {event.code for event in diagnosis.breaks}
-    breaks = sum(one.code in broken for one in diagnosis.findings)
     lines = [headline(diagnosis)]
-    causes = f"{count(breaks, 'cause')} of graph breaks ({count(len(diagnosis.breaks), 'event')})"
+    causes = f"{count(diagnosis.break_causes, 'cause')} of graph breaks "
+    causes += f"({count(len(diagnosis.breaks), 'event')})"
     lines.append(
         f"↯ {causes if diagnosis.breaks else '0 graph breaks'}   "
         f"↻ {count(diagnosis.recompile_count, 'recompile')}   "
@@ -98,8 +93,8 @@ def text(diagnosis: Diagnosis, path: str) -> str:
     if rest > 0:
         lines.append(f"    … and {rest} more in the report")
     if diagnosis.together:
-        causes = count(len(diagnosis.together.findings), "fix", "fixes")
-        lines.append(_cut(f"    {causes} together: {diagnosis.together.told} (checked)"))
+        causes = count(len(diagnosis.together.findings), "fix")
+        lines.append(_cut(f"    {causes} together: {diagnosis.together.told} (ran with the edits)"))
     if not diagnosis.findings:
         lines.append("✓ nothing needs attention")
     shares = phases_of(session.compiles)
@@ -108,6 +103,9 @@ def text(diagnosis: Diagnosis, path: str) -> str:
         rows = sorted(shares.items(), key=lambda row: -row[1])
         told = " · ".join(f"{name} {100 * part / total:.0f} %" for name, part in rows[:4])
         lines.append(f"time: {told}")
+    caches = layers(session)
+    if len({one.counts for one in caches}) > 1:
+        lines.append(_cut("caches: " + " · ".join(f"{one.name} {one}" for one in caches)))
     set_ = settings(session)
     if set_.rows:
         lines.append(_cut(f"settings: {set_}: {' · '.join(map(str, set_.rows))}"))
@@ -120,6 +118,8 @@ def text(diagnosis: Diagnosis, path: str) -> str:
 
 def _lines(number: int, finding: Finding) -> list[str]:
     where = finding.where.short if finding.where.file else ""
+    if finding.behind:
+        where += f" → {finding.behind.short}"
     head = f"{number:>2}  {finding.id} ×{finding.count}  {finding.title}"
     place = "  ".join(part for part in (where, finding.cost) if part)
     ways = finding.fixes
@@ -165,6 +165,7 @@ def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
         "recompiles": diagnosis.recompile_count,
         "failures": len(diagnosis.failures),
         "skipped": len(diagnosis.skips),
+        "caches": [one.to_json() for one in layers(session)],
         "chromium_events": session.events["chromium_event"],
         "seconds": round(sum(one.seconds for one in session.compiles), 6),
         "calls": calls_to_json(all_compiles(session)),

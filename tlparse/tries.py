@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
@@ -19,6 +19,7 @@ from typing import Final
 from tc.tlparse import edits
 from tc.tlparse.changes import Change, change_of, together
 from tc.tlparse.edits import NoEdit
+from tc.tlparse.outputs import difference, same
 from tc.trace.compiles import graphs_of
 from tc.trace.findings import Diagnosis, Finding, diagnose
 from tc.trace.reader import Unreadable
@@ -40,6 +41,7 @@ class Outcome:
 
     Attributes:
         findings: id of a finding → how often it was met.
+        output: what it printed on stdout.
         error: why it does not count; empty if it does.
     """
 
@@ -49,6 +51,7 @@ class Outcome:
     skipped: int = 0
     graphs: int = 0
     findings: Mapping[str, int] = field(default_factory=dict)
+    output: str = ""
     error: str = ""
 
 
@@ -84,6 +87,7 @@ class Program:
             trace = place / "trace"
             trace.mkdir()
             code, said = self._run(place, trace, change)
+            printed = (place / "output").read_text("utf-8", "replace")
             if code != self.code:
                 return Outcome(error=f"the program then {_ending(code)}{said}")
             hook = place / "applied"
@@ -93,9 +97,9 @@ class Program:
             try:
                 session = load(trace)
             except Unreadable:
-                return Outcome()  # nothing is compiled any more
+                return Outcome(output=printed)  # nothing is compiled any more
             try:
-                return outcome(diagnose(session))
+                return replace(outcome(diagnose(session)), output=printed)
             finally:
                 session.close()
 
@@ -111,10 +115,10 @@ class Program:
             "TC_TRACE": str(trace),
             "TORCH_TRACE": str(trace),
         }
-        with open(place / "output", "w+b") as output:
+        with open(place / "output", "wb") as output, open(place / "errors", "w+b") as errors:
             program = subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=output,
-                stderr=subprocess.STDOUT, start_new_session=True,
+                stderr=errors, start_new_session=True,
             )  # fmt: skip
             try:
                 code = program.wait(max(_LEAST_SECONDS, _TIMES_LONGER * self.seconds))
@@ -122,8 +126,8 @@ class Program:
                 return None, ""
             finally:
                 _end(program)
-            output.seek(max(0, output.tell() - 4096))
-            rows = output.read().decode("utf-8", "replace").strip().splitlines()
+            errors.seek(max(0, errors.seek(0, 2) - 4096))
+            rows = errors.read().decode("utf-8", "replace").strip().splitlines()
         return 128 - code if code < 0 else code, f": {rows[-1].strip()[:200]}" if rows else ""
 
     def _prepared(self, place: Path, change: Change) -> list[str]:
@@ -174,6 +178,7 @@ class _Tries:
     trials: list[Trial] = field(default_factory=list)
     known: dict[str, Outcome] = field(default_factory=dict)
     promising: dict[str, tuple[tuple[bool, int], Change]] = field(default_factory=dict)
+    plain: list[str] = field(default_factory=list)
 
     def one(self, finding: Finding, text: str) -> None:
         """Try one fix."""
@@ -188,6 +193,8 @@ class _Tries:
             return
         after = self.after(change, f"a fix of {finding.id}: {text}")
         state, told = _judge(finding, self.before, after)
+        if state != FAILED:
+            told += f", {self.results(after)}"
         self.trials.append(Trial((finding.id,), text, state, told, change.patch))
         if state != FAILED:
             rank = state == HELPED, -after.findings.get(finding.id, 0)
@@ -203,6 +210,22 @@ class _Tries:
             self.known[key] = self.program.again(change)
         return self.known[key]
 
+    def results(self, after: Outcome) -> str:
+        """Say whether a run printed what the program prints without any edit."""
+        while len(self.plain) < 2:
+            if self.plain and same(self.plain[0], after.output):
+                break
+            _say("running it once more without a change, to compare what it prints")
+            self.plain.append(self.program.again(Change()).output)
+        first = self.plain[0]
+        if not first.strip():
+            return "it prints no results to compare"
+        if same(first, after.output):
+            return "same results"
+        if not same(first, self.plain[1]):
+            return "its results differ from run to run"
+        return f"OTHER RESULTS: {difference(first, after.output)}"
+
     def all_at_once(self) -> None:
         """Try the best fix of each finding at the same time."""
         names = tuple(self.promising)
@@ -217,6 +240,8 @@ class _Tries:
         lower = any(new < old for _, old, new in pairs)
         state = FAILED if after.error else HELPED if lower else NO_HELP
         told = ", ".join(f"{word} {old} → {new}" for word, old, new in pairs if old or new)
+        if not after.error:
+            told += f", {self.results(after)}"
         self.trials.append(Trial(names, "", state, after.error or told, change.patch))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import os
 import tarfile
 import zipfile
 import zlib
@@ -44,14 +45,17 @@ def members(path: str) -> list[str]:
 
 
 @contextmanager
-def stream(path: str, member: str) -> Iterator[IO[bytes]]:
-    """Give the bytes of one file of an archive; nothing is written to disk by its name."""
+def stream(path: str, member: str) -> Iterator[tuple[IO[bytes], int]]:
+    """Give the bytes of one file of an archive, and how many bytes they are packed in.
+
+    Nothing is written to disk by its name; of a .tar the size is that of the whole archive.
+    """
     if path.lower().endswith(_ZIP):
         with zipfile.ZipFile(path) as archive, archive.open(member) as file:
-            yield file
+            yield file, archive.getinfo(member).compress_size
         return
     with tarfile.open(path) as tar:
         plain = tar.extractfile(member)
         if plain is None:
             raise tarfile.ReadError(f"{member} is no plain file")
-        yield plain
+        yield plain, os.stat(path).st_size

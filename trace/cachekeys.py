@@ -312,12 +312,18 @@ def lookups(session: Session) -> list[Lookup]:
                 text = session.text(one)
                 saved = _saved(text) if match["found"] == "hit" else 0.0
                 why = bypass_reason(text) if match["found"] == "bypass" else ""
-                name = "tc" if one.name == _OURS_PASSED else match["cache"].replace("_", " ")
+                name = _layer(why) if one.name == _OURS_PASSED else match["cache"]
+                name = name.replace("_", " ")
                 rows.append(Lookup(name, match["found"], compiled, one.number, saved, why))
         for note in compiled.noted("tc_cache"):
             found = "hit" if note.data.get("hit") else "miss"
             rows.append(Lookup("tc", found, compiled, note.artifact))
     return rows
+
+
+def _layer(why: str) -> str:
+    """Both graphs of a training step are kept together, apart from the programs made of them."""
+    return "tc training graph" if why.startswith("training graph: ") else "tc"
 
 
 def bypass_reason(text: str) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 from tc.trace.reader import Span
 from tc.trace.timing import PHASES, phase_of
@@ -19,7 +19,34 @@ _RESUMED: Final = re.compile(r"^torch_dynamo_resume_in_(.+)_at_(\d+)$")
 FRAMEWORK: Final = re.compile(
     r"[/\\](?:site|dist)-packages[/\\]torch[/\\]|^torch[/\\]"
     r"|[/\\]lib(?:64)?[/\\]python3\.\d+t?[/\\](?!(?:site|dist)-packages[/\\])|^<frozen "
+    r"|^<eval_with_key>"
 )
+
+
+LIBRARY: Final = re.compile(FRAMEWORK.pattern + r"|[/\\](?:site|dist)-packages[/\\]")
+
+
+class Placed(Protocol):
+    """What lies in a file."""
+
+    @property
+    def file(self) -> str:
+        """The file's path."""
+
+
+_P = TypeVar("_P", bound=Placed)
+
+
+def own(frames: Sequence[_P]) -> _P | None:
+    """Return the innermost frame of the user's own files, else of any but torch's and Python's.
+
+    The innermost frame comes last.
+    """
+    for rule in (LIBRARY, FRAMEWORK):
+        mine = [one for one in frames if one.file and not rule.search(one.file)]
+        if mine:
+            return mine[-1]
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +213,8 @@ class Compile:
     cache: str = ""
     symbols: dict[str, str] = field(default_factory=dict)
     alias: str = ""
+    asked: tuple[str, int] = ("", 0)  # where such a one met a value out of tensor data
+    call: str = ""  # the user's line that asked for it, where no frame did
     calls: Calls | None = None  # None: not counted, or never called
 
     def copy(self) -> Compile:
@@ -243,6 +272,15 @@ class Compile:
             if mine:
                 return mine[-1].file, mine[-1].line
         return self.file, self.line
+
+    @property
+    def own_place(self) -> tuple[str, int]:
+        """File and line of the user's own: of the function, or of the call that led to it."""
+        if LIBRARY.search(self.file):
+            mine = own(self.frames)
+            if mine is not None:
+                return mine.file, mine.line
+        return self.home
 
     def noted(self, *names: str) -> list[Note]:
         """The notes of these names, in order."""

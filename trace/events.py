@@ -301,6 +301,7 @@ class RecompileCause:
         guard: the check that failed, as Python.
         kind: what sort of fact was checked, e.g. ``int`` or ``size``.
         now_dynamic: the new compile no longer depends on the value.
+        file, line: of the user's line that made the compiler rely on it, 0 if that is not known.
     """
 
     source: str
@@ -310,6 +311,8 @@ class RecompileCause:
     kind: str
     fix: str = ""
     now_dynamic: bool = False
+    file: str = ""
+    line: int = 0
 
     def __str__(self) -> str:
         return f"{self.guard}  # {self.source} was {self.old}, is now {self.new}"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from tc.trace.recipes import recipe_of
 from tc.trace.trials import FAILED, HELPED, NO_HELP, UNTRIED, Trial
 
 
@@ -19,8 +20,9 @@ class Fix:
         text: a sentence, or the lines of a patch.
         safe: what the program computes, in which order it acts on the world, and what a call
             costs stay as they are; else a person has to review it.
-        verified: the program was run again with it, or the recorded guards were replayed
-            without the input it settles, and there were fewer breaks or recompiles.
+        replayed: the recorded guards were replayed without the input it settles, and there were
+            fewer recompiles: a prediction, no run.
+        ran: the program was run again with it, and there were fewer breaks or recompiles.
         told: what a run with it gave, or why there was none; empty where nobody asked for one.
         patch: lines of the user's source that such a run had: `- old`, `+ new`.
     """
@@ -28,28 +30,36 @@ class Fix:
     kind: str
     text: str
     safe: bool = False
-    verified: bool = False
+    replayed: bool = False
+    ran: bool = False
     told: str = ""
     patch: str = ""
 
     @property
     def mark(self) -> str:
         """`review, unchecked`: what a reader has to know before taking it."""
-        checked = self.told or ("checked" if self.verified else "unchecked")
+        checked = self.told or (REPLAYED if self.replayed else UNCHECKED)
         return f"{'safe' if self.safe else 'review'}, {checked}"
+
+    @property
+    def verified(self) -> bool:
+        """Whether anything but words speaks for it: a run with it, or a replay without it."""
+        return self.ran or self.replayed
 
     def to_json(self) -> dict[str, str]:
         """Return the way as plain values."""
         safe = "yes" if self.safe else "review"
         verified = "yes" if self.verified else "no"
+        checked = "ran with the edit" if self.ran else REPLAYED if self.replayed else ""
         return {"kind": self.kind, "text": self.text, "safe": safe, "verified": verified,
-                "told": self.told, "patch": self.patch}  # fmt: skip
+                "checked": checked, "told": self.told, "patch": self.patch}  # fmt: skip
 
     def tried(self, trial: Trial | None) -> Fix:
         """Return it with what a run of the program with it gave."""
-        if trial is None or (trial.state == UNTRIED and self.verified):
+        if trial is None or (trial.state == UNTRIED and self.replayed):
             return self
-        return replace(self, verified=trial.state == HELPED, told=trial.mark, patch=trial.patch)
+        return replace(self, replayed=False, ran=trial.state == HELPED, told=trial.mark,
+                       patch=trial.patch)  # fmt: skip
 
 
 def _row(kind: str, safe: bool, pattern: str) -> tuple[str, bool, re.Pattern[str]]:
@@ -57,14 +67,16 @@ def _row(kind: str, safe: bool, pattern: str) -> tuple[str, bool, re.Pattern[str
 
 
 _ORDER: Final = (HELPED, UNTRIED, NO_HELP, FAILED)
-NO_FIX: Final = "no known fix"
+NO_FIX: Final = "no edit is known"
+REPLAYED: Final = "guard replayed"
+UNCHECKED: Final = "unchecked"
 _PATCH: Final = ("- ", "+ ")
 _ROWS: Final = (
     _row("call", True, r"mark_dynamic\b|dynamic=True|\bmark them static,"),
     _row("config", True, r"\bconfig\.(?:capture_scalar_outputs"
          r"|capture_dynamic_output_shape_ops|allow_unspec_int_on_nn_module)\b"),
     _row("config", False, r"\bconfig\.\w|^set \S*config\["),
-    _row("env", True, r"^set \S+ to a folder|^check that a working C\+\+"),
+    _row("env", True, r"^set \S+ to a folder|^keep \S+_CACHE_DIR = |^check that a working C\+\+"),
     _row("call", True, r"^reproduce it with:|^report the error|^trace again|^give tc-report"
          r"|^see the recompiles|nothing to do$|save_cache_artifacts\(\)|with tc\.disable\b"),
     _row("rewrite", True, r"^remove the call of graph_break\(\)$|^one graph for each value is"),
@@ -72,22 +84,18 @@ _ROWS: Final = (
 )  # fmt: skip
 """The first row found in a sentence tells its kind and whether it is safe; else it is reviewed."""
 
-_SETTLES: Final = re.compile(
-    r"^(?!.*, or move\b)"  # an alternative that leaves the input as it is
-    r".*(?:mark_dynamic\b|dynamic=True|\ba tensor\b|to one dtype|\.contiguous\(\)|\bthe same\b)"
-)
-"""Advice after which the input it is about no longer forces a recompile."""
-
 
 def fix_of(text: str, replayed: bool = False) -> Fix:
     """Return one way with its marks; `replayed`: without the input, a replay recompiled less."""
     if text.startswith(_PATCH):
         return Fix("patch", text)
-    verified = replayed and _SETTLES.search(text) is not None
+    recipe = recipe_of(text)
+    if recipe is not None:  # what changed between two compiles
+        return Fix(recipe.kind, text, recipe.safe, replayed and recipe.settles)
     for kind, safe, pattern in _ROWS:
         if pattern.search(text):
-            return Fix(kind, text, safe, verified)
-    return Fix("rewrite", text, verified=verified)
+            return Fix(kind, text, safe)
+    return Fix("rewrite", text)
 
 
 def fixes_of(

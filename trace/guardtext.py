@@ -25,6 +25,7 @@ _TYPE: Final = re.compile(
     r"|is_type\((?P<of>.+?), the\(\w+, '(?P<name>[^']+)'\)\)"
 )
 _GRAD: Final = re.compile(r"""["']grad_mode["']: ?(true|false)""", re.IGNORECASE)
+A_TENSOR: Final = "a tensor"
 _REMEMBERED: Final = 1 << 14  # sources; compiles of one function guard on the same ones
 _CONSTANTS: Final = frozenset(("EQUALS", "NONE", "BOOL"))
 
@@ -34,7 +35,7 @@ _ACCESS: Final = (
     (re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]"), r".\1"),
     (re.compile(r"\.__dict__\['([^']+)'\]"), r".\1"),
     (re.compile(r"\.size\(\)\[(\d+)\]"), r".shape[\1]"),
-    (re.compile(r"\.__(?:closure__|defaults__|kwdefaults__)"), r""),
+    (re.compile(r"\.stride\((\d+)\)"), r".stride[\1]"),
 )
 _VARS: Final = re.compile(r"vars\(([\w.]+)\)\['(?:_modules|_parameters|_buffers)'\]\['([^']+)'\]")
 
@@ -95,6 +96,7 @@ def _add_tensor(text: str, found: dict[str, str]) -> None:
     if match is None:
         return
     name = readable(match["source"])
+    found[name] = A_TENSOR  # against a compile that found None there, or a number
     found[f"{name}.dtype"] = match["dtype"].removeprefix("torch.")
     found[f"{name}.requires_grad"] = match["grad"]
     found[f"{name}.device"] = _device(match["index"], match["device"])

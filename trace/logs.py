@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import difflib
 import logging
 import os
 import re
@@ -14,6 +13,7 @@ from typing import Any, TextIO
 
 import structlog
 
+from tc.trace import words
 from tc.trace.emit import add_sink, remove_sink, warn
 from tc.trace.ids import process_rank
 from tc.trace.logsink import LogSink
@@ -85,8 +85,8 @@ def read_switches(text: str) -> tuple[dict[str, int], list[str], bool]:
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Return ``; did you mean x?``, or a list of all names when none is near."""
     known = list(names)
-    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"; did you mean {nearest[0]}?" if nearest else f"; known are {', '.join(known)}"
+    nearest = words.did_you_mean(name, known)
+    return f"; did you mean {nearest}?" if nearest else f"; known are {', '.join(known)}"
 
 
 def help_text() -> str:

@@ -19,6 +19,7 @@ from tc.trace.logcosts import BreakCosts, Replays
 from tc.trace.logtext import DASH, TIMES, WIDTH, Change, Message, brief, clean, near
 from tc.trace.timing import duration
 from tc.trace.wire import to_json
+from tc.trace.words import count as counted
 
 PLACES_PER_CAUSE = 5
 TOLD_PER_FUNCTION = 8
@@ -372,15 +373,15 @@ class LogSink:
         total = sum(tally.places.total() for _, tally in tallies)
         lines = {(tally.event.file, line) for _, tally in tallies for line in tally.places}
         title = (
-            f"tc: {_count(len(tallies), 'cause')} of graph breaks at {_count(len(lines), 'line')} "
-            f"({_count(total, 'event')})"
+            f"tc: {counted(len(tallies), 'cause')} of graph breaks "
+            f"at {counted(len(lines), 'line')} ({counted(total, 'event')})"
         )
         rows = []
         for name, tally in tallies[:ROWS]:
             event = tally.event
             times = tally.places.total()
             others = len(tally.places) - 1
-            more = f" and {_count(others, 'more line')}" if others else ""
+            more = f" and {counted(others, 'more line')}" if others else ""
             place = f"{near(event.file)}:{event.line}{more}"
             spent = f"  {duration(cost[name])} compiling" if cost[name] else ""
             rows.append(f"    {name:<11} {TIMES}{times:<4} {place}  {event.title}{spent}")
@@ -398,7 +399,7 @@ class LogSink:
         tallies = sorted(self._recompiles.values(), key=lambda tally: -tally.count)
         messages = []
         for tally in tallies[:ROWS]:
-            title = f"tc: {tally.function}  {_count(tally.count, 'recompile')}"
+            title = f"tc: {tally.function}  {counted(tally.count, 'recompile')}"
             rows = [_folded_row(*item) for item in tally.folded.items()]
             by_source = [f"{source} {TIMES}{n}" for source, n in tally.sources.most_common(5)]
             if len(tally.sources) > 5:
@@ -413,7 +414,7 @@ class LogSink:
             messages.append(Message("recompiles", "summary", title, lines=tuple(rows), facts=facts))
         if len(tallies) > ROWS:
             rest = sum(tally.count for tally in tallies[ROWS:])
-            title = f"tc: {len(tallies) - ROWS} more functions  {_count(rest, 'recompile')}"
+            title = f"tc: {len(tallies) - ROWS} more functions  {counted(rest, 'recompile')}"
             messages.append(Message("recompiles", "summary", title))
         return messages
 
@@ -436,12 +437,12 @@ class LogSink:
             "failures": failures,
         }
         parts = [
-            f"{_count(count, 'compile')} of {_count(len(self._compiles), 'function')}",
+            f"{counted(count, 'compile')} of {counted(len(self._compiles), 'function')}",
             f"{seconds:.2f} s",
-            _count(breaks, "graph break"),
-            _count(recompiles, "recompile"),
+            counted(breaks, "graph break"),
+            counted(recompiles, "recompile"),
             f"cache {self._cache[True]} of {self._cache.total()} hit",
-            _count(failures, "failure"),
+            counted(failures, "failure"),
         ]
         slowest = sorted(self._compiles.items(), key=lambda item: -sum(item[1]))[:5]
         rows = tuple(f"    {sum(t):8.2f} s  {TIMES}{len(t):<4} {name}" for name, t in slowest)
@@ -465,10 +466,6 @@ def _leading(event: ev.Recompile) -> str:
 
 def _bracket(compile_id: CompileId | None) -> str:
     return "" if compile_id is None else compile_id.bracket
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _source(file: str, line: int) -> str:

@@ -9,7 +9,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from tc.trace.compiles import Artifact, Calls, Compile, Failure, Note, pack
+from tc.trace.compiles import FRAMEWORK, Artifact, Calls, Compile, Failure, Note, pack
 from tc.trace.ids import Numbering
 from tc.trace.reader import (
     Cursor,
@@ -22,13 +22,15 @@ from tc.trace.reader import (
 )
 from tc.trace.runs import rank_in_name
 from tc.trace.timing import Clock
+from tc.trace.unframed import AOT_STEP, Unframed
 
 # Artifacts that findings are made of; their payloads are kept in memory.
 NOTED: Final = frozenset(
     (
         "dynamo_graph_break_reason", "recompile_reasons", "dynamo_error", "tc_graph_break",
         "tc_recompile", "tc_recompile_limit", "tc_frame_skipped", "tc_error", "tc_cache",
-        "tc_graph_runs_eagerly", "tc_cudagraph",
+        "tc_graph_runs_eagerly", "tc_cudagraph", "make_fx_fail_partial",
+        "compiled_autograd_compile_reasons",
     )
 )  # fmt: skip
 # Events, not artifacts, that findings are made of: what an export could not do soundly.
@@ -93,6 +95,7 @@ class PartReader:
         self.rank_of: dict[int, int] = {}
         self.calls: dict[tuple[int, int | None], dict[str, Calls]] = {}
         self.numbering = Numbering()
+        self.unframed = Unframed()
 
     def copy(self) -> PartReader:
         """Return the same state in objects of its own, so that finishing one leaves the other."""
@@ -115,6 +118,7 @@ class PartReader:
         other.rank_of = dict(self.rank_of)
         other.calls = {key: dict(calls) for key, calls in self.calls.items()}
         other.numbering = self.numbering.copy()
+        other.unframed = self.unframed.copy()
         return other
 
     def read(self, cursor: Cursor | None = None, end: int | None = None) -> None:
@@ -162,7 +166,11 @@ class PartReader:
         if record.event == "chromium_event":
             event = parse_json(record.payload or b"")
             args = event.get("args") or {}
-            if isinstance(args.get("compile_id"), str):
+            if event.get("name") == AOT_STEP and args.get("compile_id") in (None, "None"):
+                name = self.unframed.timed(record.pid, str(event.get("ph")))
+                self.started((record.pid, rank, name))
+                event["args"] = {**args, "compile_id": name}
+            elif isinstance(args.get("compile_id"), str):
                 args["compile_id"] = self.numbering.name(record.pid, args["compile_id"])
             self.clocks.setdefault((record.pid, rank), Clock()).add(event)
             return
@@ -193,16 +201,32 @@ class PartReader:
             self.numbering.begin(record.pid, written)
         elif record.event == "artifact" and record.value.get("name") in _BEFORE_START:
             self.numbering.announce(record.pid, written)
+        called = self.unframed.of(record, self.part.strings) if written == _ANON else None
+        if called is not None:
+            found = self.started((record.pid, rank, called[0]))
+            found.call = found.call or called[1].code
+            found.alias = called[1].title
+            found.function, found.file = called[1].function, called[1].file
+            found.line = called[1].line
+            return found
         key = record.pid, rank, self.numbering.name(record.pid, written)
-        found = self.part.compiles.get(key)
-        if found is None:
-            found = Compile(key[2], record.pid, rank, len(self.part.compiles))
+        known = self.part.compiles.get(key)
+        found = known or Compile(key[2], record.pid, rank, len(self.part.compiles))
+        if known is None:
             self.part.compiles[key] = found
         attempt = record.context.get("attempt")
         if isinstance(attempt, int):
             found.attempts = max(found.attempts, attempt + 1)
         if record.event in _STARTS and key[2] != _ANON:
             found.started = True
+        return found
+
+    def started(self, key: Key) -> Compile:
+        """Return a compile that no frame asked for, made if this is its first record."""
+        found = self.part.compiles.get(key)
+        if found is None:
+            found = Compile(key[2], key[0], key[1], len(self.part.compiles), started=True)
+            self.part.compiles[key] = found
         return found
 
     def add_artifact(self, record: Record, compiled: Compile, name: str) -> None:
@@ -285,6 +309,18 @@ class PartReader:
         for key in ("pytorch_version", "python_version"):
             if value.get(key):
                 self.part.environment.setdefault(key, str(value[key]))
+
+    def on_create_unbacked_symbol(self, record: Record, compiled: Compile) -> None:
+        """A value out of tensor data: the line where it came up may be where tracing ends."""
+        if not compiled.call:
+            return
+        frames = [one for one in record.value.get("user_stack") or () if isinstance(one, dict)]
+        for frame in reversed(frames):
+            number = frame.get("filename")
+            name = self.part.strings.get(number, "") if isinstance(number, int) else str(number)
+            if name and not FRAMEWORK.search(name) and isinstance(frame.get("line"), int):
+                compiled.asked = name, frame["line"]
+                return
 
     def on_create_symbol(self, record: Record, compiled: Compile) -> None:
         source, value = record.value["source"], record.value["val"]

@@ -12,6 +12,7 @@ from typing import Any, Final
 from tc.trace.compiles import FRAMEWORK, Artifact, Compile
 from tc.trace.reader import parse_json
 from tc.trace.session import Session
+from tc.trace.words import distinct
 
 Place = tuple[str, int]
 
@@ -163,6 +164,7 @@ def code_map(session: Session, compiled: Compile) -> CodeMap:
     for one in mine:
         if one.name == _TEXT:
             _quote_source(session.text(one), made)
+    names = distinct([_name(aten, number, len(codes)) for number in range(len(codes))])
     for number, code in enumerate(codes):
         graphs = post if len(post) >= len(codes) else aten if len(aten) >= len(codes) else captured
         if number >= len(graphs):
@@ -172,8 +174,7 @@ def code_map(session: Session, compiled: Compile) -> CodeMap:
         facts = _facts(session, [one for one in mine if code.number < one.number < until])
         nodes = _nodes(session.text(graph), made)
         kernels = _kernels(session.text(code), nodes, sources, facts, made)
-        name = _name(aten, number, len(codes))
-        made.views.append(View(name, graph.number, code.number, nodes, kernels))
+        made.views.append(View(names[number], graph.number, code.number, nodes, kernels))
     return made
 
 

@@ -15,6 +15,7 @@ from tc.trace.compiles import Compile, Lane
 from tc.trace.plaintext import plain_code
 from tc.trace.reader import parse_json
 from tc.trace.session import Session
+from tc.trace.words import count
 
 _DEVICE: Final = re.compile(r"\bcuda:\d+")
 _GRAPH: Final = "dynamo_output_graph"
@@ -226,7 +227,7 @@ def _then(most: Group, group: Group) -> list[str]:
     for kind, noun in (("compile", "compile"), ("failure", "failed compile")):
         more = _many(group, kind) - _many(most, kind)
         if more:
-            told.append(f"{group.name}: {abs(more)} {noun}{'s' * (abs(more) > 1)} "
+            told.append(f"{group.name}: {count(abs(more), noun)} "
                         f"{'more' if more > 0 else 'fewer'} than {most.name}")  # fmt: skip
     for name in sorted({*most.collectives, *group.collectives}):
         a, b = most.collectives.get(name, 0), group.collectives.get(name, 0)

@@ -15,11 +15,13 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, ClassVar, Final, NamedTuple
 
 from tc.trace import archives
+from tc.trace.words import file_size
 
 orjson: Any = None
 with suppress(ImportError):  # the standard library reads the same, only slower
@@ -44,6 +46,10 @@ _MD5: Final = re.compile(r"[0-9a-f]{32}\Z")
 _SAMPLES: Final = 20
 _MOST_OPEN: Final = 200  # logs
 _decode: Final = json.JSONDecoder().raw_decode
+# What a packed log may unpack to: traces shrink to a tenth or twentieth, a bomb to a thousandth.
+_MOST_UNPACKED: Final = 1 << 28  # bytes that any log may have
+_MOST_PIPED: Final = 1 << 34  # where the packed size is not known
+_MOST_TIMES: Final = 150  # times the packed size, above that
 _RELEASED: Final = 1 << 23  # bytes read between two releases of mapped memory
 
 
@@ -501,17 +507,17 @@ def _has_log(folder: Path) -> bool:
 
 def _open(path: str) -> IO[bytes]:
     if path == STDIN:
-        return _unpack(sys.stdin.buffer, _packed_as(sys.stdin.buffer))
+        return _unpack(sys.stdin.buffer, _packed_as(sys.stdin.buffer), "stdin", None)
     packed = archives.split(path)
     if packed and not Path(path).exists():
         try:
-            with archives.stream(*packed) as member:
-                return _unpack(member, packed[1])
+            with archives.stream(*packed) as (member, size):
+                return _unpack(member, packed[1], path, size)
         except archives.ERRORS as error:
             raise Unreadable(f"cannot unpack {path}: {error}") from error
     if path.endswith((".gz", ".zst")):
         with open(path, "rb") as raw:
-            return _unpack(raw, path)
+            return _unpack(raw, path, path, os.fstat(raw.fileno()).st_size)
     return open(path, "rb")
 
 
@@ -522,13 +528,22 @@ def _packed_as(stream: IO[bytes]) -> str:
     return next((end for magic, end in _MAGIC.items() if head.startswith(magic)), "")
 
 
-def _unpack(raw: IO[bytes], name: str) -> IO[bytes]:
-    """Copy a stream that may be packed, as its name says, to a temporary file."""
+def _unpack(raw: IO[bytes], name: str, path: str, size: int | None) -> IO[bytes]:
+    """Copy a stream that may be packed, as its name says, to a temporary file.
+
+    Args:
+        path: what messages call it.
+        size: its packed size, None where that is not known.
+
+    Raises:
+        Unreadable: it cannot be unpacked, or grows to far more than any trace does.
+    """
+    bounded = partial(_spool, path=path, size=size)
     if name.endswith(".gz"):
         with gzip.open(raw) as packed:
-            return _spool(packed)
+            return bounded(packed)
     if not name.endswith(".zst"):
-        return _spool(raw)
+        return bounded(raw)
     try:
         import zstandard
     except ImportError as error:
@@ -538,18 +553,26 @@ def _unpack(raw: IO[bytes], name: str) -> IO[bytes]:
         ) from error
     try:
         with zstandard.ZstdDecompressor().stream_reader(raw) as packed:
-            return _spool(packed)
+            return bounded(packed)
     except zstandard.ZstdError as error:
         raise Unreadable(f"cannot unpack {name}: {error}") from error
 
 
-def _spool(stream: Any) -> IO[bytes]:
+def _spool(stream: Any, path: str, size: int | None) -> IO[bytes]:
     """Copy a stream to a temporary file, so that records can be located by offset."""
+    most = _MOST_PIPED if size is None else max(_MOST_UNPACKED, _MOST_TIMES * size)
     file = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as its Source)
     read = getattr(stream, "read1", stream.read)  # gives what it has before it fails
     try:
         while chunk := read(1 << 16):
             file.write(chunk)
+            if file.tell() > most:
+                file.close()
+                raise Unreadable(
+                    f"cannot read {path}: "
+                    + ("it is" if size is None else f"its {file_size(size)} unpack to")
+                    + f" more than {file_size(most)}; unpack it to a file if it is a trace"
+                )
     except (EOFError, gzip.BadGzipFile):
         if not file.tell():
             raise

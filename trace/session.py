@@ -57,6 +57,7 @@ class Session:
     first_time: str = ""
     other_runs: int = 0
     trials: tuple[Trial, ...] = ()
+    unowned: dict[str, float] = field(default_factory=dict)
 
     @property
     def records(self) -> int:
@@ -238,7 +239,9 @@ class _Builder:
         ordered = sorted(self.compiles.values(), key=lambda one: (one.lane.index, one.order))
         for compiled in ordered:
             _settle(compiled)
-            if FRAMEWORK.search(compiled.file):
+            if compiled.id.startswith("!"):
+                compiled.alias = "backward (compiled autograd)"
+            elif FRAMEWORK.search(compiled.file) and not compiled.alias:
                 compiled.alias = _module_name(self.session, compiled)
         _name_refused(ordered)
         _name_methods(ordered)
@@ -334,6 +337,9 @@ class _Builder:
                     )
                 if owner is not None:
                     owner.steps[step] = owner.steps.get(step, 0.0) + seconds
+                else:
+                    known = self.session.unowned.get(step, 0.0)
+                    self.session.unowned[step] = known + seconds
 
 
 def _join(early: Compile, late: Compile) -> None:
@@ -353,6 +359,7 @@ def _join(early: Compile, late: Compile) -> None:
     early.skipped = late.skipped or early.skipped
     early.cache = late.cache or early.cache
     early.calls = late.calls or early.calls
+    early.alias, early.call = early.alias or late.alias, early.call or late.call
 
 
 def _settle(compiled: Compile) -> None:
@@ -384,11 +391,24 @@ def _settle(compiled: Compile) -> None:
             line=line if isinstance(line, int) else 0,
             command=str(note.data.get("command") or ""),
         )
+    stopped = compiled.noted("make_fx_fail_partial")
+    if stopped and compiled.call and compiled.failure is None:
+        compiled.failure = _stopped(compiled, str(stopped[-1].data))
     errors = compiled.noted("dynamo_error")
     if errors and compiled.failure is None and not compiled.skipped:
         last = next((row for row in reversed(errors[-1].data.splitlines()) if row.strip()), "")
         kind, _, reason = last.partition(": ")
         compiled.failure = Failure(type=kind.rpartition(".")[2] or "Error", reason=reason)
+
+
+def _stopped(compiled: Compile, graph: str) -> Failure:
+    """Return the failure of an export or a trace that left the graph it had until then."""
+    last = next((row.strip() for row in reversed(graph.splitlines()) if " = " in row), "")
+    name = last.partition(":")[0].partition(" ")[0]
+    file, line = compiled.asked if compiled.asked[0] else compiled.home
+    why = "a branch or a conversion here depends on tensor data" if compiled.asked[0] else ""
+    reason = f"tracing ended after the operation {name}" if name else "tracing ended at once"
+    return Failure("TracingFailed", f"{reason}{': ' + why if why else ''}", "", file, line)
 
 
 def _name_refused(compiles: Sequence[Compile]) -> None:

@@ -40,8 +40,8 @@ class Trial:
 
     @property
     def mark(self) -> str:
-        """`checked: breaks 4 → 2`: what a reader has to know of it."""
-        checked = "checked" if self.state in (HELPED, NO_HELP) else "unchecked"
+        """`ran with the edit: breaks 4 → 2`: what a reader has to know of it."""
+        checked = "ran with the edit" if self.state in (HELPED, NO_HELP) else "unchecked"
         return f"{checked}: {self.told}"
 
     def to_json(self) -> dict[str, Any]:

@@ -36,6 +36,7 @@ usage:
 TRACE is a folder, a log, a packed log (.gz, .zst) or - for stdin. Logs of tc (TC_TRACE)
 and of PyTorch (TORCH_TRACE) are read alike. A folder with several runs: the newest.
 Without TRACE: the folder that TC_TRACE or TORCH_TRACE names, else tc_trace.
+Into a pipe or a file, the findings are printed as text, with the same exit codes.
 
 options:
   --follow               start even if nothing is there yet, and keep reading (key F)
@@ -50,7 +51,7 @@ keys:
 environment:
   TC_TRACE, TORCH_TRACE  the folder to read if none is given
   TC_EDITOR, VISUAL, EDITOR   what `o` opens
-  NO_COLOR               no colours
+  NO_COLOR               no colours: those of the terminal itself
 
 exit codes:
   0 fine   2 wrong usage   3 nothing readable   4 internal error   130 Ctrl-C
@@ -76,6 +77,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(USAGE, f"{error}; try tc-tui --help")
     except Unreadable as error:
         return _fail(UNREADABLE, str(error))
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
     except KeyboardInterrupt:
         return _fail(INTERRUPTED, "interrupted")
     except Exception as error:
@@ -96,11 +100,14 @@ def _run(arguments: list[str]) -> int:
     _check(options)
     if find_spec("textual") is None:
         return _fail(USAGE, "tc-tui needs Textual: pip install 'tc-compile[tui]'")
-    if not sys.stdout.isatty():
-        raise _Usage(f"tc-tui needs a terminal; for text: tc-report summary {options.trace}")
+    terminal = sys.stdout.isatty()
+    if options.follow and not terminal:
+        raise _Usage("--follow needs a terminal: it shows a trace that grows")
     with tempfile.TemporaryDirectory(prefix="tc-tui-") as scratch:
-        trace = _from_stdin(Path(scratch)) if options.trace == STDIN else options.trace
-        return _show(trace, options)
+        trace = options.trace
+        if trace == STDIN:
+            trace = _from_stdin(Path(scratch), terminal)
+        return _show(trace, options) if terminal else _print(trace, options)
 
 
 def _parser() -> _Parser:
@@ -125,14 +132,16 @@ def _check(options: argparse.Namespace) -> None:
     find_logs(options.trace)
 
 
-def _from_stdin(scratch: Path) -> str:
-    """Copy stdin to a file, then let the keyboard be stdin."""
+def _from_stdin(scratch: Path, terminal: bool) -> str:
+    """Copy stdin to a file; where there is a terminal, let the keyboard be stdin then."""
     if sys.stdin.isatty():
         raise _Usage("- reads a log from stdin, and stdin is the keyboard")
     log = scratch / "stdin.log"
     with log.open("wb") as file:
         while chunk := sys.stdin.buffer.read(1 << 20):
             file.write(chunk)
+    if not terminal:
+        return str(log)
     try:
         os.dup2(os.open("/dev/tty", os.O_RDWR), sys.stdin.fileno())
     except OSError as error:
@@ -151,6 +160,24 @@ def _show(trace: str, options: argparse.Namespace) -> int:
     if app.last_words:
         return _fail(app.return_code or UNREADABLE, app.last_words)
     return INTERNAL if app.return_code else OK  # Textual has shown the traceback
+
+
+def _print(trace: str, options: argparse.Namespace) -> int:
+    """Print the findings where there is no terminal to show them in."""
+    from tc.tui.facts import Model
+    from tc.tui.feed import Feed
+    from tc.tui.look import plain
+    from tc.tui.printed import printed
+
+    text = printed(Model(Feed(trace, all_runs=options.all).read()), options.goto)
+    encoding = sys.stdout.encoding or "ascii"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = plain(text).encode(encoding, "replace").decode(encoding)
+    sys.stdout.write(text)
+    sys.stdout.flush()
+    return OK
 
 
 def _fail(code: int, sentence: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import locale
+import os
 import subprocess
 import tempfile
 import time
@@ -23,6 +24,7 @@ from tc.tui.facts import Model, size_of, version_of
 from tc.tui.feed import Feed
 from tc.tui.keys import bindings, hints
 from tc.tui.lines import Line, line
+from tc.tui.printed import absent
 from tc.tui.views.base import Place, View
 from tc.tui.views.compile import OneCompile
 from tc.tui.views.findings import Findings
@@ -58,6 +60,7 @@ class TraceApp(App[int]):
     .-ascii View .detail, .-ascii View .detail:focus { border-left: ascii $border; }
     Help.-ascii > Container { border: ascii $border; }
     .-ascii RowList { scrollbar-size-vertical: 0; scrollbar-size-horizontal: 0; }
+    .-normal #findings .list { width: 50%; }
     .-narrow View .list { width: 1fr; max-width: 100%; }
     .-narrow View .detail { display: none; border-left: none; padding: 0; }
     .-narrow View.-deep .list { display: none; }
@@ -73,7 +76,8 @@ class TraceApp(App[int]):
         theme: str = "dark",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__()
+        # Without colours the terminal's own are kept, its background among them.
+        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         self.feed, self.goto, self.clock = feed, goto, clock
         self.background = Background(feed, self.post_message, follow)
         self.register_theme(look.DARK)
@@ -300,7 +304,7 @@ class TraceApp(App[int]):
         else:
             one = next((one for one in self.model.functions if one.title == name), None)
             if one is None:
-                self.tell(f"no finding, compile or function {name} in this trace")
+                self.tell(absent(name))
             else:
                 self.enter("functions", one.key)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from tc.trace import words
 from tc.trace.compiles import Compile, by_function
 from tc.trace.findings import Diagnosis, Finding
 from tc.trace.session import all_compiles
@@ -84,7 +85,7 @@ class Model:
         if self.lane is not None:
             return f"{self.lanes[self.lane]} of {len(self.lanes)}"
         ranks = all(name.startswith("rank") for name in self.lanes.values())
-        return f"all {len(self.lanes)} {'ranks' if ranks else 'processes'}"
+        return f"all {count(self.lanes, 'rank' if ranks else 'process')}"
 
     @cached_property
     def compiles(self) -> list[Compile]:
@@ -180,7 +181,7 @@ def steps_of(compiles: Iterable[Compile], phase: str = "") -> list[tuple[str, fl
 
 def count(things: Sized, noun: str) -> str:
     """`1 compile`, `2 compiles`."""
-    return f"{len(things)} {noun if len(things) == 1 else noun + 's'}"
+    return words.count(len(things), noun)
 
 
 def short_place(file: str, line: int) -> str:

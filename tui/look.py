@@ -7,9 +7,10 @@ Ito, so that nobody has to tell red from green; each status has a sign and a wor
 from __future__ import annotations
 
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from rich.style import Style
+from textual.app import App
 from textual.theme import Theme
 
 from tc.trace.timing import PHASES
@@ -73,6 +74,13 @@ _ROLES: Final = {
     "phase_other": ("#93a1af", "#5a646e"),
 }
 
+# Roles whose background says something: where no colours are wanted, the terminal's own turned
+# round, or a line below.
+_WITHOUT_COLOURS: Final = {
+    "tab_here": "bold reverse", "cursor": "reverse", "cursor_away": "not reverse",
+    "hit": "underline", "hit_here": "bold reverse",
+}  # fmt: skip
+
 # status: (sign, sign where only ASCII can be shown, word)
 STATUS: Final = {
     "ok": ("✓", "*", "ok"),
@@ -99,12 +107,20 @@ def plain(text: str) -> str:
 
 
 @cache
-def style(role: str, dark: bool) -> Style:
+def style(role: str, dark: bool, colours: bool = True) -> Style:
     """Return the look of a role; of a combination such as `mark+hit`, one over the other."""
     if "+" in role:
         below, _, above = role.rpartition("+")
-        return style(below, dark) + style(above, dark)
-    return Style.parse(_ROLES[role][0 if dark else 1])
+        return style(below, dark, colours) + style(above, dark, colours)
+    if not colours and role in _WITHOUT_COLOURS:
+        return Style.parse(_WITHOUT_COLOURS[role])
+    full = Style.parse(_ROLES[role][0 if dark else 1])
+    return full if colours else full.without_color
+
+
+def style_in(app: App[Any], role: str) -> Style:
+    """Return the look of a role in an application: of its theme, or without colours."""
+    return style(role, bool(app.current_theme.dark), not app.no_color)
 
 
 def phase_role(phase: str) -> str:

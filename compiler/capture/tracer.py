@@ -75,6 +75,7 @@ from tc.compiler.core.sources import (
     LocalSource,
     Source,
 )
+from tc.compiler.errors import in_library
 from tc.trace.places import StackFrame
 
 if TYPE_CHECKING:
@@ -157,10 +158,13 @@ class Tracer(Semantics):
 
     # -- guards ----------------------------------------------------------------------------
     def user_line(self) -> tuple[str, int] | None:
-        """Return file and line of the traced code at work."""
-        if self.top is None:
+        """Return file and line of the traced code at work, outside of libraries if it can be."""
+        frame = self.top
+        if frame is None:
             return None
-        place = self.top.place()
+        while frame.parent is not None and in_library(frame.code.co_filename):
+            frame = frame.parent
+        place = frame.place()
         return place.file, place.line
 
     def guard(self, kind: str, source: Source, value: Any = None) -> None:

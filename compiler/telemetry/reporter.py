@@ -20,6 +20,9 @@ from tc.compiler.errors import StageError, TcError, error_context, user_place
 from tc.compiler.options import Options, settings_changed
 from tc.compiler.telemetry.counters import count_in_python
 from tc.trace import CompileId, StackFrame
+from tc.trace.fixes import NO_FIX
+from tc.trace.guardtext import readable
+from tc.trace.recipes import advice, sort_of, subject_of
 
 #: guard kind -> what the guarded input was to the compiled code
 ROLES = {
@@ -295,14 +298,17 @@ def break_event(record: BreakRecord, code: CodeType) -> trace.GraphBreak:
 def cause_of(failure: Failure, now_dynamic: bool) -> trace.RecompileCause:
     """Return one changed input as the trace tells it."""
     kind = failure.guard.kind if failure.guard is not None else "SHAPE"
+    file, line = failure.user_line or ("", 0)
     return trace.RecompileCause(
         source=failure.source,
         guard=failure.text,
         old=failure.old,
         new=failure.new,
         kind=role_of(kind, failure.source),
-        fix=fix_of(failure, kind, now_dynamic),
+        fix=fix_of(failure, kind),
         now_dynamic=now_dynamic,
+        file=file,
+        line=line,
     )
 
 
@@ -313,33 +319,13 @@ def role_of(kind: str, source: str) -> str:
     return ROLES.get(kind, kind.lower().replace("_", " "))
 
 
-def fix_of(failure: Failure, kind: str, now_dynamic: bool) -> str:
+def fix_of(failure: Failure, kind: str) -> str:
     """Return what to change so that an input no longer forces a recompile."""
-    where = failure.source
-    name, is_size, index = where.removesuffix("]").partition(".shape[")
-    mark = f"tc.mark_dynamic({name}, {index})" if is_size else f"{where} as a tensor"
-    if now_dynamic:
-        other = "" if is_size else " or dynamic=True"
-        return f"made dynamic now; {mark}{other} beforehand saves this recompile"
-    if kind == "TENSOR" and is_size:
-        return mark
-    if kind == "TENSOR" and where.endswith(".requires_grad"):
-        return "call it with the same requires_grad (or under torch.no_grad()) each time"
-    if kind == "TENSOR":
-        return f"keep {where} the same from call to call, or convert the tensor before the call"
-    if kind == "EQUALS" and "." in where and failure.new.lstrip("-").isdigit():
-        owner, _, name = where.rpartition(".")
-        buffer = f'register_buffer("{name}", torch.tensor({failure.old}))'
-        return (
-            f"keep {where} as a tensor ({owner}.{buffer}), or move the update out of the function"
-        )
-    if kind == "EQUALS":
-        return f"pass {where} as a tensor, or keep it constant"
-    if kind == "ID":
-        return f"keep {where} the same object from call to call"
-    if kind == "GLOBAL_STATE":
-        return "call it in the same grad mode, autocast state and default dtype each time"
-    return ""
+    source = readable(failure.source)
+    sort = sort_of(source, role_of(kind, failure.source))
+    old = failure.text if sort == "shape" else failure.old
+    known = advice(subject_of(source, old, failure.new, sort, failure.text), "tc")
+    return known[0] if known else NO_FIX
 
 
 def emit_plan(

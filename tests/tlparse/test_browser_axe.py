@@ -112,5 +112,5 @@ def test_the_cache_page_says_what_was_found(read: Callable[[str], Reader]) -> No
     reader.go("#/cache")
     assert reader.texts("h1") == ["Cache"]
     rows = reader.texts("section:first-of-type tbody tr")
-    assert [row.split()[:2] for row in rows] == [["aotautograd", "0"], ["fx", "graph"]]
+    assert [row.split()[:2] for row in rows] == [["AOTAutograd", "0"], ["FX", "graph"]]
     assert len(reader.all("section:last-of-type tbody tr")) == 14

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from report_reader import CHROMIUM, DRIVER, Reader
 from support import shared
+from torch_log import artifact, ids, start, torch_log
+
+from tc.tlparse.report import render
 
 pytestmark = [
     pytest.mark.browser,
@@ -120,3 +123,32 @@ def test_a_large_graph_is_folded_by_line(read: Callable[[str], Reader]) -> None:
     assert boxes[0] == ["input", []]
     assert boxes[2] == ["m.py:1 · 10 nodes", ["n1"]]
     assert len(boxes) == 41
+
+
+def test_no_two_tabs_share_a_name(browser: Any, tmp_path: Path) -> None:
+    graph = 'def forward(self, x):\n    sin: "f32[8]" = torch.ops.aten.sin.default(x)\n'
+    code = "def call(args):\n    extern_kernels.sin(x)\n"
+    records = [
+        one
+        for _ in range(2)
+        for one in (({"aot_forward_graph": {}, **ids(0)}, graph),
+                    ({"inductor_output_code": {}, **ids(0)}, code))
+    ]  # fmt: skip
+    broke = "Graph break in user code at /m/a.py:{0}\nGraph Break Reason: Tensor.item()\n"
+    breaks = [artifact(n, "dynamo_graph_break_reason", broke.format(n)) for n in (1, 2)]
+    page = tmp_path / "report.html"
+    found = torch_log(tmp_path, start(0), *records, start(1), breaks[0], start(2), breaks[1])
+    page.write_bytes(b"".join(render(found)))
+    reader = Reader(browser, page.as_uri())
+    routes = ["#/", "#/findings", "#/c/0/0", "#/c/0/0/a/2", "#/c/1/0"]
+    routes += [f"#/f/{one.id}" for one in found.findings]
+    routes += [f"#/c/0/0/a/{number}" for number in (1, 3, 4)]
+    routes += [f"#/c/0/0/graph/{number}" for number in (1, 3)]
+    titles = {}
+    for route in routes:
+        reader.go(route)
+        titles.setdefault(reader.driver.title, []).append(route)
+    assert [same for same in titles.values() if len(same) > 1] == []
+    assert all(title.endswith(f"{tmp_path.name} · tc report") for title in titles)
+    reader.wait_for("a.way")
+    assert reader.texts("a.way") == ["ATen graph: forward 1", "ATen graph: forward 2"]

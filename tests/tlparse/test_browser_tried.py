@@ -43,12 +43,13 @@ def test_what_came_of_a_fix_stands_beside_it(browser: Any, tmp_path: Path) -> No
     page = tmp_path / "report.html"
     page.write_bytes(b"".join(render(diagnose(load(tmp_path / "t")))))
     reader = Reader(browser, page.as_uri())
-    assert "2 fixes together (TC110, TC104): breaks 3 → 0, graphs 3 → 1, checked" in (
+    assert "2 fixes together (TC110, TC104): breaks 3 → 0, graphs 3 → 1, ran with the edits" in (
         reader.texts(".savings")
     )
     reader.go(f"#/f/{branch.id}")
     assert reader.texts(".fix .verdict") == [
-        "review, checked: breaks 3 → 2", "review, unchecked",
+        "review, ran with the edit: breaks 3 → 2",
+        *["review, unchecked"] * (len(branch.fix) - 2),
         "review, unchecked: the program then took too long",
     ]  # fmt: skip
     assert reader.texts(".patch ins") == [PATCH.partition("\n")[2]]

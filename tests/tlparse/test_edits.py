@@ -55,7 +55,7 @@ def test_an_edit(edit: Edit, line: int, before: str, after: str) -> None:
 @pytest.mark.parametrize("value", ["0", "-1.5", "True"])
 def test_a_number_of_a_module_becomes_a_buffer(value: str) -> None:
     after = edited(edits.as_buffer, INIT.format(value), 6, "step")
-    buffer = f'self.register_buffer("step", torch.tensor({value}))'
+    buffer = f'self.register_buffer("step", torch.tensor({value}), persistent=False)'
     assert after == INIT.format("@").replace("self.step = @", buffer)
 
 

@@ -102,13 +102,15 @@ def test_each_fix_is_tried_on_the_program(
     before = {one: one.read_bytes() for one in tmp_path.rglob("*.py")}
     rows = verified(tmp_path, *command)
     assert told(rows) == {
-        "remove the call of graph_break()": ["helped: breaks 3 → 2"] * 2,
+        "remove the call of graph_break()": ["helped: breaks 3 → 2, same results"] * 2,
         "write it otherwise": [f"untried: {BY_HAND}"] * 2,
-        "for print and loggers: torch._dynamo.config.shown.add(print)": ["helped: breaks 3 → 2"],
+        "for print and loggers: torch._dynamo.config.shown.add(print)": [
+            "helped: breaks 3 → 2, same results"
+        ],
         "torch._dynamo.config.strict = True, or not": [
             "failed: the program then ended with exit code 1: strict: nothing may be shown"
         ],
-        "": ["helped: breaks 3 → 0"],
+        "": ["helped: breaks 3 → 0, same results"],
     }
     assert {row["patch"] for row in rows} == {
         "", "- graph_break()\n+ pass", "-     graph_break()\n+     pass",
@@ -116,8 +118,9 @@ def test_each_fix_is_tried_on_the_program(
     }  # fmt: skip
     assert {one: one.read_bytes() for one in before} == before
     out, err = capfd.readouterr()
-    assert "fix: remove the call of graph_break()  (safe, checked: breaks 3 → 2)" in out
-    assert "3 fixes together: breaks 3 → 0 (checked)" in out
+    ran = "ran with the edit: breaks 3 → 2, same results"
+    assert f"fix: remove the call of graph_break()  (safe, {ran})" in out
+    assert "3 fixes together: breaks 3 → 0, same results (ran with the edits)" in out
     assert "trying 3 fixes together" in err
     assert out.count("['") == 1  # of the tries nothing is shown
 
@@ -130,13 +133,15 @@ def test_what_was_tried_is_told_from_the_trace_later(
     assert main(["show", "TC104", "t"]) == 0
     shown = capfd.readouterr().out.splitlines()
     first = next(row for row in shown if row.startswith("  fix"))
-    assert first.endswith("shown.add(print)  (review, checked: breaks 3 → 2)")
+    assert first.endswith(
+        "shown.add(print)  (review, ran with the edit: breaks 3 → 2, same results)"
+    )
     assert shown[shown.index(first) + 1].endswith(
         "(review, unchecked: the program then ended with exit code 1: strict: nothing may be shown)"
     )
     assert main(["summary", "t", "--json"]) == 0
     summary = json.loads(capfd.readouterr().out)
-    assert summary["together"]["told"] == "breaks 3 → 0"
+    assert summary["together"]["told"] == "breaks 3 → 0, same results"
     ways = [way for one in summary["findings"] for way in one["fixes"]]
     assert [way["verified"] for way in ways if way["patch"]] == ["yes", "yes"]
     (tmp_path / "t" / "fix_trials.json").write_text('{"schema": 1, "trials": [{"findings": 3}]}')
@@ -153,7 +158,7 @@ def test_the_stand_in_for_a_script_looks_like_it(program: Path, tmp_path: Path) 
         "assert 'def f' in inspect.getsource(f)\n"
     )
     assert told(verified(tmp_path, "train.py", "x"))["remove the call of graph_break()"] == [
-        "helped: breaks 1 → 0"
+        "helped: breaks 1 → 0, it prints no results to compare"
     ]
 
 
@@ -166,7 +171,9 @@ def test_the_site_of_the_program_is_run_as_well(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(site), os.environ.get("PYTHONPATH", ""))))
     program.write_text("from recorder import graph_break\nof_the_site\ngraph_break()\n")
     rows = told(verified(tmp_path, "train.py"))
-    assert rows["remove the call of graph_break()"] == ["helped: breaks 1 → 0"]
+    assert rows["remove the call of graph_break()"] == [
+        "helped: breaks 1 → 0, it prints no results to compare"
+    ]
 
 
 def test_a_program_that_takes_too_long_is_ended(

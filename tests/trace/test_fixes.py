@@ -9,6 +9,7 @@ from tc.trace.findings.remedies import remedy
 from tc.trace.fixes import Fix, fix_of, fixes_of
 from tc.trace.trials import FAILED, HELPED, NO_HELP, UNTRIED, Trial
 
+MARKED = "tc.mark_dynamic(x, 0) before the first call"
 SAFE = {
     "remove the call of graph_break()",
     "mark it with tc.disable so that it is skipped knowingly",
@@ -57,38 +58,41 @@ def test_lines_of_a_patch_are_one_way_and_never_checked() -> None:
 
 def test_a_replay_checks_only_what_settles_the_input() -> None:
     size = Cause("x.shape[0]", "4", "5", "size")
-    verified = [way.verified for way in fixes_of(remedy(size, "tc")[2], replayed=True)]
-    assert verified == [True, True, False]  # padding to few values still recompiles for each
+    replayed = [way.replayed for way in fixes_of(remedy(size, "tc")[2], replayed=True)]
+    assert replayed == [True, True, False]  # padding to few values still recompiles for each
     step = Cause("self.step", "0", "1", "constant")
-    assert [way.verified for way in fixes_of(remedy(step, "tc")[2], replayed=True)] == [True, False]
+    assert [way.verified for way in fixes_of(remedy(step, "tc")[2], replayed=True)] == [True]
+    mode = Cause("mode", "'a'", "'b'", "constant")  # a string is no tensor: nothing settles it
+    assert not any(way.replayed for way in fixes_of(remedy(mode, "tc")[2], replayed=True))
     assert not fix_of("keep n as a tensor, or move the update out", replayed=True).verified
     assert not fix_of("tc.mark_dynamic(x, 0)").verified
 
 
 def test_as_plain_values() -> None:
-    assert fix_of("tc.mark_dynamic(x, 0)", replayed=True).to_json() == {
+    assert fix_of("tc.mark_dynamic(x, 0) before the first call", replayed=True).to_json() == {
         "kind": "call",
-        "text": "tc.mark_dynamic(x, 0)",
+        "text": "tc.mark_dynamic(x, 0) before the first call",
         "safe": "yes",
         "verified": "yes",
+        "checked": "guard replayed",
         "told": "",
         "patch": "",
     }
 
 
 def test_what_was_tried_counts_more_than_what_was_replayed() -> None:
-    texts = ("pad x", "tc.mark_dynamic(x, 0)", "write it otherwise", "dynamic=True")
+    texts = ("pad x", MARKED, "write it otherwise", "dynamic=True")
     trials = [
         Trial(("TC1-a",), "pad x", NO_HELP, "breaks 2 → 2"),
-        Trial(("TC1-a",), "tc.mark_dynamic(x, 0)", UNTRIED, "not at hand"),
+        Trial(("TC1-a",), MARKED, UNTRIED, "not at hand"),
         Trial(("TC1-a",), "write it otherwise", FAILED, "it raises"),
         Trial(("TC1-a",), "dynamic=True", HELPED, "breaks 2 → 1", "- a\n+ b"),
     ]
     ways = fixes_of(texts, replayed=True, trials=trials)
     assert [(way.text, way.mark, way.verified) for way in ways] == [
-        ("dynamic=True", "safe, checked: breaks 2 → 1", True),
-        ("tc.mark_dynamic(x, 0)", "safe, checked", True),
-        ("pad x", "review, checked: breaks 2 → 2", False),
+        ("dynamic=True", "safe, ran with the edit: breaks 2 → 1", True),
+        (MARKED, "safe, guard replayed", True),
+        ("pad x", "review, ran with the edit: breaks 2 → 2", False),
         ("write it otherwise", "review, unchecked: it raises", False),
     ]
     assert ways[0].patch == "- a\n+ b"

@@ -184,7 +184,7 @@ def test_caret_counts_characters_not_bytes(capsys: pytest.CaptureFixture[str]) -
 def test_break_without_anything_known(capsys: pytest.CaptureFixture[str]) -> None:
     set_logs(graph_breaks=True)
     trace.emit(GraphBreak("TC199", "something", "", "nowhere.py", 1, "f"))
-    assert "no known fix" in capsys.readouterr().err
+    assert "no edit is known" in capsys.readouterr().err
 
 
 def test_source_line_is_read_from_the_file(
@@ -364,7 +364,7 @@ def test_github_annotations_escape_their_text(capsys: pytest.CaptureFixture[str]
     trace.emit(replace(BREAK, title="a,b:c%", why="one\ntwo", fix=()))
     text = capsys.readouterr().err
     assert text.startswith("::warning file=/home/user/model.py,line=7,col=5,title=TC101 graph")
-    assert "a%2Cb%3Ac%25" in text and "::one%0Atwo%0Ano known fix\n" in text
+    assert "a%2Cb%3Ac%25" in text and "::one%0Atwo%0Ano edit is known\n" in text
 
 
 def test_summary_counts_what_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:

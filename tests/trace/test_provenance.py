@@ -153,6 +153,13 @@ def test_by_the_comments_of_tc_in_both_directions(tmp_path: Path) -> None:
         assert [node.place for node in view.nodes] == [("/u/m.py", 5), ("/u/m.py", 6), None]
 
 
+def test_each_of_several_graphs_can_be_chosen(tmp_path: Path) -> None:
+    one = [("aot_forward_graph", OURS_GRAPH), ("inductor_output_code", OURS_CODE)]
+    found = mapped(tmp_path, ("dynamo_output_graph", CAPTURED), *one, *one)
+    assert [view.name for view in found.views] == ["forward 1", "forward 2"]
+    assert found.views[0].graph != found.views[1].graph
+
+
 def test_a_compile_without_kernels_has_no_map(tmp_path: Path) -> None:
     assert not mapped(tmp_path, ("dynamo_output_graph", CAPTURED)).linked
     assert not mapped(tmp_path, ("dynamo_output_graph", ""), ("inductor_output_code", "x")).linked

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import json
 import os
+import tarfile
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tc.trace import reader
 from tc.trace.reader import Defects, Record, Source, Unreadable, find_logs, read_records
 
 SHARED = Path(os.environ.get("TC_SHARED", Path(__file__).resolve().parents[3] / "shared"))
@@ -211,6 +216,43 @@ def test_a_truncated_archive_gives_what_it_has(tmp_path: Path) -> None:
     path = tmp_path / "x.log.gz"
     path.write_bytes(gzip.compress(content)[:60_000])
     assert len(read(path)[0]) > 100
+
+
+def bomb(path: Path, size: int) -> None:
+    """Write a file that unpacks to a log of nothing but zeros."""
+    name, zeros = "dedicated_log_torch_trace_a.log", bytes(size)
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr(name, zeros)
+    elif path.name.endswith(".tar.gz"):
+        with tarfile.open(path, "w:gz") as tar:
+            member = tarfile.TarInfo(name)
+            member.size = size
+            tar.addfile(member, io.BytesIO(zeros))
+    else:
+        packed = gzip if path.suffix == ".gz" else pytest.importorskip("zstandard")
+        path.write_bytes(packed.compress(zeros))
+
+
+@pytest.mark.parametrize("name", ["x.log.gz", "x.log.zst", "x.tar.gz", "x.zip"])
+def test_what_unpacks_to_far_more_than_a_trace_is_refused_early(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = []
+
+    class Spool(io.BytesIO):
+        def write(self, data: Any) -> int:
+            written.append(len(data))
+            return super().write(data)
+
+    monkeypatch.setattr(reader, "_MOST_UNPACKED", 1 << 20)
+    monkeypatch.setattr(reader.tempfile, "TemporaryFile", Spool)
+    bomb(tmp_path / name, 64 << 20)
+    most = max(1 << 20, 150 * (tmp_path / name).stat().st_size)
+    with pytest.raises(Unreadable, match=r"unpack to more than .*; unpack it to a file"):
+        for log in find_logs(tmp_path / name):
+            Source(log)
+    assert sum(written) < most + (1 << 18) < 64 << 20
 
 
 def test_a_folder_without_logs_says_so(tmp_path: Path) -> None:

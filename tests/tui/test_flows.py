@@ -18,6 +18,16 @@ from tc.trace.findings import Diagnosis
 from tc.tui.feed import Feed
 
 See = Callable[[], str]
+TEXT = {11: "y = x.sin().item()", 12: "z = x.cos().item()"}
+BREAK = """\
+Graph break in user code at model.py:{0}
+Graph Break Reason: Unsupported Tensor.item() call with capture_scalar_outputs=False
+  Developer debug context: call_method TensorVariable() item () {{}}
+
+User code traceback:
+  File "model.py", line {0}, in helper
+    {1}
+"""
 
 
 def test_first_screen_says_what_is_wrong_why_and_what_to_do(drive: Any) -> None:
@@ -247,6 +257,70 @@ def test_copy_of_what_the_cursor_is_on(drive: Any) -> None:
     drive(script)
 
 
+def test_every_screen_has_a_command(drive: Any, tools: Any) -> None:
+    async def script(pilot: Pilot[int], see: See) -> None:
+        async def command(*keys: str) -> str:
+            await pilot.press(*keys)
+            await tools.settle(pilot)
+            await pilot.press("Y")
+            copied = pilot.app.clipboard
+            assert f"copied: {copied}" in see()
+            return copied
+
+        assert (await command("j")).startswith("tc-report show TC201-")
+        assert await command("2") == "tc-tui tc_trace --goto forward"
+        assert await command("j", "j") == "tc-tui tc_trace --goto 'helper (resumed at 12)'"
+        assert await command("3") == "tc-tui tc_trace --goto 0/0"
+        assert await command("4") == "tc-report summary tc_trace"
+        assert await command("j", "j", "j", "j") == "tc-tui tc_trace --goto helper"
+        log = "tc_trace/dedicated_log_torch_trace_a.log"
+        assert await command("5") == f"sed -n '1,2p' {log}"
+        shown = subprocess.run(["sh", "-c", pilot.app.clipboard], capture_output=True, text=True)
+        assert [row[:1] for row in shown.stdout.splitlines()] == ["V", "\t"]
+
+    drive(script, size=(160, 40))
+
+
+def test_nothing_to_act_on_has_a_command_as_well(drive: Any, trace: Path, tools: Any) -> None:
+    log = tools.log()
+    log.compile("0/0", "f", 1, 1.0)
+    log.metrics("0/0", "f", 1)
+    (trace / "dedicated_log_torch_trace_a.log").write_text(log.text)
+
+    async def script(pilot: Pilot[int], see: See) -> None:
+        await pilot.press("slash", *"zzz", "enter", "Y")
+        assert pilot.app.clipboard == "tc-report summary tc_trace"
+
+    drive(script)
+
+
+@pytest.mark.parametrize("columns", [80, 100, 120, 200])
+def test_every_finding_says_where(drive: Any, columns: int) -> None:
+    async def script(pilot: Pilot[int], see: See) -> None:
+        rows = [row for row in see().split("\n") if "TC201" in row or "TC101" in row]
+        assert "model.py:6" in rows[0] and "model.py:12" in rows[1]
+
+    drive(script, size=(columns, 30))
+
+
+def test_no_colours_at_all(drive: Any, monkeypatch: pytest.MonkeyPatch, tools: Any) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def script(pilot: Pilot[int], see: See) -> None:
+        for keys in ((), ("2", "l"), ("3", "l", "slash", "x", "enter"), ("4",), ("5",), ("slash",)):
+            await pilot.press(*keys)
+            await tools.settle(pilot)
+            strips = pilot.app.screen._compositor.render_strips()
+            styles = [piece.style for strip in strips for piece in strip if piece.style]
+            painted = {str(style) for style in styles
+                       for colour in (style.color, style.bgcolor)
+                       if colour is not None and not colour.is_default}  # fmt: skip
+            assert not painted
+            assert any(style.reverse for style in styles)  # the tab one is on
+
+    drive(script)
+
+
 def test_theme_and_help(drive: Any) -> None:
     async def script(pilot: Pilot[int], see: See) -> None:
         assert pilot.app.current_theme.dark
@@ -349,7 +423,7 @@ def test_following_a_job_from_before_its_first_record(drive: Any, trace: Path, t
         log.write_text(whole[: whole.rindex("\n", 0, half) + 1])
         await tools.until(pilot, lambda: "1 Findings 1" in see())
         log.write_text(whole)
-        await tools.until(pilot, lambda: "1 Findings 4" in see())
+        await tools.until(pilot, lambda: "1 Findings 5" in see())
         assert "● following" in see()
         await pilot.press("F")
         assert "not following any more" in see()
@@ -369,8 +443,59 @@ def test_a_log_that_grows_leaves_the_cursor_where_it_is(
         await pilot.press("G")
         before = pilot.app.view.list.key  # type: ignore[attr-defined]
         log.write_text(whole)
-        await tools.until(pilot, lambda: "1 Findings 4" in see())
+        await tools.until(pilot, lambda: "1 Findings 5" in see())
         assert pilot.app.view.list.key == before  # type: ignore[attr-defined]
+
+    drive(script, follow=True)
+
+
+def test_the_cursor_stays_on_its_finding_when_others_come_above_it(
+    drive: Any, trace: Path, tools: Any
+) -> None:
+    log = trace / "dedicated_log_torch_trace_a.log"
+    whole = log.read_text()
+    log.write_text(whole[: whole.index("V1120", whole.index("dynamo_graph_break_reason"))])
+
+    async def script(pilot: Pilot[int], see: See) -> None:
+        await tools.until(pilot, lambda: "1 Findings 3" in see())
+        before = pilot.app.view.list.key  # type: ignore[attr-defined]
+        assert "▸ ↻ TC201" in see()  # the first row, and no key was pressed
+        log.write_text(whole)
+        await tools.until(pilot, lambda: "1 Findings 5" in see())
+        assert pilot.app.view.list.key == before  # type: ignore[attr-defined]
+        rows = see().split("\n")
+        assert "TC900" in rows[3] and "▸ ↻ TC201" in rows[4]
+
+    drive(script, follow=True)
+
+
+def test_the_cursor_follows_a_finding_whose_id_becomes_longer(
+    drive: Any, trace: Path, tools: Any
+) -> None:
+    def broken(*lines: int) -> str:
+        log = tools.log()
+        for number, row in enumerate(lines):
+            at = f"{number}/0"
+            log.artifact("dynamo_graph_break_reason", BREAK.format(row, TEXT[row]), at)
+            log.record("dynamo_start", {"stack": [{"line": 10, "name": "helper"}]}, None, at)
+            log.metrics(at, "helper", 10)
+        return str(log.text)
+
+    log = trace / "dedicated_log_torch_trace_a.log"
+    log.write_text(broken(12))
+
+    async def script(pilot: Pilot[int], see: See) -> None:
+        def chosen() -> tuple[str, int]:
+            one = pilot.app.view.chosen()  # type: ignore[attr-defined]
+            return one.id, one.where.line
+
+        await tools.until(pilot, lambda: "1 Findings 1" in see())
+        first, line = chosen()
+        assert line == 12
+        log.write_text(broken(12, 11, 11))
+        await tools.until(pilot, lambda: "1 Findings 2" in see())
+        now, line = chosen()
+        assert line == 12 and now != first
 
     drive(script, follow=True)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support import python, succeed
+from support import ROOT, python, succeed
 
 from tc.tui import __main__ as command
 
@@ -34,18 +38,58 @@ def test_version() -> None:
         (["nowhere"], 2, "nowhere does not exist"),
         (["--theme", "pink"], 2, "invalid choice"),
         (["empty"], 3, "no trace log in empty"),
-        (["trace"], 2, "needs a terminal; for text: tc-report summary trace"),
+        (["trace", "--follow"], 2, "--follow needs a terminal"),
+        (["garbage.log"], 3, "no trace record"),
     ],
 )
 def test_bad_input(
     arguments: list[str], code: int, words: str, tmp_path: Path, trace: Path
 ) -> None:
     (tmp_path / "empty").mkdir()
+    (tmp_path / "garbage.log").write_text("what is this\n" * 50)
     trace.rename(tmp_path / "trace")
     done = python("-m", "tc.tui", *arguments, cwd=tmp_path)
     assert done.returncode == code
     assert words in done.stderr and done.stderr.count("\n") == 1
     assert done.stderr.startswith("tc-tui")
+
+
+def said(*arguments: str, **how: Any) -> str:
+    done = python("-m", "tc.tui", *arguments, **how)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_into_a_pipe_the_findings_are_text(trace: Path, tmp_path: Path) -> None:
+    whole = said("tc_trace", cwd=tmp_path)
+    assert whole.startswith("torch 2.13.0 · 6 compiles of 4 functions · 45.3 s compiling\n")
+    assert whole.count("\n  why  ") == 5 and "  fix  make self.step a 0-d tensor" in whole
+    one = said("tc_trace", "--goto", "TC101", cwd=tmp_path)
+    assert "TC101-" in one and one.count("\n  why  ") == 1
+    for name in ("1/0", "helper"):
+        assert "TC101-" in said("tc_trace", "--goto", name, cwd=tmp_path)
+        assert "TC900-" not in said("tc_trace", "--goto", name, cwd=tmp_path)
+    assert "no finding, compile or function 9/9" in said("tc_trace", "--goto", "9/9", cwd=tmp_path)
+
+
+def test_stdin_into_a_pipe_without_unicode(trace: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
+    with (trace / "dedicated_log_torch_trace_a.log").open() as log:
+        done = subprocess.run(
+            [sys.executable, "-m", "tc.tui", "-"], stdin=log, env=environment,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.isascii() and "TC101-" in done.stdout
+
+
+def test_whoever_reads_the_text_may_stop(trace: Path) -> None:
+    command = f"{sys.executable} -m tc.tui tc_trace; echo $? >&2"
+    done = subprocess.run(
+        ["sh", "-c", f"({command}) | true"], env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stderr == "0\n"
 
 
 def test_without_textual_it_names_the_extra(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +12,23 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.color import Color
 
-from tc.trace.compiles import Calls
+from tc.trace.compiles import Artifact, Calls
 from tc.trace.findings import Where, diagnose
+from tc.trace.reader import Span
 from tc.trace.session import load
 from tc.tui import look
+from tc.tui.columns import Cells, Columns
 from tc.tui.facts import Model, bar, size_of, steps_of
 from tc.tui.feed import HEAD, Feed
 from tc.tui.filters import matcher, search
 from tc.tui.highlight import Highlighter, regions
 from tc.tui.keys import KEYS
 from tc.tui.ledger import ledger
-from tc.tui.lines import clean, cut, left, line, right, tail, wrap
+from tc.tui.lines import Line, clean, cut, left, line, right, tail, wrap
 from tc.tui.source import editor, excerpt
-from tc.tui.views.compile import laid_out
+from tc.tui.views.compile import OneCompile, laid_out
 from tc.tui.views.functions import calls_words
+from tc.tui.views.log import Entries, Entry
 from tc.tui.widgets.bars import fitted
 from tc.tui.widgets.body import Numbered, overlay
 from tc.tui.widgets.help import help_lines
@@ -53,6 +57,39 @@ def test_wrapped_lines_fit_and_lose_no_word(text: str, width: int) -> None:
 
 def test_control_characters_are_shown_not_obeyed() -> None:
     assert clean("a\x1b[31m\tb\u202ec") == "a␛[31m  b\ufffdc"
+
+
+CELLS = st.builds(
+    Cells, WORDS, WORDS, st.integers(1, 10**6).map("×{}".format),
+    st.sampled_from(("", "0.1 ms", "10.00 s", "59m59s", "2777h46m")),
+)  # fmt: skip
+
+
+def touching(row: Line) -> list[tuple[str, str]]:
+    """Neighbours without a space between them."""
+    texts = [text for text, _ in row.pieces]
+    return [(a, b) for a, b in pairwise(texts) if not a.endswith(" ") and not b.startswith(" ")]
+
+
+@given(st.lists(CELLS, min_size=1, max_size=5), st.integers(60, 200))
+def test_columns_line_up_and_never_touch(cells: list[Cells], width: int) -> None:
+    columns = Columns.of(cells)
+    rows = [columns.draw(line("  x "), one, width) for one in cells]
+    assert all(row.width == width and not touching(row) for row in rows)
+    for row, one in zip(rows, cells, strict=True):
+        assert " ".join(str(row).split()).endswith(f"{one.times} {one.spent}".rstrip())
+
+
+@pytest.mark.parametrize("width", [40, 55, 80])
+def test_rows_of_extreme_values_do_not_run_together(width: int) -> None:
+    where = Span(0, 0, 12_345_000_000)
+    record = Entry(0, 1, "1120 09:15:00.250000", "x", "e" * 99, "n" * 99, "12345/6789", None, {},
+                   where)  # fmt: skip
+    entries = Entries(True)
+    entries.add([record], lambda words: True)
+    assert not touching(entries.line(0, width))
+    artifact = Artifact(1234, "n" * 99, "text", 9, "a.log:1", span=where)
+    assert not touching(OneCompile(id="compile")._row(artifact, True, width))
 
 
 # ------------------------------------------------------------------------------ filters

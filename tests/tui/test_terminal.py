@@ -61,8 +61,8 @@ def test_from_the_symptom_to_the_editor_and_back(terminal: Terminal, tmp_path: P
     terminal.type(
         f"EDITOR=./editor {sys.executable} -m tc.tui tc_trace; echo left with $?", "Enter"
     )
-    terminal.shows("1 Findings 4")
-    terminal.type("G", "k", "Enter")
+    terminal.shows("1 Findings 5")
+    terminal.type("G", "k", "k", "Enter")
     screen = terminal.shows("^^^^^^^^^^^^^^")  # under what breaks the graph
     assert 'print("value", y.sum().item())' in screen
     terminal.type("o")
@@ -70,6 +70,6 @@ def test_from_the_symptom_to_the_editor_and_back(terminal: Terminal, tmp_path: P
     while not (tmp_path / "edited").exists() and time.monotonic() < until:
         time.sleep(0.05)
     assert (tmp_path / "edited").read_text() == "editing +12 model.py\n"
-    terminal.shows("1 Findings 4")
+    terminal.shows("1 Findings 5")
     terminal.type("q")
     assert "1 Findings" not in terminal.shows("left with 0")

@@ -41,21 +41,37 @@ function show() {
   const pane = document.getElementById("viewer");
   if (match && match[2] && page && pane && page.keep === `c/${decodeURI(match[1])}`) {
     pane.show(Number(match[2]), versus(match));
-    return;
+    return nameTab();
   }
   const turned = PASSES.exec(location.hash.slice(2));
-  if (turned && turned[2] && page && page.update && page.keep === `passes/${decodeURI(turned[1])}`) return page.update(Number(turned[2]));
+  if (turned && turned[2] && page && page.update && page.keep === `passes/${decodeURI(turned[1])}`) {
+    page.update(Number(turned[2]));
+    return nameTab();
+  }
   page = route();
   showScreens();
   document.body.classList.toggle("wide", Boolean(page.wide));
-  document.title = `${page.title} · tc report`;
   main.replaceChildren(fragment(page.body), pager(page));
+  nameTab();
   explainWords(main);
   document.getElementById("crumbs").replaceChildren(...page.crumbs.map(([words, href], n) =>
     h("li", { "aria-current": n === page.crumbs.length - 1 ? "page" : null }, href ? h("a", { href }, words) : words)));
   scrollTo(0, 0);
   main.focus({ preventScroll: true });
   if (match && match[2]) document.getElementById("viewer")?.scrollIntoView();
+}
+
+/** Name the browser's tab: the page, what it shows of it, the report. No two tabs share a name. */
+function nameTab() {
+  const path = location.hash.slice(2), artifact = COMPILE.exec(path), pass = PASSES.exec(path);
+  const shown = artifact && artifact[2] && document.getElementById("viewer")?.current;
+  const other = shown && versus(artifact);
+  const against = other && compileBySlug.get(other.slug)?.artifacts[other.number];
+  const part = [
+    shown && shown.words, against && `against ${bracket(other.slug)} ${nameOf(against)}`,
+    pass && pass[2] && `step ${Number(pass[2]) + 1}`,
+  ];
+  document.title = [page.title, ...part, DATA.name, "tc report"].filter(Boolean).join(" · ");
 }
 
 function showScreens() {

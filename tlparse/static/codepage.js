@@ -17,7 +17,7 @@ function codePage(slug, wanted) {
   const body = h("div", { id: "panes" }, h("p.soft", null, "Unpacking …"));
   fillPanes(one, body, wanted);
   return {
-    title: `${bracket(slug)} ${one.title}: code`,
+    title: `${bracket(slug)} ${one.title}: code${wanted ? `, ${wanted}` : ""}`,
     crumbs: [one.function && [one.function, link.fn(one.function)], [bracket(slug), link.compile(slug)], ["code"]].filter(Boolean),
     previous: siblingLink(withCode, index - 1, (other) => link.code(other.slug)),
     next: siblingLink(withCode, index + 1, (other) => link.code(other.slug)),
@@ -112,7 +112,7 @@ function textPane(name, artifact, text, ids, choose) {
   const all = text.replace(/\n$/, "").split("\n");
   const lines = all.slice(0, MOST_LINES).map((row, n) => h("div.line", { "data-no": n + 1 }, coloured(row.slice(0, LONGEST_LINE), artifact[4])));
   const rest = all.length > MOST_LINES ? [h("div.file", null, `${all.length - MOST_LINES} more lines: see the artifact`)] : [];
-  return pane(name, artifact[2], [...lines, ...rest], lines, ids, choose);
+  return pane(name, nameOf(artifact), [...lines, ...rest], lines, ids, choose);
 }
 
 function pane(name, about, rows, lines, ids, choose) {

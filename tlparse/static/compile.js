@@ -86,18 +86,23 @@ function defaultArtifact(one) {
   return one.artifacts.length ? one.artifacts[0][0] : null;
 }
 
+/** What an artifact is called: no other one of its compile has that name. */
+const nameOf = ([, , words, , , attempt]) => (attempt > 0 ? `${words} (attempt ${attempt + 1})` : words);
+
 function viewer(one, wanted, against) {
   const sheet = h("div.sheet");
-  const entry = ([number, name, words, , , attempt, , size]) =>
-    h("a.row", { href: link.artifact(one.slug, number), title: name, "data-artifact": number },
-      h("span", null, words, attempt > 0 && ` (attempt ${attempt + 1})`), h("small", null, bytes(size)));
+  const entry = (artifact) => {
+    const [number, name, , , , , , size] = artifact;
+    return h("a.row", { href: link.artifact(one.slug, number), title: name, "data-artifact": number },
+      h("span", null, nameOf(artifact)), h("small", null, bytes(size)));
+  };
   const groups = DATA.stages.map((stage, n) => [stage, one.artifacts.filter((item) => item[3] === n)]);
   const list = h("nav.list", { "aria-label": "Artifacts" }, groups
     .filter(([, items]) => items.length)
     .map(([stage, items]) => [h("h3", null, stage), items.map(entry)]));
   const pane = h("div.viewer", { id: "viewer" }, list, sheet);
   pane.show = (number, other) => {
-    pane.current = one.artifacts[number] && { slug: one.slug, number, words: one.artifacts[number][2] };
+    pane.current = one.artifacts[number] && { slug: one.slug, number, words: nameOf(one.artifacts[number]) };
     showArtifact(one, number, list, sheet, other);
   };
   if (wanted !== null) pane.show(wanted, against);
@@ -117,7 +122,8 @@ async function showArtifact(one, number, list, sheet, against) {
     sheet.replaceChildren(h("header", null, h("b", null, `There is no artifact ${number} here`)));
     return;
   }
-  const [, name, words, , kind, , note, , record] = artifact;
+  const [, name, , , kind, , note, , record] = artifact;
+  const words = nameOf(artifact);
   const lines = h("div.lines", { tabindex: "0", role: "region", "aria-label": words });
   const about = [name, basename(note), record].filter(Boolean).join(" · ");
   const head = h("header", null, h("b", null, words), h("span.soft", { title: note }, about));

@@ -39,7 +39,9 @@ function duration(seconds) {
 }
 
 const percent = (part, whole) => (whole ? `${Math.round((100 * part) / whole)} %` : "0 %");
-const count = (number, noun, many) => `${number} ${number === 1 ? noun : many || `${noun}s`}`;
+/** The plural of a regular noun, by the same rules as `tc.trace.words.plural`. */
+const plural = (noun) => (/(s|x|ch|sh)$/.test(noun) ? `${noun}es` : /[^aeiou]y$/.test(noun) ? `${noun.slice(0, -1)}ies` : `${noun}s`);
+const count = (number, noun) => `${number} ${number === 1 ? noun : plural(noun)}`;
 const basename = (file) => file.replaceAll("\\", "/").split("/").pop();
 const place = (file, line) => (file ? `${basename(file)}${line ? `:${line}` : ""}` : "");
 

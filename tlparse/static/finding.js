@@ -10,13 +10,14 @@ function findingPage(id) {
     h("span.soft", null, `${finding.count}×`, finding.cost && ` · ${finding.cost}`),
   ];
   return {
-    title: `${finding.code} ${finding.title}`,
+    title: `${finding.id} ${finding.title}`,
     crumbs: [[finding.id]],
     previous: siblingLink(DATA.findings, index - 1, (one) => link.finding(one.id)),
     next: siblingLink(DATA.findings, index + 1, (one) => link.finding(one.id)),
     body: [
       lead(titleOf(finding), null, badges),
       finding.place && h("p", null, sourceLink(finding.where.file, finding.where.line, finding.place)),
+      finding.behind && h("p.soft", null, "in the library at ", h("code.inline", null, finding.behind)),
       sourceLine(finding.where),
       section("Why", null, h("p", null, whyOf(finding))),
       section(

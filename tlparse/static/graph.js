@@ -16,7 +16,7 @@ function graphPage(slug, number) {
   const list = DATA.compiles.filter((other) => graphsOf(other).length);
   const index = list.indexOf(one);
   return {
-    title: `${bracket(slug)} ${one.title}: graph`,
+    title: `${bracket(slug)} ${one.title}: ${nameOf(artifact)}, drawn`,
     crumbs: [one.function && [one.function, link.fn(one.function)], [bracket(slug), link.compile(slug)], ["graph"]].filter(Boolean),
     previous: siblingLink(list, index - 1, (other) => link.graph(other.slug)),
     next: siblingLink(list, index + 1, (other) => link.graph(other.slug)),
@@ -25,7 +25,7 @@ function graphPage(slug, number) {
     body: [
       lead([h("span.soft", null, bracket(slug)), " ", one.title]),
       h("div.filters", { role: "group", "aria-label": "Graph" }, graphs.map((other) =>
-        h("a.way", { href: link.graph(slug, other[0]), "aria-current": other === artifact ? "true" : null }, other[2]))),
+        h("a.way", { href: link.graph(slug, other[0]), "aria-current": other === artifact ? "true" : null }, nameOf(other)))),
       body,
     ],
   };

@@ -55,12 +55,12 @@ function lead(title, sub, badges) {
 }
 
 function fixes(list) {
-  if (!list.length) return h("div.fix.none", null, h("b", null, "fix"), h("span.soft", null, "no known fix"));
+  if (!list.length) return h("div.fix.none", null, h("b", null, "fix"), h("span.soft", null, "no edit is known"));
   return list.map((way, n) => {
     const patch = way.kind === "patch" && way.text.split("\n"), lines = way.patch && way.patch.split("\n");
     return h("div.fix", null, h("b", null, n ? "or" : "fix"),
       h("div", null, patch ? patchBlock(patch) : inlineCode(way.text), " ", h(`small.soft.verdict${way.verified === "yes" ? ".checked" : ""}`, null,
-        way.safe === "yes" ? "safe" : "review", ", ", way.told || (way.verified === "yes" ? "checked" : "unchecked")),
+        way.safe === "yes" ? "safe" : "review", ", ", way.told || way.checked || "unchecked"),
         lines && patchBlock(lines)),
       copyButton(patch || lines ? newLines(patch || lines) : way.text, "this fix"));
   });

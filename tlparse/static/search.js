@@ -6,7 +6,7 @@ const NAMES = [
   ...DATA.functions.map((one) => [one.name, place(one.file, one.line), link.fn(one.name)]),
   ...DATA.compiles.map((one) => [`${bracket(one.slug)} ${one.title}`, one.lane, link.compile(one.slug)]),
   ...DATA.compiles.flatMap((one) => one.artifacts.map((artifact) =>
-    [`${bracket(one.slug)} ${artifact[2]}`, artifact[1], link.artifact(one.slug, artifact[0])])),
+    [`${bracket(one.slug)} ${nameOf(artifact)}`, artifact[1], link.artifact(one.slug, artifact[0])])),
   ...DATA.files.map((one) => [one.name, "your source", link.src(one.name)]),
   ["Where the time went", "", "#/time"],
   ["Cache: hits and misses", "", "#/cache"],
@@ -98,7 +98,7 @@ async function searchTexts(query, list, hint) {
       const at = text.toLowerCase().indexOf(wanted);
       if (at < 0 || hits.length >= MOST_HITS) return;
       const line = text.slice(text.lastIndexOf("\n", at) + 1).split("\n", 1)[0].trim().slice(0, 120);
-      hits.push([line, `${bracket(one.slug)} ${one.artifacts[number][2]}`, link.artifact(one.slug, number)]);
+      hits.push([line, `${bracket(one.slug)} ${nameOf(one.artifacts[number])}`, link.artifact(one.slug, number)]);
     });
   }
   showHits(list, hint, hits, query);

@@ -22,7 +22,7 @@ function sourcePage(name, wanted) {
     if (row) row.scrollIntoView({ block: "center" });
   });
   return {
-    title: file.name,
+    title: wanted ? `${file.name}:${wanted}` : file.name,
     crumbs: [[file.name]],
     previous: siblingLink(DATA.files, index - 1, (one) => link.src(one.name)),
     next: siblingLink(DATA.files, index + 1, (one) => link.src(one.name)),

@@ -87,7 +87,7 @@ function rivals(one, artifact) {
 function compareBox(one, artifact, against) {
   const list = rivals(one, artifact);
   if (!list.length) return null;
-  const names = list.map(([other, row]) => [link.versus(one.slug, artifact[0], other.slug, row[0]), `${other === one ? "" : `${bracket(other.slug)} `}${row[2]}${row[5] ? ` (attempt ${row[5] + 1})` : ""}`]);
+  const names = list.map(([other, row]) => [link.versus(one.slug, artifact[0], other.slug, row[0]), `${other === one ? "" : `${bracket(other.slug)} `}${nameOf(row)}`]);
   const choose = (event) => { location.hash = event.target.value; };
   return h("select.copy", { "aria-label": "Compare with", change: choose },
     h("option", { value: link.artifact(one.slug, artifact[0]) }, "Compare with …"),
@@ -105,5 +105,5 @@ async function fillDiff(one, artifact, against, lines) {
   const shown = (text) => (kind === "json" ? pretty(text) : text);
   const { rows, came, went } = diffLines(shown(theirs[against.number]), shown(mine[artifact[0]]), kind);
   const words = came || went ? `${count(came, "line")} came, ${went} went` : "No line differs";
-  lines.append(h("div.more", { role: "status" }, `${words}, compared with ${bracket(other.slug)} ${other.artifacts[against.number][2]}`), ...rows);
+  lines.append(h("div.more", { role: "status" }, `${words}, compared with ${bracket(other.slug)} ${nameOf(other.artifacts[against.number])}`), ...rows);
 }

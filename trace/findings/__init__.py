@@ -13,11 +13,13 @@ from tc.trace.findings.errors import damage, failures
 from tc.trace.findings.exports import exports
 from tc.trace.findings.forecast import forecasts, together
 from tc.trace.findings.limits import limits
+from tc.trace.findings.merged import merged
 from tc.trace.findings.model import Event, Finding, Occurrence, Where, gather
 from tc.trace.findings.ranks import compared, divergences
 from tc.trace.findings.recompiles import Recompile, events, recompiles
 from tc.trace.findings.skips import eager_graphs, skips, unreplayed
 from tc.trace.findings.slow import slow_compiles
+from tc.trace.findings.unread import captured_again, unread
 from tc.trace.ranks import Ranks
 from tc.trace.session import Session
 from tc.trace.timing import duration
@@ -59,6 +61,11 @@ class Diagnosis:
         object.__setattr__(self, "_marks", marks)
 
     @property
+    def break_causes(self) -> int:
+        """How many causes the graph breaks have."""
+        return len(gather(self.breaks))
+
+    @property
     def recompile_count(self) -> int:
         """Recompiles that took place; refused ones are no compiles."""
         return sum(not one.refused for one in self.recompiles)
@@ -87,6 +94,7 @@ def diagnose(session: Session) -> Diagnosis:
     breaks, found = graph_breaks(session), recompiles(session)
     failed, skipped, limited = failures(session), skips(session), limits(session, found)
     missed = misses(session)
+    told = merged(breaks, failed, skipped, slow_compiles(session))
     ranks = compared(session, found)
     of_slug = {one.compiled.slug: one.compiled for one in found}
     again = gather(events(found, session.producer))
@@ -108,23 +116,25 @@ def diagnose(session: Session) -> Diagnosis:
         for one in again
     ]
     causes = [
-        *gather(failed),
+        *gather(told.failures),
         *gather(limited),
         *sorted(
             [
-                *gather(breaks),
+                *gather(told.breaks),
                 *again,
-                *gather(skipped),
+                *gather(told.skips),
                 *gather(eager_graphs(session)),
                 *gather(unreplayed(session)),
                 *gather(exports(session)),
+                *gather(captured_again(session)),
                 *gather(cache_misses(missed)),
                 *gather(divergences(ranks, found, session.producer)),
             ],
             key=lambda one: (-one.seconds, -one.count, one.id),
         ),
-        *gather([*bypasses(session), *slow_compiles(session)]),
+        *gather([*bypasses(session), *told.slow]),
         *damage(session),
+        *unread(session),
     ]
     causes = [replace(one, trials=_trials_of(session, one.id)) for one in causes]
     return Diagnosis(session, breaks, found, failed, skipped, limited, missed, ranks, causes)

@@ -154,7 +154,7 @@ ROWS: Final = (
         r"[Ff]ake [Tt]ensor|fake tensor call|FakeTensor",
         "TC130",
         "an operation raised while its shapes were worked out",
-        "the same call will most likely raise in eager mode too, or the operator has no shape rule",
+        "it refused these shapes, dtypes or devices, or has no rule for the shape of its result",
         "check shapes, dtypes and devices of this operation",
         "for an operator of your own: register_fake() tells its output shape",
     ),

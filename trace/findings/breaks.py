@@ -7,12 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from tc.trace.compiles import Compile, Note
+from tc.trace.compiles import LIBRARY, Compile, Note, own
 from tc.trace.findings.advice import advise
+from tc.trace.findings.hints import first_of, remedies_in, without_fake
 from tc.trace.findings.model import Event, Where
 from tc.trace.ids import resume_names
 from tc.trace.session import Session, all_compiles
 
+NO_FAKE: Final = "the compiler cannot know the shape of its result without running it"
 _PLACE: Final = re.compile(r"Graph [Bb]reak in user code at (.+):(\d+)\s*$", re.MULTILINE)
 _REASON: Final = re.compile(r"^(?:Graph Break )?Reason: (.*)$", re.MULTILINE)
 _OUTER: Final = re.compile(r"^Encountered graph break|^Graph break .*:$")
@@ -105,11 +107,17 @@ def from_tc(compiled: Compile, note: Note) -> Event:
     )  # fmt: skip
     detail = str(data.get("detail") or "")
     title = str(data.get("title") or "graph break")
+    lacks = without_fake(detail)
+    stack = tuple(_stack(data.get("stack")))
+    named = where.file, where.function
+    if LIBRARY.search(where.file):
+        theirs = Where(*compiled.own_place, function=compiled.alias or compiled.function)
+        where = own(stack) or (theirs if not LIBRARY.search(theirs.file) else where)
     return Event(
         code=str(data.get("code") or "TC199"),
-        title=title,
-        why=str(data.get("why") or ""),
-        fix=_texts(data.get("fix")),
+        title=f"{lacks} has no fake kernel" if lacks else title,
+        why=NO_FAKE if lacks else str(data.get("why") or ""),
+        fix=remedies_in(detail) if lacks else _texts(data.get("fix")),
         where=where,
         reason=title,
         compiled=compiled,
@@ -118,7 +126,8 @@ def from_tc(compiled: Compile, note: Note) -> Event:
         artifact=note.artifact,
         detail=detail,
         evidence=detail,
-        stack=tuple(_stack(data.get("stack"))),
+        stack=stack,
+        named=named,
         resume=str(data.get("resume") or ""),
     )
 
@@ -131,13 +140,15 @@ def from_torch(compiled: Compile, note: Note) -> Event:
     reason = _reason(text)
     gb_id = _gb_id(text)
     advice, title = advise(gb_id, text)
-    where = (
-        stack[-1] if stack else Where(*compiled.home, function=compiled.alias or compiled.function)
-    )
+    own_home = Where(*compiled.own_place, function=compiled.alias or compiled.function)
+    where = own(stack) or (stack[-1] if stack and not compiled.frames else own_home)
     if place and not stack:
         where = Where(place[1], int(place[2]), function=compiled.original)
     explained = _EXPLAIN.search(text)
     why = advice.why
+    fix = first_of(text.partition("\nTraceback (most recent")[0], advice.fix)
+    if lacks := without_fake(text):
+        title, why, fix = f"{lacks} has no fake kernel", NO_FAKE, remedies_in(text)
     if advice.code == "TC199":
         title = _sentence(reason)
         why = explained[1].strip() if explained else why
@@ -145,7 +156,7 @@ def from_torch(compiled: Compile, note: Note) -> Event:
         code=advice.code,
         title=title,
         why=why,
-        fix=advice.fix,
+        fix=fix,
         where=where,
         reason=f"{gb_id or ''} {reason}".strip(),
         compiled=compiled,
@@ -155,6 +166,7 @@ def from_torch(compiled: Compile, note: Note) -> Event:
         evidence=_evidence(text),
         reference=f"GB{gb_id:04}" if gb_id is not None else "",
         stack=tuple(stack),
+        named=(stack[-1].file, stack[-1].function) if stack else None,
     )
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from tc.trace.cachekeys import Change, Miss, lookups
+from tc.trace.cachekeys import Change, Lookup, Miss, lookups
+from tc.trace.compiles import Compile
 from tc.trace.findings.model import Cause, Event, Where
+from tc.trace.layers import named
 from tc.trace.session import Session
+from tc.trace.timing import duration
 
 _MOST_NAMED: Final = 3
 _SETTING: Final = "]"
@@ -44,7 +48,7 @@ def cache_misses(missed: list[Miss]) -> list[Event]:
                 why=f"the same graph was compiled before, as [{miss.nearest.compiled.slug}], "
                 f"with other settings: {told}",
                 fix=_fix(miss),
-                where=Where(*compiled.home, function=compiled.alias or compiled.function),
+                where=Where(*compiled.own_place, function=compiled.alias or compiled.function),
                 reason=", ".join(names),
                 compiled=compiled,
                 place=artifact.place,
@@ -70,26 +74,28 @@ def bypasses(session: Session) -> list[Event]:
     """
     total = sum(one.seconds for one in session.compiles)
     by_reason: dict[str, list[Event]] = {}
-    for look in lookups(session):
+    looks = lookups(session)
+    for look in looks:
         reason = _HEX.sub("…", look.why.removeprefix("not kept: "))
         if look.found != "bypass" or not reason or not look.compiled.started:
             continue
         events = by_reason.setdefault(reason, [])
         told = any(event.compiled is look.compiled for event in events)  # forward and backward
         one = look.compiled
+        others = [other for other in looks if other.compiled is one and other.cache != look.cache]
         events.append(
             Event(
                 code="TC403",
                 title="compiled past the cache",
-                why=f"nothing of it is kept, so each run compiles it again: {reason}",
+                why=f"{_kept(look, others)}: {reason}",
                 fix=next((fix for word, fix in _PASSED_FIXES if word in reason), ()),
-                where=Where(*one.home, function=one.alias or one.function),
+                where=Where(*one.own_place, function=one.alias or one.function),
                 reason=reason,
                 compiled=one,
                 place=one.artifacts[look.artifact].place,
                 artifact=look.artifact,
                 detail=f"{look.cache}: {look.why}",
-                seconds=0.0 if told else one.seconds,
+                seconds=0.0 if told else _lost(one, others),
             )
         )
     found: list[Event] = []
@@ -99,6 +105,29 @@ def bypasses(session: Session) -> list[Event]:
             longest = max(events, key=lambda event: event.seconds)
             found += [replace(event, where=longest.where) for event in events]
     return found
+
+
+def _kept(look: Lookup, others: Sequence[Lookup]) -> str:
+    """What of a compile is not kept, and what the other layers saved of it all the same."""
+    rest = [one for one in others if one.found != "bypass"]
+    if not rest:
+        return "nothing of it is kept, so each run compiles it again"
+    saved = sum(one.saved for one in rest)
+    names = " and ".join(dict.fromkeys(named(one) for one in rest))
+    if any(one.found == "hit" for one in rest):
+        told = f"; {names} still had its part"
+        told += f", which saved {duration(saved)}" if saved else ""
+    else:
+        told = f"; {names} keeps its part for the next run"
+    return f"{named(look)} keeps nothing of it, so its part is done again in each run{told}"
+
+
+def _lost(one: Compile, others: Sequence[Lookup]) -> float:
+    """The seconds of a compile that no cache can save the next time."""
+    kept = [other for other in others if other.found != "bypass"]
+    if kept and all(other.found == "miss" for other in kept):
+        return one.phases.get("graph passes", 0.0)  # the rest is kept by the other layer
+    return one.seconds
 
 
 def readable(change: Change) -> str:

@@ -7,6 +7,7 @@ from typing import Final
 
 from tc.trace.compiles import Compile, Failure, Note
 from tc.trace.findings.advice import ROWS
+from tc.trace.findings.hints import first_of
 from tc.trace.findings.model import Event, Finding, Occurrence, Where
 from tc.trace.ids import cause_id
 from tc.trace.session import Session, all_compiles
@@ -32,11 +33,18 @@ _FIXES: Final = (
     ),
     (
         re.compile(r"TorchRuntimeError|FakeTensor"),
-        ("most likely the same call raises in eager mode: check shapes, dtypes and devices",),
+        ("check the shapes, dtypes and devices of this call",),
     ),
     (
         re.compile(r"CppCompileError|InvalidCxxCompiler|CalledProcessError"),
         ("check that a working C++ compiler is installed: g++ --version, or set CXX",),
+    ),
+    (
+        re.compile(r"^TracingFailed .*depends on tensor data", re.DOTALL),
+        (
+            "compute both sides: torch.where(condition, a, b), or torch.cond",
+            "if it always holds: torch._check(condition), before it is asked",
+        ),
     ),
     (re.compile(r"OutOfMemory|out of memory"), ("use a smaller batch, or free memory first",)),
 )  # fmt: skip
@@ -82,8 +90,7 @@ def failures(session: Session) -> list[Event]:
         events.append(
             Event(
                 code="TC900",
-                title=f"{failure.stage} failed: {failure.type}" if failure.stage
-                else f"compile failed: {failure.type}",
+                title=_title(compiled, failure),
                 why=reason or failure.type,
                 fix=_fix(failure),
                 where=where,
@@ -96,6 +103,14 @@ def failures(session: Session) -> list[Event]:
             )
         )  # fmt: skip
     return events
+
+
+def _title(compiled: Compile, failure: Failure) -> str:
+    if compiled.call:  # an export, say
+        return f"{compiled.title} failed"
+    if failure.stage:
+        return f"{failure.stage} failed: {failure.type}"
+    return f"compile failed: {failure.type}"
 
 
 def _given_up(compiled: Compile, failure: Failure, broke: Note | None) -> Event:
@@ -134,7 +149,8 @@ def _fix(failure: Failure) -> tuple[str, ...]:
     if failure.command:
         return (f"reproduce it with: {failure.command}",)
     text = f"{failure.type} {failure.reason}"
-    return next((fixes for pattern, fixes in _FIXES if pattern.search(text)), ())
+    known = next((fixes for pattern, fixes in _FIXES if pattern.search(text)), ())
+    return first_of(failure.reason, known)
 
 
 def _where(failure: Failure, traceback: str) -> Where | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tc.trace.compiles import FRAMEWORK, Compile, Note
+from tc.trace.findings.hints import library_name
 from tc.trace.findings.model import Event, Where
 from tc.trace.session import Session, all_compiles
 
@@ -28,7 +29,7 @@ def _missing(data: dict[str, Any]) -> Words:
         f"{op} has no fake kernel",
         "export must know the shape of its result without running it; it was run on real data "
         "instead, and its result taken for all inputs",
-        (f"register one: @torch.library.register_fake({_library_name(op)!r})",),
+        (f"register one: @torch.library.register_fake({library_name(str(op))!r})",),
     )
 
 
@@ -108,8 +109,3 @@ def _stack(data: dict[str, Any]) -> list[Where]:
         for row in (rows if isinstance(rows, list) else ())
         if isinstance(row, dict)
     ]
-
-
-def _library_name(op: object) -> str:
-    """`mylib.foo.default` -> `mylib::foo`."""
-    return str(op).removesuffix(".default").replace(".", "::", 1)

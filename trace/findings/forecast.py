@@ -9,8 +9,9 @@ from typing import Final
 
 from tc.trace.compiles import Compile
 from tc.trace.findings.model import FREED
-from tc.trace.findings.recompiles import Recompile, fits, guard_values
+from tc.trace.findings.recompiles import Recompile, apart, fits, guard_values
 from tc.trace.session import Session
+from tc.trace.words import grouped
 
 Row = Mapping[str, str]
 _MOST_TOGETHER: Final = 3
@@ -31,7 +32,7 @@ class Step:
 
     def __str__(self) -> str:
         freed = FREED if self.frees else ""
-        return f"{', '.join(self.sources)}: {self.before} → {self.after}{freed}"
+        return f"{grouped(self.sources)}: {self.before} → {self.after}{freed}"
 
 
 def forecasts(
@@ -152,7 +153,7 @@ def count(rows: Sequence[Row], without: Collection[str]) -> int:
 
 def _serves(old: Row, new: Row, without: Collection[str]) -> bool:
     return all(
-        fits(was, new[source])
+        not apart(source, was, new[source]) if source in without else fits(was, new[source])
         for source, was in old.items()
-        if source in new and source not in without
+        if source in new
     )

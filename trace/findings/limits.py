@@ -70,7 +70,7 @@ def _refusal(session: Session, one: Recompile) -> Event:
         title=f"{first.title} reached the recompile limit",
         why=_WHY,
         fix=(_FIX[0], _FIX[1].format("torch._dynamo.config.recompile_limit")),
-        where=Where(*first.home, function=first.alias or first.function),
+        where=Where(*first.own_place, function=first.alias or first.function),
         reason="",
         compiled=one.compiled,
         place=note.place,

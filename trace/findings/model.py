@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from tc.trace.fixes import NO_FIX, Fix, fixes_of
 from tc.trace.ids import cause_id, plain_function
 from tc.trace.timing import duration
 from tc.trace.trials import Trial
+from tc.trace.words import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,9 @@ class Cause:
     new: str
     kind: str
     guard: str = ""
-    fix: str = ""
     now_dynamic: bool = False
+    file: str = ""
+    line: int = 0
 
     def __str__(self) -> str:
         return f"{self.source}: {self.old or '?'} → {self.new or '?'}"
@@ -82,6 +85,7 @@ class Event:
     seconds: float = 0.0
     resume: str = ""
     python_calls: int | None = None
+    named: tuple[str, str] | None = None  # file and function its id is made of, if not of `where`
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +135,21 @@ class Finding:
         return fixes_of(self.fix, self.replayed, self.trials)
 
     @property
+    def behind(self) -> Where | None:
+        """The place in a library where it happened, if `where` is the line that led there."""
+        last = self.stack[-1] if self.stack else None
+        return last if last is not None and last.file != self.where.file else None
+
+    @property
     def timed(self) -> bool:
         """Whether it is told because of how long something took: another run may not tell it."""
         return is_timed(self.code)
 
     def __str__(self) -> str:
-        lines = [f"{self.id}  {self.title}  ({self.count}x)", f"  {self.where.short}"]
+        lines = [f"{self.id}  {self.title}  ({self.count}x)"]
+        if self.where.file or self.where.function:
+            behind = f", in {self.behind.short}" if self.behind else ""
+            lines.append(f"  {self.where.short}{behind}")
         if self.where.source:
             lines.append(f"  {self.where.line:>5} | {self.where.source.strip()}")
         lines.append(f"  why  {self.why}")
@@ -151,9 +164,10 @@ class Finding:
         if self.cost:
             lines.append(f"  cost {self.cost}")
         lines += [f"  without {recompiles_left(step)} (predicted)" for step in self.forecast]
-        seen = sorted({f"[{seen.compile}]" for seen in self.occurrences})
+        seen = sorted({f"[{seen.compile}]" for seen in self.occurrences if seen.compile})
         more = f" and {len(seen) - 8} more" if len(seen) > 8 else ""
-        lines.append(f"  seen in {' '.join(seen[:8])}{more}")
+        if seen:
+            lines.append(f"  seen in {' '.join(seen[:8])}{more}")
         return "\n".join(lines)
 
     def verify(self) -> None:
@@ -227,26 +241,50 @@ def gather(events: Iterable[Event]) -> list[Finding]:
         function = plain_function(event.where.function)
         key = (event.code, event.where.file, function, event.reason, line)
         groups.setdefault(key, _Group()).events.append(event)
-    findings: list[Finding] = []
-    taken: dict[str, int] = {}
-    for group in groups.values():
-        findings.append(_finding(group.events, taken))
+    names = _named([group.events for group in groups.values()])
+    findings = [
+        _finding(group.events, name) for group, name in zip(groups.values(), names, strict=True)
+    ]
     return sorted(findings, key=lambda one: (-one.seconds, -one.count, one.id))
+
+
+def base_id(name: str) -> str:
+    """`TC110-7f3a.c2` -> `TC110-7f3a`: the part that all causes of a kind in a function share."""
+    return name.partition(".")[0]
+
+
+def _named(groups: Sequence[list[Event]]) -> list[str]:
+    """Name each cause; several of one kind in one function are told apart by what their line says.
+
+    Not by their order: a line that is added above must not take the name of another.
+    """
+    bases = []
+    for events in groups:
+        first = events[0]
+        file, function = first.named or (first.where.file, first.where.function)
+        bases.append(cause_id(first.code, file, function, first.reason))
+    shared = Counter(bases)
+    taken: Counter[str] = Counter()
+    names = []
+    for base, events in zip(bases, groups, strict=True):
+        name = base
+        if shared[base] > 1:
+            text = " ".join(events[0].where.source.split())
+            name = f"{base}.{cause_id('', '', '', text)[1:3]}" if text else base
+        taken[name] += 1
+        names.append(f"{name}.{taken[name]}" if taken[name] > 1 else name)
+    return names
 
 
 def _costs(seconds: float, python: int | None) -> Iterator[str]:
     if seconds:
         yield f"{duration(seconds)} compiling"
     if python is not None:
-        yield f"{python:,} call{'' if python == 1 else 's'} in Python"
+        yield f"{count(python, 'call', ',')} in Python"
 
 
-def _finding(events: list[Event], taken: dict[str, int]) -> Finding:
+def _finding(events: list[Event], name: str) -> Finding:
     first = events[0]
-    name = cause_id(first.code, first.where.file, first.where.function, first.reason)
-    taken[name] = taken.get(name, 0) + 1
-    if taken[name] > 1:  # the same cause on another line of the same function
-        name = f"{name}.{taken[name]}"
     seconds = sum(event.seconds for event in events)
     counted = [event.python_calls for event in events if event.python_calls is not None]
     python = sum(counted) if counted else None

@@ -58,13 +58,13 @@ def _event(one: Divergence, story: dict[int, Recompile], producer: str) -> Event
     again = story.get(id(compiled))
     causes = again.causes if step.kind == "compile" and again else ()
     if causes:
-        fixes = (*remedy(causes[0], producer)[2][:1], *fixes)
+        fixes = (*remedy(causes[0], producer, compiled.alias or compiled.function)[2][:1], *fixes)
     return Event(
         code="TC601",
         title=_title(one, step),
         why="; ".join(one.chain),
         fix=fixes,
-        where=Where(*compiled.home, function=compiled.alias or compiled.function),
+        where=Where(*compiled.own_place, function=compiled.alias or compiled.function),
         reason=f"{step.kind} {step.words}",
         compiled=compiled,
         artifact=step.artifact,

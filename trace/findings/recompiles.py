@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tc.trace import guardtext
-from tc.trace.compiles import Compile
+from tc.trace.compiles import LIBRARY, Compile, own
 from tc.trace.findings.model import Cause, Event, Where
-from tc.trace.findings.remedies import handed_on, remedy
+from tc.trace.findings.remedies import remedy
 from tc.trace.ids import UNREACHABLE, leading_source
 from tc.trace.reader import parse_json
+from tc.trace.recipes import CONDITION, FEW, recipe_of, sort_of
 from tc.trace.session import Session, all_compiles
 
 _REASON: Final = re.compile(r"^(?P<of>!?[\d/\-!]+): (?P<text>.*)$", re.DOTALL)
@@ -33,13 +34,15 @@ _TYPE: Final = re.compile(
 )
 _CHECK_ID: Final = re.compile(r"___check_(?P<what>type|obj)_id\((?P<source>.+?), \d+\)")
 _LENGTH: Final = re.compile(r"^(?:not )?len\((?P<source>.+?)\) == (?P<old>\d+)$")
-_EQUAL: Final = re.compile(r"^(?P<source>[^=!<>%()]+(?:\[[^\]]*\])*) == (?P<old>[^=].*)$")
+_LENGTH_NOT: Final = re.compile(r"^len\((?P<source>.+?)\) != (?P<old>\d+)$")
+_EQUAL: Final = re.compile(r"^(?P<source>[^=!<>%()]+(?:\[[^\]]*\])*) (?:==|is) (?P<old>[^=].*)$")
 _SHAPE: Final = re.compile(r"(?P<source>[\w.\[\]']+?)\.(?:size\(\)|shape)\[(?P<index>\d+)\]")
 _RACED: Final = re.compile(r"Unexpected recompilation:")
 _COMMENT: Final = re.compile(r"\s+# (?P<comment>.*)$")
 _LINE_IN: Final = re.compile(r"^(?P<code>.*?)\s*# (?P<file>\S+?):(?P<line>\d+) in (?P<fn>\S+)")
+_USER_STACK: Final = "User stack trace:"
+_FRAME: Final = re.compile(r'^\s*File "(.+)", line (\d+), in (\S+)\s*$')
 _SEVERAL: Final = ", "  # between the sources of a condition, as tc tells them
-_CONDITION: Final = "a condition on sizes"  # what tc calls it
 _OURS: Final = ("tc_recompile", "tc_recompile_limit")
 PHRASES: Final = (_TENSOR, _PROPERTY, _GLOBAL, _TYPE, _RACED)  # PyTorch's words that are read here
 
@@ -124,6 +127,19 @@ def _changes(old: Recompile, new: Recompile) -> dict[str, tuple[str, str]]:
     }
 
 
+_CONSTANT_SIZES: Final = ("0", "1")  # where other sizes are dynamic, these are constants still
+_SIZE: Final = re.compile(r"\.shape\[\d+\]$")
+
+
+def apart(source: str, was: str, now: str) -> bool:
+    """Whether two sizes need a graph each, even if the input is dynamic."""
+    if not _SIZE.search(source):
+        return False
+    sizes = [_plain(one) for one in (was, now)]
+    special = [one for one in sizes if one in _CONSTANT_SIZES]
+    return bool(special) and sizes[0] != sizes[1] and "dynamic" not in sizes
+
+
 def fits(was: str, now: str) -> bool:
     """Whether a compile made for one value serves the other."""
     if was.startswith("dynamic"):
@@ -152,28 +168,15 @@ def _merge(
             now_dynamic=now.startswith("dynamic"),
         )
     for source, (was, now) in changed.items():
-        if source not in causes:
+        if source not in causes and f"type({source})" not in causes:
             dynamic = now.startswith("dynamic")
-            causes[source] = Cause(source, was, _plain(now), kind_of(source), now_dynamic=dynamic)
+            causes[source] = Cause(source, was, _plain(now), sort_of(source), now_dynamic=dynamic)
     return tuple(causes.values())
 
 
 def _plain(value: str) -> str:
     """`dynamic (18)` -> `18`: what the input was, however it is held."""
     return value[len("dynamic (") : -1] if value.startswith("dynamic (") else value
-
-
-def kind_of(source: str) -> str:
-    """Tell from its name what sort of input a source is."""
-    if source in ("grad_mode", "autocast_state", "default_dtype", "deterministic_algorithms"):
-        return "global"
-    if re.search(r"\.shape\[\d+\]$", source):
-        return "size"
-    if source.endswith((".dtype", ".requires_grad", ".device", ".ndim")):
-        return "tensor"
-    if source.startswith("len("):
-        return "length"
-    return "type" if source.startswith("type(") else "constant"
 
 
 def _tc_causes(raw: Any) -> tuple[Cause, ...]:
@@ -183,18 +186,20 @@ def _tc_causes(raw: Any) -> tuple[Cause, ...]:
     for row in (row for row in rows if isinstance(row, dict)):
         source = guardtext.readable(str(row.get("source") or ""))
         guard = str(row.get("guard") or "")
-        if _SEVERAL in source and row.get("kind") == _CONDITION:
+        told = str(row.get("kind"))
+        if told == CONDITION:
             causes.append(Cause(source, guard, str(row.get("new", "")), "shape", guard))
             continue
         causes.append(
             Cause(
                 source=source,
-                old=str(row.get("old", "")),
-                new=str(row.get("new", "")),
-                kind=kind_of(source),
+                old=str(row.get("old", "")).removeprefix("torch."),
+                new=str(row.get("new", "")).removeprefix("torch."),
+                kind=sort_of(source, told),
                 guard=guard,
-                fix=str(row.get("fix") or ""),
                 now_dynamic=bool(row.get("now_dynamic")),
+                file=str(row.get("file") or ""),
+                line=row["line"] if isinstance(row.get("line"), int) else 0,
             )
         )
     # What lies inside of an input that is another thing now cannot be reached: no cause by itself.
@@ -232,10 +237,13 @@ def parse_reason(text: str) -> Cause:
         return Cause(source, match["old"], match["new"], kind, guard)
     if match := _PROPERTY.search(guard):
         what = _PROPERTIES.get(match["what"], match["what"])
-        source = f"{guardtext.readable(match['source'])}.{what}"
-        return Cause(source, _dtype(match["old"]), _dtype(match["new"] or ""), "tensor", guard)
+        name = guardtext.readable(match["source"])
+        source = f"dispatch keys of {name}" if what == _KEYS else f"{name}.{what}"
+        old, new = (_word(match[side] or "", what) for side in ("old", "new"))
+        return Cause(source, old, new, "tensor", guard)
     if match := _GLOBAL.search(guard):
-        return Cause(match["what"], "", "", "global", guard)
+        name = "autocast_state" if match["what"].startswith("autocast") else match["what"]
+        return Cause(name, "", "", "global", guard)
     if match := _TYPE.search(guard):
         name = guardtext.readable(match["source"])
         return Cause(f"type({name})", "Tensor", match["new"].strip(), "type", guard)
@@ -243,13 +251,16 @@ def parse_reason(text: str) -> Cause:
         name = guardtext.readable(match["source"])
         what = f"type({name})" if match["what"] == "type" else name
         return Cause(what, "", "another object", "type", guard)
+    if match := _LENGTH_NOT.match(guard):  # torch writes so of dicts
+        source = guardtext.readable(match["source"])
+        return Cause(f"list({source})", f"{match['old']} keys", "", "constant", guard)
     if match := _LENGTH.match(guard):
         return Cause(
             f"len({guardtext.readable(match['source'])})", match["old"], "", "length", guard
         )
     if match := _EQUAL.match(guard):
         source = guardtext.readable(match["source"])
-        return Cause(source, match["old"].strip(), "", kind_of(source), guard)
+        return Cause(source, match["old"].strip(), "", sort_of(source), guard)
     if match := _SHAPE.search(guard):
         name = guardtext.readable(match["source"])
         return Cause(
@@ -258,8 +269,9 @@ def parse_reason(text: str) -> Cause:
     return Cause(guardtext.readable(guard)[:80] or "unknown", "", "", "other", guard)
 
 
+_KEYS: Final = "dispatch keys"
 _PROPERTIES: Final = {
-    "rank": "ndim", "dispatch key set": "dispatch keys", "Tensor device index": "device",
+    "rank": "ndim", "dispatch key set": _KEYS, "Tensor device index": "device",
 }  # fmt: skip
 _DTYPES: Final = {
     "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16",
@@ -268,32 +280,44 @@ _DTYPES: Final = {
 }  # fmt: skip
 
 
-def _dtype(word: str) -> str:
-    return _DTYPES.get(word.strip(), word.strip())
+def _word(word: str, what: str) -> str:
+    """A value as Python names it: `Float` is `float32`, requires_grad `1` is `True`."""
+    word = word.strip()
+    if what == "requires_grad":
+        return {"0": "False", "1": "True"}.get(word, word)
+    return _DTYPES.get(word, word)
 
 
 def events(found: Sequence[Recompile], producer: str) -> list[Event]:
     """Turn recompiles into events, each under the cause that leads its function's recompiles."""
     made = []
     shared, in_vain = _shared(found), _in_vain(found)
+    limited = {(one.compiled.lane.index, one.compiled.frame_id) for one in found if one.refused}
     for one in found:
         if one.refused:
             continue
         note = one.compiled.noted("tc_recompile", "recompile_reasons")[-1]
         lead = _lead(one, shared)
         if lead.now_dynamic and _of(one, lead) in in_vain:
-            lead = replace(lead, now_dynamic=False, fix="")
-        title, why, fix = remedy(lead, producer)
-        first = (lead.fix,) if lead.fix and not handed_on(lead.source) else ()
+            lead = replace(lead, now_dynamic=False)
+        named_so = one.compiled.alias or one.compiled.function
+        sizes = [cause.source for cause in one.causes if cause.kind == "size"]
+        title, why, fix = remedy(lead, producer, named_so, sizes)
+        if (one.compiled.lane.index, one.compiled.frame_id) in limited:
+            fix = tuple(text for text in fix if recipe_of(text) is not FEW)
+        if one.compiled.id.startswith("!"):  # its inputs are no names of the user's
+            fix = ()
         made.append(
             Event(
                 code="TC201",
                 title=title,
                 why=why,
-                fix=(*first, *fix),
-                where=_where(one, note.data),
+                fix=fix,
+                where=_where(one, note.data, lead),
+                stack=_stack(one),
+                named=_named(one, note.data),
                 reason=lead.source
-                if lead.kind != "shape" or _SEVERAL in lead.source
+                if lead.kind != "shape" or producer == "tc"
                 else f"branch on {lead.source}",
                 compiled=one.compiled,
                 place=note.place,
@@ -366,20 +390,46 @@ def _first(text: str) -> str:
     return _COMMENT.sub("", text.partition("\n")[0]).strip()
 
 
-def _where(one: Recompile, data: Any) -> Where:
-    """The line that made the failed guard matter, else where the function begins."""
+def _where(one: Recompile, data: Any, lead: Cause) -> Where:
+    """The user's line that made the failed guard matter, else where the function begins."""
     compiled = one.compiled
     if isinstance(data, dict):
-        line = data.get("line")
-        return Where(
-            file=str(data.get("file") or compiled.file),
-            line=line if isinstance(line, int) else compiled.line,
-            function=str(data.get("function") or compiled.function),
-        )
+        function = str(data.get("function") or compiled.function)
+        if lead.line and not LIBRARY.search(lead.file):
+            return Where(lead.file, lead.line, function=function)
+        file, line = str(data.get("file") or compiled.file), data.get("line")
+        if LIBRARY.search(file):
+            return Where(*compiled.own_place, function=compiled.alias or function)
+        return Where(file, line if isinstance(line, int) else compiled.line, function=function)
+    function = compiled.alias or compiled.function
+    mine = own(_stack(one))
+    if mine is not None and not LIBRARY.search(mine.file):
+        return replace(mine, function=function)
     text = next((text for of, text in one.reasons if of == one.of), "")
     comment = _COMMENT.search(text.partition("\n")[0])
     code = _LINE_IN.match(comment["comment"]) if comment else None
     if code and code["file"].rpartition("/")[2] == compiled.file.rpartition("/")[2]:
         return Where(compiled.file, int(code["line"]), function=compiled.function,
                      source=code["code"].strip())  # fmt: skip
-    return Where(*compiled.home, function=compiled.alias or compiled.function)
+    return Where(*compiled.own_place, function=function)
+
+
+def _named(one: Recompile, data: Any) -> tuple[str, str] | None:
+    """File and function of the code that was compiled, as TC_LOGS names it."""
+    if not isinstance(data, dict):
+        return one.compiled.home[0], one.compiled.alias or one.compiled.function
+    return (str(data.get("file") or one.compiled.file),
+            str(data.get("function") or one.compiled.function))  # fmt: skip
+
+
+def _stack(one: Recompile) -> tuple[Where, ...]:
+    """The stack of the line that made the failed guard matter, as PyTorch prints it."""
+    text = next((text for of, text in one.reasons if of == one.of), "")
+    _, found, rest = text.partition(_USER_STACK)
+    rows = rest.splitlines()
+    return tuple(
+        Where(match[1], int(match[2]), function=match[3],
+              source=rows[n + 1].strip() if n + 1 < len(rows) else "")
+        for n, row in enumerate(rows)
+        if found and (match := _FRAME.match(row))
+    )  # fmt: skip

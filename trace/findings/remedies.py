@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from tc.trace.findings.model import Cause
+from tc.trace.recipes import Kind, Subject, advice, subject_of
+from tc.trace.words import grouped
 
 Words = tuple[str, str, tuple[str, ...]]
-_SHAPE: Final = re.compile(r"^(?P<name>.+)\.shape\[(?P<index>\d+)\]$")
 
 
-def remedy(cause: Cause, producer: str) -> Words:
-    """Return (title, why, fixes); `producer` says whose functions the fixes name."""
-    if handed_on(cause.source):
-        return _handed_on(cause)
-    api = "tc" if producer == "tc" else "torch._dynamo"
-    make = "tc.compile" if producer == "tc" else "torch.compile"
-    for kind, words in _ROWS:
-        if cause.kind == kind:
-            return words(cause, api, make)
-    return (
-        f"{cause.source or 'an input'} changed",
-        "a check that the compiled code relies on failed",
-        (),
-    )
+def remedy(cause: Cause, producer: str, function: str = "", together: Sequence[str] = ()) -> Words:
+    """Return (title, why, fixes).
+
+    Args:
+        producer: whose functions the fixes name.
+        function: the compiled function.
+        together: the inputs of this kind that changed at the same time.
+    """
+    subject = subject_about(cause, function)
+    title, why = _ROWS[subject.kind](subject, cause)
+    if subject.kind is Kind.GROWS and len(together) > 1:
+        title = f"{grouped(together)} grow together"
+    return title, why, advice(subject, producer)
+
+
+def subject_about(cause: Cause, function: str = "") -> Subject:
+    """Return what changed, and where."""
+    return subject_of(cause.source, cause.old, cause.new, cause.kind, cause.guard, function)
 
 
 def handed_on(source: str) -> bool:
@@ -33,149 +37,148 @@ def handed_on(source: str) -> bool:
     return source.startswith("___")  # no name of a user's
 
 
-def _handed_on(cause: Cause) -> Words:
-    change = f" (was {cause.old}, then {cause.new})" if cause.new else ""
-    return (
-        "a value from before a graph break changes",
-        f"what follows the break is compiled for what the code before it left behind{change}",
-        ("mend the graph break before it: then nothing has to be handed on",),
-    )
-
-
-def _size(cause: Cause, api: str, make: str) -> Words:
-    match = _SHAPE.match(cause.source)
-    name, index = (match["name"], match["index"]) if match else (cause.source, "0")
-    fixes = (
-        f"{api}.mark_dynamic({name}, {index}) before the first call",
-        f"{make}(..., dynamic=True) makes all sizes dynamic",
-        f"pad or batch so that {cause.source} takes few values",
-    )
+def _size(subject: Subject, cause: Cause) -> tuple[str, str]:
     if cause.now_dynamic:
         why = (
             f"the first compile was made for {cause.source} = {cause.old}; the new one is "
-            "dynamic, so later sizes reuse it: marking it saves this one compile"
+            "dynamic, so later sizes reuse it: making it dynamic at once saves this one compile"
         )
     else:
         why = f"the graph was compiled for {cause.source} = {cause.old} only"
-    return f"{cause.source} changes", why, fixes
+    return f"{cause.source} changes", why
 
 
-def _constant(cause: Cause, api: str, make: str) -> Words:
-    attribute = "." in cause.source and "(" not in cause.source
-    fixes: tuple[str, ...]
-    if attribute:
-        owner, _, name = cause.source.rpartition(".")
-        fixes = (
-            f"make {cause.source} a tensor, e.g. {owner}.register_buffer({name!r}, ...)",
-            "update it outside of the compiled function",
-        )
-        if producer_is_torch(api):
-            fixes += (
-                "torch._dynamo.config.allow_unspec_int_on_nn_module = True, for ints of modules",
-            )
-    elif cause.old in ("True", "False"):
-        fixes = (
-            "one graph for each value is often right: two values cost two compiles, once",
-            f"to have one graph: pass {cause.source} as a tensor and choose with torch.where",
-        )
-    else:
-        fixes = (
-            f"pass {cause.source} as a tensor: torch.tensor(...)",
-            f"keep the number of values {cause.source} takes small",
+def _grows(subject: Subject, cause: Cause) -> tuple[str, str]:
+    _, why = _size(subject, cause)
+    return f"{cause.source} grows", f"{why}; it grows from call to call, as a cache does"
+
+
+def _one(subject: Subject, cause: Cause) -> tuple[str, str]:
+    return (
+        f"{cause.source} changes",
+        f"it was {cause.old}, then {cause.new}: sizes 0 and 1 are constants in a graph even where "
+        "other sizes are dynamic",
+    )
+
+
+def _constant(subject: Subject, cause: Cause) -> tuple[str, str]:
+    change = f" (was {cause.old}, then {cause.new})" if cause.new else ""
+    if cause.now_dynamic:
+        return (
+            f"{cause.source} was a constant in the graph",
+            f"its first value was built into the compiled code{change}; the new compile takes it "
+            "as it comes: making it dynamic at once saves this one compile",
         )
     return (
         f"{cause.source} is a constant in the graph",
-        f"{cause.source} is a Python value, so its value is built into the compiled code"
-        + (f" (was {cause.old}, then {cause.new})" if cause.new else ""),
-        fixes,
+        f"{cause.source} is a Python value, so its value is built into the compiled code{change}",
     )
 
 
-def producer_is_torch(api: str) -> bool:
-    """Whether the fixes may name PyTorch's own switches."""
-    return api != "tc"
-
-
-def _tensor(cause: Cause, api: str, make: str) -> Words:
-    name, _, what = cause.source.rpartition(".")
-    what = what.partition("[")[0]
-    fixes = {
-        "dtype": (f"convert {name} to one dtype before the call",),
-        "requires_grad": (
-            f"call with one setting of {name}.requires_grad, or wrap evaluation in torch.no_grad()",
-        ),
-        "device": (f"keep {name} on one device, or compile a function for each device",),
-        "ndim": (f"bring {name} to one number of dimensions before the call: unsqueeze, flatten",),
-        "stride": (f"call {name}.contiguous() before the call",),
-    }.get(what, (f"pass {name} in one form",))
+def _none(subject: Subject, cause: Cause) -> tuple[str, str]:
+    change = f" (was {cause.old}, then {cause.new})" if cause.new else ""
     return (
-        f"{cause.source} changes",
-        f"kernels are generated for one {what or 'form'} of {name}",
-        fixes,
+        f"{cause.source} is None on some calls only",
+        f"with and without it are different graphs{change}",
     )
 
 
-def _global(cause: Cause, api: str, make: str) -> Words:
+def _tensor(subject: Subject, cause: Cause) -> tuple[str, str]:
+    what = {
+        Kind.NDIM: "number of dimensions",
+        Kind.STRIDE: "layout",
+        Kind.REQUIRES_GRAD: "setting of requires_grad",
+    }.get(subject.kind, subject.kind.value)
+    change = f" (was {cause.old}, then {cause.new})" if cause.old and cause.new else ""
+    return f"{cause.source} changes", f"kernels are generated for one {what} of it{change}"
+
+
+def _mode(subject: Subject, cause: Cause) -> tuple[str, str]:
+    return (
+        f"{subject.name} was made, or is used, in another mode",
+        "tensors of torch.inference_mode() are of another sort than those of torch.no_grad(), and "
+        "each sort has its own graph",
+    )
+
+
+def _global(subject: Subject, cause: Cause) -> tuple[str, str]:
+    change = f" (was {cause.old}, then {cause.new})" if 0 < len(cause.old) < 20 else ""
+    why = {
+        Kind.GRAD_MODE: "forward-only and differentiable code are different programs, so each "
+        "mode compiles once",
+        Kind.AUTOCAST: "with and without autocast, operations have other dtypes, so each compiles "
+        "once",
+    }.get(subject.kind, f"the graph was compiled for one setting of it{change}")
+    return f"{cause.source} was switched", why
+
+
+def _training(subject: Subject, cause: Cause) -> tuple[str, str]:
     return (
         f"{cause.source} was switched",
-        "forward-only and differentiable code are different programs, so each mode compiles once",
-        (
-            "expected once per mode (train and eval); nothing to do",
-            "if it repeats: enter torch.no_grad() or autocast once, around all calls",
-        ),
+        "dropout, batch norm and the like do something else in training, so each mode compiles "
+        "once",
     )
 
 
-def _type(cause: Cause, api: str, make: str) -> Words:
+def _type(subject: Subject, cause: Cause) -> tuple[str, str]:
+    change = f" (was {cause.old}, then {cause.new})" if cause.old and cause.new else ""
     return (
         f"{cause.source} changes",
-        "the compiled code was made for this very type or object",
-        (
-            "pass the same kind of object each time",
-            "create functions and modules once, outside of the loop that calls the compiled code",
-        ),
+        f"the compiled code was made for this very type or object{change}",
     )
 
 
-def _shape(cause: Cause, api: str, make: str) -> Words:
-    fixes = (
-        f"the code asks whether {cause.old}: take the test out of the compiled function",
-        "or round the size up, so that the answer is always the same",
-    )
+def _shape(subject: Subject, cause: Cause) -> tuple[str, str]:
     return (
         f"a branch on {cause.source} took the other side",
         f"the compiled code holds only where {cause.old}",
-        fixes,
     )
 
 
-def _length(cause: Cause, api: str, make: str) -> Words:
+def _length(subject: Subject, cause: Cause) -> tuple[str, str]:
+    return f"{cause.source} changes", "a loop over it is unrolled, so each length is its own graph"
+
+
+def _hooks(subject: Subject, cause: Cause) -> tuple[str, str]:
     return (
-        f"{cause.source} changes",
-        "a loop over it is unrolled, so each length is its own graph",
-        ("pad to one length, or stack the elements into one tensor",),
+        "hooks of a module were added or removed",
+        "hooks are compiled into the graph, so it holds for those that were there",
     )
 
 
-def _raced(cause: Cause, api: str, make: str) -> Words:
+def _raced(subject: Subject, cause: Cause) -> tuple[str, str]:
     return (
         "compiled again although its checks hold",
         "by the time the compiler looked at them, the checks of an earlier compile held: another "
         "thread had compiled it meanwhile, or a check depends on the moment",
-        (
-            "call the compiled function once before the threads start",
-            "compile in one thread at a time: a lock around the first call",
-        ),
     )
 
 
-_ROWS: Final[tuple[tuple[str, Callable[[Cause, str, str], Words]], ...]] = (
-    ("size", _size),
-    ("constant", _constant),
-    ("tensor", _tensor),
-    ("global", _global),
-    ("type", _type),
-    ("shape", _shape),
-    ("length", _length),
-    ("raced", _raced),
-)
+def _handed_on(subject: Subject, cause: Cause) -> tuple[str, str]:
+    change = f" (was {cause.old}, then {cause.new})" if cause.new else ""
+    return (
+        "a value from before a graph break changes",
+        f"what follows the break is compiled for what the code before it left behind{change}",
+    )
+
+
+def _other(subject: Subject, cause: Cause) -> tuple[str, str]:
+    return (
+        f"{cause.source or 'an input'} changed",
+        "a check that the compiled code relies on failed",
+    )
+
+
+_ROWS: Final[Mapping[Kind, Callable[[Subject, Cause], tuple[str, str]]]] = {
+    Kind.SIZE: _size, Kind.ONE: _one, Kind.GROWS: _grows,
+    Kind.NUMBER: _constant, Kind.ONE_NUMBER: _constant,
+    Kind.BOOL: _constant, Kind.STRING: _constant,
+    Kind.CONSTANT: _constant, Kind.NONE: _none, Kind.TRAINING: _training,
+    Kind.DTYPE: _tensor, Kind.NDIM: _tensor, Kind.STRIDE: _tensor, Kind.DEVICE: _tensor,
+    Kind.REQUIRES_GRAD: _tensor, Kind.INFERENCE: _mode, Kind.KEYS_OF_TENSOR: _tensor,
+    Kind.LENGTH: _length, Kind.KEYS: _type, Kind.TYPE: _type, Kind.STRUCTURE: _type,
+    Kind.OBJECT: _type, Kind.HOOKS: _hooks,
+    Kind.GRAD_MODE: _global, Kind.AUTOCAST: _global, Kind.STATE: _global,
+    Kind.CONDITION: _shape, Kind.RACED: _raced, Kind.HANDED_ON: _handed_on,
+    Kind.OTHER: _other,
+}  # fmt: skip

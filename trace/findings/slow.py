@@ -23,6 +23,8 @@ _LARGE: Final = 200  # operations of a graph
 _TURNS: Final = 8  # how often a line must be in a graph to look like the body of a loop
 _TUNING: Final = re.compile(r"autotun|benchmark", re.IGNORECASE)
 _PLACE: Final = re.compile(r"# File: (.+?):(\d+)(?: in ([^,]+))?, code: (.*)$", re.MULTILINE)
+_SET: Final = re.compile(r"environ\[['\"](?P<name>\w+_CACHE_DIR)['\"]\] = ['\"](?P<value>[^'\"]+)")
+_HEAD: Final = 4096
 _RESTART: Final = "dynamo_time_before_restart_s"
 
 
@@ -145,8 +147,13 @@ def _cold(session: Session, total: float) -> Iterator[Event]:
         return
     tc = session.producer == "tc"
     folder = "TC_CACHE_DIR" if tc else "TORCHINDUCTOR_CACHE_DIR"
-    fixes = [f"set {folder} to a folder that outlives the run, or the container: the next start "
-             "then finds its kernels"]  # fmt: skip
+    place = _folder(session, folder)
+    fixes = [
+        f"keep {folder} = {place} between runs: it is set, and held nothing of this"
+        if place
+        else f"set {folder} to a folder that outlives the run, or the container: the next start "
+        "then finds its kernels"
+    ]
     if not tc:
         fixes.append("torch.compiler.save_cache_artifacts() and load_cache_artifacts() carry them "
                      "to other machines")  # fmt: skip
@@ -157,6 +164,20 @@ def _cold(session: Session, total: float) -> Iterator[Event]:
         f"it took longest for {most.title}",
         tuple(fixes), built, "cold",
     )  # fmt: skip
+
+
+def _folder(session: Session, variable: str) -> str:
+    """Return what the variable of the cache folder was set to; empty where it was not."""
+    for one in session.compiles:
+        config = one.metrics.get("config")
+        if isinstance(config, dict) and config.get(f"env.{variable}"):
+            return str(config[f"env.{variable}"])
+        for artifact in one.artifacts:
+            if artifact.name == "fx_graph_runnable":  # it sets what was set
+                match = _SET.search(session.start_of(artifact, _HEAD))
+                if match and match["name"] == variable:
+                    return match["value"]
+    return ""
 
 
 def _building(one: Compile) -> float:
@@ -179,7 +200,7 @@ def _event(
         title=title,
         why=why,
         fix=fix,
-        where=where or Where(*one.home, function=one.alias or one.function),
+        where=where or Where(*one.own_place, function=one.alias or one.function),
         reason=reason,
         compiled=one,
         place=note.place if note else "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -56,6 +57,7 @@ class View(Vertical):
         self.detail = self.make_detail()
         self.title_bar = Bar(classes="title")
         self._made_for = 0
+        self.stays = False  # the cursor, when the last state of the trace was shown
 
     def make_detail(self) -> RowList:
         """Return the right pane."""
@@ -91,7 +93,12 @@ class View(Vertical):
 
     def command(self) -> str:
         """What `Y` copies: the command that shows this."""
-        return ""
+        return f"tc-report summary {shlex.quote(self.trace_name)}"
+
+    @property
+    def trace_name(self) -> str:
+        """The trace as the user named it, for commands."""
+        return str(getattr(self.app, "trace_name", ""))
 
     def entered(self, key: Hashable | None) -> None:
         """Enter in the right pane."""
@@ -114,8 +121,9 @@ class View(Vertical):
 
     def update(self, model: Model) -> None:
         """Show another state of the trace; what was chosen stays chosen."""
+        self.stays = self.deep or not self.list.at_top or not self.model.partial
         self.model = model
-        self.fill(keep=self.deep or not self.list.at_top)
+        self.fill(keep=self.stays)
 
     def fill(self, *, keep: bool) -> None:
         """List the rows that pass the filter."""

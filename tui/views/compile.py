@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from functools import partial
 from typing import ClassVar, Final
 
@@ -112,8 +113,8 @@ class OneCompile(View):
 
     def _row(self, one: Artifact, several: bool, width: int) -> Line:
         size = size_of(one.size)
-        attempt = f"attempt {one.attempt + 1}  " if several else ""
-        tail = line((attempt, "dim"), (right(size, 8), "dim"), " ")
+        attempt = f" attempt {one.attempt + 1} " if several else ""
+        tail = line((attempt, "dim"), (" " + right(size, 7), "dim"), " ")
         head = line((right(str(one.number), 4), "dim"), "  ")
         return head + line((left(one.name, width - head.width - tail.width), "")) + tail
 
@@ -159,6 +160,11 @@ class OneCompile(View):
             return Place(file, self.body.line_here, "\n".join(self.body.text.raw) + "\n")
         compiled = self.compiled
         return Place(*compiled.home) if compiled and compiled.home[0] else None
+
+    def command(self) -> str:
+        if self.compiled is None:
+            return super().command()
+        return f"tc-tui {shlex.quote(self.trace_name)} --goto {self.slug}"
 
     def copied(self) -> tuple[str, str]:
         one, diagnosis = self.artifact(), self.model.diagnosis

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Hashable
 from functools import partial
 from typing import ClassVar, Final
 
 from tc.trace.findings import Finding, Where, duration
+from tc.trace.findings.matching import Row as Known
+from tc.trace.findings.matching import match
 from tc.trace.findings.model import recompiles_left
-from tc.trace.fixes import Fix
+from tc.trace.fixes import NO_FIX, Fix
 from tc.tui import look
+from tc.tui.columns import Cells, Columns
 from tc.tui.facts import Model, count, short_place
-from tc.tui.lines import Line, Listed, Row, Rows, cut, left, line, right, tail, wrap
+from tc.tui.lines import Line, Listed, Row, Rows, cut, left, line, tail, wrap
 from tc.tui.source import excerpt
 from tc.tui.views.base import Place, View, heading
 
@@ -33,14 +37,28 @@ class Findings(View):
     label: ClassVar = "Findings"
 
     def rows(self) -> list[Row]:
+        cells = [_cells(one) for one in self.model.findings]
+        columns = Columns.of(cells)
         return [
             Row(
-                partial(_row, one),
+                partial(columns.draw, _sign(one), said),
                 one.id,
                 f"{one.id} {one.title} {one.where.file} {one.where.function}",
             )
-            for one in self.model.findings
+            for one, said in zip(self.model.findings, cells, strict=True)
         ]
+
+    def update(self, model: Model) -> None:
+        kept = self.chosen()
+        before = self.model.findings
+        super().update(model)
+        if kept is not None and kept.id != self.list.key:  # it may be named otherwise by now
+            known = match(
+                [Known.of(one) for one in before], [Known.of(one) for one in model.findings]
+            )
+            now = next((b.id for a, b in known.same if a.id == kept.id), "")
+            if self.stays and now:
+                self.point_at(now)
 
     def nothing(self) -> str:
         return "✓ nothing needs attention"
@@ -62,11 +80,6 @@ class Findings(View):
             _document(finding, self.detail.room, self.trace_name, len(self.model.lanes) > 1)
         )
 
-    @property
-    def trace_name(self) -> str:
-        """The trace as the user named it, for commands."""
-        return str(getattr(self.app, "trace_name", ""))
-
     def place(self) -> Place | None:
         finding = self.chosen()
         if finding is None or not finding.where.file:
@@ -79,7 +92,7 @@ class Findings(View):
 
     def command(self) -> str:
         finding = self.chosen()
-        return f"{finding.next} {self.trace_name}".strip() if finding else ""
+        return f"{finding.next} {shlex.quote(self.trace_name)}" if finding else super().command()
 
     def entered(self, key: Hashable | None) -> None:
         if isinstance(key, tuple):
@@ -103,15 +116,18 @@ def _calm(model: Model) -> list[Line]:
     return rows + [line((key, "key"), f" {words}") for key, words in keys]
 
 
-def _row(finding: Finding, width: int) -> Line:
+def _sign(finding: Finding) -> Line:
     status = status_of(finding)
-    times, spent = f"×{finding.count}", duration(finding.seconds) if finding.seconds else ""
-    cost = line((right(times, 6), "dim"), (right(spent, 8), ""), " ")
-    head = line("  ", (look.STATUS[status][0], status), " ", (left(finding.code, 6), "dim"))
-    room = width - head.width - cost.width
-    where = short_place(finding.where.file, finding.where.line)
-    place = line(("  " + cut(where, 24), "dim")) if room > 56 and where else Line()
-    return head + line((left(finding.title, room - place.width), "")) + place + cost
+    return line("  ", (look.STATUS[status][0], status), " ", (left(finding.code, 6), "dim"))
+
+
+def _cells(finding: Finding) -> Cells:
+    return Cells(
+        finding.title,
+        short_place(finding.where.file, finding.where.line),
+        f"×{finding.count}",
+        duration(finding.seconds) if finding.seconds else "",
+    )
 
 
 def _document(finding: Finding, width: int, trace: str, ranks: bool) -> list[Row | Line]:
@@ -122,10 +138,10 @@ def _document(finding: Finding, width: int, trace: str, ranks: bool) -> list[Row
     for number, way in enumerate(finding.fixes):
         rows += _fix(way, width, "fix   " if not number else "  or  ")
     if not finding.fix:
-        rows += [line(("fix   ", "head"), ("no known fix", "dim"))]
+        rows += [line(("fix   ", "head"), (NO_FIX, "dim"))]
     rows += _forecast(finding, width)
     rows += _causes(finding, width)
-    command = f"{finding.next} {trace}".strip()
+    command = f"{finding.next} {shlex.quote(trace)}"
     rows += [Line(), *wrap(command, width, "code", line(("next  ", "head")))]
     rows += _occurrences(finding, width, ranks)
     rows += _stack(finding.stack, width)

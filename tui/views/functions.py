@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Hashable
 from functools import partial
 from typing import ClassVar, Final
@@ -10,7 +11,9 @@ from rich.cells import cell_len
 
 from tc.trace.compiles import Calls, Compile, calls_of
 from tc.trace.findings import duration
+from tc.trace.words import count
 from tc.tui import look
+from tc.tui.columns import Cells, Columns
 from tc.tui.facts import Function, Model, bar, short_place
 from tc.tui.ledger import Entry, Ledger, ledger
 from tc.tui.lines import Line, Listed, Row, Rows, cut, left, line, right, tail
@@ -25,13 +28,18 @@ class Functions(View):
     label: ClassVar = "Functions"
 
     def rows(self) -> list[Row]:
+        cells = [
+            Cells(one.title, one.where, f"×{len(one.compiles)}", seconds_of(one.seconds))
+            for one in self.model.functions
+        ]
+        columns = Columns.of(cells)
         return [
             Row(
-                partial(_row, one),
+                partial(columns.draw, _sign(one), said),
                 one.key,
                 f"{one.title} {one.place[0]} {one.status}",
             )
-            for one in self.model.functions
+            for one, said in zip(self.model.functions, cells, strict=True)
         ]
 
     def nothing(self) -> str:
@@ -62,20 +70,24 @@ class Functions(View):
         rows = page(self.model, function, 120)
         return function.title, "\n".join(str(rows.line(n, 120)).rstrip() for n in range(len(rows)))
 
+    def command(self) -> str:
+        function = self.chosen()
+        return goto(self.model, function, self.trace_name) if function else super().command()
+
     def entered(self, key: Hashable | None) -> None:
         if isinstance(key, str):
             self.post_message(self.Goto("compile", key))
 
 
-def _row(function: Function, width: int) -> Line:
-    number = len(function.compiles)
-    cost = line((right(f"×{number}", 6), "dim"), (right(seconds_of(function.seconds), 8), ""), " ")
-    head = line("  ", (look.STATUS[function.status][0], function.status), " ")
-    room = width - head.width - cost.width
-    rest = room - cell_len(function.title) - 2
-    where = right(tail(function.where, min(rest, 30)), min(rest, 30)) if rest >= 8 else ""
-    name = left(function.title, room - cell_len(where) - 2 * bool(where))
-    return head + line((name, ""), ("  " + where if where else "", "dim")) + cost
+def _sign(function: Function) -> Line:
+    return line("  ", (look.STATUS[function.status][0], function.status), " ")
+
+
+def goto(model: Model, function: Function, trace: str) -> str:
+    """The command that shows a function; where others have its name, its first compile."""
+    alike = sum(one.title == function.title for one in model.functions)
+    name = function.title if alike == 1 else function.compiles[0].slug
+    return f"tc-tui {shlex.quote(trace)} --goto {shlex.quote(name)}"
 
 
 def page(model: Model, function: Function, width: int) -> Listed:
@@ -100,12 +112,16 @@ def page(model: Model, function: Function, width: int) -> Listed:
     titles = [
         left(tail(name, size), size) for name, size in zip(table.columns, widths, strict=True)
     ]
-    head = f"   {left('', 10)}{right('time', 8)}  {left('cache', 7)}" + "".join(
+    several = len(model.lanes) > 1
+    ids = max([len(_id(entry.compiled, several)) for entry in table.entries] + [8])
+    head = f"    {left('', ids)} {right('time', 8)}  {left('cache', 7)}" + "".join(
         f"  {title}" for title in titles
     )
     rows += [line((head, "dim"))]
-    several = len(model.lanes) > 1
-    rows += [_entry(model, entry, widths, several) for entry in table.entries]
+    rows += [
+        _entry(model, entry, widths, left(_id(entry.compiled, several), ids))
+        for entry in table.entries
+    ]
     if widths:
         rows += [Line(), line(("◂", "mark"), (" changed, and made this compile necessary", "dim"))]
     widest = max(row.draw.width if isinstance(row, Row) and isinstance(row.draw, Line)
@@ -118,12 +134,15 @@ def _column(table: Ledger, number: int) -> int:
     return min(max(cell_len(table.columns[number]), *cells), _WIDEST)
 
 
-def _entry(model: Model, entry: Entry, widths: list[int], several: bool) -> Row:
+def _id(compiled: Compile, several: bool) -> str:
+    return f"[{compiled.slug if several else compiled.id}]"
+
+
+def _entry(model: Model, entry: Entry, widths: list[int], name: str) -> Row:
     one = entry.compiled
     status = model.statuses.get(id(one), "ok")
-    name = f"[{one.slug if several else one.id}]"
     drawn = line(
-        "  ", (look.STATUS[status][0], status), " ", (left(name, 9), "title"),
+        "  ", (look.STATUS[status][0], status), " ", (name, "title"), " ",
         (right("refused" if entry.refused else duration(one.seconds), 8), ""),
         "  ", (left(one.cache, 7), "dim"),
     )  # fmt: skip
@@ -164,18 +183,14 @@ def seconds_of(seconds: float) -> str:
 
 def calls_words(calls: Calls) -> str:
     """What was counted while the program ran: calls, those in eager, the time of one."""
-    told = [_many(calls.count)] if calls.count else []
+    told = [count(calls.count, "call")] if calls.count else []
     if calls.eager:
         told.append(f"{calls.eager} op by op")
     if calls.each is not None:
         told.append(f"{calls.each * 1e6:.0f} µs a call")
     if calls.python:
-        told.append(f"{_many(calls.python)} in Python")
+        told.append(f"{count(calls.python, 'call')} in Python")
     return " · ".join(told)
-
-
-def _many(calls: int) -> str:
-    return f"{calls} call{'' if calls == 1 else 's'}"
 
 
 def compile_words(model: Model, compiled: Compile) -> Line:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Final
+
+from rich.cells import cell_len
 
 from tc.trace.reader import Defects, Record, Source, Span, payload_of, read_records
 from tc.trace.session import KNOWN_EVENTS, Session
@@ -18,6 +22,7 @@ from tc.tui.widgets.body import Body
 from tc.tui.widgets.rows import RowList
 
 BATCH: Final = 5_000
+_READERS: Final = {".gz": "zcat", ".zst": "zstdcat"}  # of packed logs
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +93,13 @@ class Entries:
         size = size_of(one.span.stop - one.span.start) if one.span else ""
         lane = (f"{one.source} ", "dim") if self.several else ""
         clock = one.time.partition(" ")[2][:12]
-        head = line("  ", lane, (clock, "dim"), " ", (left(one.compile, 7), "title"))
+        head = line("  ", lane, (clock, "dim"), " ", (left(one.compile, 7), "title"), " ")
         room = max(width - head.width - 10, 8)
         role = "" if one.event in KNOWN_EVENTS else "mark"
         name = f"  {one.name}" if one.name else ""
         event = cut(one.event, room)
-        rest = room - len(event)
-        return head + line((event, role), (left(name, rest), "dim"), (right(size, 8), "dim"))
+        rest = room - cell_len(event)
+        return head + line((event, role), (left(name, rest), "dim"), (" " + right(size, 8), "dim"))
 
     def index(self, key: Hashable) -> int:
         rows = range(len(self))
@@ -219,6 +224,19 @@ class Log(View):
         if one is None or self.session is None:
             return None
         return Place(self.session.sources[one.source].path, one.line)
+
+    def command(self) -> str:
+        one = self.chosen()
+        if one is None or self.session is None:
+            return super().command()
+        source = self.session.sources[one.source]
+        reader = next((said for end, said in _READERS.items() if source.path.endswith(end)), "")
+        if not Path(source.path).is_file():  # in an archive, or from stdin
+            return super().command()
+        last = one.line + (payload_of(source, one.span).count(b"\n") + 1 if one.span else 0)
+        lines = f"sed -n '{one.line},{last}p'"
+        name = shlex.quote(source.path)
+        return f"{reader} {name} | {lines}" if reader else f"{lines} {name}"
 
     def copied(self) -> tuple[str, str]:
         one = self.chosen()

@@ -12,7 +12,7 @@ from tc.tui import look
 from tc.tui.facts import Function, phases_of, steps_of
 from tc.tui.lines import Line, Listed, Row, Rows, cut, left, line, right
 from tc.tui.views.base import Place, View, heading
-from tc.tui.views.functions import legend, phase_bar, seconds_of
+from tc.tui.views.functions import goto, legend, phase_bar, seconds_of
 
 _STEPS: Final = 40
 _COMPILES: Final = 100
@@ -71,6 +71,10 @@ class Time(View):
         text = "\n".join(str(rows.line(n, 100)).rstrip() for n in range(len(rows)))
         return ("the times", text) if text else ("", "")
 
+    def command(self) -> str:
+        function = self.chosen()
+        return goto(self.model, function, self.trace_name) if function else super().command()
+
     def entered(self, key: Hashable | None) -> None:
         if isinstance(key, str):
             self.post_message(self.Goto("compile", key))
@@ -94,7 +98,9 @@ def _sliver(phase: str) -> Line:
 
 def _function_row(one: Function, most: float, width: int) -> Line:
     name = min(max(width // 3, 13), 34)
-    head = line("  ", (left(one.title, name), ""), (right(seconds_of(one.seconds), 8), ""), "  ")
+    head = line(
+        "  ", (left(one.title, name - 1), ""), " ", (right(seconds_of(one.seconds), 8), ""), "  "
+    )
     return head + phase_bar(one.phases, max(width - head.width - 2, 0), most)
 
 
@@ -121,6 +127,7 @@ def _document(
     costs = [(one.phases.get(phase, 0.0) if phase else one.seconds, one) for one in compiles]
     costs = sorted((cost for cost in costs if cost[0]), key=lambda cost: -cost[0])
     for seconds, one in costs[:_COMPILES]:
-        drawn = line("  ", right(duration(seconds), 8), "  ", (left(f"[{one.slug}]", 9), "title"))
-        rows.append(Row(drawn + line((cut(one.title, width - 21), "")), one.slug))
+        drawn = line("  ", right(duration(seconds), 8), "  ", (left(f"[{one.slug}]", 8), "title"))
+        drawn = drawn + line(" ")
+        rows.append(Row(drawn + line((cut(one.title, width - drawn.width), "")), one.slug))
     return rows

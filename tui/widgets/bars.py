@@ -44,7 +44,6 @@ class Bar(Widget):
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
-        dark = bool(self.app.current_theme.dark)
         base = self.rich_style
         room = width - self._right.width - (1 if self._right.pieces else 0)
         if room < min(self._left.width, width // 2):
@@ -52,16 +51,16 @@ class Bar(Widget):
             right = Line()
         else:
             parts, right = self._left, self._right
-        strip = self._strip(parts, dark).adjust_cell_length(room, base)
+        strip = self._strip(parts).adjust_cell_length(room, base)
         if right.pieces:
-            strip = Strip.join([strip, Strip([Segment(" ", base)]), self._strip(right, dark)])
+            strip = Strip.join([strip, Strip([Segment(" ", base)]), self._strip(right)])
         return strip.adjust_cell_length(width, base).apply_style(base)
 
-    def _strip(self, parts: Line, dark: bool) -> Strip:
+    def _strip(self, parts: Line) -> Strip:
         ascii_only = getattr(self.app, "ascii_only", False)
         return Strip(
             [
-                Segment(look.plain(text) if ascii_only else text, look.style(role, dark))
+                Segment(look.plain(text) if ascii_only else text, look.style_in(self.app, role))
                 for text, role in parts.pieces
             ]
         )

@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from typing import ClassVar
 
 from rich.segment import Segment
+from rich.style import Style
 from textual import events
 from textual.geometry import Region, Size
 from textual.message import Message
@@ -64,7 +65,7 @@ class RowList(ScrollView, can_focus=True):
         """
         at_end = tail and self.scroll_offset.y >= self.max_scroll_y
         kept = self.key if keep else None
-        offset = self.scroll_offset
+        offset, in_sight = self.scroll_offset, self._in_sight
         self.rows = rows
         self._fit()
         self.set_reactive(RowList.cursor, self._find(kept))
@@ -74,6 +75,8 @@ class RowList(ScrollView, can_focus=True):
             self.scroll_to(y=len(rows), animate=False, immediate=True)
         else:
             self.scroll_to(offset.x, offset.y, animate=False, immediate=True)
+            if kept is not None and in_sight:
+                self._into_view()
         self.refresh()
 
     def grown(self) -> None:
@@ -158,10 +161,10 @@ class RowList(ScrollView, can_focus=True):
         strip = strip.adjust_cell_length(width, base).apply_style(base)
         if index == self.cursor and self.rows.key(index) is not None:
             role = "cursor" if self.has_focus else "cursor_away"
-            strip = _over(strip, role, self._dark)
+            strip = _over(strip, look.style_in(self.app, role))
             if strip.text.startswith(" "):  # seen without colours, too
                 mark = "▸" if not getattr(self.app, "ascii_only", False) else ">"
-                style = look.style("mark", self._dark) + look.style(role, self._dark)
+                style = look.style_in(self.app, "mark") + look.style_in(self.app, role)
                 strip = Strip.join([Strip([Segment(mark, style)], 1), strip.crop(1)])
         return strip
 
@@ -170,15 +173,11 @@ class RowList(ScrollView, can_focus=True):
         said = wrap(self.empty, width - 1, "dim", line(" ")) if not len(self.rows) else []
         return said[y] if y < len(said) else Line()
 
-    @property
-    def _dark(self) -> bool:
-        return bool(self.app.current_theme.dark)
-
     def _strip(self, row: Line) -> Strip:
         ascii_only = getattr(self.app, "ascii_only", False)
         return Strip(
             [
-                Segment(look.plain(text) if ascii_only else text, look.style(role, self._dark))
+                Segment(look.plain(text) if ascii_only else text, look.style_in(self.app, role))
                 for text, role in row.pieces
             ]
         )
@@ -278,9 +277,8 @@ class RowList(ScrollView, can_focus=True):
             self.scroll_to(y=y, animate=False, immediate=True)
 
 
-def _over(strip: Strip, role: str, dark: bool) -> Strip:
-    """Lay the background of the cursor over a row."""
-    above = look.style(role, dark)
+def _over(strip: Strip, above: Style) -> Strip:
+    """Lay the look of the cursor over a row."""
     return Strip(
         [Segment(text, (style + above) if style else above, control)
          for text, style, control in strip],

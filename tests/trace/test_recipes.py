@@ -1,0 +1,167 @@
+"""Every edit that a recompile asks for can be made, and does what it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+
+import pytest
+from recipe_programs import BY_CHANCE, DEMOS, NOTHING_TO_DO, Demo
+
+from tc.trace.findings import Diagnosis, diagnose
+from tc.trace.findings.model import Finding
+from tc.trace.recipes import (
+    TABLE,
+    Kind,
+    Place,
+    Subject,
+    advice,
+    recipe_of,
+    recipes,
+    subject_of,
+)
+from tc.trace.session import load
+
+ROOT = Path(__file__).resolve().parents[2]
+ALL = {one.text: one for row in TABLE.values() for one in row}
+
+
+def test_every_kind_in_every_place_has_a_row() -> None:
+    for kind, place in product(Kind, Place):
+        assert isinstance(recipes(kind, place), tuple)
+
+
+def test_every_recipe_is_made_to_a_program_or_asks_for_nothing() -> None:
+    shown = {demo.recipe.text for demo in DEMOS}
+    exempt = {one.text for one in (*NOTHING_TO_DO, *BY_CHANCE)}
+    assert shown | exempt == set(ALL)
+    assert not shown & exempt
+    assert all(one.text.startswith("nothing to do") for one in NOTHING_TO_DO)
+
+
+@pytest.mark.parametrize("producer", ["tc", "torch"])
+def test_a_sentence_is_known_by_its_recipe(producer: str) -> None:
+    for kind, place in product(Kind, Place):
+        subject = Subject(kind, place, "self.a['b'].shape[1]", "self.a['b']", "3", "4", "1")
+        row = [one for one in recipes(kind, place) if one.producer in ("", producer)]
+        texts = advice(subject, producer)
+        assert [recipe_of(text) for text in texts] == row
+        assert not any("{" in text for text in texts)
+    assert recipe_of("words of a newer version") is None
+
+
+@pytest.mark.parametrize(
+    ("source", "old", "new", "kind", "guard", "is_kind", "place"),
+    [
+        ("x.shape[0]", "3", "4", "size", "", Kind.SIZE, Place.LOCAL),
+        ("x.shape[0]", "1", "4", "size", "", Kind.ONE, Place.LOCAL),
+        ("past['k'].shape[1]", "3", "4", "size", "", Kind.GROWS, Place.ITEM),
+        ("past['k'].shape[1]", "4", "3", "size", "", Kind.SIZE, Place.ITEM),
+        ("mode", "'a'", "'b'", "constant", "", Kind.STRING, Place.LOCAL),
+        ("n", "2", "-3", "constant", "", Kind.NUMBER, Place.LOCAL),
+        ("lr", "0.1", "1e-05", "constant", "", Kind.NUMBER, Place.LOCAL),
+        ("flag", "True", "False", "constant", "", Kind.BOOL, Place.LOCAL),
+        ("SCALE", "1", "2", "constant", "G['SCALE'] == 1", Kind.ONE_NUMBER, Place.GLOBAL),
+        ("f.__closure__[0].cell_contents", "3", "2", "constant", "", Kind.NUMBER, Place.CLOSURE),
+        ("fn.__defaults__[0]", "1", "2", "constant", "", Kind.ONE_NUMBER, Place.DEFAULT),
+        ("mask", "None", "a tensor", "constant", "", Kind.NONE, Place.LOCAL),
+        ("kind", "Kind.A", "<Kind.B: 2>", "constant", "", Kind.CONSTANT, Place.LOCAL),
+        ("kind", "", "another object", "type", "___check_obj_id(kind, 1)", Kind.OBJECT,
+         Place.LOCAL),
+        ("x.stride[0]", "4", "1", "tensor", "", Kind.STRIDE, Place.LOCAL),
+        ("x.dtype", "float32", "int64", "tensor", "", Kind.DTYPE, Place.LOCAL),
+        ("dispatch keys of x", "CPU, ADInplaceOrView", "CPU", "tensor", "", Kind.INFERENCE,
+         Place.LOCAL),
+        ("dispatch keys of x", "CPU", "CPU, AutocastCPU", "tensor", "", Kind.AUTOCAST,
+         Place.PROCESS),
+        ("dispatch keys of x", "CPU", "CPU, Python", "tensor", "", Kind.KEYS_OF_TENSOR,
+         Place.LOCAL),
+        ("type(layer.bias)", "Tensor", "<class 'NoneType'>", "type", "layer._parameters['bias']",
+         Kind.STRUCTURE, Place.MODULE),
+        ("len(xs)", "2", "3", "length", "", Kind.LENGTH, Place.LOCAL),
+        ("list(batch)", "('a',)", "('a', 'b')", "constant", "", Kind.KEYS, Place.LOCAL),
+        ("m.training", "True", "False", "constant", "", Kind.TRAINING, Place.ATTRIBUTE),
+        ("grad_mode", "", "", "global", "", Kind.GRAD_MODE, Place.PROCESS),
+        ("num_threads", "1", "2", "global", "", Kind.STATE, Place.PROCESS),
+        ("___stack0", "1", "2", "constant", "", Kind.HANDED_ON, Place.LOCAL),
+    ],
+)  # fmt: skip
+def test_what_changed_and_where(
+    source: str, old: str, new: str, kind: str, guard: str, is_kind: Kind, place: Place
+) -> None:
+    subject = subject_of(source, old, new, kind, guard)
+    assert (subject.kind, subject.place) == (is_kind, place)
+
+
+def test_an_attribute_is_a_buffer_only_inside_of_a_module() -> None:
+    for function, text in (("M.forward", "register_buffer('n'"), ("M.run", "where it is set")):
+        subject = subject_of("self.n", "1", "2", "constant", "", function)
+        assert text in advice(subject, "tc")[0]
+
+
+# ------------------------------------------------------------------- made to programs, and run
+
+
+def _ran(folder: Path, side: str) -> tuple[dict[str, str], Diagnosis]:
+    logs = folder / "logs"
+    logs.mkdir()
+    environment = {
+        **os.environ,
+        "FINDINGS_SIDE": side,
+        "OMP_NUM_THREADS": "1",
+        "TORCH_TRACE" if side == "torch" else "TC_TRACE": str(logs),
+    }
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tests/recipe_programs.py"), str(folder)],
+        env=environment, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1]), diagnose(load(logs))
+
+
+@pytest.fixture(scope="module")
+def runs(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, tuple[dict[str, str], Diagnosis]]:
+    return {side: _ran(tmp_path_factory.mktemp(side), side) for side in ("torch", "tc")}
+
+
+def _asking(diagnosis: Diagnosis, file: str, recipe: str) -> list[Finding]:
+    """The findings of a program that ask for the edit."""
+    return [
+        one
+        for one in diagnosis.findings
+        if Path(one.where.file).name == file
+        and any((found := recipe_of(text)) and found.text == recipe for text in one.fix)
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("demo", "side"),
+    [pytest.param(one, side, id=f"{one.name}-{side}") for one in DEMOS for side in one.sides],
+)
+def test_the_edit_can_be_made_and_does_what_it_says(
+    runs: dict[str, tuple[dict[str, str], Diagnosis]], demo: Demo, side: str
+) -> None:
+    said, diagnosis = runs[side]
+    asked = _asking(diagnosis, f"{demo.name}.before.py", demo.recipe.text)
+    assert asked, f"nothing asks for it; found: {_titles(diagnosis, demo)}"
+    assert said[f"{demo.name}.after"] == said[f"{demo.name}.before"]  # the same results
+    left = _asking(diagnosis, f"{demo.name}.after.py", demo.recipe.text)
+    if demo.recipe.settles:
+        assert not {one.reason for one in asked} & {one.reason for one in left}
+    else:
+        assert sum(one.count for one in left) < sum(one.count for one in asked)
+
+
+def _titles(diagnosis: Diagnosis, demo: Demo) -> list[tuple[str, str, tuple[str, ...]]]:
+    return [
+        (Path(one.where.file).name, one.title, one.fix)
+        for one in diagnosis.findings
+        if demo.name in one.where.file
+    ]

@@ -1,0 +1,69 @@
+"""The compiler's own words go in; the remedy that they name comes out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+_HINT: Final = re.compile(r"^\s*(?:Hint|HINT): (?P<hint>\S.*)$", re.MULTILINE)
+# A hint is a remedy where it names something to write or to set, not where it says to look again.
+_CONCRETE: Final = re.compile(r"\btorch\.|\bconfig\.|\bTORCH|register|\bexport [A-Z]|\bset [A-Z]")
+_EMPTY: Final = re.compile(
+    r"https?://\S+ for how to fix|report an issue|dont_skip_tracing", re.IGNORECASE
+)
+_MOST: Final = 3
+
+
+def library_name(op: str) -> str:
+    """`mylib.foo.default` -> `mylib::foo`."""
+    head, _, rest = op.removesuffix(".default").partition(".")
+    return f"{head}::{rest}" if rest else op
+
+
+def _fake(match: re.Match[str]) -> str:
+    return f"register its fake kernel: @torch.library.register_fake({library_name(match['op'])!r})"
+
+
+def _variable(match: re.Match[str]) -> str:
+    return f"set {match['name']} to a compiler, as the message asks"
+
+
+_ROWS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...]] = (
+    (re.compile(r"(?:unsupported operator:|UnsupportedOperatorException:) (?P<op>[\w.]+)"), _fake),
+    (re.compile(r"There was no fake impl registered for <CustomOpDef\((?P<op>[\w:.]+)\)>"), _fake),
+    (re.compile(r"no fake impl(?:ementation)? (?:registered )?for (?P<op>[\w:.]+\w)"), _fake),
+    (re.compile(r"specify via (?P<name>[A-Z_]+) environment variable"), _variable),
+    (re.compile(r"[Ss]et (?P<name>CC|CXX) "), _variable),
+)  # fmt: skip
+
+
+def remedies_in(text: str) -> tuple[str, ...]:
+    """Return the remedies that a message names, most specific first; none where it names none."""
+    found = [say(match) for pattern, say in _ROWS if (match := pattern.search(text))]
+    hints = (" ".join(one["hint"].replace("`", "").split()) for one in _HINT.finditer(text))
+    hints = (one for one in hints if _CONCRETE.search(one) and not _EMPTY.search(one))
+    found += [_plain(one) for one in hints][:_MOST]
+    return tuple(dict.fromkeys(found))
+
+
+def without_fake(text: str) -> str:
+    """Return the operator that a message says has no fake kernel, empty if it says so of none."""
+    match = next((found for pattern, say in _ROWS if say is _fake
+                  if (found := pattern.search(text))), None)  # fmt: skip
+    return library_name(match["op"]) if match else ""
+
+
+def first_of(text: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the remedies in a message, then those that we know and it does not name."""
+    named = remedies_in(text)
+    settings = {word for one in named for word in re.findall(r"config\.(\w+)", one)}
+    rest = [one for one in known
+            if not settings.intersection(re.findall(r"config\.(\w+)", one))]  # fmt: skip
+    return tuple(dict.fromkeys((*named, *rest)))
+
+
+def _plain(hint: str) -> str:
+    """A hint as a fix: it begins small, and ends without a full stop."""
+    hint = hint.rstrip(".")
+    return hint[:1].lower() + hint[1:] if hint[1:2].islower() else hint

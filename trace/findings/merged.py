@@ -1,0 +1,107 @@
+"""Events of one run go in; those that only follow from a graph break come out as part of it.
+
+One cause is one finding: a break that makes a whole function run in Python, that `fullgraph=True`
+turns into an error, or that makes capture start over is told once, with what it led to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tc.trace.findings.model import Event
+
+_REFUSED: Final = re.compile(r"Unsupported|GraphBreak")
+_BEFORE_IT_RUNS: Final = "a graph break before it runs"  # tc's words
+_GIVEN_UP: Final = "TC109"
+_FAILED: Final = "TC900"
+_STARTED_OVER: Final = "TC301"
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What is told: each cause once."""
+
+    breaks: list[Event]
+    failures: list[Event]
+    skips: list[Event]
+    slow: list[Event]
+
+
+def merged(
+    breaks: Sequence[Event],
+    failures: Sequence[Event],
+    skips: Sequence[Event],
+    slow: Sequence[Event],
+) -> Merged:
+    """Return the events without those that another one is the cause of."""
+    of_compile: dict[int, list[Event]] = {}
+    for one in breaks:
+        of_compile.setdefault(id(one.compiled), []).append(one)
+    failed, taken = _failures(failures, of_compile)
+    kept = [one for one in breaks if id(one.compiled) not in taken]
+    more: dict[int, Event] = {}  # id of a break -> what follows from it
+    left, quick = [], []
+    for skip in skips:
+        mine = of_compile.get(id(skip.compiled), ())
+        if mine and skip.reason.startswith(_BEFORE_IT_RUNS) and id(skip.compiled) not in taken:
+            more[id(mine[-1])] = skip
+        else:
+            left.append(skip)
+    lost: dict[int, float] = {}
+    for one in slow:
+        mine = of_compile.get(id(one.compiled), ())
+        if one.code == _STARTED_OVER and (mine or id(one.compiled) in taken):
+            if mine and id(mine[0]) not in lost:
+                lost[id(mine[0])] = one.seconds
+        else:
+            quick.append(one)
+    told = [_with(one, more.get(id(one)), lost.get(id(one), 0.0)) for one in kept]
+    return Merged(told, failed, left, quick)
+
+
+def _failures(
+    failures: Sequence[Event], of_compile: dict[int, list[Event]]
+) -> tuple[list[Event], set[int]]:
+    """Return the failures, those caused by a break with its fixes, and the compiles of these."""
+    found, taken = [], set()
+    for one in failures:
+        mine = of_compile.get(id(one.compiled), ())
+        caused = one.code == _GIVEN_UP or (one.code == _FAILED and _REFUSED.search(one.title))
+        if mine and caused:
+            cause = mine[-1]
+            taken.add(id(one.compiled))
+            fixes = dict.fromkeys((*cause.fix, *one.fix))
+            one = replace(
+                one,
+                why=f"{cause.title}: {cause.why}" if one.code == _FAILED
+                else f"{one.why}; it breaks because {_lower(cause.title)}",
+                fix=tuple(fixes),
+                where=cause.where if cause.where.file else one.where,
+                stack=one.stack or cause.stack,
+                reference=one.reference or cause.reference,
+            )  # fmt: skip
+        found.append(one)
+    return found, taken
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text
+
+
+def _with(one: Event, skip: Event | None, lost: float) -> Event:
+    if skip is not None:
+        one = replace(
+            one,
+            why=f"{one.why}; because of it, {skip.title}",
+            python_calls=skip.python_calls,
+        )
+    if not lost:
+        return one
+    return replace(
+        one,
+        why=f"{one.why}; capture started over because of it",
+        seconds=one.seconds + lost,
+    )

@@ -1,0 +1,121 @@
+"""A session goes in; what compiled autograd captured again, and what nobody here understands, come
+out."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tc.trace.findings.model import Event, Finding, Occurrence, Where
+from tc.trace.ids import cause_id
+from tc.trace.part import NOTED
+from tc.trace.reader import parse_json
+from tc.trace.session import Session, all_compiles
+from tc.trace.timing import duration
+from tc.trace.words import count, file_size
+
+_REASONS: Final = "compiled_autograd_compile_reasons"
+# What stands outside of any compile because it is about none.
+_OF_NO_COMPILE: Final = frozenset(
+    (
+        "torch_version", "tc_version", "tc_run", "tc_counters", "link", "graph_execution",
+        "torch._functorch.config", "compilation_metrics_runtime", "described_inputs",
+        "bwd_compilation_metrics_runtime", "dump_file", "graph_dump", "export",
+        "exported_program", "missing_fake_kernel", "mismatched_fake_kernel",
+        "propagate_real_tensors_provenance", "guard_added", "guard_added_fast",
+        "create_symbol", "create_unbacked_symbol", "expression_created",
+        "symbolic_shape_specialization", "propagate_real_tensors",
+        "guard_on_data_dependent_error",
+    )
+)  # fmt: skip
+_LEAST: Final = 0.1  # seconds
+_SHARE: Final = 0.05
+_MOST_NAMED: Final = 5
+
+
+def captured_again(session: Session) -> list[Event]:
+    """Return each time that compiled autograd captured a backward pass once more."""
+    events = []
+    for compiled in all_compiles(session):
+        for note in compiled.noted(_REASONS):
+            reasons = _reasons(str(note.data))
+            where = next((one for one in session.compiles
+                          if one.lane == compiled.lane and one.id.startswith(f"{compiled.id}/")),
+                         compiled)  # fmt: skip
+            events.append(
+                Event(
+                    code="TC202",
+                    title="compiled autograd captures the backward pass again",
+                    why="; ".join(reasons) or "it differs from those captured before",
+                    fix=(),
+                    where=Where(*where.home, function=where.alias or where.function),
+                    reason=reasons[0] if reasons else "",
+                    compiled=where,
+                    place=note.place,
+                    time=note.time,
+                    artifact=note.artifact if where is compiled else -1,
+                    evidence="\n".join(reasons),
+                )
+            )
+    return events
+
+
+def _reasons(text: str) -> list[str]:
+    try:
+        rows = parse_json(text)
+    except ValueError:
+        return [text.strip()] if text.strip() else []
+    return [str(row) for row in rows] if isinstance(rows, list) else [str(rows)]
+
+
+def unread(session: Session) -> list[Finding]:
+    """Return what the log holds and this reader does not understand, with its size."""
+    kinds: dict[str, list[int]] = {}
+    places: list[str] = []
+    for compiled in session.loose:
+        if compiled.id != "-/-":
+            continue
+        for one in compiled.artifacts:
+            if one.name not in _OF_NO_COMPILE and one.name not in NOTED:
+                row = kinds.setdefault(one.name, [0, 0])
+                row[0], row[1] = row[0] + 1, row[1] + one.size
+                places.append(one.place)
+    for name, number in session.unknown.items():
+        kinds.setdefault(name, [number, 0])
+    total = sum(one.seconds for one in session.compiles)
+    lost = float(sum(session.unowned.values()))
+    if lost < max(_LEAST, _SHARE * total):
+        lost = 0.0
+    if not kinds and not lost:
+        return []
+    name = cause_id("TC908", "", "unread", "")
+    return [
+        Finding(
+            code="TC908",
+            id=name,
+            title="part of the trace is not understood",
+            where=Where(),
+            why="; ".join(_told(kinds, dict(session.unowned) if lost else {}, lost)),
+            fix=(),
+            count=max(sum(row[0] for row in kinds.values()), 1),
+            cost="",
+            seconds=0.0,
+            occurrences=tuple(Occurrence("", "", "", place, -1) for place in places[:20]),
+            next=f"tc-report show {name}",
+        )
+    ]
+
+
+def _told(kinds: dict[str, list[int]], steps: dict[str, float], lost: float) -> list[str]:
+    said = []
+    if lost:
+        most = sorted(steps, key=lambda step: -steps[step])[:_MOST_NAMED]
+        said.append(f"{duration(lost)} of work belong to no known compile: {', '.join(most)}")
+    if kinds:
+        number = sum(row[0] for row in kinds.values())
+        size = sum(row[1] for row in kinds.values())
+        most = sorted(kinds, key=lambda kind: -kinds[kind][1])[:_MOST_NAMED]
+        of = f" ({file_size(size)})" if size else ""
+        rest = len(kinds) - len(most)
+        more = f" and {count(rest, 'more kind')}" if rest > 0 else ""
+        said.append(f"{count(number, 'record')}{of} of no known kind: {', '.join(most)}{more}")
+    return said

@@ -1,0 +1,67 @@
+"""Numbers and names go in; the words that every surface says of them come out."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+_ONE_OF_MANY: Final = re.compile(r"\[(?:\d+|'[^']*'|\"[^\"]*\")\](?!$)|\.\d+(?=\.)")
+_HISSING: Final = ("s", "x", "ch", "sh")
+
+
+def plural(noun: str) -> str:
+    """Return the plural of a regular noun; of several words the last one takes the ending."""
+    if noun.endswith(_HISSING):
+        return f"{noun}es"
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return f"{noun[:-1]}ies"
+    return f"{noun}s"
+
+
+def count(number: int, noun: str, group: str = "") -> str:
+    """`1 process`, `2 processes`; `group` sets digits apart: `1,234 calls` with a comma."""
+    return f"{number:{group}} {noun if number == 1 else plural(noun)}"
+
+
+def grouped(sources: Sequence[str]) -> str:
+    """`past[0].shape[1], past[1].shape[1]` -> `past[*].shape[1] (2 inputs)`: like ones together."""
+    like: dict[str, list[str]] = {}
+    for source in sources:
+        like.setdefault(_ONE_OF_MANY.sub("[*]", source), []).append(source)
+    return ", ".join(
+        some[0] if len(some) == 1 else f"{pattern} ({count(len(some), 'input')})"
+        for pattern, some in like.items()
+    )
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """`graph, loss, graph` -> `graph 1, loss, graph 2`: names that stand side by side differ."""
+    shared = Counter(names)
+    numbers: Counter[str] = Counter()
+    found = []
+    for name in names:
+        told = name
+        while shared[name] > 1 and told in shared:
+            numbers[name] += 1
+            told = f"{name} {numbers[name]}"
+        found.append(told)
+    return found
+
+
+def did_you_mean(name: str, names: Iterable[str], cutoff: float = 0.5) -> str:
+    """Return the name that was probably meant, empty where none is near."""
+    import difflib  # here, because few processes need it
+
+    return next(iter(difflib.get_close_matches(name, list(names), n=1, cutoff=cutoff)), "")
+
+
+def file_size(size: int) -> str:
+    """`512 B`, `1.5 kB`, `3.2 MB`, `1.1 GB`."""
+    if size < 1000:
+        return f"{size} B"
+    for unit, scale in (("kB", 1e3), ("MB", 1e6)):
+        if size < 1000 * scale:
+            return f"{size / scale:.1f} {unit}"
+    return f"{size / 1e9:.1f} GB"
