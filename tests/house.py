@@ -24,7 +24,8 @@ LOOP_IR = tuple(f"tc.compiler.loops.{name}" for name in ("ir", "expr", "index", 
 MARKS = tuple(
     f"tc.compiler.capture.{name}"
     for name in (
-        "dynamism", "guard_filter", "hook", "marked", "skips", "torchfns", "traceable", "opaque_call",
+        "dynamism", "guard_filter", "hook", "marked", "opaque_call", "skips", "torchfns",
+        "traceable",
     )
 )  # fmt: skip
 # The programming model: what users call besides `compile`.
