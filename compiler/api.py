@@ -274,9 +274,30 @@ STANDING.prepare = _narrow_guards
 STANDING.redirect = _redirected
 
 
-def on_graph_compiled(listener: Callable[[torch.fx.GraphModule], None]) -> None:
-    """Tell a function of each captured graph before a backend gets it."""
+def on_graph(listener: Callable[[torch.fx.GraphModule], None]) -> Callable[[], None]:
+    """Call a function with each captured graph, in any thread, before a backend gets the graph.
+
+    Args:
+        listener: gets the graph module; what it raises fails the compile.
+
+    Returns:
+        A function that ends it.
+
+    Example:
+        >>> import tc, torch
+        >>> stop = tc.on_graph(lambda gm: print(len(gm.graph.nodes), "nodes"))
+        >>> tc.compile(lambda x: x.sin() + 1)(torch.zeros(2))
+        4 nodes
+        tensor([1., 1.])
+        >>> stop()
+    """
     _PROCESS.on_graph.append(listener)
+
+    def stop() -> None:
+        if listener in _PROCESS.on_graph:
+            _PROCESS.on_graph.remove(listener)
+
+    return stop
 
 
 @dataclass
@@ -374,7 +395,7 @@ __all__ = [
     "maybe_mark_dynamic",
     "nested_compile_region",
     "nonstrict_trace",
-    "on_graph_compiled",
+    "on_graph",
     "register_backend",
     "replaying",
     "reset",

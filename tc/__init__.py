@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         maybe_mark_dynamic,
         nested_compile_region,
         nonstrict_trace,
+        on_graph,
         register_backend,
         reset,
         run,
@@ -89,6 +90,7 @@ _HOMES = {
         "maybe_mark_dynamic",
         "nested_compile_region",
         "nonstrict_trace",
+        "on_graph",
         "register_backend",
         "reset",
         "run",
@@ -106,8 +108,8 @@ _HOMES = {
 }
 _MODULES = {"exc": "tc.compiler.errors"}
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-#: names for tools, not for users: they are not listed
-_TOOLS = {"_on_graph_compiled": ("tc.compiler.api", "on_graph_compiled")}
+#: older names, which are not listed
+_TOOLS = {"_on_graph_compiled": ("tc.compiler.api", "on_graph")}
 
 __all__ = [
     "OptimizedModule",
@@ -143,6 +145,7 @@ __all__ = [
     "maybe_mark_dynamic",
     "nested_compile_region",
     "nonstrict_trace",
+    "on_graph",
     "register_backend",
     "reset",
     "run",

@@ -108,3 +108,14 @@ def test_a_break_that_is_an_error_tells_its_code():
     found = api.met(raised.value)
     assert (found.code, found.place.loc) == ("TC104", 'print("now")')
     assert api.met(ValueError("x")) is None
+
+
+def test_listeners_get_each_graph_until_they_are_stopped():
+    seen = []
+    stop = tc.on_graph(lambda gm: seen.append(len(gm.graph.nodes)))
+    f = tc.compile(lambda x: x.sin() + 1)
+    f(torch.ones(2))
+    stop()
+    stop()
+    f(torch.ones(2, dtype=torch.float64))
+    assert seen == [4]
