@@ -92,7 +92,7 @@ def test_a_failure_of_capture_tells_the_line(opcode, callee, line, monkeypatch):
     monkeypatch.setitem(OPCODES._rows, opcode, failing)
     with pytest.raises(StageError, match=f"in {callee or opcode}: no handler") as raised:
         tc.compile(outer, backend="eager")(X)
-    found = api.met(raised.value)
+    found = api.error_context(raised.value)
     assert (found.opcode, found.callee, found.code) == (opcode, callee, "")
     assert found.place.loc == line
     assert [frame.name for frame in found.stack] == ["outer", "inner"]
@@ -105,9 +105,9 @@ def test_a_break_that_is_an_error_tells_its_code():
 
     with pytest.raises(Unsupported) as raised:
         tc.compile(function, fullgraph=True)(X)
-    found = api.met(raised.value)
+    found = api.error_context(raised.value)
     assert (found.code, found.place.loc) == ("TC104", 'print("now")')
-    assert api.met(ValueError("x")) is None
+    assert api.error_context(ValueError("x")) is None
 
 
 def test_listeners_get_each_graph_until_they_are_stopped():
