@@ -67,6 +67,10 @@ class Inductor:
     gate: Gate | None = None
     __name__ = "inductor"
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Keep the default backend one object: copies of a compiled module share its code."""
+        return "inductor" if self is inductor else (Inductor, (self.stop_after, self.gate))
+
     def __call__(
         self,
         gm: fx.GraphModule,

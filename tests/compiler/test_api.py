@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import gc
 import operator
+import pickle
 
 import pytest
 import torch
@@ -119,3 +121,12 @@ def test_listeners_get_each_graph_until_they_are_stopped():
     stop()
     f(torch.ones(2, dtype=torch.float64))
     assert seen == [4]
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_a_copy_of_a_compiled_module_shares_its_code(copied):
+    compiled, x = tc.compile(torch.nn.Linear(3, 3)), torch.ones(2, 3)
+    compiled(x)
+    before = tc.counters["stats"]["unique_graphs"]
+    torch.testing.assert_close(copied(compiled)(x), compiled(x))
+    assert tc.counters["stats"]["unique_graphs"] == before
