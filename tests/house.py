@@ -9,6 +9,7 @@ import ast
 import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 ROOMS = ("compiler", "trace", "tlparse", "minifier", "tui")
@@ -114,6 +115,7 @@ REPLACED = (
     "torch._functorch.aot_autograd",
     "torch._functorch.partitioners",
 )
+REPLACED_LAST = {name.rpartition(".")[2] for name in REPLACED}
 NO_TORCH = ("tc.trace", "tc.tlparse", "tc.tui")
 IMPORTERS = {"import_module", "__import__", "find_spec", "resolve_name", "run_module"}
 
@@ -160,16 +162,25 @@ class File:
             parts = parts[:-1]
         return cls(path, ".".join(parts), text, ast.parse(text, path))
 
-    def imports(self) -> Iterator[Import]:
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All nodes of the tree."""
+        return tuple(ast.walk(self.tree))
+
+    @cached_property
+    def imports(self) -> tuple[Import, ...]:
         """All imports, those inside functions and those by name string included."""
+        return tuple(self._imports())
+
+    def _imports(self) -> Iterator[Import]:
         guarded = {
             id(child)
-            for node in ast.walk(self.tree)
+            for node in (self.nodes if "TYPE_CHECKING" in self.text else ())
             if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
             for statement in node.body
             for child in ast.walk(statement)
         }
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             runs = id(node) not in guarded
             if isinstance(node, ast.Import):
                 for alias in node.names:
@@ -239,7 +250,7 @@ def layering(files: Iterable[File]) -> Iterator[Violation]:
         mine = row(file.module)
         if not mine:
             continue
-        for found in file.imports():
+        for found in file.imports:
             for name in modules_named(found, known) if within(found.target, "tc") else ():
                 inside = row(name) == mine
                 if not inside and not any(allows(row, name) for row in LAYERS[mine]):
@@ -254,7 +265,7 @@ def cycles(files: Iterable[File]) -> Iterator[Violation]:
     edges = {
         file.module: sorted(
             name
-            for found in file.imports()
+            for found in file.imports
             if found.runs
             for name in modules_named(found, known)
             if name in known and name != file.module
@@ -280,13 +291,15 @@ def cycles(files: Iterable[File]) -> Iterator[Violation]:
 def replaced_imports(files: Iterable[File]) -> Iterator[Violation]:
     """Nothing imports, names as attribute of torch, or loads by string what tc replaces."""
     for file in files:
-        for found in file.imports():
+        for found in file.imports:
             names = {found.target, *(f"{found.target}.{name}" for name in found.names)}
             for name in sorted(names):
                 if any(within(name, banned) for banned in REPLACED):
                     yield Violation(file.path, found.line, "replaced", f"imports {name}")
-        for node in ast.walk(file.tree):
-            if isinstance(node, ast.Attribute) and ast.unparse(node) in REPLACED:
+        for node in file.nodes:
+            if not isinstance(node, ast.Attribute) or node.attr not in REPLACED_LAST:
+                continue
+            if ast.unparse(node) in REPLACED:
                 yield Violation(file.path, node.lineno, "replaced", f"loads {ast.unparse(node)}")
 
 
@@ -294,7 +307,7 @@ def torch_free(files: Iterable[File]) -> Iterator[Violation]:
     """The viewers and the trace name no torch, not even for type checkers."""
     for file in files:
         if any(within(file.module, room) for room in NO_TORCH):
-            for found in file.imports():
+            for found in file.imports:
                 if within(found.target, "torch"):
                     yield Violation(file.path, found.line, "no torch", f"imports {found.target}")
 
@@ -302,10 +315,10 @@ def torch_free(files: Iterable[File]) -> Iterator[Violation]:
 def relative_imports(files: Iterable[File]) -> Iterator[Violation]:
     """Imports are absolute, and name `tc.<room>`, never the folder."""
     for file in files:
-        for node in ast.walk(file.tree):
+        for node in file.nodes:
             if isinstance(node, ast.ImportFrom) and node.level:
                 yield Violation(file.path, node.lineno, "absolute imports", "relative import")
-        for found in file.imports():
+        for found in file.imports:
             if found.target.partition(".")[0] in ROOMS and file.module.startswith("tc"):
                 detail = f"import tc.{found.target}, not {found.target}"
                 yield Violation(file.path, found.line, "absolute imports", detail)
@@ -324,7 +337,7 @@ def sizes(files: Iterable[File]) -> Iterator[Violation]:
         lines = len(file.text.splitlines())
         if lines > FILE_LINES:
             yield Violation(file.path, 1, f"file of {FILE_LINES} lines", f"has {lines}")
-        for function in ast.walk(file.tree):
+        for function in file.nodes:
             if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             lines = (function.end_lineno or function.lineno) - function.lineno + 1
@@ -342,8 +355,8 @@ def printed_code(files: Iterable[File]) -> Iterator[Violation]:
     for file in files:
         if not file.path.startswith("compiler/codegen/"):
             continue
-        functions = [n for n in ast.walk(file.tree) if isinstance(n, ast.FunctionDef)]
-        for node in ast.walk(file.tree):
+        functions = [n for n in file.nodes if isinstance(n, ast.FunctionDef)]
+        for node in file.nodes:
             called = node.func if isinstance(node, ast.Call) else None
             if not isinstance(called, ast.Attribute) or called.attr not in EDITING:
                 continue

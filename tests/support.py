@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,11 @@ def shared(name: str = "") -> Path:
     if not path.exists():
         pytest.skip(f"{path} is not there (TC_SHARED names the folder of shared material)")
     return path
+
+
+def heeds_ctrl_c() -> None:
+    """Undo in a child what `nohup` and shells in the background do: ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def python(

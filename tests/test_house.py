@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from pathlib import Path
 
 import house
 import pytest
@@ -20,10 +22,22 @@ OURS = ("tc", *house.ROOMS)
 ALL = (*OURS, "tests", "examples", "bench")
 
 
+@cache
+def parsed(path: Path) -> File:
+    """A file of ours; the rules share its tree."""
+    return File.of(path.relative_to(ROOT).as_posix(), path.read_text())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _trees_are_let_go() -> Iterator[None]:
+    yield
+    parsed.cache_clear()
+
+
 def files(*folders: str) -> list[File]:
     """The parsed Python files of some folders, each once (links are not followed)."""
     return [
-        File.of(path.relative_to(ROOT).as_posix(), path.read_text())
+        parsed(path)
         for folder in folders
         for path in sorted((ROOT / folder).glob("*.py" if folder == "tc" else "**/*.py"))
     ]

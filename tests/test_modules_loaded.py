@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+import pytest
 from support import succeed
 
 # Creating fake tensors makes torch itself load `torch._dynamo`; these two nothing should load.
@@ -37,14 +36,19 @@ if sys.argv[1:] == ["warm"]:
 )
 
 
-def test_a_second_process_loads_no_stage_that_it_does_not_run(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What two processes with one cache say, one after the other."""
+    folder = tmp_path_factory.mktemp("modules")
+    program = folder / "program.py"
     program.write_text(WARM)
-    variables = {"TC_CACHE_DIR": str(tmp_path / "cache"), "TC_FX_GRAPH_CACHE": "1"}
-    for argument in ("cold", "warm"):
-        said = succeed(str(program), argument, variables=variables)
-    assert "no later stage is loaded" in said
+    variables = {"TC_CACHE_DIR": str(folder / "cache"), "TC_FX_GRAPH_CACHE": "1"}
+    return [succeed(str(program), name, variables=variables) for name in ("cold", "warm")]
 
 
-def test_compiled_inference_loads_neither_inductor_nor_aot_autograd() -> None:
-    assert succeed("-c", PROGRAM) == "right, and neither is loaded\n"
+def test_a_second_process_loads_no_stage_that_it_does_not_run(said: list[str]) -> None:
+    assert "no later stage is loaded" in said[1]
+
+
+def test_compiled_inference_loads_neither_inductor_nor_aot_autograd(said: list[str]) -> None:
+    assert said[0] == "right, and neither is loaded\n"

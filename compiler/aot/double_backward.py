@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._C._dynamo import eval_frame as _c
 
 from tc.compiler.aot.artifact import Constant, TrainingContract
 from tc.compiler.core import levels
@@ -189,6 +190,9 @@ class Rerun:
             stack.enter_context(drawing_from(list(self._generators()), states))
             for device, dtype in self._autocast:
                 stack.enter_context(torch.autocast(device, dtype, cache_enabled=False))
+            # A compiled function may ask for gradients: what it calls is captured, but not this,
+            # whose own gradients would be asked for in the same way, and so on.
+            stack.callback(_c.set_eval_frame, _c.set_eval_frame(None))
             return list(self._probe(*args))
 
 

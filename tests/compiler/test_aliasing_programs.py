@@ -177,9 +177,9 @@ def same(ours, theirs, note):
         assert ours == theirs, f"{note}\n{ours} for {theirs}"
 
 
-@pytest.mark.parametrize("start", range(0, 100, 25))
-def test_some(start):
-    for seed in range(start, start + 25):
+def test_some():
+    start = random.SystemRandom().randrange(10**6)
+    for seed in range(start, start + 50):
         check(seed, "aot_eager")
 
 

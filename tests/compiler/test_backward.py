@@ -315,7 +315,10 @@ def test_gradients_of_gradients_inside_compiled_code(backend):
 
     x, w = leaf(3, 3), leaf(3, 3)
     compiled = tc.compile(first, backend=backend)
-    gradient = compiled(x, w)
+    with trace.capture_events() as events:
+        gradient = compiled(x, w)
+    # `first` up to the call of `grad`, and what follows; not what tc runs in it
+    assert len(events.of(trace.FrameStart)) == 2
     torch.testing.assert_close(gradient, first(x, w))
     torch.testing.assert_close(torch.autograd.grad(gradient.sum(), w)[0], second(x, w))
     torch.testing.assert_close(tc.compile(second, backend=backend)(x, w), second(x, w))

@@ -11,8 +11,6 @@ from facts import KNOWN_STALE
 
 import tc
 
-WORLDS = 200
-CHUNK = 50
 FACTS = world_parts.facts(KNOWN_STALE)
 
 
@@ -33,14 +31,14 @@ def assert_none(seeds, compile=compile_eagerly):
         pytest.fail(f"world {seed}\n{small}", pytrace=False)
 
 
-@pytest.mark.parametrize("start", range(0, WORLDS, CHUNK))
-def test_worlds(start):
-    assert_none(range(start, start + CHUNK))
+def test_worlds():
+    start = random.SystemRandom().randrange(10**6)
+    assert_none(range(start, start + 60))
 
 
 @pytest.mark.slow
 def test_many_worlds():
-    assert_none(range(1000, 3000))
+    assert_none([*range(200), *range(1000, 3000)])
 
 
 @pytest.mark.slow

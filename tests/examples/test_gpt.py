@@ -10,7 +10,7 @@ from pathlib import Path
 import gpt
 import pytest
 import torch
-from support import ROOT, python, succeed
+from support import ROOT, succeed
 
 from tc.trace.findings import diagnose
 from tc.trace.session import load
@@ -54,16 +54,18 @@ def test_a_wrong_compiler_is_noticed() -> None:
         gpt.write(writer, lambda tokens: writer(tokens) + 0.01, torch.tensor([[1, 2]]), 2)
 
 
-@pytest.mark.parametrize("compiler", ["eager", "tc"])
+# with tc, the demo runs it
+@pytest.mark.parametrize("compiler", ["eager", pytest.param("tc", marks=pytest.mark.slow)])
 def test_runs_as_a_program(compiler: str) -> None:
     said = succeed(str(ROOT / "examples/gpt.py"), "--compiler", compiler, *SMALL)
     assert "matches    eager, all 6 steps" in said
 
 
-def test_too_long_a_prompt_is_refused() -> None:
-    done = python(str(ROOT / "examples/gpt.py"), "--bytes", "1000")
-    assert done.returncode == 2
-    assert "must fit the context" in done.stderr
+def test_too_long_a_prompt_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        gpt.main(["--bytes", "1000"])
+    assert ended.value.code == 2
+    assert "must fit the context" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +101,8 @@ def test_the_real_tlparse_reads_the_trace_of_the_demo(
     demo: tuple[Path, str], tmp_path: Path
 ) -> None:
     tlparse = Path(sys.executable).with_name("tlparse")
+    if not tlparse.exists():
+        pytest.skip("tlparse is not installed")
     (log,) = (demo[0] / "trace").glob("*.log")
     command = [str(tlparse), "--strict", "--no-browser", "-o", str(tmp_path / "out"), str(log)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 from faultbench import environment
+from support import heeds_ctrl_c
 
 from tc.minifier.workplace import MARK
 
 PROGRAM = "\n".join(
-    [f"def f{n}(x):\n    y = [x, {n}]\n    return f'{{y!r}} {{x:>3}}'" for n in range(12)]
+    [f"def f{n}(x):\n    y = [x, {n}]\n    return f'{{y!r}} {{x:>3}}'" for n in range(6)]
     + ["found = [f0(1), f3(2)]", "print(found[5 - 3])", ""]
 )
 CHECK = f"{sys.executable} {{}} 2>&1 | grep -q IndexError"
@@ -46,6 +47,7 @@ def started(folder: Path, *options: str, fault: str = "") -> subprocess.Popen[st
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heeds_ctrl_c,
     )
 
 

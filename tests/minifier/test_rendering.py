@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import random
 import textwrap
 
 import fuzzedits
@@ -80,9 +81,10 @@ def test_every_edit_of_modern_python_is_a_program_or_no_candidate(made: edits.Ed
 
 
 def test_random_edits_of_other_peoples_files() -> None:
-    became = fuzzedits.fuzz(300, seed=0)
-    assert became["edits"] == 300
-    assert became["candidates"] > 100
+    seed = random.SystemRandom().randrange(10**6)
+    became = fuzzedits.fuzz(60, seed)
+    assert became["edits"] == 60, f"seed {seed}"
+    assert became["candidates"] > 20, f"seed {seed}"
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from aot_harness import check, check_training, gradients, with_grad
 from hypothesis import assume, given, settings
@@ -73,8 +74,11 @@ def program(steps, returned):
     return run
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
-@given(st.lists(step, min_size=1, max_size=8), st.lists(st.integers(0, 30), max_size=4))
+ANY = given(st.lists(step, min_size=1, max_size=8), st.lists(st.integers(0, 30), max_size=4))
+
+
+@settings(max_examples=40, deadline=None)
+@ANY
 def test_random_programs(steps, returned):
     function = program(steps, returned)
     args = (torch.arange(16.0).view(4, 4) - 8, torch.arange(6.0).view(3, 2).t())
@@ -82,6 +86,12 @@ def test_random_programs(steps, returned):
         check(function, args)
     except aot.Fallback as fallback:
         assert fallback.reason.startswith(KNOWN), fallback.reason
+
+
+WHOLE = {"deadline": None, "derandomize": True}
+test_many_programs = pytest.mark.slow(
+    settings(max_examples=150, **WHOLE)(ANY(test_random_programs.hypothesis.inner_test))
+)
 
 
 KNOWN = (
@@ -93,8 +103,13 @@ KNOWN = (
 )
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
-@given(st.lists(step, min_size=1, max_size=7), st.lists(st.integers(0, 30), min_size=1, max_size=4))
+TRAINED = given(
+    st.lists(step, min_size=1, max_size=7), st.lists(st.integers(0, 30), min_size=1, max_size=4)
+)
+
+
+@settings(max_examples=30, deadline=None)
+@TRAINED
 def test_random_programs_with_gradients(steps, returned):
     function = program(steps, returned)
     x = (torch.arange(16.0).view(4, 4) / 8 - 1).requires_grad_()
@@ -110,4 +125,9 @@ def test_random_programs_with_gradients(steps, returned):
         assert fallback.reason.startswith((*KNOWN, *KNOWN_WITH_GRADIENTS)), fallback.reason
 
 
+test_many_programs_with_gradients = pytest.mark.slow(
+    settings(max_examples=100, **WHOLE)(
+        TRAINED(test_random_programs_with_gradients.hypothesis.inner_test)
+    )
+)
 KNOWN_WITH_GRADIENTS = ("a view carries gradients that what it views does not",)

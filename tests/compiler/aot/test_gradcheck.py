@@ -1,10 +1,14 @@
 """Gradients of compiled code are the derivatives of what it computes, and eager's own.
 
-By default each operation of `gradient_samples` is compared with eager; `slow` adds differences
-(`gradcheck`), other layouts, sizes that are symbols, and lower precision.
+By default half of the operations of `gradient_samples`, which each run draws, are compared with
+eager, a few in one function; `slow` takes all, one by one, and adds differences (`gradcheck`),
+other layouts, sizes that are symbols, and lower precision.
 """
 
 from __future__ import annotations
+
+import itertools
+import random
 
 import pytest
 import torch
@@ -67,7 +71,38 @@ def about(name):
     return lambda message: f"{name}: {message}"
 
 
+TOGETHER = 6
+
+
+def in_one(rows):
+    """Return one function that does what several do, and its arguments."""
+    counts = [len(args) for _, args in rows]
+
+    def function(*args):
+        rest = iter(args)
+        parts = [list(itertools.islice(rest, count)) for count in counts]
+        return [out for (fn, _), part in zip(rows, parts, strict=True) for out in flat(fn(*part))]
+
+    return function, [arg for _, args in rows for arg in args]
+
+
 def test_as_eager(family):
+    alone = BROKEN | EAGER
+    rows = random.SystemRandom().sample([*family.items()], (len(family) + 1) // 2)
+    groups = [[row] for row in rows if row[0] in alone]
+    rest = [row for row in rows if row[0] not in alone]
+    groups += [rest[i : i + TOGETHER] for i in range(0, len(rest), TOGETHER)]
+    with trace.capture_events() as events:
+        for group in groups:
+            tc.reset()
+            names = ", ".join(name for name, _ in group)
+            same(names, *in_one([row for _, row in group]))
+    eager = [e.payload for e in events.of(trace.Artifact) if e.name == "tc_graph_runs_eagerly"]
+    assert len(eager) == len(EAGER & {name for name, _ in rows}), eager
+
+
+@pytest.mark.slow
+def test_one_by_one_as_eager(family):
     with trace.capture_events() as events:
         for name, (fn, args) in family.items():
             tc.reset()

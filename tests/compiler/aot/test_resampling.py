@@ -42,7 +42,7 @@ def cases(draw):
     return x, {"scale_factor": factors, "recompute_scale_factor": again, **mode}
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None)
 @given(cases())
 def test_nearest_neighbours_are_eagers(case) -> None:
     x, how = case
@@ -52,6 +52,11 @@ def test_nearest_neighbours_are_eagers(case) -> None:
         assert ours.stride() == theirs.stride()
 
 
+test_many_nearest_neighbours_are_eagers = pytest.mark.slow(
+    settings(max_examples=150, deadline=None, derandomize=True)(
+        given(cases())(test_nearest_neighbours_are_eagers.hypothesis.inner_test)
+    )
+)
 SMOOTH = [("bilinear", False), ("bilinear", True), ("bicubic", False), ("area", None)]
 
 

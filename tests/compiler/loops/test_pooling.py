@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 import torch
@@ -21,15 +22,21 @@ INPUTS = {
     "bfloat16": torch.randn(2, 3, 9, 11).bfloat16(),
 }
 WINDOWS = [(2, None, 0), (3, 2, 1), ((2, 3), 1, 1), (3, None, 0), ((3, 2), 2, 1)]
+DILATED = [(window, dilation) for window in WINDOWS for dilation in (1, 2)]
+# All of them where slow, else a few that each run draws; a failure shows which.
+DRAWN = random.SystemRandom().sample(DILATED, 3)
+FEW_OR_ALL = pytest.mark.parametrize(
+    "windows", [DRAWN, pytest.param(DILATED, marks=pytest.mark.slow)], ids=["few", "all"]
+)
 
 
 @pytest.mark.parametrize("name", INPUTS)
 @pytest.mark.parametrize("ceil_mode", [False, True])
-def test_max_pool(name, ceil_mode):
+@FEW_OR_ALL
+def test_max_pool(name, ceil_mode, windows):
     calls = [
         (lambda x, w=w, d=d: F.max_pool2d(x, *w, d, ceil_mode, return_indices=True))
-        for w in WINDOWS
-        for d in (1, 2)
+        for w, d in windows
     ]
     compare(lambda x: tuple(t for call in calls for t in call(x)), (INPUTS[name],))
 
@@ -47,15 +54,15 @@ def test_avg_pool(name, divisor):
 
 @pytest.mark.parametrize("name", ["plain", "unbatched", "channels last", "nan", "bfloat16"])
 @pytest.mark.parametrize("ceil_mode", [False, True])
-def test_gradient_of_max_pool(name, ceil_mode):
+@FEW_OR_ALL
+def test_gradient_of_max_pool(name, ceil_mode, windows):
     def gradients(x):
-        for kernel, stride, padding in WINDOWS:
+        for (kernel, stride, padding), dilation in windows:
             step = kernel if stride is None else stride
-            for dilation in (1, 2):
-                window = [[n, n] if isinstance(n, int) else list(n) for n in (kernel, step)]
-                where = [[padding, padding], [dilation, dilation], ceil_mode]
-                values, places = aten.max_pool2d_with_indices(x, *window, *where)
-                yield aten.max_pool2d_with_indices_backward(values, x, *window, *where, places)
+            window = [[n, n] if isinstance(n, int) else list(n) for n in (kernel, step)]
+            where = [[padding, padding], [dilation, dilation], ceil_mode]
+            values, places = aten.max_pool2d_with_indices(x, *window, *where)
+            yield aten.max_pool2d_with_indices_backward(values, x, *window, *where, places)
 
     wide = 1e-2 if name == "bfloat16" else 1e-5
     compare(lambda x: tuple(gradients(x)), (INPUTS[name],), rtol=wide, atol=wide)
