@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,6 +45,31 @@ def rerun_plan(
     )
 
 
+#: normalisations -> where their running statistics are, and the flag under which these only are
+#: moved on, and go into no result but those from the fourth on
+STATISTICS: dict[Any, tuple[tuple[int, int], int]] = {
+    aten.native_batch_norm.default: ((3, 4), 5),
+    aten._native_batch_norm_legit.default: ((3, 4), 5),
+    aten._native_batch_norm_legit_functional.default: ((3, 4), 5),
+    aten.native_batch_norm_backward.default: ((3, 4), 7),
+    aten.batch_norm_backward.default: ((3, 4), 7),
+}
+
+
+def _read_by(node: fx.Node) -> list[fx.Node]:
+    """Return the inputs of a node that its results depend on."""
+    if node.target is aten.copy.default:
+        return node.all_input_nodes[1:]
+    if node.target is operator.getitem and node.args[1] >= 3:  # type: ignore[operator]
+        (source,) = node.all_input_nodes
+        return [source, *(source.all_input_nodes if source.target in STATISTICS else ())]
+    statistics, training = STATISTICS.get(node.target, ((), 0))
+    if statistics and len(node.args) > training and node.args[training] is True:
+        left = [arg for at, arg in enumerate(node.args) if at not in statistics]
+        return [arg for arg in left if isinstance(arg, fx.Node)]
+    return node.all_input_nodes
+
+
 def inputs_of_gradients(joint: fx.Graph, inputs: int, returned: int) -> frozenset[int]:
     """Return which inputs the gradients of a joint graph depend on."""
     placeholders = joint.find_nodes(op="placeholder")[:inputs]
@@ -54,8 +80,7 @@ def inputs_of_gradients(joint: fx.Graph, inputs: int, returned: int) -> frozense
         node = stack.pop()
         if node not in found:
             found.add(node)
-            taken = node.all_input_nodes
-            stack += taken[1:] if node.target is aten.copy.default else taken
+            stack += _read_by(node)
     return frozenset(i for i, node in enumerate(placeholders) if node in found)
 
 
