@@ -21,6 +21,7 @@ from typing import Final
 from tc.minifier.answer import Answer
 from tc.minifier.fresh import Fresh
 from tc.minifier.identity import Identity
+from tc.minifier.limits import TimeLimit
 from tc.minifier.oracle import Search
 
 SKIP: Final = 125
@@ -93,7 +94,7 @@ class Command:
             start_new_session=True,
         )
         try:
-            code = process.wait(timeout=self.seconds)
+            code = TimeLimit(self.seconds).wait(process)
         except subprocess.TimeoutExpired:
             return Answer("skip", message=f"the check did not end within {self.seconds:.0f} s")
         finally:

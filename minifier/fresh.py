@@ -18,6 +18,7 @@ from typing import Any, Final
 from tc.minifier import identity
 from tc.minifier.answer import Answer
 from tc.minifier.identity import Identity
+from tc.minifier.limits import TimeLimit
 
 ANSWERS: Final = 2.0  # seconds in which a process that does not end says what it is doing
 
@@ -60,7 +61,7 @@ class Fresh:
                     start_new_session=True,
                 )
                 try:
-                    status = process.wait(timeout=self.seconds)
+                    status = TimeLimit(self.seconds).wait(process)
                 except subprocess.TimeoutExpired:
                     return hang(ask_process(process.pid, str(folder / "result.json.stack")))
                 finally:
@@ -71,11 +72,11 @@ class Fresh:
 
 
 def ask_process(pid: int, stack: str) -> dict[str, Any]:
-    """Ask a process that does not end what it is doing; it has to `identity.watch` the file."""
+    """Ask the leader of a group what it is doing; it has to `identity.watch` the file."""
     with contextlib.suppress(OSError):
         os.kill(pid, identity.ASK)
-    deadline = time.monotonic() + ANSWERS
-    while time.monotonic() < deadline and not os.path.exists(stack):
+    limit = TimeLimit(ANSWERS)
+    while not os.path.exists(stack) and not limit.has_passed(pid):
         time.sleep(0.02)
     return identity.asked(stack)
 

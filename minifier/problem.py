@@ -18,6 +18,7 @@ from tc.minifier import fresh, identity
 from tc.minifier.answer import Answer
 from tc.minifier.case import Case, from_json, to_json
 from tc.minifier.identity import Identity
+from tc.minifier.limits import TimeLimit
 from tc.minifier.oracle import OracleError, Server
 
 REDUCIBLE = ("crash", "wrong", "nan", "accepts", "died", "timeout")
@@ -155,7 +156,7 @@ def record(run: Run, folder: Path, environment: Mapping[str, str] | None = None)
             start_new_session=True,
         )
         try:
-            status: int | None = process.wait(timeout=run.seconds)
+            status: int | None = TimeLimit(run.seconds).wait(process)
         except subprocess.TimeoutExpired:
             status = None
             hang = fresh.hang(fresh.ask_process(process.pid, str(stack)))

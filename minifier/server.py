@@ -35,6 +35,7 @@ import tc
 from tc.compiler import api
 from tc.minifier import fresh, graphs, identity, judge, runner
 from tc.minifier.judge import Outcome
+from tc.minifier.limits import TimeLimit
 
 Request = dict[str, Any]
 LITERAL = 16  # elements that are written as numbers
@@ -164,7 +165,7 @@ class Server:
         return run_script(request["path"]).as_json()
 
     def record(self, request: Request) -> dict[str, Any]:
-        """Run the user's script; what goes wrong in it is told by files."""
+        """Run the user's script; what goes wrong in it is recorded in files."""
         if torch.cuda.is_available():
             return {"kind": "refused"}  # a device is not to be shared by a fork
         log = os.open(self.folder / "script.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -281,13 +282,15 @@ def in_child(work: Callable[[], dict[str, Any]], request: Request, stack: str) -
     os.close(writer)
     signal.signal(signal.SIGUSR1, lambda number, frame: _kill(pid))
     answer = b""
-    deadline = start + float(request.get("seconds") or 120)
+    limit = TimeLimit(float(request.get("seconds") or 120), start)
     late = False
     while True:
-        ready, _, _ = select.select([reader], [], [], max(0.0, deadline - time.monotonic()))
+        ready, _, _ = select.select([reader], [], [], limit.next_look)
         if not ready:
-            late = True
-            break
+            late = limit.has_passed(pid)
+            if late:
+                break
+            continue
         piece = os.read(reader, 1 << 16)
         if not piece:
             break
