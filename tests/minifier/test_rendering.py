@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import random
 import textwrap
 
 import fuzzedits
@@ -79,15 +80,17 @@ def test_every_edit_of_modern_python_is_a_program_or_no_candidate(made: edits.Ed
     assert all(map(rendering.is_program, candidates))
 
 
-def test_random_edits_of_other_peoples_files() -> None:
-    became = fuzzedits.fuzz(300, seed=0)
-    assert became["edits"] == 300
-    assert became["candidates"] > 100
-
-
-@pytest.mark.slow
-def test_ten_thousand_random_edits() -> None:
-    assert fuzzedits.fuzz(10_000, seed=1)["edits"] == 10_000
+@pytest.mark.parametrize(
+    "count, reductions", [(300, 2), pytest.param(10_000, 20, marks=pytest.mark.slow)]
+)
+def test_random_edits_of_other_peoples_files(count: int, reductions: int) -> None:
+    run = fuzzedits.Fuzz(random.SystemRandom().randrange(10**6))
+    run.edits(count)
+    run.reductions(reductions)
+    assert not run.errors, f"seed {run.seed}\n" + "\n".join(run.errors[:3])
+    assert run.became["edits"] == count
+    assert run.became["candidates"] > count / 3
+    assert run.became["files reduced"] == reductions
 
 
 @pytest.mark.parametrize("text", UNPRINTABLE)
