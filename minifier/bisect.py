@@ -167,14 +167,14 @@ class Search:
         small = self.narrowed(case, oracle, first)
         verdict = Verdict(BUG, title(rung, step, small))
         verdict.add("failure", rung.answer.message, failure=first.kind, message=first.message)
-        tell_lines(verdict, small)
+        add_lines(verdict, small)
         verdict.facts["stage"] = rung.name
         if step is not None:
-            tell_step(verdict, step)
+            add_step(verdict, step)
         elif case.call.compiler == "tc":
             verdict.add("step", "it fails with every optional step refused", step=None)
         if rung.answer.detail.get("index") is not None:
-            tell_element(verdict, rung.answer.detail)
+            add_element(verdict, rung.answer.detail)
         self._workaround(verdict, ladder, rung, step)
         verdict.add("next", f"tc-minify {self.label}", probes=ladder.probes + oracle.asked)
         return verdict
@@ -182,10 +182,10 @@ class Search:
     def narrowed(self, case: Case, oracle: Oracle, answer: Answer) -> Case:
         """Return the calls of the graph that the failure needs."""
 
-        def tell(small: Case, name: str) -> None:
+        def report(small: Case, name: str) -> None:
             self.progress.now(f"calls      {len(small.steps)} of {len(case.steps)}")
 
-        return Reduction(oracle, oracle.learn(case), tell).calls_only(answer)
+        return Reduction(oracle, oracle.learn(case), report).calls_only(answer)
 
     def _workaround(self, verdict: Verdict, ladder: Ladder, rung: Rung, step: Step | None) -> None:
         if ladder.case.call.compiler == "torch":
@@ -227,7 +227,7 @@ def call_text(form: str) -> str:
     return head if head.replace(".", "").replace("_", "").isalnum() else form.replace("$", "arg")
 
 
-def tell_lines(verdict: Verdict, small: Case) -> None:
+def add_lines(verdict: Verdict, small: Case) -> None:
     """Name the user's lines."""
     places = list(dict.fromkeys(step.where for step in small.steps if step.where))
     for place in places[:4]:
@@ -237,7 +237,7 @@ def tell_lines(verdict: Verdict, small: Case) -> None:
     verdict.facts["calls"] = [step.form for step in small.steps]
 
 
-def tell_step(verdict: Verdict, step: Step) -> None:
+def add_step(verdict: Verdict, step: Step) -> None:
     """Name the step."""
     if step.kernel:
         text = (
@@ -249,7 +249,7 @@ def tell_step(verdict: Verdict, step: Step) -> None:
     verdict.add("step", text, step=step.kind, number=step.number, of=step.of)
 
 
-def tell_element(verdict: Verdict, detail: Mapping[str, Any]) -> None:
+def add_element(verdict: Verdict, detail: Mapping[str, Any]) -> None:
     """Name the first bad element."""
     index, first = detail["index"], detail.get("first")
     text = f"output {detail['output']}{first or ''}, worst at {index}: {detail['compiled']}, "

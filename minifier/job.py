@@ -1,4 +1,4 @@
-"""What every reduction shares: its setting, its result, and how that is told."""
+"""What every reduction shares: its setting, its result, and how that is reported."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ from tc.minifier.identity import Identity
 Program = Callable[..., Any]
 SLACK = 16.0  # how much worse than eager's own error a result may be
 JITTERS = (1, 2, 3)  # seeds of runs on moved inputs
-TOLD = 8000  # characters of an error that are kept
-TOLD_LINES = "from user code"  # what torch's compiler heads the user's lines with
+ERROR_TEXT = 8000  # characters of an error that are kept
+USER_LINES = "from user code"  # what torch's compiler heads the user's lines with
 HALF = (torch.float16, torch.bfloat16)
 
 
@@ -68,7 +68,7 @@ def crash(error: BaseException) -> Outcome:
     return Outcome(
         "crash", found, f"{type(cause).__name__} in {found.stage}: {first[:200]}",
         {"stage": found.stage, "type": type(cause).__name__, **met(error),
-         "text": f"{error}\n{cause}"[:TOLD]},
+         "text": f"{error}\n{cause}"[:ERROR_TEXT]},
     )  # fmt: skip
 
 
@@ -88,12 +88,12 @@ def met(error: BaseException) -> dict[str, Any]:
         place = found.place
         line = f"{place.file}:{place.line}\t{place.loc or ''}"
         return {"opcode": found.opcode, "callee": found.callee, "line": line, "code": found.code}
-    told = re.findall(
-        r'File "(.+)", line (\d+), in .+\n +(.+)', str(error).partition(TOLD_LINES)[2]
+    places = re.findall(
+        r'File "(.+)", line (\d+), in .+\n +(.+)', str(error).partition(USER_LINES)[2]
     )
-    if not told:
+    if not places:
         return {}
-    file, number, text = told[-1]
+    file, number, text = places[-1]
     names = [
         (PurePath(frame.filename).stem, frame.name)
         for one in (error, list(identity.causes(error))[-1])

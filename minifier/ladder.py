@@ -67,14 +67,14 @@ class Ladder:
 
     Attributes:
         failure: how the case fails when compiled whole.
-        tell: told of each rung.
+        report: takes a line about each rung.
         probes: questions asked.
     """
 
     oracle: Oracle
     case: Case
     failure: Answer
-    tell: Callable[[str], None] = lambda text: None
+    report: Callable[[str], None] = lambda text: None
     probes: int = 0
     rungs: list[Rung] = field(default_factory=list)
 
@@ -84,7 +84,7 @@ class Ladder:
         for name in names:
             rung = self.stage(name) if name in STAGES else self.backend(name)
             self.rungs.append(rung)
-            self.tell(f"{name} {'✗' if self.is_failure(rung) else '✓'}")
+            self.report(f"{name} {'✗' if self.is_failure(rung) else '✓'}")
             if self.is_failure(rung):
                 return rung
         return None
@@ -132,7 +132,7 @@ class Ladder:
         while high - low > 1:
             middle = (low + high) // 2
             tried = self.stage(rung.name, {kind: middle})
-            self.tell(f"step {middle} of {total}")
+            self.report(f"step {middle} of {total}")
             if self.is_failure(tried):
                 high = middle
                 last = steps if kind == KERNELS else list(tried.steps)

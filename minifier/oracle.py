@@ -233,7 +233,7 @@ class Oracle(Search):
 
 
 def keeping(case: Case) -> str:
-    """The program that tells each value to ``keep`` as soon as it is there."""
+    """The program that passes each value to ``keep`` as soon as it is there."""
     names = case.names()
     head, _, tail = case.program().partition("\ndef f(")
     arguments, _, _ = tail.partition("\n")

@@ -72,7 +72,7 @@ def in_capture(problem: Problem) -> Verdict:
     verdict = Verdict(BUG, title)
     verdict.add("failure", problem.message, stage="capture", message=problem.message)
     if detail.get("line"):
-        tell_line(verdict, detail["line"])
+        add_line(verdict, detail["line"])
     if step:
         verdict.add(
             "step", f"the handler of {step}", step=detail["opcode"], callee=detail["callee"]
@@ -84,7 +84,7 @@ def in_capture(problem: Problem) -> Verdict:
     return verdict
 
 
-def tell_line(verdict: Verdict, line: str) -> None:
+def add_line(verdict: Verdict, line: str) -> None:
     """Name the user's line, given as ``file:line``, a tab, and its text."""
     where, _, text = line.partition("\t")
     verdict.add("your line", f"{where}   {text}", lines=[where])
@@ -106,11 +106,11 @@ class Calls:
 
     server: Server
     what: Run
-    tell: Callable[[str], None]
+    report: Callable[[str], None]
 
     def run(self, count: int, fresh: bool = False) -> Problem:
         """Run it with so many compiled calls; the last may have to compile anew."""
-        self.tell(f"running    with {count if count < ALL else 'all'} calls compiled")
+        self.report(f"running    with {count if count < ALL else 'all'} calls compiled")
         return recorded(self.server, self.what, (count, fresh))
 
     def first_wrong(self, count: int) -> int:
@@ -148,7 +148,7 @@ def around_graphs(problem: Problem, calls: Calls) -> Verdict | None:
     verdict = Verdict(BUG, title)
     verdict.add("failure", problem.message, stage="capture", message=problem.message)
     if line:
-        tell_line(verdict, line)
+        add_line(verdict, line)
     if wrong.facts.get("rounding") and not stale:
         verdict.code = INCONCLUSIVE
         verdict.title = (

@@ -167,8 +167,8 @@ class SearchJob:
         def report(some: Sequence[Case]) -> None:
             job.improved(sequence_text(some, answer), "sequence")
 
-        told = str(answer.detail.get("text", ""))
-        return sequence_text(reduced(cases, fails, learn, report, told), answer)
+        error_text = str(answer.detail.get("text", ""))
+        return sequence_text(reduced(cases, fails, learn, report, error_text), answer)
 
     def as_text(self, server: Server, run: Run, problem: Problem) -> int:
         """Reduce the text of a script that fails, but not in a graph that has a text."""
