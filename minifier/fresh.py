@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from tc.minifier import identity
 from tc.minifier.answer import Answer
+from tc.minifier.caches import caches_of_one_run
 from tc.minifier.identity import Identity
 from tc.minifier.limits import TimeLimit
 
@@ -41,7 +42,10 @@ class Fresh:
 
     def run(self, program: Path, cwd: Path | None = None) -> Answer:
         """Run a program in a folder; None: in an empty one."""
-        with tempfile.TemporaryDirectory(prefix="run-", ignore_cleanup_errors=True) as name:
+        with (
+            tempfile.TemporaryDirectory(prefix="run-", ignore_cleanup_errors=True) as name,
+            caches_of_one_run() as caches,
+        ):
             folder = Path(name)
             empty = folder / "cwd"
             empty.mkdir()
@@ -57,7 +61,7 @@ class Fresh:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=errors,
-                    env={**os.environ, **self.variables},
+                    env={**os.environ, **caches, **self.variables},
                     start_new_session=True,
                 )
                 try:

@@ -16,6 +16,7 @@ from typing import Any
 
 from tc.minifier import fresh, identity
 from tc.minifier.answer import Answer
+from tc.minifier.caches import caches_of_one_run
 from tc.minifier.case import Case, from_json, to_json
 from tc.minifier.identity import Identity
 from tc.minifier.limits import TimeLimit
@@ -145,14 +146,14 @@ def record(run: Run, folder: Path, environment: Mapping[str, str] | None = None)
         *run.arguments,
     ]  # fmt: skip
     hang: Answer | None = None
-    with (folder / "script.log").open("wb") as log:
+    with (folder / "script.log").open("wb") as log, caches_of_one_run() as caches:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             cwd=run.cwd,
-            env={**os.environ, **(environment or {})},
+            env={**os.environ, **caches, **(environment or {})},
             start_new_session=True,
         )
         try:

@@ -34,6 +34,7 @@ import torch
 import tc
 from tc.compiler import api
 from tc.minifier import fresh, graphs, identity, judge, runner
+from tc.minifier.caches import caches_of_one_run
 from tc.minifier.judge import Outcome
 from tc.minifier.limits import TimeLimit
 
@@ -265,6 +266,17 @@ def run_script(path: str) -> Outcome:
 
 # -- children ----------------------------------------------------------------------------------
 def in_child(work: Callable[[], dict[str, Any]], request: Request, stack: str) -> dict[str, Any]:
+    """Do work in a forked child with caches of its own; see `forked`."""
+    with caches_of_one_run() as caches:
+
+        def work_with_caches() -> dict[str, Any]:
+            os.environ.update(caches)
+            return work()
+
+        return forked(work_with_caches, request, stack)
+
+
+def forked(work: Callable[[], dict[str, Any]], request: Request, stack: str) -> dict[str, Any]:
     """Do work in a forked child with limits of time and memory; returns its answer.
 
     Args:
