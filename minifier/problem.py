@@ -22,6 +22,8 @@ from tc.minifier.identity import Identity
 from tc.minifier.limits import TimeLimit
 from tc.minifier.oracle import OracleError, Server
 
+LOOKS = 20  # at a script that does not fail at once
+PATIENCE = 8.0  # seconds for these, where no number is asked for
 REDUCIBLE = ("crash", "wrong", "nan", "accepts", "died", "timeout")
 
 
@@ -105,6 +107,16 @@ def recorded(server: Server, run: Run, calls: tuple[int, bool] | None = None) ->
         problem = _in_fork(server, run, calls)
     server.threads = problem.threads
     return problem
+
+
+def looks_for(runs: int, took: float) -> int:
+    """Return how often a script is run until it counts as sound.
+
+    Args:
+        runs: as asked for; 0: as found fit.
+        took: seconds of the first run.
+    """
+    return runs or max(2, min(LOOKS, int(PATIENCE / max(took, 0.1))))
 
 
 def compiler_of(text: str) -> str:
