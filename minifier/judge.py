@@ -111,11 +111,25 @@ def met(error: BaseException) -> dict[str, Any]:
 def clones(inputs: Sequence[Any]) -> list[Any]:
     """Return inputs of their own: same layout, same need for gradients."""
     return [
-        value.detach().clone().requires_grad_(value.requires_grad)
+        same_layout(value).requires_grad_(value.requires_grad)
         if isinstance(value, torch.Tensor)
         else value
         for value in inputs
     ]
+
+
+def same_layout(value: torch.Tensor) -> torch.Tensor:
+    """Return a copy with the same strides, gaps and overlaps included.
+
+    Compiled code is made for the strides of its inputs; `Tensor.clone` changes some of them.
+    """
+    plain = type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided
+    odd = value.is_quantized or value.is_conj() or value.is_neg()
+    if not plain or odd or not value.numel():
+        return value.detach().clone()
+    last = sum((n - 1) * s for n, s in zip(value.shape, value.stride(), strict=True))
+    held = value.detach().as_strided((last + 1,), (1,), value.storage_offset()).clone()
+    return held.as_strided(value.shape, value.stride())
 
 
 @dataclass

@@ -129,7 +129,7 @@ class Server:
         held = self.recorded[key]
         if tuple(held.shape) != shape:
             return held[tuple(slice(0, size) for size in shape)].clone()
-        return own_copy(held)
+        return judge.same_layout(held)
 
     def prepare(self, request: Request) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:
         """Return a program's function, its inputs, and its names."""
@@ -205,7 +205,7 @@ class Server:
         def keep(name: str, value: Any) -> None:
             facts[name] = graphs.fact_of(value)
             if facts[name].kind == "tensor":
-                kept[name] = own_copy(value.detach())
+                kept[name] = judge.same_layout(value).cpu()
 
         names = self.namespace(request["program"], keep=keep)
         with torch.set_grad_enabled(request["backward"]):
@@ -242,14 +242,6 @@ class Server:
     def take_whole(self, key: str) -> torch.Tensor:
         """Return a recorded tensor in a storage of its own."""
         return self.take(key, tuple(self.recorded[key].shape))
-
-
-def own_copy(value: torch.Tensor) -> torch.Tensor:
-    """Return a copy in CPU memory of its own, laid out alike where elements do not overlap."""
-    strides = zip(value.shape, value.stride(), strict=True)
-    if any(stride == 0 for size, stride in strides if size > 1):
-        return value.cpu().clone()
-    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).copy_(value)
 
 
 def run_script(path: str) -> Outcome:
