@@ -30,7 +30,7 @@ class Fresh:
 
     Attributes:
         home: where a program finds its neighbours; None: the folder it lies in.
-        seconds: limit for one run.
+        seconds: limit for one run, beside those in which it loads its libraries.
         variables: of the environment, beside those of this process.
     """
 
@@ -39,6 +39,7 @@ class Fresh:
     home: Path | None = None
     arguments: Sequence[str] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
+    loading: float = 0.0
 
     def run(self, program: Path, cwd: Path | None = None) -> Answer:
         """Run a program in a folder; None: in an empty one."""
@@ -65,7 +66,7 @@ class Fresh:
                     start_new_session=True,
                 )
                 try:
-                    status = TimeLimit(self.seconds).wait(process)
+                    status = TimeLimit(self.seconds + self.loading).wait(process)
                 except subprocess.TimeoutExpired:
                     return hang(ask_process(process.pid, str(folder / "result.json.stack")))
                 finally:

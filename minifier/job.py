@@ -19,8 +19,8 @@ from tc.minifier.oracle import MEASURED, Search, Server
 from tc.minifier.subject import Subject
 from tc.minifier.verify import RUNS, failures
 
-LOADING: Final = 30.0  # seconds more for a process that has to load torch first
-HUNG: Final = 20.0  # seconds for one try, where the failure is a hang
+LOADING: Final = 15.0  # seconds more for a process that has to load torch first
+HUNG: Final = 10.0  # seconds for one try, where the failure is a hang
 
 
 @dataclass

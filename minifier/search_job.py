@@ -189,7 +189,9 @@ class SearchJob:
         subject, setting = self.setting.subject, self.setting
 
         def verify(path: Path, runs: int) -> int:
-            fresh = Fresh(oracle.seconds + LOADING, home=subject.home, arguments=subject.arguments)
+            fresh = Fresh(
+                oracle.seconds, home=subject.home, arguments=subject.arguments, loading=LOADING
+            )
             assert oracle.target is not None
             return failures(path, oracle.target, fresh, server, runs, self.scratch)
 
