@@ -28,7 +28,7 @@ from pathlib import Path
 from tc.minifier.passes import edits, rendering, source
 
 IN_A_ROW = 12  # edits of a file before the next is drawn
-LINES = 300  # of a file, at most
+LINES = 150  # of a file, at most
 SHORT = 120  # lines of a file that is reduced whole
 TRIES = 150  # of the oracle, for one such file
 COMPARED = 0.2  # share of the edits after which the whole tree is looked at
