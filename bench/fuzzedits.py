@@ -102,6 +102,8 @@ class Fuzz:
             self.became["no candidate"] += 1
             return text
         check(candidate)
+        if ast.unparse(ast.parse(candidate)) != candidate:
+            raise AssertionError("a candidate is printed otherwise when it is read again")
         self.became["candidates"] += 1
         return candidate
 

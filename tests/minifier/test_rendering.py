@@ -103,6 +103,16 @@ def test_formatted_strings_without_a_text_become_calls(text: str) -> None:
     assert eval(made, dict(names)) == eval(text, dict(names))
 
 
+def test_a_string_that_becomes_a_docstring_is_printed_as_one() -> None:
+    tree = ast.parse("text = '<html>\\n<head>\\n'\nprint(2)")
+    assign = tree.body[0]
+    assert isinstance(assign, ast.Assign)
+    assign.targets.clear()  # what is printed is an expression now
+    made = rendering.rendered(tree)
+    assert made is not None and ast.unparse(ast.parse(made)) == made
+    assert made != ast.unparse(tree)
+
+
 @given(st.text(max_size=80))
 @settings(max_examples=100, deadline=None)
 def test_texts_that_are_no_programs_are_none(text: str) -> None:
