@@ -28,10 +28,12 @@ from tc.minifier.console import (
     split_rest,
     stoppable,
 )
+from tc.minifier.job import HUNG
 from tc.minifier.ladder import MEANING, Ladder, Rung, Step
+from tc.minifier.odds import runs_for
 from tc.minifier.oracle import Oracle, OracleError, Server
 from tc.minifier.outside import Calls, add_workaround, around_graphs, without_graph
-from tc.minifier.problem import Problem, Run, record, recorded
+from tc.minifier.problem import Problem, Run, looks_for, record, recorded
 from tc.minifier.reduce import Reduction
 from tc.minifier.subject import subject_of
 from tc.minifier.verdict import BUG, INCONCLUSIVE, Verdict
@@ -46,7 +48,7 @@ examples:
   tc-bisect train.py -- --steps 1        what follows -- goes to the script
 
 usage:
-  tc-bisect [-m] SCRIPT [--json] [--seconds N] [--own-caches] [-- ARGUMENT ...]
+  tc-bisect [-m] SCRIPT [--json] [--seconds N] [--runs N] [--own-caches] [-- ARGUMENT ...]
 
 First: is there a bug? Every compiled graph is compared with eager, both against float64. Then the
 stage: the graph runs up to each stage, the rest by reference interpreters (torch.compile: by
@@ -54,6 +56,7 @@ PyTorch's simpler backends). Then the step: optional steps are numbered, and ref
 
 options:
   --json          print the verdict as JSON
+  --runs N        look N times for a failure that does not always show
   --seconds N     limit for one run (default 120; 600 for the whole script)
   --own-caches    use your compilers' caches (default: new ones, removed afterwards)
   -m              SCRIPT is a module; notebooks and FILE.py::TEST are scripts, too
@@ -96,9 +99,12 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     for name in ("--json", "--own-caches"):
         parser.add_argument(name, action="store_true")
     parser.add_argument("--seconds", type=float)
+    parser.add_argument("--runs", type=int, default=0)
     options = parser.parse_args(own)
     if options.seconds is not None and not options.seconds > 0:
         raise Usage("--seconds has to be above zero")
+    if options.runs < 0:
+        raise Usage("--runs has to be above zero")
     options.rest = rest
     subject_of(options.script, rest, options.module)
     return options
@@ -112,7 +118,9 @@ def _run(options: argparse.Namespace) -> int:
         script = subject.script(place.folder)
         limits = options.seconds or 120.0, options.seconds or 600.0
         what = Run(script, options.rest, limits[1], subject.home)
-        verdict = Search(subject.label, what, place.folder, limits[0], Progress()).run()
+        verdict = Search(
+            subject.label, what, place.folder, limits[0], Progress(), options.runs
+        ).run()
     verdict.facts["seconds"] = round(time.monotonic() - start, 2)
     print(verdict.as_json() if options.json else verdict)
     return verdict.code
@@ -120,20 +128,27 @@ def _run(options: argparse.Namespace) -> int:
 
 @dataclass
 class Search:
-    """One search, from the script to the verdict."""
+    """One search, from the script to the verdict.
+
+    Attributes:
+        runs: how often a failure is looked for where it does not show at once; 0: as found fit.
+        looks: how often the script was run until it failed.
+    """
 
     label: str
     what: Run
     folder: Path
     seconds: float
     progress: Progress
+    runs: int = 0
+    looks: int = 1
 
     def run(self) -> Verdict:
         """Return what is wrong, if anything is."""
         self.progress.now(f"running {self.label} …")
         server = Server(self.folder)
         try:
-            problem = recorded(server, self.what)
+            problem = self.found(server)
             calls = Calls(server, self.what, self.progress.now)
             verdict = without_graph(self.label, problem)
             if verdict is not None and problem.kind in ("script", "exit"):
@@ -149,14 +164,42 @@ class Search:
         finally:
             server.close()
 
+    def found(self, server: Server) -> Problem:
+        """Run the script until it fails, as often as is sensible."""
+        began = time.monotonic()
+        problem = recorded(server, self.what)
+        looks = looks_for(self.runs, time.monotonic() - began)
+        self.looks = 1
+        while problem.kind == "ok" and problem.facts.get("compiles") and self.looks < looks:
+            self.looks += 1
+            self.progress.now(f"it did not fail; look {self.looks} of {looks} …")
+            problem = recorded(server, self.what)
+        return problem
+
+    def alone(self, case: Case, oracle: Oracle) -> Answer:
+        """Return how a graph fails by itself, which may take as many runs as the script took."""
+        answer = oracle.judge(case)
+        for _ in range(max(self.runs, self.looks, 3) - 1):
+            if answer.failed:
+                break
+            answer = oracle.ask(case)
+        return answer
+
     def _search(self, problem: Problem, case: Case, oracle: Oracle) -> Verdict:
-        first = oracle.judge(case)
+        if problem.kind == "timeout":
+            oracle.seconds = min(oracle.seconds, HUNG)
+        first = self.alone(case, oracle)
         if not first.failed:
-            return Verdict(
+            verdict = Verdict(
                 INCONCLUSIVE,
                 f"{problem.message}; its graph alone does not fail ({first.message or first.kind})",
             )
+            verdict.add("next", f"tc-minify {self.label}, which reduces all graphs in their order")
+            return verdict
         oracle.target = first.identity
+        seen = oracle.measure(oracle.question(case), lambda: oracle.ask(case), self.runs)
+        if seen:
+            self.progress.line(f"shows      not always: it {seen}")
         ladder = Ladder(oracle, case, first, lambda text: self.progress.now(f"stage      {text}"))
         rung = ladder.climb()
         shown = " ".join(f"{r.name} {'✗' if ladder.is_failure(r) else '✓'}" for r in ladder.rungs)
@@ -167,14 +210,16 @@ class Search:
         small = self.narrowed(case, oracle, first)
         verdict = Verdict(BUG, title(rung, step, small))
         verdict.add("failure", rung.answer.message, failure=first.kind, message=first.message)
-        tell_lines(verdict, small)
+        if seen:
+            verdict.add("shows", f"not always: it {seen}", share=oracle.share)
+        add_lines(verdict, small)
         verdict.facts["stage"] = rung.name
         if step is not None:
-            tell_step(verdict, step)
+            add_step(verdict, step)
         elif case.call.compiler == "tc":
             verdict.add("step", "it fails with every optional step refused", step=None)
         if rung.answer.detail.get("index") is not None:
-            tell_element(verdict, rung.answer.detail)
+            add_element(verdict, rung.answer.detail)
         self._workaround(verdict, ladder, rung, step)
         verdict.add("next", f"tc-minify {self.label}", probes=ladder.probes + oracle.asked)
         return verdict
@@ -182,10 +227,10 @@ class Search:
     def narrowed(self, case: Case, oracle: Oracle, answer: Answer) -> Case:
         """Return the calls of the graph that the failure needs."""
 
-        def tell(small: Case, name: str) -> None:
+        def report(small: Case, name: str) -> None:
             self.progress.now(f"calls      {len(small.steps)} of {len(case.steps)}")
 
-        return Reduction(oracle, oracle.learn(case), tell).calls_only(answer)
+        return Reduction(oracle, oracle.learn(case), report).calls_only(answer)
 
     def _workaround(self, verdict: Verdict, ladder: Ladder, rung: Rung, step: Step | None) -> None:
         if ladder.case.call.compiler == "torch":
@@ -195,16 +240,23 @@ class Search:
                 verdict.add("works if", f'backend="{name}" (tried)', workaround=f"backend={name}")
             return
         tries = [{"TC_BISECT": f"{step.switch}:1"}] if step else []
-        self._try_variables(verdict, [*tries, {"TC_BISECT": "1"}, {"TC_DISABLE": "1"}])
+        self._try_variables(
+            verdict,
+            [*tries, {"TC_BISECT": "1"}, {"TC_DISABLE": "1"}],
+            runs_for(ladder.oracle.share),
+        )
 
-    def _try_variables(self, verdict: Verdict, tries: Sequence[Mapping[str, str]]) -> None:
-        """Run the whole script with each until it is right."""
+    def _try_variables(
+        self, verdict: Verdict, tries: Sequence[Mapping[str, str]], runs: int
+    ) -> None:
+        """Run the whole script with each, so many times, until it is right."""
         for environment in tries:
             text = " ".join(f"{name}={value}" for name, value in environment.items())
             self.progress.now(f"trying     {text}")
-            tried = record(self.what, self.folder, environment)
-            if tried.kind == "ok":
-                verdict.add("works if", f"{text} (tried: the script is right)", workaround=text)
+            if all(record(self.what, self.folder, environment).kind == "ok" for _ in range(runs)):
+                tried = "tried" if runs == 1 else f"tried {runs} times"
+                text_of_row = f"{text} ({tried}: the script is right)"
+                verdict.add("works if", text_of_row, workaround=text)
                 return
         verdict.add("works if", "nothing that was tried helps", workaround=None)
 
@@ -227,7 +279,7 @@ def call_text(form: str) -> str:
     return head if head.replace(".", "").replace("_", "").isalnum() else form.replace("$", "arg")
 
 
-def tell_lines(verdict: Verdict, small: Case) -> None:
+def add_lines(verdict: Verdict, small: Case) -> None:
     """Name the user's lines."""
     places = list(dict.fromkeys(step.where for step in small.steps if step.where))
     for place in places[:4]:
@@ -237,7 +289,7 @@ def tell_lines(verdict: Verdict, small: Case) -> None:
     verdict.facts["calls"] = [step.form for step in small.steps]
 
 
-def tell_step(verdict: Verdict, step: Step) -> None:
+def add_step(verdict: Verdict, step: Step) -> None:
     """Name the step."""
     if step.kernel:
         text = (
@@ -249,7 +301,7 @@ def tell_step(verdict: Verdict, step: Step) -> None:
     verdict.add("step", text, step=step.kind, number=step.number, of=step.of)
 
 
-def tell_element(verdict: Verdict, detail: Mapping[str, Any]) -> None:
+def add_element(verdict: Verdict, detail: Mapping[str, Any]) -> None:
     """Name the first bad element."""
     index, first = detail["index"], detail.get("first")
     text = f"output {detail['output']}{first or ''}, worst at {index}: {detail['compiled']}, "

@@ -13,14 +13,16 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from tc.minifier.answer import Answer
+from tc.minifier.caches import caches_of_one_run
 from tc.minifier.fresh import Fresh
 from tc.minifier.identity import Identity
+from tc.minifier.limits import TimeLimit
 from tc.minifier.oracle import Search
 
 SKIP: Final = 125
@@ -83,17 +85,22 @@ class Command:
 
     def __call__(self, path: Path) -> Answer:
         """Run it on a candidate."""
+        with caches_of_one_run() as caches:
+            return self.answer(path, caches)
+
+    def answer(self, path: Path, caches: Mapping[str, str]) -> Answer:
+        """Run it with caches of its own."""
         process = subprocess.Popen(
             ["sh", "-c", self.text.replace("{}", shlex.quote(str(path)))],
             cwd=path.parent,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, VARIABLE: str(path)},
+            env={**os.environ, **caches, VARIABLE: str(path)},
             start_new_session=True,
         )
         try:
-            code = process.wait(timeout=self.seconds)
+            code = TimeLimit(self.seconds).wait(process)
         except subprocess.TimeoutExpired:
             return Answer("skip", message=f"the check did not end within {self.seconds:.0f} s")
         finally:

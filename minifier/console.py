@@ -97,7 +97,7 @@ def fail(tool: str, code: int, text: str) -> int:
 
 
 def crash_text(tool: str, error: Exception) -> str:
-    """Store the traceback of a failure of the tool itself; returns what to tell of it."""
+    """Store the traceback of a failure of the tool itself; returns the message."""
     with tempfile.NamedTemporaryFile("w", prefix=f"{tool}-", suffix=".txt", delete=False) as file:
         file.write("".join(traceback.format_exception(error)))
     return f"internal error, {type(error).__name__}: {error}; the traceback is in {file.name}"

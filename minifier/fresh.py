@@ -17,7 +17,9 @@ from typing import Any, Final
 
 from tc.minifier import identity
 from tc.minifier.answer import Answer
+from tc.minifier.caches import caches_of_one_run
 from tc.minifier.identity import Identity
+from tc.minifier.limits import TimeLimit
 
 ANSWERS: Final = 2.0  # seconds in which a process that does not end says what it is doing
 
@@ -28,7 +30,7 @@ class Fresh:
 
     Attributes:
         home: where a program finds its neighbours; None: the folder it lies in.
-        seconds: limit for one run.
+        seconds: limit for one run, beside those in which it loads its libraries.
         variables: of the environment, beside those of this process.
     """
 
@@ -37,10 +39,14 @@ class Fresh:
     home: Path | None = None
     arguments: Sequence[str] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
+    loading: float = 0.0
 
     def run(self, program: Path, cwd: Path | None = None) -> Answer:
         """Run a program in a folder; None: in an empty one."""
-        with tempfile.TemporaryDirectory(prefix="run-", ignore_cleanup_errors=True) as name:
+        with (
+            tempfile.TemporaryDirectory(prefix="run-", ignore_cleanup_errors=True) as name,
+            caches_of_one_run() as caches,
+        ):
             folder = Path(name)
             empty = folder / "cwd"
             empty.mkdir()
@@ -56,11 +62,11 @@ class Fresh:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=errors,
-                    env={**os.environ, **self.variables},
+                    env={**os.environ, **caches, **self.variables},
                     start_new_session=True,
                 )
                 try:
-                    status = process.wait(timeout=self.seconds)
+                    status = TimeLimit(self.seconds + self.loading).wait(process)
                 except subprocess.TimeoutExpired:
                     return hang(ask_process(process.pid, str(folder / "result.json.stack")))
                 finally:
@@ -71,11 +77,11 @@ class Fresh:
 
 
 def ask_process(pid: int, stack: str) -> dict[str, Any]:
-    """Ask a process that does not end what it is doing; it has to `identity.watch` the file."""
+    """Ask the leader of a group what it is doing; it has to `identity.watch` the file."""
     with contextlib.suppress(OSError):
         os.kill(pid, identity.ASK)
-    deadline = time.monotonic() + ANSWERS
-    while time.monotonic() < deadline and not os.path.exists(stack):
+    limit = TimeLimit(ANSWERS)
+    while not os.path.exists(stack) and not limit.has_passed(pid):
         time.sleep(0.02)
     return identity.asked(stack)
 

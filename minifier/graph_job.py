@@ -139,7 +139,7 @@ class GraphJob:
         """Run the file; returns how many runs fail alike, and of how many."""
         target = self.oracle.target
         assert target is not None
-        fresh = Fresh(self.oracle.seconds + LOADING)
+        fresh = Fresh(self.oracle.seconds, loading=LOADING)
         good, runs = self._runs(target, fresh)
         if not good and self.answer.kind in ("wrong", "nan"):
             self.save(best, tolerance=float(self.answer.detail.get("error", 0.0)) / 2)

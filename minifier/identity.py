@@ -136,8 +136,8 @@ def stage_of(error: BaseException) -> str:
     found = [part for frame in frames(chain[-1]) if (part := part_of(frame.f_code.co_filename))]
     if found:
         return found[-1]
-    told = (getattr(one, "stage", None) for one in (error, chain[-1]))
-    return str(next(filter(None, told), COMPILED))
+    stages = (getattr(one, "stage", None) for one in (error, chain[-1]))
+    return str(next(filter(None, stages), COMPILED))
 
 
 def part_of(filename: str) -> str:
@@ -179,10 +179,10 @@ def plain_message(name: str, text: str) -> tuple[str, str]:
 
 
 def normalised(message: str) -> str:
-    """Return a message's first telling line without what differs between equal failures."""
+    """Return the first line that names an error, without what differs between equal failures."""
     lines = [line.strip() for line in message.strip().splitlines() if line.strip()]
-    telling = [line for line in lines if re.search(r"\berror\b[: ]", line)] or lines
-    text = telling[0] if telling else ""
+    naming = [line for line in lines if re.search(r"\berror\b[: ]", line)] or lines
+    text = naming[0] if naming else ""
     text = re.sub(r"(/[\w.\-]+)+/?", "PATH", text)
     text = re.sub(r"0x[0-9a-fA-F]+", "N", text)
     text = re.sub(r"_?\d+(\.\d+)?", "", text)
@@ -284,8 +284,8 @@ def line_in(frame: types.FrameType) -> str:
     for name in ("node", "n", "call"):
         meta = getattr(frame.f_locals.get(name), "meta", None)
         if isinstance(meta, dict):
-            told = re.findall(r'File "([^"]+)", line (\d+)', str(meta.get("stack_trace") or ""))
-            own = [place for place in told if "/torch/" not in place[0]]
+            places = re.findall(r'File "([^"]+)", line (\d+)', str(meta.get("stack_trace") or ""))
+            own = [place for place in places if "/torch/" not in place[0]]
             if own:
                 return ":".join(own[-1])
     return ""
@@ -301,11 +301,11 @@ def asked(path: str) -> dict[str, Any]:
         pass
     try:
         with open(f"{path}.c") as file:
-            told = re.findall(r'File "([^"]+)", line (\d+) in', file.read())
+            places = re.findall(r'File "([^"]+)", line (\d+) in', file.read())
     except OSError:
         return {}
-    stages = [part for name, _ in told if (part := part_of(name))]
-    lines = [f"{name}:{number}" for name, number in told if not any(p in name for p in LIBRARY)]
+    stages = [part for name, _ in places if (part := part_of(name))]
+    lines = [f"{name}:{number}" for name, number in places if not any(p in name for p in LIBRARY)]
     stage = stages[0] if stages and stages[0] != "runtime" else COMPILED
     return {"stage": stage, "operation": "", "line": lines[0] if lines else ""}
 

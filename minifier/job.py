@@ -1,4 +1,4 @@
-"""What every reduction shares: its setting, its result, and how that is told."""
+"""What every reduction shares: its setting, its result, and how that is reported."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tc.minifier import issue, odds
+from tc.minifier import issue
 from tc.minifier.answer import Answer
 from tc.minifier.console import INTERRUPTED, NOT_REPRODUCED, OK, Progress
 from tc.minifier.fresh import Fresh
 from tc.minifier.identity import Identity
 from tc.minifier.journal import Journal, write_whole
-from tc.minifier.oracle import Search, Server
+from tc.minifier.oracle import MEASURED, Search, Server
 from tc.minifier.subject import Subject
 from tc.minifier.verify import RUNS, failures
 
-MEASURED: Final = 20  # runs that the rate of a failure that does not always show is taken from
-LOADING: Final = 30.0  # seconds more for a process that has to load torch first
-HUNG: Final = 20.0  # seconds for one try, where the failure is a hang
+LOADING: Final = 15.0  # seconds more for a process that has to load torch first
+HUNG: Final = 10.0  # seconds for one try, where the failure is a hang
 
 
 @dataclass
@@ -64,17 +63,12 @@ class Setting:
 
     def measure(self, search: Search, question: str, ask: Any) -> None:
         """See whether a failure always shows; where it does not, set the rule of the search."""
-        runs = self.runs or (3 if search.target and search.target.kind != "hangs" else 1)
-        failed = search.rate(question, ask, runs)
-        if failed == runs:
-            return
-        runs = max(runs, MEASURED)
-        failed = max(search.rate(question, ask, runs), 1)
-        search.rule = odds.rule_for(failed / runs)
-        self.note(
-            f"the failure does not always show: it {odds.summary(failed, runs)}; a candidate is "
-            f"taken if {search.rule} of its runs fail alike"
-        )
+        how_often = search.measure(question, ask, self.runs)
+        if how_often:
+            self.note(
+                f"the failure does not always show: it {how_often}; a candidate is taken if "
+                f"{search.rule} of its runs fail alike"
+            )
 
 
 @dataclass

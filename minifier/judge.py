@@ -26,8 +26,8 @@ from tc.minifier.identity import Identity
 Program = Callable[..., Any]
 SLACK = 16.0  # how much worse than eager's own error a result may be
 JITTERS = (1, 2, 3)  # seeds of runs on moved inputs
-TOLD = 8000  # characters of an error that are kept
-TOLD_LINES = "from user code"  # what torch's compiler heads the user's lines with
+ERROR_TEXT = 8000  # characters of an error that are kept
+USER_LINES = "from user code"  # what torch's compiler heads the user's lines with
 HALF = (torch.float16, torch.bfloat16)
 
 
@@ -68,7 +68,7 @@ def crash(error: BaseException) -> Outcome:
     return Outcome(
         "crash", found, f"{type(cause).__name__} in {found.stage}: {first[:200]}",
         {"stage": found.stage, "type": type(cause).__name__, **met(error),
-         "text": f"{error}\n{cause}"[:TOLD]},
+         "text": f"{error}\n{cause}"[:ERROR_TEXT]},
     )  # fmt: skip
 
 
@@ -88,12 +88,12 @@ def met(error: BaseException) -> dict[str, Any]:
         place = found.place
         line = f"{place.file}:{place.line}\t{place.loc or ''}"
         return {"opcode": found.opcode, "callee": found.callee, "line": line, "code": found.code}
-    told = re.findall(
-        r'File "(.+)", line (\d+), in .+\n +(.+)', str(error).partition(TOLD_LINES)[2]
+    places = re.findall(
+        r'File "(.+)", line (\d+), in .+\n +(.+)', str(error).partition(USER_LINES)[2]
     )
-    if not told:
+    if not places:
         return {}
-    file, number, text = told[-1]
+    file, number, text = places[-1]
     names = [
         (PurePath(frame.filename).stem, frame.name)
         for one in (error, list(identity.causes(error))[-1])
@@ -111,11 +111,25 @@ def met(error: BaseException) -> dict[str, Any]:
 def clones(inputs: Sequence[Any]) -> list[Any]:
     """Return inputs of their own: same layout, same need for gradients."""
     return [
-        value.detach().clone().requires_grad_(value.requires_grad)
+        same_layout(value).requires_grad_(value.requires_grad)
         if isinstance(value, torch.Tensor)
         else value
         for value in inputs
     ]
+
+
+def same_layout(value: torch.Tensor) -> torch.Tensor:
+    """Return a copy with the same strides, gaps and overlaps included.
+
+    Compiled code is made for the strides of its inputs; `Tensor.clone` changes some of them.
+    """
+    plain = type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided
+    odd = value.is_quantized or value.is_conj() or value.is_neg()
+    if not plain or odd or not value.numel():
+        return value.detach().clone()
+    last = sum((n - 1) * s for n, s in zip(value.shape, value.stride(), strict=True))
+    held = value.detach().as_strided((last + 1,), (1,), value.storage_offset()).clone()
+    return held.as_strided(value.shape, value.stride())
 
 
 @dataclass

@@ -67,14 +67,14 @@ class Ladder:
 
     Attributes:
         failure: how the case fails when compiled whole.
-        tell: told of each rung.
+        report: takes a line about each rung.
         probes: questions asked.
     """
 
     oracle: Oracle
     case: Case
     failure: Answer
-    tell: Callable[[str], None] = lambda text: None
+    report: Callable[[str], None] = lambda text: None
     probes: int = 0
     rungs: list[Rung] = field(default_factory=list)
 
@@ -84,7 +84,7 @@ class Ladder:
         for name in names:
             rung = self.stage(name) if name in STAGES else self.backend(name)
             self.rungs.append(rung)
-            self.tell(f"{name} {'✗' if self.is_failure(rung) else '✓'}")
+            self.report(f"{name} {'✗' if self.is_failure(rung) else '✓'}")
             if self.is_failure(rung):
                 return rung
         return None
@@ -97,19 +97,27 @@ class Ladder:
         """Compile with one of torch's backends."""
         options = tuple((n, v) for n, v in self.case.call.options if n == "dynamic")
         call = Call("torch", (("backend", repr(name)), *options))
-        self.probes += 1
-        return Rung(name, Answer.of(self._ask("judge", {"call": str(call)})))
+        return self._decided(lambda: Rung(name, Answer.of(self._ask("judge", {"call": str(call)}))))
 
     def stage(self, name: str, refuse: Mapping[str, int] | None = None) -> Rung:
         """Compile up to a stage of tc, refusing some steps."""
         options = tuple((n, v) for n, v in self.case.call.options if n != "backend")
         call = Call("tc", (("backend", "replayed"), *options))
-        self.probes += 1
-        row = self._ask("stage", {"call": str(call), "stage": name, "refuse": dict(refuse or {})})
-        return Rung(name, Answer.of(row), tuple(row.get("steps", ())))
+        more = {"call": str(call), "stage": name, "refuse": dict(refuse or {})}
+
+        def ask() -> Rung:
+            row = self._ask("stage", more)
+            return Rung(name, Answer.of(row), tuple(row.get("steps", ())))
+
+        return self._decided(ask)
+
+    def _decided(self, ask: Callable[[], Rung]) -> Rung:
+        """Ask as often as a failure that does not always show has to be looked for."""
+        return self.oracle.rule.decided(ask, self.is_failure)
 
     def _ask(self, action: str, more: Mapping[str, Any]) -> dict[str, Any]:
         case = self.case
+        self.probes += 1
         return self.oracle.server.ask(
             {"do": action, "program": case.program(), "arguments": case.arguments,
              "backward": case.backward, "seconds": self.oracle.seconds, **more}
@@ -132,7 +140,7 @@ class Ladder:
         while high - low > 1:
             middle = (low + high) // 2
             tried = self.stage(rung.name, {kind: middle})
-            self.tell(f"step {middle} of {total}")
+            self.report(f"step {middle} of {total}")
             if self.is_failure(tried):
                 high = middle
                 last = steps if kind == KERNELS else list(tried.steps)

@@ -12,8 +12,11 @@ the second bound the rate would sink step by step until nothing fails.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 REJECTS: Final = 0.01
 ACCEPTS: Final = 0.25
@@ -30,6 +33,16 @@ class Rule:
 
     def __str__(self) -> str:
         return f"{self.need} of {self.of}"
+
+    def decided(self, ask: Callable[[], T], fails: Callable[[T], bool]) -> T:
+        """Ask until so many answers are failures, or cannot be any more; returns the last."""
+        failed = passed = 0
+        while True:
+            answer = ask()
+            failed += fails(answer)
+            passed += not fails(answer)
+            if failed >= self.need or passed > self.of - self.need:
+                return answer
 
 
 def at_least(need: int, runs: int, rate: float) -> float:
@@ -55,6 +68,13 @@ def rule_for(rate: float) -> Rule:
 def missed(rate: float, runs: int) -> float:
     """Return the probability that a failure does not show in so many runs."""
     return float((1 - rate) ** runs)
+
+
+def runs_for(rate: float) -> int:
+    """Return how many runs a failure has to be looked for until it is as good as excluded."""
+    if rate >= 1:
+        return 1
+    return min(MOST, math.ceil(math.log(REJECTS) / math.log(1 - rate)))
 
 
 def interval(failures: int, runs: int, doubt: float = 0.05) -> tuple[float, float]:

@@ -38,7 +38,7 @@ options:
   --seconds N     limit for one run (default 120; 600 for the first)
   --budget N      stop reducing after N seconds, keep the best (default: no limit)
   --runs N        look N times for a failure that does not always show
-  --check CMD     0: still fails, 125: cannot tell, else: does not; {} is the file. Needs no torch
+  --check CMD     0: still fails, 125: not judged, else: does not; {} is the file. Needs no torch
   --python EXE    run by another Python, which needs no tc; compares how the program ends
   --own-caches    use your compilers' caches (default: new ones, removed afterwards)
   --history       keep every step beside the result, as FILE without .py, and .history

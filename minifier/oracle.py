@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -18,8 +19,9 @@ from tc.minifier.answer import Answer
 from tc.minifier.case import Case, fact_from_json
 from tc.minifier.identity import Identity
 from tc.minifier.journal import Journal
-from tc.minifier.odds import Rule
+from tc.minifier.odds import Rule, rule_for, summary
 
+MEASURED = 20  # runs that the rate of a failure that does not always show is taken from
 MEMORY = 8 << 30  # what a child may take beyond what the server has
 #: compilers start no processes that stay, and looking for devices does not set them up
 SETTINGS = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
@@ -129,6 +131,7 @@ class Search:
         target: the failure that is looked for; None: none yet.
         akin: while there is no target, the first failure that may be the same as this one is.
         rule: how many runs of a candidate have to fail.
+        share: of the runs in which the first program fails.
         deadline: no more questions from then on (`time.monotonic`).
         others: other failures met on the way, and how often.
         asked: runs so far.
@@ -138,6 +141,7 @@ class Search:
     target: Identity | None = None
     akin: Identity | None = None
     rule: Rule = field(default_factory=Rule)
+    share: float = 1.0
     deadline: float = float("inf")
     journal: Journal = field(default_factory=Journal)
     others: Counter[Identity] = field(default_factory=Counter)
@@ -161,23 +165,34 @@ class Search:
             return known
         if time.monotonic() > self.deadline:
             return Answer("late")
-        answer = self._often(ask)
+        answer = self.rule.decided(functools.partial(self._counted, ask), self.is_target)
         self.journal.put(question, answer)
         if self.target is not None and answer.identity not in (None, self.target):
             assert answer.identity is not None
             self.others[answer.identity] += 1
         return answer
 
-    def _often(self, ask: Callable[[], Answer]) -> Answer:
-        """Ask until the rule is met, or cannot be any more."""
-        failed = passed = 0
-        while True:
-            self.asked += 1
-            answer = ask()
-            failed += self.is_target(answer)
-            passed += not self.is_target(answer)
-            if failed >= self.rule.need or passed > self.rule.of - self.rule.need:
-                return answer
+    def _counted(self, ask: Callable[[], Answer]) -> Answer:
+        self.asked += 1
+        return ask()
+
+    def measure(self, question: str, ask: Callable[[], Answer], runs: int = 0) -> str:
+        """See whether the failure always shows; where it does not, set the rule.
+
+        Args:
+            runs: to look at; 0: as found fit.
+
+        Returns:
+            How often it fails, in words; nothing if it always does.
+        """
+        runs = runs or (3 if self.target and self.target.kind != "hangs" else 1)
+        if self.rate(question, ask, runs) == runs:
+            return ""
+        runs = max(runs, MEASURED)
+        failed = max(self.rate(question, ask, runs), 1)
+        self.share = failed / runs
+        self.rule = rule_for(self.share)
+        return summary(failed, runs)
 
     def rate(self, question: str, ask: Callable[[], Answer], runs: int) -> int:
         """Return how many of so many runs are the failure that is looked for."""
@@ -233,7 +248,7 @@ class Oracle(Search):
 
 
 def keeping(case: Case) -> str:
-    """The program that tells each value to ``keep`` as soon as it is there."""
+    """The program that passes each value to ``keep`` as soon as it is there."""
     names = case.names()
     head, _, tail = case.program().partition("\ndef f(")
     arguments, _, _ = tail.partition("\n")

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from tc.minifier import odds
 from tc.minifier.console import OK
-from tc.minifier.oracle import Server
+from tc.minifier.oracle import MEASURED, Server
 from tc.minifier.problem import REDUCIBLE, Problem, Run, recorded
 from tc.minifier.verdict import BUG, INCONCLUSIVE, Verdict
 
 ALL: Final = 1 << 30  # calls
+SECOND: Final = 2  # runs of a script that has failed, to see whether it always does
 
 
 def without_graph(script: str, problem: Problem) -> Verdict | None:
@@ -72,7 +74,7 @@ def in_capture(problem: Problem) -> Verdict:
     verdict = Verdict(BUG, title)
     verdict.add("failure", problem.message, stage="capture", message=problem.message)
     if detail.get("line"):
-        tell_line(verdict, detail["line"])
+        add_line(verdict, detail["line"])
     if step:
         verdict.add(
             "step", f"the handler of {step}", step=detail["opcode"], callee=detail["callee"]
@@ -84,7 +86,7 @@ def in_capture(problem: Problem) -> Verdict:
     return verdict
 
 
-def tell_line(verdict: Verdict, line: str) -> None:
+def add_line(verdict: Verdict, line: str) -> None:
     """Name the user's line, given as ``file:line``, a tab, and its text."""
     where, _, text = line.partition("\t")
     verdict.add("your line", f"{where}   {text}", lines=[where])
@@ -102,16 +104,38 @@ def add_workaround(verdict: Verdict, calls: Calls) -> None:
 # -- around the graphs -------------------------------------------------------------------------
 @dataclass
 class Calls:
-    """Runs a script with only its first calls of compiled functions compiled."""
+    """Runs a script with only its first calls of compiled functions compiled.
+
+    Attributes:
+        looks: runs until one fails; more than one where the failure does not always show.
+        seen: how often the script fails, in words; empty if always.
+    """
 
     server: Server
     what: Run
-    tell: Callable[[str], None]
+    report: Callable[[str], None]
+    looks: int = 1
+    seen: str = ""
+
+    def measure(self) -> None:
+        """See whether a script that has failed once always does."""
+        runs, failed = SECOND, self._failures(SECOND)
+        if failed == runs:
+            return
+        failed = max(failed + self._failures(MEASURED - runs), 1)
+        self.looks, self.seen = odds.runs_for(failed / MEASURED), odds.summary(failed, MEASURED)
+
+    def _failures(self, runs: int) -> int:
+        return sum(self.run(ALL).kind != "ok" for _ in range(runs))
 
     def run(self, count: int, fresh: bool = False) -> Problem:
         """Run it with so many compiled calls; the last may have to compile anew."""
-        self.tell(f"running    with {count if count < ALL else 'all'} calls compiled")
-        return recorded(self.server, self.what, (count, fresh))
+        self.report(f"running    with {count if count < ALL else 'all'} calls compiled")
+        for _ in range(self.looks):
+            problem = recorded(self.server, self.what, (count, fresh))
+            if problem.kind != "ok":
+                break
+        return problem
 
     def first_wrong(self, count: int) -> int:
         """Return the first call that must run compiled for the script to fail."""
@@ -131,6 +155,7 @@ def around_graphs(problem: Problem, calls: Calls) -> Verdict | None:
     Eager runs in place of compiled calls from one on: the first that has to be compiled for the
     failure is to blame; where it is right with code of its own, a guard let pass what it must not.
     """
+    calls.measure()
     if calls.run(0).kind != "ok":
         return None
     again = calls.run(ALL)
@@ -147,8 +172,10 @@ def around_graphs(problem: Problem, calls: Calls) -> Verdict | None:
         title = f"call {number}, of {function}, goes wrong around its graphs"
     verdict = Verdict(BUG, title)
     verdict.add("failure", problem.message, stage="capture", message=problem.message)
+    if calls.seen:
+        verdict.add("shows", f"not always: it {calls.seen}")
     if line:
-        tell_line(verdict, line)
+        add_line(verdict, line)
     if wrong.facts.get("rounding") and not stale:
         verdict.code = INCONCLUSIVE
         verdict.title = (

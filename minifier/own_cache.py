@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -47,7 +46,7 @@ def fails_with_caches(place: Workplace, run: Run, setting: Setting) -> None:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(file, target)
             copy.mkdir(exist_ok=True)
-            return record(run, place.folder, {**os.environ, variable: str(copy)})
+            return record(run, place.folder, {variable: str(copy)})
 
         problem = run_with(files)
         if problem.kind == "ok":

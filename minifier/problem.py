@@ -16,10 +16,14 @@ from typing import Any
 
 from tc.minifier import fresh, identity
 from tc.minifier.answer import Answer
+from tc.minifier.caches import caches_of_one_run
 from tc.minifier.case import Case, from_json, to_json
 from tc.minifier.identity import Identity
+from tc.minifier.limits import TimeLimit
 from tc.minifier.oracle import OracleError, Server
 
+LOOKS = 20  # at a script that does not fail at once
+PATIENCE = 8.0  # seconds for these, where no number is asked for
 REDUCIBLE = ("crash", "wrong", "nan", "accepts", "died", "timeout")
 
 
@@ -105,6 +109,16 @@ def recorded(server: Server, run: Run, calls: tuple[int, bool] | None = None) ->
     return problem
 
 
+def looks_for(runs: int, took: float) -> int:
+    """Return how often a script is run until it counts as sound.
+
+    Args:
+        runs: as asked for; 0: as found fit.
+        took: seconds of the first run.
+    """
+    return runs or max(2, min(LOOKS, int(PATIENCE / max(took, 0.1))))
+
+
 def compiler_of(text: str) -> str:
     """Return the compiler that a script seems to use; wrong guesses cost seconds, no more."""
     if re.search(r"\btorch\s*\.\s*compile\b|\.compile\(\)", text):
@@ -144,18 +158,18 @@ def record(run: Run, folder: Path, environment: Mapping[str, str] | None = None)
         *run.arguments,
     ]  # fmt: skip
     hang: Answer | None = None
-    with (folder / "script.log").open("wb") as log:
+    with (folder / "script.log").open("wb") as log, caches_of_one_run() as caches:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             cwd=run.cwd,
-            env={**os.environ, **(environment or {})},
+            env={**os.environ, **caches, **(environment or {})},
             start_new_session=True,
         )
         try:
-            status: int | None = process.wait(timeout=run.seconds)
+            status: int | None = TimeLimit(run.seconds).wait(process)
         except subprocess.TimeoutExpired:
             status = None
             hang = fresh.hang(fresh.ask_process(process.pid, str(stack)))

@@ -40,13 +40,13 @@ class Reduction:
 
     Attributes:
         best: the smallest case so far.
-        tell: told of each improvement and of the pass that made it.
+        report: takes each improvement, and the pass that made it.
         passes_done: name -> improvements.
     """
 
     oracle: Oracle
     best: Case
-    tell: Callable[[Case, str], None] = lambda case, name: None
+    report: Callable[[Case, str], None] = lambda case, name: None
     passes_done: dict[str, int] = field(default_factory=dict)
 
     def run(self) -> Case:
@@ -74,11 +74,11 @@ class Reduction:
             answer: how it failed.
         """
         before = self.best
-        told = str(answer.detail.get("text", ""))
-        one: Pass = functools.partial(self._named, told=told)
+        error_text = str(answer.detail.get("text", ""))
+        one: Pass = functools.partial(self._named, error_text=error_text)
         if self.oracle.target is not None and self.oracle.target.kind in ("wrong", "nan"):
             one = self._localise
-        elif not told:
+        elif not error_text:
             return False
         if before.backward and answer.detail.get("forward"):  # cheaper to compile, and likely
             self._apply(one, inputs.forward_only(before))
@@ -86,9 +86,9 @@ class Reduction:
             self._apply(one)
         return self.best != before
 
-    def _named(self, case: Case, fails: Fails, told: str) -> Iterator[Case]:
+    def _named(self, case: Case, fails: Fails, error_text: str) -> Iterator[Case]:
         """See `localise.named_steps`."""
-        yield from localise.named_steps(case, fails, told)
+        yield from localise.named_steps(case, fails, error_text)
 
     def _localise(self, case: Case, fails: Fails) -> Iterator[Case]:
         """See `localise.first_wrong_steps`."""
@@ -108,7 +108,7 @@ class Reduction:
         if case != self.best:
             self.best = case
             self.passes_done[name] = self.passes_done.get(name, 0) + 1
-            self.tell(case, name)
+            self.report(case, name)
 
     def embed(self) -> None:
         """Write what is left of the recorded values into the text."""

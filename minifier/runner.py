@@ -106,7 +106,7 @@ class Recorder:
         limit: which calls run compiled; None: all.
         sequence: every call of a graph so far, as cases; None: they are not kept.
         tensors: the inputs of these, each name with the number of its call before it.
-        raises: an exception of the program tells of a failure, instead of a file.
+        raises: a failure is an exception of the program, and no file.
     """
 
     def __init__(

@@ -11,8 +11,8 @@ from tc.minifier import writer
 from tc.minifier.answer import Answer
 from tc.minifier.check import ProgramOracle
 from tc.minifier.console import quiet_interrupts
-from tc.minifier.job import HUNG, MEASURED, Result, Setting
-from tc.minifier.oracle import ScriptOracle
+from tc.minifier.job import HUNG, Result, Setting
+from tc.minifier.oracle import MEASURED, ScriptOracle
 from tc.minifier.passes import modules, source
 from tc.minifier.problem import NotReproduced
 from tc.minifier.verify import RUNS

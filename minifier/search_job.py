@@ -19,10 +19,12 @@ from tc.minifier.job import LOADING, Setting
 from tc.minifier.oracle import Oracle, ScriptOracle, Server
 from tc.minifier.own_cache import fails_with_caches
 from tc.minifier.problem import (
+    LOOKS,
     REDUCIBLE,
     NotReproduced,
     Problem,
     Run,
+    looks_for,
     problem_of_row,
     recorded,
     row_of,
@@ -33,8 +35,6 @@ from tc.minifier.subject import after_head
 from tc.minifier.verify import failures
 from tc.minifier.workplace import Workplace
 
-LOOKS: Final = 20  # at a script that does not fail at once
-PATIENCE: Final = 8.0  # seconds for these, where no number is asked for
 WATCH: Final = "from tc.minifier.runner import watch; watch()"
 
 
@@ -106,7 +106,7 @@ class SearchJob:
             return problem
         if not problem.facts.get("compiles"):
             raise NotReproduced(why_not(problem, self.setting.subject.label))
-        looks = self.looks(took)
+        looks = looks_for(self.setting.runs, took)
         for number in range(1, looks):
             self.setting.progress.now(f"it did not fail; look {number + 1} of {looks} …")
             again = recorded(server, self.aside(run))
@@ -121,12 +121,6 @@ class SearchJob:
             f"in 30 % of runs would stay unseen with probability {chance:.0%}"
             + ("" if chance < 0.01 else f" (--runs {LOOKS}: {odds.missed(0.3, LOOKS):.1%})")
         )
-
-    def looks(self, took: float) -> int:
-        """Return how often a script is run until it counts as sound."""
-        if self.setting.runs:
-            return self.setting.runs
-        return max(2, min(LOOKS, int(PATIENCE / max(took, 0.1))))
 
     # -- without a graph of its own ------------------------------------------------------------
     def beyond_graph(self, server: Server, run: Run, problem: Problem) -> int:
@@ -167,8 +161,8 @@ class SearchJob:
         def report(some: Sequence[Case]) -> None:
             job.improved(sequence_text(some, answer), "sequence")
 
-        told = str(answer.detail.get("text", ""))
-        return sequence_text(reduced(cases, fails, learn, report, told), answer)
+        error_text = str(answer.detail.get("text", ""))
+        return sequence_text(reduced(cases, fails, learn, report, error_text), answer)
 
     def as_text(self, server: Server, run: Run, problem: Problem) -> int:
         """Reduce the text of a script that fails, but not in a graph that has a text."""
@@ -195,7 +189,9 @@ class SearchJob:
         subject, setting = self.setting.subject, self.setting
 
         def verify(path: Path, runs: int) -> int:
-            fresh = Fresh(oracle.seconds + LOADING, home=subject.home, arguments=subject.arguments)
+            fresh = Fresh(
+                oracle.seconds, home=subject.home, arguments=subject.arguments, loading=LOADING
+            )
             assert oracle.target is not None
             return failures(path, oracle.target, fresh, server, runs, self.scratch)
 

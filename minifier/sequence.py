@@ -29,18 +29,18 @@ def reduced(
     fails: Fails,
     learn: Callable[[Case], Case],
     report: Callable[[Sequence[Case]], None],
-    told: str = "",
+    error_text: str = "",
 ) -> list[Case]:
     """Return fewer and smaller graphs that fail alike in the same order.
 
     Args:
         learn: returns a case with the facts about its values.
         report: is given each result on the way.
-        told: the compiler's words; an operation that they name is a good guess.
+        error_text: the compiler's words; an operation that they name is a good guess.
     """
 
     def named(case: Case, fails: Callable[[Case], bool]) -> Iterator[Case]:
-        yield from localise.named_steps(case, fails, told)
+        yield from localise.named_steps(case, fails, error_text)
 
     left = list(cases)
     for place in reversed(range(len(cases))):

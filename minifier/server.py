@@ -34,7 +34,9 @@ import torch
 import tc
 from tc.compiler import api
 from tc.minifier import fresh, graphs, identity, judge, runner
+from tc.minifier.caches import caches_of_one_run
 from tc.minifier.judge import Outcome
+from tc.minifier.limits import TimeLimit
 
 Request = dict[str, Any]
 LITERAL = 16  # elements that are written as numbers
@@ -127,7 +129,7 @@ class Server:
         held = self.recorded[key]
         if tuple(held.shape) != shape:
             return held[tuple(slice(0, size) for size in shape)].clone()
-        return own_copy(held)
+        return judge.same_layout(held)
 
     def prepare(self, request: Request) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:
         """Return a program's function, its inputs, and its names."""
@@ -164,7 +166,7 @@ class Server:
         return run_script(request["path"]).as_json()
 
     def record(self, request: Request) -> dict[str, Any]:
-        """Run the user's script; what goes wrong in it is told by files."""
+        """Run the user's script; what goes wrong in it is recorded in files."""
         if torch.cuda.is_available():
             return {"kind": "refused"}  # a device is not to be shared by a fork
         log = os.open(self.folder / "script.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -203,7 +205,7 @@ class Server:
         def keep(name: str, value: Any) -> None:
             facts[name] = graphs.fact_of(value)
             if facts[name].kind == "tensor":
-                kept[name] = own_copy(value.detach())
+                kept[name] = judge.same_layout(value).cpu()
 
         names = self.namespace(request["program"], keep=keep)
         with torch.set_grad_enabled(request["backward"]):
@@ -242,14 +244,6 @@ class Server:
         return self.take(key, tuple(self.recorded[key].shape))
 
 
-def own_copy(value: torch.Tensor) -> torch.Tensor:
-    """Return a copy in CPU memory of its own, laid out alike where elements do not overlap."""
-    strides = zip(value.shape, value.stride(), strict=True)
-    if any(stride == 0 for size, stride in strides if size > 1):
-        return value.cpu().clone()
-    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).copy_(value)
-
-
 def run_script(path: str) -> Outcome:
     """Run a file as a program; returns how it ended."""
     try:
@@ -264,6 +258,17 @@ def run_script(path: str) -> Outcome:
 
 # -- children ----------------------------------------------------------------------------------
 def in_child(work: Callable[[], dict[str, Any]], request: Request, stack: str) -> dict[str, Any]:
+    """Do work in a forked child with caches of its own; see `forked`."""
+    with caches_of_one_run() as caches:
+
+        def work_with_caches() -> dict[str, Any]:
+            os.environ.update(caches)
+            return work()
+
+        return forked(work_with_caches, request, stack)
+
+
+def forked(work: Callable[[], dict[str, Any]], request: Request, stack: str) -> dict[str, Any]:
     """Do work in a forked child with limits of time and memory; returns its answer.
 
     Args:
@@ -281,20 +286,22 @@ def in_child(work: Callable[[], dict[str, Any]], request: Request, stack: str) -
     os.close(writer)
     signal.signal(signal.SIGUSR1, lambda number, frame: _kill(pid))
     answer = b""
-    deadline = start + float(request.get("seconds") or 120)
+    limit = TimeLimit(float(request.get("seconds") or 120), start)
     late = False
     while True:
-        ready, _, _ = select.select([reader], [], [], max(0.0, deadline - time.monotonic()))
+        ready, _, _ = select.select([reader], [], [], limit.next_look)
         if not ready:
-            late = True
-            break
+            late = limit.has_passed(pid)
+            if late:
+                break
+            continue
         piece = os.read(reader, 1 << 16)
         if not piece:
             break
         answer += piece
     os.close(reader)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    hang = fresh.hang(fresh.ask_process(pid, stack)).as_json() if late else None
+    hang = fresh.hang(doing(pid, stack)).as_json() if late else None
     if late:
         _kill(pid)
     _, status, usage = os.wait4(pid, 0)
@@ -302,6 +309,14 @@ def in_child(work: Callable[[], dict[str, Any]], request: Request, stack: str) -
     found = {**hang, "status": None} if hang else _answer(answer, status)
     found["cpu"] = usage.ru_utime + usage.ru_stime
     found["wall"] = time.monotonic() - start
+    return found
+
+
+def doing(pid: int, stack: str) -> dict[str, Any]:
+    """Ask a child what it is doing; lines of files that the server has made mean nothing."""
+    found = fresh.ask_process(pid, stack)
+    if str(found.get("line")).startswith(str(Path(stack).parent)):
+        found["line"] = ""
     return found
 
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from tc.minifier.caches import CACHES, FIRST, caches_in
+
 MARK: Final = "TC_MINIFY_RUN"  # in the environment of every process below
-#: variables that name folders in which compilers keep what they made
-CACHES: Final = ("TC_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 GUARDIAN: Final = r"""
 import os, shutil, signal, sys, time
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -75,11 +75,8 @@ class Workplace:
         os.environ["TMPDIR"] = str(temporary)
         tempfile.tempdir = None  # it is read again
         if not keep_caches:
-            os.environ.update(self.caches("cache"))
-
-    def caches(self, name: str) -> dict[str, str]:
-        """Return the variables of throw-away caches in a folder."""
-        return {variable: str(self.folder / name / variable.lower()) for variable in CACHES}
+            os.environ.update(caches_in(self.folder / "cache"))
+            os.environ[FIRST] = str(self.folder / "cache")
 
     def scratch(self, name: str) -> Path:
         """Return a new folder that shows what is in the working directory, by links.
@@ -113,7 +110,7 @@ class Workplace:
 
     def close(self) -> None:
         """End all that was started here, and remove the folder."""
-        for name in (MARK, "TMPDIR", *CACHES):
+        for name in (MARK, FIRST, "TMPDIR", *CACHES):
             if name in self.before:
                 os.environ[name] = self.before[name]
             else:

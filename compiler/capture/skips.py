@@ -109,13 +109,21 @@ _GENERATOR = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENE
 
 
 def in_transform() -> bool:
-    """Say whether a transform of torch.func is at work: its tensors are for its own levels."""
-    return torch._C._functorch.peek_interpreter_stack() is not None
+    """Return whether a transform of torch.func, or a forward-mode derivative, is at work.
+
+    Their tensors are for levels of their own: derivatives travel with them, unseen by fake tensors.
+    """
+    return torch._C._functorch.peek_interpreter_stack() is not None or in_forward_mode()
+
+
+def in_forward_mode() -> bool:
+    """Return whether forward-mode derivatives are at work."""
+    return forward_ad._current_level >= 0
 
 
 def can_be_captured() -> bool:
-    """Say whether code under the transforms at work can be captured: stand-ins lack some kinds."""
-    return all(level[0] in ("Vmap", "Grad") for level in transforms())
+    """Return whether code under the transforms at work can be captured, with fake tensors."""
+    return not in_forward_mode() and all(level[0] in ("Vmap", "Grad") for level in transforms())
 
 
 def skip_reason(frame: Frame) -> tuple[str, bool] | None:
@@ -155,10 +163,7 @@ def is_being_imported(frame: Frame) -> bool:
 
 
 def runs_on_for_now(frame: Frame, state: dict[Any, Any]) -> bool:
-    """Return whether a frame has to run as it is this time.
-
-    So do all frames under forward-mode derivatives, and those of an installed package that had
-    nothing to do with tensors so far.
+    """Return whether a frame of a package that had nothing to do with tensors runs as it is.
 
     Much of what packages run once (imports, look-ups, checks of versions) is not worth a compile;
     what is called again and again is.
@@ -166,8 +171,6 @@ def runs_on_for_now(frame: Frame, state: dict[Any, Any]) -> bool:
     Args:
         state: what is kept with the code object; the calls let pass are counted in it.
     """
-    if forward_ad._current_level >= 0:  # derivatives travel with tensors, unseen by fake ones
-        return True
     if f"{os.sep}site-packages{os.sep}" not in frame.code.co_filename:
         return False
     passed = state.get("passed", 0)

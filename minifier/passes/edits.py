@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 Edits = Callable[[ast.Module], Iterator[None]]
+Place = tuple[ast.AST, str, int | None, ast.expr]  # a parent, its field, where in a list, a node
 
 SMALL: Final = 2  # what larger numbers are replaced by
 BLOCKS: Final = ("body", "orelse", "finalbody")
@@ -81,23 +82,26 @@ def unnamed(tree: ast.Module) -> Iterator[None]:
 
 def inlined(tree: ast.Module) -> Iterator[None]:
     """Put a value in place of the one use of its name."""
+    reads: dict[str, list[Place]] = {}
+    for place in places(tree):
+        node = place[3]
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            reads.setdefault(node.id, []).append(place)
     for block in blocks(tree):
-        for place, statement in enumerate(list(block)):
+        for number, statement in enumerate(list(block)):
             if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
                 continue
             target = statement.targets[0]
-            uses = [use for use in places(tree) if isinstance(target, ast.Name)
-                    and isinstance(use[3], ast.Name) and use[3].id == target.id
-                    and isinstance(use[3].ctx, ast.Load)]  # fmt: skip
+            uses = reads.get(target.id, []) if isinstance(target, ast.Name) else []
             if len(uses) != 1:
                 continue
-            holder, name, number, node = uses[0]
+            holder, name, at, node = uses[0]
             before = list(block)
-            put(holder, name, number, statement.value)
-            block[place : place + 1] = [] if len(block) > 1 else [ast.Pass()]
+            put(holder, name, at, statement.value)
+            block[number : number + 1] = [] if len(block) > 1 else [ast.Pass()]
             yield
             block[:] = before
-            put(holder, name, number, node)
+            put(holder, name, at, node)
 
 
 def hoisted(tree: ast.Module) -> Iterator[None]:
@@ -217,9 +221,9 @@ TABLE: Final[tuple[Edits, ...]] = (
 )  # fmt: skip
 
 
-def places(tree: ast.AST) -> list[tuple[ast.AST, str, int | None, ast.expr]]:
+def places(tree: ast.AST) -> list[Place]:
     """Return where each expression hangs: its parent, the field, the place in a list, itself."""
-    found: list[tuple[ast.AST, str, int | None, ast.expr]] = []
+    found: list[Place] = []
     for parent in ast.walk(tree):
         for name, value in ast.iter_fields(parent):
             if isinstance(value, ast.expr):

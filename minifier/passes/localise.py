@@ -47,9 +47,9 @@ def _first_that_fails(case: Case, guesses: Sequence[Names], fails: Fails) -> Ite
             return
 
 
-def named_steps(case: Case, fails: Fails, told: str) -> Iterator[Case]:
+def named_steps(case: Case, fails: Fails, error_text: str) -> Iterator[Case]:
     """Keep a step whose op the compiler's error names; errors print much, so rare ops go first."""
-    words = set(re.findall(r"[a-z_]+[a-z0-9]*", told))
+    words = set(re.findall(r"[a-z_]+[a-z0-9]*", error_text))
     often = Counter(called(step.form) for step in case.steps)
     named = [step for step in case.steps if called(step.form) in words]
     rare = sorted(named, key=lambda one: often[called(one.form)])[:TRIED]

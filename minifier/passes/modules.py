@@ -70,10 +70,10 @@ def candidates(text: str, home: Path, done: set[str]) -> Iterator[tuple[str, set
     for number in range(len(imports(first))):
         tree = ast.parse(text)
         block, place = imports(tree)[number]
-        told = ast.unparse(block[place])
+        statement = ast.unparse(block[place])
         names = replace_import(tree, block, place, home, done)
         if names:
-            yield told, names, rendering.rendered(tree)
+            yield statement, names, rendering.rendered(tree)
 
 
 def imports(tree: ast.Module) -> list[tuple[list[ast.stmt], int]]:

@@ -18,6 +18,7 @@ REFUSALS: Final = (
     SyntaxError, ValueError, TypeError, AttributeError, KeyError, IndexError, AssertionError,
     RecursionError, MemoryError, OverflowError, SystemError, NotImplementedError,
 )  # fmt: skip
+PRINTS: Final = 3  # after which a text that still changes is no candidate
 CONVERSIONS: Final = {-1: "", ord("s"): "!s", ord("r"): "!r", ord("a"): "!a"}
 
 
@@ -65,16 +66,23 @@ def unbound(tree: ast.AST) -> set[str]:
 
 
 def rendered(tree: ast.Module) -> str | None:
-    """Return the text of a tree if it compiles and can be edited further, else None."""
+    """Return the text of a tree if it compiles and can be edited further, else None.
+
+    The text is a fixed point: read and printed again it is the same, so that a tree without an edit
+    never looks like a new candidate. A string that has become a docstring takes two prints.
+    """
     try:
         text = ast.unparse(ast.fix_missing_locations(tree))
-        again = parsed(text)
-        if again is None or not is_program(text):
-            return None
-        ast.unparse(again)
+        for _ in range(PRINTS):
+            again = parsed(text)
+            if again is None:
+                return None
+            before, text = text, ast.unparse(again)
+            if text == before:
+                return text if is_program(text) else None
     except REFUSALS:
-        return None
-    return text
+        pass
+    return None
 
 
 def normal_form(text: str) -> str | None:

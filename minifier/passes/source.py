@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from tc.minifier.passes import edits, rendering
 
 Fails = Callable[[str], bool]
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
-def reduced(text: str, fails: Fails, report: Tell) -> str:
+def reduced(text: str, fails: Fails, report: Report) -> str:
     """Return the smallest script found; ``report`` is given each that is smaller than the last.
 
     The text itself has to fail; a printed text that does not fail alike, because its comments or
@@ -34,7 +34,7 @@ def reduced(text: str, fails: Fails, report: Tell) -> str:
     return reducer.text
 
 
-def by_lines(text: str, fails: Fails, report: Tell) -> str:
+def by_lines(text: str, fails: Fails, report: Report) -> str:
     """Leave out ever smaller runs of lines, as long as Python compiles the rest."""
     lines = text.splitlines()
     size = len(lines)
@@ -56,7 +56,7 @@ def by_lines(text: str, fails: Fails, report: Tell) -> str:
 class _Reducer:
     text: str
     fails: Fails
-    report: Tell
+    report: Report
 
     def run(self) -> None:
         before = ""

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+import tc
+from tc.compiler import api
 from tc.minifier import judge
 
 Program = Callable[..., Any]
@@ -178,3 +180,40 @@ def test_crashes_are_told_apart_by_stage_type_and_words() -> None:
     one, same, other = raising("no buf7 in /a/b.py"), raising("no buf12 in /c.py"), raising("no x")
     assert one.kind == "crash"
     assert one.identity == same.identity != other.identity
+
+
+LAYOUTS = {
+    "column": torch.arange(12).view(6, 2)[:, 1],
+    "slice": torch.rand(4, 6)[1:3, ::2],
+    "transposed": torch.rand(3, 5).t(),
+    "expanded": torch.rand(4, 1).expand(4, 3),
+    "overlapping": torch.rand(9).as_strided((4, 4), (1, 1), 2),
+    "empty": torch.rand(0, 4).t(),
+    "number": torch.tensor(2.0),
+    "complex": torch.rand(3, 2, dtype=torch.complex64).conj().t(),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_copies_have_the_strides_that_compiled_code_is_made_for(layout: str) -> None:
+    value = LAYOUTS[layout]
+    (copy,) = judge.clones([value])
+    assert torch.equal(copy, value) and (copy.shape, copy.dtype) == (value.shape, value.dtype)
+    if layout not in ("complex", "empty"):
+        assert copy.stride() == value.stride()
+    assert (
+        copy.untyped_storage().data_ptr() != value.untyped_storage().data_ptr() or not copy.numel()
+    )
+
+
+@pytest.mark.parametrize("layout", ["column", "slice", "expanded"])
+def test_a_sound_compiler_is_not_accused_because_of_a_layout(layout: str) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(x + 1).sum(0)
+
+    outcome = judge.judge(program, lambda: tc.compile(program), [LAYOUTS[layout]], False)
+    assert outcome.kind == "ok", outcome.message
+    gm = torch.fx.symbolic_trace(program)
+    made = api.with_settings("inductor", None, None)(gm, [LAYOUTS[layout]])
+    outcome = judge.judge(program, lambda: made, [LAYOUTS[layout]], False)
+    assert outcome.kind == "ok", outcome.message

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from typing import Any
 
 import pytest
+from minifier_scripts import chain
 
 from tc.minifier import odds
 from tc.minifier.answer import Answer
 from tc.minifier.identity import Identity
-from tc.minifier.oracle import Search
+from tc.minifier.ladder import Ladder
+from tc.minifier.oracle import Oracle, Search
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.1, 0.3, 0.5, 0.9, 0.99])
@@ -70,3 +74,43 @@ def test_error_rates_of_a_rule_are_as_stated() -> None:
 
     assert accepted(0.3) >= 1 - 3 * odds.REJECTS
     assert accepted(0.3 * odds.FADED) <= odds.ACCEPTS + 0.08
+
+
+@pytest.mark.parametrize("rate, runs", [(1.0, 1), (0.5, 7), (0.3, 13), (0.05, 90), (0.001, 200)])
+def test_what_does_not_show_is_looked_for_until_it_is_excluded(rate: float, runs: int) -> None:
+    assert odds.runs_for(rate) == runs
+    assert odds.missed(rate, runs) <= odds.REJECTS or runs == odds.MOST
+
+
+LOST = Identity("raises", "loops", ("RuntimeError",), "lost")
+NAMES = [f"loops.lower.op{number}" for number in range(12)]
+
+
+class Flaky:
+    """A compiler whose seventh step goes wrong in a share of its runs."""
+
+    def __init__(self, source: random.Random, rate: float) -> None:
+        self.source, self.rate = source, rate
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        taken = request["stage"] in ("loops", "schedule", "kernels", "program")
+        bad = taken and request["refuse"].get("*", 99) > 7 and self.source.random() < self.rate
+        found = LOST.as_json() if bad else None
+        return {"kind": "crash" if bad else "ok", "identity": found, "steps": NAMES}
+
+
+def blamed(seed: int, rule: odds.Rule) -> tuple[str, str]:
+    """The stage and the step that are found."""
+    server: Any = Flaky(random.Random(seed), 0.3)
+    oracle = Oracle(server=server, target=LOST, rule=rule)
+    ladder = Ladder(oracle, chain(3), Answer("crash", LOST))
+    rung = ladder.climb()
+    step = ladder.step(rung) if rung else None
+    return rung.name if rung else "", step.kind if step else ""
+
+
+def test_a_failure_that_does_not_always_show_is_blamed_on_its_step() -> None:
+    right = ("loops", "loops.lower.op6")
+    found = [blamed(seed, odds.rule_for(0.3)) for seed in range(40)]
+    assert found.count(right) >= 36, Counter(found)
+    assert [blamed(seed, odds.Rule()) for seed in range(40)].count(right) < 10

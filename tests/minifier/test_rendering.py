@@ -80,16 +80,17 @@ def test_every_edit_of_modern_python_is_a_program_or_no_candidate(made: edits.Ed
     assert all(map(rendering.is_program, candidates))
 
 
-def test_random_edits_of_other_peoples_files() -> None:
-    seed = random.SystemRandom().randrange(10**6)
-    became = fuzzedits.fuzz(60, seed)
-    assert became["edits"] == 60, f"seed {seed}"
-    assert became["candidates"] > 20, f"seed {seed}"
-
-
-@pytest.mark.slow
-def test_ten_thousand_random_edits() -> None:
-    assert fuzzedits.fuzz(10_000, seed=1)["edits"] == 10_000
+@pytest.mark.parametrize(
+    "count, reductions", [(60, 1), pytest.param(10_000, 20, marks=pytest.mark.slow)]
+)
+def test_random_edits_of_other_peoples_files(count: int, reductions: int) -> None:
+    run = fuzzedits.Fuzz(random.SystemRandom().randrange(10**6))
+    run.edits(count)
+    run.reductions(reductions)
+    assert not run.errors, f"seed {run.seed}\n" + "\n".join(run.errors[:3])
+    assert run.became["edits"] == count
+    assert run.became["candidates"] > count / 3
+    assert run.became["files reduced"] == reductions
 
 
 @pytest.mark.parametrize("text", UNPRINTABLE)
@@ -100,6 +101,16 @@ def test_formatted_strings_without_a_text_become_calls(text: str) -> None:
     assert made is not None
     names = {"x": 7, "w": 5, "d": {"a": 3}}
     assert eval(made, dict(names)) == eval(text, dict(names))
+
+
+def test_a_string_that_becomes_a_docstring_is_printed_as_one() -> None:
+    tree = ast.parse("text = '<html>\\n<head>\\n'\nprint(2)")
+    assign = tree.body[0]
+    assert isinstance(assign, ast.Assign)
+    assign.targets.clear()  # what is printed is an expression now
+    made = rendering.rendered(tree)
+    assert made is not None and ast.unparse(ast.parse(made)) == made
+    assert made != ast.unparse(tree)
 
 
 @given(st.text(max_size=80))
