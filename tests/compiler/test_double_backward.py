@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import weakref
 
@@ -410,3 +411,44 @@ def test_a_graph_from_disk_has_second_derivatives(monkeypatch, tmp_path):
             compiled(x).sum().backward()  # an entry is complete once backward is compiled
             assert_same(derivatives(compiled, [x]), derivatives(f, [x]))
     assert [event.hit for event in found if isinstance(event, trace.Cache)] == [False, True]
+
+
+class ReadsMovedStatistics(torch.nn.Module):
+    """A normalisation whose running mean, as it is after the call, goes into the result."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(3).double()
+
+    def forward(self, x):
+        return self.norm(x) * self.norm.running_mean
+
+
+def second_order(f, module, x):
+    (first,) = grad(f(x).sin().sum(), x, create_graph=True)
+    return grad((first**2).sum(), [x, *module.parameters()])
+
+
+@pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
+@pytest.mark.parametrize("training", [True, False])
+def test_statistics_of_a_normalisation_are_moved_on_and_not_in_the_way(backend, training):
+    module = torch.nn.BatchNorm1d(3).double().train(training)
+    other = copy.deepcopy(module)
+    compiled, x = tc.compile(module, backend=backend), leaf(4, 3)
+    for _ in range(2):
+        ours, theirs = second_order(compiled, module, x), second_order(other, other, x)
+        torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(dict(module.named_buffers()), dict(other.named_buffers()))
+
+
+@pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
+def test_statistics_that_are_read_after_they_moved_are_refused_not_wrong(backend):
+    module = ReadsMovedStatistics()
+    other = copy.deepcopy(module)
+    compiled, x = tc.compile(module, backend=backend), leaf(4, 3)
+    try:
+        ours = second_order(compiled, module, x)
+    except RuntimeError as error:
+        assert "cannot differentiate" in str(error)
+    else:
+        torch.testing.assert_close(ours, second_order(other, other, x))
