@@ -2,6 +2,12 @@
 
     python bench/layouts.py --programs 20000 --seed 1
 
+    python bench/layouts.py --graphs 20000 --values 10
+
+With ``--graphs`` they are loop graphs over symbolic sizes, drawn without a program: each is
+printed, and what is printed goes through the C compiler's front end; one in ``--values`` is built
+and run at three sizes against the reference interpreter.
+
 Without ``--seed`` one is drawn and printed. Each failure is printed with its program as it is
 found; the last line counts. ``--seconds`` ends the run at a time, whatever is left.
 """
@@ -13,6 +19,7 @@ import faulthandler
 import logging
 import os
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -22,6 +29,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TOGETHER = 8
+# Sources that one run of the C compiler's front end looks at.
+FILES = 40
 # Seconds after which a batch shows where it is.
 SLOW = 60
 
@@ -30,6 +39,8 @@ def main() -> int:
     """Run the programs; 1 if any failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--programs", type=int, default=1000)
+    parser.add_argument("--graphs", type=int, help="so many loop graphs in place of programs")
+    parser.add_argument("--values", type=int, default=10, help="run one in so many graphs")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--together", type=int, default=TOGETHER, help="programs of a function")
@@ -39,7 +50,64 @@ def main() -> int:
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
     with tempfile.TemporaryDirectory(prefix="tc-layouts-") as cache:
         os.environ["TC_CACHE_DIR"] = cache
-        return _run(options)
+        return _run(options) if options.graphs is None else _run_graphs(options, Path(cache))
+
+
+def _run_graphs(options: argparse.Namespace, folder: Path) -> int:
+    from layout_check import check_graph
+    from loop_graphs import draw_graph
+    from loop_harness import planned
+
+    from tc.compiler.codegen.stage import generate
+
+    start, failures, done, waiting = time.time(), 0, 0, {}
+    ran = 0
+    for number in range(options.graphs):
+        seed = options.seed + number
+        try:
+            waiting[seed] = generate(planned(draw_graph(seed)), threads=2).c_source
+            found = ""
+            if number % options.values == 0:
+                ran += 1
+                found = check_graph(seed)
+        except Exception as error:
+            found = f"{type(error).__name__}: {error}"
+        done += 1
+        late = time.time() - start > options.seconds
+        if len(waiting) >= FILES or late or done == options.graphs:
+            found += _refused(waiting, folder)
+            waiting = {}
+        if found:
+            failures += 1
+            print(f"graph {seed}: {found}", flush=True)
+        if late:
+            break
+    took = time.time() - start
+    print(
+        f"{done} loop graphs (seeds from {options.seed}) in {took:.0f} s, {ran} of them run: "
+        f"{failures} failures"
+    )
+    return int(bool(failures))
+
+
+def _refused(sources: dict[int, str], folder: Path) -> str:
+    """Return what the C compiler's front end says against generated sources; "" if nothing."""
+    from tc.compiler.runtime.build import find_compiler, kernel_flags
+
+    compiler = find_compiler()
+    paths = []
+    for seed, source in sources.items():
+        if source:
+            paths.append(folder / f"graph_{seed}.c")
+            paths[-1].write_text(source)
+    flags = [flag for flag in kernel_flags(compiler) if flag not in ("-O3", "-shared")]
+    done = subprocess.run(
+        [*compiler.command, *flags, "-w", "-fsyntax-only", *map(str, paths)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    for path in paths:
+        path.unlink()
+    return done.stderr if done.returncode else ""
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -14,9 +14,14 @@ from typing import Any
 
 import torch
 from layout_programs import NAMESPACE, Program, Sizes, draw, draw_sizes
+from loop_graphs import arguments, draw_graph
+from loop_harness import planned
 
 import tc
+from tc.compiler.codegen.stage import generate
 from tc.compiler.errors import StageError
+from tc.compiler.loops.interpret import interpret
+from tc.compiler.runtime.load import load
 
 TOLERANCE = {"float32": 2e-4, "float64": 1e-9, "bfloat16": 5e-2, "float16": 1e-2}
 #: Errors that mean the same to a caller: eager itself is not of one mind about which it raises.
@@ -135,6 +140,27 @@ def _tensor_difference(mine: Any, theirs: Any, tolerance: float) -> tuple[str, s
         bound = tolerance * (1 + most)
         same = torch.allclose(one, two, rtol=0, atol=bound, equal_nan=True)
     return None if same else ("values", _first_differences(mine, theirs))
+
+
+#: what the loop graphs of `loop_graphs` are called with
+GRAPH_SIZES = ((5, 7, 3), (16, 64, 2), (33, 19, 5))
+
+
+def check_graph(seed: int) -> str:
+    """Return where the kernels of a random loop graph differ from the interpreter, or nothing."""
+    graph = draw_graph(seed)
+    call = load(generate(planned(graph), threads=2))
+    coarse = 5e-2 if "bfloat16" in str(graph) else 1e-4
+    for sizes in GRAPH_SIZES:
+        try:
+            wanted = interpret(graph, arguments(graph, sizes))
+        except IndexError:  # the largest of no elements: no program gets as far as this
+            continue
+        for k, (mine, theirs) in enumerate(zip(call(arguments(graph, sizes)), wanted, strict=True)):
+            found = _tensor_difference(mine, theirs, coarse)
+            if found is not None:
+                return f"result {k} at {sizes}: {': '.join(found)}\n{graph}"
+    return ""
 
 
 def _first_differences(mine: torch.Tensor, theirs: torch.Tensor) -> str:
