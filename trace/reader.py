@@ -50,6 +50,7 @@ _decode: Final = json.JSONDecoder().raw_decode
 _MOST_UNPACKED: Final = 1 << 28  # bytes that any log may have
 _MOST_PIPED: Final = 1 << 34  # where the packed size is not known
 _MOST_TIMES: Final = 150  # times the packed size, above that
+_FIRST_RECORD: Final = 1 << 24  # bytes within which a log has its first record
 _RELEASED: Final = 1 << 23  # bytes read between two releases of mapped memory
 
 
@@ -563,15 +564,21 @@ def _spool(stream: Any, path: str, size: int | None) -> IO[bytes]:
     most = _MOST_PIPED if size is None else max(_MOST_UNPACKED, _MOST_TIMES * size)
     file = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as its Source)
     read = getattr(stream, "read1", stream.read)  # gives what it has before it fails
+    begun, before = False, b""
     try:
         while chunk := read(1 << 16):
             file.write(chunk)
-            if file.tell() > most:
+            if not begun:
+                begun = HEADER.search(before + chunk) is not None
+                before = chunk[-(1 << 12) :]
+            limit = most if begun else min(most, _FIRST_RECORD)
+            if file.tell() > limit:
                 file.close()
+                none = "" if begun else ", with no record of a trace among them"
                 raise Unreadable(
                     f"cannot read {path}: "
                     + ("it is" if size is None else f"its {file_size(size)} unpack to")
-                    + f" more than {file_size(most)}; unpack it to a file if it is a trace"
+                    + f" more than {file_size(limit)}{none}; unpack it to a file if it is a trace"
                 )
     except (EOFError, gzip.BadGzipFile):
         if not file.tell():

@@ -255,6 +255,16 @@ def test_what_unpacks_to_far_more_than_a_trace_is_refused_early(
     assert sum(written) < most + (1 << 18) < 64 << 20
 
 
+def test_what_has_no_record_at_its_start_is_refused_before_it_is_long(tmp_path: Path) -> None:
+    bomb(tmp_path / "x.log.gz", 32 << 20)
+    with pytest.raises(Unreadable, match=r"unpack to more than 16.*no record of a trace"):
+        Source(find_logs(tmp_path / "x.log.gz")[0])
+    record = b"V1122 10:00:00.000000 1 a.py:1] {}\n"
+    log = tmp_path / "y.log.gz"
+    log.write_bytes(gzip.compress(bytes(1 << 20) + record + b"\t" + bytes(20 << 20)))
+    Source(find_logs(log)[0])
+
+
 def test_a_folder_without_logs_says_so(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     with pytest.raises(Unreadable, match="no trace log"):
