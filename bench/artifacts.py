@@ -32,15 +32,15 @@ from tc.trace.events import AtenGraph, Guards, OutputGraph
 
 ARCHITECTURE = Path(__file__).resolve().parent.parent / "ARCHITECTURE.md"
 WIDTH = 100
-#: one block each, in the order of the stages; the language is for Markdown
+#: one block each, in the order of the stages; no `python`, which ruff would format again
 STAGES = {
-    "captured graph": "python",
+    "captured graph": "text",
     "guards": "text",
     "residual code": "text",
     "ATen graph": "text",
     "loop graph": "text",
     "plan": "text",
-    "wrapper": "python",
+    "wrapper": "text",
     "kernels": "c",
 }
 
