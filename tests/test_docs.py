@@ -71,7 +71,7 @@ def test_every_topic_of_the_logs_is_documented() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", sorted(ROOT.glob("docs/*.md")) + sorted(ROOT.glob("*.md")), ids=str
+    "path", sorted(ROOT.glob("docs/**/*.md")) + sorted(ROOT.glob("*.md")), ids=str
 )
 def test_links_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text()):
@@ -106,3 +106,55 @@ def test_every_option_setting_and_variable_is_documented(monkeypatch: pytest.Mon
     )
     variables = set(re.findall(r"environ(?:\.get\(|\[)\"(TC_\w+)\"", source))
     assert len(variables) > 5 and not {name for name in variables if name not in told}
+
+
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
+DECISIONS = sorted((ROOT / "docs/decisions").glob("[0-9]*.md"))
+
+
+def files_of_the_map() -> dict[str, set[str]]:
+    """Folder -> the Python files that its list in ARCHITECTURE.md names."""
+    lists = re.findall(r"(?ms)^#### (\S+)\n(.*?)(?=^#|\Z)", ARCHITECTURE)
+    return {folder: set(re.findall(r"`(\w+\.py)`", text)) for folder, text in lists}
+
+
+@pytest.mark.parametrize(
+    "folder",
+    sorted(
+        {p.parent.relative_to(ROOT).as_posix() for r in ROOMS for p in (ROOT / r).rglob("*.py")}
+    ),
+)
+def test_map_names_every_file_of_a_folder(folder: str) -> None:
+    present = {path.name for path in (ROOT / folder).glob("*.py")} - {"__init__.py"}
+    assert files_of_the_map().get(folder, set()) - {"__init__.py"} == present
+    anchor = re.sub(r"[^\w-]", "", folder)
+    assert f"[`{folder}/`](#{anchor})" in ARCHITECTURE, "the map has no row for the folder"
+
+
+def test_every_path_of_the_map_exists() -> None:
+    names = set(
+        re.findall(
+            r"`((?:tc|compiler|trace|tlparse|tui|minifier|tests|bench)/[\w./]*)`", ARCHITECTURE
+        )
+    )
+    assert len(names) > 50
+    assert not {name for name in names if not (ROOT / name).exists()}
+    c_files = set(re.findall(r"`(\w+\.c)`", ARCHITECTURE))
+    assert c_files == {path.name for path in (ROOT / "compiler").rglob("*.c")}
+
+
+def test_way_of_a_frame_shows_each_stage() -> None:
+    shown = re.findall(r"(?m)^<!-- artifact: (.+) -->\n```\w+\n(.+)$", ARCHITECTURE)
+    script = (ROOT / "bench/artifacts.py").read_text()
+    assert [name for name, _ in shown] == re.findall(r'(?m)^    "([\w ]+)": "\w+",$', script)
+    assert not [name for name, first in shown if first.startswith("```")]
+
+
+@pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
+def test_decision_has_its_parts_and_is_listed(path: Path) -> None:
+    text = path.read_text()
+    assert re.findall(r"(?m)^#+ (.*)", text)[1:] == ["Context", "Decision", "Consequence"]
+    assert f"]({path.name})" in (path.parent / "README.md").read_text()
+    known = [f.as_posix() for root in (*ROOMS, "tests") for f in (ROOT / root).rglob("*.*")]
+    for name in re.findall(r"`([\w/]+\.(?:py|c|json))`", text):
+        assert any(one.endswith(f"/{name}") for one in known), name
