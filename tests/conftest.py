@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -17,12 +16,6 @@ for _name in ("TC_LOGS", "TC_TRACE", "TC_BISECT", "TC_DISABLE", "TORCH_LOGS", "T
 os.environ["TC_FX_GRAPH_CACHE"] = "0"
 # Triton asks for it where its own functions are defined, and some test modules load triton.
 os.environ.setdefault("TRITON_INTERPRET", "1")
-
-
-def pytest_collection_finish() -> None:
-    """Thousands of tests, torch and tc live to the end: no collection need look through them."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

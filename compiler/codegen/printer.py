@@ -72,6 +72,15 @@ def c_constant(value: float | int | bool, dtype: torch.dtype) -> str:
     return f"(({c_type(dtype)}){int(value)})"
 
 
+def _same_bits(text: str, source: torch.dtype, target: torch.dtype) -> str:
+    """Spell the bits of a value as another type of the same width."""
+    if source is target:
+        return text
+    if not (source.is_floating_point or target.is_floating_point):
+        return f"(({c_type(target)}){text})"  # C compilers wrap around
+    return f"tc_bits_{suffix(source)}_{suffix(target)}({text})"
+
+
 def c_convert(text: str, source: torch.dtype, target: torch.dtype) -> str:
     """Spell a conversion in C."""
     kind = c_type(target)
@@ -232,7 +241,7 @@ class ExprPrinter:
         if op == "where":
             return f"({args[0]} ? {args[1]} : {args[2]})"
         if op == "bits":
-            return f"tc_bits_{suffix(node.args[0].dtype)}_{suffix(dtype)}({args[0]})"
+            return _same_bits(args[0], node.args[0].dtype, dtype)
         if can_fail(node):
             self.lines.emit(f"fault |= (long long)({args[1]} == 0) << 1;")
         row = SCALAR_OPS[op]

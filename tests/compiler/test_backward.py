@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 import tc
 from tc import trace
 from tc.compiler import aot
+from tc.compiler.errors import Unsupported
 
 BACKENDS = ("inductor", "aot_eager")
 
@@ -244,12 +245,17 @@ def outcome(use, function):
 @pytest.mark.parametrize("use", USES)
 def test_as_eager(use, backend):
     function = turned if use in LAID_OUT else program
-    whole = use is not transform_outside
+    whole = use not in (transform_outside, forward_mode)  # these run as Python
     with trace.capture_events() as events:
         ours = outcome(use, tc.compile(function, backend=backend, fullgraph=whole))
     assert "tc_graph_runs_eagerly" not in [event.name for event in events.of(trace.Artifact)]
     for got, want in zip(ours, outcome(use, function), strict=True):
         torch.testing.assert_close(got, want)
+
+
+def test_forward_mode_is_refused_where_a_whole_graph_is_asked_for():
+    with pytest.raises(Unsupported, match="transform"):
+        outcome(forward_mode, tc.compile(program, fullgraph=True))
 
 
 # -- gradients of gradients --------------------------------------------------------------------

@@ -292,3 +292,28 @@ def test_positions_are_looked_for_once_the_values_are_known() -> None:
     short = program(lowered(lambda x: x.argmax(-1), (r(5, 8),), "fake"))
     dear = program(lowered(lambda x: x.sin().exp().argmax(-1), (r(5, 128),), "fake"))
     assert "met_" not in short.c_source + dear.c_source
+
+
+DTYPES = (
+    torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32,
+    torch.uint64, torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.bool,
+    torch.complex64,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("source", DTYPES, ids=str)
+def test_bits_of_each_type_are_read_as_each_other(source: torch.dtype) -> None:
+    """Every pair of types, whatever the width: a pair without a way to print it fails."""
+    given = torch.arange(32, dtype=torch.uint8).reshape(2, 16)
+    x = given.view(source) if source is not torch.bool else given.bool()
+
+    def views(x: torch.Tensor) -> list[torch.Tensor]:
+        return [x.view(target).clone() for target in DTYPES if target is not torch.bool]
+
+    def plus_one(x: torch.Tensor) -> list[torch.Tensor]:
+        return [x.view(t) + 1 for t in DTYPES[:5] if t.itemsize == x.dtype.itemsize]
+
+    for function in (views, plus_one):
+        for mine, theirs in zip(tc.compile(function)(x), function(x), strict=True):
+            assert mine.dtype is theirs.dtype
+            assert torch.equal(mine.view(torch.uint8), theirs.view(torch.uint8))
