@@ -41,7 +41,7 @@ def test_all_helpers_compile_together_for_any_processor() -> None:
 def test_every_comment_that_introduces_a_helper_is_found() -> None:
     text = "".join(path.read_text() for path in FOLDER.glob("*.h"))
     assert "helper:" not in "".join(helpers().source([name]) for name in helpers().names())
-    assert text.count("helper:") > 100
+    assert text.count("helper:") > 90
 
 
 def test_placeholders_are_filled_in() -> None:
