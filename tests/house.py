@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -56,7 +57,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "tc.compiler.schedule.plan",
     ),
     "tc.compiler.codegen": (*CORE, *LOOP_IR, "tc.compiler.schedule.plan"),
-    "tc.compiler.runtime": CORE,
+    # Routines in C call the helpers that generated kernels call.
+    "tc.compiler.runtime": (*CORE, "tc.compiler.codegen.cpp.helpers"),
     # These two know all stages, and the interpreters of their artifacts.
     "tc.compiler.pipeline": ("tc.compiler", "tc.trace"),
     "tc.compiler.frames": ("tc.compiler", "tc.trace"),
@@ -107,6 +109,8 @@ EDITING = frozenset((
     *("replace", "split", "rsplit", "splitlines", "strip", "lstrip", "rstrip", "partition"),
     *("rpartition", "removeprefix", "removesuffix", "translate", "sub", "subn"),
 ))  # fmt: skip
+# A C function whose body opens: type, name, parameters.
+C_FUNCTION = re.compile(r"^[ \t]*\w[\w\s*]*[\s*]\w+\s*\([^;{}]*\)\s*\{", re.M)
 STAGES = ("capture", "aot", "library", "loops", "schedule", "codegen", "runtime")
 # What `tc` replaces, and what the viewers must start without.
 REPLACED = (
@@ -368,6 +372,23 @@ def printed_code(files: Iterable[File]) -> Iterator[Violation]:
                 "code is printed, not edited",
                 f"{name} calls .{called.attr}()",
             )
+
+
+def c_in_c_files(files: Iterable[File]) -> Iterator[Violation]:
+    """C functions stand in files of C; no string of the compiler holds the body of one."""
+    for file in files:
+        if not file.path.startswith("compiler/"):
+            continue
+        for node in ast.walk(file.tree):
+            if isinstance(node, ast.JoinedStr):
+                texts = [v.value if isinstance(v, ast.Constant) else "_" for v in node.values]
+                text = "".join(map(str, texts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                text = node.value
+            else:
+                continue
+            for found in C_FUNCTION.findall(text):
+                yield Violation(file.path, node.lineno, "C stands in C files", found)
 
 
 def nesting(body: list[ast.stmt]) -> int:

@@ -58,6 +58,7 @@ RULES: list[tuple[Callable[[Iterable[File]], Iterator[Violation]], tuple[str, ..
     (house.docstrings, ALL),
     (house.sizes, ALL),
     (house.printed_code, OURS),
+    (house.c_in_c_files, OURS),
 ]
 
 
@@ -70,9 +71,12 @@ def test_rule_holds(
         pytest.fail("\n".join(map(str, broken)), pytrace=False)
 
 
+SIZED = (house.sizes, house.printed_code, house.c_in_c_files)
+
+
 def test_every_exception_is_still_needed() -> None:
     tree = files(*ALL)
-    found = [violation for rule in (house.sizes, house.printed_code) for violation in rule(tree)]
+    found = [violation for rule in SIZED for violation in rule(tree)]
     used = {excused(violation) for violation in found}
     assert set(REASONED) <= used
 
@@ -122,6 +126,8 @@ FAULTS = [
     (house.sizes, {"trace/a.py": DEEP}),
     (house.printed_code, {"compiler/codegen/a.py": "x = f'{s}'.replace(', ', '), ', 1)\n"}),
     (house.printed_code, {"compiler/codegen/a.py": "import re\nx = re.sub('a', 'b', s)\n"}),
+    (house.c_in_c_files, {"compiler/a.py": "x = 'float tc_f(float x) { return x; }'\n"}),
+    (house.c_in_c_files, {"compiler/a.py": "x = f'static {t}* f(int a) {{\\n  g(); }}'\n"}),
 ]  # fmt: skip
 CLEAN = [
     (house.layering, {"tlparse/a.py": "from tc.trace import ids\n"}),
@@ -137,6 +143,8 @@ CLEAN = [
     (house.sizes, {"trace/a.py": CHAIN}),
     (house.printed_code, {"compiler/codegen/a.py": "x = replace(kernel, name='k')\n"}),
     (house.printed_code, {"trace/a.py": "x = s.strip()\n"}),
+    (house.c_in_c_files, {"compiler/a.py": "x = f'for ({t} i = 0; i < n; i++) {{'\n"}),
+    (house.c_in_c_files, {"compiler/a.py": "x = f'({names}) {{{body}}}'\n"}),
 ]  # fmt: skip
 
 

@@ -27,6 +27,8 @@ from tc.compiler.core.conditions import Sizes, sizes_of, text_of
 from tc.compiler.runtime.build import cpu_identity
 from tc.compiler.runtime.tuned import gpu_identity
 
+#: the folder of the compiler
+ROOT = Path(__file__).parents[1]
 #: packages whose functions are told apart by name: their versions, or our code, are in the key
 KNOWN_PACKAGES = ("torch", "operator", "_operator", "math", "builtins", "tc")
 #: operators that no user defines
@@ -273,12 +275,16 @@ def state() -> str:
 @functools.cache
 def own_code() -> str:
     """Return a hash of the compiler's own source."""
-    root = Path(__file__).parent
     digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        digest.update(str(path.relative_to(root)).encode())
+    for path in own_files():
+        digest.update(str(path.relative_to(ROOT)).encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def own_files() -> list[Path]:
+    """Return the compiler's own files: Python, and the C that it pastes or builds."""
+    return sorted(path for path in ROOT.rglob("*") if path.suffix in (".py", ".c", ".h"))
 
 
 def environment() -> str:

@@ -11,9 +11,9 @@ from dataclasses import replace
 import torch
 
 from tc.compiler.codegen.canonical import canonical
+from tc.compiler.codegen.cpp.helpers import helpers_for
 from tc.compiler.codegen.cpp.kernel import CKernel
 from tc.compiler.codegen.cpp.kernel import generate as generate_kernel
-from tc.compiler.codegen.cpp.math import helpers_for
 from tc.compiler.codegen.wrapper import wrapper
 from tc.compiler.core.artifacts import KernelSpec, Program
 from tc.compiler.loops.ir import Extern, Origin

@@ -6,6 +6,8 @@
 
 #pragma GCC optimize ("fp-contract=fast") /* kernels are compiled without */
 
+/* helpers: tc_exp_f32, tc_transpose_16 */
+
 typedef long long whole;
 typedef float lanes __attribute__((vector_size(64)));
 typedef float loose __attribute__((vector_size(64), aligned(4)));
@@ -33,41 +35,17 @@ typedef struct {
   float scale;
 } Part;
 
-/* As kernels compute it (codegen/cpp/math.py). */
-INLINE float exp_f32(float x) {
-  union { float value; int whole; unsigned bits; } c = {x}, t, power;
-  c.whole = c.whole < 0x42b20000 ? c.whole : 0x42b20000;
-  t.value = __builtin_fmaf(c.value, 1.44269504088896341f, 12583038.0f);
-  const float n = t.value - 12583038.0f;
-  const float r = __builtin_fmaf(n, -1.42860677e-6f, __builtin_fmaf(n, -0.693145751953125f, x));
-  float p = 0.0027687211986631155f;
-  p = __builtin_fmaf(p, r, 0.016748391091823578f);
-  p = __builtin_fmaf(p, r, 0.08333601057529449f);
-  p = __builtin_fmaf(p, r, 0.3333286046981812f);
-  p = __builtin_fmaf(p, r, 0.9999998807907104f);
-  p = __builtin_fmaf(__builtin_fmaf(p, r, 2.0f), r, 2.0f);
-  power.bits = t.bits << 23;
-  return x < -86.9f ? 0.0f : p * power.value;
-}
-
 INLINE lanes larger(lanes a, lanes b) {
   const places taken = a > b | (a != a);
   return (lanes)(((places)a & taken) | ((places)b & ~taken));
 }
 
-/* to[c][r] = from[r][c] * scale for 16 rows and columns: rows k and k + 8 are woven, four times. */
+/* to[c][r] = from[r][c] * scale for 16 rows and columns */
 PART void turn(const float* from, whole step, float* to, whole to_step, float scale) {
-  const places low = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
-  const places high = {8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-  lanes a[16], b[16];
-  for (int r = 0; r < 16; r++) a[r] = *(const loose*)(from + r * step) * scale;
-#define WEAVE(into, out_of) \
-  for (int i = 0; i < 8; i++) { \
-    into[2 * i] = __builtin_shuffle(out_of[i], out_of[i + 8], low); \
-    into[2 * i + 1] = __builtin_shuffle(out_of[i], out_of[i + 8], high); \
-  }
-  WEAVE(b, a) WEAVE(a, b) WEAVE(b, a) WEAVE(a, b)
-  for (int r = 0; r < 16; r++) *(lanes*)(to + r * to_step) = a[r];
+  places a[16];
+  for (int r = 0; r < 16; r++) a[r] = (places)(*(const loose*)(from + r * step) * scale);
+  tc_transpose_16(a);
+  for (int r = 0; r < 16; r++) *(lanes*)(to + r * to_step) = (lanes)a[r];
 }
 
 /* scores[n][r] = sum over d of k[n][d] * q[d][r] */
@@ -173,7 +151,7 @@ PART void find_weights(float* scores, whole keys, lanes* most, lanes* total) {
   for (; n + count <= keys; n += count) { \
     float* some = scores + n * BLOCK; \
     _Pragma("omp simd") \
-    for (int i = 0; i < count * BLOCK; i++) some[i] = exp_f32(some[i] - base[i]); \
+    for (int i = 0; i < count * BLOCK; i++) some[i] = tc_exp_f32(some[i] - base[i]); \
     for (int k = 0; k < count; k++) { \
       one += *(const lanes*)(some + k * BLOCK); \
       other += *(const lanes*)(some + k * BLOCK + LANES); \

@@ -12,7 +12,7 @@ import functools
 import re
 from collections.abc import Iterable, Sequence
 
-from tc.compiler.codegen.cpp.math import HELPERS
+from tc.compiler.codegen.cpp.helpers import helpers
 from tc.compiler.errors import StageError
 
 STAGE = "codegen"
@@ -53,10 +53,10 @@ def call(name: str, *arguments: str) -> str:
 @functools.cache
 def arity(name: str) -> int | None:
     """Return how many arguments a helper takes; None if there is no such helper."""
-    source = HELPERS.get(name)
-    if source is None:
+    helper = helpers().get(name)
+    if helper is None:
         return None
-    signature = re.search(rf"\b{name}\(([^)]*)\)", source)
+    signature = re.search(rf"\b{name}\(([^)]*)\)", helper.text)
     assert signature is not None, name
     inside = signature[1]
     return 0 if inside in ("", "void") else inside.count(",") + 1

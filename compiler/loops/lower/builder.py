@@ -29,7 +29,7 @@ from tc.compiler.loops.ir import (
     View,
     contiguous,
 )
-from tc.compiler.loops.ops import CHEAP, LOW_PRECISION, compute_dtype
+from tc.compiler.loops.ops import C_TYPES, CHEAP, LOW_PRECISION, compute_dtype
 
 MAX_BODY_COST = 600
 MAX_BODY_LOADS = 24
@@ -203,7 +203,13 @@ class Builder:
         body: Expr,
         variables: tuple[Index, ...] | None = None,
     ) -> Tensor:
-        """A pointwise result over ``loop_vars(sizes)``; gets a buffer if recomputing it is dear."""
+        """A pointwise result over ``loop_vars(sizes)``; gets a buffer if recomputing it is dear.
+
+        Raises:
+            NotLowered: kernels have no such type.
+        """
+        if dtype not in C_TYPES:
+            raise NotLowered(f"{dtype}")
         if variables is None:
             variables = loop_vars(sizes)
             body = respelled(body, variables)
@@ -306,7 +312,13 @@ class Builder:
     # ------------------------------------------------------------ values out
 
     def element(self, tensor: Tensor, index: Sequence[Index] | None = None) -> Expr:
-        """The value at an index (default: at the tensor's own variables)."""
+        """The value at an index (default: at the tensor's own variables).
+
+        Raises:
+            NotLowered: kernels have no such type.
+        """
+        if tensor.dtype not in C_TYPES:
+            raise NotLowered(f"{tensor.dtype}")
         into = tensor.index
         if tensor.cell.buffer is None:
             self.inlined.update(dict.fromkeys(tensor.cell.origins))

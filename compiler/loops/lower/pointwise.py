@@ -22,7 +22,7 @@ from tc.compiler.loops.lower.builder import (
     scalar_value,
 )
 from tc.compiler.loops.lower.registry import Call, lowering, tensor
-from tc.compiler.loops.ops import compute_dtype
+from tc.compiler.loops.ops import C_TYPES, compute_dtype
 
 Body = Callable[..., Expr]
 
@@ -86,11 +86,7 @@ def operand(b: Builder, value: Any, sizes: tuple[Index, ...], dtype: torch.dtype
 
 def supported(dtype: torch.dtype) -> None:
     """Refuse types that loops do not compute in."""
-    if (
-        dtype.is_complex
-        or dtype in (torch.uint16, torch.uint32, torch.uint64)
-        or dtype.itemsize == 0
-    ):
+    if dtype not in C_TYPES:
         raise NotLowered(f"{dtype}")
 
 

@@ -1,0 +1,192 @@
+/* Exponentials and what is made of them, without branches, so that gcc vectorises.
+
+   Coefficients are our own weighted least-squares fits; the error bounds are those of
+   `ops.SCALAR_OPS`, which tests hold against float64. */
+
+#pragma once /* these lines are for editors, and are not pasted */
+#include "prelude.h"
+#include "bits.h"
+#include "floats.h"
+#include "logarithms.h"
+
+/* helper: tc_exp_f32 */
+TC_INLINE float tc_exp_f32(float x) {
+  /* x = n*ln2 + r, e^r by a polynomial; n, the low bits of t, makes 2^(n-1). Clamped is only what n
+     is made of, by integers, which takes one instruction; r, from x itself, still is inf or NaN.
+     Results below 1.9e-38 are 0: denormals would cost as much again. */
+  int c = (int)tc_bits_f32(x);
+  c = c < 0x42b20000 ? c : 0x42b20000; /* 89 */
+  float t = tc_fma_f32(tc_float_bits((unsigned)c), 1.44269504088896341f, 12583038.0f);
+  float n = t - 12583038.0f;
+  float r = tc_fma_f32(n, -0.693145751953125f, x);
+  r = tc_fma_f32(n, -1.42860677e-6f, r);
+  float p = 0.0027687211986631155f;
+  p = tc_fma_f32(p, r, 0.016748391091823578f);
+  p = tc_fma_f32(p, r, 0.08333601057529449f);
+  p = tc_fma_f32(p, r, 0.3333286046981812f);
+  p = tc_fma_f32(p, r, 0.9999998807907104f);
+  p = tc_fma_f32(tc_fma_f32(p, r, 2.0f), r, 2.0f);
+  float y = p * tc_float_bits(tc_bits_f32(t) << 23);
+  return x < -86.9f ? 0.0f : y;
+}
+
+/* helper: tc_exp2_f32 */
+TC_INLINE float tc_exp2_f32(float x) {
+  float c = x > 129.0f ? 129.0f : x;
+  c = c < -151.0f ? -151.0f : c;
+  float n = (c + 12582912.0f) - 12582912.0f;
+  float r = (c - n) * 0.693147180559945f;
+  float p = 0.0013814464763831323f;
+  p = tc_fma_f32(p, r, 0.008368780622495624f);
+  p = tc_fma_f32(p, r, 0.041668394258952864f);
+  p = tc_fma_f32(p, r, 0.16666520105543342f);
+  p = tc_fma_f32(p, r, 0.4999999341226183f);
+  p = tc_fma_f32(p, r * r, r) + 1.0f;
+  int i = (int)n, half = i >> 1;
+  p *= tc_float_bits((unsigned)(half + 127) << 23);
+  return p * tc_float_bits((unsigned)(i - half + 127) << 23);
+}
+
+/* helper: tc_expm1_f32 */
+TC_INLINE float tc_expm1_f32(float x) {
+  /* 2^n * (e^r - 1) + (2^n - 1); n = 0 near zero, so nothing cancels there */
+  float c = x > 89.0f ? 89.0f : x;
+  c = c < -30.0f ? -30.0f : c;
+  float n = c * 1.44269504088896341f + 12582912.0f;
+  n -= 12582912.0f;
+  float r = tc_fma_f32(n, -0.693145751953125f, c);
+  r = tc_fma_f32(n, -1.42860677e-6f, r);
+  float p = 0.0001984588433100923f;
+  p = tc_fma_f32(p, r, 0.0013940720446702817f);
+  p = tc_fma_f32(p, r, 0.008333389575290985f);
+  p = tc_fma_f32(p, r, 0.041666359813421566f);
+  p = tc_fma_f32(p, r, 0.16666666368835367f);
+  p = tc_fma_f32(p, r, 0.5000000044401725f);
+  p = tc_fma_f32(p, r * r, r);
+  int i = (int)n, half = i >> 1;
+  float a = tc_float_bits((unsigned)(half + 127) << 23);
+  float b = tc_float_bits((unsigned)(i - half + 127) << 23);
+  float big = tc_fma_f32(p, a, a - 1.0f / b) * b;
+  return i == 0 ? (x == 0 ? x : p) : big;
+}
+
+/* helper: tc_tanh_f32 */
+TC_INLINE float tc_tanh_f32(float x) {
+  /* x * P(x^2) / Q(x^2), exactly 1 at `most`. With fused multiply-add no result is beyond 1: all
+     floats were tried. Clamps are dear, gcc makes masks of them. */
+#ifdef __FMA__
+  const float most = 8.13919258f;
+#else
+  const float most = 9.1f;
+#endif
+  float c = x > most ? most : x;
+  c = c < -most ? -most : c;
+  float s = c * c;
+  float p = -1.2033567769788744e-11f;
+  p = tc_fma_f32(p, s, 3.0355453131138605e-08f);
+  p = tc_fma_f32(p, s, 2.791191244329072e-05f);
+  p = tc_fma_f32(p, s, 0.0038635919931375036f);
+  p = tc_fma_f32(p, s, 0.13676136005227238f);
+  p = tc_fma_f32(p, s, 0.9999999985631803f);
+  float q = 1.2806927950423841e-06f;
+  q = tc_fma_f32(q, s, 0.0003930281383907765f);
+  q = tc_fma_f32(q, s, 0.02722850761260931f);
+  q = tc_fma_f32(q, s, 0.47009467945539624f);
+  q = tc_fma_f32(q, s, 1.0f);
+#ifdef __FMA__
+  return c * p / q;
+#else
+  float y = c * p / q;
+  y = y > 1.0f ? 1.0f : y;
+  return y < -1.0f ? -1.0f : y;
+#endif
+}
+
+/* helper: tc_erf_f32 */
+TC_INLINE float tc_erf_f32(float x) {
+  /* x * P(x^2) / Q(x^2), exactly 1 at `most`. With fused multiply-add no result is beyond 1: all
+     floats were tried. Clamps are dear, gcc makes masks of them. */
+#ifdef __FMA__
+  const float most = 3.6404109f;
+#else
+  const float most = 4.0f;
+#endif
+  float c = x > most ? most : x;
+  c = c < -most ? -most : c;
+  float s = c * c;
+  float p = 1.986787026403537e-06f;
+  p = tc_fma_f32(p, s, 0.00028455946063062624f);
+  p = tc_fma_f32(p, s, 0.0038831534346449575f);
+  p = tc_fma_f32(p, s, 0.053101153481292816f);
+  p = tc_fma_f32(p, s, 0.19354094216092999f);
+  p = tc_fma_f32(p, s, 1.1283791394195886f);
+  float q = 3.741988321657581e-05f;
+  q = tc_fma_f32(q, s, 0.0011855208271748592f);
+  q = tc_fma_f32(q, s, 0.015206872183381712f);
+  q = tc_fma_f32(q, s, 0.11534825404354832f);
+  q = tc_fma_f32(q, s, 0.5048537509515316f);
+  q = tc_fma_f32(q, s, 1.0f);
+#ifdef __FMA__
+  return c * p / q;
+#else
+  float y = c * p / q;
+  y = y > 1.0f ? 1.0f : y;
+  return y < -1.0f ? -1.0f : y;
+#endif
+}
+
+/* helper: tc_sinh_f32 */
+TC_INLINE float tc_sinh_f32(float x) {
+  /* from e^a - 1; for large a half of e^a alone, by halves, which do not overflow */
+  float a = __builtin_fabsf(x), m = tc_expm1_f32(a), h = tc_exp_f32(0.5f * a);
+  float r = a < 9.0f ? 0.5f * (m + m / (m + 1.0f)) : 0.5f * h * h;
+  return tc_copysign_f32(r, x);
+}
+
+/* helper: tc_cosh_f32 */
+TC_INLINE float tc_cosh_f32(float x) {
+  /* as sinh */
+  float a = __builtin_fabsf(x), m = tc_exp_f32(a), h = tc_exp_f32(0.5f * a);
+  return a < 9.0f ? 0.5f * m + 0.5f / m : 0.5f * h * h;
+}
+
+/* helper: tc_exp_f64 */
+TC_INLINE double tc_exp_f64(double x) {
+  double c = x > 710.0 ? 710.0 : x;
+  c = c < -746.0 ? 0.0 : c;
+  double shifted = c * 1.44269504088896340736 + 6755399441055744.0;
+  double n = shifted - 6755399441055744.0;
+  double r = tc_fma_f64(n, -6.93147180369123816490e-01, c);
+  r = tc_fma_f64(n, -1.90821492927058770002e-10, r);
+  double p = 2.4005223896767192e-08;
+  p = tc_fma_f64(p, r, 2.7630127735485173e-07);
+  p = tc_fma_f64(p, r, 2.7560257512437315e-06);
+  p = tc_fma_f64(p, r, 2.4801487301653156e-05);
+  p = tc_fma_f64(p, r, 0.00019841267273704185);
+  p = tc_fma_f64(p, r, 0.0013888888961351609);
+  p = tc_fma_f64(p, r, 0.008333333334013968);
+  p = tc_fma_f64(p, r, 0.041666666666372504);
+  p = tc_fma_f64(p, r, 0.16666666666666805);
+  p = tc_fma_f64(p, r, 0.5000000000000046);
+  p = tc_fma_f64(p, r * r, r) + 1.0;
+  /* the low bits of the shifted value are n */
+  long long i = tc_bits_f64(shifted) - 0x4338000000000000LL, half = i >> 1;
+  p *= tc_double_bits((half + 1023) << 52);
+  p *= tc_double_bits((i - half + 1023) << 52);
+  return x < -746.0 ? 0.0 : p;
+}
+
+/* helper: tc_pow_f32 */
+TC_INLINE float tc_pow_f32(float x, float y) {
+  /* exp(y * log|x|) in float64, then the sign and the cases IEEE fixes */
+  double a = __builtin_fabs((double)x);
+  float r = (float)tc_exp_f64((double)y * tc_log_f64(a));
+  int whole = __builtin_floorf(y) == y;
+  float half = y * 0.5f;
+  int odd = whole & (__builtin_floorf(half) != half);
+  int negative = (int)(tc_bits_f32(x) >> 31);
+  r = (negative & odd) ? -r : r;
+  r = ((x < 0.0f) & !whole & (x != -__builtin_inff())) ? __builtin_nanf("") : r;
+  r = ((a == 1.0) & (__builtin_fabsf(y) == __builtin_inff())) ? 1.0f : r;
+  return ((y == 0.0f) | (x == 1.0f)) ? 1.0f : r;
+}

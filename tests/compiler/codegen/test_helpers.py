@@ -1,0 +1,100 @@
+"""The C of helpers stands in files: each is C by itself, and named once."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tc.compiler.cache import graph_key
+from tc.compiler.codegen.cpp.helpers import FOLDER, Helpers, helpers, helpers_for
+from tc.compiler.errors import StageError
+from tc.compiler.runtime.build import find_compiler, kernel_flags
+from tc.compiler.runtime.routines import source_of
+
+COMPILER = Path(graph_key.ROOT)
+
+
+def check(source: str, *flags: str) -> str:
+    """What the C compiler says of a source."""
+    compiler = find_compiler()
+    command = [*compiler.command, *kernel_flags(compiler), *flags, "-fsyntax-only", "-xc", "-"]
+    run = subprocess.run(
+        [*command, "-Werror=implicit-function-declaration"],
+        input=source, capture_output=True, text=True,
+    )  # fmt: skip
+    return run.stderr if run.returncode else ""
+
+
+@pytest.mark.parametrize("name", sorted(helpers().names()))
+def test_helper_compiles_with_what_it_needs_alone(name: str) -> None:
+    assert not check(helpers_for([name]))
+
+
+def test_all_helpers_compile_together_for_any_processor() -> None:
+    source = helpers_for(helpers().names())
+    assert not check(source)
+    assert not check(source, "-U__FMA__", "-U__AVX512F__", "-U__AVX512DQ__")
+
+
+def test_every_comment_that_introduces_a_helper_is_found() -> None:
+    text = "".join(path.read_text() for path in FOLDER.glob("*.h"))
+    assert "helper:" not in "".join(helpers().source([name]) for name in helpers().names())
+    assert text.count("helper:") > 90
+
+
+def test_placeholders_are_filled_in() -> None:
+    made = Helpers(
+        ["""#define BITS 8
+/* helper: tc_shl_TAG
+   for: TAG BITS = i64 64,
+      u8 8
+   with: tc_wide_TAG */
+TYPE tc_shl_TAG(TYPE a) { return tc_wide_TAG(a, BITS); }
+"""]
+    )  # fmt: skip
+    assert list(made.names()) == ["tc_shl_i64", "tc_shl_u8"]
+    wanted = "unsigned char tc_shl_u8(unsigned char a) { return tc_wide_u8(a, 8); }\n"
+    assert made.source(["tc_shl_u8"]) == wanted
+
+
+def test_needed_helpers_come_first_and_once() -> None:
+    files = [
+        "/* helper: tc_b */\nint tc_b(void) { return tc_a() + tc_a(); }\n",
+        "/* helper: tc_a */\nint tc_a(void) { return 1; }\n",
+    ]
+    text = Helpers(files).source(["tc_b", "tc_a"])
+    assert text == "int tc_a(void) { return 1; }\nint tc_b(void) { return tc_a() + tc_a(); }\n"
+
+
+def test_two_helpers_of_one_name_are_refused() -> None:
+    with pytest.raises(StageError, match="Two C helpers are named 'tc_a'"):
+        Helpers(["/* helper: tc_a */\nint a;\n"] * 2)
+
+
+def test_missing_helpers_are_refused() -> None:
+    made = Helpers(["/* helper: tc_a */\nint tc_a(void) { return tc_b(); }\n"])
+    with pytest.raises(StageError, match="'tc_a' needs 'tc_b', which is no helper"):
+        made.get("tc_a")
+    with pytest.raises(StageError, match="There is no C helper 'tc_c'"):
+        made.source(["tc_c"])
+
+
+def test_routines_hold_the_helpers_they_name() -> None:
+    source = source_of("attention")
+    assert "TC_INLINE float tc_exp_f32(float x) {" in source
+    assert "helpers:" not in source
+
+
+def test_exponential_and_transpose_exist_once() -> None:
+    files = [path for path in COMPILER.rglob("*") if path.suffix in (".py", ".c", ".h")]
+    for piece in ("0.0027687211986631155f", "{0, 16, 1, 17, 2, 18"):
+        holding = [path for path in files if piece in path.read_text()]
+        assert len(holding) == 1 and holding[0].suffix == ".h"
+
+
+def test_key_of_graphs_covers_all_files_of_the_compiler() -> None:
+    files = set(graph_key.own_files())
+    assert {FOLDER / "exponentials.h", COMPILER / "codegen/stage.py"} <= files
+    assert COMPILER / "runtime/attention.c" in files
