@@ -58,7 +58,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "tc.compiler.codegen": (*CORE, *LOOP_IR, "tc.compiler.schedule.plan"),
     # Routines in C call the helpers that generated kernels call.
-    "tc.compiler.runtime": (*CORE, "tc.compiler.codegen.cpp.helpers"),
+    "tc.compiler.runtime": CORE,
     # These two know all stages, and the interpreters of their artifacts.
     "tc.compiler.pipeline": ("tc.compiler", "tc.trace"),
     "tc.compiler.frames": ("tc.compiler", "tc.trace"),

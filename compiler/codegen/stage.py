@@ -11,11 +11,11 @@ from dataclasses import replace
 import torch
 
 from tc.compiler.codegen.canonical import canonical
-from tc.compiler.codegen.cpp.helpers import helpers_for
 from tc.compiler.codegen.cpp.kernel import CKernel
 from tc.compiler.codegen.cpp.kernel import generate as generate_kernel
 from tc.compiler.codegen.wrapper import wrapper
 from tc.compiler.core.artifacts import KernelSpec, Program
+from tc.compiler.core.c_helpers import helpers_for
 from tc.compiler.loops.ir import Extern, Origin
 from tc.compiler.schedule.plan import Kernel, Plan
 

@@ -2,7 +2,7 @@
 
 A product of few rows spends its time on reading the matrix. Where that lies transposed, as the
 weight of a linear layer does, kernels that read it along memory and fetch it ahead are quicker
-than what ATen calls (figures: `codegen/cpp/helpers/products.h`), and compute of the result what
+than what ATen calls (figures: `core/c_helpers/products.h`), and compute of the result what
 follows. Small matrices that lie row by row have kernels that compute as quickly as the library's,
 without the price of its call (figures: there).
 """

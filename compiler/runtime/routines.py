@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import NoReturn
 
-from tc.compiler.codegen.cpp.helpers import MACROS, helpers
+from tc.compiler.core.c_helpers import MACROS, helpers
 from tc.compiler.core.once import once
 from tc.compiler.errors import StageError
 from tc.compiler.runtime.build import build_kernels

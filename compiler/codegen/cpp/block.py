@@ -12,7 +12,7 @@ import functools
 import re
 from collections.abc import Iterable, Sequence
 
-from tc.compiler.codegen.cpp.helpers import helpers
+from tc.compiler.core.c_helpers import helpers
 from tc.compiler.errors import StageError
 
 STAGE = "codegen"

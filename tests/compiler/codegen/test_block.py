@@ -9,9 +9,9 @@ import torch
 from loop_harness import lowered, planned
 
 from tc.compiler.codegen.cpp.block import Block, arity, call
-from tc.compiler.codegen.cpp.helpers import helpers, helpers_for
 from tc.compiler.codegen.cpp.kernel import writer_for
 from tc.compiler.codegen.cpp.pointwise import TileWriter
+from tc.compiler.core.c_helpers import helpers, helpers_for
 from tc.compiler.errors import StageError
 
 

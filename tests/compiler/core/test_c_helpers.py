@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tc.compiler.cache import graph_key
-from tc.compiler.codegen.cpp.helpers import FOLDER, Helpers, helpers, helpers_for
+from tc.compiler.core.c_helpers import FOLDER, Helpers, helpers, helpers_for
 from tc.compiler.errors import StageError
 from tc.compiler.runtime.build import find_compiler, kernel_flags
 from tc.compiler.runtime.routines import source_of

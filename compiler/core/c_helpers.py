@@ -25,7 +25,7 @@ from pathlib import Path
 
 from tc.compiler.errors import StageError
 
-FOLDER = Path(__file__).parent / "helpers"
+FOLDER = Path(__file__).parent / "c_helpers"
 #: what stands before all kernels; routines, which choose their own optimizations, need the macros
 PRELUDE, MACROS = "tc_prelude", "tc_macros"
 TYPES = {
