@@ -120,7 +120,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--torch", action="store_true", help="ask torch.compile as well")
     parser.add_argument("--only", default="", help="facts whose names contain this")
-    parser.add_argument("--variants", type=int, default=6, help="so many ways to run each")
+    parser.add_argument("--variants", type=int, default=99, help="so many ways to run each")
     parser.add_argument("--default-backend", action="store_true", help="kernels, not eager's")
     parser.add_argument("--programs", action="store_true", help="print those that are not ok")
     parser.add_argument("--json", type=Path, help="write all rows there")

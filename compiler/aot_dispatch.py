@@ -20,10 +20,10 @@ from tc import trace
 from tc.compiler import aot
 from tc.compiler.aot import wants_grad
 from tc.compiler.cache.graph_cache import GraphCache
-from tc.compiler.capture import marked
-from tc.compiler.capture.lazy_modules import LEAF
-from tc.compiler.capture.recording import WANTS_GRAD
-from tc.compiler.capture.torchfns import CHANGES_STATE
+from tc.compiler.capture.parts.output_graph import WANTS_GRAD
+from tc.compiler.capture.torch_api import marked
+from tc.compiler.capture.torch_api.lazy_modules import LEAF
+from tc.compiler.capture.torch_api.torch_functions import CHANGES_STATE
 from tc.compiler.capture.values.hooks import HOOKED
 from tc.compiler.capture.values.records import RESIZES
 from tc.compiler.capture.values.subclasses import FAKED
@@ -96,7 +96,7 @@ def compile_graph(
     examples = graph_examples(gm, example_inputs)
     if (why := _kept_eager(gm, examples)) is not None:
         emit_captured(gm)
-        return _eager_graph(gm, why)
+        return run_eagerly(gm, why)
     trains = torch.is_grad_enabled() and any(map(wants_grad, examples))
     compiled = _training if trains else _inference
     with trace.stage(compilers.stage):
@@ -107,7 +107,7 @@ def compile_graph(
         try:
             return compiled(gm, examples, compilers, gate, decompositions, captured)
         except aot.Fallback as fallback:
-            return _eager_graph(gm, str(fallback))
+            return run_eagerly(gm, str(fallback))
 
 
 def _found(
@@ -273,7 +273,8 @@ def _enables_grad(gm: fx.GraphModule) -> bool:
     )
 
 
-def _eager_graph(gm: fx.GraphModule, why: str) -> Compiled:
+def run_eagerly(gm: fx.GraphModule, why: str) -> Compiled:
+    """Return what runs a captured graph operation by operation, and report the reason."""
     trace.emit(trace.Artifact("tc_graph_runs_eagerly", why))
     _LazyGraphModule.force_recompile(gm)
     return gm.forward

@@ -13,7 +13,7 @@ from tc import trace
 from tc.compiler.backends.aot_backend import aot_backend
 from tc.compiler.backends.registry import list_backends, lookup_backend, name_of, register_backend
 from tc.compiler.capture import hook, traceable
-from tc.compiler.capture.guard_filter import (
+from tc.compiler.capture.guards.filter import (
     keep_portable_guards_unsafe,
     keep_tensor_guards_unsafe,
     skip_all_guards_unsafe,
@@ -22,7 +22,12 @@ from tc.compiler.capture.guard_filter import (
     skip_guard_on_inbuilt_nn_modules_unsafe,
 )
 from tc.compiler.capture.skips import inlined_only
-from tc.compiler.capture.torchfns import graph_break, is_compiling, mark_step, skip_frame
+from tc.compiler.capture.torch_api.torch_functions import (
+    graph_break,
+    is_compiling,
+    mark_step,
+    skip_frame,
+)
 from tc.compiler.capture.traceable import error_on_graph_break
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.lock import alone
@@ -60,6 +65,7 @@ from tc.compiler.options import (
 from tc.compiler.pipeline import STAGES as REPLAYED
 from tc.compiler.pipeline import Inductor
 from tc.compiler.process import PROCESS as _PROCESS
+from tc.compiler.sentinel.torch_backend import sentinel
 from tc.compiler.telemetry import counters as counted
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -67,6 +73,7 @@ GUARD_FILTER = "guard_filter_fn"  # the option that is none of the backend's
 #: running counts under the names torch's programs know: "frames", "stats", "graph_break"
 counters = _PROCESS.counters
 is_dynamo_compiling = is_compiling
+is_exporting = torch.compiler.is_exporting
 cudagraph_mark_step_begin = mark_step
 
 trace.setup_from_environment()
@@ -81,7 +88,11 @@ def compile(
     backend: str | Callable[..., Any] | None = ...,
     mode: str | None = ...,
     options: dict[str, Any] | None = ...,
+    name: str | None = ...,
     disable: bool = ...,
+    recompile_limit: int | None = ...,
+    isolate_recompiles: bool = ...,
+    shapes_spec: Any = ...,
 ) -> F: ...
 @overload
 def compile(
@@ -92,7 +103,11 @@ def compile(
     backend: str | Callable[..., Any] | None = ...,
     mode: str | None = ...,
     options: dict[str, Any] | None = ...,
+    name: str | None = ...,
     disable: bool = ...,
+    recompile_limit: int | None = ...,
+    isolate_recompiles: bool = ...,
+    shapes_spec: Any = ...,
 ) -> Callable[[F], F]: ...
 def compile(
     model: Any = None,
@@ -102,7 +117,11 @@ def compile(
     backend: str | Callable[..., Any] | None = None,
     mode: str | None = None,
     options: dict[str, Any] | None = None,
+    name: str | None = None,
     disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: Any = None,
 ) -> Any:
     """Compile a function or module; it is captured when it is first called.
 
@@ -118,37 +137,61 @@ def compile(
         options: settings of the default backend, named by `list_options()`, or of one of the
             user's, which gets them as ``options=``; and
             ``guard_filter_fn``, which gets a `GuardEntry` a guard and says which are kept.
+        name: of the compiled region, which traces show among its settings.
         disable: return the model as it is.
+        recompile_limit: compiles of a function after which it runs eagerly, and under
+            ``fullgraph`` raises `FailOnRecompileLimitHit`; None: that of `config`.
+        isolate_recompiles: share no compiled code with other calls of `compile`.
+        shapes_spec: refused; `mark_dynamic` says the same of one tensor.
 
     Raises:
-        OptionError: an unknown backend, mode or option, or both a mode and options.
+        OptionError: an unknown backend, mode or option, both mode and options, or ``shapes_spec``.
 
     Example:
         >>> import tc, torch
         >>> f = tc.compile(lambda x: torch.sin(x) + 1)
     """
+    asked: dict[str, Any] = {
+        "fullgraph": fullgraph, "dynamic": dynamic, "backend": backend, "mode": mode,
+        "options": options, "name": name, "recompile_limit": recompile_limit,
+        "isolate_recompiles": isolate_recompiles, "shapes_spec": shapes_spec,
+    }  # fmt: skip
     if model is None:
-        return lambda target: compile(
-            target, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode,
-            options=options, disable=disable,
-        )  # fmt: skip
+        return lambda target: compile(target, disable=disable, **asked)
     if disable or config.disable:
         return model
     if isinstance(model, staticmethod | classmethod):
-        return type(model)(compile(
-            model.__func__, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode,
-            options=options,
-        ))  # fmt: skip
+        return type(model)(compile(model.__func__, **asked))
     if not callable(model):
         raise OptionError(f"tc.compile takes something callable, not a {type(model).__name__}")
-    chosen = _options(fullgraph, dynamic, backend, mode, dict(options or {}))
-    compiler = FrameCompiler(chosen, config, _PROCESS)
+    return _attached(model, FrameCompiler(_request(**asked), config, _PROCESS))
+
+
+def _attached(model: Any, compiler: FrameCompiler) -> Any:
+    """Return what calls a model with its frames offered to a compiler."""
     if isinstance(model, OptimizedModule):
         model = model._orig_mod
     if isinstance(model, torch.nn.Module):
         return OptimizedModule(model, compiler)
     target = innermost(model)
     return hook.wrap(traceable.calling(target) if inlined_only(target) else target, compiler)
+
+
+def _request(
+    *, options: dict[str, Any] | None, name: str | None, recompile_limit: int | None,
+    isolate_recompiles: bool, shapes_spec: Any, **asked: Any,
+) -> Options:  # fmt: skip
+    """Return what a call of `compile` asks for."""
+    if shapes_spec is not None:
+        raise OptionError(
+            "tc.compile takes no shapes_spec: mark dimensions with tc.mark_dynamic, or set dynamic"
+        )
+    return replace(
+        _options(**asked, settings=dict(options or {})),
+        name=name,
+        recompile_limit=recompile_limit,
+        region=object() if isolate_recompiles else None,
+    )
 
 
 def _options(
@@ -382,6 +425,7 @@ __all__ = [
     "graph_stats",
     "is_compiling",
     "is_dynamo_compiling",
+    "is_exporting",
     "keep_portable_guards_unsafe",
     "keep_tensor_guards_unsafe",
     "list_backends",
@@ -400,6 +444,7 @@ __all__ = [
     "replaying",
     "reset",
     "run",
+    "sentinel",
     "set_default_backend",
     "set_stance",
     "skip_all_guards_unsafe",

@@ -91,6 +91,14 @@ class BackendError(StageError):
     """The backend given to `tc.compile` raised."""
 
 
+class SentinelError(StageError):
+    """Compiled code gives other results than eager, where ``config.sentinel_action`` is raise."""
+
+
+class KernelDiffers(StageError):
+    """A kernel stores other values than its statements say; the stage is the kernel's name."""
+
+
 class VerifyError(TcError):
     """An artifact broke one of its invariants; names the pass that made it."""
 

@@ -19,11 +19,12 @@ from torch.utils._python_dispatch import _disable_current_modes
 from tc import trace
 from tc.compiler.aot_dispatch import PLACE
 from tc.compiler.backends.builtin import aot_eager
+from tc.compiler.backends.registry import BACKENDS
 from tc.compiler.backends.verify import copied, verify
-from tc.compiler.capture import breaks, fast_path, hook
+from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.dynamism import DynamicSizes, Memory
-from tc.compiler.capture.guards import Failure, refusals
-from tc.compiler.capture.modes import SETS_MODES, restoring_modes
+from tc.compiler.capture.guards import fast_path
+from tc.compiler.capture.guards.guard_list import Failure, refusals
 from tc.compiler.capture.skips import (
     can_be_captured,
     in_transform,
@@ -31,9 +32,11 @@ from tc.compiler.capture.skips import (
     runs_on_for_now,
     skip_reason,
 )
-from tc.compiler.capture.transforms import LEVELLED
+from tc.compiler.capture.torch_api.modes import SETS_MODES, restoring_modes
+from tc.compiler.capture.torch_api.transforms import LEVELLED
 from tc.compiler.capture.translate import BreakRecord, Captured, is_handler_resumption, translate
 from tc.compiler.core import garbage, levels
+from tc.compiler.core.gate import Gate
 from tc.compiler.core.graphtext import emit_captured, with_code
 from tc.compiler.errors import (
     BackendError,
@@ -50,13 +53,15 @@ from tc.compiler.errors import (
 )
 from tc.compiler.freezing import frozen_inputs, while_unchanged
 from tc.compiler.frontend import stance
-from tc.compiler.options import Config, Options
+from tc.compiler.options import Config, Options, settings_changed
 from tc.compiler.pipeline import Inductor
 from tc.compiler.process import PROCESS, Process
 from tc.compiler.runtime.fast_path import close_fast_paths, make_fast_path
 from tc.compiler.runtime.launch import offer_type
 from tc.compiler.runtime.memo import memo_type
 from tc.compiler.runtime.watch import watch_type
+from tc.compiler.sentinel.graph import Graph
+from tc.compiler.sentinel.sampling import Watch, setting_of, watched
 from tc.compiler.telemetry.counters import counted
 from tc.compiler.telemetry.reporter import (
     CompileReporter,
@@ -70,6 +75,8 @@ from tc.trace import CompileId
 Compiled = Callable[..., Any]
 #: code of a break -> the error it is where breaks are errors
 ERRORS = {breaks.OP_FAILED.code: TorchRuntimeError, breaks.DATA_GUARD.code: UserError}
+#: stages that ``config.check`` compares, besides the finished program
+COMPARED = ("aot", "loops", "schedule", "kernels")
 #: times that code without tensor operations is looked at before it is left to Python
 IDLE_TRIES = 4
 
@@ -91,6 +98,12 @@ class FrameCompiler:
     def built_in(self) -> bool:
         """Whether the backend is tc's own, which runs the pipeline."""
         return isinstance(self.options.backend, Inductor)
+
+    @property
+    def recompile_limit(self) -> int:
+        """How often a function is compiled before it runs eagerly."""
+        asked = self.options.recompile_limit
+        return self.config.recompile_limit if asked is None else asked
 
     def __eq__(self, other: object) -> bool:
         if other is self:  # asked of every entry of a code object
@@ -138,7 +151,7 @@ class FrameCompiler:
             return hook.Skip("it resumes in an exception handler")
         guards = [entry.guards for entry in entries]
         failures = refusals(guards, frame.locals, frame.globals)
-        if len(entries) >= self.config.recompile_limit:
+        if len(entries) >= self.recompile_limit:
             return self._limit(reporter, failures)
         if entries and self.config.error_on_recompile:
             raise RecompileError(
@@ -203,10 +216,11 @@ class FrameCompiler:
         return sizes | numbers
 
     def _limit(self, reporter: CompileReporter, failures: Sequence[Failure]) -> hook.Outcome:
-        limit = self.config.recompile_limit
+        limit = self.recompile_limit
         reporter.report_limit(limit, failures)
         code = reporter.code
-        if self.config.fail_on_recompile_limit_hit:
+        strict = self.options.fullgraph and self.options.recompile_limit is not None
+        if strict or self.config.fail_on_recompile_limit_hit:
             raise FailOnRecompileLimitHit(
                 f"{code.co_qualname} was compiled {limit} times (config.recompile_limit): "
                 + changes(failures)
@@ -237,8 +251,10 @@ class FrameCompiler:
                 captured = self._capture(frame, memory, name, reporter)
             with captured.tracer.overrides.left_out():
                 reporter.report_capture(captured)
-                self._install_graph(frame, captured, reporter)
+                watch = self._install_graph(frame, captured, reporter)
                 captured.rebuild_guards()
+            if watch is not None:
+                watch.graph.guarded_by(captured.guards, captured.code)
         except breaks.SkipFrame as skip:
             state["memory"] = memory
             reporter.report_skip(str(skip), skip.fix, skip.harmless)
@@ -300,9 +316,9 @@ class FrameCompiler:
 
     def _install_graph(
         self, frame: hook.Frame, captured: Captured, reporter: CompileReporter
-    ) -> None:
+    ) -> Watch | None:
         if captured.module is None:
-            return
+            return None
         if not self.built_in:
             captured.module = with_code(captured.module)
             emit_captured(captured.module)
@@ -314,6 +330,11 @@ class FrameCompiler:
         stats["calls_captured"] += sum(n.op in calls for n in captured.module.graph.nodes)
         for listener in tuple(self.process.on_graph):
             listener(captured.module)
+        setting = setting_of(self.config)
+        reference = None
+        if setting is not None:
+            reference = copied(captured.module)
+            reference.meta = dict(captured.module.meta)
         with trace.stage("backend_compile"):
             compiled = self._run_backend(frame, captured)
         if captured.module.meta.get(LEVELLED):
@@ -321,7 +342,38 @@ class FrameCompiler:
         if captured.module.meta.get(SETS_MODES) and not self.built_in:
             compiled = restoring_modes(compiled)
         called = counted(untraced(compiled), reporter.compile_id, reporter.place)
+        watch = None
+        if setting is not None and reference is not None and not runs_by_eager(compiled):
+            graph = self._graph(reference, captured, reporter, setting.check)
+            called, watch = watched(called, graph, setting)
         self.process.names.put(frame.globals, captured.graph_name, called, captured.code)
+        return watch
+
+    def _graph(
+        self, module: fx.GraphModule, captured: Captured, reporter: CompileReporter, check: str
+    ) -> Graph:
+        """Return what the sentinel compares a compiled graph with."""
+        eager = restoring_modes(module.forward) if module.meta.get(SETS_MODES) else module.forward
+        if module.meta.get(LEVELLED):
+            eager = levels.keeping(eager)
+        names = {"stages": COMPARED, "kernels": ("checked",)}.get(check, ())
+        gpus = any(isinstance(v, torch.Tensor) and v.is_cuda for v in captured.examples)
+        stages = {
+            name: Inductor(name, Gate())(
+                copied(module), captured.examples, None, self.options.inductor
+            )
+            for name in (names if self.built_in and not gpus else ())
+        }
+        return Graph(
+            module,
+            untraced(eager),
+            reporter.place,
+            reporter.compile_id,
+            compile_call(self.options, captured),
+            not self.built_in
+            or (self.options.inductor.fallback_random and self.config.fallback_random),
+            stages,
+        )
 
     def _run_backend(self, frame: hook.Frame, captured: Captured) -> Compiled:
         assert captured.module is not None
@@ -377,6 +429,35 @@ class FrameCompiler:
                 trace.warn(f"{text}; it runs eagerly (config.suppress_errors)")
             return hook.Skip(text)
         raise as_failure(error, stage, text)
+
+
+def runs_by_eager(compiled: Compiled) -> bool:
+    """Whether a backend left a graph to eager: there is nothing to compare."""
+    return isinstance(getattr(compiled, "__self__", None), fx.GraphModule)
+
+
+def compile_call(options: Options, captured: Captured) -> str:
+    """Return how a program compiles a graph as it was compiled here; empty if no text does."""
+    given = {}
+    if not isinstance(options.backend, Inductor):
+        row = BACKENDS.get(options.backend_name)
+        if row is None or row.compile is not options.backend:
+            return ""  # a function of the user's
+        given = {"backend": options.backend_name, **dict(options.extra)}
+    elif options.mode not in (None, "default"):
+        given = {"mode": options.mode}
+    else:
+        changed = {
+            name.removeprefix("options."): value
+            for name, (value, _) in settings_changed(options).items()
+            if name.startswith("options.")
+        }
+        given = {"options": changed} if changed else {}
+    symbolic = (torch.SymInt, torch.SymFloat)
+    sizes = [s for v in captured.examples if isinstance(v, torch.Tensor) for s in v.shape]
+    if any(isinstance(value, symbolic) for value in (*captured.examples, *sizes)):
+        given["dynamic"] = True
+    return f"tc.compile({', '.join(['graph', *(f'{k}={v!r}' for k, v in given.items())])})"
 
 
 def changes(failures: Sequence[Failure]) -> str:

@@ -30,14 +30,14 @@ def frozen_inputs(captured: Captured, frame: hook.Frame) -> dict[str, torch.Tens
     if torch.is_grad_enabled():
         return found
     nodes = captured.module.graph.find_nodes(op="placeholder")
-    given = zip(nodes, captured.tracer.inputs, captured.real_inputs(frame), strict=True)
+    given = zip(nodes, captured.tracer.output.inputs, captured.real_inputs(frame), strict=True)
     for node, entry, real in given:
         source = entry.value.source
         assert source is not None
         if type(real) not in (torch.Tensor, torch.nn.Parameter) or real.is_inference():
             continue
         if isinstance(real, torch.nn.Parameter) or "_buffers" in source.name:
-            captured.tracer.guards.add("ID", source, real)
+            captured.tracer.guards.recorded.add("ID", source, real)
             found[node.name] = real
     if found:
         captured.guards = captured.build_guards()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from itertools import chain
 from typing import Any
 
+from tc import trace
 from tc.compiler.errors import OptionError
 
 #: mode -> the options it stands for
@@ -20,6 +21,15 @@ MODE_OPTIONS: dict[str, dict[str, Any]] = {
     "reduce-overhead": {"triton.cudagraphs": True},
     "max-autotune": {"max_autotune": True, "triton.cudagraphs": True},
     "max-autotune-no-cudagraphs": {"max_autotune": True},
+}
+
+#: options that PyTorch documents and that change nothing here -> why
+NO_EFFECT = {
+    "epilogue_fusion": "under max_autotune a product is fused with what follows it wherever that "
+    "is measured to be faster",
+    "shape_padding": "products are computed in the shapes that the program gives them",
+    "trace.enabled": "TC_TRACE=FOLDER records every stage, and tc-report shows it",
+    "trace.graph_diagram": "tc-report shows the graphs of what TC_TRACE=FOLDER records",
 }
 
 
@@ -51,6 +61,14 @@ class Config:
         ignore_logger_methods: methods of loggers whose calls are left out.
         fallback_random: draw random numbers as eager does. False: kernels draw dropout masks and
             the like themselves, which is quicker; the seed still comes from torch's generator.
+        sentinel: share of the calls of compiled graphs that are compared with eager, 1/1000 for one
+            in a thousand; 0: none. Text as in ``TC_SENTINEL`` will do.
+        sentinel_action: what a difference leads to: ``report``; ``eager``: run that graph by eager
+            from then on; ``raise``: raise `SentinelError`.
+        sentinel_memory: bytes that copies of the inputs of one call may take.
+        sentinel_bisect: run `tc-bisect` in the background on a difference.
+        check: compare every call: ``graphs``; also ``stages`` of the compile, or ``kernels``, each
+            by itself; a difference raises.
         allow_ignore_mark_dynamic: let a dimension marked with `mark_dynamic` become a constant.
     """
 
@@ -72,6 +90,11 @@ class Config:
     allow_ignore_mark_dynamic: bool = False
     error_on_nested_fx_trace: bool = True
     compile_wait: float = 60.0
+    sentinel: float | str = field(default_factory=lambda: os.environ.get("TC_SENTINEL") or 0)
+    sentinel_action: str = "report"
+    sentinel_memory: int = 4 << 30
+    sentinel_bisect: bool = True
+    check: str = field(default_factory=lambda: os.environ.get("TC_CHECK", ""))
     reorderable_logging_functions: set[Any] = field(default_factory=set)
     ignore_logger_methods: set[Any] = field(default_factory=set)
 
@@ -186,6 +209,9 @@ class InductorOptions:
         settings = {}
         for name, value in {**list_mode_options(mode or "default"), **options}.items():
             attribute = name.replace("-", "_")
+            if attribute in NO_EFFECT:
+                _warn_of_no_effect(attribute)
+                continue
             if attribute not in list_options():
                 raise OptionError(
                     f"there is no option {name!r} of the default backend"
@@ -199,6 +225,12 @@ class InductorOptions:
                 )
             settings[attribute] = value
         return cls(**settings)
+
+
+@functools.cache
+def _warn_of_no_effect(name: str) -> None:
+    """Say once that an option changes nothing, and why."""
+    trace.warn(f"the option {name!r} changes nothing here: {NO_EFFECT[name]}")
 
 
 def list_options() -> list[str]:
@@ -232,6 +264,9 @@ class Options:
         extra: settings of a backend of the user's, by name.
         inductor: settings of the default backend.
         guard_filter: entries of guards -> which of them are kept; None keeps all.
+        name: of the compiled region, for traces.
+        recompile_limit: compiles after which a function runs eagerly; None: that of `Config`.
+        region: a compiled call with one of its own shares no compiled code with others.
     """
 
     backend: Callable[..., Callable[..., Any]]
@@ -242,13 +277,19 @@ class Options:
     extra: tuple[tuple[str, Any], ...] = ()
     inductor: InductorOptions = InductorOptions()
     guard_filter: Callable[[Sequence[Any]], Sequence[bool]] | None = None
+    name: str | None = field(default=None, compare=False)
+    recompile_limit: int | None = field(default=None, compare=False)
+    region: object = None
 
 
 #: what is set outside of Python -> what it is taken for where it is not
 VARIABLES = ("CC", "TC_BISECT", "TC_CACHE_DIR", "TC_DISABLE", "TC_FORCE_DISABLE_CACHES",
              "TC_FX_GRAPH_CACHE")  # fmt: skip
 #: what may be asked of a call -> where it is not
-_CALL = (("fullgraph", False), ("dynamic", None), ("mode", None))
+_CALL = (
+    ("fullgraph", False), ("dynamic", None), ("mode", None), ("name", None),
+    ("recompile_limit", None),
+)  # fmt: skip
 _NO_OPTIONS = InductorOptions()
 _OPTION_NAMES = tuple(list_options())
 
@@ -256,7 +297,7 @@ _OPTION_NAMES = tuple(list_options())
 def settings_changed(options: Options) -> dict[str, tuple[Any, Any]]:
     """Return what is not at its default for a `tc.compile` call, as name -> (value, default).
 
-    The names are ``fullgraph``, ``dynamic``, ``mode``, ``options.NAME``, ``config.NAME`` and
+    The names are those of arguments of `tc.compile`, ``options.NAME``, ``config.NAME`` and
     ``env.NAME``; the values are those JSON has, anything else as text.
     """
     given, default = vars(options.inductor), vars(_NO_OPTIONS)
@@ -281,7 +322,7 @@ def _told(value: Any) -> Any:
     return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
 
 
-def nearest(name: str, known: list[str]) -> str:
+def nearest(name: str, known: Sequence[str]) -> str:
     """Return ``; did you mean 'x'?`` for the closest known name, or an empty string."""
     close = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""

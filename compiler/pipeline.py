@@ -58,7 +58,8 @@ class Inductor:
     """The default backend, or, with `stop_after`, as much of it as a tool wants to look at.
 
     Attributes:
-        stop_after: the last stage that is used, a key of `STAGES`.
+        stop_after: the last stage that is used, a key of `STAGES`; or ``checked``: as ``kernels``,
+            and each kernel is compared with its interpretation at each call (`KernelDiffers`).
         gate: asked before every optional step; None asks the gate of the process. At stage
             ``kernels`` it is also asked ``kernel.<name>`` for each: one refused is interpreted.
     """
@@ -203,7 +204,7 @@ def _generate(plan: Plan, job: Job) -> tuple[Program, list[trace.Event]]:
 
     options, tuning = job.request.options, job.tuning
     if job.gpu is None or tuning is None:
-        program = codegen.generate(plan, threads=options.cpp_threads)
+        program = codegen.generate(plan, threads=options.cpp_threads, kind=job.kind)
     else:
         from tc.compiler.codegen import triton
 
@@ -227,7 +228,7 @@ class Pass:
 PASSES = (
     Pass("library", _rewrite),
     Pass("loops.lower", _lower, ("loops",)),
-    Pass("schedule", _schedule, ("schedule", "kernels")),
+    Pass("schedule", _schedule, ("schedule", "kernels", "checked")),
     Pass("codegen", _generate, ("program",)),
 )
 

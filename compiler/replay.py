@@ -10,16 +10,19 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import fx
 
 from tc.compiler.codegen.stage import kernel_alone
 from tc.compiler.core.gate import Gate
+from tc.compiler.errors import KernelDiffers
 from tc.compiler.loops.interpret import Env, interpret
 from tc.compiler.loops.ir import LoopGraph
 from tc.compiler.runtime.load import open_kernels
 from tc.compiler.schedule.interpret import interpret as interpret_plan
 from tc.compiler.schedule.interpret import run_kernel
 from tc.compiler.schedule.plan import Kernel, Plan
+from tc.compiler.sentinel.rounding import Reference, compare, jittered, same_layout
 
 Boxed = Callable[[list[Any]], tuple[Any, ...]]
 KERNEL = "kernel"
@@ -56,10 +59,50 @@ def _run(kernel: Kernel, env: Env, plan: Plan, own: dict[str, bool], threads: in
     call(*(env[name] for name in names))
 
 
+def _checked(plan: Plan, gate: Gate, threads: int) -> Boxed:
+    """Compile the kernels, and compare each with its interpretation when it is called."""
+    run = functools.partial(_run_checked, plan=plan, threads=threads)
+    return lambda args: interpret_plan(plan, args, run)
+
+
+def _run_checked(kernel: Kernel, env: Env, plan: Plan, threads: int) -> None:
+    """Run one kernel, compiled.
+
+    Raises:
+        KernelDiffers: it does not store what the interpreter stores, up to rounding.
+    """
+    own = {name for name, value in env.items() if isinstance(value, torch.Tensor)}
+    stored = sorted(own.intersection(str(getattr(s, "buffer", "")) for s in kernel.statements()))
+
+    before = {name: _copied(value) for name, value in env.items()}
+
+    def interpreted(change: Callable[[Any], Any]) -> list[Any]:
+        scope = {name: change(value) for name, value in before.items()}
+        run_kernel(kernel, scope)
+        return [scope[name] for name in stored]
+
+    def moved(seed: int) -> list[Any]:
+        generator = torch.Generator().manual_seed(seed)
+        return interpreted(lambda value: jittered(_copied(value), generator))
+
+    expected = interpreted(_copied)
+    _run(kernel, env, plan, {kernel.name: True}, threads)
+    got = [env[name] for name in stored]
+    _, found = compare(Reference(expected, lambda: None, moved), got)
+    if found is not None:
+        lines = ", ".join(dict.fromkeys(o.line for o in kernel.origins if o.line))
+        raise KernelDiffers(kernel.name, f"{kernel.name} ({lines}): {found.message}")
+
+
+def _copied(value: Any) -> Any:
+    return same_layout(value) if isinstance(value, torch.Tensor) else value
+
+
 #: stage -> what makes a callable of its artifact, the gate and a number of threads
 INTERPRETERS: dict[str, Callable[[Any, Gate, int], Boxed]] = {
     "aot": _aten,
     "loops": _loops,
     "schedule": _plan,
     "kernels": _kernels,
+    "checked": _checked,
 }

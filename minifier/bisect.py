@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tc import __version__
+from tc.minifier import issue
 from tc.minifier.answer import Answer
 from tc.minifier.case import Case
 from tc.minifier.console import (
@@ -48,7 +49,7 @@ examples:
   tc-bisect train.py -- --steps 1        what follows -- goes to the script
 
 usage:
-  tc-bisect [-m] SCRIPT [--json] [--seconds N] [--runs N] [--own-caches] [-- ARGUMENT ...]
+  tc-bisect [-m] SCRIPT [--json|--issue] [--seconds N] [--runs N] [--own-caches] [-- ARGUMENT ...]
 
 First: is there a bug? Every compiled graph is compared with eager, both against float64. Then the
 stage: the graph runs up to each stage, the rest by reference interpreters (torch.compile: by
@@ -56,6 +57,7 @@ PyTorch's simpler backends). Then the step: optional steps are numbered, and ref
 
 options:
   --json          print the verdict as JSON
+  --issue         print it as the text of an issue: script, verdict, versions
   --runs N        look N times for a failure that does not always show
   --seconds N     limit for one run (default 120; 600 for the whole script)
   --own-caches    use your compilers' caches (default: new ones, removed afterwards)
@@ -96,11 +98,13 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser = Parser(prog="tc-bisect", add_help=False, allow_abbrev=False)
     parser.add_argument("script", metavar="SCRIPT")
     parser.add_argument("-m", dest="module", action="store_true")
-    for name in ("--json", "--own-caches"):
+    for name in ("--json", "--issue", "--own-caches"):
         parser.add_argument(name, action="store_true")
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--runs", type=int, default=0)
     options = parser.parse_args(own)
+    if options.json and options.issue:
+        raise Usage("--json and --issue are two forms of one output; give one")
     if options.seconds is not None and not options.seconds > 0:
         raise Usage("--seconds has to be above zero")
     if options.runs < 0:
@@ -122,6 +126,9 @@ def _run(options: argparse.Namespace) -> int:
             subject.label, what, place.folder, limits[0], Progress(), options.runs
         ).run()
     verdict.facts["seconds"] = round(time.monotonic() - start, 2)
+    if options.issue:
+        print(issue.of_verdict(verdict, subject.label, subject.text), end="")
+        return verdict.code
     print(verdict.as_json() if options.json else verdict)
     return verdict.code
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from tc import __version__
 from tc.minifier.answer import Answer
+from tc.minifier.verdict import Verdict
 
 TITLES: Final = {
     "wrong": "Wrong result",
@@ -31,6 +32,20 @@ def text(answer: Answer, program: str, verdict: str, tried: Sequence[str]) -> st
         f"Identity of the failure: `{answer.identity}`\n\n"
         f"## Versions\n\n{versions()}\n\n## What was tried\n\n{steps}\n"
     )
+
+
+def of_verdict(verdict: Verdict, label: str, program: str) -> str:
+    """Return what tc-bisect found as Markdown."""
+    rows = "\n".join(f"| {name} | {_cell(value)} |" for name, value in verdict.rows)
+    return (
+        f"# {verdict.title}\n\n`{label}`:\n\n```python\n{program.rstrip()}\n```\n\n"
+        f"## Verdict of tc-bisect\n\n| | |\n| --- | --- |\n{rows}\n\n"
+        f"## Versions\n\n{versions()}\n"
+    )
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
 
 
 def versions() -> str:

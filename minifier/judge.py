@@ -9,26 +9,23 @@ from __future__ import annotations
 import dataclasses
 import re
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from tc.compiler import api
+from tc.compiler.sentinel import rounding
+from tc.compiler.sentinel.rounding import same_layout, same_random_numbers
 from tc.minifier import identity
 from tc.minifier.identity import Identity
 
 Program = Callable[..., Any]
-SLACK = 16.0  # how much worse than eager's own error a result may be
-JITTERS = (1, 2, 3)  # seeds of runs on moved inputs
 ERROR_TEXT = 8000  # characters of an error that are kept
 USER_LINES = "from user code"  # what torch's compiler heads the user's lines with
-HALF = (torch.float16, torch.bfloat16)
 
 
 @dataclass(frozen=True)
@@ -118,20 +115,6 @@ def clones(inputs: Sequence[Any]) -> list[Any]:
     ]
 
 
-def same_layout(value: torch.Tensor) -> torch.Tensor:
-    """Return a copy with the same strides, gaps and overlaps included.
-
-    Compiled code is made for the strides of its inputs; `Tensor.clone` changes some of them.
-    """
-    plain = type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided
-    odd = value.is_quantized or value.is_conj() or value.is_neg()
-    if not plain or odd or not value.numel():
-        return value.detach().clone()
-    last = sum((n - 1) * s for n, s in zip(value.shape, value.stride(), strict=True))
-    held = value.detach().as_strided((last + 1,), (1,), value.storage_offset()).clone()
-    return held.as_strided(value.shape, value.stride())
-
-
 @dataclass
 class Ran:
     """A program that was run on inputs of its own.
@@ -183,66 +166,20 @@ def loss_of(outputs: Sequence[Any]) -> Any:
     return sum(parts[1:], parts[0]) if parts else None
 
 
-class _InDouble(TorchFunctionMode):
-    """Makes every call that names a float type take float64 instead."""
-
-    CASTS = ("float", "half", "bfloat16")
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = getattr(func, "__name__", "")
-        if name in self.CASTS and len(args) == 1:
-            return args[0].double()
-        kwargs = {key: self._wide(value) for key, value in (kwargs or {}).items()}
-        return func(*(self._wide(value) for value in args), **kwargs)
-
-    @staticmethod
-    def _wide(value: Any) -> Any:
-        narrow = isinstance(value, torch.dtype) and value.is_floating_point
-        return torch.float64 if narrow else value
-
-
 def in_double(program: Program, inputs: Sequence[Any], backward: bool) -> list[Any] | None:
     """Return the results in float64, or None if the program cannot run in it."""
-    wide = [
-        v.detach().double().requires_grad_(v.requires_grad)
-        if isinstance(v, torch.Tensor) and v.is_floating_point()
-        else v
-        for v in inputs
-    ]
-    default = torch.get_default_dtype()
     try:
-        torch.set_default_dtype(torch.float64)
-        with _InDouble():
-            return run(program, wide, backward)
+        with rounding.InDouble():
+            return run(program, list(map(rounding.widened, inputs)), backward)
     except Exception:
         return None
-    finally:
-        torch.set_default_dtype(default)
 
 
 def jittered(program: Program, inputs: Sequence[Any], backward: bool, seed: int) -> list[Any]:
     """Return the results on inputs moved by about one unit in the last place."""
     generator = torch.Generator().manual_seed(seed)
-
-    def moved(value: Any) -> Any:
-        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
-            return value
-        eps = torch.finfo(value.dtype).eps
-        sign = torch.rand(value.shape, generator=generator, dtype=torch.float32).round() * 2 - 1
-        wide = value.detach().double() * (1 + eps * sign.to(value.device))
-        return wide.to(value.dtype).requires_grad_(value.requires_grad)
-
-    return run(program, [moved(value) for value in inputs], backward)
-
-
-@contextmanager
-def same_random_numbers() -> Iterator[None]:
-    """Leave the random state as it was found."""
-    state = torch.get_rng_state()
-    try:
-        yield
-    finally:
-        torch.set_rng_state(state)
+    moved = [rounding.jittered(value, generator) for value in inputs]
+    return run(program, moved, backward)
 
 
 # -- comparing ---------------------------------------------------------------------------------
@@ -250,170 +187,21 @@ def compare(
     program: Program, inputs: Sequence[Any], backward: bool, eager: list[Any], compiled: list[Any]
 ) -> Outcome:
     """Say whether compiled results differ from eager's by more than rounding."""
-    if len(eager) != len(compiled):
-        text = f"{len(compiled)} results instead of {len(eager)}"
-        return Outcome("wrong", Identity("wrong", "count"), text)
-    suspects = [
-        place
-        for place, (mine, theirs) in enumerate(zip(eager, compiled, strict=True))
-        if not _equal(mine, theirs)
-    ]
-    if not suspects:
-        return Outcome("ok")
-    for place in suspects:
-        shape = _shape_fault(eager[place], compiled[place], place)
-        if shape is not None:
-            return shape
-    with same_random_numbers():
-        double = in_double(program, inputs, backward)
-    moved: list[list[Any]] = []
-    for seed in JITTERS:
+
+    def double() -> list[Any] | None:
         with same_random_numbers():
-            moved.append(jittered(program, inputs, backward, seed))
-    worst: Outcome | None = None
-    places: list[int] = []
-    for place in suspects:
-        found = _differs(
-            place, eager[place], compiled[place],
-            double[place] if double is not None and len(double) == len(eager) else None,
-            [run[place] for run in moved if len(run) == len(eager)],
-        )  # fmt: skip
-        if found is not None:
-            places.append(place)
-        if found is not None and (worst is None or found.kind == "nan"):
-            worst = found
-    if worst is None:
-        return Outcome("ok", message="differs from eager by no more than rounding does")
-    return dataclasses.replace(worst, detail={**(worst.detail or {}), "outputs": places})
+            return in_double(program, inputs, backward)
 
+    def moved(seed: int) -> list[Any]:
+        with same_random_numbers():
+            return jittered(program, inputs, backward, seed)
 
-def _equal(mine: Any, theirs: Any) -> bool:
-    if isinstance(mine, torch.Tensor) and isinstance(theirs, torch.Tensor):
-        if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
-            return False
-        if mine.is_floating_point() or mine.is_complex():
-            return torch.allclose(mine, theirs, rtol=1e-7, atol=0, equal_nan=True)
-        return torch.equal(mine, theirs)
-    return bool(mine == theirs or (mine != mine and theirs != theirs))
-
-
-def _shape_fault(mine: Any, theirs: Any, place: int) -> Outcome | None:
-    if not isinstance(mine, torch.Tensor) or not isinstance(theirs, torch.Tensor):
-        if type(mine) is not type(theirs) or mine is None:
-            text = f"output {place} is {_kind(theirs)} instead of {_kind(mine)}"
-            return Outcome("wrong", Identity("wrong", "type"), text)
-        return None
-    if mine.shape == theirs.shape and mine.dtype == theirs.dtype:
-        return None
-    text = f"output {place} is {_kind(theirs)} instead of {_kind(mine)}"
-    return Outcome("wrong", Identity("wrong", "shape"), text)
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, torch.Tensor):
-        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
-    return type(value).__name__
-
-
-def _differs(
-    place: int, eager: Any, compiled: Any, double: Any, moved: Sequence[Any]
-) -> Outcome | None:
-    if not isinstance(eager, torch.Tensor):
-        if isinstance(eager, float) and isinstance(compiled, float):
-            eager, compiled = (torch.tensor(v, dtype=torch.float64) for v in (eager, compiled))
-            double, moved = None, []
-        else:
-            return Outcome(
-                "wrong", Identity("wrong"), f"output {place} is {compiled} instead of {eager}"
-            )
-    others = [m for m in moved if isinstance(m, torch.Tensor) and m.shape == eager.shape]
-    if isinstance(double, torch.Tensor) and double.shape == eager.shape:
-        others.append(double)
-    if not eager.is_floating_point() and not eager.is_complex():
-        stable = torch.ones_like(eager, dtype=torch.bool)
-        for other in others:
-            stable &= other.to(eager.dtype) == eager
-        return _report("wrong", place, (eager != compiled) & stable, eager, compiled, None)
-    mine, theirs = _wide(eager), _wide(compiled)
-    odd = ~torch.isfinite(mine)
-    same_odd = (mine == theirs) | (torch.isnan(mine) & torch.isnan(theirs))
-    certain = torch.ones_like(odd)
-    for other in others:
-        # an infinity of a narrow type may be a number in float64, and the other way about
-        certain &= torch.isfinite(_wide(other)) == torch.isfinite(mine)
-    odd_now = (odd | ~torch.isfinite(theirs)) & ~same_odd & certain
-    if odd_now.any():
-        return _report("nan", place, odd_now, eager, compiled, None)
-    tolerance = _tolerance(eager, [_wide(other) for other in others])
-    reference = _wide(double) if isinstance(double, torch.Tensor) and others[-1] is double else mine
-    error = (theirs - reference).abs()
-    wrong = (error > tolerance) & ~odd & torch.isfinite(theirs) & torch.isfinite(reference)
-    return _report("wrong", place, wrong, eager, compiled, error)
-
-
-def _wide(value: torch.Tensor) -> torch.Tensor:
-    return value.to(torch.complex128 if value.is_complex() else torch.float64)
-
-
-def _tolerance(eager: torch.Tensor, others: Sequence[torch.Tensor]) -> torch.Tensor:
-    """How far each element may be from the reference: eager's own error, and one of its scale."""
-    mine = _wide(eager)
-    finite = mine[torch.isfinite(mine)].abs()
-    scale = float(finite.max()) if finite.numel() else 0.0
-    narrow = eager.dtype.to_real() if eager.is_complex() else eager.dtype
-    eps = torch.finfo(narrow).eps
-    tolerance = torch.full(mine.shape, 64 * eps * scale, dtype=torch.float64, device=mine.device)
-    if eager.dtype in HALF:
-        tolerance = torch.full_like(tolerance, 4 * eps * scale)
-    for other in others:
-        spread = (other - mine).abs()
-        spread = torch.where(torch.isfinite(spread), spread, torch.zeros_like(spread))
-        if spread.numel():
-            typical = float(spread.square().mean().sqrt())
-            tolerance = tolerance + SLACK * spread.clamp(min=typical)
-    return tolerance
-
-
-def _report(
-    kind: str,
-    place: int,
-    bad: torch.Tensor,
-    eager: torch.Tensor,
-    compiled: torch.Tensor,
-    error: Any,
-) -> Outcome | None:
-    count = int(bad.sum())
-    if not count:
-        return None
-    if error is not None and kind == "wrong":
-        flat = int(torch.where(bad, error, torch.zeros_like(error)).flatten().argmax())
-    else:
-        flat = int(bad.flatten().to(torch.int8).argmax())
-    first = tuple(int(i) for i in torch.nonzero(bad)[0]) if bad.dim() else ()
-    index = tuple(int(i) for i in _unravel(flat, tuple(bad.shape)))
-    got, expected = compiled[index].item(), eager[index].item()
-    where = f" at {list(index)}" if index else ""
-    text = f"output {place}{where}: compiled {_short(got)}, eager {_short(expected)}"
-    if bad.numel() > 1:
-        text += f" ({count} of {bad.numel()} elements)"
-    detail = {
-        "output": place, "index": list(index), "first": list(first), "compiled": str(got),
-        "eager": str(expected), "bad": count, "of": bad.numel(),
-        "error": abs(got - expected) if kind == "wrong" else 0.0,
-    }  # fmt: skip
-    return Outcome(kind, Identity(kind), text, detail)
-
-
-def _unravel(flat: int, shape: tuple[int, ...]) -> list[int]:
-    index = []
-    for size in reversed(shape):
-        index.append(flat % size)
-        flat //= size
-    return index[::-1]
-
-
-def _short(value: Any) -> str:
-    return f"{value:.7g}" if isinstance(value, float) else str(value)
+    reference = rounding.Reference(eager, double, moved)
+    differs, found = rounding.compare(reference, compiled)
+    if found is not None:
+        kind = Identity(found.kind, found.aspect) if found.aspect else Identity(found.kind)
+        return Outcome(found.kind, kind, found.message, found.detail or None)
+    return Outcome("ok", message="differs from eager by no more than rounding does" * differs)
 
 
 def judge(
@@ -422,6 +210,7 @@ def judge(
     inputs: Sequence[Any],
     backward: bool,
     accepts: bool = True,
+    draws_as_eager: bool = False,
 ) -> Outcome:
     """Run a program eagerly and compiled; say what goes wrong.
 
@@ -429,6 +218,8 @@ def judge(
 
     Args:
         accepts: where eager raises, see whether compiled code does.
+        draws_as_eager: compiled code draws the random numbers that eager draws, so that a program
+            with random numbers can be judged.
     """
     eager, outcome = _attempt(lambda: Ran.of(program, inputs), eager=True)
     if eager is None:
@@ -436,7 +227,7 @@ def judge(
     result, outcome = _attempt(lambda: Ran.of(compiled(), inputs))
     if result is None:
         return in_forward(outcome)
-    outcome = _verdict(program, inputs, False, eager.results, result.results)
+    outcome = _verdict(program, inputs, False, eager.results, result.results, draws_as_eager)
     if outcome.failed:
         return in_forward(outcome)
     if not backward or outcome.kind == "random":
@@ -447,7 +238,13 @@ def judge(
     done, outcome = _attempt(result.add_gradients)
     if done is None:
         return outcome
-    return _verdict(program, inputs, True, eager.results, result.results)
+    return _verdict(program, inputs, True, eager.results, result.results, draws_as_eager)
+
+
+def draws_as_eager(call: str) -> bool:
+    """Whether what a call compiles draws eager's random numbers: tc does, unless told otherwise."""
+    asked = call.startswith("tc.") and "backend=" not in call and "fallback_random" not in call
+    return asked and api.config.fallback_random
 
 
 def refused(
@@ -490,34 +287,31 @@ def _attempt(work: Callable[[], Any], eager: bool = False) -> tuple[Any, Outcome
 
 
 def _verdict(
-    program: Program, inputs: Sequence[Any], backward: bool, eager: list[Any], result: list[Any]
+    program: Program,
+    inputs: Sequence[Any],
+    backward: bool,
+    eager: list[Any],
+    result: list[Any],
+    draws_as_eager: bool,
 ) -> Outcome:
     """Compare results; what differs because eager itself does is no fault."""
     outcome = compare(program, inputs, backward, eager, result)
     differs = outcome.kind in ("wrong", "nan") or bool(outcome.message)
-    if differs and is_random(program, inputs, backward, eager):
+    if differs and is_random(program, inputs, backward, eager, not draws_as_eager):
         return Outcome("random", message="eager itself gives other results on each run")
     return outcome
 
 
-def is_random(program: Program, inputs: Sequence[Any], backward: bool, eager: list[Any]) -> bool:
-    """Whether eager's results depend on the random state, or on nothing that stays the same."""
+def is_random(
+    program: Program, inputs: Sequence[Any], backward: bool, eager: list[Any], reseeded: bool = True
+) -> bool:
+    """Whether eager's results depend on the random state, or on nothing that stays the same.
+
+    Args:
+        reseeded: whether to draw other numbers; else only the latter is looked at.
+    """
     with same_random_numbers():
-        torch.manual_seed(12345)
+        if reseeded:
+            torch.manual_seed(12345)
         again = run(program, inputs, backward)
-    if len(again) != len(eager):
-        return True
-    return compare_loosely(eager, again)
-
-
-def compare_loosely(one: list[Any], other: list[Any]) -> bool:
-    """Whether two lists of results differ at all beyond threads' order of adding."""
-    for mine, theirs in zip(one, other, strict=True):
-        if isinstance(mine, torch.Tensor) and isinstance(theirs, torch.Tensor):
-            if mine.shape != theirs.shape:
-                return True
-            if not torch.allclose(_wide(mine), _wide(theirs), rtol=1e-3, atol=1e-5, equal_nan=True):
-                return True
-        elif mine != theirs:
-            return True
-    return False
+    return not rounding.are_close(eager, again)

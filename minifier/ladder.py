@@ -15,6 +15,7 @@ from tc.minifier.case import Call, Case
 from tc.minifier.oracle import Oracle
 
 STAGES = ("capture", "aot", "loops", "schedule", "kernels", "program")
+DEFAULT = ("'inductor'", '"inductor"', "None")  # the backend whose options the stages take
 KERNELS = "kernel"  # kind of the steps "this kernel is compiled", asked at stage kernels
 BACKENDS = ("eager", "aot_eager", "aot_eager_decomp_partition", "inductor")
 MEANING = {
@@ -101,7 +102,9 @@ class Ladder:
 
     def stage(self, name: str, refuse: Mapping[str, int] | None = None) -> Rung:
         """Compile up to a stage of tc, refusing some steps."""
-        options = tuple((n, v) for n, v in self.case.call.options if n != "backend")
+        given = dict(self.case.call.options)
+        names = given.keys() if given.get("backend", DEFAULT[0]) in DEFAULT else ("dynamic",)
+        options = tuple((n, v) for n, v in given.items() if n in names and n != "backend")
         call = Call("tc", (("backend", "replayed"), *options))
         more = {"call": str(call), "stage": name, "refuse": dict(refuse or {})}
 

@@ -230,7 +230,10 @@ class Watched:
         compiled, backward = self.compiled, self.backward(inputs)
         assert compiled is not None
         own = judge.clones(inputs)
-        outcome = judge.judge(self.gm.forward, lambda: compiled, own, backward)
+        outcome = judge.judge(
+            self.gm.forward, lambda: compiled, own, backward,
+            draws_as_eager=judge.draws_as_eager(str(self.call)),
+        )  # fmt: skip
         if outcome.kind == "random":
             self.recorder.random += 1
         elif outcome.kind == "invalid":

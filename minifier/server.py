@@ -33,6 +33,7 @@ import torch
 
 import tc
 from tc.compiler import api
+from tc.compiler.sentinel.rounding import same_layout
 from tc.minifier import fresh, graphs, identity, judge, runner
 from tc.minifier.caches import caches_of_one_run
 from tc.minifier.judge import Outcome
@@ -129,7 +130,7 @@ class Server:
         held = self.recorded[key]
         if tuple(held.shape) != shape:
             return held[tuple(slice(0, size) for size in shape)].clone()
-        return judge.same_layout(held)
+        return same_layout(held)
 
     def prepare(self, request: Request) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:
         """Return a program's function, its inputs, and its names."""
@@ -143,6 +144,7 @@ class Server:
             outcome = judge.judge(
                 program, lambda: eval(request["call"], names), inputs, request["backward"],
                 accepts=request.get("accepts", True),
+                draws_as_eager=judge.draws_as_eager(request["call"]),
             )  # fmt: skip
         return outcome.as_json()
 
@@ -153,8 +155,9 @@ class Server:
         names["replayed"] = api.replaying(request["stage"], gate)
         with torch.set_grad_enabled(request["backward"]):
             outcome = judge.judge(
-                program, lambda: eval(request["call"], names), inputs, request["backward"]
-            )
+                program, lambda: eval(request["call"], names), inputs, request["backward"],
+                draws_as_eager=True,
+            )  # fmt: skip
         return {**outcome.as_json(), "steps": gate.names}
 
     def rerun(self, request: Request) -> dict[str, Any]:
@@ -205,7 +208,7 @@ class Server:
         def keep(name: str, value: Any) -> None:
             facts[name] = graphs.fact_of(value)
             if facts[name].kind == "tensor":
-                kept[name] = judge.same_layout(value).cpu()
+                kept[name] = same_layout(value).cpu()
 
         names = self.namespace(request["program"], keep=keep)
         with torch.set_grad_enabled(request["backward"]):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         graph_break,
         is_compiling,
         is_dynamo_compiling,
+        is_exporting,
         keep_portable_guards_unsafe,
         keep_tensor_guards_unsafe,
         list_backends,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
         register_backend,
         reset,
         run,
+        sentinel,
         set_default_backend,
         set_stance,
         skip_all_guards_unsafe,
@@ -77,6 +79,7 @@ _HOMES = {
         "graph_break",
         "is_compiling",
         "is_dynamo_compiling",
+        "is_exporting",
         "keep_portable_guards_unsafe",
         "keep_tensor_guards_unsafe",
         "list_backends",
@@ -94,6 +97,7 @@ _HOMES = {
         "register_backend",
         "reset",
         "run",
+        "sentinel",
         "set_default_backend",
         "set_stance",
         "skip_all_guards_unsafe",
@@ -132,6 +136,7 @@ __all__ = [
     "graph_break",
     "is_compiling",
     "is_dynamo_compiling",
+    "is_exporting",
     "keep_portable_guards_unsafe",
     "keep_tensor_guards_unsafe",
     "list_backends",
@@ -149,6 +154,7 @@ __all__ = [
     "register_backend",
     "reset",
     "run",
+    "sentinel",
     "set_default_backend",
     "set_logs",
     "set_stance",
@@ -178,7 +184,16 @@ def _loaded(home: str) -> Any:
     from tc.compiler.core import garbage
 
     with garbage.paused():
-        return import_module(home)
+        try:
+            return import_module(home)
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise ModuleNotFoundError(
+                "tc compiles programs of PyTorch, and torch is not installed: pip install torch "
+                "(tc-report and tc-tui work without)",
+                name="torch",
+            ) from None
 
 
 def __dir__() -> list[str]:

@@ -1,8 +1,17 @@
-"""One example of every event, for tests of writers and readers."""
+"""One example of every event, for tests of writers and readers.
+
+An event that has no example here gets one made of the types of its fields.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
+
 from tc.trace import (
+    EVENTS,
     Artifact,
     AtenGraph,
     Autotune,
@@ -19,6 +28,7 @@ from tc.trace import (
     FrameStart,
     FunctionLines,
     Fusion,
+    Gap,
     GraphBreak,
     Guards,
     Kernel,
@@ -28,17 +38,23 @@ from tc.trace import (
     OutputGraph,
     Partition,
     PassRan,
+    Profile,
+    ProgramTime,
     Provenance,
     Recompile,
     RecompileCause,
     RecompileLimit,
     Region,
     RegionsRan,
+    SentinelDifference,
+    SentinelRan,
+    SentinelVerdict,
     SourceLines,
     Span,
     StackFrame,
     StageRan,
     Steps,
+    StepTime,
 )
 
 FRAME = StackFrame("/home/user/model.py", 7, "forward", "y = x.sin()")
@@ -60,7 +76,7 @@ BREAK = GraphBreak(
     resume="torch_dynamo_resume_in_forward_at_7",
 )
 
-SAMPLES: tuple[Event, ...] = (
+WRITTEN: tuple[Event, ...] = (
     FrameStart((FRAME,)),
     OutputGraph("graph():\n    return x\n", {"x": [3, 4]}),
     CreateSymbol("s0", "4", "[2, int_oo]", "x.shape[0]", (FRAME,), (FRAME,)),
@@ -120,11 +136,81 @@ SAMPLES: tuple[Event, ...] = (
     Autotune("mm (64, 64) @ (64, 64)", {"aten": 2e-5, "onednn": 1e-5}, "onednn"),
     CudaGraph("refused", "mutation", "it writes to an input that moves", "forward"),
     Cache(False, "abc", {"torch": "2.13", "graph": "def"}),
+    Profile(
+        (
+            ProgramTime(
+                "0/0",
+                "forward",
+                "/home/user/model.py",
+                5,
+                "forward",
+                20,
+                0.5,
+                2,
+                (
+                    StepTime(9, "aten.mm.default", ("/home/user/model.py:7",), 0.02, 4096, 65536),
+                    StepTime(0, "wrapper", (), 0.001, -1, -1),
+                ),
+                (Gap("0/0", "forward", 19, 0.25),),
+            ),
+        ),
+        0,
+        1.5e10,
+        2.5e10,
+    ),
     RegionsRan((Region("0/0", "forward", "/home/user/model.py", 5, "compiled", 20, 2, 0.5),)),
+    SentinelDifference(
+        "wrong",
+        "output 0: compiled 2.0, eager 1.0",
+        False,
+        "forward",
+        "/home/user/model.py",
+        5,
+        ("/home/user/model.py:7",),
+        1200,
+        "3 of 3",
+        "",
+        "/tmp/r/repro.py",
+        "",
+        "tc-bisect r.py",
+    ),
+    SentinelVerdict("/tmp/r/repro.py", "bug", "step 3 computes tanh wrong", "loops", "loops.x"),
+    SentinelRan(12, 3, 1, {"an input is not a plain dense tensor": 2}),
     CompileError("loops.lower", "KeyError", "no lowering", "/home/user/model.py", 7, "python r.py"),
     Counters({"kernels": 3}),
     Artifact("notes", "free text"),
     Artifact("tc_plan", "k0: for p0 < 3"),
     Artifact("tc_graph_runs_eagerly", "a sparse tensor appears"),
     Artifact("facts", {"a": 1}, "json"),
+)
+
+
+_PLAIN: dict[Any, object] = {
+    str: "text", int: 7, float: 0.5, bool: True, object: "anything", CompileId: CompileId(0, 0),
+}  # fmt: skip
+
+
+def example(kind: Any) -> Any:
+    """Return a value of a type, which may be a dataclass, of the fields that have no default."""
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    if is_dataclass(kind) and isinstance(kind, type):
+        types = get_type_hints(kind)
+        needed = [f.name for f in fields(kind) if f.default is f.default_factory is MISSING]
+        return kind(**{name: example(types[name]) for name in needed})
+    inner = get_args(kind)
+    if NoneType in inner:
+        return None
+    if get_origin(kind) is Mapping:
+        return {"key": example(inner[1])}
+    return (example(inner[0]),)
+
+
+SAMPLES: tuple[Event, ...] = (
+    *WRITTEN,
+    *(
+        example(kind)
+        for kind in dict.fromkeys(EVENTS.values())
+        if kind not in {type(event) for event in WRITTEN}
+    ),
 )

@@ -31,24 +31,29 @@ class Variant:
         inlined: whether the program is called by a function of another module, and that one is
             compiled.
         held: whether it gets its arguments out of globals, read in yet another module.
+        reversed: whether the change is made before all calls, and undone between them. What is
+            different and becomes the same is another fact than what was the same.
     """
 
     warm: int = 1
     thread: bool = False
     inlined: bool = False
     held: bool = False
+    reversed: bool = False
 
     def __str__(self) -> str:
         words = [f"{self.warm} call{'s' * (self.warm > 1)}"]
         words += ["in a thread"] * self.thread + ["inlined"] * self.inlined
-        words += ["held by globals"] * self.held
+        words += ["held by globals"] * self.held + ["the change first"] * self.reversed
         return ", ".join(words)
 
 
 DIRECT, INLINED, HELD = Variant(), Variant(inlined=True), Variant(held=True)
+REVERSED = Variant(reversed=True)
 VARIANTS = (
-    DIRECT, INLINED, HELD, Variant(60), Variant(60, inlined=True),
-    Variant(1, True), Variant(60, True),
+    DIRECT, REVERSED, INLINED, HELD, Variant(60), Variant(60, inlined=True),
+    Variant(1, True), Variant(60, True), Variant(60, reversed=True),
+    Variant(inlined=True, reversed=True),
 )  # fmt: skip
 
 
@@ -110,7 +115,7 @@ def quietly(world: World, fn: Callable[..., Any]) -> None:
 
 
 def history(fact: Fact, compile: Compile, variant: Variant = DIRECT) -> list[Seen]:
-    """Return what calls saw: the last before the change, then two after it.
+    """Return what calls saw: the last before the change, or its undoing, then two after it.
 
     Args:
         compile: makes the function that is called out of the world's program.
@@ -122,15 +127,24 @@ def _history(fact: Fact, compile: Compile, variant: Variant) -> list[Seen]:
     with ExitStack() as stack:
         world = stack.enter_context(World(fact.setup, fact.name))
         fn = _called(world, compile, variant, stack)
-        for _ in range(variant.warm - 1):
-            quietly(world, fn)
-        seen = [call(world, fn)]
+        seen: list[Seen] = []
+
+        def first() -> None:
+            if variant.reversed:
+                world.change(fact.change)
+            for _ in range(variant.warm - 1):
+                quietly(world, fn)
+            seen.append(call(world, fn))
 
         def rest() -> None:
-            world.change(fact.change)
+            if variant.reversed:
+                world.back()
+            else:
+                world.change(fact.change)
             seen.extend([call(world, fn), call(world, fn)])
             world.back()
 
+        first()
         in_thread(rest) if variant.thread else rest()
     return seen
 

@@ -26,8 +26,8 @@ LOOP_IR = tuple(f"tc.compiler.loops.{name}" for name in ("ir", "expr", "index", 
 MARKS = tuple(
     f"tc.compiler.capture.{name}"
     for name in (
-        "dynamism", "guard_filter", "hook", "marked", "opaque_call", "skips", "torchfns",
-        "traceable",
+        "dynamism", "guards.filter", "hook", "skips", "torch_api.marked", "torch_api.opaque_call",
+        "torch_api.torch_functions", "traceable",
     )
 )  # fmt: skip
 # The programming model: what users call besides `compile`.
@@ -37,7 +37,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "tc.trace": (),
     "tc.tlparse": ("tc.trace",),
     "tc.tui": ("tc.trace",),
-    "tc.minifier": ("tc", "tc.trace", "tc.compiler.api"),
+    # Both tell an error from rounding by one rule.
+    "tc.minifier": ("tc", "tc.trace", "tc.compiler.api", "tc.compiler.sentinel.rounding"),
     "tc.compiler": (),
     "tc.compiler.core": CORE,
     "tc.compiler.options": CORE,
@@ -46,9 +47,24 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "tc.compiler.aot": CORE,
     "tc.compiler.freezing": (*CORE, "tc.compiler.capture"),
     "tc.compiler.names": CORE,
+    "tc.compiler.sentinel": (
+        *CORE,
+        "tc.compiler.capture.hook",
+        "tc.compiler.process",
+        "tc.compiler.runtime.build",
+        "tc.compiler.sentinel.rounding",
+    ),
+    "tc.compiler.sentinel.rounding": (),
+    "tc.compiler.sentinel.torch_backend": (
+        *CORE,
+        "tc.compiler.backends.verify",
+        "tc.compiler.capture.hook",
+        "tc.compiler.sentinel",
+    ),
     "tc.compiler.process": (*CORE, "tc.compiler.names"),
-    "tc.compiler.library": (*CORE, "tc.compiler.loops"),  # what loops can read
-    "tc.compiler.loops": CORE,
+    # What loops can read, and the routines of tc.
+    "tc.compiler.library": (*CORE, "tc.compiler.loops", "tc.compiler.routines"),
+    "tc.compiler.loops": (*CORE, "tc.compiler.routines"),
     "tc.compiler.schedule": (*CORE, *LOOP_IR),
     "tc.compiler.schedule.interpret": (
         *CORE,
@@ -56,9 +72,15 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "tc.compiler.loops.interpret",
         "tc.compiler.schedule.plan",
     ),
-    "tc.compiler.codegen": (*CORE, *LOOP_IR, "tc.compiler.schedule.plan"),
-    # Routines in C call the helpers that generated kernels call.
-    "tc.compiler.runtime": CORE,
+    "tc.compiler.codegen": (
+        *CORE,
+        *LOOP_IR,
+        "tc.compiler.schedule.costs",
+        "tc.compiler.schedule.plan",
+        "tc.compiler.routines",
+    ),
+    "tc.compiler.runtime": (*CORE, "tc.compiler.routines"),  # wrappers call them
+    "tc.compiler.routines": (*CORE, "tc.compiler.runtime"),  # it builds their C
     # These two know all stages, and the interpreters of their artifacts.
     "tc.compiler.pipeline": ("tc.compiler", "tc.trace"),
     "tc.compiler.frames": ("tc.compiler", "tc.trace"),
@@ -69,6 +91,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "tc.compiler.loops.interpret",
         "tc.compiler.runtime",
         "tc.compiler.schedule",
+        "tc.compiler.sentinel.rounding",  # tells an error of a kernel from rounding
     ),
     "tc.compiler.aot_dispatch": (
         *CORE,
@@ -79,19 +102,31 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "tc.compiler.backends": (*CORE, "tc.compiler.aot_dispatch", "tc.compiler.capture.hook"),
     "tc.compiler.backends.builtin": (*CORE, "tc.compiler.backends", "tc.compiler.pipeline"),
+    # The second way in: PyTorch captures, and calls this in place of `frames`.
+    "tc.compiler.backends.torch_compile": (
+        *CORE,
+        "tc.compiler.aot_dispatch",
+        "tc.compiler.backends",
+        "tc.compiler.capture.torch_api.modes",
+        "tc.compiler.pipeline",
+        "tc.compiler.process",
+        "tc.compiler.telemetry",
+    ),
     "tc.compiler.devices": (*CORE, "tc.compiler.runtime.triton"),
     "tc.compiler.cache": (
         *CORE,
         "tc.compiler.aot",
         "tc.compiler.capture.hook",
         "tc.compiler.runtime",
+        "tc.compiler.telemetry.profile",
     ),
     "tc.compiler.deferred": (
         *CORE,
         "tc.compiler.capture.hook",
         "tc.compiler.telemetry.reporter",
     ),
-    "tc.compiler.telemetry": (*CORE, "tc.compiler.capture"),  # it reports what all of them do
+    # It reports what all of them do.
+    "tc.compiler.telemetry": (*CORE, "tc.compiler.capture", "tc.compiler.runtime.tuned"),
     "tc.compiler.frontend": (*CORE, *MARKS, "tc.compiler.frames", "tc.compiler.process"),
     "tc.compiler.api": (
         *CORE,
@@ -101,6 +136,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "tc.compiler.frames",
         "tc.compiler.pipeline",
         "tc.compiler.process",
+        "tc.compiler.sentinel",
         "tc.compiler.telemetry",
     ),
 }
@@ -372,6 +408,24 @@ def printed_code(files: Iterable[File]) -> Iterator[Violation]:
                 "code is printed, not edited",
                 f"{name} calls .{called.attr}()",
             )
+
+
+def code_by_identity(files: Iterable[File]) -> Iterator[Violation]:
+    """Forbid caches and tables in which code objects of two files can be one key.
+
+    Code objects are equal where name, text and first line are, whatever file and globals they have.
+    """
+    for file in files:
+        for node in ast.walk(file.tree):
+            if isinstance(node, ast.FunctionDef) and node.args.args:
+                kind, kept = node.args.args[0].annotation, map(ast.unparse, node.decorator_list)
+                is_code = kind is not None and ast.unparse(kind).endswith("CodeType")
+                if is_code and any(re.search(r"\b(lru_cache|cache)\b", one) for one in kept):
+                    yield Violation(file.path, node.lineno, "code_by_identity", node.name)
+            elif isinstance(node, ast.AnnAssign):
+                kind = ast.unparse(node.annotation)
+                if re.search(r"(dict|Counter|set|KeyDictionary)\[(types\.)?CodeType", kind):
+                    yield Violation(file.path, node.lineno, "code_by_identity", kind)
 
 
 def c_in_c_files(files: Iterable[File]) -> Iterator[Violation]:

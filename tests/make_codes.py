@@ -1,6 +1,8 @@
-"""The rows of the compiler and the pages of docs/ go in; tlparse/static/codes.json comes out.
+"""Codes of findings: rows and pages of docs/ go in, codes.json and the table of codes come out.
 
-Run it after a change of either: ``python tests/make_codes.py``.
+Run it after a change of either: ``python tests/make_codes.py``. It writes
+``tlparse/static/codes.json``, and the table of ``docs/tc-report.md`` out of the rows in
+``trace/findings/``.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tc.compiler.capture.breaks import REASONS
+from tc.trace.findings import CODES
 from tc.trace.findings.advice import ROWS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -19,6 +22,9 @@ PAGES = ("graph-breaks.md", "recompiles.md", "tc-report.md")
 SECTION = re.compile(r"^## (TC\d{3}): (.+?)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"```python\n(.*?)\n```", re.DOTALL)
 ROW = re.compile(r"^\| (TC\d{3}) \| (.+?) \| (.+?) \|$", re.MULTILINE)
+TABLE_PAGE = "tc-report.md"
+HEAD = "| code | cause | what to do |\n| --- | --- | --- |\n"
+TABLE = re.compile(re.escape(HEAD) + r"(?:\| TC\d{3} \|.*\n)+")
 CHANGED = re.compile(
     r"^\| what changed \| what to do \|\n\|[- |]+\|\n((?:\|.*\|\n)+)", re.MULTILINE
 )
@@ -35,6 +41,13 @@ def empty(page: str, title: str) -> dict[str, Any]:
             "page": f"docs/{page}"}  # fmt: skip
 
 
+def listed() -> list[tuple[str, str, str]]:
+    """Return code, cause and remedy of the codes that `TABLE_PAGE` lists, in order."""
+    return sorted(
+        (kind.name, kind.cause, kind.remedy) for kind in CODES.values() if kind.page == TABLE_PAGE
+    )
+
+
 def from_pages() -> dict[str, dict[str, Any]]:
     """Return what the pages say of each code."""
     found: dict[str, dict[str, Any]] = {}
@@ -45,13 +58,12 @@ def from_pages() -> dict[str, dict[str, Any]]:
             row = found.setdefault(code, empty(page, plain(title)))
             row["text"] = plain(CODE.sub("", body))
             row["breaks"], row["instead"] = (*blocks, "", "")[:2]
-        for code, title, fix in ROW.findall(text):
+        for code, title, fix in listed() if page == TABLE_PAGE else ROW.findall(text):
             row = found.setdefault(code, empty(page, plain(title)))
             row["fix"] = row["fix"] or [plain(fix)]
         for rows in CHANGED.findall(text):
             cells = [line.strip("| \n").split(" | ", 1) for line in rows.strip().split("\n")]
-            found.setdefault("TC201", empty(page, "an input changed, so the function was compiled "
-                                                  "again"))  # fmt: skip
+            found.setdefault("TC201", empty(page, CODES["TC201"].cause))
             found["TC201"]["fix"] = [f"{plain(what)} → {plain(fix)}" for what, fix in cells]
     return found
 
@@ -73,5 +85,20 @@ def text() -> str:
     return json.dumps(codes(), indent=1, ensure_ascii=False) + "\n"
 
 
+def with_table(page: str) -> str:
+    """Return the text of the page of codes, its table made of the rows.
+
+    Raises:
+        ValueError: the page has no such table.
+    """
+    rows = [f"| {' | '.join(row)} |\n" for row in listed()]
+    made, number = TABLE.subn(lambda _: HEAD + "".join(rows), page)
+    if number != 1:
+        raise ValueError(f"{TABLE_PAGE} has {number} tables of codes")
+    return made
+
+
 if __name__ == "__main__":
+    PAGE = ROOT / "docs" / TABLE_PAGE
+    PAGE.write_text(with_table(PAGE.read_text("utf-8")), "utf-8")
     TARGET.write_text(text(), "utf-8")

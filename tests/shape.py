@@ -47,13 +47,12 @@ def imports(tree: ast.Module, known: dict[str, ast.Module]) -> set[str]:
     return found & known.keys()
 
 
-def largest_cycle(modules: dict[str, ast.Module]) -> list[str]:
-    """Return the largest set of modules that reach each other by imports (Tarjan 1972)."""
-    edges = {name: imports(tree, modules) for name, tree in modules.items()}
+def components(edges: dict[str, set[str]]) -> list[list[str]]:
+    """Return the strongly connected components of a graph (Tarjan 1972)."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    components: list[list[str]] = []
+    found: list[list[str]] = []
 
     def visit(name: str) -> None:
         index[name] = low[name] = len(index)
@@ -66,7 +65,7 @@ def largest_cycle(modules: dict[str, ast.Module]) -> list[str]:
                 low[name] = min(low[name], index[other])
         if low[name] == index[name]:
             at = stack.index(name)
-            components.append(stack[at:])
+            found.append(stack[at:])
             del stack[at:]
 
     limit = sys.getrecursionlimit()
@@ -77,7 +76,33 @@ def largest_cycle(modules: dict[str, ast.Module]) -> list[str]:
                 visit(name)
     finally:
         sys.setrecursionlimit(limit)
-    return sorted(max(components, key=len))
+    return found
+
+
+def largest_cycle(modules: dict[str, ast.Module]) -> list[str]:
+    """Return the largest set of modules that reach each other by imports."""
+    edges = {name: imports(tree, modules) for name, tree in modules.items()}
+    return sorted(max(components(edges), key=len))
+
+
+def folder_imports(modules: dict[str, ast.Module], package: str) -> dict[str, set[str]]:
+    """Return which folders and loose modules of a package import which others of them."""
+
+    def part(name: str) -> str:
+        return name.removeprefix(f"{package}.").partition(".")[0]
+
+    edges: dict[str, set[str]] = {part(name): set() for name in modules if name != package}
+    for name, tree in modules.items():
+        if name != package:
+            edges[part(name)] |= {part(o) for o in imports(tree, modules) if o != package}
+    return {name: others - {name} for name, others in edges.items()}
+
+
+def folders_in_cycles(modules: dict[str, ast.Module], package: str) -> int:
+    """Return how many folders of a package import themselves through others, types counted."""
+    folders = {name.split(".")[-2] for name in modules if name.count(".") > package.count(".") + 1}
+    rings = [ring for ring in components(folder_imports(modules, package)) if len(ring) > 1]
+    return sum(name in folders for ring in rings for name in ring)
 
 
 def members(modules: dict[str, ast.Module], name: str) -> set[str]:
@@ -154,6 +179,9 @@ def figures(root: Path = ROOT) -> dict[str, float]:
     capture = files(root, "compiler/capture")
     return {
         "modules in the largest cycle of imports": len(largest_cycle(compiler)),
+        "folders of capture in a cycle of imports": folders_in_cycles(
+            capture, "tc.compiler.capture"
+        ),
         "public members of Tracer": len(members(capture, "Tracer")),
         "imports inside of functions": deferred_imports(compiler),
         "tokens a line in capture": round(tokens_a_line(root, "compiler/capture"), 2),

@@ -84,7 +84,7 @@ def test_every_option_of_the_report_is_documented() -> None:
     assert {option for option in offered if option not in told} <= {"--help", "--version"}
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/aot-backends.md"])
+@pytest.mark.parametrize("document", ["README.md", "docs/aot-backends.md", "docs/torch-backend.md"])
 def test_example_of_a_document_runs(document: str, tmp_path: Path) -> None:
     (program,) = re.findall(r"(?ms)^```python\n(.*?)^```", (ROOT / document).read_text())
     (tmp_path / "program.py").write_text(program)
@@ -158,3 +158,20 @@ def test_decision_has_its_parts_and_is_listed(path: Path) -> None:
     known = [f.as_posix() for root in (*ROOMS, "tests") for f in (ROOT / root).rglob("*.*")]
     for name in re.findall(r"`([\w/]+\.(?:py|c|json))`", text):
         assert any(one.endswith(f"/{name}") for one in known), name
+
+
+# Images and old words for which the field has a term (or plain English has one).
+WORDS = re.compile(
+    r"\b(anew|dearest|sooner|hand(?:ed|s)? on|as told|is told|of ours|shown out|goes on in)\b",
+    re.IGNORECASE,
+)
+
+
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("docs/**/*.md")) + sorted(ROOT.glob("*.md")), ids=str
+)
+def test_documents_use_the_terms_of_the_field(path: Path) -> None:
+    if path.name == "CHANGELOG.md":
+        return  # it says what was done in the words of its time
+    prose = re.sub(r"(?ms)^```.*?^```|`[^`\n]*`", "", path.read_text())
+    assert not WORDS.findall(prose)

@@ -58,6 +58,7 @@ RULES: list[tuple[Callable[[Iterable[File]], Iterator[Violation]], tuple[str, ..
     (house.docstrings, ALL),
     (house.sizes, ALL),
     (house.printed_code, OURS),
+    (house.code_by_identity, OURS),
     (house.c_in_c_files, OURS),
 ]
 
@@ -104,6 +105,9 @@ FAULTS = [
     (house.layering, {"trace/ids.py": "def f():\n    from tc.compiler import api\n"}),
     (house.layering, {"tlparse/a.py": "from importlib import import_module as i\n"
                       "import importlib\nimportlib.import_module('tc.compiler.api')\n"}),
+    (house.code_by_identity, {"compiler/a.py": "@functools.lru_cache(9)\n"
+                              "def f(code: CodeType) -> int:\n    return 1\n"}),
+    (house.code_by_identity, {"compiler/a.py": "found: dict[types.CodeType, int] = {}\n"}),
     (house.layering, {"compiler/aot/a.py": "from tc.compiler.capture import guards\n"}),
     (house.layering, {"compiler/runtime/a.py": "from tc.compiler.codegen.cpp import emit\n"}),
     (house.layering, {"compiler/codegen/a.py": "from tc.compiler.loops.lower import lower\n"}),

@@ -12,7 +12,6 @@ from tc.trace.findings import Diagnosis, Finding
 from tc.trace.provenance import CodeMap
 
 _MOST_COMPILES: Final = 3
-_EAGER: Final = ("TC190", "TC209", "TC701")
 
 
 @dataclass(slots=True)
@@ -42,16 +41,16 @@ class Line:
     def state(self) -> str:
         """`error`, `break`, `recompile`, `skipped` (runs in Python), `ok` (in a graph),
         `traced` (worked out while compiling), `never` (no compile went through it) or ""."""
-        codes = [one.code for one in self.findings]
-        if "TC900" in codes:
+        marks = {one.kind.mark for one in self.findings}
+        if "error" in marks:
             return "error"
-        if any(code.startswith("TC1") and code not in _EAGER for code in codes):
+        if "break" in marks:
             return "break"
-        if any(code in _EAGER for code in codes):
+        if any(one.kind.eager for one in self.findings):
             return "skipped"
         if self.nodes:
             return "ok"
-        if any(code.startswith("TC2") for code in codes):
+        if "recompile" in marks:
             return "recompile"
         return ("traced" if self.traced else "never") if self.coded else ""
 
@@ -131,10 +130,7 @@ def _file(name: str, file: str, rows: dict[int, Line]) -> dict[str, Any]:
         "seconds": sum(line.seconds for line in rows.values()),
         "graph": sum(bool(line.nodes) for line in rows.values()),
         "breaks": sum(
-            one.count
-            for line in rows.values()
-            for one in line.findings
-            if one.code.startswith("TC1") and one.code not in _EAGER
+            one.count for line in rows.values() for one in line.findings if one.kind.mark == "break"
         ),
         "recompiles": sum(
             one.count for line in rows.values() for one in line.findings if one.code == "TC201"

@@ -11,14 +11,13 @@ from typing import Any, Final
 
 from tc.tlparse.cli import GATE_FAILED, OK, say, write
 from tc.tlparse.usage import Usage
-from tc.trace.findings import Diagnosis, Finding
+from tc.trace.findings import Diagnosis, Finding, is_timed
+from tc.trace.findings.codes import OF_THE_TRACE
 from tc.trace.findings.matching import Matched, Row, match
-from tc.trace.findings.model import is_timed
 from tc.trace.fixes import NO_FIX
+from tc.trace.words import count
 
 _SCHEMA: Final = 1
-_TRACE_ITSELF: Final = "TC90"  # damage of the trace; TC900, a failed compile, is none
-_FAILED_COMPILE: Final = "TC900"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +61,18 @@ class Baseline:
 def causes(diagnosis: Diagnosis) -> list[Finding]:
     """Return the findings about the program: not damage of its trace, nor how long things took."""
     return [
-        one
-        for one in diagnosis.findings
-        if (one.code == _FAILED_COMPILE or not one.code.startswith(_TRACE_ITSELF)) and not one.timed
+        one for one in diagnosis.findings if one.kind.order not in OF_THE_TRACE and not one.timed
     ]
 
 
 def write_baseline(diagnosis: Diagnosis, path: str) -> None:
     """Write what is found now as the findings that are let pass; a line each, sorted by id."""
-    rows = [Row.of(one).to_json() for one in sorted(causes(diagnosis), key=lambda one: one.id)]
+    found = sorted(causes(diagnosis), key=lambda one: one.id)
+    write_rows([Row.of(one).to_json() for one in found], path)
+
+
+def write_rows(rows: Sequence[dict[str, Any]], path: str) -> None:
+    """Write findings as a baseline."""
     lines = ",\n".join("  " + json.dumps(row, ensure_ascii=False) for row in rows)
     text = f'{{"schema": {_SCHEMA}, "tool": "tc-report", "findings": [\n{lines}\n]}}\n'
     write(Path(path), [text.encode("utf-8", "replace")])
@@ -107,7 +109,10 @@ def check(diagnosis: Diagnosis, limits: Limits, baseline: Baseline | None, *, as
         if baseline:
             say("\n".join(_against(matched, found, new)))
     for name, number, most in failed:
-        print(f"tc-report: check failed: {number} {name}, allowed {most}", file=sys.stderr)
+        print(
+            f"tc-report: check failed: {count(number, name.removesuffix('s'))}, allowed {most}",
+            file=sys.stderr,
+        )
     if new:
         ids = " ".join(one.id for one in new[:5]) + (" …" if len(new) > 5 else "")
         sys.stderr.write(f"tc-report: check failed: {len(new)} new: {ids}\n")

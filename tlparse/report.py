@@ -18,24 +18,25 @@ from tc import __version__
 from tc.tlparse import ranksdata, summary
 from tc.tlparse.coverage import coverage
 from tc.tlparse.kept import Kept, kept
-from tc.tlparse.ledger import ledger
-from tc.tlparse.names import STAGES, label
 from tc.tlparse.settings import settings
 from tc.trace.cachekeys import Miss, lookups
 from tc.trace.compiles import Artifact, Compile, Lane, by_function, calls_to_json, graphs_of
 from tc.trace.findings import Diagnosis
-from tc.trace.findings.recompiles import Recompile
+from tc.trace.findings.ledger import ledger
+from tc.trace.findings.model import Recompile
+from tc.trace.kinds import STAGES, kind_of, label
 from tc.trace.layers import layers, named
 from tc.trace.provenance import CodeMap, code_map
-from tc.trace.session import KNOWN_EVENTS, Session, given_up
+from tc.trace.session import Session, given_up
+from tc.trace.stepcost import VERDICTS
 from tc.trace.timing import PHASES, phase_of
 from tc.trace.words import distinct
 
 _SCRIPTS: Final = (
     "dom.js", "data.js", "parts.js", "code.js", "overview.js", "finding.js",
     "function.js", "compile.js", "textdiff.js", "codepage.js", "passes.js", "graph.js",
-    "sourcepage.js", "timepage.js", "ranks.js", "caches.js", "raw.js", "search.js", "words.js",
-    "app.js",
+    "sourcepage.js", "timepage.js", "runpage.js", "ranks.js", "caches.js", "raw.js", "search.js",
+    "words.js", "app.js",
 )  # fmt: skip
 _LAYOUT: Final = ("vendor/dagre.min.js", "layout.js")  # for a worker of the page
 STYLES: Final = ("base.css", "parts.css")
@@ -198,10 +199,24 @@ def _index(
             }
             for number, compiled in enumerate(shown.compiles)
         ],
+        "running": _running(session),
         "raw": _raw(session),
         "settings": settings(session, shown.compiles).to_json(),
         "environment": [[k, v] for k, v in sorted(session.environment.items())],
     }
+
+
+def _running(session: Session) -> list[dict[str, Any]]:
+    """Return what each process spent while compiled code ran, with the compiles' pages."""
+    slugs = {(one.lane.index, one.id): one.slug for one in session.compiles}
+    found = []
+    for lane, cost in session.step_costs:
+        told = cost.to_json()
+        for row in told["rows"]:
+            row["slug"] = slugs.get((lane.index, row["compile"]), "")
+            row["verdict"] = VERDICTS[row["verdict"]] if not row["between"] else ""
+        found.append({"lane": lane.label, **told})
+    return found
 
 
 def _totals(diagnosis: Diagnosis, functions: int) -> dict[str, Any]:
@@ -236,6 +251,8 @@ def _slowest(session: Session) -> list[Any]:
 def _finding(finding: Any) -> dict[str, Any]:
     return {
         **finding.to_json(),
+        "mark": finding.kind.mark,
+        "order": finding.kind.order.name,
         "place": finding.where.short if finding.where.file else "",
         "behind": finding.behind.short if finding.behind else "",
         "evidence": finding.evidence,
@@ -283,6 +300,7 @@ def _function(
     refused = [event.compiled for event in diagnosis.limits]
     states = [diagnosis.status(compiled) for compiled in compiles]
     order = ("error", "skipped", "break", "recompile", "cached", "ok")
+    table = ledger(diagnosis.session, diagnosis.recompiles, shown)
     return {
         "name": name,
         "title": compiles[0].title,
@@ -301,7 +319,7 @@ def _function(
         "hits": sum(compiled.cache == "hit" for compiled in compiles),
         "misses": sum(compiled.cache == "miss" for compiled in compiles),
         "calls": calls_to_json([*compiles, *given_up(diagnosis.session, compiles)]),
-        "ledger": ledger(diagnosis, shown),
+        "ledger": table.to_json() if table.recompiled else None,
     }
 
 
@@ -428,7 +446,7 @@ def _raw(session: Session) -> dict[str, Any]:
         "strings": session.events["str"],
         "logs": len(session.sources),
         "sources": [[one.name, len(one)] for one in session.sources[:_MOST_LOGS]],
-        "events": [[name, n, name in KNOWN_EVENTS] for name, n in session.events.most_common()],
+        "events": [[name, n, kind_of(name).record] for name, n in session.events.most_common()],
         "defects": [
             [kind, n, session.defects.places[kind]]
             for kind, n in sorted(session.defects.counts.items())

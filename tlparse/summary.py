@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from tc.tlparse.settings import settings
-from tc.trace.compiles import Compile, by_function, calls_to_json
+from tc.trace.compiles import Compile, Lane, by_function, calls_to_json
 from tc.trace.findings import Diagnosis, Finding, duration
 from tc.trace.findings.model import recompiles_left
 from tc.trace.fixes import NO_FIX, Fix
 from tc.trace.layers import layers
 from tc.trace.session import Session, all_compiles
+from tc.trace.stepcost import StepCost
 from tc.trace.timing import PHASES
 from tc.trace.words import count
 
@@ -21,6 +22,7 @@ _ASCII: Final = str.maketrans({
     "↯": "!", "↻": "~", "✗": "x", "✓": "*", "×": "x", "·": "-", "→": "->", "…": "...", "–": "-",
 })  # fmt: skip
 _TOP: Final = 10
+_PARTS: Final = 3
 _WIDTH: Final = 100
 _MARK: Final = 60
 
@@ -103,6 +105,10 @@ def text(diagnosis: Diagnosis, path: str) -> str:
         rows = sorted(shares.items(), key=lambda row: -row[1])
         told = " · ".join(f"{name} {100 * part / total:.0f} %" for name, part in rows[:4])
         lines.append(f"time: {told}")
+    lines += [
+        _cut(_step_cost(lane, cost, len(session.step_costs)))
+        for lane, cost in session.step_costs[:_TOP]
+    ]
     caches = layers(session)
     if len({one.counts for one in caches}) > 1:
         lines.append(_cut("caches: " + " · ".join(f"{one.name} {one}" for one in caches)))
@@ -114,6 +120,14 @@ def text(diagnosis: Diagnosis, path: str) -> str:
     if diagnosis.findings:
         lines.append(f"more: {diagnosis.findings[0].next} {path}")
     return "\n".join(lines)
+
+
+def _step_cost(lane: Lane, cost: StepCost, lanes: int) -> str:
+    """What running took most time, in one line."""
+    rows = [row for row in cost.rows[:_PARTS] if row.seconds]
+    told = " · ".join(f"{100 * row.seconds / cost.seconds:.0f} % {row.label}" for row in rows)
+    where = f" ({lane.label})" if lanes > 1 else ""
+    return f"running{where}: {duration(cost.seconds)}: {told}"
 
 
 def _lines(number: int, finding: Finding) -> list[str]:
@@ -169,6 +183,7 @@ def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
         "chromium_events": session.events["chromium_event"],
         "seconds": round(sum(one.seconds for one in session.compiles), 6),
         "calls": calls_to_json(all_compiles(session)),
+        "running": [{"lane": lane.label, **cost.to_json()} for lane, cost in session.step_costs],
         "phases": {k: round(v, 6) for k, v in phases_of(session.compiles).items()},
         "together": diagnosis.together.to_json() if diagnosis.together else None,
         "findings": [finding.to_json() for finding in diagnosis.findings],

@@ -27,6 +27,7 @@ from tc.trace.session import load
 from tc.trace.trials import FAILED, HELPED, NO_HELP, UNTRIED, Trial
 
 MOST_RUNS: Final = 20
+_TRIED: Final = ("break", "skipped", "recompile", "refused")  # marks of findings
 _LEAST_SECONDS: Final = 60.0
 _TIMES_LONGER: Final = 3.0
 _LAUNCHER: Final = """\
@@ -250,7 +251,7 @@ def tried(program: Program, diagnosis: Diagnosis) -> list[Trial]:
     tries = _Tries(program, outcome(diagnosis))
     with _interruptible():
         for finding in diagnosis.findings:
-            if finding.code.startswith(("TC1", "TC2")):
+            if finding.kind.mark in _TRIED:
                 for way in finding.fixes:
                     tries.one(finding, way.text)
         tries.all_at_once()
@@ -269,9 +270,9 @@ def _interruptible() -> Iterator[None]:
 def _judge(finding: Finding, before: Outcome, after: Outcome) -> tuple[str, str]:
     if after.error:
         return FAILED, after.error
-    if finding.code == "TC190":
+    if finding.kind.mark == "skipped":
         word, old, new = "skipped functions", before.skipped, after.skipped
-    elif finding.code.startswith("TC2"):
+    elif finding.kind.mark in ("recompile", "refused"):
         word, old, new = "recompiles", before.recompiles, after.recompiles
     else:
         word, old, new = "breaks", before.breaks, after.breaks

@@ -31,86 +31,18 @@ from tc.trace.places import StackFrame
 from tc.trace.setup import setup_from_environment
 
 if TYPE_CHECKING:
-    from tc.trace.events import (
-        EVENTS,
-        Artifact,
-        AtenGraph,
-        Autotune,
-        Cache,
-        CompileError,
-        Counters,
-        CreateSymbol,
-        Event,
-        FrameSkipped,
-        FrameStart,
-        Fusion,
-        GraphBreak,
-        Guards,
-        Kernel,
-        Kernels,
-        Metrics,
-        OutputCode,
-        OutputGraph,
-        Partition,
-        Provenance,
-        Recompile,
-        RecompileCause,
-        RecompileLimit,
-        Span,
-        Stamped,
-    )
+    from tc.trace.events import *  # noqa: F403
     from tc.trace.remembered import Remembered, packed, unpacked
-    from tc.trace.run_events import CudaGraph, Region, RegionsRan
-    from tc.trace.source_events import FunctionLines, SourceLines
-    from tc.trace.stage_events import Edit, Fired, PassRan, StageRan, Steps
-
-_LATE = tuple(
-    f"tc.trace.{name}"
-    for name in ("events", "remembered", "run_events", "source_events", "stage_events")
-)
+    from tc.trace.run_events import *  # noqa: F403
+    from tc.trace.source_events import *  # noqa: F403
+    from tc.trace.stage_events import *  # noqa: F403
 
 __all__ = [
-    "EVENTS",
-    "Artifact",
-    "AtenGraph",
-    "Autotune",
-    "Cache",
     "CapturedEvents",
-    "CompileError",
     "CompileId",
-    "Counters",
-    "CreateSymbol",
-    "CudaGraph",
-    "Edit",
-    "Event",
-    "Fired",
-    "FrameSkipped",
-    "FrameStart",
-    "FunctionLines",
-    "Fusion",
-    "GraphBreak",
-    "Guards",
-    "Kernel",
-    "Kernels",
-    "Metrics",
-    "OutputCode",
-    "OutputGraph",
-    "Partition",
-    "PassRan",
-    "Provenance",
-    "Recompile",
-    "RecompileCause",
-    "RecompileLimit",
-    "Region",
-    "RegionsRan",
     "Remembered",
     "Sink",
-    "SourceLines",
-    "Span",
     "StackFrame",
-    "StageRan",
-    "Stamped",
-    "Steps",
     "add_sink",
     "capture_events",
     "cause_id",
@@ -135,9 +67,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        for home in [import_module(one) for one in _LATE]:  # all: each puts rows into `EVENTS`
-            if hasattr(home, name):
-                value = globals()[name] = getattr(home, name)
+    """Return what a file of events defines, loaded when it is first asked for."""
+    if name[0].isupper() or name in ("packed", "unpacked"):
+        files = import_module("tc.trace.all_events").FILES
+        for home in (*files, import_module("tc.trace.remembered")):
+            value = getattr(home, name, None)
+            if name == "EVENTS" or getattr(value, "__module__", "") == home.__name__:
+                globals()[name] = value
                 return value
     raise AttributeError(f"module 'tc.trace' has no attribute {name!r}")

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 from tc.trace.ids import CompileId
+from tc.trace.kinds import Kind, add_kind
 from tc.trace.places import StackFrame
 from tc.trace.wire import Record, plain, quoted, texts_json, to_json
 
@@ -16,16 +17,21 @@ EVENTS: dict[str, type[Event]] = {}
 
 
 class Event:
-    """Base of all events; ``class X(Event, wire="name")`` adds X to `EVENTS`."""
+    """Base of all events.
+
+    ``class X(Event, wire=Kind("name", …))`` adds X to `EVENTS` and the row to `KINDS`: there is
+    nothing else to do. An event that is written under several names has a row for each.
+    """
 
     wire: ClassVar[str] = ""
+    """The name of its records or artifact; the first one of several."""
 
-    def __init_subclass__(cls, wire: str = "") -> None:
-        for name in wire.split():
-            if name in EVENTS:
-                raise ValueError(f"events: {name!r} has a row already")
-            EVENTS[name] = cls
-        cls.wire = wire
+    def __init_subclass__(cls, wire: Kind | tuple[Kind, ...] = ()) -> None:
+        kinds = (wire,) if isinstance(wire, Kind) else wire
+        for kind in kinds:
+            add_kind(kind)
+            EVENTS[kind.name] = cls
+        cls.wire = kinds[0].name if kinds else ""
 
     def to_records(self) -> tuple[Record, ...]:
         """Return what a trace file holds of this event, in order."""
@@ -33,7 +39,7 @@ class Event:
 
 
 class Stamped(NamedTuple):
-    """An event with what the door knows about it: when, where, in which compile."""
+    """An event with what `emit` knows about it: when, where, in which compile."""
 
     event: Event
     compile_id: CompileId | None
@@ -46,7 +52,7 @@ class Stamped(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Artifact(Event, wire="artifact"):
+class Artifact(Event, wire=Kind("artifact", record=True)):
     """Any text or JSON value under a name of its own; shown by every reader."""
 
     name: str
@@ -62,7 +68,9 @@ class Artifact(Event, wire="artifact"):
 
 
 @dataclass(frozen=True)
-class FrameStart(Event, wire="dynamo_start"):
+class FrameStart(
+    Event, wire=Kind("dynamo_start", "where it was called from", "capture", record=True)
+):
     """The compile of a frame begins; the stack ends in that frame."""
 
     stack: tuple[StackFrame, ...]
@@ -73,7 +81,9 @@ class FrameStart(Event, wire="dynamo_start"):
 
 
 @dataclass(frozen=True)
-class OutputGraph(Event, wire="dynamo_output_graph"):
+class OutputGraph(
+    Event, wire=Kind("dynamo_output_graph", "captured graph", "capture", record=True)
+):
     """The captured graph as text, and the shape of each of its values."""
 
     code: str
@@ -85,7 +95,9 @@ class OutputGraph(Event, wire="dynamo_output_graph"):
 
 
 @dataclass(frozen=True)
-class CreateSymbol(Event, wire="create_symbol"):
+class CreateSymbol(
+    Event, wire=Kind("create_symbol", "a size became symbolic", "capture", record=True, loose=True)
+):
     """A size or number became symbolic."""
 
     symbol: str
@@ -106,10 +118,17 @@ ATEN_GRAPHS = {
     "forward": "aot_forward_graph",
     "backward": "aot_backward_graph",
 }
+_ATEN_KINDS = (
+    *(
+        Kind(name, f"ATen graph: {kind}", "graph passes", record=True)
+        for kind, name in ATEN_GRAPHS.items()
+    ),
+    Kind("inductor_post_grad_graph", "after the post-grad passes", "graph passes", record=True),
+)
 
 
 @dataclass(frozen=True)
-class AtenGraph(Event, wire=" ".join((*ATEN_GRAPHS.values(), "inductor_post_grad_graph"))):
+class AtenGraph(Event, wire=_ATEN_KINDS):
     """A graph of ATen operations: inference, joint, forward, backward or post_grad."""
 
     kind: str
@@ -124,7 +143,7 @@ class AtenGraph(Event, wire=" ".join((*ATEN_GRAPHS.values(), "inductor_post_grad
 
 
 @dataclass(frozen=True)
-class OutputCode(Event, wire="inductor_output_code"):
+class OutputCode(Event, wire=Kind("inductor_output_code", "generated code", "code", record=True)):
     """The generated program and the file it was written to."""
 
     code: str
@@ -137,7 +156,7 @@ class OutputCode(Event, wire="inductor_output_code"):
 
 
 @dataclass(frozen=True)
-class Span(Event, wire="chromium_event"):
+class Span(Event, wire=Kind("chromium_event", record=True)):
     """One mark on the timeline: phase B(egin), E(nd) or i(nstant), time in microseconds."""
 
     name: str
@@ -170,7 +189,13 @@ def mark_text(name: str, ph: str, ts: float, pid: int, tid: int, args: Mapping[s
 
 
 @dataclass(frozen=True)
-class Metrics(Event, wire="compilation_metrics bwd_compilation_metrics"):
+class Metrics(
+    Event,
+    wire=(
+        Kind("compilation_metrics", "metrics", "metrics", record=True),
+        Kind("bwd_compilation_metrics", "metrics of the backward", "metrics", record=True),
+    ),
+):
     """One compile in numbers; keys as PyTorch has them, but for those that are ours.
 
     Attributes:
@@ -246,7 +271,7 @@ class Fact(Event):
 
 
 @dataclass(frozen=True)
-class GraphBreak(Fact, wire="tc_graph_break"):
+class GraphBreak(Fact, wire=Kind("tc_graph_break", "graph break, as data", "capture", kept=True)):
     """Capture had to stop and go on in Python.
 
     Attributes:
@@ -319,7 +344,7 @@ class RecompileCause:
 
 
 @dataclass(frozen=True)
-class Recompile(Fact, wire="tc_recompile"):
+class Recompile(Fact, wire=Kind("tc_recompile", "recompile, as data", "capture", kept=True)):
     """A function is compiled again; ``of`` is the older compile whose guards failed."""
 
     function: str
@@ -340,7 +365,9 @@ class Recompile(Fact, wire="tc_recompile"):
 
 
 @dataclass(frozen=True)
-class RecompileLimit(Fact, wire="tc_recompile_limit"):
+class RecompileLimit(
+    Fact, wire=Kind("tc_recompile_limit", "recompile limit", "capture", kept=True)
+):
     """A function was compiled too often and runs in Python from now on."""
 
     function: str
@@ -351,7 +378,7 @@ class RecompileLimit(Fact, wire="tc_recompile_limit"):
 
 
 @dataclass(frozen=True)
-class FrameSkipped(Fact, wire="tc_frame_skipped"):
+class FrameSkipped(Fact, wire=Kind("tc_frame_skipped", "function skipped", "capture", kept=True)):
     """A function was not captured at all.
 
     Attributes:
@@ -371,7 +398,13 @@ Place = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Guards(Fact, wire="tc_guards dynamo_cpp_guards_str"):
+class Guards(
+    Fact,
+    wire=(
+        Kind("tc_guards", "guards, as data", "capture"),
+        Kind("dynamo_cpp_guards_str", "guards", "capture", record=True),
+    ),
+):
     """All facts a compile relies on, in columns, as there are hundreds.
 
     The text has a fact a line, after a line for the user's line it is of; the JSON has ``sources``,
@@ -410,7 +443,7 @@ class Guards(Fact, wire="tc_guards dynamo_cpp_guards_str"):
 
 
 @dataclass(frozen=True)
-class Partition(Fact, wire="tc_partition"):
+class Partition(Fact, wire=Kind("tc_partition", "what backward is given, and why", "graph passes")):
     """What forward keeps for backward and what backward computes again, each with its reason."""
 
     facts: Mapping[str, object]
@@ -421,7 +454,7 @@ class Partition(Fact, wire="tc_partition"):
 
 
 @dataclass(frozen=True)
-class Fusion(Fact, wire="tc_fusion"):
+class Fusion(Fact, wire=Kind("tc_fusion", "what was fused", "code")):
     """The decisions about one graph's kernels: what was lowered, fused, split; what not, and why.
 
     ``facts`` has the kind of ``graph`` and its ``decisions``: their ``kind``, whether they were
@@ -445,7 +478,7 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class Kernels(Fact, wire="tc_kernels"):
+class Kernels(Fact, wire=Kind("tc_kernels", "kernels", "code")):
     """The kernels of one generated program."""
 
     kernels: tuple[Kernel, ...]
@@ -456,7 +489,7 @@ class Kernels(Fact, wire="tc_kernels"):
 
 
 @dataclass(frozen=True)
-class Provenance(Fact, wire="tc_provenance"):
+class Provenance(Fact, wire=Kind("tc_provenance", "from your lines to kernels", "code")):
     """Which user line became which node, kernel and generated line."""
 
     facts: Mapping[str, object]
@@ -467,7 +500,7 @@ class Provenance(Fact, wire="tc_provenance"):
 
 
 @dataclass(frozen=True)
-class Autotune(Fact, wire="tc_autotune"):
+class Autotune(Fact, wire=Kind("tc_autotune", "ways timed on the machine", "code")):
     """Equal ways to compute something, timed on this machine.
 
     Attributes:
@@ -484,7 +517,7 @@ class Autotune(Fact, wire="tc_autotune"):
 
 
 @dataclass(frozen=True)
-class Cache(Fact, wire="tc_cache"):
+class Cache(Fact, wire=Kind("tc_cache", "cache", "cache", kept=True)):
     """A look into the cache; ``parts`` name all that went into the key."""
 
     hit: bool
@@ -493,7 +526,7 @@ class Cache(Fact, wire="tc_cache"):
 
 
 @dataclass(frozen=True)
-class CompileError(Fact, wire="tc_error"):
+class CompileError(Fact, wire=Kind("tc_error", "error of the compiler", "capture", kept=True)):
     """The compiler itself failed; ``command`` reproduces it."""
 
     stage: str
@@ -505,7 +538,7 @@ class CompileError(Fact, wire="tc_error"):
 
 
 @dataclass(frozen=True)
-class Counters(Fact, wire="tc_counters"):
+class Counters(Fact, wire=Kind("tc_counters", "counters", "metrics", loose=True)):
     """Running numbers by name."""
 
     counters: Mapping[str, int]

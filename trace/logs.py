@@ -34,6 +34,7 @@ TOPICS = {
     "fusion": "what was fused with what, and what was not",
     "perf_hints": "graphs that run op by op, and why",
     "schedule": "the plan: kernels, calls and buffers in order",
+    "runtime": "what a step costs: programs, their kernels and calls, and Python between, at exit",
     "summary": "compiles, seconds, cache hits and failures at exit",
 }
 OFF, ON, VERBOSE = 0, 1, 2

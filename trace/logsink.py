@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import linecache
 import os
 import threading
@@ -15,8 +16,11 @@ from tc.trace.emit import after_fork_in_child
 from tc.trace.fixes import NO_FIX
 from tc.trace.guardtext import readable
 from tc.trace.ids import CompileId, cause_id, leading_source, plain_function
+from tc.trace.kinds import kind_of
 from tc.trace.logcosts import BreakCosts, Replays
 from tc.trace.logtext import DASH, TIMES, WIDTH, Change, Message, brief, clean, near
+from tc.trace.run_events import Profile
+from tc.trace.stepcost import step_cost, table
 from tc.trace.timing import duration
 from tc.trace.wire import to_json
 from tc.trace.words import count as counted
@@ -100,6 +104,7 @@ class LogSink:
         self._functions: dict[int, str] = {}
         self._failed = 0
         self._cache: Counter[bool] = Counter()
+        self._profile: Profile | None = None
 
     def write(self, stamped: ev.Stamped) -> None:
         """Take one event; see `tc.trace.emit.Sink`."""
@@ -343,13 +348,17 @@ class LogSink:
 
     def artifact(self, event: ev.Artifact, compile_id: CompileId | None) -> Message | None:
         """Print a note of the compiler's, if its topic is asked for."""
-        topic, what = NOTES.get(event.name, ("", ""))
-        if topic not in self.levels:
+        kind = kind_of(event.name)
+        if kind.topic not in self.levels:
             return None
-        if topic == "schedule":
-            return self._document(topic, what, str(event.payload), compile_id)
-        title = f"{what}: {event.payload}"
-        return Message(topic, "text", title, compile=_bracket(compile_id))
+        if kind.topic == "schedule":
+            return self._document(kind.topic, kind.label, str(event.payload), compile_id)
+        title = f"{kind.label}: {event.payload}"
+        return Message(kind.topic, "text", title, compile=_bracket(compile_id))
+
+    def profile(self, event: Profile, compile_id: CompileId | None) -> None:
+        """Keep the newest record, which is told at the end."""
+        self._profile = event
 
     # --- the end --------------------------------------------------------------------------------
 
@@ -359,7 +368,7 @@ class LogSink:
             counts = [*self._break_counts(), *self._recompile_counts()]
             if counts:
                 counts[-1] = replace(counts[-1], lines=(*counts[-1].lines, _more()))
-            for message in (*counts, *self._totals()):
+            for message in (*counts, *self._step_cost(), *self._totals()):
                 self._say(message)
             self._start_over()
 
@@ -417,6 +426,15 @@ class LogSink:
             title = f"tc: {len(tallies) - ROWS} more functions  {counted(rest, 'recompile')}"
             messages.append(Message("recompiles", "summary", title))
         return messages
+
+    def _step_cost(self) -> list[Message]:
+        if self._profile is None:
+            return []
+        cost = step_cost(dataclasses.asdict(self._profile))
+        title, *rows = table(cost)
+        return [
+            Message("runtime", "summary", f"tc: {title}", lines=tuple(rows), facts=cost.to_json())
+        ]
 
     def _totals(self) -> list[Message]:
         if "summary" not in self.levels:
@@ -507,14 +525,6 @@ REPLAYED = (ev.Guards, ev.CreateSymbol, ev.Recompile)
 
 Teller = Callable[[LogSink, Any, CompileId | None], Message | None]
 
-NOTES = {
-    "tc_plan": ("schedule", "plan of kernels and buffers"),
-    "tc_graph_cache_bypass": ("cache", "cache not asked"),
-    "tc_graph_runs_eagerly": ("perf_hints", "the graph runs op by op"),
-    "tc_no_gpu_kernels": ("perf_hints", "no kernels for the GPU"),
-}
-"""Name of a note -> the topic that wants it, and what it is."""
-
 TELLERS: dict[type[ev.Event], tuple[str, Teller]] = {
     ev.FrameStart: ("", LogSink.frame_start),
     ev.GraphBreak: ("graph_breaks", LogSink.graph_break),
@@ -533,6 +543,7 @@ TELLERS: dict[type[ev.Event], tuple[str, Teller]] = {
     ev.Metrics: ("", LogSink.metrics),
     ev.Cache: ("", LogSink.cache),
     ev.CreateSymbol: ("dynamic", LogSink.symbol),
+    Profile: ("runtime", LogSink.profile),
     ev.Artifact: ("", LogSink.artifact),
 }
 """Event -> the topic that wants it (empty: always) and how it is told or counted."""

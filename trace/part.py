@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections import Counter
@@ -9,8 +10,10 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from tc.trace.all_events import EVENTS, Event, Fact
 from tc.trace.compiles import FRAMEWORK, Artifact, Calls, Compile, Failure, Note, pack
 from tc.trace.ids import Numbering
+from tc.trace.kinds import kind_of
 from tc.trace.reader import (
     Cursor,
     Defects,
@@ -21,25 +24,10 @@ from tc.trace.reader import (
     stamp_text,
 )
 from tc.trace.runs import rank_in_name
+from tc.trace.stepcost import StepCost, merged, step_cost
 from tc.trace.timing import Clock
 from tc.trace.unframed import AOT_STEP, Unframed
 
-# Artifacts that findings are made of; their payloads are kept in memory.
-NOTED: Final = frozenset(
-    (
-        "dynamo_graph_break_reason", "recompile_reasons", "dynamo_error", "tc_graph_break",
-        "tc_recompile", "tc_recompile_limit", "tc_frame_skipped", "tc_error", "tc_cache",
-        "tc_graph_runs_eagerly", "tc_cudagraph", "make_fx_fail_partial",
-        "compiled_autograd_compile_reasons",
-    )
-)  # fmt: skip
-# Events, not artifacts, that findings are made of: what an export could not do soundly.
-EXPORT_ISSUES: Final = frozenset(
-    (
-        "missing_fake_kernel", "mismatched_fake_kernel", "propagate_real_tensors_provenance",
-        "guard_added",
-    )
-)  # fmt: skip
 _DESCRIBED: Final = ("describe_storage", "describe_tensor", "describe_source")
 _STARTS: Final = frozenset(("dynamo_start", "dynamo_output_graph", "compilation_metrics"))
 _BEFORE_START: Final = frozenset(("recompile_reasons", "tc_recompile"))
@@ -60,11 +48,13 @@ class Part:
         stacks: (process, compile) whose stack has names of files still to be looked up.
         framed: (process, frames) of other stacks, in which the names are put in place.
         shares: for each (process, rank), seconds by (compile id, step).
+        step_costs: for each (process, rank), where its time went while compiled code ran.
     """
 
     index: int
     compiles: dict[Key, Compile] = field(default_factory=dict)
     shares: dict[tuple[int, int | None], dict[tuple[str, str], float]] = field(default_factory=dict)
+    step_costs: dict[tuple[int, int | None], StepCost] = field(default_factory=dict)
     strings: dict[int, str] = field(default_factory=dict)
     stacks: list[tuple[int, Compile]] = field(default_factory=list)
     framed: list[tuple[int, list[Any]]] = field(default_factory=list)
@@ -94,6 +84,7 @@ class PartReader:
         self.clocks: dict[tuple[int, int | None], Clock] = {}
         self.rank_of: dict[int, int] = {}
         self.calls: dict[tuple[int, int | None], dict[str, Calls]] = {}
+        self.profiles: dict[tuple[int, int | None], dict[str, Any]] = {}
         self.numbering = Numbering()
         self.unframed = Unframed()
 
@@ -107,6 +98,7 @@ class PartReader:
                 part,
                 compiles={key: own[id(one)] for key, one in part.compiles.items()},
                 strings=dict(part.strings),
+                step_costs=dict(part.step_costs),
                 stacks=[(pid, own[id(one)]) for pid, one in part.stacks],
                 pids=list(part.pids),
                 defects=deepcopy(part.defects),
@@ -117,6 +109,7 @@ class PartReader:
         other.clocks = {key: clock.copy() for key, clock in self.clocks.items()}
         other.rank_of = dict(self.rank_of)
         other.calls = {key: dict(calls) for key, calls in self.calls.items()}
+        other.profiles = dict(self.profiles)
         other.numbering = self.numbering.copy()
         other.unframed = self.unframed.copy()
         return other
@@ -189,6 +182,12 @@ class PartReader:
             counted = self.calls.setdefault((record.pid, rank), {})
             for written, calls in map(_calls_of, regions):
                 counted[self.numbering.name(record.pid, written)] = calls
+        if name == "tc_profile":
+            named = functools.partial(self.numbering.name, record.pid)
+            known = self.profiles.get((record.pid, rank), {})
+            made = merged(known, parse_json(record.payload or b""), named)
+            self.part.step_costs[record.pid, rank] = step_cost(made)
+            self.profiles[record.pid, rank] = made
         handler = getattr(self, f"on_{record.event}", None)
         if handler is not None:
             handler(record, compiled)
@@ -250,9 +249,10 @@ class PartReader:
         compiled.artifacts.append(artifact)
         if "cache_" in name:
             compiled.cache = _cache_word(name, compiled.cache)
-        if name in NOTED and record.event == "artifact":
+        kind = kind_of(name)
+        if kind.kept and not kind.record and record.event == "artifact":
             data: Any = record.text()
-            if name.startswith("tc_") and name != "tc_graph_runs_eagerly":
+            if issubclass(EVENTS.get(name, Event), Fact):
                 data = parse_json(data)
                 if not isinstance(data, dict):
                     raise ValueError("no object")
@@ -262,7 +262,7 @@ class PartReader:
                 Note(name, data, artifact.attempt, artifact.number, artifact.place, record.time)
             )
 
-        if record.event in EXPORT_ISSUES and isinstance(record.value, dict):
+        if kind.kept and kind.record and isinstance(record.value, dict):  # of an export
             where = artifact.attempt, artifact.number, artifact.place
             compiled.notes.append(Note(name, record.value, *where, record.time))
             frames = record.value.get("user_stack")

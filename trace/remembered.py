@@ -12,10 +12,9 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from typing import Any, get_args, get_origin, get_type_hints
 
-from tc.trace import run_events, source_events, stage_events
+from tc.trace.all_events import EVENTS
 from tc.trace.events import (
     ATEN_GRAPHS,
-    EVENTS,
     Artifact,
     AtenGraph,
     Event,
@@ -25,7 +24,6 @@ from tc.trace.events import (
 )  # fmt: skip
 from tc.trace.wire import Payload, Record, Written, to_json
 
-_ROWS = (run_events, source_events, stage_events)  # loaded, they have put theirs into `EVENTS`
 _LENGTH = struct.Struct("<Q")
 _KINDS = {wire: kind for kind, wire in ATEN_GRAPHS.items()}
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tc.trace.events import Fact
+from tc.trace.kinds import Kind
 
 
 @dataclass(frozen=True)
-class CudaGraph(Fact, wire="tc_cudagraph"):
+class CudaGraph(Fact, wire=Kind("tc_cudagraph", "launches replayed as one", "code", kept=True)):
     """The launches of a graph's program were recorded to be replayed as one, or were not.
 
     Attributes:
@@ -25,6 +27,84 @@ class CudaGraph(Fact, wire="tc_cudagraph"):
     cause: str
     why: str
     graph: str = ""
+
+
+@dataclass(frozen=True)
+class SentinelDifference(
+    Fact, wire=Kind("tc_sentinel", "a call that differs from eager", "code", kept=True)
+):
+    """A call of a compiled graph did something else than eager, by more than rounding.
+
+    Attributes:
+        kind: ``wrong``; ``nan``: a NaN or infinity in place of a number, or the reverse; ``guard``:
+            the graph was called with what it was not compiled for.
+        message: what differs.
+        gradients: whether it is the backward that differs.
+        function, file, line: the function that the graph is of.
+        lines: the user's lines that it is made of, ``file:line``.
+        call: number of the call of that graph.
+        repeats: how many of three more calls differed as well; empty where none were made.
+        step: the stage or kernel that differs, where each is compared.
+        repro: script that shows it; empty if there is none, and ``no_repro`` says why.
+        command: names the guilty step.
+        action: ``report``, ``eager`` or ``raise``.
+    """
+
+    kind: str
+    message: str
+    gradients: bool
+    function: str
+    file: str
+    line: int
+    lines: tuple[str, ...] = ()
+    call: int = 1
+    repeats: str = ""
+    step: str = ""
+    repro: str = ""
+    no_repro: str = ""
+    command: str = ""
+    action: str = "report"
+
+
+@dataclass(frozen=True)
+class SentinelVerdict(
+    Fact, wire=Kind("tc_sentinel_verdict", "the guilty step of such a call", "code", kept=True)
+):
+    """What `tc-bisect` found on the repro of a `SentinelDifference`.
+
+    Attributes:
+        verdict: ``bug``, ``no bug`` or ``inconclusive``.
+        title: the verdict in one sentence.
+        step: e.g. ``loops.lower.tanh``; ``works_if``: the setting that was right when tried.
+        lines: the user's lines that are needed, ``file:line``.
+    """
+
+    repro: str
+    verdict: str
+    title: str
+    stage: str = ""
+    step: str = ""
+    lines: tuple[str, ...] = ()
+    works_if: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class SentinelRan(
+    Fact, wire=Kind("tc_sentinel_run", "calls compared with eager", "metrics", loose=True)
+):
+    """Calls that the sentinel has compared in this process; a later record replaces an earlier one.
+
+    Attributes:
+        compared: calls; ``backward``: of these, those whose gradients were compared as well.
+        differences: graphs that were found to differ.
+        skipped: reason -> calls that were not compared.
+    """
+
+    compared: int
+    backward: int
+    differences: int
+    skipped: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -52,7 +132,7 @@ class Region:
 
 
 @dataclass(frozen=True)
-class RegionsRan(Fact, wire="tc_run"):
+class RegionsRan(Fact, wire=Kind("tc_run", "calls of compiled graphs", "metrics", loose=True)):
     """Calls of compiled graphs since the process began; a later record replaces an earlier one.
 
     Attributes:
@@ -62,3 +142,82 @@ class RegionsRan(Fact, wire="tc_run"):
 
     regions: tuple[Region, ...]
     left_out: int = 0
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """One line of a generated wrapper at run time: a kernel, or a call of a library.
+
+    Attributes:
+        line: of the wrapper's source, from 1; 0: what the wrapper itself does in Python, together.
+        name: of the kernel or of the call.
+        places: the user's lines (``file:line``) that it computes.
+        seconds: that it takes in a call of the program, the mean of those measured.
+        moved, operations: bytes and floating-point operations of the last call measured, by the
+            plan's formulas; -1 where these say nothing.
+    """
+
+    line: int
+    name: str
+    places: tuple[str, ...]
+    seconds: float
+    moved: int
+    operations: int
+
+
+@dataclass(frozen=True)
+class Gap:
+    """What passed in a thread between the end of one program and the start of the next.
+
+    It holds guards, dispatch, autograd's own work, and the user's Python.
+
+    Attributes:
+        after: the compile whose program ran before; ``graph`` which one of it.
+        times: how often this program came after that one; ``seconds`` between them, together.
+    """
+
+    after: str
+    graph: str
+    times: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ProgramTime:
+    """A generated program at run time in this process so far.
+
+    Attributes:
+        compile: id of the compile that made it.
+        function, file, line: whose graph it is of.
+        graph: ``inference``, ``forward`` or ``backward``.
+        calls: of the program; ``seconds`` of all of them together.
+        sampled: calls in which each step was measured.
+    """
+
+    compile: str
+    function: str
+    file: str
+    line: int
+    graph: str
+    calls: int
+    seconds: float
+    sampled: int
+    steps: tuple[StepTime, ...]
+    gaps: tuple[Gap, ...]
+
+
+@dataclass(frozen=True)
+class Profile(Fact, wire=Kind("tc_profile", "where the time goes", "metrics", loose=True)):
+    """Where the time of compiled code goes; a later record replaces an earlier one.
+
+    Attributes:
+        programs: those that took most time first.
+        left_out: programs that are not in the record, because there are too many.
+        bandwidth: bytes a second that this machine's memory gives, measured; 0 unknown.
+        arithmetic: operations a second that a product of matrices reaches on it, measured.
+    """
+
+    programs: tuple[ProgramTime, ...]
+    left_out: int = 0
+    bandwidth: float = 0.0
+    arithmetic: float = 0.0

@@ -12,28 +12,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from tc.trace.compiles import FRAMEWORK, Artifact, Compile, Failure, Frame, Lane
+from tc.trace.kinds import kind_of
 from tc.trace.part import Key, Part, read_part, shared
 from tc.trace.reader import STDIN, Defects, Source, Unreadable, find_logs, payload_of
 from tc.trace.runs import group
+from tc.trace.stepcost import StepCost
 from tc.trace.trials import Trial, read_trials
 
-# Events of torch 2.13 and of tc that this reader understands or shows as they are.
-KNOWN_EVENTS: Final = frozenset(
-    (
-        "chromium_event", "artifact", "str", "dynamo_start", "describe_storage",
-        "describe_tensor", "describe_source", "dynamo_output_graph", "aot_joint_graph",
-        "aot_forward_graph", "aot_backward_graph", "aot_inference_graph",
-        "inductor_post_grad_graph", "inductor_pre_grad_graph", "inductor_output_code",
-        "dynamo_cpp_guards_str", "compilation_metrics", "bwd_compilation_metrics",
-        "compilation_metrics_runtime", "bwd_compilation_metrics_runtime",
-        "aot_autograd_backward_compilation_metrics", "compiled_autograd_graph", "dump_file",
-        "graph_dump", "guard_added_fast", "guard_added", "symbolic_shape_specialization",
-        "create_unbacked_symbol", "create_symbol", "expression_created", "exported_program",
-        "propagate_real_tensors_provenance", "propagate_real_tensors", "export",
-        "missing_fake_kernel", "mismatched_fake_kernel", "guard_on_data_dependent_error",
-        "dynamo_guards", "optimize_ddp_split_graph", "optimize_ddp_split_child", "link",
-    )
-)  # fmt: skip
 # Logs of a job, as they are handed out: few enough at a time that all processes have some.
 _MOST_IN_BATCH: Final = 16
 _LEAST_BATCHES: Final = 64
@@ -58,6 +43,7 @@ class Session:
     other_runs: int = 0
     trials: tuple[Trial, ...] = ()
     unowned: dict[str, float] = field(default_factory=dict)
+    step_costs: list[tuple[Lane, StepCost]] = field(default_factory=list)
 
     @property
     def records(self) -> int:
@@ -67,7 +53,7 @@ class Session:
     @property
     def unknown(self) -> dict[str, int]:
         """Events this reader has no name for, counted."""
-        return {k: n for k, n in sorted(self.events.items()) if k not in KNOWN_EVENTS}
+        return {k: n for k, n in sorted(self.events.items()) if not kind_of(k).record}
 
     @property
     def frames(self) -> int:
@@ -195,6 +181,7 @@ class _Builder:
         self.stacks: list[tuple[int, int, Compile]] = []
         self.framed: list[tuple[int, int, list[Any]]] = []
         self.shares: list[tuple[tuple[int, int | None], dict[tuple[str, str], float]]] = []
+        self.step_costs: dict[tuple[int, int | None], StepCost] = {}
         self.pids: dict[int, int] = {}
 
     def add(self, part: Part) -> None:
@@ -216,6 +203,7 @@ class _Builder:
         self.framed += [(part.index, pid, frames) for pid, frames in part.framed]
         self.stacks += [(part.index, pid, joined.get(id(one), one)) for pid, one in part.stacks]
         self.shares += part.shares.items()
+        self.step_costs.update(part.step_costs)
         session.events.update(part.events)
         session.defects.merge(part.defects)
         session.environment.update(part.environment)
@@ -236,6 +224,9 @@ class _Builder:
                     frame["filename"] = self.string(index, pid, frame.get("filename"))
         self.name_lanes()
         self.share_time()
+        lanes = {(one.pid, one.rank): one.lane for one in self.compiles.values()}
+        costs = [(lanes[key], cost) for key, cost in self.step_costs.items() if key in lanes]
+        self.session.step_costs = sorted(costs, key=lambda pair: pair[0].index)
         ordered = sorted(self.compiles.values(), key=lambda one: (one.lane.index, one.order))
         for compiled in ordered:
             _settle(compiled)

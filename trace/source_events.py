@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tc.trace.events import Fact
+from tc.trace.kinds import Kind
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,9 @@ class FunctionLines:
 
 
 @dataclass(frozen=True)
-class SourceLines(Fact, wire="tc_source"):
+class SourceLines(
+    Fact, wire=Kind("tc_source", "your functions, and the lines gone through", "capture")
+):
     """The user's functions that one compile went through."""
 
     functions: tuple[FunctionLines, ...]

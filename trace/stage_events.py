@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tc.trace.events import Fact
+from tc.trace.kinds import Kind
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Fired:
 
 
 @dataclass(frozen=True)
-class StageRan(Fact, wire="tc_pass"):
+class StageRan(Fact, wire=Kind("tc_pass", "passes of a stage", "graph passes")):
     """All that one stage did to one graph: a record a graph and stage, not one a decision.
 
     Attributes:

@@ -188,7 +188,7 @@ def break_capture(module):
 
 def break_opcode(module):
     """The handler of an instruction raises."""
-    rows = sys.modules["tc.compiler.capture.opcodes.table"].OPCODES._rows
+    rows = sys.modules["tc.compiler.capture.bytecode.opcode_table"].OPCODES._rows
 
     def handler(frame, instruction):
         raise RuntimeError(f"nothing on the stack of {len(frame.stack)}")

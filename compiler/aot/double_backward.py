@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._C._dynamo import eval_frame as _c
 
 from tc.compiler.aot.artifact import Constant, TrainingContract
 from tc.compiler.core import levels
@@ -192,7 +191,7 @@ class Rerun:
                 stack.enter_context(torch.autocast(device, dtype, cache_enabled=False))
             # A compiled function may ask for gradients: what it calls is captured, but not this,
             # whose own gradients would be asked for in the same way, and so on.
-            stack.callback(_c.set_eval_frame, _c.set_eval_frame(None))
+            stack.enter_context(levels.frames_unseen())
             return list(self._probe(*args))
 
 

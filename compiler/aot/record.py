@@ -41,6 +41,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         constants: real tensors met on the way, by the name they have in the graph.
     """
 
+    supports_higher_order_operators = True  # they come here to be refused
+
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False  # torch would wrap the dispatch, to keep off a compiler that is not at work
@@ -222,7 +224,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             part.meta["val"] = item
             self._remember(item, part)
 
-    def _remember(self, value: Any, node: fx.Node) -> None:
+    def _remember(self, value: torch.Tensor, node: fx.Node) -> None:
+        if value.layout != torch.strided:  # gradients of sparse embeddings
+            raise Fallback(f"a tensor with layout {value.layout} appears")
         self._nodes[id(value)] = node
         self._kept.append(value)
 

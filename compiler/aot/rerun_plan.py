@@ -45,14 +45,16 @@ def rerun_plan(
     )
 
 
-#: normalisations -> where their running statistics are, and the flag under which these only are
-#: moved on, and go into no result but those from the fourth on
-STATISTICS: dict[Any, tuple[tuple[int, int], int]] = {
-    aten.native_batch_norm.default: ((3, 4), 5),
-    aten._native_batch_norm_legit.default: ((3, 4), 5),
-    aten._native_batch_norm_legit_functional.default: ((3, 4), 5),
-    aten.native_batch_norm_backward.default: ((3, 4), 7),
-    aten.batch_norm_backward.default: ((3, 4), 7),
+#: positions of the running statistics among the arguments of a normalisation
+STATISTICS = (3, 4)
+#: normalisation -> position of the argument that says whether it trains; if it does, the running
+#: statistics affect only the updated statistics, which are results 3 and 4
+TRAINING: dict[Any, int] = {
+    aten.native_batch_norm.default: 5,
+    aten._native_batch_norm_legit.default: 5,
+    aten._native_batch_norm_legit_functional.default: 5,
+    aten.native_batch_norm_backward.default: 7,
+    aten.batch_norm_backward.default: 7,
 }
 
 
@@ -62,10 +64,10 @@ def _read_by(node: fx.Node) -> list[fx.Node]:
         return node.all_input_nodes[1:]
     if node.target is operator.getitem and node.args[1] >= 3:  # type: ignore[operator]
         (source,) = node.all_input_nodes
-        return [source, *(source.all_input_nodes if source.target in STATISTICS else ())]
-    statistics, training = STATISTICS.get(node.target, ((), 0))
-    if statistics and len(node.args) > training and node.args[training] is True:
-        left = [arg for at, arg in enumerate(node.args) if at not in statistics]
+        return [source, *(source.all_input_nodes if source.target in TRAINING else ())]
+    training = TRAINING.get(node.target)
+    if training is not None and len(node.args) > training and node.args[training] is True:
+        left = [arg for at, arg in enumerate(node.args) if at not in STATISTICS]
         return [arg for arg in left if isinstance(arg, fx.Node)]
     return node.all_input_nodes
 

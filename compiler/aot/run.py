@@ -61,6 +61,8 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         written: storages some op wrote to.
     """
 
+    supports_higher_order_operators = True  # they come here to be refused
+
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False  # torch would wrap the dispatch, to keep off a compiler that is not at work

@@ -12,7 +12,13 @@ from typing import Any
 
 from torch import fx
 
-from tc.compiler.aot_dispatch import Boxed, Compiled, Compilers, compile_graph
+from tc.compiler.aot_dispatch import Boxed, Compiled, Compilers, compile_graph, run_eagerly
+from tc.compiler.backends.dynamo_graph import (
+    as_captured,
+    is_from_torch,
+    refused_input,
+    with_effects,
+)
 from tc.compiler.backends.registry import name_of
 from tc.compiler.capture import hook
 from tc.compiler.core.gate import Gate
@@ -33,7 +39,7 @@ def aot_backend(
     decompositions: Mapping[Any, Callable[..., Any]] | bool | None = None,
     partition: str = "default",
 ) -> Callable[..., Compiled]:
-    """Make a backend for `tc.compile` out of compilers of ATen graphs.
+    """Make a backend for `tc.compile`, or `torch.compile`, out of compilers of ATen graphs.
 
     Each compiler gets ``(gm, example_inputs)``: a functional graph of ATen operations, whose
     placeholders carry fake values in ``meta["val"]``, and a list of these. It returns a callable
@@ -67,8 +73,7 @@ def aot_backend(
         tensor([0., 0.])
     """
     if partition not in PARTITIONS:
-        near = nearest(partition, list(PARTITIONS))
-        raise OptionError(f"there is no partition {partition!r}{near}")
+        raise OptionError(f"there is no partition {partition!r}{nearest(partition, PARTITIONS)}")
     chosen = None if decompositions is True else decompositions or {}
     compilers = Compilers(
         _foreign(fw_compiler, "fw_compiler"),
@@ -76,14 +81,34 @@ def aot_backend(
         _foreign(inference_compiler or fw_compiler, "inference_compiler"),
     )
 
+    def compile_captured(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Compiled:
+        return compile_graph(gm, example_inputs, compilers, _gate(partition), chosen)
+
     def backend(gm: fx.GraphModule, example_inputs: Sequence[Any], **ignored: Any) -> Compiled:
-        gate = Gate.from_environment()
-        if partition == "default":
-            gate = replace(gate, refuse_from={**gate.refuse_from, "aot.recompute": 0})
-        return compile_graph(gm, example_inputs, compilers, gate, chosen)
+        if is_from_torch(gm):
+            return _of_torch(gm, example_inputs, compile_captured)
+        return compile_captured(gm, example_inputs)
 
     backend.__name__ = name_of(fw_compiler)
     return backend
+
+
+def _of_torch(
+    gm: fx.GraphModule, example_inputs: Sequence[Any], compile_captured: Callable[..., Compiled]
+) -> Compiled:
+    """Compile a graph that PyTorch captured as if tc had."""
+    if (why := refused_input(example_inputs)) is not None:
+        return run_eagerly(gm, why)
+    captured = as_captured(gm, example_inputs)
+    return with_effects(captured, compile_captured(captured, example_inputs))
+
+
+def _gate(partition: str) -> Gate:
+    """Return the gate of a compile, which lets backward compute values again if that is wanted."""
+    gate = Gate.from_environment()
+    if partition == "min_cut":
+        return gate
+    return replace(gate, refuse_from={**gate.refuse_from, "aot.recompute": 0})
 
 
 def _foreign(compiler: GraphCompiler, role: str) -> Callable[[fx.GraphModule], Boxed]:

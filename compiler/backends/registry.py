@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from torch import fx
@@ -15,6 +16,8 @@ from tc.compiler.options import nearest
 
 Backend = Callable[..., Callable[..., Any]]
 DEBUG = ("debug",)
+#: entry points by which packages give `torch.compile` a backend
+TORCH_BACKENDS = "torch_dynamo_backends"
 
 
 @dataclass(frozen=True)
@@ -64,18 +67,40 @@ def lookup_backend(backend: str | Backend) -> Backend:
     if not isinstance(backend, str):
         return backend
     found = BACKENDS.get(backend)
-    if found is None:
+    if found is not None:
+        return found.compile
+    installed = installed_backends()
+    if backend not in installed:
+        known = [*BACKENDS, *installed]
         raise OptionError(
-            f"there is no backend {backend!r}{nearest(backend, list(BACKENDS))}; "
+            f"there is no backend {backend!r}{nearest(backend, known)}; "
             "tc.list_backends(None) names them all"
         )
-    return found.compile
+    try:
+        loaded: Backend = installed[backend].load()
+    except Exception as error:
+        raise OptionError(
+            f"the backend {backend!r} of {installed[backend].value} does not load: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    BACKENDS.add(backend, Row(loaded))
+    return loaded
 
 
 def list_backends(exclude_tags: Sequence[str] | None = ("debug", "experimental")) -> list[str]:
     """Return the names of the backends without these tags, sorted; None: of all."""
     excluded = set(exclude_tags or ())
-    return sorted(name for name, row in BACKENDS.rows() if not excluded & set(row.tags))
+    named = {name for name, row in BACKENDS.rows() if not excluded & set(row.tags)}
+    return sorted(named | installed_backends().keys() - set(BACKENDS))
+
+
+def installed_backends() -> dict[str, EntryPoint]:
+    """Return the backends of other packages, under the names by which `torch.compile` knows them.
+
+    Left out is tc itself: here it is the default backend.
+    """
+    found = entry_points(group=TORCH_BACKENDS)
+    return {point.name: point for point in found if not point.value.startswith("tc.")}
 
 
 def eager(gm: fx.GraphModule, example_inputs: Any, **ignored: Any) -> Callable[..., Any]:

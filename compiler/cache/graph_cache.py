@@ -29,7 +29,7 @@ from tc.compiler.cache.graph_key import (
     tensor_bytes,
 )
 from tc.compiler.capture import hook
-from tc.compiler.core.artifacts import KernelSpec, Program
+from tc.compiler.core.artifacts import KernelSpec, Program, StepCost
 from tc.compiler.core.conditions import Condition, Sizes
 from tc.compiler.core.frozen import NotPlain, dumps, loads
 from tc.compiler.core.frozen_graph import CLASSES as GRAPH_CLASSES
@@ -39,6 +39,7 @@ from tc.compiler.core.graphtext import UNTOLD
 from tc.compiler.runtime import store
 from tc.compiler.runtime.load import load
 from tc.compiler.runtime.triton import load as load_gpu
+from tc.compiler.telemetry.profile import programs
 
 Boxed = Callable[[list[Any]], tuple[Any, ...]]
 
@@ -122,7 +123,7 @@ class Cut:
 
 
 CLASSES = (
-    *(Held, Written, Kept, Program, GpuProgram, KernelSpec, aot.Contract, *aot.OUTPUTS),
+    *(Held, Written, Kept, Program, GpuProgram, KernelSpec, StepCost, aot.Contract, *aot.OUTPUTS),
     *(aot.TrainingContract, aot.RerunPlan, Condition, *GRAPH_CLASSES),
 )
 
@@ -323,6 +324,7 @@ def run(program: Program, code: trace.Remembered | None = None) -> Boxed:
         path = inspect.unwrap(call).__code__.co_filename
         again = None if code is None else replace(code, filename=path)
         trace.emit(again or trace.OutputCode(str(program), path))
+        call = programs.add(call, program)
     return hook.never_trace(call)  # backward may be called where frames are captured
 
 

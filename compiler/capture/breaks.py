@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import dis
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tc.compiler.core.table import Table
 from tc.trace import StackFrame
-
-if TYPE_CHECKING:
-    from tc.compiler.capture.frame import Frame
 
 
 @dataclass(frozen=True)
@@ -208,10 +204,10 @@ class GraphBreak(Exception):
         note: more for a reader who wants to know (an error text of torch, say).
         places: the user's stack where it was met, set by the innermost frame.
         positions: of the expression at which it was met.
-        frame: the innermost frame at that time.
+        frame: the innermost frame at that time, if it got to one.
     """
 
-    frame: Frame | None = None
+    frame: object = None
     places: tuple[StackFrame, ...] = ()
     positions: dis.Positions | None = None
 
@@ -229,14 +225,6 @@ class GraphBreak(Exception):
 
 class Aftermath(GraphBreak):
     """What an earlier break brings (a loop comes round, an error is raised): users are not told."""
-
-
-class Reached(BaseException):
-    """Control flow: a repeated trace has come to the instruction that it is to end at."""
-
-    def __init__(self, frame: Frame) -> None:
-        super().__init__()
-        self.frame = frame
 
 
 class TraceAgain(Exception):

@@ -60,9 +60,7 @@ class _SeenByTorch:
 
         torch then looks up whose code the entry's is, in a table that it may have emptied since.
         """
-        code = None if self.code is None else self.code()
-        if code is not None:
-            introduce(code, self.name)
+        introduce(None if self.code is None else self.code(), self.name)
         return _Verdict()
 
     def collect_diff_guard_sources(self) -> set[str]:
@@ -139,11 +137,18 @@ class Emptied(_SeenByTorch):
             self.extra_state.invalidate(self.cache_entry, emptied)
 
 
-def introduce(code: CodeType, name: str) -> None:
-    """Let torch.compile, where it is loaded, look tc's code up when it meets tc's entries."""
+def introduce(code: CodeType | None, name: str) -> None:
+    """Let torch.compile, where it is loaded, look tc's code up when it meets tc's entries.
+
+    Args:
+        code: of an entry; None: of one that was emptied, where torch finds None.
+    """
     loaded = sys.modules.get("torch._dynamo.utils")
     originals = getattr(loaded, "orig_code_map", None)
-    if originals is not None:
+    if originals is None:
+        return
+    originals.values[id(None)] = name  # nothing can refer weakly to None
+    if code is not None:
         originals[code] = name  # the frame's code itself would never die
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import linecache
 from collections.abc import Set
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.bytecode import Instruction, disassemble
-from tc.compiler.capture.dialects import RUNNING
-from tc.compiler.capture.liveness import live_at
-from tc.compiler.capture.opcodes import OPCODES
+from tc.compiler.capture.bytecode.by_code import cached_by_code
+from tc.compiler.capture.bytecode.dialects import RUNNING
+from tc.compiler.capture.bytecode.instructions import Instruction, disassemble
+from tc.compiler.capture.bytecode.liveness import live_at
+from tc.compiler.capture.bytecode.opcode_table import OPCODES
 from tc.compiler.capture.values.base import NULL, Exhausted, Raised, Value
 from tc.compiler.capture.values.functions import CellValue
 from tc.compiler.errors import ErrorContext, attach_context
@@ -41,10 +41,18 @@ class Program:
         return found
 
 
-@functools.lru_cache(maxsize=2048)
+@cached_by_code(2048)
 def program_of(code: CodeType) -> Program:
     """Return the instructions of a code object."""
     return Program(code)
+
+
+class Reached(BaseException):
+    """Control flow: a repeated trace has come to the instruction that it is to end at."""
+
+    def __init__(self, frame: Frame) -> None:
+        super().__init__()
+        self.frame = frame
 
 
 class Frame:
@@ -71,7 +79,7 @@ class Frame:
     ) -> None:
         self.t = t
         self.code = code
-        t.definitions.spell(code)
+        t.guards.definitions.spell(code)
         self.program = program_of(code)
         self.locals = locals
         self.cells = cells
@@ -124,7 +132,7 @@ class Frame:
             if name in self.cells:
                 return self.cells[name].load(self.t)
             text = f"cannot access local variable {name!r} where it is not associated with a value"
-            return self.t.raise_(UnboundLocalError, text)
+            return self.t.python.raise_(UnboundLocalError, text)
         return value
 
     def is_bound(self, name: str) -> bool:
@@ -137,7 +145,7 @@ class Frame:
 
     def global_value(self, name: str) -> Value:
         """Return a global or builtin of this frame's module."""
-        return self.t.load_global(self.module_globals, name)
+        return self.t.values.load_global(self.module_globals, name)
 
     # -- control ---------------------------------------------------------------------------
     def jump(self, instruction: Instruction) -> None:
@@ -185,7 +193,7 @@ class Frame:
             raise raised
         del self.stack[handler.depth :]
         if handler.lasti:
-            self.push(self.t.known(one.offset))
+            self.push(self.t.values.known(one.offset))
         self.push(raised.value)
         self._go_to(handler.target)
 
@@ -239,6 +247,10 @@ class Frame:
             name=self.code.co_name,
             loc=source_line(self.code.co_filename, line or self.code.co_firstlineno),
         )
+
+    def next_instruction(self) -> Instruction:
+        """Return the instruction after the one at work."""
+        return self.program.instructions[self.program.index[id(self.current)] + 1]
 
     def places(self) -> list[StackFrame]:
         """Return the stack of frames, the frame under capture first."""

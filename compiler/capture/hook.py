@@ -10,7 +10,7 @@ about it that callers rely on:
   another callback sees none of it. `Skip` and `never_trace` hold for all callbacks, torch's too.
 * C imports nothing of `torch._dynamo` on any path taken here. It reads ``random``'s state before
   the callback and puts it back after. If `torch._dynamo` is loaded, its hook for errors in guards
-  is set, but guards of ours never raise (see `tc.compiler.capture.guards`).
+  is set, but guards of ours never raise (see `tc.compiler.capture.guards.guard_list`).
 * The object given as guard manager gets attributes set by C, up to when the entry dies; one that
   refuses aborts the process. `entries.Manager` is that object.
 * Any number of threads may be in C's part at once; see `entries` for what that means.
@@ -23,7 +23,6 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from types import CodeType, FunctionType, MethodType
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -32,6 +31,7 @@ from torch._C._dynamo import eval_frame as _c
 
 from tc.compiler.capture import entries
 from tc.compiler.capture.entries import Code, Emptied, GuardedCode, Guards, Manager, Pending
+from tc.compiler.core.levels import frames_unseen
 from tc.compiler.core.lock import alone
 from tc.compiler.core.once import once
 from tc.compiler.errors import StageError
@@ -330,7 +330,7 @@ def wrap(fn: F, callback: Callback) -> F:
         return found
 
     entries.is_caller(call.__code__)
-    _wrappers.add(call.__code__)
+    _wrappers[id(call.__code__)] = call.__code__
     wrapper = _dressed(call, fn)
     setattr(wrapper, ORIGINAL, fn)
     return wrapper
@@ -368,7 +368,7 @@ def _close_doors() -> None:
         _switches.fast_paths.close_all()
 
 
-_wrappers: set[CodeType] = set()
+_wrappers: dict[int, CodeType] = {}  # by id
 _run_only: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
@@ -377,7 +377,9 @@ def original_of(obj: Any) -> Any:
 
     The attribute alone says nothing: `functools.wraps` copies it to functions around.
     """
-    made_here = isinstance(obj, FunctionType) and (obj.__code__ in _wrappers or obj in _run_only)
+    made_here = isinstance(obj, FunctionType) and (
+        id(obj.__code__) in _wrappers or obj in _run_only
+    )
     return getattr(obj, ORIGINAL, None) if made_here else None
 
 
@@ -441,14 +443,7 @@ def _under(fn: F, state: bool | None) -> F:
     return _dressed(call, fn)
 
 
-@contextmanager
-def off() -> Iterator[None]:
-    """Keep frames that are run in a block from being offered."""
-    previous = _c.set_eval_frame(None)
-    try:
-        yield
-    finally:
-        _c.set_eval_frame(previous)
+off = frames_unseen
 
 
 def _dressed(call: Callable[..., Any], fn: F) -> F:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from types import CodeType
 
 from tc import trace
+from tc.compiler.capture.bytecode.resume_functions import user_code
 from tc.compiler.capture.frame import Frame, Program
-from tc.compiler.capture.resume import user_code
 
 #: whose functions are not the user's own: Python's, those of installed packages, and of no file
 _THEIRS = tuple(
@@ -20,14 +20,15 @@ _THEIRS = tuple(
 
 def lines_of(frames: Iterable[Frame]) -> Iterator[trace.FunctionLines]:
     """Yield the user's functions that were gone through, those without a source left out."""
-    traced: dict[CodeType, set[int]] = {}
+    traced: dict[int, tuple[CodeType, set[int]]] = {}  # by id: code of two files may be equal
     for program, runs in _visited(frames).items():
-        found = traced.setdefault(user_code(program.code), set())
+        code = user_code(program.code)
+        _, found = traced.setdefault(id(code), (code, set()))
         for number in {number for run in runs for number in range(*run)}:
             positions = program.instructions[number].positions
             if positions is not None and positions.lineno is not None:
                 found.add(positions.lineno)
-    for code, found in traced.items():
+    for code, found in traced.values():
         lines = {line for _, _, line in code.co_lines() if line}
         first = code.co_firstlineno
         text = linecache.getlines(code.co_filename)[first - 1 : _last(code)]

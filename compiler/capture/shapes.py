@@ -20,9 +20,11 @@ import torch
 from torch import fx
 from torch._guards import GuardSource
 from torch._guards import Source as TorchSource
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from tc.compiler.capture import breaks
+from tc.compiler.capture.array_memory import as_tensor
 from tc.compiler.capture.contexts import Dynamic, Sizes, plain_context, wrapper_context
 from tc.compiler.capture.dynamism import Mark
 from tc.compiler.core.sources import (
@@ -124,7 +126,7 @@ class ShapeGuards:
             return {}
         from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
 
-        return {**SYMPY_INTERP, "as_tensor": torch.as_tensor}
+        return {**SYMPY_INTERP, "as_tensor": as_tensor}
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.guards))
@@ -356,6 +358,14 @@ class Shapes:
     def specialise(self, number: Any) -> int:
         """Return a symbolic integer's value, and guard that it stays so."""
         return int(number)
+
+    @staticmethod
+    def guarded(function: Callable[[Any], Any], symbol: Any) -> Any:
+        """Evaluate a symbolic number for good; the shape environment takes the guard."""
+        try:
+            return function(symbol)
+        except GuardOnDataDependentSymNode as error:
+            raise breaks.GraphBreak(breaks.DATA_GUARD, str(symbol), str(error)) from None
 
     def _track(self, value: Any, border: _Border, source: Source) -> None:
         self._inputs.setdefault(source.name, (value, border, source))

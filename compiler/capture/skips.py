@@ -18,8 +18,8 @@ import torch
 from torch.autograd import forward_ad
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.guard_values import transforms
-from tc.compiler.capture.optimizers import is_around_step
+from tc.compiler.capture.guards.facts import transforms
+from tc.compiler.capture.torch_api.optimizers import is_around_step
 
 if TYPE_CHECKING:
     from tc.compiler.capture.hook import Frame

@@ -6,7 +6,6 @@ that what the failed instruction did to the tracer's state never has to be undon
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
 from types import CodeType
@@ -15,23 +14,26 @@ from typing import Any
 from torch import fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
+import tc.compiler.capture.registrations  # noqa: F401 -- the tables have to be full
 from tc.compiler.capture import breaks, hook
-from tc.compiler.capture.breaking import breakable, finish_at_break
-from tc.compiler.capture.definitions import MakeWatch
+from tc.compiler.capture.bytecode.by_code import cached_by_code
+from tc.compiler.capture.bytecode.resume_functions import is_handed_on
 from tc.compiler.capture.dynamism import DynamicSizes
-from tc.compiler.capture.frame import Frame, program_of
-from tc.compiler.capture.guard_filter import GuardFilter, filtered
-from tc.compiler.capture.guard_memo import WORTHWHILE, MakeMemo
-from tc.compiler.capture.guard_values import PROCESS
-from tc.compiler.capture.guards import CheckedGuards, build
-from tc.compiler.capture.identity import lasting
-from tc.compiler.capture.optimizers import make_state
-from tc.compiler.capture.residual import Residual
-from tc.compiler.capture.resume import is_handed_on
+from tc.compiler.capture.frame import Frame, Reached, program_of
+from tc.compiler.capture.guards.definitions import MakeWatch
+from tc.compiler.capture.guards.facts import PROCESS
+from tc.compiler.capture.guards.filter import GuardFilter, filtered
+from tc.compiler.capture.guards.guard_list import CheckedGuards, build
+from tc.compiler.capture.guards.memo import WORTHWHILE, MakeMemo
+from tc.compiler.capture.parts.identity import lasting
+from tc.compiler.capture.resume.breaking import breakable, finish_at_break
+from tc.compiler.capture.resume.residual import Residual
 from tc.compiler.capture.shapes import ShapeGuards, UnreadableSize
+from tc.compiler.capture.torch_api.optimizers import make_state
 from tc.compiler.capture.tracer import Tracer
 from tc.compiler.capture.values.base import OpaqueValue, Raised, Value
 from tc.compiler.capture.values.functions import CellValue, GeneratorValue
+from tc.compiler.capture.values.objects import ExceptionValue
 from tc.compiler.capture.values.tensor import SymValue
 from tc.compiler.core import levels
 from tc.compiler.core.sources import LocalSource, Scope
@@ -102,7 +104,7 @@ class Captured:
         """Return the graph's inputs in a live frame; symbolic numbers and ragged sizes stay so."""
         scope = Scope(frame.locals, frame.globals)
         found: list[Any] = []
-        for entry in self.tracer.inputs:
+        for entry in self.tracer.output.inputs:
             value, source = entry.value, entry.value.source
             assert source is not None
             symbolic = isinstance(value, SymValue) or value.example.is_nested
@@ -230,10 +232,10 @@ class Translation:
         t, root = self.t, self.root
         t.top = root
         for kind in ("GLOBAL_STATE", "DEFAULT_DEVICE", "TORCH_FUNCTION_MODES"):
-            t.guards.add(kind, PROCESS)
+            t.guards.recorded.add(kind, PROCESS)
         if levels.depth():
-            t.guards.add("TRANSFORMS", PROCESS)
-        with t.torch_state():
+            t.guards.recorded.add("TRANSFORMS", PROCESS)
+        with t.state.kept():
             ending = self._interpret(root)
         return self._captured(*ending)
 
@@ -244,14 +246,14 @@ class Translation:
                     root.step()
                 except Raised as raised:
                     self._leave(raised)
-        except breaks.Reached as reached:
+        except Reached as reached:
             return self._finish_at_break(reached.frame)
         return self._finish_at_return(root.returned)
 
     @staticmethod
     def _leave(raised: Raised) -> None:
         value = raised.value
-        text = getattr(value, "text", lambda: "")()
+        text = value.text() if isinstance(value, ExceptionValue) else ""
         detail = f"{value.describe()}({text!r})" if text else value.describe()
         kind = breaks.Aftermath if is_handed_on(value.source) else breaks.GraphBreak
         raise kind(breaks.RAISES, detail) from None
@@ -267,9 +269,9 @@ class Translation:
 
     # -- ends ------------------------------------------------------------------------------
     def _finish_at_return(self, value: Value) -> tuple[Residual, None]:
-        if self.t.calls == 0 and isinstance(value, GeneratorValue):
+        if self.t.output.calls == 0 and isinstance(value, GeneratorValue):
             value.children(self.t)  # it is run ahead, which may do tensor operations
-        if self.t.calls == 0:
+        if self.t.output.calls == 0:
             raise breaks.SkipFrame("it does no tensor operation", harmless=True)
         r = self._begin([value], pinned=self.t.effects.any(), at_break=False)
         r.push(value)
@@ -287,14 +289,14 @@ class Translation:
 
     def stop_before(self, cause: breaks.GraphBreak, record: BreakRecord) -> Stop:
         """Return where the next attempt has to end for a break that this one met."""
-        frames = cause.frame.chain() if cause.frame is not None else [self.root]
+        frames = cause.frame.chain() if isinstance(cause.frame, Frame) else [self.root]
         chain = breakable(frames if frames[0] is self.root else [self.root])
         return Stop(record, tuple((frame.step_number, frame.current.offset) for frame in chain))
 
     def _begin(self, values: list[Value], pinned: bool, at_break: bool = True) -> Residual:
         """Start the residual code: graph call, values that must be read early, effects."""
         t = self.t
-        if levels.modes() != t.levels_before:
+        if levels.modes() != t.state.levels_before:
             raise breaks.SkipFrame("it stops inside a transform of torch.func")
         r = Residual(t, self.frame.code)
         r.need(values)
@@ -302,7 +304,7 @@ class Translation:
         r.e.prologue(self.frame.code.co_cellvars, self.frame.code.co_freevars)
         self._close_graph(r)
         if self.module is not None:
-            inputs = [i.value.source for i in t.inputs if i.value.source]
+            inputs = [i.value.source for i in t.output.inputs if i.value.source]
             memo = self.make_memo() if len(inputs) >= WORTHWHILE else None
             r.call_graph(self.graph_name, inputs, memo)
         r.restore_modes()
@@ -319,25 +321,25 @@ class Translation:
         """Give the graph its outputs and drop inputs that nothing uses."""
         t = self.t
         outputs = [value.node(t) for value in r.outputs]
-        if t.calls == 0 and not outputs:
+        if t.output.calls == 0 and not outputs:
             self.module = None
             return
         for guard, _ in reversed(t.modes.inference):
             guard.leave(t)
         for _, (write, args) in t.modes.changes():
-            t.graph.call_function(write, args)
-        if t.derived.below and t.derived.native:
+            t.output.graph.call_function(write, args)
+        if t.output.derived.below and t.output.derived.native:
             raise breaks.SkipFrame("tensors of classes with overrides, and of PyTorch's own, mix")
-        t.graph.output(tuple(outputs))
+        t.output.graph.output(tuple(outputs))
         if t.shapes.env.deferred_runtime_asserts:
-            t.shapes.add_assertions(t.scopes[0].module())  # in the same graph
-        for entry in list(t.inputs):
+            t.shapes.add_assertions(t.output.scopes[0].module())  # in the same graph
+        for entry in list(t.output.inputs):
             if not entry.node.users:
-                t.graph.erase_node(entry.node)
-                t.inputs.remove(entry)
+                t.output.graph.erase_node(entry.node)
+                t.output.inputs.remove(entry)
         # Our own backend never asks for its Python code.
-        self.module = t.scopes[0].module(_LazyGraphModule)
-        self.module.meta.update(dict.fromkeys(t.graph_marks, True))
+        self.module = t.output.scopes[0].module(_LazyGraphModule)
+        self.module.meta.update(dict.fromkeys(t.output.marks, True))
 
     module: fx.GraphModule | None = None
     guard_filter: GuardFilter | None = None
@@ -346,23 +348,23 @@ class Translation:
 
     def _captured(self, r: Residual, broke: BreakRecord | None) -> Captured:
         t = self.t
-        if t.aliasing_matters and len(t.tensors) > 1:
-            sources = [lasting(v.source) for v in t.tensors if v.source is not None]
-            t.guards.add("NO_ALIASING", sources[0], tuple(sources[1:]))
-        if t.gradients_matter:
-            for tensor in t.tensors:
-                t.guard_property(tensor, "requires_grad")
-        for first, *others in t.identities.apart(t):
-            t.guards.add("NO_ALIASING", first, tuple(others))
-        unchanged = t.definitions.watch(t.made_inside, self.make_watch())
-        t.guards.add("DEFINITIONS", PROCESS, unchanged)
+        if t.guards.aliasing_matters and len(t.values.tensors) > 1:
+            sources = [lasting(v.source) for v in t.values.tensors if v.source is not None]
+            t.guards.recorded.add("NO_ALIASING", sources[0], tuple(sources[1:]))
+        if t.guards.gradients_matter:
+            for tensor in t.values.tensors:
+                t.guards.tensor_property(tensor, "requires_grad")
+        for first, *others in t.guards.identities.apart(t):
+            t.guards.recorded.add("NO_ALIASING", first, tuple(others))
+        unchanged = t.guards.definitions.watch(t.values.made_inside, self.make_watch())
+        t.guards.recorded.add("DEFINITIONS", PROCESS, unchanged)
         code = r.e.assemble(self.frame.code)
-        aliases = {source.pretty: obj for source, obj in t.aliases.items()}
+        aliases = {source.pretty: obj for source, obj in t.values.aliases.items()}
         self.frame.globals.update(aliases)
         captured = Captured(
             code,
             self.module,
-            [entry.value.example for entry in t.inputs],
+            [entry.value.example for entry in t.output.inputs],
             self.graph_name,
             aliases,
             self._build_guards(),
@@ -371,13 +373,13 @@ class Translation:
             t,
             broke,
             self.attempt + 1,
-            t.calls,
+            t.output.calls,
         )
         captured.verify()
         return captured
 
     def _build_guards(self) -> CheckedGuards:
-        kept, shapes = self.t.guards, self._shape_guards()
+        kept, shapes = self.t.guards.recorded, self._shape_guards()
         if self.guard_filter is not None:
             scope = Scope(self.frame.locals, self.frame.globals)
             kept, shapes = filtered(kept, shapes, self.guard_filter, scope)
@@ -414,10 +416,10 @@ class RootFrame(Frame):
         for name in frame.code.co_cellvars:
             cells[name] = CellValue(root_name=name)
             if name in frame.locals:
-                cells[name].content = t.wrap(frame.locals[name], LocalSource(name))
+                cells[name].content = t.values.wrap(frame.locals[name], LocalSource(name))
         for name, cell in zip(frame.code.co_freevars, frame.closure, strict=True):
             cells[name] = CellValue(obj=cell, source=LocalSource(name, True), root_name=name)
-            t.own_cell(cell, cells[name])
+            t.values.own_cell(cell, cells[name])
         return cells
 
     def is_bound(self, name: str) -> bool:
@@ -432,11 +434,11 @@ class RootFrame(Frame):
     def local(self, name: str) -> Value:
         """Return a local, wrapping an argument when it is first read."""
         if name not in self.locals and name in self.unread:
-            self.locals[name] = self.t.wrap(self.unread.pop(name), LocalSource(name))
+            self.locals[name] = self.t.values.wrap(self.unread.pop(name), LocalSource(name))
         return super().local(name)
 
 
-@functools.lru_cache(maxsize=4096)
+@cached_by_code(4096)
 def is_handler_resumption(code: CodeType) -> bool:
     """Say whether code resumes at the start of an exception handler."""
     instructions = program_of(code).instructions

@@ -10,18 +10,24 @@ from dataclasses import replace
 
 import torch
 
+from tc import trace
 from tc.compiler.codegen.canonical import canonical
 from tc.compiler.codegen.cpp.kernel import CKernel
 from tc.compiler.codegen.cpp.kernel import generate as generate_kernel
-from tc.compiler.codegen.wrapper import wrapper
-from tc.compiler.core.artifacts import KernelSpec, Program
+from tc.compiler.codegen.wrapper import Wrapper, python_index
+from tc.compiler.core.artifacts import KernelSpec, Program, StepCost
 from tc.compiler.core.c_helpers import helpers_for
-from tc.compiler.loops.ir import Extern, Origin
+from tc.compiler.loops.ir import CopyInto, Extern, Origin
+from tc.compiler.schedule.costs import buffers_of, work_of
 from tc.compiler.schedule.plan import Kernel, Plan
 
 
-def generate(plan: Plan, *, threads: int) -> Program:
-    """Print a plan as a program; kernels use up to ``threads`` OpenMP threads."""
+def generate(plan: Plan, *, threads: int, kind: str = "") -> Program:
+    """Print a plan as a program; kernels use up to ``threads`` OpenMP threads.
+
+    Args:
+        kind: see `Program`.
+    """
     dtypes = dtypes_of(plan)
     functions: dict[str, CKernel] = {}
     called: dict[str, CKernel] = {}
@@ -32,13 +38,34 @@ def generate(plan: Plan, *, threads: int) -> Program:
         called[kernel.name] = replace(printed, name=function.name)
         computes.setdefault(function.name, {}).update(dict.fromkeys(origins(kernel)))
     body = "\n".join(_function(f, computes[f.name]) for f in functions.values())
+    wrapper = Wrapper(plan, called)
     return Program(
         c_source=f"{_helpers(functions.values())}\n{body}" if functions else "",
         kernels=tuple(map(spec_of, functions.values())),
-        wrapper_source=wrapper(plan, called),
+        wrapper_source=wrapper.run(),
         constants=plan.constants,
         provenance=tuple((name, tuple(lines)) for name, lines in computes.items()),
+        kind=kind,
+        costs=costs_of(plan, wrapper),
     )
+
+
+def costs_of(plan: Plan, printed: Wrapper) -> tuple[StepCost, ...]:
+    """Return what the lines of a printed wrapper cost, if anybody listens."""
+    if not trace.enabled():
+        return ()
+    costs, buffers = [], buffers_of(plan)
+    for step, line in printed.at:
+        work = work_of(step, buffers)
+        name = step.target if isinstance(step, Extern) else "copy_"
+        if isinstance(step, Kernel):
+            name = printed.kernels[step.name].name
+        made_of = () if isinstance(step, CopyInto) else step.origins
+        places = tuple(dict.fromkeys(origin.place for origin in made_of if origin.line))
+        if work is not None:
+            formulas = python_index(work.moved), python_index(work.operations)
+            costs.append(StepCost(line, name, places, *formulas))
+    return tuple(costs)
 
 
 def kernel_alone(kernel: Kernel, plan: Plan, threads: int) -> tuple[str, KernelSpec, list[str]]:

@@ -27,6 +27,7 @@ from tc.compiler.loops.ir import (
     reads,
     views_in,
 )
+from tc.compiler.routines import ROUTINES
 from tc.compiler.schedule.plan import Allocate, Free, Kernel, Plan, Written
 
 LARGE_BYTES = 32 << 20
@@ -36,8 +37,7 @@ EXACT = (
     *(f"aten.{name}.default" for name in ("topk", "sort", "cumsum", "cumprod")),
     "aten._scaled_dot_product_flash_attention_for_cpu.default",
     "mkldnn._linear_pointwise.",
-    "sorting.sort",
-    "attention.",
+    *(call for _, row in ROUTINES.rows() for call in row.calls),
 )
 
 # Python bindings that are quicker than the same op called through `torch.ops`: by 1 microsecond,
@@ -106,17 +106,18 @@ class Callee(Protocol):
         """What it takes."""
 
 
-def wrapper(plan: Plan, kernels: Mapping[str, Callee]) -> str:
-    """Print the wrapper of a plan."""
-    return Wrapper(plan, kernels).run()
-
-
 class Wrapper:
-    """Lines of the wrapper."""
+    """Lines of the wrapper.
+
+    Attributes:
+        at: steps that compute something -> the line that does it, counted from the first of the
+            function's body; once printed, from the first of the source.
+    """
 
     def __init__(self, plan: Plan, kernels: Mapping[str, Callee]) -> None:
         self.plan, self.kernels = plan, kernels
         self.lines: list[str] = []
+        self.at: list[tuple[Kernel | Extern | CopyInto, int]] = []
         self.shapes = {b.name: b for b in plan.buffers}
         self.shapes.update((i.buffer.name, i.buffer) for i in plan.inputs if i.buffer is not None)
         self.uses_pinned = False
@@ -129,6 +130,8 @@ class Wrapper:
         """Print everything."""
         self._arguments()
         for step in self.plan.steps:
+            if isinstance(step, Kernel | Extern | CopyInto):
+                self.at.append((step, len(self.lines)))
             if isinstance(step, Kernel):
                 self._kernel(step)
             elif isinstance(step, Allocate):
@@ -155,7 +158,10 @@ class Wrapper:
         head += f"\n{bound}" if bound else ""
         head += f"\n\n{KEPT}" if "keeping(" in body else ""
         head += f"\n\n{PINNED}" if self.uses_pinned else ""
-        return f"{head}\n\ndef call(args):\n{body}\n"
+        head += "\n\ndef call(args):\n"
+        first = head.count("\n") + 1
+        self.at = [(step, first + line) for step, line in self.at]
+        return f"{head}{body}\n"
 
     def emit(self, line: str) -> None:
         """Add a line."""

@@ -66,6 +66,25 @@ class KernelSpec:
 
 
 @dataclass(frozen=True)
+class StepCost:
+    """What one line of a wrapper does, for a profile of the program at run time.
+
+    Attributes:
+        line: of the wrapper's source, from 1.
+        name: of the kernel, or the call as the plan spells it.
+        places: the user's lines (``file:line``) that it computes.
+        moved, operations: bytes and floating-point operations, as Python over the sizes that the
+            wrapper names; see `schedule.costs`.
+    """
+
+    line: int
+    name: str
+    places: tuple[str, ...]
+    moved: str
+    operations: str
+
+
+@dataclass(frozen=True)
 class Program(Artifact):
     """A finished graph: C source of its kernels and the Python source that calls them.
 
@@ -75,6 +94,8 @@ class Program(Artifact):
         wrapper_source: Python source defining ``call(args: list) -> tuple``.
         constants: tensors and other values the wrapper names.
         provenance: kernel -> the user lines and ATen ops it computes.
+        kind: ``inference``, ``forward`` or ``backward``.
+        costs: of the lines that compute something; none where nobody listened to the compile.
     """
 
     c_source: str
@@ -82,6 +103,8 @@ class Program(Artifact):
     wrapper_source: str
     constants: tuple[tuple[str, Any], ...] = ()
     provenance: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    kind: str = ""
+    costs: tuple[StepCost, ...] = ()
 
     def verify(self) -> None:
         """Check that names are unique, signatures known and the wrapper compiles."""

@@ -1,6 +1,6 @@
 """C helper functions that generated kernels may call, each with what it depends on.
 
-In: the ``.h`` files of the folder ``helpers``, read once, when the first is asked for. Out: the
+In: the ``.h`` files of the folder ``c_helpers``, read once, when the first is asked for. Out: the
 text of helpers and of all that they call, in order of dependency (`helpers_for`).
 
 In a file, a comment introduces each helper, whose text goes to the next such comment::
@@ -10,9 +10,10 @@ In a file, a comment introduces each helper, whose text goes to the next such co
        with: tc_wide
        Prose, without asterisks. */
 
-``for`` names placeholders, and for each of several helpers what stands for them; TYPE stands for
-the C type of a suffix like ``i64`` among those. ``with`` names what else the text defines. Lines
-before the first helper are for editors. All ``tc_`` names of a text are helpers or named by `with`.
+``for`` lists placeholders and their values, a set of values for each helper; TYPE is a
+placeholder for the C type of a suffix like ``i64`` among the values. ``with`` names what else the
+text defines. Lines before the first helper are for editors. All ``tc_`` names of a text are helpers
+or named by ``with``.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Helpers:
         Raises:
             StageError: two have one name.
         """
-        # name -> the rest of its comment, its text, what stands for the placeholders
+        # name -> the rest of its comment, its text, the values of its placeholders
         self._found: dict[str, tuple[str, str, Mapping[str, str]]] = {}
         self._made: dict[str, Helper] = {}
         for file in files:
@@ -145,7 +146,7 @@ def helpers_for(names: Iterable[str]) -> str:
 
 
 def _rows(head: str) -> Iterator[dict[str, str]]:
-    """What stands for the placeholders of a helper, once for each helper made of its text."""
+    """Yield the values of placeholders, once for each helper made of a text."""
     found = _FOR.search(head)
     if found is None:
         yield {}

@@ -16,7 +16,6 @@ class GpuProgram(Program):
         triton_source: a Python module that defines the kernels under their names.
         device: what the kernels run on, e.g. ``cuda:0``.
         arguments: kernel -> Triton's names of its arguments' types: ``*fp32``, ``i64``, ``fp64``.
-        name: what it computes: ``inference``, ``forward`` or ``backward``.
         replay: its launches are to be replayed as one (see `runtime/cudagraphs.py`).
         written: positions of the inputs that it writes to.
         unreplayable: the kind of reason why its launches cannot be replayed, and the reason.
@@ -25,7 +24,6 @@ class GpuProgram(Program):
     triton_source: str = ""
     device: str = "cuda:0"
     arguments: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    name: str = ""
     replay: bool = False
     written: tuple[int, ...] = ()
     unreplayable: tuple[str, str] | None = None

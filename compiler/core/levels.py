@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch._C import _functorch
+from torch._C._dynamo import eval_frame as _c
 from torch.autograd import forward_ad
 
 _hooks = torch._C._autograd
@@ -54,6 +55,16 @@ def kept() -> Iterator[None]:
     finally:
         if modes() != before:
             restore(before)
+
+
+@contextmanager
+def frames_unseen() -> Iterator[None]:
+    """Keep frames that are run in a block from being offered to the frame hook."""
+    previous = _c.set_eval_frame(None)
+    try:
+        yield
+    finally:
+        _c.set_eval_frame(previous)
 
 
 @contextmanager

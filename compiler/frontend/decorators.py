@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 import torch
 
-from tc.compiler.capture import hook, marked, opaque_call, torchfns, traceable
+from tc.compiler.capture import hook, traceable
 from tc.compiler.capture.skips import DISABLED
+from tc.compiler.capture.torch_api import marked, opaque_call, torch_functions
 from tc.compiler.errors import OptionError
 from tc.compiler.frontend.modules import OptimizedModule
 
@@ -123,7 +124,7 @@ def disallow_in_graph(fn: Any) -> Any:
     """
 
     def check(function: Any) -> None:
-        if torchfns.classify(function) is None:
+        if torch_functions.classify(function) is None:
             raise OptionError(
                 f"disallow_in_graph takes functions that are recorded, as those of torch are; "
                 f"calls of {function!r} are not: tc.disable keeps it out of graphs"
@@ -243,9 +244,16 @@ def _takes_anything(signature: inspect.Signature) -> bool:
     return bool(_shape(signature) == ([], set(), {}))
 
 
-def nested_compile_region(fn: F) -> F:
-    """Mark a function that is called several times; it is traced at each call, as any other."""
-    return fn
+def nested_compile_region(
+    fn: Any = None, *, options: Any = None, max_reuse_entries: int = 8, reuse_hash_fn: Any = None
+) -> Any:
+    """Mark a function that is called several times; it is traced at each call, as any other.
+
+    Args:
+        fn: the function; a decorator is returned where it is omitted. The other arguments are
+            PyTorch's, which reuses one trace of the function; here they change nothing.
+    """
+    return fn if fn is not None else lambda target: target
 
 
 def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:

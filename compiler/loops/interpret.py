@@ -36,22 +36,16 @@ from tc.compiler.loops.ir import (
 )
 from tc.compiler.loops.ops import SCALAR_OPS
 from tc.compiler.loops.scans import SCANS
+from tc.compiler.routines import ROUTINES
 
 Env = dict[str, Any]
-FLASH: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
-
-
-def _sort(source: torch.Tensor, dim: int, descending: bool, stable: bool) -> Any:
-    return torch.sort(source, dim=dim, descending=descending, stable=stable)
-
 
 NAMES = {
     "aten": torch.ops.aten,
     "torch": torch,
     "math": math,
     "operator": operator,
-    "sorting": SimpleNamespace(sort=_sort),
-    "attention": SimpleNamespace(flash=FLASH, flash_alone=FLASH),
+    **{name: SimpleNamespace(**row.reference) for name, row in ROUTINES.rows()},
 }
 
 REDUCE: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {

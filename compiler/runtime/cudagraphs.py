@@ -277,9 +277,9 @@ def replayed(launch: Launch, program: GpuProgram) -> Launch:
     if device.type not in RECORDERS:
         return launch
     if program.unreplayable:
-        trace.emit(trace.CudaGraph("refused", *program.unreplayable, program.name))
+        trace.emit(trace.CudaGraph("refused", *program.unreplayable, program.kind))
         return launch
-    runner = Replayed(launch, RECORDERS[device.type](device), program.written, program.name)
+    runner = Replayed(launch, RECORDERS[device.type](device), program.written, program.kind)
 
     @functools.wraps(launch)
     def call(args: list[Any]) -> tuple[Any, ...]:

@@ -14,7 +14,8 @@ import torch
 
 from tc.compiler.core.wrapper_inlining import remember
 from tc.compiler.errors import IndexOutOfRange, StageError
-from tc.compiler.runtime import attention, bounded, sorting
+from tc.compiler.routines import modules
+from tc.compiler.runtime import bounded
 from tc.compiler.runtime.build import build_kernels, cache_dir, caches_disabled, write_atomically
 from tc.compiler.runtime.launch import (
     Kernel,
@@ -77,8 +78,7 @@ def wrapper_globals() -> dict[str, Any]:
         "prims": torch.ops.prims,
         "device": torch.device,
         "math": math,
-        "attention": attention,
-        "sorting": sorting,
+        **modules(),
         "inf": math.inf,
         "nan": math.nan,
         "empty_strided_cpu": empty_strided_cpu,

@@ -1,7 +1,8 @@
-"""Takes the name of a C file beside this one; returns a function of it, built once a machine.
+"""Takes a C file of a routine; returns a function of it, built once a machine.
 
-Routines are called by wrappers where ATen's own would be, with tensors of any size. A comment
-``/* helpers: tc_exp_f32, ... */`` in a file stands for helpers of generated kernels.
+Routines (`compiler/routines/`) are called by wrappers where ATen's own would be, with tensors of
+any size. A comment ``/* helpers: tc_exp_f32, ... */`` in a file is where helpers of generated
+kernels go, and ``/* limits */`` where constants go that the routine's row decides.
 """
 
 from __future__ import annotations
@@ -22,14 +23,22 @@ from tc.compiler.runtime.launch import (
     share_openmp,
 )
 
+_HELPERS = re.compile(r"/\* helpers: ([^*]*)\*/")
+_WORD = re.compile(r"\w+")
+_LIMITS = "/* limits */\n"
+
+Limits = tuple[tuple[str, int], ...]
+
 
 @once
-def open_routine(file: str, name: str, signature: tuple[str, ...]) -> Kernel | None:
-    """Return function ``name`` of ``{file}.c``, None where it cannot be built.
+def open_routine(
+    file: Path, name: str, signature: tuple[str, ...], limits: Limits = ()
+) -> Kernel | None:
+    """Return function ``name`` of a C file, None where it cannot be built.
 
     It returns whether memory was lacking, which raises `MemoryError`. Other threads run meanwhile.
     """
-    source = source_of(file)
+    source = source_of(file, limits)
     try:
         share_openmp()
         address = address_of(open_library(build_kernels(source), source), name)
@@ -42,11 +51,14 @@ def open_routine(file: str, name: str, signature: tuple[str, ...]) -> Kernel | N
     return make_kernel(name, address, signature, release_gil=True, on_fault=no_memory)
 
 
-def source_of(file: str) -> str:
-    """Return the text of ``{file}.c`` with the helpers that it names."""
-    text = (Path(__file__).parent / f"{file}.c").read_text(encoding="utf-8")
-    return re.sub(
-        r"/\* helpers: ([^*]*)\*/",
-        lambda mark: helpers().source((MACROS, *re.findall(r"\w+", mark[1]))),
-        text,
-    )
+def source_of(file: Path, limits: Limits = ()) -> str:
+    """Return the text of a C file with the limits, and with the helpers that it names."""
+    text = file.read_text(encoding="utf-8")
+    head, mark_of_limits, rest = text.partition(_LIMITS)
+    if mark_of_limits:
+        text = head + "".join(f"#define {name} {value}\n" for name, value in limits) + rest
+    mark = _HELPERS.search(text)
+    if mark is None:
+        return text
+    named = helpers().source((MACROS, *_WORD.findall(mark[1])))
+    return f"{text[: mark.start()]}{named}{text[mark.end() :]}"

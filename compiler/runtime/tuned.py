@@ -2,22 +2,54 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
-from tc.compiler.core.tune import SAMPLE, WARM_UPS, Tuner, Way
+from tc.compiler.core.tune import KIND, ROUNDS, SAMPLE, WARM_UPS, Tuner, Way, measure
 from tc.compiler.runtime import store
 from tc.compiler.runtime.build import cpu_identity
+
+#: bytes that are more than the last cache of a processor's core gets
+BEYOND_CACHES = 64 << 20
+#: rows of a product that is bound by arithmetic
+SQUARE = 512
 
 
 def tuner(thorough: bool = False) -> Tuner:
     """Return what tells the quickest way on this machine; see `Tuner`."""
     machine = f"{cpu_identity()}\0{torch.__version__}\0{torch.get_num_threads()} threads"
     return Tuner(store, machine, thorough)
+
+
+def machine_limits() -> tuple[float, float]:
+    """Return bytes a second from memory, and operations a second of a product, of this machine.
+
+    Measured once for a processor, torch and a number of threads, and kept on disk: a copy of
+    memory that no cache holds, its reads and writes counted, and a product of square matrices of
+    `SQUARE` rows in float32. The program's modes do not see it, and its random numbers stay.
+    """
+    key = hashlib.sha256(f"limits\0{tuner().machine}".encode()).hexdigest()
+    kept = store.read(KIND, key)
+    if kept is None:
+        floats: dict[str, Any] = {"dtype": torch.float32, "device": "cpu"}
+        with torch.no_grad(), _disable_current_modes(), torch._C.DisableTorchFunction():
+            source = torch.zeros(BEYOND_CACHES // 4, **floats)
+            target, square = torch.empty_like(source), torch.ones(SQUARE, SQUARE, **floats)
+            ways = {"copy": lambda: target.copy_(source), "product": lambda: square @ square}
+            took = measure(ways, ROUNDS)
+        kept = json.dumps(
+            [2 * BEYOND_CACHES / took["copy"], 2 * SQUARE**3 / took["product"]]
+        ).encode()
+        store.write(KIND, key, kept)
+    bandwidth, arithmetic = json.loads(kept)
+    return bandwidth, arithmetic
 
 
 def gpu_tuner(device: torch.device) -> Tuner:

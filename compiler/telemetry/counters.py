@@ -20,6 +20,7 @@ from torch import fx
 
 from tc import trace
 from tc.compiler.capture import hook
+from tc.compiler.telemetry.profile import programs
 from tc.trace import CompileId, StackFrame
 
 #: of so many calls of a graph, the first is timed
@@ -81,6 +82,7 @@ class _Counted:
     def tell(self) -> None:
         """Tell the counts, if there is anything new."""
         self.told = time.monotonic()
+        programs.tell()
         calls = sum(one.calls for one in tuple(self.graphs))
         if calls == self.calls_told:
             return
@@ -101,6 +103,7 @@ class _Counted:
         """Tell the counts, and forget the graphs: other compiles get their ids."""
         self.tell()
         self.graphs.clear()
+        programs.forget()
         self.calls_told = 0
 
     def start_over(self) -> None:
@@ -108,6 +111,7 @@ class _Counted:
         self.calls_told = 0
         for one in self.graphs:
             one.start_over()
+        programs.start_over()
 
 
 _counted = _Counted()
@@ -127,6 +131,7 @@ def counted(
     ran_as = "operations" if isinstance(_owner(compiled), fx.GraphModule) else "compiled"
     counts = _Counts(compile_id, place, ran_as)
     _counted.add(counts)
+    programs.place(compile_id, place)
     clock = time.perf_counter
 
     def call(*args: Any) -> Any:

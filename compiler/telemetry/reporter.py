@@ -11,7 +11,7 @@ from types import CodeType
 from typing import Any
 
 from tc import trace
-from tc.compiler.capture.guards import CheckedGuards, Failure
+from tc.compiler.capture.guards.guard_list import CheckedGuards, Failure
 from tc.compiler.capture.lines import lines_of
 from tc.compiler.capture.translate import BreakRecord, Captured
 from tc.compiler.core.artifacts import Program
@@ -216,6 +216,23 @@ def report_backward(
     compile_id: trace.CompileId | None, place: StackFrame, started: float, seconds: float
 ) -> None:
     """Tell the figures of a backward that was compiled at its first call, apart from its frame."""
+    _report_part(compile_id, place, started, seconds, is_forward=False)
+
+
+def report_forward(
+    compile_id: trace.CompileId | None, place: StackFrame, started: float, seconds: float
+) -> None:
+    """Report the figures of a graph that was compiled without its frame: PyTorch captured it."""
+    _report_part(compile_id, place, started, seconds, is_forward=True)
+
+
+def _report_part(
+    compile_id: trace.CompileId | None,
+    place: StackFrame,
+    started: float,
+    seconds: float,
+    is_forward: bool,
+) -> None:
     if not trace.enabled():
         return
     trace.emit(
@@ -226,7 +243,8 @@ def report_backward(
             co_firstlineno=place.line,
             start_time=started,
             entire_frame_compile_time_s=seconds,
-            is_forward=False,
+            is_forward=is_forward,
+            has_guarded_code=is_forward,
             phases=trace.phase_seconds(),
         )
     )

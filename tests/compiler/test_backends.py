@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 
@@ -20,10 +22,11 @@ def fresh():
 
 
 def test_names_and_tags():
-    assert tc.list_backends() == ["inductor"]
+    assert tc.list_backends() == ["inductor", "tc"]
     everything = tc.list_backends(None)
     assert {"eager", "aot_eager", "inductor", *DEBUG_BACKENDS} <= set(everything)
-    assert set(tc.list_backends(("debug",))) == {"inductor"}
+    assert set(tc.list_backends(("debug",))) == {"inductor", "tc"}
+    assert tc.lookup_backend("tc") is tc.lookup_backend("inductor")
 
 
 def test_a_name_is_registered_once():
@@ -39,6 +42,32 @@ def test_a_name_is_registered_once():
                 tc.register_backend(backend, name)
     finally:
         del BACKENDS._rows["mine"]
+
+
+def test_backends_of_other_packages_are_found_by_their_entry_points(tmp_path, monkeypatch):
+    info = tmp_path / "theirs-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[torch_dynamo_backends]\ntheirs = their_backend:run\nlost = their_backend:none\n"
+    )
+    (tmp_path / "their_backend.py").write_text(
+        "seen = []\ndef run(gm, inputs, **settings):\n    seen.append(settings)\n"
+        "    return gm.forward\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    x = torch.randn(5)
+    try:
+        assert {"theirs", "lost"} <= set(tc.list_backends())
+        compiled = tc.compile(relu_sum, backend="theirs", options={"level": 3})
+        torch.testing.assert_close(compiled(x), relu_sum(x))
+        assert sys.modules["their_backend"].seen == [{"options": {"level": 3}}]
+        with pytest.raises(tc.exc.OptionError, match="'lost' of their_backend:none does not load"):
+            tc.compile(relu_sum, backend="lost")
+        with pytest.raises(tc.exc.OptionError, match="did you mean 'theirs'"):
+            tc.compile(relu_sum, backend="their")
+    finally:
+        BACKENDS._rows.pop("theirs", None)
 
 
 def test_backends_of_torch_itself_do_not_replace_ours():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fact_runner
 import pytest
-from fact_runner import DIRECT, INLINED
+from fact_runner import DIRECT, INLINED, REVERSED
 from facts import FACTS, KNOWN_STALE
 
 import tc
@@ -31,6 +31,11 @@ def assert_ok(name, compile=compile_eagerly, variants=fact_runner.VARIANTS):
 @pytest.mark.parametrize("name", cases(list(FACTS)[::3]))
 def test_change_is_noticed(name):
     assert_ok(name, variants=[DIRECT])
+
+
+@pytest.mark.parametrize("name", cases(list(FACTS)[2::5]))
+def test_a_change_that_is_undone_is_noticed(name):
+    assert_ok(name, variants=[REVERSED])
 
 
 @pytest.mark.parametrize("name", cases(list(FACTS)[1::9]))

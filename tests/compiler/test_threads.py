@@ -17,8 +17,9 @@ import torch
 from support import python
 
 import tc
-from tc.compiler.capture import entries, guard_tree, guards, hook
-from tc.compiler.capture.fast_path import install_entry
+from tc.compiler.capture import entries, hook
+from tc.compiler.capture.guards import guard_list, tree
+from tc.compiler.capture.guards.fast_path import install_entry
 from tc.compiler.core import lock, once
 from tc.compiler.deferred import Deferred, Work
 from tc.compiler.process import PROCESS
@@ -308,7 +309,9 @@ def test_an_entry_that_ends_in_the_middle_of_its_check():
         return x + 1
 
     def answer(frame, cache, state):
-        checked = guards.build(guards.GuardList(), None, frame.code, frame.locals, {}, "0/0")
+        checked = guard_list.build(
+            guard_list.GuardList(), None, frame.code, frame.locals, {}, "0/0"
+        )
 
         def look(value):
             hits.append(value)
@@ -318,7 +321,7 @@ def test_an_entry_that_ends_in_the_middle_of_its_check():
                 gc.collect()
             return True
 
-        checked.root.add_epilogue_lambda_guard(look, ["look"], *guard_tree._STACK)
+        checked.root.add_epilogue_lambda_guard(look, ["look"], *tree._STACK)
         return hook.Compiled(target.__code__, checked, "0/0")
 
     run = hook.wrap(target, answer)

@@ -188,7 +188,7 @@ _call(
 _call(
     "lru_cache",
     "K = 2\n@functools.lru_cache\ndef n(): return K\ndef g(x): return x * n()",
-    "K = 5; n.cache_clear()",
+    "K = 5; n.cache_clear(); defer(n.cache_clear)",
 )
 _call(
     "lru_cache_replaced",

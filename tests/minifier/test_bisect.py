@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from faultbench import BLOCKS, written
-from minifier_scripts import SMALL, tool
+from minifier_scripts import SMALL, chain, tool
 
+from tc.minifier import issue
+from tc.minifier.answer import Answer
 from tc.minifier.bisect import main
-from tc.minifier.ladder import STAGES
+from tc.minifier.case import Call
+from tc.minifier.ladder import STAGES, Ladder
+from tc.minifier.oracle import Oracle
+from tc.minifier.verdict import Verdict
 
 
 def test_wrong_usage_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
@@ -27,6 +34,33 @@ def test_stages_are_those_of_the_compiler() -> None:
     from tc.compiler.api import REPLAYED
 
     assert tuple(REPLAYED) == STAGES
+
+
+class Requests:
+    """A server that keeps what it is asked."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.calls.append(request["call"])
+        return {"kind": "ok", "identity": None}
+
+
+@pytest.mark.parametrize(
+    "given, kept",
+    [
+        ({"dynamic": "True", "options": "{'freezing': True}"}, True),
+        ({"backend": "'inductor'", "dynamic": "True", "options": "{'freezing': True}"}, True),
+        ({"backend": "mine", "dynamic": "True", "options": "{'mine': 3}"}, False),
+    ],
+)
+def test_only_our_backend_takes_its_options(given: dict[str, str], kept: bool) -> None:
+    server: Any = Requests()
+    case = dataclasses.replace(chain(2), call=Call("tc", tuple(given.items())))
+    Ladder(Oracle(server=server), case, Answer("ok")).stage("loops")
+    options = f", options={given['options']}" if kept else ""
+    assert server.calls == [f"tc.compile(f, backend=replayed, dynamic=True{options})"]
 
 
 def test_the_step_and_the_line_are_found(tmp_path: Path) -> None:
@@ -76,3 +110,17 @@ def test_the_ladder_of_torch(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert found["stage"] == "inductor"
     assert found["workaround"] == "backend=aot_eager_decomp_partition"
+
+
+def test_a_verdict_is_the_text_of_an_issue() -> None:
+    verdict = Verdict(1, "step 3, loops.lower.tanh, computes torch.tanh wrong")
+    verdict.add("your line", "model.py:3   y = a | b")
+    text = issue.of_verdict(verdict, "train.py", "import tc\n")
+    assert text.startswith("# step 3, loops.lower.tanh, computes torch.tanh wrong\n")
+    assert "```python\nimport tc\n```" in text and "## Versions" in text
+    assert "| your line | model.py:3   y = a \\| b |" in text
+
+
+def test_one_form_of_the_output_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([__file__, "--json", "--issue"]) == 2
+    assert "--json and --issue are two forms of one output" in capsys.readouterr().err

@@ -153,7 +153,7 @@ def test_check(tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
     code, out, err = run(capsys, "check", str(tmp_path), "--max-graph-breaks", "0")
     assert code == 1
     assert "FAILED" in out
-    assert "1 graph breaks, allowed 0" in err
+    assert "1 graph break, allowed 0" in err
     code, out, _ = run(capsys, "check", str(tmp_path), "--max-graph-breaks", "0", "--json")
     assert (code, json.loads(out)["ok"]) == (1, False)
 

@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tc_log import Compiler
 
-from tc.tlparse.names import STAGES, label
 from tc.tlparse.report import render
 from tc.trace import Artifact, StageRan
 from tc.trace.findings import diagnose
+from tc.trace.kinds import STAGES, label
 from tc.trace.reader import Unreadable
 from tc.trace.session import all_compiles, load
 

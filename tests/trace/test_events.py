@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from event_samples import FRAME, SAMPLES
+from event_samples import FRAME, SAMPLES, example
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,12 +20,20 @@ from tc.trace import (
     Metrics,
     Recompile,
     RecompileCause,
+    Span,
 )
+from tc.trace.kinds import Kind
 from tc.trace.wire import texts_json, to_json
 
 
 def test_every_event_has_a_sample() -> None:
     assert {type(event) for event in SAMPLES} == set(EVENTS.values())
+
+
+@pytest.mark.parametrize("kind", dict.fromkeys(EVENTS.values()), ids=lambda kind: kind.__name__)
+def test_an_example_of_any_event_can_be_made_of_its_types(kind: type[Event]) -> None:
+    if kind is not Span:  # its records are put together by hand, out of real times
+        assert example(kind).to_records()
 
 
 @pytest.mark.parametrize("event", SAMPLES, ids=lambda event: type(event).__name__)
@@ -49,7 +57,7 @@ def test_json_payloads_are_json(event: Event) -> None:
 def test_a_wire_name_has_one_event() -> None:
     with pytest.raises(ValueError, match="has a row already"):
 
-        class Again(Event, wire="dynamo_start"):
+        class Again(Event, wire=Kind("dynamo_start")):
             pass
 
     assert EVENTS["dynamo_start"].__name__ == "FrameStart"

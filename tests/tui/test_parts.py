@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.color import Color
 
+from tc.tlparse.report import render
 from tc.trace.compiles import Artifact, Calls
 from tc.trace.findings import Where, diagnose
+from tc.trace.findings.ledger import ledger
 from tc.trace.reader import Span
 from tc.trace.session import load
 from tc.tui import look
@@ -23,7 +27,6 @@ from tc.tui.feed import HEAD, Feed
 from tc.tui.filters import matcher, search
 from tc.tui.highlight import Highlighter, regions
 from tc.tui.keys import KEYS
-from tc.tui.ledger import ledger
 from tc.tui.lines import Line, clean, cut, left, line, right, tail, wrap
 from tc.tui.source import editor, excerpt
 from tc.tui.views.compile import OneCompile, laid_out
@@ -212,7 +215,12 @@ def test_functions_statuses_and_ledger(trace: Path) -> None:
     assert model.diagnosis is not None
     for compiled in model.compiles:  # the same words as the report's
         assert model.statuses[id(compiled)] == model.diagnosis.status(compiled)
-    table = ledger(model.diagnosis, named["forward"])
+    table = ledger(model.diagnosis.session, model.diagnosis.recompiles, named["forward"].compiles)
+    page = b"".join(render(model.diagnosis)).decode()
+    index = re.search(r'<script type="application/json" id="index">(.*?)</script>', page, re.S)
+    assert index is not None
+    told = [one["ledger"] for one in json.loads(index[1])["functions"]]
+    assert [one for one in told if one] == [table.to_json()]  # the report shows the same one
     assert table.columns == ("self.step", "x.shape[0]")
     assert [entry.changed for entry in table.entries] == [
         (False, False), (True, True), (True, False),

@@ -15,6 +15,8 @@ function route() {
   if (path === "raw") return rawPage();
   const time = /^time(?:\/([\d.]+)-([\d.]+))?$/.exec(path);
   if (time) return timePage(time[1] && [Number(time[1]), Number(time[2])]);
+  const running = /^running(?:\/(\d+))?$/.exec(path);
+  if (running) return runningPage(Number(running[1] || 0));
   if (path === "ranks") return ranksPage();
   if (path === "cache") return cachePage();
   if (path === "functions") return functionsPage();

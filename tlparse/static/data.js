@@ -49,7 +49,7 @@ const bracket = (slug) => `[${slug}]`;
 
 /** The screens of the report, each with the digit that opens it, and the first part of the routes that belong to it. */
 const SCREENS = [
-  ["Findings", "#/", /^(f\/.*|findings)?$/], ["Functions", "#/functions", /^(fn\/|functions|c\/)/], ["Time", "#/time", /^time/],
+  ["Findings", "#/", /^(f\/.*|findings)?$/], ["Functions", "#/functions", /^(fn\/|functions|c\/)/], ["Time", "#/time", /^time/], DATA.running.length > 0 && ["Running", "#/running", /^running/],
   DATA.files.length > 0 && ["Source", "#/source", /^(source|src\/)/], DATA.lookups.length > 0 && ["Cache", "#/cache", /^cache/],
   DATA.ranks.groups.length > 0 && ["Ranks", "#/ranks", /^ranks/], ["Trace", "#/raw", /^raw/],
 ].filter(Boolean);

@@ -22,7 +22,7 @@ function findingPage(id) {
       section("Why", null, h("p", null, whyOf(finding))),
       section(
         finding.fixes.length > 1 ? "Ways to fix it" : "Fix", null,
-        h(`div.card.${family(finding.code)}`, null, fixes(finding.fixes))),
+        h(`div.card.${family(finding)}`, null, fixes(finding.fixes))),
       finding.causes.length > 0 && section("What changed", "between compiles", valuesTable(finding.causes)),
       forecastPart(finding),
       seenPart(finding),

@@ -22,17 +22,13 @@ function state(name) {
   return h(`span.state.${name}`, null, h("i", { "aria-hidden": "true" }, glyph), word);
 }
 
-function family(code) {
-  if (code === "TC900" || code === "TC209") return "error";
-  if (code.startsWith("TC1")) return "break";
-  if (code.startsWith("TC2")) return "recompile";
-  return "note";
-}
+const FAMILIES = { error: "error", refused: "error", break: "break", skipped: "break", recompile: "recompile" };
+const family = (finding) => FAMILIES[finding.mark] || "note";
 
 const GLYPH = { error: "✗", break: "↯", recompile: "↻", note: "!" };
 
 function codeChip(finding) {
-  const kind = family(finding.code);
+  const kind = family(finding);
   return h(`span.code.${kind}`, null, h("span", { "aria-hidden": "true" }, `${GLYPH[kind]} `), finding.code);
 }
 
@@ -91,11 +87,12 @@ function inlineCode(text) {
 }
 
 function findingCard(finding) {
-  const kind = family(finding.code);
+  const kind = family(finding);
   return h(`article.card.${kind}`, { "data-id": finding.id },
     h("header", null, codeChip(finding),
       h("h3", null, h("a.row", { href: link.finding(finding.id) }, titleOf(finding))),
       h("span.push", null, `${finding.count}×`, finding.seconds > 0 && ` · ${duration(finding.seconds)}`,
+        finding.seconds_between > 0 && ` · ${duration(finding.seconds_between)} running`,
         finding.calls_in_python !== null && ` · ${count(finding.calls_in_python, "call")} in Python`)),
     h("div.where", null, finding.place && h("span.mono", null, finding.place),
       finding.where.source && [" · ", h("code", null, finding.where.source.trim())]),

@@ -4,28 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pkgutil import iter_modules
 
 from tc.trace.cachekeys import Miss, misses
 from tc.trace.compiles import Compile
-from tc.trace.findings.breaks import graph_breaks
-from tc.trace.findings.caches import bypasses, cache_misses
-from tc.trace.findings.errors import damage, failures
-from tc.trace.findings.exports import exports
-from tc.trace.findings.forecast import forecasts, together
-from tc.trace.findings.limits import limits
+from tc.trace.findings.codes import CODES, Code, Order, code_of, is_timed
+from tc.trace.findings.forecast import with_forecasts
 from tc.trace.findings.merged import merged
-from tc.trace.findings.model import Event, Finding, Occurrence, Where, gather
-from tc.trace.findings.ranks import compared, divergences
-from tc.trace.findings.recompiles import Recompile, events, recompiles
-from tc.trace.findings.skips import eager_graphs, skips, unreplayed
-from tc.trace.findings.slow import slow_compiles
-from tc.trace.findings.unread import captured_again, unread
+from tc.trace.findings.model import Event, Finding, Occurrence, Recompile, Where, gather
+from tc.trace.findings.ranks import compared
+from tc.trace.findings.recompiles import recompiles
+from tc.trace.findings.rows import FINDINGS, Facts
 from tc.trace.ranks import Ranks
 from tc.trace.session import Session
 from tc.trace.timing import duration
 from tc.trace.trials import Trial
 
-__all__ = ["Diagnosis", "Finding", "Occurrence", "Where", "diagnose", "duration"]
+__all__ = [
+    "CODES",
+    "Code",
+    "Diagnosis",
+    "Finding",
+    "Occurrence",
+    "Order",
+    "Where",
+    "code_of",
+    "diagnose",
+    "duration",
+    "is_timed",
+]
+
+for _module in iter_modules(__path__):  # all: each puts rows into `FINDINGS` and `CODES`
+    import_module(f"{__name__}.{_module.name}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,59 +101,35 @@ class Diagnosis:
 
 
 def diagnose(session: Session) -> Diagnosis:
-    """Find every cause of trouble in a session."""
-    breaks, found = graph_breaks(session), recompiles(session)
-    failed, skipped, limited = failures(session), skips(session), limits(session, found)
-    missed = misses(session)
-    told = merged(breaks, failed, skipped, slow_compiles(session))
-    ranks = compared(session, found)
-    of_slug = {one.compiled.slug: one.compiled for one in found}
-    again = gather(events(found, session.producer))
-    frames = {
-        one.id: dict.fromkeys(_frame(of_slug[seen.compile]) for seen in one.occurrences)
-        for one in again
-    }
-    foretold = forecasts(session, found, set().union(*frames.values()))
-    plans = {
-        name: together([foretold[frame] for frame in held if frame in foretold])
-        for name, held in frames.items()
-    }
-    again = [
-        replace(
-            one,
-            forecast=tuple(map(str, plans[one.id])),
-            replayed=bool(plans[one.id]) and plans[one.id][0].sources == (one.reason,),
-        )
-        for one in again
-    ]
-    causes = [
-        *gather(told.failures),
-        *gather(limited),
-        *sorted(
-            [
-                *gather(told.breaks),
-                *again,
-                *gather(told.skips),
-                *gather(eager_graphs(session)),
-                *gather(unreplayed(session)),
-                *gather(exports(session)),
-                *gather(captured_again(session)),
-                *gather(cache_misses(missed)),
-                *gather(divergences(ranks, found, session.producer)),
-            ],
-            key=lambda one: (-one.seconds, -one.count, one.id),
-        ),
-        *gather([*bypasses(session), *told.slow]),
-        *damage(session),
-        *unread(session),
-    ]
+    """Find every cause of trouble in a session: all rows of `FINDINGS`, each cause once."""
+    again = recompiles(session)
+    facts = Facts(session, again, misses(session), compared(session, again))
+    events: dict[str, list[Event]] = {}
+    ready: dict[Order, list[Finding]] = {order: [] for order in Order}
+    for name, row in FINDINGS.items():
+        found = row.find(facts)
+        events[name] = [one for one in found if isinstance(one, Event)]
+        ready[row.order] += [one for one in found if isinstance(one, Finding)]
+    told = merged(events)
+    causes: list[Finding] = []
+    for order in Order:
+        names = [name for name, row in FINDINGS.items() if row.order is order]
+        causes += gather(event for name in names for event in told[name])
+        causes += ready[order]
+    causes = with_forecasts(facts, causes)
     causes = [replace(one, trials=_trials_of(session, one.id)) for one in causes]
-    return Diagnosis(session, breaks, found, failed, skipped, limited, missed, ranks, causes)
+    return Diagnosis(
+        session,
+        breaks=events["graph_breaks"],
+        recompiles=again,
+        failures=events["failures"],
+        skips=events["skips"],
+        limits=events["limits"],
+        misses=facts.misses,
+        ranks=facts.ranks,
+        findings=causes,
+    )
 
 
 def _trials_of(session: Session, name: str) -> tuple[Trial, ...]:
     return tuple(one for one in session.trials if one.text and one.findings == (name,))
-
-
-def _frame(compiled: Compile) -> tuple[int, str]:
-    return compiled.lane.index, compiled.frame_id

@@ -8,9 +8,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tc.trace.compiles import LIBRARY, Compile, Note, own
-from tc.trace.findings.advice import advise
+from tc.trace.findings.advice import OTHER, ROWS, advise
+from tc.trace.findings.codes import OTHER_BREAK, Code
 from tc.trace.findings.hints import first_of, remedies_in, without_fake
 from tc.trace.findings.model import Event, Where
+from tc.trace.findings.rows import Facts, finding
 from tc.trace.ids import resume_names
 from tc.trace.session import Session, all_compiles
 
@@ -27,12 +29,45 @@ _LOOKS_LIKE_BREAK: Final = re.compile(r"Explanation:|^call_function|^builtin|gen
 PHRASES: Final = (_PLACE, _REASON, _OUTER, _EXPLAIN, _LOOKS_LIKE_BREAK)  # PyTorch's, read here
 
 
-def graph_breaks(session: Session) -> list[Event]:
+def _codes() -> Iterator[Code]:
+    """The codes of breaks, as the table of advice has them.
+
+    The compiler has rows of its own (`compiler/capture/breaks.py`): a log brings their codes.
+    """
+    first = {row.code: row for row in (OTHER, *reversed(ROWS))}
+    for name in sorted(first.keys() - {"TC209"}):  # the recompile limit is a finding of its own
+        row = first[name]
+        title = row.title.replace("{}", "…")
+        yield Code(name, title, "; ".join(row.fix), "break", page="graph-breaks.md")
+
+
+@finding(*_codes())
+def graph_breaks(facts: Facts) -> list[Event]:
     """Return each graph break of the run once."""
-    compiles = list(all_compiles(session))
+    compiles = list(all_compiles(facts.session))
     found = [event for compiled in compiles for event in _of(compiled)]
     spent = _spawned(found, compiles)
-    return [replace(event, seconds=spent[n]) for n, event in enumerate(found)]
+    passed = _between(found, facts.session)
+    return [replace(event, seconds=spent[n], between=passed[n]) for n, event in enumerate(found)]
+
+
+def _between(events: Sequence[Event], session: Session) -> list[float]:
+    """The running time before the functions that go on after each break, outside of programs.
+
+    It passes between the graph that the break ends and the next one: the line that broke, guards
+    and dispatch. What several breaks of one function lead to counts for the first of them.
+    """
+    first: dict[tuple[int, str, str], int] = {}
+    for number, event in enumerate(events):
+        for name in _resumed(event):
+            first.setdefault((event.compiled.lane.index, event.compiled.file, name), number)
+    passed = [0.0] * len(events)
+    for lane, cost in session.step_costs:
+        for row in cost.rows:
+            at = first.get((lane.index, row.file, row.function.rpartition(".")[2]))
+            if row.between and row.graph in ("inference", "forward") and at is not None:
+                passed[at] += row.seconds
+    return passed
 
 
 def _spawned(events: Sequence[Event], compiles: Iterable[Compile]) -> list[float]:
@@ -82,7 +117,7 @@ def _restarts(compiled: Compile, told: list[str]) -> Iterator[Event]:
         advice, title = advise(_gb_id(text), text)
         yield Event(
             code=advice.code,
-            title=title if advice.code != "TC199" else _sentence(head),
+            title=title if advice.code != OTHER_BREAK else _sentence(head),
             why=advice.why,
             fix=advice.fix,
             where=Where(*compiled.home, function=compiled.alias or compiled.function),
@@ -114,7 +149,7 @@ def from_tc(compiled: Compile, note: Note) -> Event:
         theirs = Where(*compiled.own_place, function=compiled.alias or compiled.function)
         where = own(stack) or (theirs if not LIBRARY.search(theirs.file) else where)
     return Event(
-        code=str(data.get("code") or "TC199"),
+        code=str(data.get("code") or OTHER_BREAK),
         title=f"{lacks} has no fake kernel" if lacks else title,
         why=NO_FAKE if lacks else str(data.get("why") or ""),
         fix=remedies_in(detail) if lacks else _texts(data.get("fix")),
@@ -149,7 +184,7 @@ def from_torch(compiled: Compile, note: Note) -> Event:
     fix = first_of(text.partition("\nTraceback (most recent")[0], advice.fix)
     if lacks := without_fake(text):
         title, why, fix = f"{lacks} has no fake kernel", NO_FAKE, remedies_in(text)
-    if advice.code == "TC199":
+    if advice.code == OTHER_BREAK:
         title = _sentence(reason)
         why = explained[1].strip() if explained else why
     return Event(

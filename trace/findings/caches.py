@@ -9,9 +9,10 @@ from typing import Final
 
 from tc.trace.cachekeys import Change, Lookup, Miss, lookups
 from tc.trace.compiles import Compile
+from tc.trace.findings.codes import Code, Order
 from tc.trace.findings.model import Cause, Event, Where
+from tc.trace.findings.rows import Facts, finding
 from tc.trace.layers import named
-from tc.trace.session import Session
 from tc.trace.timing import duration
 
 _MOST_NAMED: Final = 3
@@ -25,13 +26,21 @@ _PASSED_FIXES: Final = (
 )  # fmt: skip
 
 
-def cache_misses(missed: list[Miss]) -> list[Event]:
+@finding(
+    Code(
+        "TC402",
+        "a cache missed a graph that it had: other settings or versions",
+        "set the named parts of the key the same in both runs",
+        "cached",
+    )
+)
+def cache_misses(facts: Facts) -> list[Event]:
     """Return each miss that settings or the machine caused: the same graph was there before.
 
     A graph or an input that is new to the cache has to miss; that is no cause of trouble.
     """
     events: list[Event] = []
-    for miss in missed:
+    for miss in facts.misses:
         if not miss.same_graph or not miss.differing:  # ranks may look up one key at a time
             continue
         if any(one.about_the_program for one in miss.changes):
@@ -67,11 +76,22 @@ def cache_misses(missed: list[Miss]) -> list[Event]:
     return events
 
 
-def bypasses(session: Session) -> list[Event]:
+@finding(
+    Code(
+        "TC403",
+        "something was compiled past the caches: each run compiles it again",
+        "the reason is reported: sizes that come out of data, freezing, an operator that cannot "
+        "be kept",
+        "cached",
+    ),
+    order=Order.TIME,
+)
+def bypasses(facts: Facts) -> list[Event]:
     """Return what was compiled past the caches, one cause a reason, where it took long.
 
     The next run compiles it again, however full the caches are.
     """
+    session = facts.session
     total = sum(one.seconds for one in session.compiles)
     by_reason: dict[str, list[Event]] = {}
     looks = lookups(session)

@@ -7,10 +7,12 @@ from typing import Final
 
 from tc.trace.compiles import Compile, Failure, Note
 from tc.trace.findings.advice import ROWS
+from tc.trace.findings.codes import Code, Order
 from tc.trace.findings.hints import first_of
 from tc.trace.findings.model import Event, Finding, Occurrence, Where
+from tc.trace.findings.rows import Facts, finding
 from tc.trace.ids import cause_id
-from tc.trace.session import Session, all_compiles
+from tc.trace.session import all_compiles
 
 _USER_FRAME: Final = re.compile(r'^\s*File "(.+)", line (\d+), in (\S+)\s*$', re.MULTILINE)
 _FRAMEWORK: Final = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d")
@@ -68,10 +70,19 @@ _DAMAGE: Final = {
 }
 
 
-def failures(session: Session) -> list[Event]:
+@finding(
+    Code(
+        "TC900",
+        "a compile failed",
+        "the message names the stage and the command that repeats it",
+        "error",
+    ),
+    order=Order.FAILURES,
+)
+def failures(facts: Facts) -> list[Event]:
     """Return each failed compile of the run."""
     events = []
-    for compiled in all_compiles(session):
+    for compiled in all_compiles(facts.session):
         failure = compiled.failure
         if failure is None:
             continue
@@ -160,9 +171,36 @@ def _where(failure: Failure, traceback: str) -> Where | None:
     return Where(mine[-1][1], int(mine[-1][2]), function=mine[-1][3]) if mine else None
 
 
-def damage(session: Session) -> list[Finding]:
+@finding(
+    Code("TC901", "the trace was cut off", "trace again and let the program end by itself"),
+    Code(
+        "TC902",
+        "records that cannot be parsed: their JSON is broken",
+        "give the log as it was written",
+    ),
+    Code(
+        "TC903",
+        "contents that do not match their checksum, or are missing",
+        "give the log as it was written",
+    ),
+    Code(
+        "TC904",
+        "lines that are no records: other output was mixed in",
+        "nothing: they are counted and left out",
+    ),
+    Code("TC905", "bytes that are no UTF-8", "nothing: they are shown as U+FFFD"),
+    Code("TC906", "records of an unexpected form", "nothing: they are counted and left out"),
+    Code(
+        "TC907",
+        "strings defined in another log",
+        "give the folder that holds all logs of the run",
+    ),
+    order=Order.DAMAGE,
+)
+def damage(facts: Facts) -> list[Finding]:
     """Return what is wrong with the trace itself: one finding a kind."""
     found = []
+    session = facts.session
     for kind, count in sorted(session.defects.counts.items()):
         code, title, why = _DAMAGE.get(kind, ("TC906", kind.replace("_", " "), "see the places"))
         places = session.defects.places[kind]

@@ -6,18 +6,42 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tc.trace.compiles import FRAMEWORK, Compile, Note
+from tc.trace.findings.codes import Code
 from tc.trace.findings.hints import library_name
 from tc.trace.findings.model import Event, Where
-from tc.trace.session import Session, all_compiles
+from tc.trace.findings.rows import Facts, finding
+from tc.trace.session import all_compiles
 
 Words = tuple[str, str, str, tuple[str, ...]]  # code, title, why, fixes
 
 
-def exports(session: Session) -> list[Event]:
+@finding(
+    Code(
+        "TC801",
+        "export: an operator has no fake kernel",
+        "register one: `torch.library.register_fake`",
+    ),
+    Code(
+        "TC802",
+        "export: a fake kernel says something else than the real one",
+        "correct what it returns: shape, stride, dtype, device",
+    ),
+    Code(
+        "TC803",
+        "export: a value depends on tensor data, and one was taken for all",
+        "`torch.where`, `torch.cond`, or `torch._check` if it always holds",
+    ),
+    Code(
+        "TC804",
+        "export: it holds only under a condition on sizes",
+        "`torch.export.Dim.AUTO`, or take the test out of the function",
+    ),
+)
+def exports(facts: Facts) -> list[Event]:
     """Return each issue of an export; PyTorch records them where TORCH_DTRACE is set."""
     return [
         _event(compiled, note)
-        for compiled in all_compiles(session)
+        for compiled in all_compiles(facts.session)
         for note in compiled.noted(*_ISSUES)
     ]
 

@@ -8,14 +8,16 @@ from itertools import combinations
 from typing import Final
 
 from tc.trace.compiles import Compile
-from tc.trace.findings.model import FREED
-from tc.trace.findings.recompiles import Recompile, apart, fits, guard_values
+from tc.trace.findings.model import FREED, Finding, Recompile
+from tc.trace.findings.recompiles import apart, fits, guard_values
+from tc.trace.findings.rows import Facts
 from tc.trace.session import Session
 from tc.trace.words import grouped
 
 Row = Mapping[str, str]
 _MOST_TOGETHER: Final = 3
 _MOST_TRIED: Final = 8
+_RECOMPILED: Final = "TC201"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,31 @@ class Step:
     def __str__(self) -> str:
         freed = FREED if self.frees else ""
         return f"{grouped(self.sources)}: {self.before} → {self.after}{freed}"
+
+
+def with_forecasts(facts: Facts, findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings; those about recompiles with the recompiles that would be left."""
+    of_slug = {one.compiled.slug: one.compiled for one in facts.recompiles}
+    frames = {
+        one.id: dict.fromkeys(
+            (of_slug[seen.compile].lane.index, of_slug[seen.compile].frame_id)
+            for seen in one.occurrences
+        )
+        for one in findings
+        if one.code == _RECOMPILED
+    }
+    told = forecasts(facts.session, facts.recompiles, set().union(*frames.values()))
+    return [
+        _with(one, together([told[frame] for frame in frames[one.id] if frame in told]))
+        if one.id in frames
+        else one
+        for one in findings
+    ]
+
+
+def _with(finding: Finding, plan: tuple[Step, ...]) -> Finding:
+    replayed = bool(plan) and plan[0].sources == (finding.reason,)
+    return replace(finding, forecast=tuple(map(str, plan)), replayed=replayed)
 
 
 def forecasts(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tc.trace.compiles import calls_in_python
-from tc.trace.findings.model import Event, Where
-from tc.trace.findings.recompiles import Recompile
+from tc.trace.findings.codes import Code, Order
+from tc.trace.findings.model import Event, Recompile, Where
+from tc.trace.findings.rows import Facts, finding
 from tc.trace.session import Session, all_compiles
 
 _WHY = (
@@ -18,11 +17,21 @@ _FIX = (
 )
 
 
-def limits(session: Session, found: Sequence[Recompile]) -> list[Event]:
+@finding(
+    Code(
+        "TC209",
+        "a function was compiled too often: new inputs run in Python",
+        "mend what keeps changing: the other findings of the function",
+        "refused",
+        eager=True,
+    ),
+    order=Order.LIMITS,
+)
+def limits(facts: Facts) -> list[Event]:
     """Return each function that reached its recompile limit, once a refusal."""
     events: list[Event] = []
     told: set[int] = set()
-    for compiled in all_compiles(session):
+    for compiled in all_compiles(facts.session):
         for note in compiled.noted("tc_recompile_limit"):
             told.add(id(compiled))
             line = note.data.get("line")
@@ -48,9 +57,9 @@ def limits(session: Session, found: Sequence[Recompile]) -> list[Event]:
                     python_calls=calls_in_python(compiled),
                 )
             )
-    for one in found:
+    for one in facts.recompiles:
         if one.refused and id(one.compiled) not in told:
-            events.append(_refusal(session, one))
+            events.append(_refusal(facts.session, one))
     return events
 
 

@@ -7,8 +7,8 @@ turns into an error, or that makes capture start over is told once, with what it
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from tc.trace.findings.model import Event
@@ -17,33 +17,22 @@ _REFUSED: Final = re.compile(r"Unsupported|GraphBreak")
 _BEFORE_IT_RUNS: Final = "a graph break before it runs"  # tc's words
 _GIVEN_UP: Final = "TC109"
 _FAILED: Final = "TC900"
-_STARTED_OVER: Final = "TC301"
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
-    """What is told: each cause once."""
-
-    breaks: list[Event]
-    failures: list[Event]
-    skips: list[Event]
-    slow: list[Event]
+Found = Mapping[str, Sequence[Event]]
+"""Name of the function in `FINDINGS` -> its events."""
 
 
-def merged(
-    breaks: Sequence[Event],
-    failures: Sequence[Event],
-    skips: Sequence[Event],
-    slow: Sequence[Event],
-) -> Merged:
+def merged(found: Found) -> Found:
     """Return the events without those that another one is the cause of."""
+    breaks, skips, restarts = found["graph_breaks"], found["skips"], found["started_over"]
     of_compile: dict[int, list[Event]] = {}
     for one in breaks:
         of_compile.setdefault(id(one.compiled), []).append(one)
-    failed, taken = _failures(failures, of_compile)
+    failed, taken = _failures(found["failures"], of_compile)
     kept = [one for one in breaks if id(one.compiled) not in taken]
     more: dict[int, Event] = {}  # id of a break -> what follows from it
-    left, quick = [], []
+    left, alone = [], []
     for skip in skips:
         mine = of_compile.get(id(skip.compiled), ())
         if mine and skip.reason.startswith(_BEFORE_IT_RUNS) and id(skip.compiled) not in taken:
@@ -51,15 +40,21 @@ def merged(
         else:
             left.append(skip)
     lost: dict[int, float] = {}
-    for one in slow:
+    for one in restarts:
         mine = of_compile.get(id(one.compiled), ())
-        if one.code == _STARTED_OVER and (mine or id(one.compiled) in taken):
+        if mine or id(one.compiled) in taken:
             if mine and id(mine[0]) not in lost:
                 lost[id(mine[0])] = one.seconds
         else:
-            quick.append(one)
+            alone.append(one)
     told = [_with(one, more.get(id(one)), lost.get(id(one), 0.0)) for one in kept]
-    return Merged(told, failed, left, quick)
+    return {
+        **found,
+        "graph_breaks": told,
+        "failures": failed,
+        "skips": left,
+        "started_over": alone,
+    }
 
 
 def _failures(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tc.trace.compiles import Compile
+from tc.trace.findings.codes import Code, Order, code_of
 from tc.trace.fixes import NO_FIX, Fix, fixes_of
 from tc.trace.ids import cause_id, plain_function
 from tc.trace.timing import duration
@@ -51,6 +52,25 @@ class Cause:
         return f"{self.source}: {self.old or '?'} → {self.new or '?'}"
 
 
+@dataclass(slots=True)
+class Recompile:
+    """One compile of a function that already had one.
+
+    Attributes:
+        of: the earlier compile it differs least from.
+        causes: what changed since then, the one the compiler names first.
+        reasons: the compiler's own words, one for each earlier compile that refused.
+        values: what the new compile holds each input to, where its guards are recorded.
+    """
+
+    compiled: Compile
+    of: str = ""
+    causes: tuple[Cause, ...] = ()
+    reasons: tuple[tuple[str, str], ...] = ()
+    values: Mapping[str, str] = field(default_factory=dict)
+    refused: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Occurrence:
     """Where in the trace a finding was seen."""
@@ -85,6 +105,7 @@ class Event:
     seconds: float = 0.0
     resume: str = ""
     python_calls: int | None = None
+    between: float = 0.0
     named: tuple[str, str] | None = None  # file and function its id is made of, if not of `where`
 
 
@@ -98,6 +119,7 @@ class Finding:
         fix: what to do, best first; empty if none is known.
         count: how often it happened; `occurrences` say where.
         seconds: compile time that it caused, 0 if not known.
+        between: seconds of running that passed there, outside of compiled programs.
         python_calls: calls that ran in Python because of it, None where they were not counted.
         reason: what its id is made of; of a recompile the input that leads it.
         evidence: the compiler's own words.
@@ -128,6 +150,7 @@ class Finding:
     replayed: bool = False
     trials: tuple[Trial, ...] = ()
     python_calls: int | None = None
+    between: float = 0.0
 
     @property
     def fixes(self) -> tuple[Fix, ...]:
@@ -141,9 +164,14 @@ class Finding:
         return last if last is not None and last.file != self.where.file else None
 
     @property
+    def kind(self) -> Code:
+        """What its code means, and how it is marked."""
+        return code_of(self.code)
+
+    @property
     def timed(self) -> bool:
-        """Whether it is told because of how long something took: another run may not tell it."""
-        return is_timed(self.code)
+        """Whether it is reported because something took long: another run may not report it."""
+        return self.kind.order is Order.TIME
 
     def __str__(self) -> str:
         lines = [f"{self.id}  {self.title}  ({self.count}x)"]
@@ -200,6 +228,7 @@ class Finding:
             "cost": self.cost,
             "seconds": round(self.seconds, 6),
             "calls_in_python": self.python_calls,
+            "seconds_between": round(self.between, 6),
             "causes": [
                 {"source": c.source, "old": c.old, "new": c.new, "kind": c.kind}
                 for c in self.causes
@@ -223,11 +252,6 @@ def recompiles_left(step: str) -> str:
     return f"{told} recompiles{step[len(told) :]}"
 
 
-def is_timed(name: str) -> bool:
-    """Whether a code, or an id, is of a finding that is told because something took long."""
-    return name.startswith(("TC3", "TC403"))
-
-
 @dataclass(slots=True)
 class _Group:
     events: list[Event] = field(default_factory=list)
@@ -245,7 +269,7 @@ def gather(events: Iterable[Event]) -> list[Finding]:
     findings = [
         _finding(group.events, name) for group, name in zip(groups.values(), names, strict=True)
     ]
-    return sorted(findings, key=lambda one: (-one.seconds, -one.count, one.id))
+    return sorted(findings, key=lambda one: (-one.seconds - one.between, -one.count, one.id))
 
 
 def base_id(name: str) -> str:
@@ -276,9 +300,11 @@ def _named(groups: Sequence[list[Event]]) -> list[str]:
     return names
 
 
-def _costs(seconds: float, python: int | None) -> Iterator[str]:
+def _costs(seconds: float, python: int | None, between: float) -> Iterator[str]:
     if seconds:
         yield f"{duration(seconds)} compiling"
+    if between:
+        yield f"{duration(between)} of running between its graphs"
     if python is not None:
         yield f"{count(python, 'call', ',')} in Python"
 
@@ -286,6 +312,7 @@ def _costs(seconds: float, python: int | None) -> Iterator[str]:
 def _finding(events: list[Event], name: str) -> Finding:
     first = events[0]
     seconds = sum(event.seconds for event in events)
+    between = sum(event.between for event in events)
     counted = [event.python_calls for event in events if event.python_calls is not None]
     python = sum(counted) if counted else None
     causes: dict[tuple[str, str, str], Cause] = {}
@@ -300,8 +327,9 @@ def _finding(events: list[Event], name: str) -> Finding:
         why=first.why,
         fix=first.fix,
         count=len(events),
-        cost=" · ".join(_costs(seconds, python)),
+        cost=" · ".join(_costs(seconds, python, between)),
         python_calls=python,
+        between=between,
         seconds=seconds,
         occurrences=tuple(
             Occurrence(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tc.trace.findings.model import Event, Where
-from tc.trace.findings.recompiles import Recompile
+from tc.trace.findings.codes import Code
+from tc.trace.findings.model import Event, Recompile, Where
 from tc.trace.findings.remedies import remedy
+from tc.trace.findings.rows import Facts, finding
 from tc.trace.ranks import Divergence, Ranks, Step, compare_ranks
 from tc.trace.session import Session
 
@@ -44,10 +45,19 @@ def compared(session: Session, found: Sequence[Recompile]) -> Ranks:
     return compare_ranks(session, causes)
 
 
-def divergences(ranks: Ranks, found: Sequence[Recompile], producer: str) -> list[Event]:
+@finding(
+    Code(
+        "TC601",
+        "ranks of one job did not do the same: other compiles, graphs, collectives, or another "
+        "cache",
+        "the first difference and its causes are reported; give all ranks inputs of the same kind "
+        "and one cache",
+    )
+)
+def divergences(facts: Facts) -> list[Event]:
     """Return an event for each group of ranks that did otherwise than most."""
-    story = {id(one.compiled): one for one in found}
-    return [_event(one, story, producer) for one in ranks.divergences]
+    story = {id(one.compiled): one for one in facts.recompiles}
+    return [_event(one, story, facts.session.producer) for one in facts.ranks.divergences]
 
 
 def _event(one: Divergence, story: dict[int, Recompile], producer: str) -> Event:

@@ -6,13 +6,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from tc.trace import guardtext
 from tc.trace.compiles import LIBRARY, Compile, own
-from tc.trace.findings.model import Cause, Event, Where
+from tc.trace.findings.codes import Code
+from tc.trace.findings.model import Cause, Event, Recompile, Where
 from tc.trace.findings.remedies import remedy
+from tc.trace.findings.rows import Facts, finding
 from tc.trace.ids import UNREACHABLE, leading_source
 from tc.trace.reader import parse_json
 from tc.trace.recipes import CONDITION, FEW, recipe_of, sort_of
@@ -45,25 +47,6 @@ _FRAME: Final = re.compile(r'^\s*File "(.+)", line (\d+), in (\S+)\s*$')
 _SEVERAL: Final = ", "  # between the sources of a condition, as tc tells them
 _OURS: Final = ("tc_recompile", "tc_recompile_limit")
 PHRASES: Final = (_TENSOR, _PROPERTY, _GLOBAL, _TYPE, _RACED)  # PyTorch's words that are read here
-
-
-@dataclass(slots=True)
-class Recompile:
-    """One compile of a function that already had one.
-
-    Attributes:
-        of: the earlier compile it differs least from.
-        causes: what changed since then, the one the compiler names first.
-        reasons: the compiler's own words, one for each earlier compile that refused.
-        values: what the new compile holds each input to, where its guards are recorded.
-    """
-
-    compiled: Compile
-    of: str = ""
-    causes: tuple[Cause, ...] = ()
-    reasons: tuple[tuple[str, str], ...] = ()
-    values: Mapping[str, str] = field(default_factory=dict)
-    refused: bool = False
 
 
 def recompiles(session: Session) -> list[Recompile]:
@@ -288,9 +271,19 @@ def _word(word: str, what: str) -> str:
     return _DTYPES.get(word, word)
 
 
-def events(found: Sequence[Recompile], producer: str) -> list[Event]:
+@finding(
+    Code(
+        "TC201",
+        "an input changed, so the function was compiled again",
+        "the title names the input; the table above has what to do for each kind",
+        "recompile",
+        page="recompiles.md",
+    )
+)
+def recompiled(facts: Facts) -> list[Event]:
     """Turn recompiles into events, each under the cause that leads its function's recompiles."""
     made = []
+    found, producer = facts.recompiles, facts.session.producer
     shared, in_vain = _shared(found), _in_vain(found)
     limited = {(one.compiled.lane.index, one.compiled.frame_id) for one in found if one.refused}
     for one in found:

@@ -5,21 +5,40 @@ from __future__ import annotations
 from typing import Final
 
 from tc.trace.compiles import Compile, calls_in_python
+from tc.trace.findings.codes import Code
 from tc.trace.findings.model import Event, Where
-from tc.trace.session import Session, all_compiles
+from tc.trace.findings.rows import Facts, finding
+from tc.trace.session import all_compiles
 
 _TITLE = "{} runs in Python"
 
 
-def skips(session: Session) -> list[Event]:
+@finding(
+    Code(
+        "TC190",
+        "a function runs in Python altogether",
+        "the reason is reported, with a fix where one is known",
+        "skipped",
+        eager=True,
+    )
+)
+def skips(facts: Facts) -> list[Event]:
     """Return each skipped frame of the run."""
-    return [event for one in all_compiles(session) for event in _of(one)]
+    return [event for one in all_compiles(facts.session) for event in _of(one)]
 
 
-def eager_graphs(session: Session) -> list[Event]:
+@finding(
+    Code(
+        "TC701",
+        "a graph was captured, but runs op by op, without kernels of its own",
+        "the reason is reported; it is a limit of the compiler",
+        eager=True,
+    )
+)
+def eager_graphs(facts: Facts) -> list[Event]:
     """Return each captured graph that runs op by op, without kernels of its own."""
     events = []
-    for compiled in session.compiles:
+    for compiled in facts.session.compiles:
         for note in compiled.noted("tc_graph_runs_eagerly"):
             events.append(
                 Event(
@@ -49,10 +68,23 @@ _REPLAY_FIXES: Final = {
 }
 
 
-def unreplayed(session: Session) -> list[Event]:
+@finding(
+    Code(
+        "TC702",
+        'launches were to be replayed as one CUDA graph (`mode="reduce-overhead"`), and are not',
+        "the reason is reported: an input that is written to and moves, sizes that change often, "
+        "tensors on another device",
+    ),
+    Code(
+        "TC703",
+        "a CUDA graph hands out copies of its results",
+        "drop results before the next call, or clone what is kept",
+    ),
+)
+def unreplayed(facts: Facts) -> list[Event]:
     """Return each program that launches one by one, or copies results, though asked to replay."""
     events = []
-    for compiled in session.compiles:
+    for compiled in facts.session.compiles:
         for note in compiled.noted("tc_cudagraph"):
             action, cause, why = (str(note.data.get(key, "")) for key in ("action", "cause", "why"))
             if action == "recorded":

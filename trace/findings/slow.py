@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator
 from typing import Final
 
 from tc.trace.compiles import FRAMEWORK, Compile
+from tc.trace.findings.codes import Code, Order
 from tc.trace.findings.model import Event, Where
+from tc.trace.findings.rows import Facts, finding
 from tc.trace.plaintext import plain_code
 from tc.trace.session import Session
 from tc.trace.timing import duration, phase_of
@@ -28,18 +29,27 @@ _HEAD: Final = 4096
 _RESTART: Final = "dynamo_time_before_restart_s"
 
 
-def slow_compiles(session: Session) -> list[Event]:
-    """Return what took long without need; nothing where compiling was quick."""
-    total = sum(one.seconds for one in session.compiles)
-    least = max(_LEAST, _SHARE * total)
-    rows = (_started_over, _alike, _unrolled, _tuned)
-    found = [event for row in rows for event in row(session, least)]
-    return [*found, *_cold(session, total)]
+def _total(session: Session) -> float:
+    return sum(one.seconds for one in session.compiles)
 
 
-def _started_over(session: Session, least: float) -> Iterator[Event]:
-    """Capture that began anew: what it had done until then was lost."""
-    for one in session.compiles:
+def _least(session: Session) -> float:
+    """The seconds that something must have cost to be worth a finding."""
+    return max(_LEAST, _SHARE * _total(session))
+
+
+@finding(
+    Code(
+        "TC301",
+        "capture started over, and what it had read was lost",
+        "mend what made it start over",
+    ),
+    order=Order.TIME,
+)
+def started_over(facts: Facts) -> list[Event]:
+    """Return each capture that started over: what it had done until then was lost."""
+    found, least = [], _least(facts.session)
+    for one in facts.session.compiles:
         lost = one.metrics.get(_RESTART)
         if not isinstance(lost, (int, float)) or lost < least or one.failure:
             continue
@@ -47,16 +57,27 @@ def _started_over(session: Session, least: float) -> Iterator[Event]:
         told = [str(row).strip().partition("\n")[0] for row in reasons or () if str(row).strip()]
         if not told:
             continue
-        yield _event(
+        found.append(_event(
             one, "TC301", f"capture of {one.title} started over",
             f"what it had read until then was lost: {duration(float(lost))}; it met: {told[0]}",
             ("mend what made it start over: the other findings of this function name the line",),
             float(lost), "started over",
-        )  # fmt: skip
+        ))  # fmt: skip
+    return found
 
 
-def _alike(session: Session, least: float) -> Iterator[Event]:
-    """Compiles that made a graph which another compile had made already."""
+@finding(
+    Code(
+        "TC302",
+        "the same graph was compiled several times",
+        "compile it once, outside of the loop or constructor that makes the copies",
+    ),
+    order=Order.TIME,
+)
+def compiled_alike(facts: Facts) -> list[Event]:
+    """Return the compiles that made a graph which another compile had made already."""
+    session, found = facts.session, []
+    least = _least(session)
     first: dict[str, Compile] = {}
     again: dict[str, list[Compile]] = {}
     for one in session.compiles:
@@ -73,18 +94,29 @@ def _alike(session: Session, least: float) -> Iterator[Event]:
         if lost < least:
             continue
         slugs = ", ".join(f"[{one.slug}]" for one in others[:5])
-        yield _event(
+        found.append(_event(
             others[0], "TC302", f"the same graph was compiled {len(others) + 1} times",
             f"{slugs} made the graph that [{first[key].slug}] had made before",
             ("let one compiled function serve them all: compile it once, outside of the loop or "
              "the constructor that makes the copies",
              "keep the caches on, so that the second compile of a graph is a hit"),
             lost, "same graph",
-        )  # fmt: skip
+        ))  # fmt: skip
+    return found
 
 
-def _unrolled(session: Session, least: float) -> Iterator[Event]:
-    """Graphs that are large because the body of a loop is in them once a turn."""
+@finding(
+    Code(
+        "TC303",
+        "a loop is unrolled into one large graph",
+        "compile the body of the loop: the layer or function that each turn calls",
+    ),
+    order=Order.TIME,
+)
+def unrolled(facts: Facts) -> list[Event]:
+    """Return the graphs that are large because they contain the body of a loop once a turn."""
+    session, found = facts.session, []
+    least = _least(session)
     for one in session.compiles:
         nodes = one.metrics.get("graph_op_count") or one.metrics.get("graph_node_count")
         if one.seconds < least or not isinstance(nodes, int) or nodes < _LARGE:
@@ -95,14 +127,15 @@ def _unrolled(session: Session, least: float) -> Iterator[Event]:
         if body is None:
             continue
         where, turns, share = body
-        yield _event(
+        found.append(_event(
             one, "TC303", f"a loop of {turns} turns is unrolled into one graph",
             f"{100 * share:.0f} % of its {nodes} operations come from lines that are in it "
             f"{turns} times; the time to compile grows with each turn",
             ("compile the body instead: the layer or function that is called in each turn, so that "
              "all turns share one small graph",),
             one.seconds * share, "unrolled", where,
-        )  # fmt: skip
+        ))  # fmt: skip
+    return found
 
 
 def _repeated(text: str) -> tuple[Where, int, float] | None:
@@ -123,28 +156,47 @@ def _repeated(text: str) -> tuple[Where, int, float] | None:
     return Where(file, line, function=function, source=source), count, share
 
 
-def _tuned(session: Session, least: float) -> Iterator[Event]:
-    """Trying out kernels."""
-    for one in session.compiles:
+@finding(
+    Code(
+        "TC304",
+        "trying out kernels (max-autotune) took long",
+        "keep the cache folder between runs",
+    ),
+    order=Order.TIME,
+)
+def tuned(facts: Facts) -> list[Event]:
+    """Return the compiles that spent their time on trying out kernels."""
+    found, least = [], _least(facts.session)
+    for one in facts.session.compiles:
         spent = sum(s for name, s in one.steps.items() if _TUNING.search(name))
         if spent >= least:
-            yield _event(
+            found.append(_event(
                 one, "TC304", f"trying out kernels took {duration(spent)}",
                 "max-autotune measures several kernels for each operation, on the first compile",
                 ("keep the cache folder between runs: what was measured is not measured again",
                  "mode='default', where the kernels chosen are not faster in the end"),
                 spent, "autotuning",
-            )  # fmt: skip
+            ))  # fmt: skip
+    return found
 
 
-def _cold(session: Session, total: float) -> Iterator[Event]:
-    """Compilers of C++ and Triton, where no cache had anything."""
+@finding(
+    Code(
+        "TC305",
+        "the caches were empty: all kernels were built",
+        "keep TC_CACHE_DIR (TORCHINDUCTOR_CACHE_DIR) between runs",
+    ),
+    order=Order.TIME,
+)
+def cold(facts: Facts) -> list[Event]:
+    """Return a run whose time went to compilers of C++ and Triton: no cache had anything."""
+    session = facts.session
     if any(one.cache == "hit" for one in session.compiles):
-        return
+        return []
     spent = [(one, _building(one)) for one in session.compiles]
     built = sum(seconds for _, seconds in spent)
-    if built < _COLD or built < _MOSTLY * total:
-        return
+    if built < _COLD or built < _MOSTLY * _total(session):
+        return []
     tc = session.producer == "tc"
     folder = "TC_CACHE_DIR" if tc else "TORCHINDUCTOR_CACHE_DIR"
     place = _folder(session, folder)
@@ -158,12 +210,12 @@ def _cold(session: Session, total: float) -> Iterator[Event]:
         fixes.append("torch.compiler.save_cache_artifacts() and load_cache_artifacts() carry them "
                      "to other machines")  # fmt: skip
     most = max(spent, key=lambda row: row[1])[0]  # a cause of the whole run: told of one compile
-    yield _event(
+    return [_event(
         most, "TC305", "the caches were empty: all kernels were built",
-        f"{100 * built / total:.0f} % of the compile time went to compilers of generated code; "
-        f"it took longest for {most.title}",
+        f"{100 * built / _total(session):.0f} % of the compile time went to compilers of generated "
+        f"code; it took longest for {most.title}",
         tuple(fixes), built, "cold",
-    )  # fmt: skip
+    )]  # fmt: skip
 
 
 def _folder(session: Session, variable: str) -> str:

@@ -5,36 +5,33 @@ from __future__ import annotations
 
 from typing import Final
 
+from tc.trace.findings.codes import Code, Order
 from tc.trace.findings.model import Event, Finding, Occurrence, Where
+from tc.trace.findings.rows import Facts, finding
 from tc.trace.ids import cause_id
-from tc.trace.part import NOTED
+from tc.trace.kinds import kind_of
 from tc.trace.reader import parse_json
-from tc.trace.session import Session, all_compiles
+from tc.trace.session import all_compiles
 from tc.trace.timing import duration
 from tc.trace.words import count, file_size
 
 _REASONS: Final = "compiled_autograd_compile_reasons"
-# What stands outside of any compile because it is about none.
-_OF_NO_COMPILE: Final = frozenset(
-    (
-        "torch_version", "tc_version", "tc_run", "tc_counters", "link", "graph_execution",
-        "torch._functorch.config", "compilation_metrics_runtime", "described_inputs",
-        "bwd_compilation_metrics_runtime", "dump_file", "graph_dump", "export",
-        "exported_program", "missing_fake_kernel", "mismatched_fake_kernel",
-        "propagate_real_tensors_provenance", "guard_added", "guard_added_fast",
-        "create_symbol", "create_unbacked_symbol", "expression_created",
-        "symbolic_shape_specialization", "propagate_real_tensors",
-        "guard_on_data_dependent_error",
-    )
-)  # fmt: skip
 _LEAST: Final = 0.1  # seconds
 _SHARE: Final = 0.05
 _MOST_NAMED: Final = 5
 
 
-def captured_again(session: Session) -> list[Event]:
+@finding(
+    Code(
+        "TC202",
+        "compiled autograd captured a backward pass again",
+        "the reason is reported, in PyTorch's words",
+        "recompile",
+    )
+)
+def captured_again(facts: Facts) -> list[Event]:
     """Return each time that compiled autograd captured a backward pass once more."""
-    events = []
+    events, session = [], facts.session
     for compiled in all_compiles(session):
         for note in compiled.noted(_REASONS):
             reasons = _reasons(str(note.data))
@@ -67,15 +64,25 @@ def _reasons(text: str) -> list[str]:
     return [str(row) for row in rows] if isinstance(rows, list) else [str(rows)]
 
 
-def unread(session: Session) -> list[Finding]:
+@finding(
+    Code(
+        "TC908",
+        "part of the trace is not understood: records of no known kind, time of no known compile",
+        "nothing: their size is reported, so that no page looks complete that is not",
+    ),
+    order=Order.UNREAD,
+)
+def unread(facts: Facts) -> list[Finding]:
     """Return what the log holds and this reader does not understand, with its size."""
+    session = facts.session
     kinds: dict[str, list[int]] = {}
     places: list[str] = []
     for compiled in session.loose:
         if compiled.id != "-/-":
             continue
         for one in compiled.artifacts:
-            if one.name not in _OF_NO_COMPILE and one.name not in NOTED:
+            kind = kind_of(one.name)
+            if not kind.loose and not kind.kept:
                 row = kinds.setdefault(one.name, [0, 0])
                 row[0], row[1] = row[0] + 1, row[1] + one.size
                 places.append(one.place)

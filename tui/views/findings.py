@@ -20,15 +20,6 @@ from tc.tui.source import excerpt
 from tc.tui.views.base import Place, View, heading
 
 _SEEN: Final = 200  # occurrences listed; a cause may have thousands
-_CODES: Final = (
-    ("TC190", "skipped"), ("TC1", "break"), ("TC209", "refused"), ("TC2", "recompile"),
-    ("TC4", "cached"), ("TC900", "error"), ("TC9", "damage"),
-)  # fmt: skip
-
-
-def status_of(finding: Finding) -> str:
-    """The sign that a finding goes by."""
-    return next((word for code, word in _CODES if finding.code.startswith(code)), "damage")
 
 
 class Findings(View):
@@ -117,7 +108,7 @@ def _calm(model: Model) -> list[Line]:
 
 
 def _sign(finding: Finding) -> Line:
-    status = status_of(finding)
+    status = finding.kind.mark
     return line("  ", (look.STATUS[status][0], status), " ", (left(finding.code, 6), "dim"))
 
 
@@ -156,7 +147,7 @@ def _document(finding: Finding, width: int, trace: str, ranks: bool) -> list[Row
 
 def _head(finding: Finding, width: int) -> list[Line]:
     """What it is called, where it is, how often it happened and what it cost."""
-    status, where = status_of(finding), finding.where
+    status, where = finding.kind.mark, finding.where
     sign = line((f"{look.STATUS[status][0]} {finding.id}  ", status))
     rows = wrap(finding.title, width, "head", sign)
     if where.file:

@@ -11,11 +11,11 @@ from rich.cells import cell_len
 
 from tc.trace.compiles import Calls, Compile, calls_of
 from tc.trace.findings import duration
+from tc.trace.findings.ledger import Entry, Ledger, ledger
 from tc.trace.words import count
 from tc.tui import look
 from tc.tui.columns import Cells, Columns
 from tc.tui.facts import Function, Model, bar, short_place
-from tc.tui.ledger import Entry, Ledger, ledger
 from tc.tui.lines import Line, Listed, Row, Rows, cut, left, line, right, tail
 from tc.tui.views.base import Place, View, heading
 
@@ -92,7 +92,8 @@ def goto(model: Model, function: Function, trace: str) -> str:
 
 def page(model: Model, function: Function, width: int) -> Listed:
     """The ledger of a function, under a few words on it."""
-    assert model.diagnosis is not None
+    diagnosis = model.diagnosis
+    assert diagnosis is not None
     file, number = function.place
     status = look.STATUS[function.status]
     refused = f", {len(function.refused)} refused" if function.refused else ""
@@ -106,7 +107,7 @@ def page(model: Model, function: Function, width: int) -> Listed:
         *legend(function.phases, width),
         Line(),
     ]
-    table = ledger(model.diagnosis, function)
+    table = ledger(diagnosis.session, diagnosis.recompiles, function.compiles)
     widths = [_column(table, n) for n in range(len(table.columns))]
     rows += [heading("compiles, and the inputs that changed") if widths else heading("compiles")]
     titles = [

@@ -12,8 +12,9 @@ from typing import Any, ClassVar, Final
 
 from rich.cells import cell_len
 
+from tc.trace.kinds import kind_of
 from tc.trace.reader import Defects, Record, Source, Span, payload_of, read_records
-from tc.trace.session import KNOWN_EVENTS, Session
+from tc.trace.session import Session
 from tc.tui.facts import size_of
 from tc.tui.lines import Line, Rows, cut, left, line, right
 from tc.tui.views.base import Place, View
@@ -95,7 +96,7 @@ class Entries:
         clock = one.time.partition(" ")[2][:12]
         head = line("  ", lane, (clock, "dim"), " ", (left(one.compile, 7), "title"), " ")
         room = max(width - head.width - 10, 8)
-        role = "" if one.event in KNOWN_EVENTS else "mark"
+        role = "" if kind_of(one.event).record else "mark"
         name = f"  {one.name}" if one.name else ""
         event = cut(one.event, room)
         rest = room - cell_len(event)

@@ -1,6 +1,6 @@
 """Bytecode handlers, a file a family; importing the package fills the table."""
 
+from tc.compiler.capture.bytecode.opcode_table import OPCODES
 from tc.compiler.capture.opcodes import blocks, build, calls, jumps, loads, patterns, refused, stack
-from tc.compiler.capture.opcodes.table import OPCODES
 
 __all__ = ["OPCODES", "blocks", "build", "calls", "jumps", "loads", "patterns", "refused", "stack"]

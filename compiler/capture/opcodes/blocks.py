@@ -5,31 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.opcodes.table import opcode
-from tc.compiler.capture.values.base import Raised, Value
+from tc.compiler.capture.bytecode.opcode_table import opcode
+from tc.compiler.capture.values.base import HandlingValue, Raised, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.objects import ClassValue, ExceptionValue
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.bytecode import Instruction
+    from tc.compiler.capture.bytecode.instructions import Instruction
     from tc.compiler.capture.frame import Frame
-    from tc.compiler.capture.residual import Residual
-
-
-class HandlingValue(Value):
-    """What PUSH_EXC_INFO puts below an exception: the one handled before, which POP_EXCEPT takes.
-
-    Attributes:
-        error: the exception that is being handled from there up.
-    """
-
-    noun = "the exception handled before"
-
-    def __init__(self, error: Value) -> None:
-        self.error = error
-
-    def rebuild(self, r: Residual) -> None:
-        r.e.load_const(None)
 
 
 @opcode("BEFORE_WITH")
@@ -47,7 +30,7 @@ def with_except_start(f: Frame, i: Instruction) -> None:
     """Call the exit method with the exception that left the block."""
     error, leave = f.stack[-1], f.stack[-4]
     none = ConstValue(None)
-    f.push(leave.call(f.t, [f.t.known(error.python_type()), error, none], {}))
+    f.push(leave.call(f.t, [f.t.values.known(error.python_type()), error, none], {}))
 
 
 @opcode("PUSH_EXC_INFO")
@@ -72,7 +55,7 @@ def pop_except(f: Frame, i: Instruction) -> None:
 def check_exc_match(f: Frame, i: Instruction) -> None:
     """Push whether the exception below is of the class on top."""
     wanted = f.pop()
-    classes = f.t.classes(wanted)
+    classes = f.t.python.classes(wanted)
     f.push(ConstValue(issubclass(f.stack[-1].python_type(), classes)))
 
 
@@ -87,7 +70,7 @@ def raise_varargs(f: Frame, i: Instruction) -> None:
     """Raise, with 0 to 2 arguments."""
     if not i.arg:
         if not f.t.handled:
-            f.t.raise_(RuntimeError, "No active exception to reraise")
+            f.t.python.raise_(RuntimeError, "No active exception to reraise")
         raise Raised(f.t.handled[-1].error)
     cause = f.pop() if i.arg == 2 else None
     error = f.pop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tc.compiler.capture.opcodes.table import opcode
+from tc.compiler.capture.bytecode.opcode_table import opcode
 from tc.compiler.capture.values.base import Slot, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue, TupleValue
@@ -14,7 +14,7 @@ from tc.compiler.capture.values.functions import CellValue, FunctionValue
 from tc.compiler.capture.values.slices import SliceValue
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.bytecode import Instruction
+    from tc.compiler.capture.bytecode.instructions import Instruction
     from tc.compiler.capture.frame import Frame
 
 
@@ -40,14 +40,14 @@ def build_set(f: Frame, i: Instruction) -> None:
 def build_map(f: Frame, i: Instruction) -> None:
     """Make a dict of the top n pairs."""
     flat = f.popn(2 * (i.arg or 0))
-    f.push(f.t.dict_of(zip(flat[::2], flat[1::2], strict=True)))
+    f.push(f.t.values.dict_of(zip(flat[::2], flat[1::2], strict=True)))
 
 
 @opcode("BUILD_CONST_KEY_MAP")
 def build_const_key_map(f: Frame, i: Instruction) -> None:
     """Make a dict of constant keys and the top n values."""
-    keys = f.t.concrete(f.pop())
-    f.push(f.t.dict_of(zip(keys, f.popn(i.arg or 0), strict=True)))
+    keys = f.t.python.concrete(f.pop())
+    f.push(f.t.values.dict_of(zip(keys, f.popn(i.arg or 0), strict=True)))
 
 
 @opcode("BUILD_SLICE")
@@ -60,7 +60,7 @@ def build_slice(f: Frame, i: Instruction) -> None:
 @opcode("BUILD_STRING")
 def build_string(f: Frame, i: Instruction) -> None:
     """Join the top n strings."""
-    f.push(ConstValue("".join(f.t.concrete(part) for part in f.popn(i.arg or 0))))
+    f.push(ConstValue("".join(f.t.python.concrete(part) for part in f.popn(i.arg or 0))))
 
 
 CONVERSIONS: dict[int, Callable[[Any], str]] = {1: str, 2: repr, 3: ascii}
@@ -70,30 +70,30 @@ CONVERSIONS: dict[int, Callable[[Any], str]] = {1: str, 2: repr, 3: ascii}
 def format_value(f: Frame, i: Instruction) -> None:
     """Format a value of an f-string."""
     flags = i.arg or 0
-    spec = f.t.concrete(f.pop()) if flags & 4 else ""
+    spec = f.t.python.concrete(f.pop()) if flags & 4 else ""
     value = f.pop()
     if flags & 3:
-        value = f.t.convert_text(CONVERSIONS[flags & 3], value)
-    f.push(f.t.format(value, spec))
+        value = f.t.python.convert_text(CONVERSIONS[flags & 3], value)
+    f.push(f.t.python.format(value, spec))
 
 
 @opcode("CONVERT_VALUE", since=(3, 13))
 def convert_value(f: Frame, i: Instruction) -> None:
     """Apply ``!s``, ``!r`` or ``!a``."""
-    f.push(f.t.convert_text(CONVERSIONS[i.arg or 1], f.pop()))
+    f.push(f.t.python.convert_text(CONVERSIONS[i.arg or 1], f.pop()))
 
 
 @opcode("FORMAT_SIMPLE", since=(3, 13))
 def format_simple(f: Frame, i: Instruction) -> None:
     """Format without a specification."""
-    f.push(f.t.format(f.pop(), ""))
+    f.push(f.t.python.format(f.pop(), ""))
 
 
 @opcode("FORMAT_WITH_SPEC", since=(3, 13))
 def format_with_spec(f: Frame, i: Instruction) -> None:
     """Format with a specification."""
     value, spec = f.popn(2)
-    f.push(f.t.format(value, f.t.concrete(spec)))
+    f.push(f.t.python.format(value, f.t.python.concrete(spec)))
 
 
 @opcode("LIST_APPEND")
@@ -133,7 +133,9 @@ def dict_merge(f: Frame, i: Instruction) -> None:
     assert isinstance(target, DictValue)
     for key in values.method(f.t, "keys", [], {}).unpack(f.t):
         if target.has(f.t, key):
-            f.t.raise_(TypeError, f"got multiple values for keyword argument {key.describe()}")
+            f.t.python.raise_(
+                TypeError, f"got multiple values for keyword argument {key.describe()}"
+            )
         target.put(f.t, key, values.item(f.t, key))
 
 
@@ -151,7 +153,9 @@ def unpack_sequence(f: Frame, i: Instruction) -> None:
     if len(values) != wanted:
         few = len(values) < wanted
         text = f"not enough values to unpack (expected {wanted}, got {len(values)})"
-        f.t.raise_(ValueError, text if few else f"too many values to unpack (expected {wanted})")
+        f.t.python.raise_(
+            ValueError, text if few else f"too many values to unpack (expected {wanted})"
+        )
     for value in reversed(values):
         f.push(value)
 
@@ -162,7 +166,9 @@ def unpack_ex(f: Frame, i: Instruction) -> None:
     before, after = (i.arg or 0) & 255, (i.arg or 0) >> 8
     values = f.pop().unpack(f.t)
     if len(values) < before + after:
-        f.t.raise_(ValueError, f"not enough values to unpack (expected at least {before + after})")
+        f.t.python.raise_(
+            ValueError, f"not enough values to unpack (expected at least {before + after})"
+        )
     middle: list[Slot] = list(values[before : len(values) - after])
     tail = values[len(values) - after :]
     parts: list[Value] = [*values[:before], ListValue(middle), *tail]
@@ -173,7 +179,7 @@ def unpack_ex(f: Frame, i: Instruction) -> None:
 @opcode("MAKE_FUNCTION", until=(3, 12))
 def make_function(f: Frame, i: Instruction) -> None:
     """Make a function of the code on top and what its flags announce."""
-    code = f.t.concrete(f.pop())
+    code = f.t.python.concrete(f.pop())
     function = FunctionValue(code, f.module_globals, code.co_qualname)
     for flag in (8, 4, 2, 1):
         if (i.arg or 0) & flag:
@@ -184,7 +190,7 @@ def make_function(f: Frame, i: Instruction) -> None:
 @opcode("MAKE_FUNCTION", since=(3, 13))
 def make_plain_function(f: Frame, i: Instruction) -> None:
     """Make a function of the code on top."""
-    code = f.t.concrete(f.pop())
+    code = f.t.python.concrete(f.pop())
     f.push(FunctionValue(code, f.module_globals, code.co_qualname))
 
 
@@ -202,13 +208,13 @@ def _set_part(f: Frame, function: FunctionValue, flag: int, part: Value) -> None
         function.defaults = TupleValue(list(part.unpack(f.t)))
     elif flag == 2:
         assert isinstance(part, DictValue)
-        names = [f.t.concrete(key) for key in part.keys(f.t)]
+        names = [f.t.python.concrete(key) for key in part.keys(f.t)]
         function.kwdefaults = dict(zip(names, part.values(f.t), strict=True))
     elif flag == 4:
         items = part.unpack(f.t)
-        names = [f.t.concrete(name) for name in items[::2]]
+        names = [f.t.python.concrete(name) for name in items[::2]]
         pairs = zip(names, items[1::2], strict=True)
-        function.extra["__annotations__"] = f.t.dict_of(pairs)
+        function.extra["__annotations__"] = f.t.values.dict_of(pairs)
     elif flag == 8:
         cells = [cell for cell in part.unpack(f.t) if isinstance(cell, CellValue)]
         function.closure = tuple(cells)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.dialects import RUNNING
-from tc.compiler.capture.opcodes.table import opcode
+from tc.compiler.capture.bytecode.dialects import RUNNING
+from tc.compiler.capture.bytecode.opcode_table import opcode
 from tc.compiler.capture.values.base import NULL, Args, Kwargs, Value
 from tc.compiler.capture.values.containers import TupleValue
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.bytecode import Instruction
+    from tc.compiler.capture.bytecode.instructions import Instruction
     from tc.compiler.capture.frame import Frame
 
 NULL_FIRST = RUNNING < (3, 13)
@@ -33,7 +33,7 @@ def call(f: Frame, i: Instruction) -> None:
 @opcode("CALL_KW", since=(3, 13))
 def call_kw(f: Frame, i: Instruction) -> None:
     """Call with the keyword names on top."""
-    _call(f, i.arg or 0, tuple(f.t.concrete(f.pop())))
+    _call(f, i.arg or 0, tuple(f.t.python.concrete(f.pop())))
 
 
 def _call(f: Frame, count: int, names: tuple[str, ...]) -> None:
@@ -59,7 +59,7 @@ def call_function_ex(f: Frame, i: Instruction) -> None:
     if (i.arg or 0) & 1:
         named = f.pop()
         for key in named.method(f.t, "keys", [], {}).unpack(f.t):
-            kwargs[f.t.concrete(key)] = named.item(f.t, key)
+            kwargs[f.t.python.concrete(key)] = named.item(f.t, key)
     args = f.pop().unpack(f.t)
     f.push(_invoke(f, args, kwargs))
 
@@ -68,11 +68,11 @@ def call_function_ex(f: Frame, i: Instruction) -> None:
 def call_intrinsic_1(f: Frame, i: Instruction) -> None:
     """Call one of the interpreter's own unary functions."""
     if i.arg == 3:  # StopIteration that leaves a generator
-        f.push(f.t.known(RuntimeError).call(f.t, [], {}))
+        f.push(f.t.values.known(RuntimeError).call(f.t, [], {}))
         f.popn(2)
-        f.t.raise_(RuntimeError, "generator raised StopIteration")
+        f.t.python.raise_(RuntimeError, "generator raised StopIteration")
     elif i.arg == 5:
-        f.push(f.t.unary("pos", f.pop()))
+        f.push(f.t.python.unary("pos", f.pop()))
     elif i.arg == 6:
         f.push(TupleValue(list(f.pop().unpack(f.t))))
     else:

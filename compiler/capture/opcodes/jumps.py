@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.opcodes.table import opcode
-from tc.compiler.capture.resume import is_handed_on
+from tc.compiler.capture.bytecode.opcode_table import opcode
+from tc.compiler.capture.bytecode.resume_functions import is_handed_on
 from tc.compiler.capture.values.base import Exhausted, OpaqueValue, Value
 from tc.compiler.capture.values.const import ConstValue
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.bytecode import Instruction
+    from tc.compiler.capture.bytecode.instructions import Instruction
     from tc.compiler.capture.frame import Frame
 
 
@@ -46,14 +46,14 @@ def pop_jump_if_false(f: Frame, i: Instruction) -> None:
 @opcode(*_conditional("NONE"))
 def pop_jump_if_none(f: Frame, i: Instruction) -> None:
     """Jump if the top is None."""
-    if f.t.is_none(f.pop()):
+    if f.t.python.is_none(f.pop()):
         f.jump(i)
 
 
 @opcode(*_conditional("NOT_NONE"))
 def pop_jump_if_not_none(f: Frame, i: Instruction) -> None:
     """Jump if the top is not None."""
-    if not f.t.is_none(f.pop()):
+    if not f.t.python.is_none(f.pop()):
         f.jump(i)
 
 

@@ -7,22 +7,22 @@ import importlib
 from typing import TYPE_CHECKING
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.class_statements import build_class
-from tc.compiler.capture.opcodes.table import opcode
+from tc.compiler.capture.bytecode.opcode_table import opcode
 from tc.compiler.capture.values.base import NULL, UNBOUND, LambdaValue, Raised, Value
+from tc.compiler.capture.values.class_statements import build_class
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.objects import SuperValue
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.bytecode import Instruction
+    from tc.compiler.capture.bytecode.instructions import Instruction
     from tc.compiler.capture.frame import Frame
-    from tc.compiler.capture.residual import Residual
+    from tc.compiler.capture.values.interfaces import ResidualInterface
 
 
 @opcode("LOAD_CONST")
 def load_const(f: Frame, i: Instruction) -> None:
     """Push a constant of the code object."""
-    f.push(f.t.known(i.argval))
+    f.push(f.t.values.known(i.argval))
 
 
 @opcode("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW")
@@ -99,13 +99,13 @@ def store_name(f: Frame, i: Instruction) -> None:
 def delete_name(f: Frame, i: Instruction) -> None:
     """Unbind a name of a class body."""
     if f.locals.pop(i.argval, None) is None:
-        f.t.raise_(NameError, f"name {i.argval!r} is not defined")
+        f.t.python.raise_(NameError, f"name {i.argval!r} is not defined")
 
 
 @opcode("SETUP_ANNOTATIONS")
 def setup_annotations(f: Frame, i: Instruction) -> None:
     """Give a class body a dictionary of annotations."""
-    f.locals.setdefault("__annotations__", f.t.dict_of([]))
+    f.locals.setdefault("__annotations__", f.t.values.dict_of([]))
 
 
 @opcode("LOAD_LOCALS", since=(3, 12))
@@ -166,7 +166,7 @@ def load_method(f: Frame, i: Instruction) -> None:
 def load_super_attr(f: Frame, i: Instruction) -> None:
     """Read ``super(cls, owner).name``."""
     _, cls, owner = f.popn(3)
-    found = SuperValue(f.t.concrete(cls), owner).attr(f.t, i.argval)
+    found = SuperValue(f.t.python.concrete(cls), owner).attr(f.t, i.argval)
     f.push_callable(found) if (i.arg or 0) & 1 else f.push(found)
 
 
@@ -218,7 +218,7 @@ def _held(f: Frame, name: str) -> Value:
         own = name in f.code.co_cellvars
         kind, where = ("local", "") if own else ("free", " in enclosing scope")
         text = f"cannot access {kind} variable {name!r} where it is not associated with a value"
-        f.t.raise_(UnboundLocalError if own else NameError, text + where)
+        f.t.python.raise_(UnboundLocalError if own else NameError, text + where)
     return found
 
 
@@ -238,18 +238,18 @@ def delete_deref(f: Frame, i: Instruction) -> None:
 @opcode("IMPORT_NAME")
 def import_name(f: Frame, i: Instruction) -> None:
     """Push an imported module."""
-    level, names = (f.t.concrete(v) for v in f.popn(2))
+    level, names = (f.t.python.concrete(v) for v in f.popn(2))
     name = i.argval
     if level:
         package = f.module_globals.get("__package__") or ""
         name = importlib.util.resolve_name("." * level + name, package)
-    f.t.definitions.resolve_import(name)
-    module = f.t.fold(importlib.import_module, name)
+    f.t.guards.definitions.resolve_import(name)
+    module = f.t.python.fold(importlib.import_module, name)
     if not names and "." in name:
         name = name.partition(".")[0]
-        f.t.definitions.resolve_import(name)
+        f.t.guards.definitions.resolve_import(name)
         module = importlib.import_module(name)
-    f.push(f.t.known(module))
+    f.push(f.t.values.known(module))
 
 
 @opcode("IMPORT_FROM")
@@ -261,13 +261,15 @@ def import_from(f: Frame, i: Instruction) -> None:
     except Raised as raised:
         if not issubclass(raised.value.python_type(), AttributeError):
             raise
-        f.t.raise_(ImportError, f"cannot import name {i.argval!r} from {module.describe()!r}")
+        f.t.python.raise_(
+            ImportError, f"cannot import name {i.argval!r} from {module.describe()!r}"
+        )
 
 
 @opcode("LOAD_ASSERTION_ERROR")
 def load_assertion_error(f: Frame, i: Instruction) -> None:
     """Push AssertionError."""
-    f.push(f.t.known(AssertionError))
+    f.push(f.t.values.known(AssertionError))
 
 
 @opcode("LOAD_BUILD_CLASS")
@@ -276,7 +278,7 @@ def load_build_class(f: Frame, i: Instruction) -> None:
     f.push(LambdaValue(build_class, "class statement", _rebuild_builder))
 
 
-def _rebuild_builder(r: Residual) -> None:
+def _rebuild_builder(r: ResidualInterface) -> None:
     r.load_object(builtins.__build_class__)
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tc.compiler.capture.opcodes.table import opcode
+from tc.compiler.capture.bytecode.opcode_table import opcode
 from tc.compiler.capture.values.base import Raised, Value
 from tc.compiler.capture.values.builtins import BUILTINS
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import TupleValue
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.bytecode import Instruction
+    from tc.compiler.capture.bytecode.instructions import Instruction
     from tc.compiler.capture.frame import Frame
 
 SEQUENCE_FLAG, MAPPING_FLAG = 1 << 5, 1 << 6
@@ -37,7 +37,7 @@ def match_keys(f: Frame, i: Instruction) -> None:
     subject, keys = f.stack[-2:]
     found: list[Value] = []
     for key in keys.unpack(f.t):
-        if not f.t.contains(subject, key).truth(f.t):
+        if not f.t.python.contains(subject, key).truth(f.t):
             f.push(ConstValue(None))
             return
         found.append(subject.item(f.t, key))
@@ -54,7 +54,7 @@ def match_class(f: Frame, i: Instruction) -> None:
         return
     found = _positional(f, subject, cls, i.arg or 0)
     try:
-        found += [subject.attr(f.t, name) for name in f.t.concrete(names)]
+        found += [subject.attr(f.t, name) for name in f.t.python.concrete(names)]
     except Raised as raised:
         if not issubclass(raised.value.python_type(), AttributeError):
             raise
@@ -64,16 +64,16 @@ def match_class(f: Frame, i: Instruction) -> None:
 
 
 def _positional(f: Frame, subject: Value, cls: Value, count: int) -> list[Value]:
-    kind = f.t.concrete(cls)
+    kind = f.t.python.concrete(cls)
     if count == 0:
         return []
     if issubclass(kind, WHOLE) and not hasattr(kind, "__match_args__"):
         if count > 1:
-            f.t.raise_(TypeError, f"{kind.__name__}() accepts 1 positional sub-pattern")
+            f.t.python.raise_(TypeError, f"{kind.__name__}() accepts 1 positional sub-pattern")
         return [subject]
     spelled = cls.attr(f.t, "__match_args__").unpack(f.t) if hasattr(kind, "__match_args__") else ()
-    names = [f.t.concrete(name) for name in spelled]
+    names = [f.t.python.concrete(name) for name in spelled]
     if count > len(names):
         text = f"{kind.__name__}() accepts {len(names)} positional sub-patterns ({count} given)"
-        f.t.raise_(TypeError, text)
+        f.t.python.raise_(TypeError, text)
     return [subject.attr(f.t, name) for name in names[:count]]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.dialects import Version
-from tc.compiler.capture.opcodes.table import opcode
+from tc.compiler.capture.bytecode.dialects import Version
+from tc.compiler.capture.bytecode.opcode_table import opcode
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.bytecode import Instruction
+    from tc.compiler.capture.bytecode.instructions import Instruction
     from tc.compiler.capture.frame import Frame
 
 COROUTINE = "async and await"

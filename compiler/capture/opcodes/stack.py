@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tc.compiler.capture.opcodes.table import opcode
+from tc.compiler.capture.bytecode.opcode_table import opcode
 from tc.compiler.capture.values.base import NULL
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.slices import SliceValue
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.bytecode import Instruction
+    from tc.compiler.capture.bytecode.instructions import Instruction
     from tc.compiler.capture.frame import Frame
 
 #: number of BINARY_OP -> name of the function in `operator`
@@ -95,13 +95,13 @@ def swap(f: Frame, i: Instruction) -> None:
 @opcode(*UNARY)
 def unary(f: Frame, i: Instruction) -> None:
     """Apply a unary operator."""
-    f.push(f.t.unary(UNARY[i.opname], f.pop()))
+    f.push(f.t.python.unary(UNARY[i.opname], f.pop()))
 
 
 @opcode("UNARY_NOT")
 def unary_not(f: Frame, i: Instruction) -> None:
     """Negate the truth of the top."""
-    f.push(f.t.logical_not(f.pop()))
+    f.push(f.t.python.logical_not(f.pop()))
 
 
 @opcode("TO_BOOL", since=(3, 13))
@@ -114,29 +114,31 @@ def to_bool(f: Frame, i: Instruction) -> None:
 def binary_op(f: Frame, i: Instruction) -> None:
     """Apply a binary or in-place operator."""
     left, right = f.popn(2)
-    f.push(f.t.binary(BINARY[i.arg or 0], left, right))
+    f.push(f.t.python.binary(BINARY[i.arg or 0], left, right))
 
 
 @opcode("COMPARE_OP")
 def compare_op(f: Frame, i: Instruction) -> None:
     """Compare two values."""
     left, right = f.popn(2)
-    f.push(f.t.binary(COMPARE[i.argval.removeprefix("bool(").removesuffix(")")], left, right))
+    f.push(
+        f.t.python.binary(COMPARE[i.argval.removeprefix("bool(").removesuffix(")")], left, right)
+    )
 
 
 @opcode("IS_OP")
 def is_op(f: Frame, i: Instruction) -> None:
     """Compare identities."""
     left, right = f.popn(2)
-    f.push(ConstValue(f.t.identical(left, right) != bool(i.arg)))
+    f.push(ConstValue(f.t.python.identical(left, right) != bool(i.arg)))
 
 
 @opcode("CONTAINS_OP")
 def contains_op(f: Frame, i: Instruction) -> None:
     """Look a value up in a container."""
     item, container = f.popn(2)
-    found = f.t.contains(container, item)
-    f.push(f.t.logical_not(found) if i.arg else found)
+    found = f.t.python.contains(container, item)
+    f.push(f.t.python.logical_not(found) if i.arg else found)
 
 
 @opcode("BINARY_SUBSCR")

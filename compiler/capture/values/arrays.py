@@ -15,17 +15,18 @@ import numpy as np
 import torch
 
 from tc.compiler.capture import breaks
+from tc.compiler.capture.array_memory import as_tensor
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, TupleValue
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.slices import SliceValue
+from tc.compiler.capture.values.subclasses import OFF
 from tc.compiler.capture.values.tensor import METHODS, SymValue, TensorValue
 from tc.compiler.core.sources import CallSource, Source
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.residual import Residual
-    from tc.compiler.capture.tracer import Tracer
+    from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
 #: functions that give an array also where the result has no dimension
 MAKERS = frozenset(
@@ -103,13 +104,6 @@ def _tensors(value: Any) -> Any:
     return value
 
 
-def as_tensor(array: Any) -> torch.Tensor:
-    """Return a tensor on an array's memory (a copy of a scalar, or of what cannot be shared)."""
-    if isinstance(array, np.ndarray) and not array.flags.writeable:
-        array = array.copy()
-    return torch.as_tensor(array)
-
-
 # -- values ----------------------------------------------------------------------------------
 class ArrayValue(Value):
     """A numpy array, or a numpy scalar if `scalar`, known by a tensor.
@@ -137,9 +131,9 @@ class ArrayValue(Value):
     def python_type(self) -> type:
         return self.dtype.type if self.scalar else np.ndarray
 
-    def attr(self, t: Tracer, name: str) -> Value:
+    def attr(self, t: Interpreter, name: str) -> Value:
         if name == "shape":
-            return TupleValue(list(t.tensor_size(self.tensor).values(t)))
+            return TupleValue(list(t.output.tensor_size(self.tensor).values(t)))
         if name in ("ndim", "itemsize"):
             return ConstValue(getattr(self.tensor.example, name))
         if name == "size":
@@ -149,47 +143,47 @@ class ArrayValue(Value):
         if name in ("strides", "nbytes"):
             size = ConstValue(self.tensor.example.itemsize)
             if name == "nbytes":
-                return t.binary("mul", METHODS["numel"](t, self.tensor, [], {}), size)
+                return t.python.binary("mul", METHODS["numel"](t, self.tensor, [], {}), size)
             strides = METHODS["stride"](t, self.tensor, [], {}).unpack(t)
-            return TupleValue([t.binary("mul", stride, size) for stride in strides])
+            return TupleValue([t.python.binary("mul", stride, size) for stride in strides])
         if name in FIELDS:
             return _record(t, numpy_attribute, (name, self.tensor), scalars=False)
         if not hasattr(np.ndarray, name):
             text = f"'numpy.ndarray' object has no attribute '{name}'"
-            return t.raise_(AttributeError, text)
+            return t.python.raise_(AttributeError, text)
         if not callable(getattr(np.ndarray, name)):
             self.cannot(breaks.UNSUPPORTED_ATTR, f"ndarray.{name}")
-        return t.builtin_method(self, name)
+        return t.attributes.builtin_method(self, name)
 
-    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "tolist" and not args and not kwargs:
             return self.tensor.method(t, "tolist", [], {})
         if name in TO_PYTHON:
             if self.fixed is not None and all(a.is_constant() for a in args):
-                return t.known(t.fold(getattr(self.fixed, name), *map(t.concrete, args)))
+                return t.python.folded(getattr(self.fixed, name), *map(t.python.concrete, args))
             self.cannot(breaks.TENSOR_ITEM, f"{name}()")
         if not hasattr(tensor_numpy().ndarray, name):
             self.cannot(breaks.UNSUPPORTED_CALL, f"ndarray.{name}")
-        t.aliasing_matters |= name in WRITES or name.startswith("__i")
-        given = t.new_tuple([_argument(t, a) for a in args]), _named(t, kwargs)
+        t.guards.aliasing_matters |= name in WRITES or name.startswith("__i")
+        given = t.values.new_tuple([_argument(t, a) for a in args]), _named(t, kwargs)
         scalars = name not in ("reshape", "copy", "astype", "view", "transpose")
         found = _record(t, numpy_method, (name, self.tensor, *given), scalars)
-        return t.known(None) if name == "__setitem__" else found
+        return ConstValue(None) if name == "__setitem__" else found
 
-    def truth(self, t: Tracer) -> bool:
+    def truth(self, t: Interpreter) -> bool:
         return self.cannot(breaks.DATA_BRANCH, "")
 
-    def length(self, t: Tracer) -> Value:
+    def length(self, t: Interpreter) -> Value:
         return self.tensor.length(t)
 
-    def iterate(self, t: Tracer) -> Value:
+    def iterate(self, t: Interpreter) -> Value:
         rows = self.tensor.unpack_rows(t)
-        return t.list_of(ArrayValue(row, row.example.dim() == 0) for row in rows).iterate(t)
+        return t.values.list_of(ArrayValue(row, row.example.dim() == 0) for row in rows).iterate(t)
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return [self.tensor]
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.load_callable(_to_scalar if self.scalar else _to_array)
         r.push(self.tensor)
         r.e.call(1)
@@ -215,13 +209,13 @@ class FixedScalar(ArrayValue):
     def constant(self) -> Any:
         return self.fixed
 
-    def truth(self, t: Tracer) -> bool:
-        return bool(t.fold(bool, self.fixed))
+    def truth(self, t: Interpreter) -> bool:
+        return bool(t.python.fold(bool, self.fixed))
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return []
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.load_object(self.fixed)
 
 
@@ -252,31 +246,34 @@ class NumpyFunctionValue(Value):
     def describe(self) -> str:
         return f"numpy.{self.name}"
 
-    def attr(self, t: Tracer, name: str) -> Value:
-        return t.known(t.fold(getattr, self.obj, name))
+    def attr(self, t: Interpreter, name: str) -> Value:
+        return t.python.folded(getattr, self.obj, name)
 
-    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if self.name.startswith("random."):
             self.cannot(breaks.BUILTIN_CALL, f"numpy.{self.name}()")
         if self.name in ON_TYPES and all(a.is_constant() for a in (*args, *kwargs.values())):
-            named = {name: t.concrete(value) for name, value in kwargs.items()}
-            return t.known(t.fold(self.obj, *map(t.concrete, args), **named))
-        given = t.new_tuple([_argument(t, a) for a in args]), _named(t, kwargs)
+            named = {name: t.python.concrete(value) for name, value in kwargs.items()}
+            return t.python.folded(self.obj, *map(t.python.concrete, args), **named)
+        given = t.values.new_tuple([_argument(t, a) for a in args]), _named(t, kwargs)
         out = kwargs.get("out")
-        t.aliasing_matters |= out is not None
+        t.guards.aliasing_matters |= out is not None
         found = _record(t, numpy_call, (self.name, *given), self.name not in MAKERS)
         return out if isinstance(out, ArrayValue) else found
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.load_object(self.obj)
 
 
-def _record(t: Tracer, target: Callable[..., Any], args: tuple[Any, ...], scalars: bool) -> Value:
+def _record(
+    t: Interpreter, target: Callable[..., Any], args: tuple[Any, ...], scalars: bool
+) -> Value:
     values = [a if isinstance(a, Value) else ConstValue(a) for a in args]
-    return _as_arrays(t, t.call_torch(target, values, {}), scalars)
+    with t.overrides.at_least(OFF):  # to the program these are no calls of torch
+        return _as_arrays(t, t.output.call_torch(target, values, {}), scalars)
 
 
-def _as_arrays(t: Tracer, value: Value, scalars: bool) -> Value:
+def _as_arrays(t: Interpreter, value: Value, scalars: bool) -> Value:
     if isinstance(value, TensorValue):
         return ArrayValue(value, scalars and value.example.dim() == 0)
     if isinstance(value, TupleValue):
@@ -286,11 +283,11 @@ def _as_arrays(t: Tracer, value: Value, scalars: bool) -> Value:
     return value
 
 
-def _named(t: Tracer, kwargs: Kwargs) -> DictValue:
-    return t.dict_of((key, _argument(t, value)) for key, value in kwargs.items())
+def _named(t: Interpreter, kwargs: Kwargs) -> DictValue:
+    return t.values.dict_of((key, _argument(t, value)) for key, value in kwargs.items())
 
 
-def _argument(t: Tracer, value: Value) -> Value:
+def _argument(t: Interpreter, value: Value) -> Value:
     """Return an argument of numpy as an argument of a node: dtypes by name, arrays as tensors."""
     if isinstance(value, ArrayValue):
         return value.tensor
@@ -319,18 +316,25 @@ def is_array(obj: Any) -> bool:
     return type(obj) is np.ndarray or isinstance(obj, np.generic)
 
 
-def wrap_array(t: Tracer, obj: Any, source: Source) -> Value | None:
+def wrap_array(t: Interpreter, obj: Any, source: Source) -> Value | None:
     """Return the value of a live array, or None if torch has no such dtype."""
     try:
         tensor = as_tensor(obj)
     except (TypeError, ValueError, RuntimeError):
         return None
-    if isinstance(obj, np.generic) and source in t.aliases:
+    if isinstance(obj, np.generic) and source in t.values.aliases:
         plain, dtype = ConstValue(obj.item()), ConstValue(tensor.dtype)
-        return FixedScalar(obj, lambda: t.call_torch(torch.tensor, [plain], {"dtype": dtype}))  # type: ignore[arg-type, return-value]
-    t.guard("TYPE", source, type(obj))
-    inner = t.wrap_tensor(tensor, CallSource(source, as_tensor, "as_tensor({})"))
-    t.keep(tensor)
+
+        def make() -> TensorValue:
+            with t.overrides.at_least(OFF):
+                made = t.output.call_torch(torch.tensor, [plain], {"dtype": dtype})
+            assert isinstance(made, TensorValue)
+            return made
+
+        return FixedScalar(obj, make)
+    t.guards.add("TYPE", source, type(obj))
+    inner = t.values.wrap_tensor(tensor, CallSource(source, as_tensor, "as_tensor({})"))
+    t.values.keep(tensor)
     return ArrayValue(inner, isinstance(obj, np.generic), source)
 
 
@@ -350,7 +354,7 @@ def numpy_name(obj: Any) -> str | None:
     return name if same and hasattr(tensor_numpy(), name) else None
 
 
-def array_of(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+def array_of(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
     """Return the value of ``tensor.numpy(force=...)``."""
     force = [*args, *kwargs.values()]
     forced = bool(force) and force[0].truth(t)
@@ -358,10 +362,10 @@ def array_of(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Valu
         text = (
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
         )
-        t.raise_(RuntimeError, text)
-    found = t.call_torch("detach", [tensor], {}, method=True)
+        t.python.raise_(RuntimeError, text)
+    found = t.output.call_torch("detach", [tensor], {}, method=True)
     if forced and (tensor.example.is_conj() or tensor.example.is_neg()):
-        found = t.call_torch("clone", [found], {}, method=True)
+        found = t.output.call_torch("clone", [found], {}, method=True)
     assert isinstance(found, TensorValue)
     return ArrayValue(found)
 

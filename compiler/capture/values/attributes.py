@@ -11,8 +11,7 @@ from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.core.sources import DictSource
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.residual import Residual
-    from tc.compiler.capture.tracer import Tracer
+    from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
 
 class AttributesValue(DictValue):
@@ -29,16 +28,16 @@ class AttributesValue(DictValue):
     def constant(self) -> Any:
         return super(DictValue, self).constant()
 
-    def _names(self, t: Tracer) -> list[str]:
+    def _names(self, t: Interpreter) -> list[str]:
         stores = t.effects.attributes_of(self.owner)
         names = [name for name in self.obj if stores.get(name) is not UNBOUND]
         return names + [n for n, v in stores.items() if n not in self.obj and v is not UNBOUND]
 
-    def whole(self, t: Tracer) -> Entries:
+    def whole(self, t: Interpreter) -> Entries:
         """Return all attributes, after guarding on the names of an existing object."""
         if self.pending:
             self.pending = False
-            t.guard_keys(self)
+            t.guards.keys(self)
         found: Entries = {}
         for name in self._names(t):
             value = self.owner.stored(t, name)
@@ -47,31 +46,31 @@ class AttributesValue(DictValue):
         self.entries = found
         return found
 
-    def at(self, t: Tracer, token: Any) -> Value:
+    def at(self, t: Interpreter, token: Any) -> Value:
         """Return an attribute."""
         found = self.owner.stored(t, token)
-        return found if found is not None else t.raise_(KeyError, token)
+        return found if found is not None else t.python.raise_(KeyError, token)
 
-    def has(self, t: Tracer, key: Value) -> bool:
+    def has(self, t: Interpreter, key: Value) -> bool:
         """Say whether there is such an attribute."""
-        there = t.key(key) in self._names(t)
+        there = t.python.key(key) in self._names(t)
         if self.pending and self.source is not None:
-            t.guard_contains(self, key, t.key(key) in self.obj)
+            t.guards.contains(self, key, t.python.key(key) in self.obj)
         return there
 
-    def put(self, t: Tracer, key: Value, value: Value) -> None:
+    def put(self, t: Interpreter, key: Value, value: Value) -> None:
         """Store an attribute, past descriptors."""
-        t.effects.store_attribute(self.owner, t.concrete(key), value)
+        t.effects.store_attribute(self.owner, t.python.concrete(key), value)
 
-    def drop(self, t: Tracer, key: Value) -> Value:
+    def drop(self, t: Interpreter, key: Value) -> Value:
         """Delete an attribute and return its value."""
-        value = self.at(t, t.key(key))
-        t.effects.store_attribute(self.owner, t.concrete(key), UNBOUND)
+        value = self.at(t, t.python.key(key))
+        t.effects.store_attribute(self.owner, t.python.concrete(key), UNBOUND)
         return value
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return [self.owner]
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.push(self.owner)
         r.e.load_attr("__dict__")

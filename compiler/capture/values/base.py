@@ -16,8 +16,7 @@ from tc.compiler.core.sources import Source
 from tc.compiler.options import config
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.residual import Residual
-    from tc.compiler.capture.tracer import Tracer
+    from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
 Args = Sequence["Value"]
 Kwargs = dict[str, "Value"]
@@ -49,6 +48,8 @@ class Value:
     noun: ClassVar[str] = "a value"
 
     source: Source | None = None
+    #: the Python object that it stands for, if there is one
+    obj: Any = None
     #: when an object was made that traced code can change; 0: before all others
     creation_index = 0
 
@@ -79,19 +80,19 @@ class Value:
         return self.source.pretty if self.source is not None else self.noun
 
     # -- what can be done ------------------------------------------------------------------
-    def attr(self, t: Tracer, name: str) -> Value:
+    def attr(self, t: Interpreter, name: str) -> Value:
         """Return the value of ``self.name``."""
         self.cannot(breaks.UNSUPPORTED_ATTR, f"{self.describe()}.{name}")
 
-    def set_attr(self, t: Tracer, name: str, value: Value) -> None:
+    def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
         """Do ``self.name = value``."""
         self.cannot(breaks.UNSUPPORTED_STORE, f"{self.describe()}.{name}")
 
-    def del_attr(self, t: Tracer, name: str) -> None:
+    def del_attr(self, t: Interpreter, name: str) -> None:
         """Do ``del self.name``."""
         self.cannot(breaks.UNSUPPORTED_STORE, f"{self.describe()}.{name}")
 
-    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         """Return the value of ``self(*args, **kwargs)``."""
         self.cannot(breaks.UNSUPPORTED_CALL, self.describe())
 
@@ -99,39 +100,39 @@ class Value:
         """Return the code whose result, if a call inlines it at once, is the call's, untouched."""
         return ()
 
-    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         """Return the value of ``self.name(*args, **kwargs)``."""
         return self.attr(t, name).call(t, args, kwargs)
 
-    def item(self, t: Tracer, key: Value) -> Value:
+    def item(self, t: Interpreter, key: Value) -> Value:
         """Return the value of ``self[key]``."""
         return self.method(t, "__getitem__", [key], {})
 
-    def set_item(self, t: Tracer, key: Value, value: Value) -> None:
+    def set_item(self, t: Interpreter, key: Value, value: Value) -> None:
         """Do ``self[key] = value``."""
         self.method(t, "__setitem__", [key, value], {})
 
-    def del_item(self, t: Tracer, key: Value) -> None:
+    def del_item(self, t: Interpreter, key: Value) -> None:
         """Do ``del self[key]``."""
         self.method(t, "__delitem__", [key], {})
 
-    def truth(self, t: Tracer) -> bool:
+    def truth(self, t: Interpreter) -> bool:
         """Return ``bool(self)``."""
         self.cannot(breaks.UNSUPPORTED_OP, f"bool() of {self.describe()}")
 
-    def length(self, t: Tracer) -> Value:
+    def length(self, t: Interpreter) -> Value:
         """Return the value of ``len(self)``."""
         return self.method(t, "__len__", [], {})
 
-    def iterate(self, t: Tracer) -> Value:
+    def iterate(self, t: Interpreter) -> Value:
         """Return the value of ``iter(self)``: one whose `advance` yields items."""
         self.cannot(breaks.UNSUPPORTED_OP, f"iteration over {self.describe()}")
 
-    def advance(self, t: Tracer) -> Value:
+    def advance(self, t: Interpreter) -> Value:
         """Return the next item of an iterator. Raises Exhausted at its end."""
         self.cannot(breaks.UNSUPPORTED_OP, f"next() of {self.describe()}")
 
-    def unpack(self, t: Tracer) -> list[Value]:
+    def unpack(self, t: Interpreter) -> list[Value]:
         """Return all items of an iterable."""
         iterator = self.iterate(t)
         items: list[Value] = []
@@ -142,11 +143,11 @@ class Value:
                 return items
 
     # -- the way back ----------------------------------------------------------------------
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         """Return the values that have to exist before this one can be rebuilt."""
         return []
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         """Emit code that pushes a new object like this one; only called for unsourced values."""
         self.cannot(breaks.UNSUPPORTED_VALUE, self.describe())
 
@@ -174,16 +175,16 @@ class IteratorValue(Value):
 
     noun = "an iterator"
 
-    def iterate(self, t: Tracer) -> Value:
+    def iterate(self, t: Interpreter) -> Value:
         return self
 
-    def truth(self, t: Tracer) -> bool:
+    def truth(self, t: Interpreter) -> bool:
         return True
 
-    def attr(self, t: Tracer, name: str) -> Value:
-        return t.builtin_method(self, name)
+    def attr(self, t: Interpreter, name: str) -> Value:
+        return t.attributes.builtin_method(self, name)
 
-    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "__iter__":
             return self
         if name != "__next__":
@@ -191,7 +192,7 @@ class IteratorValue(Value):
         try:
             return self.advance(t)
         except Exhausted:
-            return t.raise_(StopIteration)
+            return t.python.raise_(StopIteration)
 
 
 class Lazy:
@@ -225,6 +226,22 @@ class Unbound(Value):
 UNBOUND = Unbound()
 
 
+class HandlingValue(Value):
+    """What PUSH_EXC_INFO puts below an exception: the one handled before, which POP_EXCEPT takes.
+
+    Attributes:
+        error: the exception that is being handled from there up.
+    """
+
+    noun = "the exception handled before"
+
+    def __init__(self, error: Value) -> None:
+        self.error = error
+
+    def rebuild(self, r: ResidualInterface) -> None:
+        r.e.load_const(None)
+
+
 class OpaqueValue(Value):
     """A sourced object that the tracer does not look into: it can be passed on, nothing else."""
 
@@ -241,18 +258,18 @@ class OpaqueValue(Value):
         )
         return f"{self.source.pretty} ({name})" if self.source else f"a {name}"
 
-    def attr(self, t: Tracer, name: str) -> Value:
+    def attr(self, t: Interpreter, name: str) -> Value:
         try:
             value = getattr(self.obj, name)
         except AttributeError:
             return super().attr(t, name)
         if callable(value) and is_ignored(value):
-            return LambdaValue(lambda t, args, kwargs: t.known(None), name)
+            return LambdaValue(lambda t, args, kwargs: t.values.known(None), name)
         if callable(value) and self.source is not None:
             return OpaqueMethod(self, name)
         return super().attr(t, name)
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.load_object(self.obj)
 
 
@@ -272,13 +289,13 @@ class OpaqueMethod(Value):
     def describe(self) -> str:
         return f"{type(self.owner.obj).__qualname__}.{self.name}"
 
-    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         self.cannot(breaks.UNSUPPORTED_CALL, self.describe())
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return [self.owner]
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.push(self.owner)
         r.e.load_attr(self.name)
 
@@ -291,7 +308,7 @@ class LambdaValue(Value):
 
     def __init__(
         self,
-        function: Callable[[Tracer, Args, Kwargs], Value],
+        function: Callable[[Interpreter, Args, Kwargs], Value],
         text: str,
         rebuild: Any = None,
         parts: Args = (),
@@ -301,19 +318,19 @@ class LambdaValue(Value):
         self.parts = parts
         self._rebuild = rebuild
 
-    def truth(self, t: Tracer) -> bool:
+    def truth(self, t: Interpreter) -> bool:
         return True
 
     def describe(self) -> str:
         return self.text
 
-    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return self.function(t, args, kwargs)
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return list(self.parts)
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         if self._rebuild is None:
             super().rebuild(r)
         else:

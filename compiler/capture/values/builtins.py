@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.resume import INNER, STACK_PREFIX
+from tc.compiler.capture.bytecode.resume_functions import INNER, STACK_PREFIX
 from tc.compiler.capture.values.base import (
     UNBOUND,
     Args,
@@ -44,10 +44,9 @@ from tc.compiler.capture.values.tensor import SymValue, TensorValue
 from tc.compiler.core.table import Table
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.residual import Residual
-    from tc.compiler.capture.tracer import Tracer
+    from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
-Handler = Callable[["Tracer", Args, Kwargs], Value]
+Handler = Callable[["Interpreter", Args, Kwargs], Value]
 #: builtin functions and types by identity
 BUILTINS: Table[int, Handler] = Table("builtins")
 #: functions without side effects: folded when all arguments are constants
@@ -71,7 +70,7 @@ def _signature_of(function: Any) -> inspect.Signature | None:
         return None
 
 
-def refuse_arguments(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> None:
+def refuse_arguments(t: Interpreter, function: Any, args: Args, kwargs: Kwargs) -> None:
     """Raise TypeError into the traced code where a builtin does not take such arguments."""
     signature = _signature_of(function)
     if signature is None:
@@ -79,7 +78,7 @@ def refuse_arguments(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> No
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
-        t.raise_(TypeError, f"{getattr(function, '__name__', function)}() {error}")
+        t.python.raise_(TypeError, f"{getattr(function, '__name__', function)}() {error}")
 
 
 def builtin(*functions: Any) -> Callable[[Handler], Handler]:
@@ -103,13 +102,13 @@ class BuiltinValue(KnownObject):
         name = getattr(self.obj, "__qualname__", getattr(self.obj, "__name__", repr(self.obj)))
         return f"{module}.{name}".removeprefix("builtins.").lstrip(".")
 
-    def truth(self, t: Tracer) -> bool:
+    def truth(self, t: Interpreter) -> bool:
         return True
 
-    def attr(self, t: Tracer, name: str) -> Value:
-        return t.known(t.fold(getattr, self.obj, name))
+    def attr(self, t: Interpreter, name: str) -> Value:
+        return t.python.folded(getattr, self.obj, name)
 
-    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         handler = BUILTINS.get(id(self.obj))
         if handler is not None:
             refuse_arguments(t, self.obj, args, kwargs)
@@ -120,7 +119,7 @@ class BuiltinValue(KnownObject):
         name = getattr(self.obj, "__name__", "")
         owner = getattr(self.obj, "__self__", None)
         if owner is not None and is_constant_object(owner):
-            return t.known(owner).method(t, name, args, kwargs)
+            return t.values.known(owner).method(t, name, args, kwargs)
         if isinstance(owner, type) and name != "__new__":
             special = CLASS_METHODS.get(name)
             if special is not None:
@@ -136,20 +135,22 @@ class BuiltinValue(KnownObject):
                 return slot_method(t, args[0], self.obj).call(t, args[1:], kwargs)
             return args[0].method(t, name, args[1:], kwargs)
         if id(self.obj) in ASKED_AGAIN:
-            answer = self.obj(*map(t.concrete, args))
-            t.ask_process_again(self.obj, name, answer)
-            return t.known(answer)
+            answer = self.obj(*map(t.python.concrete, args))
+            t.guards.ask_process_again(self.obj, name, answer)
+            return t.values.known(answer)
         if id(self.obj) in PURE or module in PURE_MODULES:
             return self._fold(t, args, kwargs)
         self.cannot(breaks.BUILTIN_CALL, f"{self.describe()}()")
 
-    def _fold(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def _fold(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if any(isinstance(a, TensorValue) for a in args):
             self.cannot(breaks.TENSOR_ITEM, "__float__()")
-        plain = [t.concrete(a) for a in args]
-        return t.known(t.fold(self.obj, *plain, **{k: t.concrete(v) for k, v in kwargs.items()}))
+        plain = [t.python.concrete(a) for a in args]
+        return t.python.folded(
+            self.obj, *plain, **{k: t.python.concrete(v) for k, v in kwargs.items()}
+        )
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.load_object(self.obj)
 
 
@@ -159,7 +160,7 @@ PURE_CLASS_METHODS = frozenset(
      "__subclasshook__", "__init_subclass__", "fromisoformat", "fromordinal")
 )  # fmt: skip
 #: methods that C classes offer on the class itself, by name
-CLASS_METHODS: dict[str, Callable[[Tracer, type, Args, Kwargs], Value]] = {}
+CLASS_METHODS: dict[str, Callable[[Interpreter, type, Args, Kwargs], Value]] = {}
 OPERATORS = {
     id(getattr(operator, name)): name
     for name in dir(operator)
@@ -167,70 +168,72 @@ OPERATORS = {
 }
 
 
-def _operator(t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+def _operator(t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
     if name == "getitem":
         return args[0].item(t, args[1])
     if name == "setitem":
         args[0].set_item(t, args[1], args[2])
-        return t.known(None)
+        return ConstValue(None)
     if name == "delitem":
         args[0].del_item(t, args[1])
-        return t.known(None)
+        return ConstValue(None)
     if name == "contains":
-        return t.contains(args[0], args[1])
+        return t.python.contains(args[0], args[1])
     if name in ("is_", "is_not"):
-        return ConstValue(t.identical(args[0], args[1]) == (name == "is_"))
+        return ConstValue(t.python.identical(args[0], args[1]) == (name == "is_"))
     if name == "not_":
-        return t.logical_not(args[0])
+        return t.python.logical_not(args[0])
     if name == "truth":
         return ConstValue(args[0].truth(t))
     if name == "index":
         return args[0]
     if len(args) == 1:
-        return t.unary(name, args[0])
+        return t.python.unary(name, args[0])
     if len(args) == 2:
-        return t.binary(name, args[0], args[1])
+        return t.python.binary(name, args[0], args[1])
     raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"operator.{name}")
 
 
 # -- types -----------------------------------------------------------------------------------
 @builtin(type)
-def _type(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _type(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if len(args) != 1:
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "type() with three arguments")
-    return t.known(args[0].python_type())
+    return t.values.known(args[0].python_type())
 
 
 @builtin(super)
-def _super(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return SuperValue(t.concrete(args[0]), args[1])
+def _super(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return SuperValue(t.python.concrete(args[0]), args[1])
 
 
 @builtin(object)
-def _object(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _object(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return ObjectValue(object)
 
 
 @builtin(object.__new__)
-def _object_new(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    cls = t.concrete(args[0])
+def _object_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    cls = t.python.concrete(args[0])
     if issubclass(cls, BaseException):
         return ExceptionValue(cls, list(args[1:]))
     return ObjectValue(cls)
 
 
 @builtin(tuple.__new__)
-def _tuple_new(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return TupleValue(list(args[1].unpack(t)) if len(args) > 1 else [], kind=t.concrete(args[0]))
+def _tuple_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return TupleValue(
+        list(args[1].unpack(t)) if len(args) > 1 else [], kind=t.python.concrete(args[0])
+    )
 
 
 @builtin(object.__init__)
-def _object_init(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return t.known(None)
+def _object_init(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return ConstValue(None)
 
 
 @builtin(callable)
-def _callable(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _callable(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     value = args[0]
     if isinstance(value, ObjectValue):
         return ConstValue(value.dunder(t, "__call__") is not None)
@@ -242,14 +245,14 @@ def _callable(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 
 @builtin(bool)
-def _bool(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _bool(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if args and isinstance(args[0], SymValue):
-        return t.call_torch(operator.ne, [args[0], ConstValue(0)], {})
+        return t.output.call_torch(operator.ne, [args[0], ConstValue(0)], {})
     return ConstValue(args[0].truth(t) if args else False)
 
 
 def _number(kind: type) -> Handler:
-    def convert(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def convert(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if not args:
             return ConstValue(kind())
         value = args[0]
@@ -259,10 +262,10 @@ def _number(kind: type) -> Handler:
             if value.python_type() is kind:
                 return value
             if kind is float:
-                return t.call_torch(_symbolic_float, [value], {})
+                return t.output.call_torch(_symbolic_float, [value], {})
         if isinstance(value, ObjectValue):
             return value.method(t, f"__{kind.__name__}__", [], {})
-        return t.known(t.fold(kind, *[t.concrete(a) for a in args]))
+        return t.python.folded(kind, *[t.python.concrete(a) for a in args])
 
     return convert
 
@@ -276,8 +279,8 @@ BUILTINS.add(id(float), _number(float))
 
 
 def _text(function: Callable[[Any], str]) -> Handler:
-    def convert(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        return t.convert_text(function, args[0]) if args else ConstValue("")
+    def convert(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        return t.python.convert_text(function, args[0]) if args else ConstValue("")
 
     return convert
 
@@ -288,23 +291,23 @@ for _converter in (str, repr, ascii):
 
 # -- containers ------------------------------------------------------------------------------
 @builtin(list)
-def _list(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _list(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return ListValue(list(args[0].unpack(t)) if args else [])
 
 
 @builtin(tuple)
-def _tuple(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _tuple(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return TupleValue(list(args[0].unpack(t)) if args else [])
 
 
 @builtin(set)
-def _set(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _set(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return set_of(t, args[0].unpack(t) if args else [])
 
 
 @builtin(frozenset)
-def _frozenset(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    made = t.frozen_set(args[0].unpack(t) if args else [])
+def _frozenset(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    made = t.values.frozen_set(args[0].unpack(t) if args else [])
     return ConstValue(frozenset(made.items)) if _all_constant(made.items) else made
 
 
@@ -313,19 +316,19 @@ def _all_constant(items: Iterable[Any]) -> bool:
 
 
 @builtin(collections.deque)
-def _deque(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _deque(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     limit = kwargs.get("maxlen", args[1] if len(args) > 1 else ConstValue(None))
     items = args[0] if args else kwargs.get("iterable")
-    return DequeValue(list(items.unpack(t)) if items else [], maxlen=t.concrete(limit))
+    return DequeValue(list(items.unpack(t)) if items else [], maxlen=t.python.concrete(limit))
 
 
 def _dict_of_kind(kind: type) -> Handler:
-    def make(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def make(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         rest = list(args)
         made = DictValue({}, kind=kind)
         if kind is collections.defaultdict and rest:
             factory = rest.pop(0)
-            made.factory = None if t.is_none(factory) else factory
+            made.factory = None if t.python.is_none(factory) else factory
         made.method(t, "update", rest, kwargs)
         return made
 
@@ -336,9 +339,9 @@ for _kind in (dict, collections.OrderedDict, collections.defaultdict):
     BUILTINS.add(id(_kind), _dict_of_kind(_kind))
 
 
-def _fromkeys(t: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
-    value = args[1] if len(args) > 1 else kwargs.get("value", t.known(None))
-    made = t.dict_of((key, value) for key in args[0].unpack(t))
+def _fromkeys(t: Interpreter, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    value = args[1] if len(args) > 1 else kwargs.get("value", ConstValue(None))
+    made = t.values.dict_of((key, value) for key in args[0].unpack(t))
     made.kind = cls
     return made
 
@@ -347,26 +350,26 @@ CLASS_METHODS["fromkeys"] = _fromkeys
 
 
 @builtin(slice)
-def _slice(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _slice(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     none: Value = ConstValue(None)
     bounds = [none, args[0], none] if len(args) == 1 else [*args, none][:3]
     return SliceValue(bounds)
 
 
 @builtin(range)
-def _range(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return t.known(t.fold(range, *[t.concrete(a) for a in args]))
+def _range(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return t.python.folded(range, *[t.python.concrete(a) for a in args])
 
 
 @builtin(len)
-def _len(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _len(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return args[0].length(t)
 
 
 # -- attributes ------------------------------------------------------------------------------
 @builtin(getattr)
-def _getattr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    name = t.concrete(args[1])
+def _getattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    name = t.python.concrete(args[1])
     if len(args) == 2:
         return args[0].attr(t, name)
     try:
@@ -378,8 +381,8 @@ def _getattr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 
 @builtin(hasattr)
-def _hasattr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    name = t.concrete(args[1])
+def _hasattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    name = t.python.concrete(args[1])
     try:
         args[0].attr(t, name)
     except breaks.GraphBreak as cause:
@@ -390,61 +393,63 @@ def _hasattr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         if issubclass(raised.value.python_type(), AttributeError):
             absent = isinstance(args[0], ObjectValue) and not hasattr(args[0].obj, name)
             if args[0].source is not None and absent:  # else traced code deleted it
-                t.guard("NO_ATTR", args[0].source, name)
+                t.guards.add("NO_ATTR", args[0].source, name)
             return ConstValue(False)
         raise
     return ConstValue(True)
 
 
-def _has_unread(t: Tracer, owner: Value, name: str) -> bool:
+def _has_unread(t: Interpreter, owner: Value, name: str) -> bool:
     """Say whether an attribute that cannot be read is there: on the class, or the real object."""
-    obj = getattr(owner, "obj", None)
+    obj = owner.obj
     if obj is None or owner.source is None:
         return type_lookup(owner.python_type(), name) is not MISSING
     there = hasattr(obj, name)
-    t.guard("HASATTR" if there else "NO_ATTR", owner.source, name)
+    t.guards.add("HASATTR" if there else "NO_ATTR", owner.source, name)
     return there
 
 
 @builtin(setattr)
-def _setattr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    args[0].set_attr(t, t.concrete(args[1]), args[2])
-    return t.known(None)
+def _setattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    args[0].set_attr(t, t.python.concrete(args[1]), args[2])
+    return ConstValue(None)
 
 
 @builtin(object.__setattr__)
-def _object_setattr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _object_setattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     owner = args[0]
     if not isinstance(owner, ObjectValue):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_STORE, owner.describe())
-    owner.generic_set_attr(t, t.concrete(args[1]), args[2])
-    return t.known(None)
+    owner.generic_set_attr(t, t.python.concrete(args[1]), args[2])
+    return ConstValue(None)
 
 
 @builtin(object.__getattribute__)
-def _object_getattribute(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _object_getattribute(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     owner = args[0]
     if not isinstance(owner, ObjectValue):
-        return owner.attr(t, t.concrete(args[1]))
-    found = owner.find(t, t.concrete(args[1]))
-    return found if found is not None else t.raise_(AttributeError, t.concrete(args[1]))
+        return owner.attr(t, t.python.concrete(args[1]))
+    found = owner.find(t, t.python.concrete(args[1]))
+    return (
+        found if found is not None else t.python.raise_(AttributeError, t.python.concrete(args[1]))
+    )
 
 
 @builtin(delattr)
-def _delattr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    args[0].del_attr(t, t.concrete(args[1]))
-    return t.known(None)
+def _delattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    args[0].del_attr(t, t.python.concrete(args[1]))
+    return ConstValue(None)
 
 
 @builtin(vars)
-def _vars(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _vars(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if not args:
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "vars() without an argument")
     return args[0].attr(t, "__dict__")
 
 
 @builtin(locals)
-def _locals(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _locals(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     frame = t.top
     assert frame is not None
     found: dict[str, Value] = {}
@@ -455,71 +460,73 @@ def _locals(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
                 found[name] = held
         elif frame.is_bound(name) and not name.startswith((STACK_PREFIX, INNER)):
             found[name] = frame.local(name)
-    return t.dict_of(found.items())
+    return t.values.dict_of(found.items())
 
 
 # -- numbers ---------------------------------------------------------------------------------
 @builtin(math.sqrt)
-def _sqrt(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _sqrt(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(args[0], SymValue):
-        return t.call_torch(torch.sym_sqrt, list(args), {})
+        return t.output.call_torch(torch.sym_sqrt, list(args), {})
     if isinstance(args[0], TensorValue):
         args[0].cannot(breaks.TENSOR_ITEM, "__float__()")
-    return t.known(t.fold(math.sqrt, t.concrete(args[0])))
+    return t.python.folded(math.sqrt, t.python.concrete(args[0]))
 
 
 @builtin(math.prod)
-def _prod(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _prod(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     total = kwargs.get("start", ConstValue(1))
     for item in args[0].unpack(t):
-        total = t.binary("mul", total, item)
+        total = t.python.binary("mul", total, item)
     return total
 
 
 @builtin(divmod)
-def _divmod(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return TupleValue([t.binary("floordiv", *args), t.binary("mod", *args)])
+def _divmod(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return TupleValue([t.python.binary("floordiv", *args), t.python.binary("mod", *args)])
 
 
 @builtin(abs)
-def _abs(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return t.unary("abs", args[0])
+def _abs(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return t.python.unary("abs", args[0])
 
 
 @builtin(pow)
-def _pow(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _pow(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if len(args) == 3:
-        return t.known(t.fold(pow, *[t.concrete(a) for a in args]))
-    return t.binary("pow", args[0], args[1])
+        return t.python.folded(pow, *[t.python.concrete(a) for a in args])
+    return t.python.binary("pow", args[0], args[1])
 
 
 @builtin(round)
-def _round(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _round(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(args[0], TensorValue):
         return args[0].method(t, "round", [], {})
-    return t.known(t.fold(round, *[t.concrete(a) for a in args]))
+    return t.python.folded(round, *[t.python.concrete(a) for a in args])
 
 
 @builtin(format)
-def _format(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return t.format(args[0], t.concrete(args[1]) if len(args) > 1 else "")
+def _format(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return t.python.format(args[0], t.python.concrete(args[1]) if len(args) > 1 else "")
 
 
-def slot_method(t: Tracer, owner: Value, raw: Any) -> Value:
+def slot_method(t: Interpreter, owner: Value, raw: Any) -> Value:
     """Return a method of a builtin type (``object.__init__`` …) bound to a value."""
     name = raw.__name__
     if name == "__init__" and raw is object.__init__:
-        return LambdaValue(lambda t, args, kwargs: t.known(None), "object.__init__")
+        return LambdaValue(lambda t, args, kwargs: ConstValue(None), "object.__init__")
     if isinstance(owner, DictObjectValue) and issubclass(raw.__objclass__, dict):
         return owner.base_method(name)
     if id(raw) in BUILTINS:
         return MethodValue(owner, BuiltinValue(raw))
     if isinstance(owner, TupleValue) and raw.__objclass__ is tuple:
-        return t.builtin_method(TupleValue(owner.slots), name)  # past what the class defines
+        return t.attributes.builtin_method(
+            TupleValue(owner.slots), name
+        )  # past what the class defines
     if isinstance(owner, ExceptionValue):
         return _exception_method(owner, name)
     if isinstance(owner, TensorValue):
-        return MethodValue(owner, t.known(raw))
+        return MethodValue(owner, t.values.known(raw))
     if isinstance(owner, ObjectValue) and not isinstance(owner, NNModuleValue):
         generic = OBJECT_METHODS.get(name)
         if generic is not None:
@@ -528,10 +535,10 @@ def slot_method(t: Tracer, owner: Value, raw: Any) -> Value:
 
 
 def _exception_method(owner: ExceptionValue, name: str) -> Value:
-    def run(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def run(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if name == "__init__":
             owner.args = list(args)
-            return t.known(None)
+            return ConstValue(None)
         if name == "__str__":
             return ConstValue(owner.text())
         if name == "with_traceback":
@@ -542,8 +549,12 @@ def _exception_method(owner: ExceptionValue, name: str) -> Value:
 
 
 OBJECT_METHODS: dict[str, Callable[..., Value]] = {
-    "__eq__": lambda t, x, other: ConstValue(True if t.identical(x, other) else NotImplemented),
-    "__ne__": lambda t, x, other: ConstValue(False if t.identical(x, other) else NotImplemented),
+    "__eq__": lambda t, x, other: ConstValue(
+        True if t.python.identical(x, other) else NotImplemented
+    ),
+    "__ne__": lambda t, x, other: ConstValue(
+        False if t.python.identical(x, other) else NotImplemented
+    ),
     "__setattr__": lambda t, x, name, v: _object_setattr(t, [x, name, v], {}),
     "__getattribute__": lambda t, x, name: _object_getattribute(t, [x, name], {}),
 }

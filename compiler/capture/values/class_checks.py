@@ -11,7 +11,7 @@ import abc
 import types
 from typing import TYPE_CHECKING, Any
 
-from tc.compiler.capture.guard_rows import Predicate
+from tc.compiler.capture.guards.rows import Predicate
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.builtins import builtin
 from tc.compiler.capture.values.const import ConstValue
@@ -20,31 +20,31 @@ from tc.compiler.capture.values.tensor import TensorValue
 from tc.compiler.core.sources import Source
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.tracer import Tracer
+    from tc.compiler.capture.values.interfaces import Interpreter
 
 PLAIN_CHECK = type.__dict__["__instancecheck__"]
 
 
 @builtin(isinstance)
-def _isinstance(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    classes = t.classes(args[1])
+def _isinstance(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    classes = t.python.classes(args[1])
     kind = args[0].python_type()
-    real = getattr(args[0], "obj", None)
+    real = args[0].obj
     own = _checked_by_users(t, args[0], classes)
     if own is not None:
         return own
     if isinstance(args[0], TensorValue | ObjectValue) and real is not None:
-        return t.known(t.fold(isinstance, real, classes))
+        return t.python.folded(isinstance, real, classes)
     if isinstance(args[0], ConstValue):
-        return t.known(t.fold(isinstance, args[0].obj, classes))
+        return t.python.folded(isinstance, args[0].obj, classes)
     flat = classes if isinstance(classes, tuple) else (classes,)
     own_check = any(type_lookup(type(c), "__instancecheck__") is not PLAIN_CHECK for c in flat)
     if own_check and isinstance(args[0], TensorValue):
-        return t.known(t.fold(isinstance, args[0].example, classes))
-    return t.known(t.fold(issubclass, kind, classes))
+        return t.python.folded(isinstance, args[0].example, classes)
+    return t.python.folded(issubclass, kind, classes)
 
 
-def _checked_by_users(t: Tracer, value: Value, classes: Any) -> Value | None:
+def _checked_by_users(t: Interpreter, value: Value, classes: Any) -> Value | None:
     """Return what a class's own ``__instancecheck__`` says, None where it has none in Python.
 
     What an abstract class or a protocol answers may change, and gets its guard here.
@@ -53,29 +53,29 @@ def _checked_by_users(t: Tracer, value: Value, classes: Any) -> Value | None:
     for cls in classes if isinstance(classes, tuple) else (classes,):
         check = type_lookup(type(cls), "__instancecheck__")
         if isinstance(cls, abc.ABCMeta):
-            t.definitions.register(value.python_type(), cls)
+            t.guards.definitions.register(value.python_type(), cls)
         if getattr(cls, "_is_protocol", False) and value.source is not None:
             _ask_protocol_again(t, value, value.source, cls)
         elif isinstance(check, types.FunctionType) and not is_library(check.__module__):
-            found = bool(found) or t.inline_object(check, [t.known(cls), value]).truth(t)
+            found = bool(found) or t.inline_object(check, [t.values.known(cls), value]).truth(t)
         elif isinstance(classes, tuple) and found is not None:
-            found = found or _isinstance(t, [value, t.known(cls)], {}).truth(t)
+            found = found or _isinstance(t, [value, t.values.known(cls)], {}).truth(t)
     return None if found is None else ConstValue(found)
 
 
-def _ask_protocol_again(t: Tracer, value: Value, source: Source, cls: type) -> None:
-    real = getattr(value, "obj", None)
+def _ask_protocol_again(t: Interpreter, value: Value, source: Source, cls: type) -> None:
+    real = value.obj
     if real is not None:  # it looks at the attributes of the instance itself
         answer = isinstance(real, cls)
         text = f"isinstance({{}}, {cls.__qualname__}) is {answer}"
         check = Predicate(text, lambda found: isinstance(found, cls) is answer)
-        t.guard("CUSTOM", source, check)
+        t.guards.add("CUSTOM", source, check)
 
 
 @builtin(issubclass)
-def _issubclass(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    classes = t.classes(args[1])
+def _issubclass(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    classes = t.python.classes(args[1])
     for cls in classes if isinstance(classes, tuple) else (classes,):
         if isinstance(cls, abc.ABCMeta):
-            t.definitions.register(t.concrete(args[0]), cls)
-    return t.known(t.fold(issubclass, t.concrete(args[0]), t.classes(args[1])))
+            t.guards.definitions.register(t.python.concrete(args[0]), cls)
+    return t.python.folded(issubclass, t.python.concrete(args[0]), t.python.classes(args[1]))

@@ -27,8 +27,7 @@ from tc.compiler.capture.values.stand_ins import raise_as_python
 from tc.compiler.core.sources import Source
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.residual import Residual
-    from tc.compiler.capture.tracer import Tracer
+    from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
 
 class SequenceValue(Value):
@@ -44,14 +43,14 @@ class SequenceValue(Value):
     def python_type(self) -> type:
         return self.kind
 
-    def at(self, t: Tracer, index: int) -> Value:
+    def at(self, t: Interpreter, index: int) -> Value:
         """Return the item at a plain index."""
         slot = self.slots[index]
         if isinstance(slot, Lazy):
-            slot = self.slots[index] = t.wrap(slot.obj, slot.source)
+            slot = self.slots[index] = t.values.wrap(slot.obj, slot.source)
         return slot
 
-    def values(self, t: Tracer) -> list[Value]:
+    def values(self, t: Interpreter) -> list[Value]:
         """Return all items."""
         return [self.at(t, i) for i in range(len(self.slots))]
 
@@ -59,44 +58,44 @@ class SequenceValue(Value):
         """Return a new sequence of the same kind."""
         return type(self)(slots)
 
-    def truth(self, t: Tracer) -> bool:
+    def truth(self, t: Interpreter) -> bool:
         return bool(self.slots)
 
-    def length(self, t: Tracer) -> Value:
+    def length(self, t: Interpreter) -> Value:
         return ConstValue(len(self.slots))
 
-    def iterate(self, t: Tracer) -> Value:
+    def iterate(self, t: Interpreter) -> Value:
         return SequenceIterator(self)
 
-    def unpack(self, t: Tracer) -> list[Value]:
+    def unpack(self, t: Interpreter) -> list[Value]:
         return self.values(t)
 
-    def item(self, t: Tracer, key: Value) -> Value:
-        index = t.concrete(key)
+    def item(self, t: Interpreter, key: Value) -> Value:
+        index = t.python.concrete(key)
         if isinstance(index, slice):
             return self.like(self.slots[index])
         if not isinstance(index, int):
-            return t.raise_(
+            return t.python.raise_(
                 TypeError,
                 f"{self.kind.__name__} indices must be integers or slices, "
                 f"not {type(index).__name__}",
             )
         if not -len(self.slots) <= index < len(self.slots):
-            return t.raise_(IndexError, f"{self.kind.__name__} index out of range")
+            return t.python.raise_(IndexError, f"{self.kind.__name__} index out of range")
         return self.at(t, index)
 
-    def attr(self, t: Tracer, name: str) -> Value:
+    def attr(self, t: Interpreter, name: str) -> Value:
         if name == "__class__":
-            return t.known(self.kind)
-        return t.builtin_method(self, name)
+            return t.values.known(self.kind)
+        return t.attributes.builtin_method(self, name)
 
-    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         handler = SEQUENCE_METHODS.get(name)
         if handler is None:
             self.cannot(breaks.UNSUPPORTED_CALL, f"{self.kind.__name__}.{name}")
         return handler(t, self, *args, **kwargs)
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return [slot for slot in self.slots if isinstance(slot, Value)]
 
 
@@ -132,42 +131,42 @@ class TupleValue(SequenceValue):
         kind = self.kind if self.kind is torch.Size else tuple
         return TupleValue(slots, kind=kind)
 
-    def attr(self, t: Tracer, name: str) -> Value:
+    def attr(self, t: Interpreter, name: str) -> Value:
         fields = field_names(self.kind)
         if name in fields:
             return self.at(t, fields.index(name))
         own = isinstance(getattr(self.kind, name, None), types.FunctionType)
         if self.kind not in (tuple, torch.Size) and (own or name not in dir(tuple)):
-            found = t.class_attr(self, self.kind, name)
+            found = t.attributes.class_attr(self, self.kind, name)
             if found is not None:
                 return found
         if name == "_fields" and fields:
-            return t.known(fields)
+            return t.values.known(fields)
         return super().attr(t, name)
 
-    def _own(self, t: Tracer, name: str) -> Value | None:
+    def _own(self, t: Interpreter, name: str) -> Value | None:
         """Return a special method that the class of a named tuple defines anew, bound."""
         if self.kind is tuple or not isinstance(getattr(self.kind, name), types.FunctionType):
             return None
-        return t.class_attr(self, self.kind, name)
+        return t.attributes.class_attr(self, self.kind, name)
 
-    def item(self, t: Tracer, key: Value) -> Value:
+    def item(self, t: Interpreter, key: Value) -> Value:
         own = self._own(t, "__getitem__")
         return super().item(t, key) if own is None else own.call(t, [key], {})
 
-    def iterate(self, t: Tracer) -> Value:
+    def iterate(self, t: Interpreter) -> Value:
         own = self._own(t, "__iter__")
         return super().iterate(t) if own is None else own.call(t, [], {})
 
-    def length(self, t: Tracer) -> Value:
+    def length(self, t: Interpreter) -> Value:
         own = self._own(t, "__len__")
         return super().length(t) if own is None else own.call(t, [], {})
 
-    def unpack(self, t: Tracer) -> list[Value]:
+    def unpack(self, t: Interpreter) -> list[Value]:
         own = self._own(t, "__iter__")
         return super().unpack(t) if own is None else own.call(t, [], {}).unpack(t)
 
-    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "_replace" and hasattr(self.kind, "_fields"):
             fields: Any = self.kind._fields
             slots: list[Slot] = [
@@ -175,18 +174,18 @@ class TupleValue(SequenceValue):
             ]
             return TupleValue(slots, kind=self.kind)
         if name == "_asdict" and hasattr(self.kind, "_fields"):
-            return t.dict_of(zip(self.kind._fields, self.values(t), strict=True))
+            return t.values.dict_of(zip(self.kind._fields, self.values(t), strict=True))
         if name == "numel" and self.kind is torch.Size:
             total: Value = ConstValue(1)
             for size in self.values(t):
-                total = t.binary("mul", total, size)
+                total = t.python.binary("mul", total, size)
             return total
         own = isinstance(getattr(self.kind, name, None), types.FunctionType)
         if self.kind not in (tuple, torch.Size) and (own or name not in SEQUENCE_METHODS):
             return self.attr(t, name).call(t, args, kwargs)
         return super().method(t, name, args, kwargs)
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         if self.kind is tuple:
             r.push_slots(self.slots)
             r.e.build_tuple(len(self.slots))
@@ -233,12 +232,12 @@ class ListValue(SequenceValue):
     def slots(self, slots: list[Slot]) -> None:
         self._slots = slots
 
-    def add(self, t: Tracer, items: list[Value]) -> None:
+    def add(self, t: Interpreter, items: list[Value]) -> None:
         """Put items at the end."""
         t.effects.changed(self)
         self._slots.extend(items)
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return [slot for slot in self._slots if isinstance(slot, Value)]
 
     def constant(self) -> Any:
@@ -251,12 +250,13 @@ class ListValue(SequenceValue):
             items.append(slot.constant())
         return items
 
-    def set_item(self, t: Tracer, key: Value, value: Value) -> None:
-        index = t.concrete(key)
+    def set_item(self, t: Interpreter, key: Value, value: Value) -> None:
+        index = t.python.concrete(key)
         if isinstance(index, slice):
             items = value.unpack(t)
             if index.step not in (None, 1) and len(self.slots[index]) != len(items):
-                t.fold(operator.setitem, [None] * len(self.slots), index, [None] * len(items))
+                old, new = [None] * len(self.slots), [None] * len(items)
+                t.python.fold(operator.setitem, old, index, new)
             t.effects.changed(self)
             self.slots[index] = list(items)
             return
@@ -265,24 +265,24 @@ class ListValue(SequenceValue):
         t.effects.changed(self)
         self.slots[index] = value
 
-    def del_item(self, t: Tracer, key: Value) -> None:
-        index = t.concrete(key)
+    def del_item(self, t: Interpreter, key: Value) -> None:
+        index = t.python.concrete(key)
         if isinstance(index, int) and not -len(self.slots) <= index < len(self.slots):
             raise_as_python(t, self, "__delitem__", [key], {})
         t.effects.changed(self)
         del self.slots[index]
 
-    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         handler = LIST_METHODS.get(name)
         if handler is not None:
             return handler(t, self, *args, **kwargs)
         return super().method(t, name, args, kwargs)
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.push_slots(self.slots)
         r.e.build_list(len(self.slots))
 
-    def replay(self, r: Residual) -> None:
+    def replay(self, r: ResidualInterface) -> None:
         """Emit ``original[:] = items``, or the adding to a list that was not read."""
         if self._read is not None:
             r.push_slots(self._slots)
@@ -318,23 +318,23 @@ class DequeValue(ListValue):
     def like(self, slots: list[Slot]) -> Value:
         return DequeValue(slots, maxlen=self.maxlen)
 
-    def attr(self, t: Tracer, name: str) -> Value:
-        return t.known(self.maxlen) if name == "maxlen" else super().attr(t, name)
+    def attr(self, t: Interpreter, name: str) -> Value:
+        return t.values.known(self.maxlen) if name == "maxlen" else super().attr(t, name)
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.load_callable(collections.deque)
         super().rebuild(r)
         r.e.load_const(self.maxlen)
         r.e.call(2)
 
-    def replay(self, r: Residual) -> None:
+    def replay(self, r: ResidualInterface) -> None:
         """Emit ``original.clear(); original.extend(items)``."""
         ListValue.rebuild(self, r)
         temporary = r.store_new()
         r.call_method(self, "clear")
         r.call_method(self, "extend", lambda: r.e.load_fast(temporary))
 
-    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "popleft":
             if not self.slots:
                 raise_as_python(t, self, name, args, kwargs)
@@ -344,23 +344,23 @@ class DequeValue(ListValue):
             for item in items:
                 _insert(t, self, ConstValue(0), item)
                 self._trim(at_end=True)
-            return t.known(None)
+            return ConstValue(None)
         if name == "rotate":
-            return self._rotate(t, t.concrete(args[0]) if args else 1)
+            return self._rotate(t, t.python.concrete(args[0]) if args else 1)
         if name in ("sort", "__add__"):
             self.cannot(breaks.UNSUPPORTED_CALL, f"deque.{name}")
         if name == "insert" and len(self.slots) == self.maxlen:
-            t.raise_(IndexError, "deque already at its maximum size")
+            t.python.raise_(IndexError, "deque already at its maximum size")
         found = super().method(t, name, args, kwargs)
         self._trim(at_end=False)
         return found
 
-    def _rotate(self, t: Tracer, count: int) -> Value:
+    def _rotate(self, t: Interpreter, count: int) -> Value:
         t.effects.changed(self)
         if self.slots:
             count %= len(self.slots)
             self.slots[:] = [*self.slots[-count:], *self.slots[:-count]] if count else self.slots
-        return t.known(None)
+        return ConstValue(None)
 
 
 class KnownIterator(IteratorValue):
@@ -368,7 +368,7 @@ class KnownIterator(IteratorValue):
 
     index: int
 
-    def count(self, t: Tracer) -> int:
+    def count(self, t: Interpreter) -> int:
         """Step on and return the place stepped over; an iterator that came in changes by it."""
         if self.source is not None:
             t.effects.changed(self)
@@ -391,15 +391,15 @@ class SequenceIterator(KnownIterator):
             return type(iter(collections.deque()))
         return type(iter([])) if isinstance(self.sequence, ListValue) else type(iter(()))
 
-    def advance(self, t: Tracer) -> Value:
+    def advance(self, t: Interpreter) -> Value:
         if self.index >= len(self.sequence.slots):
             raise Exhausted
         return self.sequence.at(t, self.count(t))
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return [self.sequence]
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         if isinstance(self.sequence, DequeValue) and self.index:
             rest = self.sequence.slots[self.index :]
             r.push_slots(rest)
@@ -412,12 +412,12 @@ class SequenceIterator(KnownIterator):
             r.e.copy(1)
             self._set_place(r)
 
-    def replay(self, r: Residual) -> None:
+    def replay(self, r: ResidualInterface) -> None:
         """Emit the stepping on of an iterator that came in."""
         r.push(self)
         self._set_place(r)
 
-    def _set_place(self, r: Residual) -> None:
+    def _set_place(self, r: ResidualInterface) -> None:
         r.e.load_method("__setstate__")
         r.e.load_const(self.index)
         r.e.call(1)
@@ -438,17 +438,17 @@ class StepIterator(Value):
     def python_type(self) -> type:
         return self.kind
 
-    def iterate(self, t: Tracer) -> Value:
+    def iterate(self, t: Interpreter) -> Value:
         return self
 
-    def advance(self, t: Tracer) -> Value:
+    def advance(self, t: Interpreter) -> Value:
         if self.rest is not None:
             if not self.rest:
                 raise Exhausted
             return self.rest.pop(0)
         return self.step()
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         if self.endless:
             self.cannot(breaks.UNSUPPORTED_VALUE, f"an endless {self.kind.__name__}")
         if self.rest is None:
@@ -459,36 +459,36 @@ class StepIterator(Value):
                 raise breaks.SkipFrame(what)
         return self.rest
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.push_slots(list(self.rest or ()))
         r.e.build_list(len(self.rest or ()))
         r.e.get_iter()
 
 
 # -- methods ---------------------------------------------------------------------------------
-def _append(t: Tracer, x: ListValue, value: Value) -> Value:
+def _append(t: Interpreter, x: ListValue, value: Value) -> Value:
     x.add(t, [value])
-    return t.known(None)
+    return ConstValue(None)
 
 
-def _extend(t: Tracer, x: ListValue, values: Value) -> Value:
+def _extend(t: Interpreter, x: ListValue, values: Value) -> Value:
     x.add(t, values.unpack(t))
-    return t.known(None)
+    return ConstValue(None)
 
 
-def _iadd(t: Tracer, x: ListValue, values: Value) -> Value:
+def _iadd(t: Interpreter, x: ListValue, values: Value) -> Value:
     _extend(t, x, values)
     return x
 
 
-def _insert(t: Tracer, x: ListValue, index: Value, value: Value) -> Value:
+def _insert(t: Interpreter, x: ListValue, index: Value, value: Value) -> Value:
     t.effects.changed(x)
-    x.slots.insert(t.concrete(index), value)
-    return t.known(None)
+    x.slots.insert(t.python.concrete(index), value)
+    return ConstValue(None)
 
 
-def _pop(t: Tracer, x: ListValue, index: Value | None = None) -> Value:
-    place = -1 if index is None else t.concrete(index)
+def _pop(t: Interpreter, x: ListValue, index: Value | None = None) -> Value:
+    place = -1 if index is None else t.python.concrete(index)
     if not -len(x.slots) <= place < len(x.slots):
         raise_as_python(t, x, "pop", [] if index is None else [index], {})
     value = x.at(t, place)
@@ -497,39 +497,39 @@ def _pop(t: Tracer, x: ListValue, index: Value | None = None) -> Value:
     return value
 
 
-def _clear(t: Tracer, x: ListValue) -> Value:
+def _clear(t: Interpreter, x: ListValue) -> Value:
     t.effects.changed(x)
     x.slots.clear()
-    return t.known(None)
+    return ConstValue(None)
 
 
-def _reverse(t: Tracer, x: ListValue) -> Value:
+def _reverse(t: Interpreter, x: ListValue) -> Value:
     t.effects.changed(x)
     x.slots.reverse()
-    return t.known(None)
+    return ConstValue(None)
 
 
-def _remove(t: Tracer, x: ListValue, value: Value) -> Value:
+def _remove(t: Interpreter, x: ListValue, value: Value) -> Value:
     for index, item in enumerate(x.values(t)):
-        if t.equal(item, value):
+        if t.python.equal(item, value):
             t.effects.changed(x)
             del x.slots[index]
-            return t.known(None)
+            return ConstValue(None)
     raise_as_python(t, x, "remove", [value], {})
-    return t.raise_(ValueError, f"{x.kind.__name__}.remove(x): x not in {x.kind.__name__}")
+    return t.python.raise_(ValueError, f"{x.kind.__name__}.remove(x): x not in {x.kind.__name__}")
 
 
 def sort_values(
-    t: Tracer, values: list[Value], key: Value | None = None, reverse: Value | None = None
+    t: Interpreter, values: list[Value], key: Value | None = None, reverse: Value | None = None
 ) -> list[Value]:
     """Sort values by Python's stable order, ``key`` being a traced function."""
     has_key = key is not None and not (key.is_constant() and key.constant() is None)
     keys = [key.call(t, [v], {}) for v in values] if has_key and key is not None else values
 
     def compare(a: int, b: int) -> int:
-        if t.binary("lt", keys[a], keys[b]).truth(t):
+        if t.python.binary("lt", keys[a], keys[b]).truth(t):
             return -1
-        return 1 if t.binary("lt", keys[b], keys[a]).truth(t) else 0
+        return 1 if t.python.binary("lt", keys[b], keys[a]).truth(t) else 0
 
     backwards = reverse is not None and reverse.truth(t)
     order = sorted(range(len(values)), key=functools.cmp_to_key(compare), reverse=backwards)
@@ -537,38 +537,38 @@ def sort_values(
 
 
 def _sort(
-    t: Tracer, x: ListValue, *, key: Value | None = None, reverse: Value | None = None
+    t: Interpreter, x: ListValue, *, key: Value | None = None, reverse: Value | None = None
 ) -> Value:
     ordered = sort_values(t, x.values(t), key, reverse)
     t.effects.changed(x)
     x.slots[:] = ordered
-    return t.known(None)
+    return ConstValue(None)
 
 
-def _copy(t: Tracer, x: SequenceValue) -> Value:
+def _copy(t: Interpreter, x: SequenceValue) -> Value:
     return x.like(list(x.slots))
 
 
-def _index(t: Tracer, x: SequenceValue, value: Value, *bounds: Value) -> Value:
-    first, last = [*(t.concrete(bound) for bound in bounds), None, None][:2]
+def _index(t: Interpreter, x: SequenceValue, value: Value, *bounds: Value) -> Value:
+    first, last = [*(t.python.concrete(bound) for bound in bounds), None, None][:2]
     places = slice(first, last)
     for index in range(len(x.slots))[places]:
-        if t.equal(x.at(t, index), value):
+        if t.python.equal(x.at(t, index), value):
             return ConstValue(index)
     raise_as_python(t, x, "index", [value, *bounds], {})
-    return t.raise_(ValueError, f"{value.describe()} is not in {x.kind.__name__}")
+    return t.python.raise_(ValueError, f"{value.describe()} is not in {x.kind.__name__}")
 
 
-def _count(t: Tracer, x: SequenceValue, value: Value) -> Value:
-    return ConstValue(sum(t.equal(item, value) for item in x.values(t)))
+def _count(t: Interpreter, x: SequenceValue, value: Value) -> Value:
+    return ConstValue(sum(t.python.equal(item, value) for item in x.values(t)))
 
 
-def _contains(t: Tracer, x: SequenceValue, value: Value) -> Value:
-    return ConstValue(any(t.equal(item, value) for item in x.values(t)))
+def _contains(t: Interpreter, x: SequenceValue, value: Value) -> Value:
+    return ConstValue(any(t.python.equal(item, value) for item in x.values(t)))
 
 
-def _hash(t: Tracer, x: SequenceValue) -> Value:
-    return t.known(t.fold(hash, t.concrete(x)))
+def _hash(t: Interpreter, x: SequenceValue) -> Value:
+    return t.python.folded(hash, t.python.concrete(x))
 
 
 SEQUENCE_METHODS: dict[str, Callable[..., Value]] = {
@@ -579,9 +579,9 @@ SEQUENCE_METHODS: dict[str, Callable[..., Value]] = {
     "__len__": lambda t, x: x.length(t),
     "__iter__": lambda t, x: x.iterate(t),
     "__hash__": _hash,
-    "__add__": lambda t, x, other: t.binary("add", x, other),
-    "__mul__": lambda t, x, other: t.binary("mul", x, other),
-    "__eq__": lambda t, x, other: t.binary("eq", x, other),
+    "__add__": lambda t, x, other: t.python.binary("add", x, other),
+    "__mul__": lambda t, x, other: t.python.binary("mul", x, other),
+    "__eq__": lambda t, x, other: t.python.binary("eq", x, other),
 }
 LIST_METHODS: dict[str, Callable[..., Value]] = {
     "append": _append,
@@ -594,6 +594,6 @@ LIST_METHODS: dict[str, Callable[..., Value]] = {
     "remove": _remove,
     "sort": _sort,
     "copy": _copy,
-    "__setitem__": lambda t, x, k, v: (x.set_item(t, k, v), t.known(None))[1],
-    "__delitem__": lambda t, x, k: (x.del_item(t, k), t.known(None))[1],
+    "__setitem__": lambda t, x, k, v: (x.set_item(t, k, v), ConstValue(None))[1],
+    "__delitem__": lambda t, x, k: (x.del_item(t, k), ConstValue(None))[1],
 }

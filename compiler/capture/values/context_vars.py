@@ -6,13 +6,13 @@ import contextvars
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.deferred_calls import DeferredCall
 from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, Value
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.deferred_calls import DeferredCall
 from tc.compiler.core.sources import AttrSource, CallSource, Source
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.residual import Residual
-    from tc.compiler.capture.tracer import Tracer
+    from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
 
 class ContextVarValue(KnownObject):
@@ -29,10 +29,14 @@ class ContextVarValue(KnownObject):
         self.content: Value | None = None
         self._looked = False
 
-    def attr(self, t: Tracer, name: str) -> Value:
-        return t.known(self.obj.name) if name == "name" else t.builtin_method(self, name)
+    def attr(self, t: Interpreter, name: str) -> Value:
+        return (
+            t.values.known(self.obj.name)
+            if name == "name"
+            else t.attributes.builtin_method(self, name)
+        )
 
-    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         wanted = {"get": (0, 1), "set": (1,), "reset": (1,)}.get(name, ())
         if kwargs or len(args) not in wanted:
             self.cannot(breaks.UNSUPPORTED_CALL, f"ContextVar.{name}")
@@ -42,7 +46,7 @@ class ContextVarValue(KnownObject):
             return self._set(t, args[0])
         return self._reset(t, args[0])
 
-    def _look(self, t: Tracer) -> Value | None:
+    def _look(self, t: Interpreter) -> Value | None:
         """Return what it holds, or None."""
         if not self._looked:
             self._looked = True
@@ -50,36 +54,38 @@ class ContextVarValue(KnownObject):
             held = CallSource(self.source, _held, "{}.get()")
             found = _held(self.obj)
             if found is NOTHING:
-                t.guard("ID", held, found)
+                t.guards.add("ID", held, found)
             else:
-                self.content = t.wrap(found, held)
+                self.content = t.values.wrap(found, held)
         return self.content
 
-    def _get(self, t: Tracer, args: Args) -> Value:
+    def _get(self, t: Interpreter, args: Args) -> Value:
         found = self._look(t) or (args[0] if args else self._default(t))
-        return found if found is not None else t.raise_(LookupError, repr(self.obj))
+        return found if found is not None else t.python.raise_(LookupError, repr(self.obj))
 
-    def _default(self, t: Tracer) -> Value | None:
+    def _default(self, t: Interpreter) -> Value | None:
         """Return what the variable was made with, or None."""
         assert self.source is not None
         found = _default(self.obj)
         return (
             None
             if found is NOTHING
-            else t.wrap(found, CallSource(self.source, _default, "{}'s default"))
+            else t.values.wrap(found, CallSource(self.source, _default, "{}'s default"))
         )
 
-    def _set(self, t: Tracer, value: Value) -> Value:
+    def _set(self, t: Interpreter, value: Value) -> Value:
         token = TokenValue(self, value, self._look(t))
         self.content = value
         t.effects.demand(token)
         return token
 
-    def _reset(self, t: Tracer, token: Value) -> Value:
+    def _reset(self, t: Interpreter, token: Value) -> Value:
         if isinstance(token, TokenValue) and token.of is self:
             undone, before = t.effects.demanded[-1:] == [token], token.before
             if token.used:
-                return t.raise_(RuntimeError, f"{token.describe()} has already been used once")
+                return t.python.raise_(
+                    RuntimeError, f"{token.describe()} has already been used once"
+                )
             token.used = True
         elif isinstance(token, SourcedToken) and token.obj.var is self.obj:
             undone, before = False, token.before(t)
@@ -92,7 +98,7 @@ class ContextVarValue(KnownObject):
             t.effects.withdraw(token)
         else:
             t.effects.demand(DeferredCall(contextvars.ContextVar.reset, [self, token], {}))
-        return t.known(None)
+        return ConstValue(None)
 
 
 class TokenValue(DeferredCall):
@@ -114,7 +120,7 @@ class TokenValue(DeferredCall):
     def python_type(self) -> type:
         return contextvars.Token
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         if self.undone:
             self.cannot(breaks.UNSUPPORTED_VALUE, "a token that was used already")
         super().rebuild(r)
@@ -125,26 +131,26 @@ class SourcedToken(KnownObject):
 
     noun = TokenValue.noun
 
-    def before(self, t: Tracer) -> Value | None:
+    def before(self, t: Interpreter) -> Value | None:
         """Return what the variable held before it was set, None if nothing."""
         assert self.source is not None
         old, where = self.obj.old_value, AttrSource(self.source, "old_value")
         if old is contextvars.Token.MISSING:
-            t.guard("ID", where, old)
+            t.guards.add("ID", where, old)
             return None
-        return t.wrap(old, where)
+        return t.values.wrap(old, where)
 
 
-def wrap_context_var(t: Tracer, obj: Any, source: Source) -> Value:
+def wrap_context_var(t: Interpreter, obj: Any, source: Source) -> Value:
     """Return the value of an existing context variable."""
-    t.guard("ID", source, obj)
+    t.guards.add("ID", source, obj)
     return ContextVarValue(obj, source)
 
 
-def wrap_token(t: Tracer, obj: Any, source: Source) -> Value:
+def wrap_token(t: Interpreter, obj: Any, source: Source) -> Value:
     """Return the value of an existing token: another call brings another one, of the same kind."""
-    t.guard("TYPE", source, type(obj))
-    t.guard("ID", AttrSource(source, "var"), obj.var)
+    t.guards.add("TYPE", source, type(obj))
+    t.guards.add("ID", AttrSource(source, "var"), obj.var)
     return SourcedToken(obj, source)
 
 

@@ -16,14 +16,13 @@ from tc.compiler.capture.values.objects import ObjectValue, type_lookup
 from tc.compiler.capture.values.tensor import METHODS, TensorValue
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.residual import Residual
-    from tc.compiler.capture.tracer import Tracer
+    from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
 
 class IdentityNumber(Value):
     """``id()`` of what traced code made: unknown, but equal for the same object only."""
 
-    noun = "id() of a value made while tracing"
+    noun = "id() of a value"
 
     def __init__(self, owner: Value) -> None:
         self.obj = owner
@@ -31,28 +30,28 @@ class IdentityNumber(Value):
     def python_type(self) -> type:
         return int
 
-    def truth(self, t: Tracer) -> bool:
+    def truth(self, t: Interpreter) -> bool:
         return True
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return [self.obj]
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.load_callable(id)
         r.push(self.obj)
         r.e.call(1)
 
 
 @builtin(id)
-def _id(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    obj = getattr(args[0], "obj", None)
+def _id(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    obj = args[0].obj
     if obj is None or args[0].source is None:
         return IdentityNumber(args[0])
-    t.guard_identity(args[0].source, obj)
+    t.guards.identity(args[0].source, obj)
     return ConstValue(id(obj))
 
 
-def _reduce(t: Tracer, x: ObjectValue) -> Value:
+def _reduce(t: Interpreter, x: ObjectValue) -> Value:
     """Return what ``object.__reduce_ex__(x, 4)`` does for a plain object with a ``__dict__``."""
     own = type_lookup(x.cls, "__reduce__")
     if isinstance(own, types.FunctionType):
@@ -67,9 +66,9 @@ def _reduce(t: Tracer, x: ObjectValue) -> Value:
     else:
         names = x.dictionary(t)
         held = names.method(t, "copy", [], {})
-        state = held if held.truth(t) else t.known(None)
-    maker = t.known(copyreg.__newobj__)  # type: ignore[attr-defined]
-    return t.new_tuple([maker, t.new_tuple([t.known(x.cls)]), state])
+        state = held if held.truth(t) else ConstValue(None)
+    maker = t.values.known(copyreg.__newobj__)  # type: ignore[attr-defined]
+    return t.values.new_tuple([maker, t.values.new_tuple([t.values.known(x.cls)]), state])
 
 
 def _is_plain_class(cls: type) -> bool:
@@ -86,12 +85,12 @@ _PLAIN_SIZE = _Plain.__basicsize__
 OBJECT_METHODS["__reduce_ex__"] = lambda t, x, protocol: _reduce(t, x)
 
 
-def _deepcopy_tensor(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+def _deepcopy_tensor(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
     attributes = tensor.obj is not None and vars(tensor.obj)
     plain = tensor.kind is torch.Tensor and tensor.example.is_contiguous() and not attributes
     if tensor.example.requires_grad or not plain:
         tensor.cannot(breaks.UNSUPPORTED_CALL, "Tensor.__deepcopy__")
-    return t.call_torch("clone", [tensor], {}, method=True)
+    return t.output.call_torch("clone", [tensor], {}, method=True)
 
 
 METHODS["__deepcopy__"] = _deepcopy_tensor

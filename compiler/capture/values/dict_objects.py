@@ -13,8 +13,7 @@ from tc.compiler.capture.values.objects import MISSING, ObjectValue, type_lookup
 from tc.compiler.core.sources import CallSource, Source
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.residual import Residual
-    from tc.compiler.capture.tracer import Tracer
+    from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
 
 class Storage(DictValue):
@@ -25,7 +24,7 @@ class Storage(DictValue):
         self.owner = owner
         self.source = owner.source
 
-    def replay(self, r: Residual) -> None:
+    def replay(self, r: ResidualInterface) -> None:
         """Emit a refill of the object's items."""
         r.load_callable(refill)
         r.push(self.owner)
@@ -50,17 +49,17 @@ class DictObjectValue(ObjectValue):
         base = collections.OrderedDict if issubclass(cls, collections.OrderedDict) else dict
         self.storage = Storage(self, entries or {}, base)
 
-    def missing(self, t: Tracer, key: Value) -> Value:
+    def missing(self, t: Interpreter, key: Value) -> Value:
         """Return what an item that is not there is, by the class's own ``__missing__``."""
         raw = type_lookup(self.cls, "__missing__")
         if raw is MISSING:
-            return t.raise_(KeyError, key)
-        return t.bind_descriptor(self, self.cls, raw, "__missing__").call(t, [key], {})
+            return t.python.raise_(KeyError, key)
+        return t.attributes.bind_descriptor(self, self.cls, raw, "__missing__").call(t, [key], {})
 
     def base_method(self, name: str) -> Value:
         """Return the method that dict itself has under a name, bound to the items."""
 
-        def run(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        def run(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
             if name == "__getitem__" and not self.storage.has(t, args[0]):
                 return self.missing(t, args[0])
             method = "update" if name == "__init__" else name
@@ -68,10 +67,10 @@ class DictObjectValue(ObjectValue):
 
         return LambdaValue(run, f"{self.cls.__name__}.{name}")
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return self.storage.children(t)
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.load_callable(make)
         r.load_object(self.cls)
         self.storage._build_map(r)
@@ -89,10 +88,10 @@ def accepts(obj: Any) -> bool:
     )
 
 
-def wrap_dict_object(t: Tracer, obj: Any, source: Source) -> Value:
+def wrap_dict_object(t: Interpreter, obj: Any, source: Source) -> Value:
     """Return the value of an existing dict object."""
-    t.guard("TYPE", source, type(obj))
-    t.guard("EQUALS", CallSource(source, keys_of, "tuple(dict.keys({}))"), keys_of(obj))
+    t.guards.add("TYPE", source, type(obj))
+    t.guards.add("EQUALS", CallSource(source, keys_of, "tuple(dict.keys({}))"), keys_of(obj))
     entries: Entries = {}
     for key in dict.keys(obj):
         item = CallSource(

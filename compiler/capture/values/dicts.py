@@ -13,8 +13,7 @@ from tc.compiler.capture.values.containers import ListValue, TupleValue
 from tc.compiler.core.sources import Source
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.residual import Residual
-    from tc.compiler.capture.tracer import Tracer
+    from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
 Entries = dict[Any, tuple[Slot, Slot]]
 
@@ -59,116 +58,116 @@ class DictValue(Value):
         return plain
 
     # -- access ----------------------------------------------------------------------------
-    def whole(self, t: Tracer) -> Entries:
+    def whole(self, t: Interpreter) -> Entries:
         """Return the entries after guarding on the full list of keys."""
         if self.pending:
             if "__builtins__" in self.entries:  # names of a module: compiling adds some
                 self.cannot(breaks.UNSUPPORTED_OP, "iteration over the names of a module")
             self.pending = False
-            t.guard_keys(self)
+            t.guards.keys(self)
         return self.entries
 
-    def keys(self, t: Tracer) -> list[Value]:
+    def keys(self, t: Interpreter) -> list[Value]:
         """Return all keys."""
         return [self._key_at(t, token) for token in list(self.whole(t))]
 
-    def values(self, t: Tracer) -> list[Value]:
+    def values(self, t: Interpreter) -> list[Value]:
         """Return all values."""
         return [self.at(t, token) for token in list(self.whole(t))]
 
-    def pairs(self, t: Tracer) -> list[Value]:
+    def pairs(self, t: Interpreter) -> list[Value]:
         """Return all (key, value) tuples."""
         return [
             TupleValue([key, value])
             for key, value in zip(self.keys(t), self.values(t), strict=True)
         ]
 
-    def _key_at(self, t: Tracer, token: Any) -> Value:
+    def _key_at(self, t: Interpreter, token: Any) -> Value:
         key, value = self.entries[token]
         if isinstance(key, Lazy):
-            key = t.wrap(key.obj, key.source)
+            key = t.values.wrap(key.obj, key.source)
             self.entries[token] = (key, value)
         return key
 
-    def at(self, t: Tracer, token: Any) -> Value:
+    def at(self, t: Interpreter, token: Any) -> Value:
         """Return the value stored under a key's token."""
         key, value = self.entries[token]
         if isinstance(value, Lazy):
-            value = t.wrap(value.obj, value.source)
+            value = t.values.wrap(value.obj, value.source)
             self.entries[token] = (key, value)
         return value
 
-    def has(self, t: Tracer, key: Value) -> bool:
+    def has(self, t: Interpreter, key: Value) -> bool:
         """Say whether a key is there, guarding only on that where possible."""
-        token = t.key(key)
+        token = t.python.key(key)
         there = token in self.entries
         if self.pending:
-            t.guard_contains(self, key, there)
+            t.guards.contains(self, key, there)
         return there
 
-    def put(self, t: Tracer, key: Value, value: Value) -> None:
+    def put(self, t: Interpreter, key: Value, value: Value) -> None:
         """Store under a key."""
         self.whole(t)
-        token = t.key(key)
+        token = t.python.key(key)
         t.effects.changed(self)
         known = self.entries.get(token)
         self.entries[token] = (known[0] if known else key, value)
 
-    def drop(self, t: Tracer, key: Value) -> Value:
+    def drop(self, t: Interpreter, key: Value) -> Value:
         """Remove a key and return its value."""
-        value = self.at(t, t.key(key))
+        value = self.at(t, t.python.key(key))
         self.whole(t)
         t.effects.changed(self)
-        del self.entries[t.key(key)]
+        del self.entries[t.python.key(key)]
         return value
 
     # -- Python's view ---------------------------------------------------------------------
-    def truth(self, t: Tracer) -> bool:
+    def truth(self, t: Interpreter) -> bool:
         return bool(self.whole(t))
 
-    def length(self, t: Tracer) -> Value:
+    def length(self, t: Interpreter) -> Value:
         return ConstValue(len(self.whole(t)))
 
-    def iterate(self, t: Tracer) -> Value:
+    def iterate(self, t: Interpreter) -> Value:
         return ListValue(list(self.keys(t))).iterate(t)
 
-    def item(self, t: Tracer, key: Value) -> Value:
+    def item(self, t: Interpreter, key: Value) -> Value:
         if self.has(t, key):
-            return self.at(t, t.key(key))
+            return self.at(t, t.python.key(key))
         if self.factory is not None:
             value = self.factory.call(t, [], {})
             self.put(t, key, value)
             return value
-        return t.raise_(KeyError, key)
+        return t.python.raise_(KeyError, key)
 
-    def set_item(self, t: Tracer, key: Value, value: Value) -> None:
+    def set_item(self, t: Interpreter, key: Value, value: Value) -> None:
         self.put(t, key, value)
 
-    def del_item(self, t: Tracer, key: Value) -> None:
+    def del_item(self, t: Interpreter, key: Value) -> None:
         if not self.has(t, key):
-            t.raise_(KeyError, key)
+            t.python.raise_(KeyError, key)
         self.drop(t, key)
 
-    def attr(self, t: Tracer, name: str) -> Value:
+    def attr(self, t: Interpreter, name: str) -> Value:
         if name == "__class__":
-            return t.known(self.kind)
+            return t.values.known(self.kind)
         if name == "default_factory" and self._has_factory():
-            return self.factory or t.known(None)
-        return t.builtin_method(self, name)
+            return self.factory or ConstValue(None)
+        return t.attributes.builtin_method(self, name)
 
-    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         handler = DICT_METHODS.get(name)
         if handler is None:
             self.cannot(breaks.UNSUPPORTED_CALL, f"{self.kind.__name__}.{name}")
         return handler(t, self, *args, **kwargs)
 
     # -- the way back ----------------------------------------------------------------------
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return [
             slot for entry in self.entries.values() for slot in entry if isinstance(slot, Value)
         ]
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         if self.kind is not dict:
             r.load_callable(self.kind)
             if self._has_factory():
@@ -180,12 +179,12 @@ class DictValue(Value):
     def _has_factory(self) -> bool:
         return issubclass(self.kind, collections.defaultdict)
 
-    def _build_map(self, r: Residual) -> None:
+    def _build_map(self, r: ResidualInterface) -> None:
         for entry in self.entries.values():
             r.push_slots(list(entry))
         r.e.build_map(len(self.entries))
 
-    def replay(self, r: Residual) -> None:
+    def replay(self, r: ResidualInterface) -> None:
         """Emit ``original.clear(); original.update(entries)``, with the new entries made first."""
         self._build_map(r)
         temporary = r.store_new()
@@ -209,37 +208,39 @@ class SetValue(Value):
     def python_type(self) -> type:
         return self.kind
 
-    def values(self, t: Tracer) -> list[Value]:
+    def values(self, t: Interpreter) -> list[Value]:
         """Return all items."""
         for token, slot in list(self.items.items()):
             if isinstance(slot, Lazy):
-                self.items[token] = t.wrap(slot.obj, slot.source)
+                self.items[token] = t.values.wrap(slot.obj, slot.source)
         return [slot for slot in self.items.values() if isinstance(slot, Value)]
 
-    def truth(self, t: Tracer) -> bool:
+    def truth(self, t: Interpreter) -> bool:
         return bool(self.items)
 
-    def length(self, t: Tracer) -> Value:
+    def length(self, t: Interpreter) -> Value:
         return ConstValue(len(self.items))
 
-    def iterate(self, t: Tracer) -> Value:
+    def iterate(self, t: Interpreter) -> Value:
         return ListValue(list(self.values(t))).iterate(t)
 
-    def attr(self, t: Tracer, name: str) -> Value:
-        return t.builtin_method(self, name)
+    def attr(self, t: Interpreter, name: str) -> Value:
+        return t.attributes.builtin_method(self, name)
 
-    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         handler = SET_METHODS.get(name)
         if handler is None:
             self.cannot(breaks.UNSUPPORTED_CALL, f"{self.kind.__name__}.{name}")
         if not hasattr(self.kind, name):
-            t.raise_(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
+            t.python.raise_(
+                AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'"
+            )
         return handler(t, self, *args, **kwargs)
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return [slot for slot in self.items.values() if isinstance(slot, Value)]
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         if self.kind is frozenset:
             r.load_callable(frozenset)
         r.push_slots(list(self.items.values()))
@@ -247,7 +248,7 @@ class SetValue(Value):
         if self.kind is frozenset:
             r.e.call(1)
 
-    def replay(self, r: Residual) -> None:
+    def replay(self, r: ResidualInterface) -> None:
         """Emit ``original.clear(); original.update(items)``."""
         self.rebuild(r)
         temporary = r.store_new()
@@ -267,24 +268,24 @@ class DictView(Value):
     def python_type(self) -> type:
         return type(getattr({}, self.name)())
 
-    def contents(self, t: Tracer) -> list[Value]:
+    def contents(self, t: Interpreter) -> list[Value]:
         """Return the items that the view has now."""
         parts = {"keys": self.owner.keys, "values": self.owner.values, "items": self.owner.pairs}
         return parts[self.name](t)
 
-    def truth(self, t: Tracer) -> bool:
+    def truth(self, t: Interpreter) -> bool:
         return self.owner.truth(t)
 
-    def length(self, t: Tracer) -> Value:
+    def length(self, t: Interpreter) -> Value:
         return self.owner.length(t)
 
-    def iterate(self, t: Tracer) -> Value:
+    def iterate(self, t: Interpreter) -> Value:
         return ListValue(list(self.contents(t))).iterate(t)
 
-    def attr(self, t: Tracer, name: str) -> Value:
-        return t.builtin_method(self, name)
+    def attr(self, t: Interpreter, name: str) -> Value:
+        return t.attributes.builtin_method(self, name)
 
-    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "__contains__":
             if self.name == "keys":
                 return ConstValue(self.owner.has(t, args[0]))
@@ -293,49 +294,49 @@ class DictView(Value):
             return set_of(t, self.contents(t)).method(t, name, args, kwargs)
         return super().method(t, name, args, kwargs)
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return [self.owner]
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.call_method(self.owner, self.name, keep=True)
 
 
-def set_of(t: Tracer, values: Iterable[Value], kind: type = set) -> SetValue:
+def set_of(t: Interpreter, values: Iterable[Value], kind: type = set) -> SetValue:
     """Return a new set of values."""
     items: dict[Any, Slot] = {}
     for value in values:
-        items.setdefault(t.key(value), value)
+        items.setdefault(t.python.key(value), value)
     return SetValue(items, kind=kind)
 
 
 # -- dict methods ----------------------------------------------------------------------------
-def _get(t: Tracer, d: DictValue, key: Value, default: Value | None = None) -> Value:
+def _get(t: Interpreter, d: DictValue, key: Value, default: Value | None = None) -> Value:
     if d.has(t, key):
-        return d.at(t, t.key(key))
-    return default if default is not None else t.known(None)
+        return d.at(t, t.python.key(key))
+    return default if default is not None else ConstValue(None)
 
 
-def _setdefault(t: Tracer, d: DictValue, key: Value, default: Value | None = None) -> Value:
+def _setdefault(t: Interpreter, d: DictValue, key: Value, default: Value | None = None) -> Value:
     if not d.has(t, key):
-        d.put(t, key, default if default is not None else t.known(None))
-    return d.at(t, t.key(key))
+        d.put(t, key, default if default is not None else ConstValue(None))
+    return d.at(t, t.python.key(key))
 
 
-def _pop(t: Tracer, d: DictValue, key: Value, default: Value | None = None) -> Value:
+def _pop(t: Interpreter, d: DictValue, key: Value, default: Value | None = None) -> Value:
     if d.has(t, key):
         return d.drop(t, key)
-    return default if default is not None else t.raise_(KeyError, key)
+    return default if default is not None else t.python.raise_(KeyError, key)
 
 
-def _popitem(t: Tracer, d: DictValue, last: Value | None = None) -> Value:
+def _popitem(t: Interpreter, d: DictValue, last: Value | None = None) -> Value:
     keys = d.keys(t)
     if not keys:
-        return t.raise_(KeyError, "popitem(): dictionary is empty")
+        return t.python.raise_(KeyError, "popitem(): dictionary is empty")
     key = keys[-1 if last is None or last.truth(t) else 0]
     return TupleValue([key, d.drop(t, key)])
 
 
-def _update(t: Tracer, d: DictValue, other: Value | None = None, /, **named: Value) -> Value:
+def _update(t: Interpreter, d: DictValue, other: Value | None = None, /, **named: Value) -> Value:
     other = getattr(other, "storage", other)
     if isinstance(other, DictValue):
         for key, value in zip(other.keys(t), other.values(t), strict=True):
@@ -349,39 +350,39 @@ def _update(t: Tracer, d: DictValue, other: Value | None = None, /, **named: Val
             d.put(t, key, value)
     for name, value in named.items():
         d.put(t, ConstValue(name), value)
-    return t.known(None)
+    return ConstValue(None)
 
 
-def _ior(t: Tracer, d: DictValue, other: Value) -> Value:
+def _ior(t: Interpreter, d: DictValue, other: Value) -> Value:
     _update(t, d, other)
     return d
 
 
-def _or(t: Tracer, d: DictValue, other: Value) -> Value:
+def _or(t: Interpreter, d: DictValue, other: Value) -> Value:
     copy = _copy(t, d)
     _update(t, copy, other)
     return copy
 
 
-def _clear(t: Tracer, d: DictValue) -> Value:
+def _clear(t: Interpreter, d: DictValue) -> Value:
     d.whole(t)
     t.effects.changed(d)
     d.entries.clear()
-    return t.known(None)
+    return ConstValue(None)
 
 
-def _copy(t: Tracer, d: DictValue) -> DictValue:
+def _copy(t: Interpreter, d: DictValue) -> DictValue:
     copied = DictValue(dict(d.whole(t)), kind=d.kind, factory=d.factory)
     return copied
 
 
-def _move_to_end(t: Tracer, d: DictValue, key: Value, last: Value | None = None) -> Value:
+def _move_to_end(t: Interpreter, d: DictValue, key: Value, last: Value | None = None) -> Value:
     value = d.drop(t, key)
     d.put(t, key, value)
     if last is not None and not last.truth(t):
-        token = t.key(key)
+        token = t.python.key(key)
         d.entries = {token: d.entries[token], **d.entries}
-    return t.known(None)
+    return ConstValue(None)
 
 
 DICT_METHODS: dict[str, Callable[..., Value]] = {
@@ -400,60 +401,60 @@ DICT_METHODS: dict[str, Callable[..., Value]] = {
     "items": lambda t, d: DictView(d, "items"),
     "__contains__": lambda t, d, key: ConstValue(d.has(t, key)),
     "__getitem__": lambda t, d, key: d.item(t, key),
-    "__setitem__": lambda t, d, k, v: (d.put(t, k, v), t.known(None))[1],
-    "__delitem__": lambda t, d, k: (d.del_item(t, k), t.known(None))[1],
+    "__setitem__": lambda t, d, k, v: (d.put(t, k, v), ConstValue(None))[1],
+    "__delitem__": lambda t, d, k: (d.del_item(t, k), ConstValue(None))[1],
     "__len__": lambda t, d: d.length(t),
     "__iter__": lambda t, d: d.iterate(t),
-    "__eq__": lambda t, d, other: t.binary("eq", d, other),
+    "__eq__": lambda t, d, other: t.python.binary("eq", d, other),
 }
 DICT_KINDS = (dict, collections.OrderedDict, collections.defaultdict)
 
 
 # -- set methods -----------------------------------------------------------------------------
-def _add(t: Tracer, s: SetValue, value: Value) -> Value:
+def _add(t: Interpreter, s: SetValue, value: Value) -> Value:
     t.effects.changed(s)
-    s.items.setdefault(t.key(value), value)
-    return t.known(None)
+    s.items.setdefault(t.python.key(value), value)
+    return ConstValue(None)
 
 
-def _discard(t: Tracer, s: SetValue, value: Value) -> Value:
+def _discard(t: Interpreter, s: SetValue, value: Value) -> Value:
     t.effects.changed(s)
-    s.items.pop(t.key(value), None)
-    return t.known(None)
+    s.items.pop(t.python.key(value), None)
+    return ConstValue(None)
 
 
-def _remove(t: Tracer, s: SetValue, value: Value) -> Value:
-    if t.key(value) not in s.items:
-        return t.raise_(KeyError, value)
+def _remove(t: Interpreter, s: SetValue, value: Value) -> Value:
+    if t.python.key(value) not in s.items:
+        return t.python.raise_(KeyError, value)
     return _discard(t, s, value)
 
 
-def _set_pop(t: Tracer, s: SetValue) -> Value:
+def _set_pop(t: Interpreter, s: SetValue) -> Value:
     if not s.items:
-        return t.raise_(KeyError, "pop from an empty set")
+        return t.python.raise_(KeyError, "pop from an empty set")
     value = s.values(t)[0]
     _discard(t, s, value)
     return value
 
 
-def _set_update(t: Tracer, s: SetValue, *others: Value) -> Value:
+def _set_update(t: Interpreter, s: SetValue, *others: Value) -> Value:
     for other in others:
         for value in other.unpack(t):
             _add(t, s, value)
-    return t.known(None)
+    return ConstValue(None)
 
 
-def _set_clear(t: Tracer, s: SetValue) -> Value:
+def _set_clear(t: Interpreter, s: SetValue) -> Value:
     t.effects.changed(s)
     s.items.clear()
-    return t.known(None)
+    return ConstValue(None)
 
 
 def _algebra(name: str) -> Any:
-    def operate(t: Tracer, s: SetValue, *others: Value) -> Value:
-        values = {t.key(v): v for v in s.values(t)}
+    def operate(t: Interpreter, s: SetValue, *others: Value) -> Value:
+        values = {t.python.key(v): v for v in s.values(t)}
         for other in others:
-            right = {t.key(v): v for v in other.unpack(t)}
+            right = {t.python.key(v): v for v in other.unpack(t)}
             kept = getattr(dict.fromkeys(values).keys(), name)(dict.fromkeys(right).keys())
             values = {k: v for k, v in {**values, **right}.items() if k in kept}
         return SetValue(dict(values), kind=s.kind)
@@ -462,34 +463,36 @@ def _algebra(name: str) -> Any:
 
 
 def _in_place(name: str) -> Any:
-    def update(t: Tracer, s: SetValue, *others: Value) -> Value:
+    def update(t: Interpreter, s: SetValue, *others: Value) -> Value:
         kept = SET_METHODS[name](t, s, *others)
         assert isinstance(kept, SetValue)
         t.effects.changed(s)
         s.items = kept.items
-        return t.known(None)
+        return ConstValue(None)
 
     return update
 
 
 def _relation(name: str) -> Any:
-    def compare(t: Tracer, s: SetValue, other: Value) -> Value:
-        right = {t.key(v) for v in other.unpack(t)}
+    def compare(t: Interpreter, s: SetValue, other: Value) -> Value:
+        right = {t.python.key(v) for v in other.unpack(t)}
         return ConstValue(getattr(set(s.items), name)(right))
 
     return compare
 
 
-def _set_reduce(t: Tracer, s: SetValue, protocol: Value) -> Value:
-    items = t.new_tuple([t.list_of(s.values(t))])
-    return t.new_tuple([t.known(s.kind), items, t.known(None)])
+def _set_reduce(t: Interpreter, s: SetValue, protocol: Value) -> Value:
+    items = t.values.new_tuple([t.values.list_of(s.values(t))])
+    return t.values.new_tuple([t.values.known(s.kind), items, ConstValue(None)])
 
 
-def _dict_reduce(t: Tracer, d: DictValue, protocol: Value) -> Value:
-    given = [d.factory or t.known(None)] if d._has_factory() else []
-    pairs = t.list_of(d.pairs(t)).iterate(t)
-    none = t.known(None)
-    return t.new_tuple([t.known(d.kind), t.new_tuple(given), none, none, pairs])
+def _dict_reduce(t: Interpreter, d: DictValue, protocol: Value) -> Value:
+    given = [d.factory or ConstValue(None)] if d._has_factory() else []
+    pairs = t.values.list_of(d.pairs(t)).iterate(t)
+    none = ConstValue(None)
+    return t.values.new_tuple(
+        [t.values.known(d.kind), t.values.new_tuple(given), none, none, pairs]
+    )
 
 
 DICT_METHODS["__reduce_ex__"] = _dict_reduce
@@ -518,7 +521,7 @@ SET_METHODS: dict[str, Callable[..., Value]] = {
         for name in ("issubset", "issuperset", "isdisjoint", "__le__", "__lt__", "__ge__", "__gt__")
     },
     "__eq__": _relation("__eq__"),
-    "__contains__": lambda t, s, value: ConstValue(t.key(value) in s.items),
+    "__contains__": lambda t, s, value: ConstValue(t.python.key(value) in s.items),
     "__len__": lambda t, s: s.length(t),
     "__iter__": lambda t, s: s.iterate(t),
 }

@@ -9,12 +9,13 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.dialects import RUNNING
+from tc.compiler.capture.bytecode.dialects import RUNNING
 from tc.compiler.capture.values.base import (
     UNBOUND,
     Args,
     Exhausted,
     Kwargs,
+    LambdaValue,
     NotConstant,
     Slot,
     Value,
@@ -25,9 +26,7 @@ from tc.compiler.capture.values.dicts import DictValue, Entries
 from tc.compiler.core.sources import AttrSource, ItemSource, Source
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.frame import Frame
-    from tc.compiler.capture.residual import Residual
-    from tc.compiler.capture.tracer import Tracer
+    from tc.compiler.capture.values.interfaces import FrameInterface, Interpreter, ResidualInterface
 
 
 #: items of a generator that are worked out before it is used
@@ -53,7 +52,7 @@ class CellValue(Value):
         root_name: str | None = None,
     ) -> None:
         self.content = content
-        self.obj = obj
+        self.obj: types.CellType | None = obj
         self.source = source
         self.root_name = root_name
         self.creation_index = self.next_creation_index()
@@ -61,7 +60,7 @@ class CellValue(Value):
     def python_type(self) -> type:
         return types.CellType
 
-    def load(self, t: Tracer) -> Value:
+    def load(self, t: Interpreter) -> Value:
         """Return what the cell holds, or UNBOUND."""
         if self.content is None:
             self.content = UNBOUND
@@ -73,15 +72,15 @@ class CellValue(Value):
                 source: Source = self.source
                 if self.root_name is None:
                     source = AttrSource(source, "cell_contents")
-                self.content = t.wrap(contents, source)
+                self.content = t.values.wrap(contents, source)
         return self.content
 
-    def store(self, t: Tracer, value: Value) -> None:
+    def store(self, t: Interpreter, value: Value) -> None:
         """Put a value into the cell."""
         t.effects.changed(self)
         self.content = value
 
-    def attr(self, t: Tracer, name: str) -> Value:
+    def attr(self, t: Interpreter, name: str) -> Value:
         if name == "cell_contents":
             return self.load(t)
         return super().attr(t, name)
@@ -90,14 +89,14 @@ class CellValue(Value):
         """Return what the cell holds as far as it was looked at: put in after the cell is made."""
         return [] if self.content is None or self.content is UNBOUND else [self.content]
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         if self.root_name is not None:
             r.e.load_closure(self.root_name)
             return
         r.load_callable(types.CellType)
         r.e.call(0)
 
-    def replay(self, r: Residual) -> None:
+    def replay(self, r: ResidualInterface) -> None:
         """Emit the store of the contents."""
         if self.content is UNBOUND:
             if self.root_name is not None:
@@ -136,14 +135,14 @@ class FunctionValue(Value):
         self.defaults = TupleValue(defaults or [])
         self.kwdefaults = kwdefaults or {}
         self.closure = closure
-        self.obj = obj
+        self.obj: types.FunctionType | None = obj
         self.source = source
         self.extra: dict[str, Value] = {}
 
     def python_type(self) -> type:
         return types.FunctionType
 
-    def truth(self, t: Tracer) -> bool:
+    def truth(self, t: Interpreter) -> bool:
         return True
 
     def constant(self) -> Any:
@@ -154,70 +153,74 @@ class FunctionValue(Value):
     def describe(self) -> str:
         return self.name
 
-    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return t.inline(self, args, kwargs)
 
     def answering(self) -> tuple[types.CodeType, ...]:
         return (self.code,)
 
-    def attr(self, t: Tracer, name: str) -> Value:
+    def attr(self, t: Interpreter, name: str) -> Value:
         if name in self.extra:
             return self.extra[name]
         if name in ("__name__", "__qualname__") and self.obj is None:
-            return t.known(self.name.rpartition(".")[2] if name == "__name__" else self.name)
+            return t.values.known(self.name.rpartition(".")[2] if name == "__name__" else self.name)
         if name == "__get__":
-            return t.lambda_value(self._bind, f"{self.name}.__get__")
+            return LambdaValue(self._bind, f"{self.name}.__get__")
         if self.obj is not None:
             if not hasattr(self.obj, name):
-                t.guard("NO_ATTR", self.source or t.object_source(self.obj), name)
-                return t.raise_(AttributeError, f"'function' object has no attribute '{name}'")
+                t.guards.add("NO_ATTR", self.source or t.values.object_source(self.obj), name)
+                return t.python.raise_(
+                    AttributeError, f"'function' object has no attribute '{name}'"
+                )
             found = getattr(self.obj, name)
             if self.source is not None:
-                return t.wrap(found, AttrSource(self.source, name))
-            return t.known(found)
+                return t.values.wrap(found, AttrSource(self.source, name))
+            return t.values.known(found)
         if name == "__dict__":
             return FunctionDict(self)
         known = self._known_attr(t, name)
         if known is not None:
             return known
         if not hasattr(types.FunctionType, name):
-            return t.raise_(AttributeError, f"'function' object has no attribute '{name}'")
+            return t.python.raise_(AttributeError, f"'function' object has no attribute '{name}'")
         return super().attr(t, name)
 
-    def _known_attr(self, t: Tracer, name: str) -> Value | None:
+    def _known_attr(self, t: Interpreter, name: str) -> Value | None:
         """Return an attribute that every function has, of one made by traced code."""
         if name == "__code__":
-            return t.known(self.code)
+            return t.values.known(self.code)
         if name == "__module__":
-            return t.known(self.module_globals.get("__name__"))
+            return t.values.known(self.module_globals.get("__name__"))
         if name == "__doc__":
             first = self.code.co_consts[0] if self.code.co_consts else None
-            return t.known(first if isinstance(first, str) else None)
+            return t.values.known(first if isinstance(first, str) else None)
         if name == "__annotations__":
-            return t.dict_of([])
+            return t.values.dict_of([])
         if name == "__type_params__" and RUNNING >= (3, 12):
-            return t.known(())
+            return t.values.known(())
         if name == "__defaults__":
-            return self.defaults if self.defaults.slots else t.known(None)
+            return self.defaults if self.defaults.slots else ConstValue(None)
         if name == "__kwdefaults__":
-            return t.dict_of(self.kwdefaults.items()) if self.kwdefaults else t.known(None)
+            return (
+                t.values.dict_of(self.kwdefaults.items()) if self.kwdefaults else ConstValue(None)
+            )
         if name == "__closure__":
-            return TupleValue(list(self.closure)) if self.closure else t.known(None)
+            return TupleValue(list(self.closure)) if self.closure else ConstValue(None)
         return None
 
-    def _bind(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        return self if t.is_none(args[0]) else MethodValue(args[0], self)
+    def _bind(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        return self if t.python.is_none(args[0]) else MethodValue(args[0], self)
 
-    def set_attr(self, t: Tracer, name: str, value: Value) -> None:
+    def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
         if self.obj is not None:
             super().set_attr(t, name, value)
         self.extra[name] = value
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         own = [*self.closure, *self.defaults.values(t), *self.kwdefaults.values()]
         return [*own, *self.extra.values()]
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         if self.obj is not None:
             r.load_object(self.obj)
             return
@@ -232,7 +235,7 @@ class FunctionValue(Value):
             r.e.swap(2)
             r.e.store_attr(name)
 
-    def _rebuild_elsewhere(self, r: Residual) -> None:
+    def _rebuild_elsewhere(self, r: ResidualInterface) -> None:
         r.load_callable(types.FunctionType)
         r.e.load_const(self.code)
         r.load_object(self.module_globals)
@@ -256,28 +259,28 @@ class FunctionDict(DictValue):
     def constant(self) -> Any:
         raise NotConstant(self.describe())
 
-    def whole(self, t: Tracer) -> Entries:
+    def whole(self, t: Interpreter) -> Entries:
         """Return all attributes that a function does not have by itself."""
         found = {k: v for k, v in self.owner.extra.items() if not hasattr(types.FunctionType, k)}
         self.entries = {name: (ConstValue(name), value) for name, value in found.items()}
         return self.entries
 
-    def has(self, t: Tracer, key: Value) -> bool:
+    def has(self, t: Interpreter, key: Value) -> bool:
         """Say whether the function has an attribute."""
-        return t.key(key) in self.whole(t)
+        return t.python.key(key) in self.whole(t)
 
-    def put(self, t: Tracer, key: Value, value: Value) -> None:
+    def put(self, t: Interpreter, key: Value, value: Value) -> None:
         """Store an attribute."""
-        self.owner.extra[t.concrete(key)] = value
+        self.owner.extra[t.python.concrete(key)] = value
 
-    def drop(self, t: Tracer, key: Value) -> Value:
+    def drop(self, t: Interpreter, key: Value) -> Value:
         """Delete an attribute and return its value."""
-        return self.owner.extra.pop(t.concrete(key))
+        return self.owner.extra.pop(t.python.concrete(key))
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return [self.owner]
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.push(self.owner)
         r.e.load_attr("__dict__")
 
@@ -295,29 +298,29 @@ class MethodValue(Value):
     def python_type(self) -> type:
         return types.MethodType
 
-    def truth(self, t: Tracer) -> bool:
+    def truth(self, t: Interpreter) -> bool:
         return True
 
     def describe(self) -> str:
         return self.function.describe()
 
-    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return self.function.call(t, [self.owner, *args], kwargs)
 
     def answering(self) -> tuple[types.CodeType, ...]:
         return self.function.answering()
 
-    def attr(self, t: Tracer, name: str) -> Value:
+    def attr(self, t: Interpreter, name: str) -> Value:
         if name == "__self__":
             return self.owner
         if name == "__func__":
             return self.function
         return self.function.attr(t, name)
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return [self.owner, self.function]
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.load_callable(types.MethodType)
         r.push(self.function)
         r.push(self.owner)
@@ -344,33 +347,35 @@ class PartialValue(Value):
     def python_type(self) -> type:
         return functools.partial
 
-    def truth(self, t: Tracer) -> bool:
+    def truth(self, t: Interpreter) -> bool:
         return True
 
     def describe(self) -> str:
         return f"partial({self.function.describe()})"
 
-    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return self.function.call(t, [*self.args, *args], {**self.kwargs, **kwargs})
 
     def answering(self) -> tuple[types.CodeType, ...]:
         return self.function.answering()
 
-    def attr(self, t: Tracer, name: str) -> Value:
+    def attr(self, t: Interpreter, name: str) -> Value:
         if name == "func":
             return self.function
         if name == "args":
             return TupleValue(list(self.args))
         if name == "keywords":
-            return t.dict_of(self.kwargs.items())
+            return t.values.dict_of(self.kwargs.items())
         if name not in functools.partial.__dict__ and name not in object.__dict__:
-            return t.raise_(AttributeError, f"'functools.partial' object has no attribute '{name}'")
+            return t.python.raise_(
+                AttributeError, f"'functools.partial' object has no attribute '{name}'"
+            )
         return super().attr(t, name)
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return [self.function, *self.args, *self.kwargs.values()]
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.load_callable(functools.partial)
         r.push(self.function)
         r.push_slots([*self.args, *self.kwargs.values()])
@@ -382,26 +387,26 @@ class GeneratorValue(Value):
 
     noun = "a generator"
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: FrameInterface) -> None:
         self.frame = frame
         self.rest: list[Value] | None = None
 
     def python_type(self) -> type:
         return types.GeneratorType
 
-    def truth(self, t: Tracer) -> bool:
+    def truth(self, t: Interpreter) -> bool:
         return True
 
     def describe(self) -> str:
         return f"generator {self.frame.code.co_name}"
 
-    def iterate(self, t: Tracer) -> Value:
+    def iterate(self, t: Interpreter) -> Value:
         return self
 
-    def advance(self, t: Tracer) -> Value:
+    def advance(self, t: Interpreter) -> Value:
         return self.send(t, ConstValue(None))
 
-    def send(self, t: Tracer, value: Value) -> Value:
+    def send(self, t: Interpreter, value: Value) -> Value:
         """Run to the next yield. Raises Exhausted at the end, with the return value as argument."""
         if self.rest is not None:
             if not self.rest:
@@ -409,28 +414,28 @@ class GeneratorValue(Value):
             return self.rest.pop(0)
         return self.frame.run_to_yield(value)
 
-    def attr(self, t: Tracer, name: str) -> Value:
-        return t.builtin_method(self, name)
+    def attr(self, t: Interpreter, name: str) -> Value:
+        return t.attributes.builtin_method(self, name)
 
-    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name in ("__next__", "send"):
             try:
                 return self.send(t, args[0] if args else ConstValue(None))
             except Exhausted:
-                return t.raise_(StopIteration)
+                return t.python.raise_(StopIteration)
         if name == "__iter__":
             return self
         if name == "close":
             self.rest = []
-            return t.known(None)
+            return ConstValue(None)
         return super().method(t, name, args, kwargs)
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         if self.rest is None:
             self.rest = self._run_ahead(t)
         return self.rest
 
-    def _run_ahead(self, t: Tracer) -> list[Value]:
+    def _run_ahead(self, t: Interpreter) -> list[Value]:
         """Return all that the generator will yield, if nobody can tell that it ran already."""
         writes = t.effects.writes
         if self.frame.started and self.frame.returned is None:
@@ -447,7 +452,7 @@ class GeneratorValue(Value):
             raise breaks.SkipFrame(f"{self.describe()} has effects and is used after a graph break")
         return items
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.load_callable(yielding)
         r.push_slots(list(self.rest or ()))
         r.e.build_list(len(self.rest or ()))
@@ -459,11 +464,11 @@ def yielding(items: list[Any]) -> Generator[Any, None, None]:
     yield from items
 
 
-def wrap_function(t: Tracer, obj: types.FunctionType, source: Source | None) -> FunctionValue:
+def wrap_function(t: Interpreter, obj: types.FunctionType, source: Source | None) -> FunctionValue:
     """Return the value of a real function; its defaults and cells are wrapped on first use."""
-    from_source = source if source is not None else t.object_source(obj)
+    from_source = source if source is not None else t.values.object_source(obj)
     cells = [
-        t.cell(cell, ItemSource(AttrSource(from_source, "__closure__"), i))
+        t.values.cell(cell, ItemSource(AttrSource(from_source, "__closure__"), i))
         for i, cell in enumerate(obj.__closure__ or ())
     ]
     value = FunctionValue(
@@ -475,16 +480,16 @@ def wrap_function(t: Tracer, obj: types.FunctionType, source: Source | None) -> 
         source=source,
     )
     value.defaults = TupleValue(
-        t.lazy_slots(obj.__defaults__ or (), AttrSource(from_source, "__defaults__"))
+        t.values.lazy_slots(obj.__defaults__ or (), AttrSource(from_source, "__defaults__"))
     )
     for name, default in (obj.__kwdefaults__ or {}).items():
-        value.kwdefaults[name] = t.wrap(
+        value.kwdefaults[name] = t.values.wrap(
             default, ItemSource(AttrSource(from_source, "__kwdefaults__"), name)
         )
     return value
 
 
-def bind(t: Tracer, function: FunctionValue, args: Args, kwargs: Kwargs) -> dict[str, Value]:
+def bind(t: Interpreter, function: FunctionValue, args: Args, kwargs: Kwargs) -> dict[str, Value]:
     """Match arguments with parameters, as a call does; raises TypeError into the traced code."""
     code = function.code
     count, kwonly = code.co_argcount, code.co_kwonlyargcount
@@ -494,14 +499,14 @@ def bind(t: Tracer, function: FunctionValue, args: Args, kwargs: Kwargs) -> dict
     has_named = bool(code.co_flags & inspect.CO_VARKEYWORDS)
     found: dict[str, Value] = dict(zip(positional, args, strict=False))
     if len(args) > count and not has_rest:
-        t.raise_(TypeError, f"{function.name}() takes {count} positional arguments")
+        t.python.raise_(TypeError, f"{function.name}() takes {count} positional arguments")
     extra: dict[str, Value] = {}
     for name, value in kwargs.items():
         accepted = name in positional[code.co_posonlyargcount :] or name in keyword_only
         if accepted and name not in found:
             found[name] = value
         elif accepted or not has_named:
-            t.raise_(TypeError, f"{function.name}() got an unexpected argument {name!r}")
+            t.python.raise_(TypeError, f"{function.name}() got an unexpected argument {name!r}")
         else:
             extra[name] = value
     defaults = function.defaults
@@ -509,17 +514,17 @@ def bind(t: Tracer, function: FunctionValue, args: Args, kwargs: Kwargs) -> dict
     for index, name in enumerate(positional):
         if name not in found:
             if index < first_default:
-                t.raise_(TypeError, f"{function.name}() missing required argument {name!r}")
+                t.python.raise_(TypeError, f"{function.name}() missing required argument {name!r}")
             found[name] = defaults.at(t, index - first_default)
     for name in keyword_only:
         if name not in found:
             if name not in function.kwdefaults:
-                t.raise_(TypeError, f"{function.name}() missing keyword argument {name!r}")
+                t.python.raise_(TypeError, f"{function.name}() missing keyword argument {name!r}")
             found[name] = function.kwdefaults[name]
     if has_rest:
         found[names[count + kwonly]] = TupleValue(list(args[count:]))
     if has_named:
-        found[names[count + kwonly + has_rest]] = t.dict_of(extra.items())
+        found[names[count + kwonly + has_rest]] = t.values.dict_of(extra.items())
     return found
 
 

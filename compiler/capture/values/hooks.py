@@ -8,12 +8,12 @@ from torch.utils.hooks import RemovableHandle
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, Value
+from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.functions import FunctionValue
 from tc.compiler.capture.values.tensor import METHODS, TensorValue
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.residual import Residual
-    from tc.compiler.capture.tracer import Tracer
+    from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
 #: methods that take a function which autograd calls later
 REGISTERING = ("register_hook", "register_post_accumulate_grad_hook")
@@ -35,20 +35,20 @@ class HandleValue(Value):
     def python_type(self) -> type:
         return RemovableHandle
 
-    def attr(self, t: Tracer, name: str) -> Value:
-        return t.builtin_method(self, name)
+    def attr(self, t: Interpreter, name: str) -> Value:
+        return t.attributes.builtin_method(self, name)
 
-    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name != "remove":
             self.cannot(breaks.UNSUPPORTED_CALL, f"RemovableHandle.{name}")
         t.effects.withdraw(self)
         self.removed = True
-        return t.known(None)
+        return ConstValue(None)
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return [self.tensor, self.function]
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.push(self.tensor)
         r.e.load_method(self.name)
         r.push(self.function)
@@ -66,17 +66,19 @@ class GraphHandleValue(Value):
     noun = "the handle of a hook on an inner tensor"
 
 
-def _register(name: str, t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+def _register(name: str, t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
     function = args[0] if args else kwargs["hook"]
     if not tensor.example.requires_grad:
-        t.raise_(RuntimeError, "cannot register a hook on a tensor that doesn't require gradient")
+        t.python.raise_(
+            RuntimeError, "cannot register a hook on a tensor that doesn't require gradient"
+        )
     if tensor.source is None:
-        t.graph_marks.add(HOOKED)
+        t.output.marks.add(HOOKED)
         if isinstance(function, FunctionValue) and function.obj is not None:
-            read = t.scopes[-1].add_body("hook", function.obj)
-            t.graph.call_method(name, (tensor.node(t), read))
+            read = t.output.scopes[-1].add_body("hook", function.obj)
+            t.output.graph.call_method(name, (tensor.node(t), read))
             return GraphHandleValue()
-    if len(t.scopes) > 1:
+    if len(t.output.scopes) > 1:
         raise breaks.GraphBreak(breaks.BODY_EFFECT, "a higher-order operation (it sets a hook)")
     handle = HandleValue(tensor, name, function)
     t.effects.demand(handle)

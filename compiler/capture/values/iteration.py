@@ -36,43 +36,42 @@ from tc.compiler.capture.values.tensor import SymValue, TensorValue
 from tc.compiler.core.sources import Source
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.residual import Residual
-    from tc.compiler.capture.tracer import Tracer
+    from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
 
 # -- iteration -------------------------------------------------------------------------------
 @builtin(iter)
-def _iter(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _iter(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return args[0].iterate(t) if len(args) == 1 else SentinelIterator(args[0], args[1])
 
 
 @builtin(next)
-def _next(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _next(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     try:
         return args[0].advance(t)
     except Exhausted:
         if len(args) > 1:
             return args[1]
-        return t.raise_(StopIteration)
+        return t.python.raise_(StopIteration)
 
 
 @builtin(enumerate)
-def _enumerate(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _enumerate(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     source = args[0] if args else kwargs["iterable"]
     start = kwargs.get("start", args[1] if len(args) > 1 else ConstValue(0))
-    return EnumerateIterator(source.iterate(t), t.concrete(start))
+    return EnumerateIterator(source.iterate(t), t.python.concrete(start))
 
 
 @builtin(zip)
-def _zip(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _zip(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     strict = "strict" in kwargs and kwargs["strict"].truth(t)
     return ZipIterator([a.iterate(t) for a in args], strict)
 
 
 @builtin(map)
-def _map(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _map(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if len(args) < 2:
-        t.raise_(TypeError, "map() must have at least two arguments.")
+        t.python.raise_(TypeError, "map() must have at least two arguments.")
     return MapIterator(args[0], [a.iterate(t) for a in args[1:]])
 
 
@@ -86,31 +85,31 @@ for _filter_kind in (filter, itertools.filterfalse):
 
 
 @builtin(reversed)
-def _reversed(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _reversed(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(args[0], ObjectValue) and args[0].dunder(t, "__reversed__") is not None:
         return args[0].method(t, "__reversed__", [], {})
     if args[0].is_constant() and not isinstance(args[0].constant(), Iterable):
-        t.fold(reversed, args[0].constant())  # Python's own error
+        t.python.fold(reversed, args[0].constant())  # Python's own error
     return ListValue(list(reversed(args[0].unpack(t)))).iterate(t)
 
 
 @builtin(sorted)
-def _sorted(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _sorted(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     ordered = sort_values(t, args[0].unpack(t), kwargs.get("key"), kwargs.get("reverse"))
     return ListValue(list(ordered))
 
 
 @builtin(any)
-def _any(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _any(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return ConstValue(_search(t, args[0], True))
 
 
 @builtin(all)
-def _all(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _all(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return ConstValue(not _search(t, args[0], False))
 
 
-def _search(t: Tracer, iterable: Value, wanted: bool) -> bool:
+def _search(t: Interpreter, iterable: Value, wanted: bool) -> bool:
     iterator = iterable.iterate(t)
     while True:
         try:
@@ -122,41 +121,41 @@ def _search(t: Tracer, iterable: Value, wanted: bool) -> bool:
 
 
 @builtin(sum)
-def _sum(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _sum(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     total = kwargs.get("start", args[1] if len(args) > 1 else ConstValue(0))
     for item in args[0].unpack(t):
-        total = t.binary("add", total, item)
+        total = t.python.binary("add", total, item)
     return total
 
 
 def _extreme(name: str) -> Handler:
-    def find(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def find(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         items = args[0].unpack(t) if len(args) == 1 else list(args)
         if not items:
             if "default" in kwargs:
                 return kwargs["default"]
-            t.fold(max if name == "gt" else min, ())  # Python's own error
+            t.python.fold(max if name == "gt" else min, ())  # Python's own error
         key = kwargs.get("key")
-        if key is None or t.is_none(key):
+        if key is None or t.python.is_none(key):
             return functools.reduce(lambda a, b: _better(t, name, a, b), items)
         best, best_key = items[0], key.call(t, [items[0]], {})
         for item in items[1:]:
             item_key = key.call(t, [item], {})
-            if t.binary(name, item_key, best_key).truth(t):
+            if t.python.binary(name, item_key, best_key).truth(t):
                 best, best_key = item, item_key
         return best
 
     return find
 
 
-def _better(t: Tracer, name: str, best: Value, item: Value) -> Value:
+def _better(t: Interpreter, name: str, best: Value, item: Value) -> Value:
     """Return which of two values max or min keeps: a node of the graph where they are numbers."""
     if isinstance(best, SymValue) or isinstance(item, SymValue):
         function = torch.sym_max if name == "gt" else torch.sym_min
-        return t.call_torch(function, [best, item], {})
-    wins = t.binary(name, item, best)
+        return t.output.call_torch(function, [best, item], {})
+    wins = t.python.binary(name, item, best)
     if isinstance(wins, TensorValue) and _one_number(best, item):
-        return t.call_torch(torch.where, [wins, item, best], {})
+        return t.output.call_torch(torch.where, [wins, item, best], {})
     return item if wins.truth(t) else best
 
 
@@ -177,27 +176,27 @@ BUILTINS.add(id(min), _extreme("lt"))
 
 # -- functools, itertools ----------------------------------------------------------------------
 @builtin(functools.partial)
-def _partial(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _partial(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return PartialValue(args[0], list(args[1:]), kwargs)
 
 
 @builtin(functools.reduce)
-def _reduce(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _reduce(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     items = args[1].unpack(t)
     if len(args) > 2:
         items = [args[2], *items]
     if not items:
-        return t.raise_(TypeError, "reduce() of empty iterable with no initial value")
+        return t.python.raise_(TypeError, "reduce() of empty iterable with no initial value")
     return functools.reduce(lambda a, b: args[0].call(t, [a, b], {}), items)
 
 
 def _materialised(function: Callable[..., Any]) -> Handler:
     """Run an itertools function over lists of values."""
 
-    def run(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        lists = [t.concrete(a) if a.python_type() is int else a.unpack(t) for a in args]
-        named = {k: t.concrete(v) for k, v in kwargs.items()}
-        made = t.fold(lambda: list(function(*lists, **named)))
+    def run(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        lists = [t.python.concrete(a) if a.python_type() is int else a.unpack(t) for a in args]
+        named = {k: t.python.concrete(v) for k, v in kwargs.items()}
+        made = t.python.fold(lambda: list(function(*lists, **named)))
         items = [TupleValue(list(m)) if isinstance(m, tuple) else m for m in made]
         return ListValue(list(items)).iterate(t)
 
@@ -210,12 +209,12 @@ BUILTINS.add(id(itertools.pairwise), _materialised(itertools.pairwise))
 
 
 @builtin(itertools.groupby)
-def _groupby(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _groupby(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return t.inline_object(groupby, args, kwargs)
 
 
 @builtin(itertools.chain)
-def _chain(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _chain(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return ChainIterator(TupleValue(list(args)).iterate(t))
 
 
@@ -223,41 +222,41 @@ CLASS_METHODS["from_iterable"] = lambda t, cls, args, kwargs: ChainIterator(args
 
 
 @builtin(itertools.islice)
-def _islice(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    bounds = slice(*[t.concrete(a) for a in args[1:]])
+def _islice(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    bounds = slice(*[t.python.concrete(a) for a in args[1:]])
     step = 1 if bounds.step is None else bounds.step
     for bound in (bounds.start or 0, bounds.stop or 0, step - 1):
         if bound < 0:
-            t.raise_(ValueError, "Indices for islice() must be None or an integer >= 0.")
+            t.python.raise_(ValueError, "Indices for islice() must be None or an integer >= 0.")
     return SliceIterator(args[0].iterate(t), bounds.start or 0, bounds.stop, step)
 
 
 @builtin(itertools.count)
-def _count(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _count(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     given = dict(zip(("start", "step"), args, strict=False)) | kwargs
     return CountIterator(given.get("start", ConstValue(0)), given.get("step", ConstValue(1)))
 
 
 @builtin(itertools.repeat)
-def _repeat(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _repeat(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     times = kwargs.get("times", args[1] if len(args) > 1 else None)
     item = args[0] if args else kwargs["object"]
-    return RepeatIterator(item, None if times is None else max(0, t.concrete(times)))
+    return RepeatIterator(item, None if times is None else max(0, t.python.concrete(times)))
 
 
 @builtin(itertools.cycle)
-def _cycle(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _cycle(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return CycleIterator(args[0].iterate(t))
 
 
 @builtin(itertools.compress)
-def _compress(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _compress(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     data, selectors = [*args, *kwargs.values()]
     return CompressIterator(data.iterate(t), selectors.iterate(t))
 
 
 @builtin(itertools.starmap)
-def _starmap(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _starmap(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return StarMapIterator(args[0], args[1].iterate(t))
 
 
@@ -271,24 +270,24 @@ for _while_kind in (itertools.takewhile, itertools.dropwhile):
 
 
 @builtin(itertools.accumulate)
-def _accumulate(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _accumulate(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     function = kwargs.get("func", args[1] if len(args) > 1 else None)
-    if function is not None and t.is_none(function):
+    if function is not None and t.python.is_none(function):
         function = None
     initial = kwargs.get("initial")
-    totals: list[Value] = [] if initial is None or t.is_none(initial) else [initial]
+    totals: list[Value] = [] if initial is None or t.python.is_none(initial) else [initial]
     for item in args[0].unpack(t):
         if not totals:
             totals.append(item)
         elif function is None:
-            totals.append(t.binary("add", totals[-1], item))
+            totals.append(t.python.binary("add", totals[-1], item))
         else:
             totals.append(function.call(t, [totals[-1], item], {}))
     return ListValue(list(totals)).iterate(t)
 
 
 @builtin(itertools.zip_longest)
-def _zip_longest(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _zip_longest(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     lists = [a.unpack(t) for a in args]
     fill = kwargs.get("fillvalue", ConstValue(None))
     rows = itertools.zip_longest(*lists, fillvalue=fill)
@@ -313,24 +312,24 @@ class GetterValue(Value):
     def describe(self) -> str:
         return f"operator.{self.kind.__name__}"
 
-    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         owner = args[0]
         if self.kind is operator.methodcaller:
-            return owner.method(t, t.concrete(self.args[0]), self.args[1:], self.kwargs)
+            return owner.method(t, t.python.concrete(self.args[0]), self.args[1:], self.kwargs)
         found = [self._get(t, owner, arg) for arg in self.args]
         return found[0] if len(found) == 1 else TupleValue(list(found))
 
-    def _get(self, t: Tracer, owner: Value, key: Value) -> Value:
+    def _get(self, t: Interpreter, owner: Value, key: Value) -> Value:
         if self.kind is operator.itemgetter:
             return owner.item(t, key)
-        for name in t.concrete(key).split("."):
+        for name in t.python.concrete(key).split("."):
             owner = owner.attr(t, name)
         return owner
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return [*self.args, *self.kwargs.values()]
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.load_callable(self.kind)
         r.push_slots(self.children(r.t))  # type: ignore[arg-type]
         r.e.call(len(self.args), tuple(self.kwargs))
@@ -347,13 +346,13 @@ for _getter_kind in GETTERS:
     BUILTINS.add(id(_getter_kind), _getter(_getter_kind))
 
 
-def wrap_getter(t: Tracer, obj: Any, source: Source) -> Value:
+def wrap_getter(t: Interpreter, obj: Any, source: Source) -> Value:
     """Return the value of a real itemgetter, attrgetter or methodcaller."""
-    t.guard("ID", source, obj)
+    t.guards.add("ID", source, obj)
     maker: Any
     maker, args, *_ = obj.__reduce__()
     kwargs: dict[str, Any] = {}
     if isinstance(maker, functools.partial):
         maker, kwargs = maker.func, maker.keywords
-    known = {name: t.known(value) for name, value in kwargs.items()}
-    return GetterValue(maker, [t.known(arg) for arg in args], known, source)
+    known = {name: t.values.known(value) for name, value in kwargs.items()}
+    return GetterValue(maker, [t.values.known(arg) for arg in args], known, source)

@@ -6,7 +6,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.resume import is_handed_on
+from tc.compiler.capture.bytecode.resume_functions import is_handed_on
 from tc.compiler.capture.values.base import (
     Args,
     Exhausted,
@@ -25,8 +25,7 @@ from tc.compiler.capture.values.containers import (
 from tc.compiler.core.sources import CallSource, Source
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.residual import Residual
-    from tc.compiler.capture.tracer import Tracer
+    from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
 
 class LazyIterator(IteratorValue):
@@ -47,10 +46,10 @@ class LazyIterator(IteratorValue):
         """Return the arguments that make such an iterator."""
         raise NotImplementedError
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return self.parts()
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         parts = self.parts()
         r.load_callable(self.kind)
         r.push_slots(list(parts))
@@ -69,7 +68,7 @@ class ZipIterator(LazyIterator):
     def parts(self) -> list[Value]:
         return self.sources
 
-    def advance(self, t: Tracer) -> Value:
+    def advance(self, t: Interpreter) -> Value:
         if not self.sources:
             raise Exhausted
         items: list[Any] = []
@@ -78,21 +77,23 @@ class ZipIterator(LazyIterator):
                 items.append(source.advance(t))
             except Exhausted:
                 if self.strict and index:
-                    t.raise_(ValueError, f"zip() argument {index + 1} is shorter than argument 1")
+                    t.python.raise_(
+                        ValueError, f"zip() argument {index + 1} is shorter than argument 1"
+                    )
                 if self.strict:
                     self._check_all_done(t)
                 raise
         return TupleValue(items)
 
-    def _check_all_done(self, t: Tracer) -> None:
+    def _check_all_done(self, t: Interpreter) -> None:
         for index, source in enumerate(self.sources[1:]):
             try:
                 source.advance(t)
             except Exhausted:
                 continue
-            t.raise_(ValueError, f"zip() argument {index + 2} is longer than argument 1")
+            t.python.raise_(ValueError, f"zip() argument {index + 2} is longer than argument 1")
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.load_callable(zip)
         r.push_slots([*self.sources, ConstValue(self.strict)])
         r.e.call(len(self.sources), ("strict",))
@@ -110,7 +111,7 @@ class MapIterator(LazyIterator):
     def parts(self) -> list[Value]:
         return [self.function, *self.sources]
 
-    def advance(self, t: Tracer) -> Value:
+    def advance(self, t: Interpreter) -> Value:
         return self.function.call(t, [source.advance(t) for source in self.sources], {})
 
 
@@ -125,10 +126,10 @@ class FilterIterator(LazyIterator):
     def parts(self) -> list[Value]:
         return [self.function, self.iterated]
 
-    def advance(self, t: Tracer) -> Value:
+    def advance(self, t: Interpreter) -> Value:
         while True:
             item = self.iterated.advance(t)
-            plain = t.is_none(self.function)
+            plain = t.python.is_none(self.function)
             verdict = item if plain else self.function.call(t, [item], {})
             if verdict.truth(t) == (self.kind is filter):
                 return item
@@ -146,7 +147,7 @@ class EnumerateIterator(LazyIterator):
     def parts(self) -> list[Value]:
         return [self.iterated, ConstValue(self.count)]
 
-    def advance(self, t: Tracer) -> Value:
+    def advance(self, t: Interpreter) -> Value:
         item = self.iterated.advance(t)
         self.count += 1
         return TupleValue([ConstValue(self.count - 1), item])
@@ -164,9 +165,9 @@ class CountIterator(LazyIterator):
     def parts(self) -> list[Value]:
         return [self.number, self.step]
 
-    def advance(self, t: Tracer) -> Value:
+    def advance(self, t: Interpreter) -> Value:
         number = self.number
-        self.number = t.binary("add", number, self.step)
+        self.number = t.python.binary("add", number, self.step)
         return number
 
 
@@ -182,7 +183,7 @@ class RepeatIterator(LazyIterator):
     def parts(self) -> list[Value]:
         return [self.repeated] if self.times is None else [self.repeated, ConstValue(self.times)]
 
-    def advance(self, t: Tracer) -> Value:
+    def advance(self, t: Interpreter) -> Value:
         if self.times is not None:
             if self.times <= 0:
                 raise Exhausted
@@ -207,11 +208,11 @@ class CycleIterator(LazyIterator):
             self.cannot(breaks.UNSUPPORTED_VALUE, "an itertools.cycle on its first round")
         return [self.iterated]
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         parts = self.parts()
         return parts if self.iterated is not None else list(self.saved)
 
-    def advance(self, t: Tracer) -> Value:
+    def advance(self, t: Interpreter) -> Value:
         if self.iterated is not None:
             try:
                 item = self.iterated.advance(t)
@@ -240,7 +241,7 @@ class ChainIterator(LazyIterator):
         self.sources = sources
         self.current: Value | None = None
 
-    def advance(self, t: Tracer) -> Value:
+    def advance(self, t: Interpreter) -> Value:
         while True:
             if self.current is None:
                 self.current = self.sources.advance(t).iterate(t)
@@ -249,10 +250,10 @@ class ChainIterator(LazyIterator):
             except Exhausted:
                 self.current = None
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return [self.sources] if self.current is None else [self.current, self.sources]
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         if self.current is not None:
             r.load_callable(itertools.chain)
             r.push(self.current)
@@ -278,7 +279,7 @@ class SliceIterator(LazyIterator):
         bounds = (self.start, self.stop, self.step)
         return [self.iterated, *(ConstValue(bound) for bound in bounds)]
 
-    def advance(self, t: Tracer) -> Value:
+    def advance(self, t: Interpreter) -> Value:
         for _ in range(self.start):
             self.iterated.advance(t)
         if self.stop is not None and self.start >= self.stop:
@@ -305,7 +306,7 @@ class CompressIterator(LazyIterator):
     def parts(self) -> list[Value]:
         return [self.data, self.selectors]
 
-    def advance(self, t: Tracer) -> Value:
+    def advance(self, t: Interpreter) -> Value:
         while True:
             item = self.data.advance(t)
             if self.selectors.advance(t).truth(t):
@@ -324,10 +325,10 @@ class WhileIterator(LazyIterator):
     def parts(self) -> list[Value]:
         return [self.test, self.iterated]
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return [self.iterated] if self.turned else self.parts()
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         if not self.turned:
             super().rebuild(r)
         else:  # one that dropped all it is to drop, or took all it is to take
@@ -338,7 +339,7 @@ class WhileIterator(LazyIterator):
     def _drops(self) -> bool:
         return self.kind is itertools.dropwhile
 
-    def advance(self, t: Tracer) -> Value:
+    def advance(self, t: Interpreter) -> Value:
         if self._drops():
             return self._dropped(t)
         if self.turned:
@@ -349,7 +350,7 @@ class WhileIterator(LazyIterator):
             raise Exhausted
         return item
 
-    def _dropped(self, t: Tracer) -> Value:
+    def _dropped(self, t: Interpreter) -> Value:
         item = self.iterated.advance(t)
         while not self.turned and self.test.call(t, [item], {}).truth(t):
             item = self.iterated.advance(t)
@@ -369,7 +370,7 @@ class StarMapIterator(LazyIterator):
     def parts(self) -> list[Value]:
         return [self.function, self.iterated]
 
-    def advance(self, t: Tracer) -> Value:
+    def advance(self, t: Interpreter) -> Value:
         return self.function.call(t, self.iterated.advance(t).unpack(t), {})
 
 
@@ -386,16 +387,16 @@ class SentinelIterator(LazyIterator):
     def parts(self) -> list[Value]:
         return [self.function, self.sentinel]
 
-    def advance(self, t: Tracer) -> Value:
+    def advance(self, t: Interpreter) -> Value:
         if self.done:
             raise Exhausted
         item = self.function.call(t, [], {})
-        self.done = t.equal(item, self.sentinel)
+        self.done = t.python.equal(item, self.sentinel)
         if self.done:
             raise Exhausted
         return item
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.load_callable(iter)
         r.push_slots([TupleValue([])] if self.done else list(self.parts()))
         r.e.call(1 if self.done else 2)
@@ -413,12 +414,12 @@ class ConstIterator(KnownIterator):
     def python_type(self) -> type:
         return type(iter(self.obj))
 
-    def advance(self, t: Tracer) -> Value:
+    def advance(self, t: Interpreter) -> Value:
         if self.index >= len(self.items):
             raise Exhausted
-        return t.known(self.items[self.count(t)])
+        return t.values.known(self.items[self.count(t)])
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         if self.index == 0:
             r.load_object(self.obj)
         elif isinstance(self.obj, range | str | bytes):
@@ -427,7 +428,7 @@ class ConstIterator(KnownIterator):
             r.load_object(self.items[self.index :])
         r.e.get_iter()
 
-    def replay(self, r: Residual) -> None:
+    def replay(self, r: ResidualInterface) -> None:
         """Emit the stepping on of an iterator that came in."""
         r.load_callable(step_on)
         r.push(self)
@@ -449,42 +450,42 @@ class HandedOnIterator(OpaqueValue):
     noun = "an iterator"
     _followed: Value | None = None
 
-    def _follow(self, t: Tracer) -> Value:
+    def _follow(self, t: Interpreter) -> Value:
         if self._followed is None:
             assert self.source is not None
             self._followed = _at_its_place(t, self.obj, self.source)
         return self._followed
 
-    def iterate(self, t: Tracer) -> Value:
+    def iterate(self, t: Interpreter) -> Value:
         return self
 
-    def advance(self, t: Tracer) -> Value:
+    def advance(self, t: Interpreter) -> Value:
         return self._follow(t).advance(t)
 
-    def attr(self, t: Tracer, name: str) -> Value:
+    def attr(self, t: Interpreter, name: str) -> Value:
         return self._follow(t).attr(t, name)
 
-    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         return self._follow(t).method(t, name, args, kwargs)
 
 
-def wrap_iterator(t: Tracer, obj: Any, source: Source) -> Value:
+def wrap_iterator(t: Interpreter, obj: Any, source: Source) -> Value:
     """Return the value of an existing iterator over a range, list or tuple."""
     if is_handed_on(source):
         return HandedOnIterator(obj, source)
     return _at_its_place(t, obj, source)
 
 
-def _at_its_place(t: Tracer, obj: Any, source: Source) -> Value:
-    t.guard("TYPE", source, type(obj))
+def _at_its_place(t: Interpreter, obj: Any, source: Source) -> Value:
+    t.guards.add("TYPE", source, type(obj))
     over = CallSource(source, iterated, "{}.__reduce__()[1][0]")
     place = CallSource(source, place_of, "({}.__reduce__() + (None,))[2]")
-    t.guard("EQUALS", place, place_of(obj))
+    t.guards.add("EQUALS", place, place_of(obj))
     index = place_of(obj) or 0
     if type(obj) in RANGE_ITERATORS:
-        t.guard("EQUALS", over, iterated(obj))
+        t.guards.add("EQUALS", over, iterated(obj))
         return ConstIterator(iterated(obj)[index:], source)
-    sequence = t.wrap(iterated(obj), over)
+    sequence = t.values.wrap(iterated(obj), over)
     if not isinstance(sequence, SequenceValue):
         return OpaqueValue(obj, source)
     return SequenceIterator(sequence, index, source)

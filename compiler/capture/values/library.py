@@ -7,14 +7,14 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.torchfns import Handler, handles
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.handlers import Handler, handles
 from tc.compiler.capture.values.objects import is_library
 from tc.compiler.core.sources import Source
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.tracer import Tracer
+    from tc.compiler.capture.values.interfaces import Interpreter
 
 
 def is_unchanging(obj: Any) -> bool:
@@ -27,19 +27,19 @@ def is_unchanging(obj: Any) -> bool:
     return isinstance(obj, str) and type(obj) is not str and is_library(type(obj).__module__)
 
 
-def wrap_unchanging(t: Tracer, obj: Any, source: Source) -> Value:
+def wrap_unchanging(t: Interpreter, obj: Any, source: Source) -> Value:
     """Return the value of an object that never changes: a constant, known by identity."""
-    t.guard("ID", source, obj)
+    t.guards.add("ID", source, obj)
     return ConstValue(obj, source)
 
 
 def _folded(function: Any) -> Handler:
-    def run(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        plain = [t.concrete(a) for a in args]
-        named = {k: t.concrete(v) for k, v in kwargs.items()}
+    def run(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        plain = [t.python.concrete(a) for a in args]
+        named = {k: t.python.concrete(v) for k, v in kwargs.items()}
         if any(callable(one) for one in (*plain, *named.values())):
             raise breaks.GraphBreak(breaks.BUILTIN_CALL, f"re.{function.__name__}()")
-        return t.known(t.fold(function, *plain, **named))
+        return t.python.folded(function, *plain, **named)
 
     return run
 

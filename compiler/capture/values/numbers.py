@@ -16,7 +16,7 @@ from tc.compiler.capture.values.containers import ListValue, SequenceValue, Tupl
 from tc.compiler.capture.values.tensor import METHODS, TensorValue
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.tracer import Tracer
+    from tc.compiler.capture.values.interfaces import Interpreter
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 CONVERSIONS: dict[str, Callable[[Any], Any]] = {
@@ -34,76 +34,80 @@ def known_contents(tensor: TensorValue) -> torch.Tensor | None:
     return getattr(tensor.example, "constant", None)
 
 
-def known_number(t: Tracer, tensor: TensorValue, conversion: str = "item") -> ConstValue | None:
+def known_number(
+    t: Interpreter, tensor: TensorValue, conversion: str = "item"
+) -> ConstValue | None:
     """Return the number in a tensor of one element, where it is known."""
     contents = known_contents(tensor)
     if contents is None or contents.numel() != 1:
         return None
-    return ConstValue(t.fold(CONVERSIONS[conversion], contents.item()))
+    return ConstValue(t.python.fold(CONVERSIONS[conversion], contents.item()))
 
 
 def _number(conversion: str) -> Any:
-    def convert(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+    def convert(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
         known = known_number(t, tensor, conversion)
         if known is not None:
             return known
         if conversion in ("__bool__", "__complex__") or not t.sizes.scalars:
             tensor.cannot(breaks.TENSOR_ITEM, f"{conversion}()")
-        return t.call_torch("item", [tensor], {}, method=True)
+        return t.output.call_torch("item", [tensor], {}, method=True)
 
     return convert
 
 
-def _tolist(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+def _tolist(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
     contents = known_contents(tensor)
     if contents is not None:
-        return t.known(contents.tolist())
+        return t.values.known(contents.tolist())
     if tensor.example.dtype not in INTEGERS and not t.sizes.scalars:
         tensor.cannot(breaks.TENSOR_ITEM, "tolist()")
     with t.shapes.scalars_allowed():
         return _items(t, tensor)
 
 
-def _items(t: Tracer, tensor: TensorValue) -> Value:
+def _items(t: Interpreter, tensor: TensorValue) -> Value:
     if tensor.example.dim() == 0:
-        return t.call_torch("item", [tensor], {}, method=True)
-    return t.list_of(_items(t, row) for row in tensor.unpack_rows(t))
+        return t.output.call_torch("item", [tensor], {}, method=True)
+    return t.values.list_of(_items(t, row) for row in tensor.unpack_rows(t))
 
 
 # -- tensors in the place of numbers -------------------------------------------------------------
 def _scaled(name: str, combine: Any) -> Any:
     """Return the handler of ``addcmul`` and its like, whose factor may be a tensor."""
 
-    def handler(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+    def handler(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
         factor = kwargs.get("value")
         if not isinstance(factor, TensorValue):
-            return t.call_torch(name, [tensor, *args], kwargs, method=True)
+            return t.output.call_torch(name, [tensor, *args], kwargs, method=True)
         names = ("tensor1", "tensor2")
         pair = [*args, *(kwargs[key] for key in names if key in kwargs)]
-        product = t.call_torch(torch.mul, [t.call_torch(combine, pair, {}), factor], {})
+        product = t.output.call_torch(
+            torch.mul, [t.output.call_torch(combine, pair, {}), factor], {}
+        )
         added = "add_" if name.endswith("_") else "add"
-        return t.call_torch(added, [tensor, product], {}, method=True)
+        return t.output.call_torch(added, [tensor, product], {}, method=True)
 
     return handler
 
 
-def each_lerp(t: Tracer, args: Args, kwargs: Kwargs) -> Value | None:
+def each_lerp(t: Interpreter, args: Args, kwargs: Kwargs) -> Value | None:
     """Return what ``_foreach_lerp_`` does with a tensor for its weight; None if it is none."""
     if len(args) != 3 or not isinstance(args[2], TensorValue):
         return None
     for one, end in zip(args[0].unpack(t), args[1].unpack(t), strict=True):
-        t.call_torch("lerp_", [one, end, args[2]], {}, method=True)
+        t.output.call_torch("lerp_", [one, end, args[2]], {}, method=True)
     return args[0]
 
 
-def each_pow(t: Tracer, args: Args, kwargs: Kwargs) -> Value | None:
+def each_pow(t: Interpreter, args: Args, kwargs: Kwargs) -> Value | None:
     """Return ``_foreach_pow`` of one base and several exponents; None for other arguments."""
     if len(args) != 2 or not isinstance(args[0], TensorValue):
         return None
-    return TupleValue([t.call_torch(torch.pow, [args[0], e], {}) for e in args[1].unpack(t)])
+    return TupleValue([t.output.call_torch(torch.pow, [args[0], e], {}) for e in args[1].unpack(t)])
 
 
-def tensor_of_tensors(t: Tracer, args: Args, kwargs: Kwargs) -> Value | None:
+def tensor_of_tensors(t: Interpreter, args: Args, kwargs: Kwargs) -> Value | None:
     """Return ``torch.tensor`` of a list with tensors of one element in it; None for others."""
     if len(args) != 1 or not isinstance(args[0], SequenceValue) or set(kwargs) - {"dtype"}:
         return None
@@ -112,11 +116,11 @@ def tensor_of_tensors(t: Tracer, args: Args, kwargs: Kwargs) -> Value | None:
     if not tensors or not all(_is_one_number(leaf) for leaf in leaves):
         return None
     given = kwargs.get("dtype")
-    dtype = t.known(_dtype_of(leaves)) if given is None or t.is_none(given) else given
+    dtype = t.values.known(_dtype_of(leaves)) if given is None or t.python.is_none(given) else given
     return _stacked(t, args[0], {"dtype": dtype})
 
 
-def _leaves(t: Tracer, value: Value) -> list[Value]:
+def _leaves(t: Interpreter, value: Value) -> list[Value]:
     if not isinstance(value, SequenceValue):
         return [value]
     return [leaf for item in value.values(t) for leaf in _leaves(t, item)]
@@ -137,14 +141,14 @@ def _dtype_of(leaves: list[Value]) -> torch.dtype:
     return functools.reduce(torch.promote_types, found)
 
 
-def _stacked(t: Tracer, value: Value, dtype: dict[str, Value]) -> Value:
+def _stacked(t: Interpreter, value: Value, dtype: dict[str, Value]) -> Value:
     if isinstance(value, TensorValue):
-        detached = t.call_torch("detach", [value], {}, method=True)
-        return t.call_torch("to", [detached], dtype, method=True)
+        detached = t.output.call_torch("detach", [value], {}, method=True)
+        return t.output.call_torch("to", [detached], dtype, method=True)
     if not isinstance(value, SequenceValue):
-        return t.call_torch(torch.tensor, [value], dtype)
+        return t.output.call_torch(torch.tensor, [value], dtype)
     parts = ListValue([_stacked(t, item, dtype) for item in value.values(t)])
-    return t.call_torch(torch.stack, [parts], {})
+    return t.output.call_torch(torch.stack, [parts], {})
 
 
 for _conversion in CONVERSIONS:

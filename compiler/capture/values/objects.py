@@ -10,20 +10,32 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.values.base import UNBOUND, Args, KnownObject, Kwargs, NotConstant, Value
+from tc.compiler.capture.values.base import (
+    UNBOUND,
+    Args,
+    KnownObject,
+    Kwargs,
+    LambdaValue,
+    NotConstant,
+    Value,
+)
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.core.sources import AttrSource, DictSource, ItemSource, Source
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.residual import Residual
-    from tc.compiler.capture.tracer import Tracer
+    from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
 MISSING: Any = object()
 # As torch defines them; a program may replace them later.
 _MODULE_CALL = torch.nn.Module.__dict__["__call__"]
 _MODULE_GETATTR = torch.nn.Module.__dict__["__getattr__"]
 _MODULE_SETATTR = torch.nn.Module.__dict__["__setattr__"]
+#: hooks that run for modules of every kind
+GLOBAL_HOOKS = (
+    "_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks",
+    "_global_backward_pre_hooks",
+)  # fmt: skip
 SLOT_TYPES = (types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
@@ -65,13 +77,13 @@ class ObjectValue(Value):
         return self.source.pretty if self.source else f"a {self.cls.__qualname__} object"
 
     # -- attributes ------------------------------------------------------------------------
-    def attr(self, t: Tracer, name: str) -> Value:
+    def attr(self, t: Interpreter, name: str) -> Value:
         getter = type_lookup(self.cls, "__getattribute__")
         if isinstance(getter, types.FunctionType):
             return t.inline_object(getter, [self, ConstValue(name)])
         return self.generic_attr(t, name)
 
-    def generic_attr(self, t: Tracer, name: str) -> Value:
+    def generic_attr(self, t: Interpreter, name: str) -> Value:
         """Look an attribute up as `object.__getattribute__` and then `__getattr__` do."""
         found = self.find(t, name)
         if found is not None:
@@ -79,14 +91,16 @@ class ObjectValue(Value):
         fallback = type_lookup(self.cls, "__getattr__")
         if isinstance(fallback, types.FunctionType):
             return t.inline_object(fallback, [self, ConstValue(name)])
-        return t.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        return t.python.raise_(
+            AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"
+        )
 
-    def find(self, t: Tracer, name: str) -> Value | None:
+    def find(self, t: Interpreter, name: str) -> Value | None:
         """Return an attribute found without `__getattr__`, or None."""
         if name == "__dict__":
             return self.dictionary(t)
         if name == "__class__":
-            return t.known(self.cls)
+            return t.values.known(self.cls)
         raw = type_lookup(self.cls, name)
         if raw is not MISSING and self._is_data_descriptor(raw):
             return self._data_descriptor(t, raw, name)
@@ -96,130 +110,132 @@ class ObjectValue(Value):
         if raw is MISSING:
             return None
         if name == "_validate_args" and issubclass(self.cls, torch.distributions.Distribution):
-            return t.known(False)  # a check that reads the data: compiled code does without
-        return t.bind_descriptor(self, self.cls, raw, name)
+            return ConstValue(False)  # a check that reads the data: compiled code does without
+        return t.attributes.bind_descriptor(self, self.cls, raw, name)
 
     @staticmethod
     def _is_data_descriptor(raw: Any) -> bool:
         return hasattr(type(raw), "__set__") or hasattr(type(raw), "__delete__")
 
-    def _data_descriptor(self, t: Tracer, raw: Any, name: str) -> Value | None:
+    def _data_descriptor(self, t: Interpreter, raw: Any, name: str) -> Value | None:
         if isinstance(raw, SLOT_TYPES):
             stored = self.stored(t, name)
             if stored is not None or self.obj is None:
                 return stored
             value = getattr(self.obj, name, MISSING)
             if value is not MISSING:
-                return t.wrap(value, self._attr_source(name))
+                return t.values.wrap(value, self._attr_source(name))
             if self.source is not None:
-                t.guard("NO_ATTR", self.source, name)
+                t.guards.add("NO_ATTR", self.source, name)
             return None
-        return t.bind_descriptor(self, self.cls, raw, name)
+        return t.attributes.bind_descriptor(self, self.cls, raw, name)
 
-    def stored(self, t: Tracer, name: str) -> Value | None:
+    def stored(self, t: Interpreter, name: str) -> Value | None:
         """Return an attribute that the instance itself holds, or None."""
         pending = t.effects.attribute(self, name)
         if pending is not None:
             return None if pending is UNBOUND else pending
         own = getattr(self.obj, "__dict__", None) if self.obj is not None else None
         if own is not None and name in own:
-            return t.wrap(own[name], self._attr_source(name))
+            return t.values.wrap(own[name], self._attr_source(name))
         if self.source is not None:
-            t.guard_absent(self, name)
+            t.guards.absent(self, name)
         return None
 
     def _attr_source(self, name: str) -> Source:
         return AttrSource(self.source or Source(), name)
 
-    def dictionary(self, t: Tracer) -> Value:
+    def dictionary(self, t: Interpreter) -> Value:
         """Return the value of ``vars(self)``."""
-        return t.attributes_of(self)
+        return t.attributes.attributes_of(self)
 
-    def set_attr(self, t: Tracer, name: str, value: Value) -> None:
+    def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
         setter = type_lookup(self.cls, "__setattr__")
         if isinstance(setter, types.FunctionType):
             t.inline_object(setter, [self, ConstValue(name), value])
             return
         self.generic_set_attr(t, name, value)
 
-    def generic_set_attr(self, t: Tracer, name: str, value: Value) -> None:
+    def generic_set_attr(self, t: Interpreter, name: str, value: Value) -> None:
         """Store an attribute as `object.__setattr__` does."""
         raw = type_lookup(self.cls, name)
         if isinstance(raw, property):
             if raw.fset is None:
-                t.raise_(AttributeError, f"property {name!r} has no setter")
+                t.python.raise_(AttributeError, f"property {name!r} has no setter")
             t.inline_object(raw.fset, [self, value])
             return
         setter = type_lookup(type(raw), "__set__") if raw is not MISSING else MISSING
         if isinstance(setter, types.FunctionType):
-            t.inline_object(setter, [t.known(raw), self, value])
+            t.inline_object(setter, [t.values.known(raw), self, value])
             return
         t.effects.store_attribute(self, name, value)
 
-    def del_attr(self, t: Tracer, name: str) -> None:
+    def del_attr(self, t: Interpreter, name: str) -> None:
         if self.find(t, name) is None:
-            t.raise_(AttributeError, name)
+            t.python.raise_(AttributeError, name)
         t.effects.store_attribute(self, name, UNBOUND)
 
     # -- dunder methods --------------------------------------------------------------------
-    def dunder(self, t: Tracer, name: str) -> Value | None:
+    def dunder(self, t: Interpreter, name: str) -> Value | None:
         """Return the bound special method, looked up on the class, or None."""
         raw = type_lookup(self.cls, name)
         if raw is MISSING or raw is None:
             return None
-        return t.bind_descriptor(self, self.cls, raw, name)
+        return t.attributes.bind_descriptor(self, self.cls, raw, name)
 
-    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         method = self.dunder(t, "__call__")
         if method is None:
-            return t.raise_(TypeError, f"'{self.cls.__name__}' object is not callable")
+            return t.python.raise_(TypeError, f"'{self.cls.__name__}' object is not callable")
         return method.call(t, args, kwargs)
 
     def answering(self) -> tuple[types.CodeType, ...]:
         method = type_lookup(self.cls, "__call__")
         return (method.__code__,) if isinstance(method, types.FunctionType) else ()
 
-    def item(self, t: Tracer, key: Value) -> Value:
+    def item(self, t: Interpreter, key: Value) -> Value:
         return self._special(t, "__getitem__", [key])
 
-    def set_item(self, t: Tracer, key: Value, value: Value) -> None:
+    def set_item(self, t: Interpreter, key: Value, value: Value) -> None:
         self._special(t, "__setitem__", [key, value])
 
-    def del_item(self, t: Tracer, key: Value) -> None:
+    def del_item(self, t: Interpreter, key: Value) -> None:
         self._special(t, "__delitem__", [key])
 
-    def length(self, t: Tracer) -> Value:
+    def length(self, t: Interpreter) -> Value:
         return self._special(t, "__len__", [])
 
-    def _special(self, t: Tracer, name: str, args: Args) -> Value:
+    def _special(self, t: Interpreter, name: str, args: Args) -> Value:
         method = self.dunder(t, name)
         if method is None:
-            return t.raise_(TypeError, f"'{self.cls.__name__}' object does not support {name}")
+            return t.python.raise_(
+                TypeError, f"'{self.cls.__name__}' object does not support {name}"
+            )
         return method.call(t, args, {})
 
-    def truth(self, t: Tracer) -> bool:
+    def truth(self, t: Interpreter) -> bool:
         for name in ("__bool__", "__len__"):
             method = self.dunder(t, name)
             if method is not None:
                 return method.call(t, [], {}).truth(t)
         return True
 
-    def iterate(self, t: Tracer) -> Value:
+    def iterate(self, t: Interpreter) -> Value:
         method = self.dunder(t, "__iter__")
         if method is not None:
             return method.call(t, [], {})
         if self.dunder(t, "__getitem__") is not None:
-            return t.iterate_by_index(self)
-        return t.raise_(TypeError, f"'{self.cls.__name__}' object is not iterable")
+            return t.python.iterate_by_index(self)
+        return t.python.raise_(TypeError, f"'{self.cls.__name__}' object is not iterable")
 
-    def advance(self, t: Tracer) -> Value:
-        return t.advance_by_next(lambda: self._special(t, "__next__", []))
+    def advance(self, t: Interpreter) -> Value:
+        return t.python.advance_by_next(lambda: self._special(t, "__next__", []))
 
     # -- the way back ----------------------------------------------------------------------
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return []
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         if self.cls is types.SimpleNamespace:  # has a __new__ of its own
             r.load_callable(self.cls)
             r.e.call(0)
@@ -235,48 +251,50 @@ class NNModuleValue(ObjectValue):
     noun = "a module"
     TABLES = ("_parameters", "_buffers", "_modules")
 
-    def _registered(self, t: Tracer, name: str) -> Value | None:
+    def _registered(self, t: Interpreter, name: str) -> Value | None:
         """Return a parameter, buffer or submodule of that name, or None."""
         if t.effects.attribute(self, name) is UNBOUND:
             return None
         for table in self.TABLES:
             now = self._table_now(t, table)
             if now is not None:
-                if t.contains(now, ConstValue(name)).truth(t):
+                if t.python.contains(now, ConstValue(name)).truth(t):
                     return now.item(t, ConstValue(name))
             elif self.obj is not None and self.source is not None:
                 own = self.obj.__dict__
                 where = ItemSource(DictSource(self.source), table)
                 if table not in own:
-                    t.guard("NOT_CONTAINS", DictSource(self.source), table)
+                    t.guards.add("NOT_CONTAINS", DictSource(self.source), table)
                 elif name in own[table]:
-                    return t.wrap(own[table][name], ItemSource(where, name))
+                    return t.values.wrap(own[table][name], ItemSource(where, name))
                 else:
-                    t.guard("NOT_CONTAINS", where, name)
+                    t.guards.add("NOT_CONTAINS", where, name)
         return None
 
-    def _table_now(self, t: Tracer, name: str) -> Value | None:
+    def _table_now(self, t: Interpreter, name: str) -> Value | None:
         """Return a table that traced code stored or changed, or None."""
         stored = t.effects.attribute(self, name)
         if stored is not None:
             return stored
-        met = t.known_value(self.obj.__dict__.get(name)) if self.obj is not None else None
+        met = t.values.find(self.obj.__dict__.get(name)) if self.obj is not None else None
         return met if isinstance(met, DictValue) and t.effects.was_changed(met) else None
 
-    def find(self, t: Tracer, name: str) -> Value | None:
+    def find(self, t: Interpreter, name: str) -> Value | None:
         found = super().find(t, name)
         return found if found is not None else self._registered(t, name)
 
-    def generic_attr(self, t: Tracer, name: str) -> Value:
+    def generic_attr(self, t: Interpreter, name: str) -> Value:
         found = self.find(t, name)
         if found is not None:
             return found
         fallback = type_lookup(self.cls, "__getattr__")
         if isinstance(fallback, types.FunctionType) and fallback is not _MODULE_GETATTR:
             return t.inline_object(fallback, [self, ConstValue(name)])
-        return t.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        return t.python.raise_(
+            AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"
+        )
 
-    def set_attr(self, t: Tracer, name: str, value: Value) -> None:
+    def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
         setter = type_lookup(self.cls, "__setattr__")
         made = self.source is None
         if isinstance(setter, types.FunctionType) and (made or setter is not _MODULE_SETATTR):
@@ -286,12 +304,12 @@ class NNModuleValue(ObjectValue):
             self.cannot(breaks.UNSUPPORTED_STORE, f"{self.describe()}.{name}")
         self.generic_set_attr(t, name, value)
 
-    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         plain = type_lookup(self.cls, "__call__") is _MODULE_CALL
         if not plain and not isinstance(self.obj, torch.fx.GraphModule):
             return super().call(t, args, kwargs)
         t.initialise_lazy(self, args, kwargs)
-        hooks = self._has_hooks(t) or t.global_hooks()
+        hooks = self._has_hooks(t) or _global_hooks(t)
         name = "_call_impl" if hooks else "forward"
         return self.attr(t, name).call(t, args, kwargs)
 
@@ -302,16 +320,16 @@ class NNModuleValue(ObjectValue):
         implementation = torch.nn.Module._call_impl.__code__
         return (implementation,) if forward is None else (forward, implementation)
 
-    def _has_hooks(self, t: Tracer) -> bool:
+    def _has_hooks(self, t: Interpreter) -> bool:
         return any(self._has_hooks_in(t, name) for name in HOOKS)
 
-    def _has_hooks_in(self, t: Tracer, name: str) -> bool:
+    def _has_hooks_in(self, t: Interpreter, name: str) -> bool:
         stored = t.effects.attribute(self, name)
         if stored is not None or self.obj is None:
             return self.attr(t, name).truth(t)
         own = self.obj.__dict__[name]
         if self.source is not None:
-            t.guard("LENGTH", ItemSource(DictSource(self.source), name), own)
+            t.guards.add("LENGTH", ItemSource(DictSource(self.source), name), own)
         return bool(own)
 
     def describe(self) -> str:
@@ -326,6 +344,15 @@ HOOKS = (
 )
 
 
+def _global_hooks(t: Interpreter) -> bool:
+    """Say whether hooks for all modules are installed."""
+    module = torch.nn.modules.module
+    held = [getattr(module, name) for name in GLOBAL_HOOKS]
+    for hooks_of_all in held:
+        t.guards.definitions.count(hooks_of_all)
+    return any(held)
+
+
 class ClassValue(KnownObject):
     """A class."""
 
@@ -335,56 +362,60 @@ class ClassValue(KnownObject):
     def describe(self) -> str:
         return self.obj.__qualname__
 
-    def truth(self, t: Tracer) -> bool:
+    def truth(self, t: Interpreter) -> bool:
         return True
 
-    def attr(self, t: Tracer, name: str) -> Value:
+    def attr(self, t: Interpreter, name: str) -> Value:
         if name in ("__mro__", "__bases__"):  # the guard on definitions holds them
-            return t.known(getattr(self.obj, name))
+            return t.values.known(getattr(self.obj, name))
         if name in ("__name__", "__qualname__", "__module__", "__doc__"):
-            return t.wrap(getattr(self.obj, name), AttrSource(t.source_of(self), name))
+            return t.values.wrap(
+                getattr(self.obj, name), AttrSource(t.values.source_of(self), name)
+            )
         if name == "__dict__":
-            return t.wrap(self.obj.__dict__, AttrSource(t.source_of(self), name))
+            return t.values.wrap(self.obj.__dict__, AttrSource(t.values.source_of(self), name))
         stored = t.effects.class_attribute(self.obj.__mro__, name)
         if stored is not None:
             return stored
         raw = type_lookup(self.obj, name)
         if raw is MISSING:
             if hasattr(self.obj, name):
-                return t.wrap(getattr(self.obj, name), AttrSource(t.source_of(self), name))
-            return t.raise_(
+                return t.values.wrap(
+                    getattr(self.obj, name), AttrSource(t.values.source_of(self), name)
+                )
+            return t.python.raise_(
                 AttributeError, f"type object '{self.obj.__name__}' has no attribute '{name}'"
             )
-        return t.bind_class_attr(self, raw, name)
+        return t.attributes.bind_class_attr(self, raw, name)
 
-    def set_attr(self, t: Tracer, name: str, value: Value) -> None:
-        fixed = id(self.obj) in t.made_inside or is_library(self.obj.__module__)
+    def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
+        fixed = id(self.obj) in t.values.made_inside or is_library(self.obj.__module__)
         special = name.startswith("__") or type(self.obj).__setattr__ is not type.__setattr__
         held = (type_lookup(type(self.obj), name), type_lookup(self.obj, name))
         bound = any(hasattr(type(raw), "__get__") for raw in held)
         if fixed or special or bound or hasattr(value.python_type(), "__get__"):
             self.cannot(breaks.UNSUPPORTED_STORE, f"{self.obj.__qualname__}.{name}")
-        t.effects.store_class_attribute(ClassValue(self.obj, t.source_of(self)), name, value)
+        t.effects.store_class_attribute(ClassValue(self.obj, t.values.source_of(self)), name, value)
 
-    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return t.instantiate(self, args, kwargs)
 
-    def item(self, t: Tracer, key: Value) -> Value:
-        return t.known(t.fold(lambda: self.obj[t.concrete(key)]))  # type: ignore[index]
+    def item(self, t: Interpreter, key: Value) -> Value:
+        return t.python.folded(lambda: self.obj[t.python.concrete(key)])  # type: ignore[index]
 
-    def iterate(self, t: Tracer) -> Value:
-        return t.known(t.fold(list, self.obj)).iterate(t)
+    def iterate(self, t: Interpreter) -> Value:
+        return t.python.folded(list, self.obj).iterate(t)
 
-    def length(self, t: Tracer) -> Value:
-        return t.known(t.fold(len, self.obj))
+    def length(self, t: Interpreter) -> Value:
+        return t.python.folded(len, self.obj)
 
-    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         meta = type_lookup(type(self.obj), name)
         if name.startswith("__") and isinstance(meta, types.FunctionType):
             return t.inline_object(meta, [self, *args], kwargs)
         return super().method(t, name, args, kwargs)
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.load_object(self.obj)
 
 
@@ -394,7 +425,7 @@ class PythonModuleValue(Value):
     noun = "a Python module"
 
     def __init__(self, obj: types.ModuleType, source: Source | None) -> None:
-        self.obj = obj
+        self.obj: types.ModuleType = obj
         self.source = source
 
     def python_type(self) -> type:
@@ -406,25 +437,25 @@ class PythonModuleValue(Value):
     def describe(self) -> str:
         return self.obj.__name__
 
-    def truth(self, t: Tracer) -> bool:
+    def truth(self, t: Interpreter) -> bool:
         return True
 
-    def attr(self, t: Tracer, name: str) -> Value:
+    def attr(self, t: Interpreter, name: str) -> Value:
         pending = t.effects.global_value(vars(self.obj), name)
         if pending is not None:
             return pending
-        source = AttrSource(t.source_of(self), name)
-        t.look_up(vars(self.obj), name, source)
+        source = AttrSource(t.values.source_of(self), name)
+        t.guards.look_up(vars(self.obj), name, source)
         try:
             found = getattr(self.obj, name)
         except AttributeError as error:
-            return t.raise_(AttributeError, str(error))
-        return t.wrap(found, source)
+            return t.python.raise_(AttributeError, str(error))
+        return t.values.wrap(found, source)
 
-    def set_attr(self, t: Tracer, name: str, value: Value) -> None:
+    def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
         t.effects.store_global(vars(self.obj), name, value)
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.load_object(self.obj)
 
 
@@ -440,7 +471,7 @@ class SuperValue(Value):
     def python_type(self) -> type:
         return super
 
-    def attr(self, t: Tracer, name: str) -> Value:
+    def attr(self, t: Interpreter, name: str) -> Value:
         start = self.owner.obj if isinstance(self.owner, ClassValue) else self.owner.python_type()
         raw = type_lookup(start, name, after=self.cls)
         mro = start.__mro__[start.__mro__.index(self.cls) + 1 :]
@@ -448,18 +479,18 @@ class SuperValue(Value):
         if stored is not None:
             return stored
         if raw is MISSING:
-            return t.raise_(AttributeError, f"'super' object has no attribute '{name}'")
+            return t.python.raise_(AttributeError, f"'super' object has no attribute '{name}'")
         if not hasattr(type(raw), "__get__"):
             home = next(base for base in mro if name in base.__dict__)
-            return t.wrap(raw, AttrSource(t.source_of(t.known(home)), name))
+            return t.values.wrap(raw, AttrSource(t.values.source_of(t.values.known(home)), name))
         if isinstance(self.owner, ClassValue):
-            return t.bind_class_attr(self.owner, raw, name)
-        return t.bind_descriptor(self.owner, start, raw, name, inherited=True)
+            return t.attributes.bind_class_attr(self.owner, raw, name)
+        return t.attributes.bind_descriptor(self.owner, start, raw, name, inherited=True)
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return [self.owner]
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.load_callable(super)
         r.load_object(self.cls)
         r.push(self.owner)
@@ -482,34 +513,34 @@ class ExceptionValue(Value):
     def describe(self) -> str:
         return self.cls.__name__
 
-    def truth(self, t: Tracer) -> bool:
+    def truth(self, t: Interpreter) -> bool:
         return True
 
-    def attr(self, t: Tracer, name: str) -> Value:
+    def attr(self, t: Interpreter, name: str) -> Value:
         if name in self.extra:
             return self.extra[name]
         if name == "args":
-            return t.new_tuple(self.args)
+            return t.values.new_tuple(self.args)
         if name == "__class__":
-            return t.known(self.cls)
+            return t.values.known(self.cls)
         if name in ("__cause__", "__context__", "__traceback__"):
-            return t.known(None)
+            return ConstValue(None)
         if name == "value" and issubclass(self.cls, StopIteration):
-            return self.args[0] if self.args else t.known(None)
+            return self.args[0] if self.args else ConstValue(None)
         raw = type_lookup(self.cls, name)
         if raw is MISSING:
-            return t.raise_(
+            return t.python.raise_(
                 AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"
             )
         if name == "with_traceback":
             return self._chain(t)
-        return t.bind_descriptor(self, self.cls, raw, name)
+        return t.attributes.bind_descriptor(self, self.cls, raw, name)
 
-    def _chain(self, t: Tracer) -> Value:
+    def _chain(self, t: Interpreter) -> Value:
         function: Callable[..., Value] = lambda t, args, kwargs: self  # noqa: E731
-        return t.lambda_value(function, "with_traceback")
+        return LambdaValue(function, "with_traceback")
 
-    def set_attr(self, t: Tracer, name: str, value: Value) -> None:
+    def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
         self.extra[name] = value
 
     def real(self) -> BaseException:
@@ -523,10 +554,10 @@ class ExceptionValue(Value):
         except (NotConstant, TypeError):
             return ""
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return [*self.args, *self.extra.values()]
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.load_callable(self.cls)
         r.push_slots(list(self.args))
         r.e.call(len(self.args))

@@ -13,8 +13,7 @@ from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.core.sources import ItemSource, Source
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.residual import Residual
-    from tc.compiler.capture.tracer import Tracer
+    from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
 
 class MappingProxyValue(Value):
@@ -29,45 +28,47 @@ class MappingProxyValue(Value):
     def python_type(self) -> type:
         return types.MappingProxyType
 
-    def truth(self, t: Tracer) -> bool:
+    def truth(self, t: Interpreter) -> bool:
         return self.mapping.truth(t)
 
-    def length(self, t: Tracer) -> Value:
+    def length(self, t: Interpreter) -> Value:
         return self.mapping.length(t)
 
-    def item(self, t: Tracer, key: Value) -> Value:
+    def item(self, t: Interpreter, key: Value) -> Value:
         return self.mapping.item(t, key)
 
-    def set_item(self, t: Tracer, key: Value, value: Value) -> None:
-        t.raise_(TypeError, "'mappingproxy' object does not support item assignment")
+    def set_item(self, t: Interpreter, key: Value, value: Value) -> None:
+        t.python.raise_(TypeError, "'mappingproxy' object does not support item assignment")
 
-    def del_item(self, t: Tracer, key: Value) -> None:
-        t.raise_(TypeError, "'mappingproxy' object doesn't support item deletion")
+    def del_item(self, t: Interpreter, key: Value) -> None:
+        t.python.raise_(TypeError, "'mappingproxy' object doesn't support item deletion")
 
-    def iterate(self, t: Tracer) -> Value:
+    def iterate(self, t: Interpreter) -> Value:
         return self.mapping.iterate(t)
 
-    def attr(self, t: Tracer, name: str) -> Value:
+    def attr(self, t: Interpreter, name: str) -> Value:
         if not hasattr(types.MappingProxyType, name):
-            return t.raise_(AttributeError, f"'mappingproxy' object has no attribute '{name}'")
-        return t.builtin_method(self, name)
+            return t.python.raise_(
+                AttributeError, f"'mappingproxy' object has no attribute '{name}'"
+            )
+        return t.attributes.builtin_method(self, name)
 
-    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         if not hasattr(types.MappingProxyType, name):
             return self.attr(t, name)
         return self.mapping.method(t, name, args, kwargs)
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return [self.mapping]
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.load_callable(types.MappingProxyType)
         r.push(self.mapping)
         r.e.call(1)
 
 
 @builtin(types.MappingProxyType)
-def _mapping_proxy(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _mapping_proxy(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if not isinstance(args[0], DictValue):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "mappingproxy()")
     return MappingProxyValue(args[0])
@@ -78,8 +79,8 @@ def accepts(obj: Any) -> bool:
     return type(obj) is types.MappingProxyType and all(map(is_constant_object, obj))
 
 
-def wrap_proxy(t: Tracer, obj: types.MappingProxyType[Any, Any], source: Source) -> Value:
+def wrap_proxy(t: Interpreter, obj: types.MappingProxyType[Any, Any], source: Source) -> Value:
     """Return the value of an existing proxy, which is read through, item by item."""
-    t.guard("TYPE", source, type(obj))
+    t.guards.add("TYPE", source, type(obj))
     entries: Any = {k: (ConstValue(k), Lazy(v, ItemSource(source, k))) for k, v in obj.items()}
     return MappingProxyValue(DictValue(entries, source, obj=obj), source)

@@ -17,7 +17,7 @@ from tc.compiler.capture.values.base import Args, Kwargs, Value
 from tc.compiler.capture.values.builtins import BUILTINS, Handler, builtin
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.tracer import Tracer
+    from tc.compiler.capture.values.interfaces import Interpreter
 
 
 @functools.cache
@@ -36,7 +36,7 @@ def in_python(name: str, accelerator: str) -> ModuleType:
 
 
 def _traced(module: str, accelerator: str, name: str) -> Handler:
-    def call(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def call(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return t.inline_object(getattr(in_python(module, accelerator), name), args, kwargs)
 
     return call
@@ -50,12 +50,12 @@ for _accelerator in (_heapq, _bisect):
 
 
 @builtin(collections._count_elements)  # type: ignore[attr-defined]
-def _count(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _count(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return t.inline_object(count_elements, args, kwargs)
 
 
 @builtin(os.fspath)
-def _path_text(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _path_text(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     path: Any = args[0] if args else kwargs["path"]
     if issubclass(path.python_type(), str | bytes):
         return path  # type: ignore[no-any-return]

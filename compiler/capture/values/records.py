@@ -15,8 +15,7 @@ from tc.compiler.capture.values.tensor import METHODS, TensorValue
 from tc.compiler.core.sources import AttrSource, CallSource, Source
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.residual import Residual
-    from tc.compiler.capture.tracer import Tracer
+    from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
 #: classes of C++ that keep what they are made of, as attributes of these names
 FIELDS: dict[type, tuple[str, ...]] = {
@@ -40,25 +39,25 @@ class RecordValue(Value):
     def python_type(self) -> type:
         return self.kind
 
-    def truth(self, t: Tracer) -> bool:
+    def truth(self, t: Interpreter) -> bool:
         return True
 
-    def attr(self, t: Tracer, name: str) -> Value:
+    def attr(self, t: Interpreter, name: str) -> Value:
         if name in FIELDS[self.kind]:
             return self.args[FIELDS[self.kind].index(name)]
-        return t.builtin_method(self, name)
+        return t.attributes.builtin_method(self, name)
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return self.args
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.load_callable(self.kind)
         r.push_slots(list(self.args))
         r.e.call(len(self.args))
 
 
 def _record(kind: type) -> Any:
-    def make(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def make(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if kwargs or len(args) != len(FIELDS[kind]):
             raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {kind.__qualname__}")
         return RecordValue(kind, list(args))
@@ -82,15 +81,15 @@ class SourcedRecord(Value):
     def python_type(self) -> type:
         return type(self.obj)
 
-    def attr(self, t: Tracer, name: str) -> Value:
+    def attr(self, t: Interpreter, name: str) -> Value:
         if name in FIELDS[type(self.obj)]:
-            return t.wrap(getattr(self.obj, name), AttrSource(self.source, name))
-        return t.builtin_method(self, name)
+            return t.values.wrap(getattr(self.obj, name), AttrSource(self.source, name))
+        return t.attributes.builtin_method(self, name)
 
 
-def wrap_record(t: Tracer, obj: Any, source: Source) -> Value:
+def wrap_record(t: Interpreter, obj: Any, source: Source) -> Value:
     """Return the value of an existing record."""
-    t.guard("TYPE", source, type(obj))
+    t.guards.add("TYPE", source, type(obj))
     return SourcedRecord(obj, source)
 
 
@@ -107,16 +106,16 @@ class WeakReference(Value):
     def python_type(self) -> type:
         return weakref.ref
 
-    def truth(self, t: Tracer) -> bool:
+    def truth(self, t: Interpreter) -> bool:
         return True
 
-    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return self.target
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return [self.target]
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         if self.target.source is None:
             self.cannot(breaks.UNSUPPORTED_VALUE, "a weak reference to what traced code made")
         r.load_callable(weakref.ref)
@@ -125,16 +124,16 @@ class WeakReference(Value):
 
 
 @builtin(weakref.ref)
-def _ref(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+def _ref(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if len(args) != 1 or kwargs:
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "weakref.ref() with a callback")
     return WeakReference(args[0])
 
 
-def wrap_weak_reference(t: Tracer, obj: Any, source: Source) -> Value:
+def wrap_weak_reference(t: Interpreter, obj: Any, source: Source) -> Value:
     """Return the value of an existing weak reference, which is followed."""
-    t.guard("TYPE", source, type(obj))
-    return WeakReference(t.wrap(obj(), CallSource(source, _followed, "{}()")), source)
+    t.guards.add("TYPE", source, type(obj))
+    return WeakReference(t.values.wrap(obj(), CallSource(source, _followed, "{}()")), source)
 
 
 def _followed(reference: Any) -> Any:
@@ -153,33 +152,33 @@ class StorageValue(Value):
     def python_type(self) -> type:
         return torch.UntypedStorage
 
-    def attr(self, t: Tracer, name: str) -> Value:
-        return t.builtin_method(self, name)
+    def attr(self, t: Interpreter, name: str) -> Value:
+        return t.attributes.builtin_method(self, name)
 
-    def length(self, t: Tracer) -> Value:
+    def length(self, t: Interpreter) -> Value:
         return self._size(t)
 
-    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name in ("size", "nbytes", "__len__") and not args:
             return self._size(t)
         if name == "resize_" and len(args) == 1:
-            t.graph_marks.add(RESIZES)
-            t.call_torch(resize_storage, [self.tensor, *args], {})
+            t.output.marks.add(RESIZES)
+            t.output.call_torch(resize_storage, [self.tensor, *args], {})
             return self
         self.cannot(breaks.UNSUPPORTED_CALL, f"UntypedStorage.{name}")
 
-    def _size(self, t: Tracer) -> Value:
+    def _size(self, t: Interpreter) -> Value:
         tensor = self.tensor
-        if tensor.source is None or tensor.obj is None or RESIZES in t.graph_marks:
+        if tensor.source is None or tensor.obj is None or RESIZES in t.output.marks:
             self.cannot(breaks.UNSUPPORTED_CALL, "UntypedStorage.size")
         where = CallSource(tensor.source, storage_size, "{}.untyped_storage().nbytes()")
-        t.guard("EQUALS", where, storage_size(tensor.obj))
+        t.guards.add("EQUALS", where, storage_size(tensor.obj))
         return ConstValue(storage_size(tensor.obj))
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return [self.tensor]
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.call_method(self.tensor, "untyped_storage", keep=True)
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tc.compiler.capture.values.base import Args, Kwargs, Value
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.residual import Residual
-    from tc.compiler.capture.tracer import Tracer
+    from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
 
 class SliceValue(Value):
@@ -25,20 +24,22 @@ class SliceValue(Value):
     def constant(self) -> Any:
         return slice(*[part.constant() for part in self.parts])
 
-    def attr(self, t: Tracer, name: str) -> Value:
+    def attr(self, t: Interpreter, name: str) -> Value:
         names = ("start", "stop", "step")
         if name in names:
             return self.parts[names.index(name)]
-        return t.builtin_method(self, name)
+        return t.attributes.builtin_method(self, name)
 
-    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
-        plain = [t.concrete(a) for a in args]
-        return t.known(t.fold(getattr(slice(*[t.concrete(p) for p in self.parts]), name), *plain))
+    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
+        plain = [t.python.concrete(a) for a in args]
+        return t.python.folded(
+            getattr(slice(*[t.python.concrete(p) for p in self.parts]), name), *plain
+        )
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return self.parts
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         for part in self.parts:
             r.push(part)
         r.e.build_slice(3)

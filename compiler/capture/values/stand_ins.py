@@ -15,7 +15,7 @@ from tc.compiler.capture.breaks import GraphBreak
 from tc.compiler.capture.values.base import Args, Kwargs, Lazy, NotConstant, Value
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.tracer import Tracer
+    from tc.compiler.capture.values.interfaces import Interpreter
 
 #: what handlers of methods raise when they are given what they do not expect
 UNEXPECTED = (TypeError, ValueError, IndexError, KeyError, OverflowError)
@@ -26,7 +26,7 @@ class Opaque:
     """Stands for a value that is no constant; it equals nothing but itself."""
 
 
-def raise_as_python(t: Tracer, owner: Value, name: str, args: Args, kwargs: Kwargs) -> None:
+def raise_as_python(t: Interpreter, owner: Value, name: str, args: Args, kwargs: Kwargs) -> None:
     """Raise into the traced code what Python's own method raises, if it does raise."""
     kind = owner.python_type()
     stand_in: Any
@@ -38,19 +38,21 @@ def raise_as_python(t: Tracer, owner: Value, name: str, args: Args, kwargs: Kwar
     else:
         return
     given = [_plain(value) for value in args]
-    t.fold(getattr(stand_in, name), *given, **{key: _plain(v) for key, v in kwargs.items()})
+    t.python.fold(getattr(stand_in, name), *given, **{key: _plain(v) for key, v in kwargs.items()})
 
 
 def call_handler(
-    t: Tracer, function: Any, handler: Callable[..., Value], args: Args, kwargs: Kwargs
+    t: Interpreter, function: Any, handler: Callable[..., Value], args: Args, kwargs: Kwargs
 ) -> Value:
     """Call what stands for a function without side effects; where that fails, as Python does."""
     try:
         return handler(t, args, kwargs)
     except UNEXPECTED:
         with suppress(GraphBreak):  # not all arguments are constants
-            plain = [t.concrete(value) for value in args]
-            t.fold(function, *plain, **{key: t.concrete(v) for key, v in kwargs.items()})
+            plain = [t.python.concrete(value) for value in args]
+            t.python.fold(
+                function, *plain, **{key: t.python.concrete(v) for key, v in kwargs.items()}
+            )
         raise
 
 

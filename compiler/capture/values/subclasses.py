@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.values.base import UNBOUND, Args, Kwargs, Value
+from tc.compiler.capture.values.base import UNBOUND, Args, Kwargs, LambdaValue, Value
 from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.objects import MISSING, is_library, type_lookup
 from tc.compiler.capture.values.tensor import VIEWS, NodeValue, TensorValue, calling
@@ -27,8 +27,8 @@ from tc.compiler.core.sources import AttrSource, DictSource, Source
 if TYPE_CHECKING:
     from torch import fx
 
-    from tc.compiler.capture.residual import Residual
-    from tc.compiler.capture.tracer import Tracer
+    from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
+
 
 #: classes of torch's own whose tensors are plain ones to a graph
 PLAIN_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
@@ -119,14 +119,14 @@ class SubclassValue(TensorValue):
         self.overrides = override_of(kind) is not None
         self.reloadable = self.wraps
 
-    def node(self, t: Tracer) -> fx.Node:
-        t.derived.meet(self)
+    def node(self, t: Interpreter) -> fx.Node:
+        t.output.derived.meet(self)
         return super().node(t)
 
     # -- attributes ------------------------------------------------------------------------
-    def attr(self, t: Tracer, name: str) -> Value:
+    def attr(self, t: Interpreter, name: str) -> Value:
         if name == "__class__":
-            return t.known(self.kind)
+            return t.values.known(self.kind)
         raw = own_attribute(self.kind, name)
         found = self._stored(t, name)
         if found is not None:
@@ -136,18 +136,20 @@ class SubclassValue(TensorValue):
         if raw is MISSING:
             return self._missing(t, name)
         if self.wraps and is_library(self.kind.__module__) and callable(raw):
-            return t.lambda_value(
-                lambda t, args, kwargs: t.call_torch(name, [self, *args], kwargs, method=True),
+            return LambdaValue(
+                lambda t, args, kwargs: t.output.call_torch(
+                    name, [self, *args], kwargs, method=True
+                ),
                 f"{self.kind.__name__}.{name}",
             )
-        return t.bind_descriptor(self, self.kind, raw, name)
+        return t.attributes.bind_descriptor(self, self.kind, raw, name)
 
-    def _tensor_attr(self, t: Tracer, name: str) -> Value:
+    def _tensor_attr(self, t: Interpreter, name: str) -> Value:
         if callable(getattr(torch.Tensor, name)):
             return super().attr(t, name)
         return self.base_attr(t, name)
 
-    def _stored(self, t: Tracer, name: str) -> Value | None:
+    def _stored(self, t: Interpreter, name: str) -> Value | None:
         """Return an attribute that the tensor itself holds, or None; descriptors go first."""
         if hasattr(type(type_lookup(self.kind, name)), "__set__"):
             return None
@@ -157,31 +159,31 @@ class SubclassValue(TensorValue):
         if self.source is not None:
             own = getattr(self.obj, "__dict__", {})
             if name in own:
-                return t.wrap(own[name], AttrSource(self.source, name))
-            t.guard("NOT_CONTAINS", DictSource(self.source), name)
+                return t.values.wrap(own[name], AttrSource(self.source, name))
+            t.guards.add("NOT_CONTAINS", DictSource(self.source), name)
             return None
         own = getattr(self.example, "__dict__", {}) if self.wraps else {}
         return self._part(t, name, own[name]) if name in own else None
 
-    def _part(self, t: Tracer, name: str, held: Any) -> Value:
+    def _part(self, t: Interpreter, name: str, held: Any) -> Value:
         """Return what a wrapper made inside the graph holds under a name."""
-        known = t.derived.held(held)
+        known = t.output.derived.held(held)
         if known is not None:
             return known
         if isinstance(held, torch.Tensor | torch.SymInt):
-            return t.call_torch(getattr, [self, ConstValue(name)], {})
+            return t.output.call_torch(getattr, [self, ConstValue(name)], {})
         if is_constant_object(held) or isinstance(held, type):
-            return t.known(held)
+            return t.values.known(held)
         self.cannot(breaks.UNSUPPORTED_ATTR, f"{self.kind.__name__}.{name}")
 
-    def _missing(self, t: Tracer, name: str) -> Value:
+    def _missing(self, t: Interpreter, name: str) -> Value:
         fallback = own_attribute(self.kind, "__getattr__")
         if isinstance(fallback, types.FunctionType):
             return t.inline_object(fallback, [self, ConstValue(name)])
         text = f"'{self.kind.__name__}' object has no attribute '{name}'"
-        return t.raise_(AttributeError, text)
+        return t.python.raise_(AttributeError, text)
 
-    def set_attr(self, t: Tracer, name: str, value: Value) -> None:
+    def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
         raw = own_attribute(self.kind, name)
         if isinstance(raw, property) and raw.fset is not None:
             t.inline_object(raw.fset, [self, value])
@@ -190,16 +192,16 @@ class SubclassValue(TensorValue):
             super().set_attr(t, name, value)
         t.effects.store_attribute(self, name, value)
 
-    def base_attr(self, t: Tracer, name: str) -> Value:
+    def base_attr(self, t: Interpreter, name: str) -> Value:
         found = t.intercept(getattr, [self, ConstValue(name)])
         if found is not None:
             return found
         if name in VIEWS and own_attribute(self.kind, name) is not MISSING:
-            return t.call_torch(tensor_attribute, [self, ConstValue(name)], {})
+            return t.output.call_torch(tensor_attribute, [self, ConstValue(name)], {})
         return super().attr(t, name)
 
     # -- operations ------------------------------------------------------------------------
-    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         stored = self._stored(t, name)
         if stored is not None:
             return stored.call(t, args, kwargs)
@@ -207,47 +209,51 @@ class SubclassValue(TensorValue):
             return self.attr(t, name).call(t, args, kwargs)
         return self.base_method(t, name, args, kwargs)
 
-    def base_method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def base_method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         found = t.intercept(calling(name), [self, *args], kwargs)
         if found is not None:
             return found
         if own_attribute(self.kind, name) is not MISSING:  # a graph must not call that one
-            return t.call_torch(getattr(torch.Tensor, name), [self, *args], kwargs)
+            return t.output.call_torch(getattr(torch.Tensor, name), [self, *args], kwargs)
         return super().base_method(t, name, args, kwargs)
 
-    def _special(self, t: Tracer, operation: Any, name: str, args: Args) -> Value | None:
+    def _special(self, t: Interpreter, operation: Any, name: str, args: Args) -> Value | None:
         raw = own_attribute(self.kind, name)
         if raw is not MISSING:
-            return t.bind_descriptor(self, self.kind, raw, name).call(t, args, {})
+            return t.attributes.bind_descriptor(self, self.kind, raw, name).call(t, args, {})
         return t.intercept(operation, [self, *args])
 
-    def item(self, t: Tracer, key: Value) -> Value:
+    def item(self, t: Interpreter, key: Value) -> Value:
         found = self._special(t, operator.getitem, "__getitem__", [key])
         return found if found is not None else super().item(t, key)
 
-    def set_item(self, t: Tracer, key: Value, value: Value) -> None:
+    def set_item(self, t: Interpreter, key: Value, value: Value) -> None:
         if self._special(t, operator.setitem, "__setitem__", [key, value]) is None:
             super().set_item(t, key, value)
 
-    def truth(self, t: Tracer) -> bool:
+    def truth(self, t: Interpreter) -> bool:
         found = self._special(t, bool, "__bool__", [])
         return found.truth(t) if found is not None else super().truth(t)
 
-    def length(self, t: Tracer) -> Value:
+    def length(self, t: Interpreter) -> Value:
         found = self._special(t, len, "__len__", [])
         return found if found is not None else super().length(t)
 
-    def iterate(self, t: Tracer) -> Value:
+    def iterate(self, t: Interpreter) -> Value:
         raw = own_attribute(self.kind, "__iter__")
         if raw is not MISSING:
-            return t.bind_descriptor(self, self.kind, raw, "__iter__").call(t, [], {}).iterate(t)
+            return (
+                t.attributes.bind_descriptor(self, self.kind, raw, "__iter__")
+                .call(t, [], {})
+                .iterate(t)
+            )
         if self.overrides:  # as torch.Tensor does it, by what can be overridden
             self.method(t, "dim", [], {})
             return self.method(t, "unbind", [ConstValue(0)], {}).iterate(t)
         return super().iterate(t)
 
     # -- the way back ----------------------------------------------------------------------
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         if self.wraps:
             super().rebuild(r)
             return
@@ -320,13 +326,13 @@ def as_subclass(tensor: torch.Tensor, kind: type) -> torch.Tensor:
         return tensor.as_subclass(kind)
 
 
-def with_class(t: Tracer, value: NodeValue, kind: type) -> Value:
+def with_class(t: Interpreter, value: NodeValue, kind: type) -> Value:
     """Return the value of ``value.as_subclass(kind)``.
 
     Raises:
         GraphBreak: the class holds more than a tensor.
     """
-    if is_wrapper(kind) or getattr(value, "wraps", False):
+    if is_wrapper(kind) or (isinstance(value, SubclassValue) and value.wraps):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"as_subclass({kind.__qualname__})")
     dispatch = getattr(kind, "__torch_dispatch__", None)
     if dispatch is not torch.Tensor.__torch_dispatch__:
@@ -335,5 +341,5 @@ def with_class(t: Tracer, value: NodeValue, kind: type) -> Value:
         if value.source is None:
             return TensorValue(value.node(t), value.example)
         with t.overrides.at_least(CLASSES_OFF):
-            return t.call_torch(torch.ops.aten.alias.default, [value], {})
+            return t.output.call_torch(torch.ops.aten.alias.default, [value], {})
     return SubclassValue(value.node(t), value.example, None, kind)

@@ -17,8 +17,8 @@ from tc.compiler.core.sources import AttrSource, Source
 if TYPE_CHECKING:
     from torch import fx
 
-    from tc.compiler.capture.residual import Residual
-    from tc.compiler.capture.tracer import Tracer
+    from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
+
 
 #: Attributes answered from the fake tensor: no node.
 METADATA = frozenset(
@@ -107,14 +107,14 @@ class NodeValue(Value):
         self.example = example
         self.source = source
 
-    def node(self, t: Tracer) -> fx.Node:
+    def node(self, t: Interpreter) -> fx.Node:
         """Return the graph node, making the input for it on first use."""
         if self._node is None:
             assert self.source is not None, "an unsourced value has a node"
-            self._node = t.add_input(self)
-        return t.in_scope(self._node, self.example)
+            self._node = t.output.add_input(self)
+        return t.output.in_scope(self._node, self.example)
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.load_output(self)
 
 
@@ -138,12 +138,12 @@ class TensorValue(NodeValue):
     ) -> None:
         super().__init__(node, example, source)
         self.kind = kind
-        self.obj = obj
+        self.obj: torch.Tensor | None = obj
 
     def python_type(self) -> type:
         return self.kind
 
-    def attr(self, t: Tracer, name: str) -> Value:
+    def attr(self, t: Interpreter, name: str) -> Value:
         stored = t.effects.attribute(self, name)
         if stored is not None and stored is not UNBOUND:
             return stored
@@ -152,15 +152,15 @@ class TensorValue(NodeValue):
             if found is not None:
                 return found
         if name == "shape":
-            return t.tensor_size(self)
+            return t.output.tensor_size(self)
         if name in METADATA:
-            t.guard_property(self, name)
+            t.guards.tensor_property(self, name)
             real = name in REAL and self.obj is not None and self.source is not None
-            return t.known(getattr(self.obj if real else self.example, name))
+            return t.values.known(getattr(self.obj if real else self.example, name))
         if name in VIEWS:
-            return t.call_torch(getattr, [self, ConstValue(name)], {})
+            return t.output.call_torch(getattr, [self, ConstValue(name)], {})
         if name == "__class__":
-            return t.known(self.kind)
+            return t.values.known(self.kind)
         if name in ("grad", "grad_fn", "_base"):
             return self._foreign_attr(t, name)
         if self.obj is not None and name in getattr(self.obj, "__dict__", {}):
@@ -170,34 +170,34 @@ class TensorValue(NodeValue):
             return TensorMethod(self, name)
         if member is None and not hasattr(torch.Tensor, name):
             if self.source is not None:
-                t.guard("NO_ATTR", self.source, name)
-            return t.raise_(
+                t.guards.add("NO_ATTR", self.source, name)
+            return t.python.raise_(
                 AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'"
             )
         self.cannot(breaks.UNSUPPORTED_ATTR, f"Tensor.{name}")
 
-    def _foreign_attr(self, t: Tracer, name: str) -> Value:
+    def _foreign_attr(self, t: Interpreter, name: str) -> Value:
         if self.obj is None or self.source is None:
             if name == "grad" or (name == "grad_fn" and self.example.grad_fn is None):
-                return t.known(None)
+                return ConstValue(None)
             self.cannot(breaks.UNSUPPORTED_ATTR, f"Tensor.{name}")
-        return t.wrap(getattr(self.obj, name), AttrSource(self.source, name))
+        return t.values.wrap(getattr(self.obj, name), AttrSource(self.source, name))
 
-    def set_attr(self, t: Tracer, name: str, value: Value) -> None:
-        gradient = name == "grad" and (t.is_none(value) or isinstance(value, TensorValue))
-        plain = not hasattr(torch.Tensor, name) and len(t.scopes) == 1
+    def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
+        gradient = name == "grad" and (t.python.is_none(value) or isinstance(value, TensorValue))
+        plain = not hasattr(torch.Tensor, name) and len(t.output.scopes) == 1
         if not plain and not (gradient and self.source is not None):
             self.cannot(breaks.UNSUPPORTED_STORE, f"{self.describe()}.{name}")
         t.effects.store_attribute(self, name, value)
 
-    def base_attr(self, t: Tracer, name: str) -> Value:
+    def base_attr(self, t: Interpreter, name: str) -> Value:
         """Return what ``torch.Tensor`` itself has under a name, past classes derived from it."""
         return self.attr(t, name)
 
-    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         return self.base_method(t, name, args, kwargs)
 
-    def base_method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def base_method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         """Call a method of ``torch.Tensor`` itself, past classes derived from it."""
         if t.overrides.modes:
             found = t.intercept(calling(name), [self, *args], kwargs)
@@ -210,41 +210,41 @@ class TensorValue(NodeValue):
             self.cannot(breaks.BACKWARD, "")
         if name in REFUSED or not hasattr(torch.Tensor, name):
             self.cannot(breaks.UNSUPPORTED_CALL, f"Tensor.{name}")
-        return t.call_torch(name, [self, *args], kwargs, method=True)
+        return t.output.call_torch(name, [self, *args], kwargs, method=True)
 
-    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        return t.raise_(TypeError, "'Tensor' object is not callable")
+    def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        return t.python.raise_(TypeError, "'Tensor' object is not callable")
 
-    def item(self, t: Tracer, key: Value) -> Value:
+    def item(self, t: Interpreter, key: Value) -> Value:
         if t.item_of_tensor is not None:
             found = t.item_of_tensor(t, self, key)
             if found is not None:
                 return found
-        return t.call_torch(operator.getitem, [self, key], {})
+        return t.output.call_torch(operator.getitem, [self, key], {})
 
-    def set_item(self, t: Tracer, key: Value, value: Value) -> None:
-        t.call_torch(operator.setitem, [self, key, value], {})
+    def set_item(self, t: Interpreter, key: Value, value: Value) -> None:
+        t.output.call_torch(operator.setitem, [self, key, value], {})
 
-    def truth(self, t: Tracer) -> bool:
+    def truth(self, t: Interpreter) -> bool:
         contents = getattr(self.example, "constant", None)  # known where made of constants
         if contents is None:
             self.cannot(breaks.DATA_BRANCH, "")
-        return bool(t.fold(bool, contents))
+        return bool(t.python.fold(bool, contents))
 
-    def length(self, t: Tracer) -> Value:
+    def length(self, t: Interpreter) -> Value:
         found = t.intercept(len, [self]) if t.overrides.modes else None
         if found is not None:
             return found
         if self.example.dim() == 0:
-            return t.raise_(TypeError, "len() of a 0-d tensor")
-        return t.tensor_size(self).item(t, ConstValue(0))
+            return t.python.raise_(TypeError, "len() of a 0-d tensor")
+        return t.output.tensor_size(self).item(t, ConstValue(0))
 
-    def iterate(self, t: Tracer) -> Value:
+    def iterate(self, t: Interpreter) -> Value:
         if self.example.dim() == 0:
-            return t.raise_(TypeError, "iteration over a 0-d tensor")
-        return t.call_torch("unbind", [self], {}, method=True).iterate(t)
+            return t.python.raise_(TypeError, "iteration over a 0-d tensor")
+        return t.output.call_torch("unbind", [self], {}, method=True).iterate(t)
 
-    def unpack_rows(self, t: Tracer) -> list[TensorValue]:
+    def unpack_rows(self, t: Interpreter) -> list[TensorValue]:
         """Return the rows of the tensor."""
         return [row for row in self.unpack(t) if isinstance(row, TensorValue)]
 
@@ -271,13 +271,13 @@ class TensorMethod(Value):
     def python_type(self) -> type:
         return type(torch.Tensor.add)
 
-    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return self.owner.method(t, self.name, args, kwargs)
 
-    def children(self, t: Tracer) -> list[Value]:
+    def children(self, t: Interpreter) -> list[Value]:
         return [self.owner]
 
-    def rebuild(self, r: Residual) -> None:
+    def rebuild(self, r: ResidualInterface) -> None:
         r.push(self.owner)
         r.e.load_attr(self.name)
 
@@ -291,70 +291,73 @@ class SymValue(NodeValue):
         kinds = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
         return kinds[type(self.example)]
 
-    def truth(self, t: Tracer) -> bool:
-        return bool(t.guarded(bool, self.example))
+    def truth(self, t: Interpreter) -> bool:
+        return bool(t.shapes.guarded(bool, self.example))
 
-    def specialise(self, t: Tracer) -> ConstValue:
+    def specialise(self, t: Interpreter) -> ConstValue:
         """Give up generality: guard on the value at hand."""
-        return ConstValue(t.guarded(self.python_type(), self.example))
+        return ConstValue(t.shapes.guarded(self.python_type(), self.example))
 
-    def attr(self, t: Tracer, name: str) -> Value:
+    def attr(self, t: Interpreter, name: str) -> Value:
         return self.specialise(t).attr(t, name)
 
-    def method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         return self.specialise(t).method(t, name, args, kwargs)
 
 
-def _size(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
-    size = t.tensor_size(tensor)
+def _size(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+    size = t.output.tensor_size(tensor)
     dims = [*args, *kwargs.values()]
     return size.item(t, dims[0]) if dims else size
 
 
-def _numel(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
-    return t.number_from(tensor, "numel", tensor.example.numel())
+def _numel(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+    return t.output.number_from(tensor, "numel", tensor.example.numel())
 
 
-def _stride(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+def _stride(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
     strides = [
-        t.number_from(tensor, "stride", s, dim) for dim, s in enumerate(tensor.example.stride())
+        t.output.number_from(tensor, "stride", s, dim)
+        for dim, s in enumerate(tensor.example.stride())
     ]
     dims = [*args, *kwargs.values()]
-    return strides[t.concrete(dims[0])] if dims else t.new_tuple(strides)
+    return strides[t.python.concrete(dims[0])] if dims else t.values.new_tuple(strides)
 
 
-def _type(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+def _type(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
     if args and args[0].is_constant() and isinstance(args[0].constant(), type):
         kind = args[0].constant()  # torch.FloatTensor prints in a graph only as its name
         args = [ConstValue(f"{kind.__module__}.{kind.__name__}"), *args[1:]]
     if args or kwargs:
-        return t.call_torch("type", [tensor, *args], kwargs, method=True)
-    return t.known(tensor.example.type())
+        return t.output.call_torch("type", [tensor, *args], kwargs, method=True)
+    return t.values.known(tensor.example.type())
 
 
-def _new(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+def _new(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
     if len(args) == 1 and args[0].python_type() is torch.Size:
-        sizes = t.new_tuple(args[0].unpack(t))  # of a tuple, new() makes a tensor of its numbers
-        return t.call_torch("new_empty", [tensor, sizes], {}, method=True)
-    return t.call_torch("new", [tensor, *args], kwargs, method=True)
+        sizes = t.values.new_tuple(
+            args[0].unpack(t)
+        )  # of a tuple, new() makes a tensor of its numbers
+        return t.output.call_torch("new_empty", [tensor, sizes], {}, method=True)
+    return t.output.call_torch("new", [tensor, *args], kwargs, method=True)
 
 
 def _constant(name: str) -> Any:
-    def handler(t: Tracer, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+    def handler(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
         try:
             plain = [a.constant() for a in args]
             named = {k: v.constant() for k, v in kwargs.items()}
         except NotConstant:
-            return t.call_torch(name, [tensor, *args], kwargs, method=True)
-        t.guard_property(tensor, name, method=True)
+            return t.output.call_torch(name, [tensor, *args], kwargs, method=True)
+        t.guards.tensor_property(tensor, name, method=True)
         real = name in ("is_shared", "is_pinned") and tensor.obj is not None
         owner = tensor.obj if real and tensor.source is not None else tensor.example
-        return t.known(t.fold(getattr(owner, name), *plain, **named))
+        return t.python.folded(getattr(owner, name), *plain, **named)
 
     return handler
 
 
-METHODS: dict[str, Callable[[Tracer, TensorValue, Args, Kwargs], Value]] = {
+METHODS: dict[str, Callable[[Interpreter, TensorValue, Args, Kwargs], Value]] = {
     "size": _size,
     "numel": _numel,
     "nelement": _numel,

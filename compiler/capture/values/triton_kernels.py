@@ -27,14 +27,14 @@ from tc.compiler.core.user_kernels import (
 )
 
 if TYPE_CHECKING:
-    from tc.compiler.capture.tracer import Tracer
+    from tc.compiler.capture.values.interfaces import Interpreter
 
 __all__ = ["KernelValue", "is_kernel", "wrap_kernel"]
 
 
-def wrap_kernel(t: Tracer, obj: Any, source: Source) -> Value:
+def wrap_kernel(t: Interpreter, obj: Any, source: Source) -> Value:
     """Return the value of a kernel."""
-    t.guard("ID", source, obj)
+    t.guards.add("ID", source, obj)
     return KernelValue(obj, source)
 
 
@@ -46,7 +46,7 @@ class KernelValue(KnownObject):
     def describe(self) -> str:
         return f"the Triton kernel {self.obj.fn.__name__}"
 
-    def item(self, t: Tracer, key: Value) -> Value:
+    def item(self, t: Interpreter, key: Value) -> Value:
         return LaunchValue(self, key)
 
 
@@ -58,14 +58,16 @@ class LaunchValue(Value):
     def __init__(self, kernel: KernelValue, grid: Value) -> None:
         self.kernel, self.grid = kernel, grid
 
-    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         named = self._named(t, args, kwargs)
         tensors = {k: v for k, v in named.items() if isinstance(v, TensorValue)}
         written = self._written(tensors)
         kinds = {k: self._kind(t, k, v) for k, v in named.items() if k not in tensors}
         ints = {k: named[k] for k, kind in kinds.items() if kind == "int"}
         floats = {k: named[k] for k, kind in kinds.items() if kind == "float"}
-        constants = {k: t.concrete(named[k]) for k, kind in kinds.items() if kind == "constant"}
+        constants = {
+            k: t.python.concrete(named[k]) for k, kind in kinds.items() if kind == "constant"
+        }
         if not _can_be_keys(constants):
             self.cannot(breaks.UNSUPPORTED_CALL, f"{self.kernel.describe()} with lists")
         values = list(tensors.values())
@@ -86,21 +88,21 @@ class LaunchValue(Value):
         given.append(ListValue(plain))
         given += [ListValue([*numbers.values()]) for numbers in (ints, floats)]
         given.append(ListValue([*self._grid(t, named)]))
-        results = t.call_torch(operation(), given, {}).unpack(t)
+        results = t.output.call_torch(operation(), given, {}).unpack(t)
         for k, result in zip(changed, results, strict=True):
             values[k].method(t, "copy_", [result], {})
-        return t.known(None)
+        return ConstValue(None)
 
-    def _kind(self, t: Tracer, name: str, value: Value) -> str:
+    def _kind(self, t: Interpreter, name: str, value: Value) -> str:
         """How a number or setting reaches the kernel: ``int`` or ``float`` at run time, or not."""
         if name in _fixed(self.kernel.obj) or name not in self.kernel.obj.arg_names:
             return "constant"
         if isinstance(value, SymValue):
             return "float" if isinstance(value.example, torch.SymFloat) else "int"
         kinds = {int: "int", float: "float"}
-        return kinds.get(type(t.concrete(value)), "constant")
+        return kinds.get(type(t.python.concrete(value)), "constant")
 
-    def _named(self, t: Tracer, args: Args, kwargs: Kwargs) -> dict[str, Value]:
+    def _named(self, t: Interpreter, args: Args, kwargs: Kwargs) -> dict[str, Value]:
         """The arguments by name, defaults filled in; settings such as ``num_warps`` behind."""
         kernel = self.kernel.obj
         names = kernel.arg_names
@@ -113,7 +115,7 @@ class LaunchValue(Value):
             if name in kwargs:
                 named[name] = kwargs[name]
             elif name not in named and parameter.default is not parameter.empty:
-                named[name] = t.known(parameter.default)
+                named[name] = t.values.known(parameter.default)
         return {**named, **kwargs}
 
     def _written(self, tensors: dict[str, TensorValue]) -> frozenset[str]:
@@ -132,7 +134,7 @@ class LaunchValue(Value):
         # The same tensor under two names is written to under both.
         return frozenset(k for k, v in tensors.items() if any(v is tensors[w] for w in written))
 
-    def _grid(self, t: Tracer, named: dict[str, Value]) -> list[Value]:
+    def _grid(self, t: Interpreter, named: dict[str, Value]) -> list[Value]:
         from tc.compiler.capture.values.dicts import DictValue
 
         grid = self.grid

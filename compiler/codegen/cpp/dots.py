@@ -8,11 +8,12 @@ memory have tiles of their own (`outer.py`).
 from __future__ import annotations
 
 from tc.compiler.codegen.cpp.block import call
-from tc.compiler.codegen.cpp.outer import LANES, Tiles, tiles_of
+from tc.compiler.codegen.cpp.outer import Tiles, tiles_of
 from tc.compiler.codegen.cpp.writer import PARALLEL_WORK, Writer, atom_of
 from tc.compiler.codegen.printer import c_index
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.index import Index
+from tc.compiler.routines.products import LANES
 from tc.compiler.schedule.plan import Accumulate, Statement, Store
 
 # Columns whose results are gathered before something is computed of them.
@@ -82,7 +83,7 @@ class DotWriter(Writer):
             return None
         count, width = ix.product([ix.extent(v) for v in rows]).constant, ix.extent(column).constant
         work = self.work().constant
-        assert count is not None and width is not None and work is not None  # see `library/rows.py`
+        assert count is not None and width is not None and work is not None  # by `form`
         return tiles_of(count, width, self.threads if work >= PARALLEL_WORK else 1)
 
     def _stored(

@@ -28,7 +28,7 @@ class CKernel:
 
     Attributes:
         checked: it returns what went wrong, as `KernelSpec` says.
-        helpers: the functions of `helpers.helpers` it calls, in order.
+        helpers: the functions of `c_helpers.helpers` it calls, in order.
     """
 
     name: str

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-LANES = 16
+from tc.compiler.routines.products import LANES
+
 # A tile holds its results, a row of the matrix and one element of x in 32 registers.
 REGISTERS = 32
 MOST_TALL, MOST_VECTORS = 14, 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tc.compiler.loops.ops import SCALAR_OPS
 from tc.compiler.loops.scans import SCANS
 
 HEAD = """\
@@ -11,12 +12,11 @@ from triton.language.extra import libdevice
 
 from tc.compiler.runtime.triton import launch
 """
-DIVISIONS = ("floor_div", "floor_mod", "floor_remainder", "floor_divide")
-INTEGERS = ("shift_left", "shift_right", "integer_pow", "philox", "clip")
+#: of indices; those of scalar ops are named by the rows of `SCALAR_OPS`
+INDICES = ("floor_div", "floor_mod", "clip")
 KINDS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
 MATH = (
-    *DIVISIONS,
-    *INTEGERS,
+    *INDICES,
     *(f"reduce_{kind}" for kind in KINDS),
     "better_max",
     "better_min",
@@ -30,6 +30,7 @@ def module_of(kernels: list[str]) -> str:
     if not kernels:
         return ""
     body = "\n\n".join(kernels)
-    used = sorted(name for name in MATH if f"{name}(" in body)
+    names = {*MATH, *(name for _, row in SCALAR_OPS.rows() for name in row.triton.called())}
+    used = sorted(name for name in names if f"{name}(" in body)
     imports = f"from tc.compiler.runtime.triton_math import {', '.join(used)}\n" if used else ""
     return f"{HEAD}{imports}\n\n{body}"

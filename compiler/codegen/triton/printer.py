@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import torch
 
 from tc.compiler.codegen.triton.ops import (
-    TRITON_OPS,
     TRITON_TYPES,
     constant,
     convert,
@@ -24,6 +23,7 @@ from tc.compiler.codegen.triton.ops import (
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, neutral
 from tc.compiler.loops.index import Atom, Index
+from tc.compiler.loops.ops import SCALAR_OPS
 
 INLINE_LENGTH = 60
 SIMPLE = ("const", "local")
@@ -200,7 +200,7 @@ class BlockPrinter:
 
     def _operation(self, node: Expr) -> str:
         dtype = node.args[0].dtype
-        row = TRITON_OPS[node.op].spelling(dtype)
+        row = SCALAR_OPS[node.op].triton.spelling(dtype)
         # A bare literal takes the type of the operand beside it, in Triton's own operators only.
         own = row.startswith(("(", "tl.")) and ".to(" not in row
         beside = len(node.args) > 1 and any(arg.op != "const" for arg in node.args)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import torch
 
-from tc.compiler.codegen.stage import origins
+from tc.compiler.codegen.stage import costs_of, origins
 from tc.compiler.codegen.triton.kernel import TritonKernel
 from tc.compiler.codegen.triton.kernel import generate as generate_kernel
 from tc.compiler.codegen.triton.module import module_of
 from tc.compiler.codegen.triton.ops import SHORT_NAMES
 from tc.compiler.codegen.triton.tuning import Tuning
-from tc.compiler.codegen.triton.wrapper import wrapper
+from tc.compiler.codegen.triton.wrapper import GpuWrapper
 from tc.compiler.core.artifacts import KernelSpec
 from tc.compiler.core.gpu import GpuProgram
 from tc.compiler.loops import index as ix
@@ -24,14 +24,14 @@ from tc.compiler.schedule.plan import Kernel, Plan
 def generate(
     plan: Plan,
     device: torch.device,
-    name: str = "",
+    kind: str = "",
     replay: bool = False,
     tuning: Tuning | None = None,
 ) -> GpuProgram:
     """Print a plan as a program for one device.
 
     Args:
-        name, replay: see `GpuProgram`.
+        kind, replay: see `GpuProgram`.
         tuning: chooses block sizes by measurement.
     """
     buffers: dict[str, Buffer] = {buffer.name: buffer for buffer in plan.buffers}
@@ -43,18 +43,20 @@ def generate(
         )
     make = generate_kernel if tuning is None else tuning.kernel
     printed = {k.name: make(k, buffers) for k in plan.kernels()}
+    wrapper = GpuWrapper(plan, printed, device)
     return GpuProgram(
         c_source="",
         kernels=tuple(
             KernelSpec(k.name, tuple(a.kind for a in k.arguments)) for k in printed.values()
         ),
-        wrapper_source=wrapper(plan, printed, device),
+        wrapper_source=wrapper.run(),
         constants=plan.constants,
         provenance=tuple((k.name, origins(k)) for k in plan.kernels()),
+        kind=kind,
+        costs=costs_of(plan, wrapper),
         triton_source=module_of([_commented(k, printed[k.name]) for k in plan.kernels()]),
         device=str(device),
         arguments=tuple((k.name, _types(k, buffers)) for k in printed.values()),
-        name=name,
         replay=replay,
         written=_written(plan),
         unreplayable=_unreplayable(plan, device),

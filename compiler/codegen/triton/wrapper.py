@@ -12,13 +12,8 @@ from tc.compiler.codegen.wrapper import Wrapper as CommonWrapper
 from tc.compiler.schedule.plan import Allocate, Plan
 
 
-def wrapper(plan: Plan, kernels: dict[str, TritonKernel], device: torch.device) -> str:
-    """Print the wrapper of a plan."""
-    return _GpuWrapper(plan, kernels, device).run()
-
-
-class _GpuWrapper(CommonWrapper):
-    """Lines of the wrapper."""
+class GpuWrapper(CommonWrapper):
+    """Lines of the wrapper of a plan for one GPU."""
 
     def __init__(self, plan: Plan, kernels: dict[str, TritonKernel], device: torch.device) -> None:
         super().__init__(plan, kernels)

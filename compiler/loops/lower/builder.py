@@ -40,6 +40,16 @@ class NotLowered(Exception):
     """This call cannot be expressed in loops; it goes to ATen."""
 
 
+def supported(dtype: torch.dtype) -> None:
+    """Refuse types that kernels do not have.
+
+    Raises:
+        NotLowered: it is one of them.
+    """
+    if dtype not in C_TYPES:
+        raise NotLowered(f"{dtype}")
+
+
 def loop_vars(sizes: Sequence[Index], prefix: str = "i") -> tuple[Index, ...]:
     """A loop variable a dimension; dimensions of size 1 have the index 0."""
     return tuple(
@@ -208,8 +218,7 @@ class Builder:
         Raises:
             NotLowered: kernels have no such type.
         """
-        if dtype not in C_TYPES:
-            raise NotLowered(f"{dtype}")
+        supported(dtype)
         if variables is None:
             variables = loop_vars(sizes)
             body = respelled(body, variables)
@@ -317,8 +326,7 @@ class Builder:
         Raises:
             NotLowered: kernels have no such type.
         """
-        if tensor.dtype not in C_TYPES:
-            raise NotLowered(f"{tensor.dtype}")
+        supported(tensor.dtype)
         into = tensor.index
         if tensor.cell.buffer is None:
             self.inlined.update(dict.fromkeys(tensor.cell.origins))

@@ -18,8 +18,9 @@ from tc.compiler.loops.lower.builder import (
     converted,
     loop_vars,
     scalar_value,
+    supported,
 )
-from tc.compiler.loops.lower.pointwise import apply, choose, compare, supported
+from tc.compiler.loops.lower.pointwise import apply, choose, compare
 from tc.compiler.loops.lower.registry import Call, lowering, number, tensor
 from tc.compiler.loops.ops import compute_dtype
 

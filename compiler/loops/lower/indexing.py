@@ -21,8 +21,9 @@ from tc.compiler.loops.lower.builder import (
     converted,
     loop_vars,
     scalar_value,
+    supported,
 )
-from tc.compiler.loops.lower.pointwise import apply, compare, supported
+from tc.compiler.loops.lower.pointwise import apply, compare
 from tc.compiler.loops.lower.registry import Call, dimension, lowering, number, tensor
 from tc.compiler.loops.lower.views import slice_start
 from tc.compiler.loops.ops import compute_dtype

@@ -20,9 +20,10 @@ from tc.compiler.loops.lower.builder import (
     Tensor,
     converted,
     scalar_value,
+    supported,
 )
 from tc.compiler.loops.lower.registry import Call, lowering, tensor
-from tc.compiler.loops.ops import C_TYPES, compute_dtype
+from tc.compiler.loops.ops import compute_dtype
 
 Body = Callable[..., Expr]
 
@@ -82,12 +83,6 @@ def operand(b: Builder, value: Any, sizes: tuple[Index, ...], dtype: torch.dtype
     if isinstance(value, Tensor):
         return converted(b.element(b.broadcast(value, sizes)), wanted)
     return scalar_value(value, wanted)
-
-
-def supported(dtype: torch.dtype) -> None:
-    """Refuse types that loops do not compute in."""
-    if dtype not in C_TYPES:
-        raise NotLowered(f"{dtype}")
 
 
 def elementwise(

@@ -16,9 +16,16 @@ import torch
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, constant, index_value
 from tc.compiler.loops.index import Index
-from tc.compiler.loops.lower.builder import Builder, NotLowered, Tensor, converted, loop_vars
+from tc.compiler.loops.lower.builder import (
+    Builder,
+    NotLowered,
+    Tensor,
+    converted,
+    loop_vars,
+    supported,
+)
 from tc.compiler.loops.lower.indexing import below, both, select
-from tc.compiler.loops.lower.pointwise import apply, choose, compare, like, supported
+from tc.compiler.loops.lower.pointwise import apply, choose, compare, like
 from tc.compiler.loops.lower.registry import Call, lowering, number, tensor
 from tc.compiler.loops.ops import compute_dtype
 

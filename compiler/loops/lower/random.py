@@ -20,8 +20,9 @@ from tc.compiler.loops.lower.builder import (
     converted,
     linear,
     loop_vars,
+    supported,
 )
-from tc.compiler.loops.lower.pointwise import apply, compare, like, supported
+from tc.compiler.loops.lower.pointwise import apply, compare, like
 from tc.compiler.loops.lower.registry import Call, lowering, tensor
 from tc.compiler.loops.ops import compute_dtype
 

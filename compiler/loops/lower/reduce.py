@@ -23,8 +23,9 @@ from tc.compiler.loops.lower.builder import (
     converted,
     loop_vars,
     scalar_value,
+    supported,
 )
-from tc.compiler.loops.lower.pointwise import apply, supported
+from tc.compiler.loops.lower.pointwise import apply
 from tc.compiler.loops.lower.registry import Call, dimension, lowering, tensor
 from tc.compiler.loops.lower.sympy_boundary import sizes_of, strides_of
 from tc.compiler.loops.ops import compute_dtype

@@ -9,8 +9,14 @@ import torch
 
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, constant
-from tc.compiler.loops.lower.builder import Builder, NotLowered, Tensor, converted, loop_vars
-from tc.compiler.loops.lower.pointwise import supported
+from tc.compiler.loops.lower.builder import (
+    Builder,
+    NotLowered,
+    Tensor,
+    converted,
+    loop_vars,
+    supported,
+)
 from tc.compiler.loops.lower.registry import Call, dimension, lowering, tensor
 from tc.compiler.loops.lower.sympy_boundary import strides_of
 from tc.compiler.loops.ops import compute_dtype

@@ -25,9 +25,10 @@ from tc.compiler.loops.lower.builder import (
     converted,
     loop_vars,
     scalar_value,
+    supported,
 )
 from tc.compiler.loops.lower.indexing import from_the_end, no_bool, positions
-from tc.compiler.loops.lower.pointwise import apply, choose, compare, like, supported
+from tc.compiler.loops.lower.pointwise import apply, choose, compare, like
 from tc.compiler.loops.lower.registry import (
     SCATTERS,
     Call,

@@ -1,7 +1,7 @@
-"""Sorting, by a routine of ours that is quicker than ATen's.
+"""Sorting, by a routine of tc that is faster than ATen's.
 
 In: calls of `sort`, which `argsort` and `msort` come down to. Out: calls of ``sorting.sort`` in the
-wrapper (`runtime/sorting.py`); results are eager's, bit for bit.
+wrapper (`routines/sorting.py`); results are eager's, bit for bit.
 """
 
 from __future__ import annotations
@@ -13,32 +13,7 @@ from tc.compiler.loops.ir import Buffer, Extern, contiguous
 from tc.compiler.loops.lower.builder import Builder, NotLowered, Tensor
 from tc.compiler.loops.lower.registry import Call, dimension, lowering, tensor
 from tc.compiler.loops.lower.sympy_boundary import strides_of
-
-DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int32)
-#: elements, of a row and of all, below which ATen was measured to be as quick
-SHORT, FEW = 8, 2048
-#: elements up to which `std::sort` keeps the order of equal ones, and from which most rows of
-#: float32 hold equal ones; the routine has rows that do sorted by ATen unless the sort is stable
-INSERTED, CROWDED = 16, 4096
-
-
-def _better_here(b: Builder, source: Tensor, dim: int, stable: bool) -> None:
-    """Refuse what the routine cannot sort, and what ATen sorts as quickly."""
-    if b.device.type != "cpu":
-        raise NotLowered("a sort on a GPU")
-    if source.dtype not in DTYPES:
-        raise NotLowered(f"a sort of {source.dtype}")
-    if not source.sizes:
-        raise NotLowered("a sort of a number")
-    if source.dtype is torch.int32 and len(source.sizes) == 1:
-        raise NotLowered("one row of integers, which threads of ATen share")
-    length, count = source.sizes[dim].constant, ix.product(source.sizes).constant
-    if (length is not None and length < SHORT) or (count is not None and count < FEW):
-        raise NotLowered("short rows, or few elements, to sort")
-    if stable or (length is not None and length <= INSERTED):
-        return
-    if source.dtype is not torch.float32 or (length is not None and length > CROWDED):
-        raise NotLowered("most rows hold equal elements, whose order is left to std::sort")
+from tc.compiler.routines import sorting
 
 
 def _result(b: Builder, buffer: Buffer, fake: torch.Tensor) -> Tensor:
@@ -54,7 +29,11 @@ def _result(b: Builder, buffer: Buffer, fake: torch.Tensor) -> Tensor:
 def _sort(b: Builder, call: Call) -> tuple[Tensor, Tensor]:
     source, stable = tensor(call["self"]), bool(call.get("stable"))
     dim = dimension(call["dim"], len(source.sizes))
-    _better_here(b, source, dim, stable)
+    length = source.sizes[dim].constant if source.sizes else None
+    count = ix.product(source.sizes).constant
+    reason = sorting.refusal(b.device, source.dtype, len(source.sizes), length, count, stable)
+    if reason:
+        raise NotLowered(reason)
     view = b.view(source)
     if view.strides[dim] is ix.ZERO:
         raise NotLowered("one element, repeated, which ATen leaves as it is")
@@ -65,5 +44,6 @@ def _sort(b: Builder, call: Call) -> tuple[Tensor, Tensor]:
         Buffer(b.name(), dtype, sizes, strides) for dtype in (source.dtype, torch.int64)
     )
     args = (view, dim, call["descending"], stable)
-    b.nodes.append(Extern("sorting.sort", args, (), (values, places), True, b.origins()))
+    (name,) = sorting.ROUTINE.calls
+    b.nodes.append(Extern(name, args, (), (values, places), True, b.origins()))
     return _result(b, values, call.fake[0]), _result(b, places, call.fake[1])

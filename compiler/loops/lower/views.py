@@ -13,7 +13,6 @@ from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr
 from tc.compiler.loops.index import Index
 from tc.compiler.loops.lower.builder import Builder, NotLowered, Tensor, linear, loop_vars
-from tc.compiler.loops.lower.pointwise import supported
 from tc.compiler.loops.lower.registry import Call, dimension, lowering, number, tensor
 from tc.compiler.loops.lower.sympy_boundary import sizes_of, strides_of
 from tc.compiler.loops.ops import compute_dtype
@@ -220,8 +219,6 @@ def _as_strided(b: Builder, call: Call) -> Tensor:
 @lowering("view.dtype", view=True)
 def _view_dtype(b: Builder, call: Call) -> Tensor:
     source = tensor(call["self"])
-    supported(source.dtype)
-    supported(call.dtype)
     same = source.dtype.itemsize == call.dtype.itemsize
     plain = compute_dtype(call.dtype) is call.dtype and compute_dtype(source.dtype) is source.dtype
     if not same or not plain or torch.bool in (source.dtype, call.dtype):

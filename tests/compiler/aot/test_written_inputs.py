@@ -95,9 +95,9 @@ def run(function, made):
 def told(monkeypatch):
     """Why graphs were run eagerly."""
     reasons = []
-    run_eagerly = aot_backend._eager_graph
+    run_eagerly = aot_backend.run_eagerly
     monkeypatch.setattr(
-        aot_backend, "_eager_graph", lambda gm, why: (reasons.append(why), run_eagerly(gm, why))[1]
+        aot_backend, "run_eagerly", lambda gm, why: (reasons.append(why), run_eagerly(gm, why))[1]
     )
     return reasons
 

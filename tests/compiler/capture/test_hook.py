@@ -7,7 +7,8 @@ import types
 import pytest
 from support import python
 
-from tc.compiler.capture import guards, hook
+from tc.compiler.capture import hook
+from tc.compiler.capture.guards import guard_list
 from tc.compiler.core.sources import LocalSource
 from tc.compiler.errors import StageError
 
@@ -37,10 +38,10 @@ def compiled(value, *kinds):
     """Answer with code that returns ``value``, guarded on argument ``x`` by these kinds."""
 
     def answer(frame, cache, state):
-        wanted = guards.GuardList()
+        wanted = guard_list.GuardList()
         for kind in kinds:
             wanted.add(kind, LocalSource("x"), frame.locals["x"])
-        checked = guards.build(wanted, None, frame.code, frame.locals, frame.globals, "0/0")
+        checked = guard_list.build(wanted, None, frame.code, frame.locals, frame.globals, "0/0")
         result = value(frame) if callable(value) else value
         return hook.Compiled(constant_code(frame.code, result), checked, f"0/{len(cache)}")
 
@@ -110,7 +111,9 @@ def test_compiled_code_offers_what_it_calls():
     target, _ = make("return helper(x)")
 
     def answer(frame, cache, state):
-        checked = guards.build(guards.GuardList(), None, frame.code, frame.locals, {}, "0/0")
+        checked = guard_list.build(
+            guard_list.GuardList(), None, frame.code, frame.locals, {}, "0/0"
+        )
         return hook.Compiled(frame.code.replace(co_name="again"), checked, "0/0")
 
     record = Recorder(target=answer, helper=hook.RunOnce())
@@ -261,7 +264,9 @@ def test_code_that_does_not_fit_the_frame_is_refused(other):
     target, _ = make()
 
     def answer(frame, cache, state):
-        checked = guards.build(guards.GuardList(), None, frame.code, frame.locals, {}, "0/0")
+        checked = guard_list.build(
+            guard_list.GuardList(), None, frame.code, frame.locals, {}, "0/0"
+        )
         return hook.Compiled(other.__code__, checked, "0/0")
 
     with pytest.raises(StageError, match="target"):

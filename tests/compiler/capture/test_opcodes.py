@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tc.compiler.capture.dialects import RUNNING
+from tc.compiler.capture.bytecode.dialects import RUNNING
+from tc.compiler.capture.bytecode.opcode_table import ALL_ROWS
 from tc.compiler.capture.opcodes import OPCODES, refused
-from tc.compiler.capture.opcodes.table import ALL_ROWS
 
 #: pseudo-instructions of the compiler that never reach a code object
 PSEUDO = {

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor
 
-from tc.compiler.capture import guards
-from tc.compiler.capture.guards import GuardList, TensorSpec
+from tc.compiler.capture.guards import guard_list
+from tc.compiler.capture.guards.guard_list import GuardList, TensorSpec
 from tc.compiler.capture.shapes import Shapes, free_size, free_stride
 from tc.compiler.core.sources import AttrSource, GlobalSource, ItemSource, LocalSource, Scope
 
@@ -34,7 +34,7 @@ def build(shapes, fakes, globals=None, **locals):
             spec = TensorSpec.of(locals[name], free_size(fake), free_stride(fake))
             wanted.add("TENSOR", LocalSource(name), spec)
     given = {"x": None, "y": None, "n": None, **locals}
-    checked = guards.build(
+    checked = guard_list.build(
         wanted, shapes.guards(), frame.__code__, given, globals or {"__builtins__": {}}, "0/0"
     )
 
@@ -146,7 +146,7 @@ def test_specialised_sizes_are_guarded_with_their_strides():
     wanted = GuardList()
     wanted.add("TENSOR", X, spec)
     locals = {"x": x, "y": None, "n": None}
-    checked = guards.build(wanted, shapes.guards(), frame.__code__, locals, {}, "0/0")
+    checked = guard_list.build(wanted, shapes.guards(), frame.__code__, locals, {}, "0/0")
     assert checked.check({**locals, "x": torch.randn(9, 4, 6)})
     assert not checked.check({**locals, "x": torch.randn(9, 5, 6)})
     assert not checked.check({**locals, "x": torch.randn(9, 6, 4).transpose(1, 2)})

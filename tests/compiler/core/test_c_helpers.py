@@ -82,7 +82,7 @@ def test_missing_helpers_are_refused() -> None:
 
 
 def test_routines_hold_the_helpers_they_name() -> None:
-    source = source_of("attention")
+    source = source_of(COMPILER / "routines/attention.c")
     assert "TC_INLINE float tc_exp_f32(float x) {" in source
     assert "helpers:" not in source
 
@@ -97,4 +97,4 @@ def test_exponential_and_transpose_exist_once() -> None:
 def test_key_of_graphs_covers_all_files_of_the_compiler() -> None:
     files = set(graph_key.own_files())
     assert {FOLDER / "exponentials.h", COMPILER / "codegen/stage.py"} <= files
-    assert COMPILER / "runtime/attention.c" in files
+    assert COMPILER / "routines/attention.c" in files

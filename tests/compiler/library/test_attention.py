@@ -11,9 +11,11 @@ import tc
 from tc.compiler import library
 from tc.compiler.core.gate import Gate
 from tc.compiler.loops.lower.graph import lower
-from tc.compiler.runtime import attention
+from tc.compiler.routines import attention
 
-pytestmark = pytest.mark.skipif(attention._kernel() is None, reason="no vectors of 512 bits")
+pytestmark = pytest.mark.skipif(
+    attention.ROUTINE.kernel(torch.float32) is None, reason="no vectors of 512 bits"
+)
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from torch import fx
 import tc
 from tc.compiler import library
 from tc.compiler.core.gate import Gate
-from tc.compiler.library import rows
+from tc.compiler.routines import products
 
 aten = torch.ops.aten
 
@@ -22,7 +22,7 @@ aten = torch.ops.aten
 @pytest.fixture(autouse=True)
 def nothing_is_tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Products as small as those of tests are computed by loops otherwise."""
-    monkeypatch.setattr(rows, "TINY_WORK_ON_CPU", 0)
+    monkeypatch.setattr(products, "TINY_WORK_ON_CPU", 0)
 
 
 def arranged(fn: Callable[..., Any], args: Sequence[Any], mode: str = "fake") -> fx.GraphModule:

@@ -15,8 +15,8 @@ import tc
 from tc.compiler import library
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.tune import Way
-from tc.compiler.library import rows
 from tc.compiler.library.routines import ONEDNN
+from tc.compiler.routines import products
 from tc.compiler.runtime.tuned import tuner
 
 aten = torch.ops.aten
@@ -25,7 +25,7 @@ aten = torch.ops.aten
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("TC_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(rows, "MOST_ROWS_OF_SMALL", 0)  # such products are no question
+    monkeypatch.setattr(products, "MOST_ROWS_OF_SMALL", 0)  # such products are no question
     yield
 
 

@@ -45,7 +45,7 @@ def programs_that_agree(dynamic: bool, monkeypatch: pytest.MonkeyPatch) -> list[
     torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-4)
     del sys.modules["gpt"]
 
-    assert {program.name for program in programs} == {"inference", "forward", "backward"}
+    assert {program.kind for program in programs} == {"inference", "forward", "backward"}
     return programs
 
 

@@ -1,0 +1,1 @@
+"""Bytecode: read, written for the running Python, and the code of resume functions."""

@@ -1,0 +1,141 @@
+"""Instructions and a place in them in, the locals that matter there out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from itertools import pairwise
+
+from tc.compiler.capture.bytecode.instructions import Instruction, reachable, successors
+
+_READS = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "DELETE_FAST"})
+_TAKES = frozenset({"DELETE_FAST", "LOAD_FAST_AND_CLEAR"})
+_SHUFFLES = frozenset({"SWAP", "POP_TOP", "END_FOR", "NOP"})
+_CELLS = frozenset({"LOAD_CLOSURE", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"})
+_CELL_CHANGES = frozenset({"STORE_DEREF", "DELETE_DEREF", "MAKE_CELL"})
+
+_FRAME_READERS = frozenset({"locals", "vars", "dir", "eval", "exec", "super"})
+_FRAME_GETTERS = frozenset({"_getframe", "currentframe"})
+"""Globals, and attributes, whose use may read any local of the frame without naming it."""
+
+
+def reads(instruction: Instruction) -> tuple[str, ...]:
+    """Return the locals that `instruction` needs a value of, and the cells it touches."""
+    opname, name = instruction.opname, instruction.argval
+    if opname in _READS or opname in _CELLS or opname in _CELL_CHANGES:
+        return (name,)
+    if opname == "LOAD_FAST_LOAD_FAST":
+        return tuple(name)
+    if opname == "STORE_FAST_LOAD_FAST":
+        return () if name[0] == name[1] else (name[1],)
+    return ()
+
+
+def writes(instruction: Instruction) -> tuple[str, ...]:
+    """Return the locals that `instruction` gives a new value or takes the value of."""
+    opname, name = instruction.opname, instruction.argval
+    if opname == "STORE_FAST" or opname in _TAKES:
+        return (name,)
+    if opname == "STORE_FAST_LOAD_FAST":
+        return (name[0],)
+    if opname == "STORE_FAST_STORE_FAST":
+        return tuple(name)
+    return ()
+
+
+def reads_frame(instruction: Instruction) -> bool:
+    """Say whether `instruction` names something that may look at the frame's locals."""
+    if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+        return instruction.argval in _FRAME_READERS | _FRAME_GETTERS
+    if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+        return instruction.argval in _FRAME_GETTERS
+    return False
+
+
+def live_at(
+    instructions: Sequence[Instruction],
+    target: Instruction,
+    *,
+    frame_locals: Collection[str] = (),
+) -> set[str]:
+    """Return the locals that may be read from `target` on before they are written.
+
+    Cells count as read wherever they are touched, because others may hold them. `frame_locals`
+    (usually `co_varnames`) are live too if anything at all may read the frame as a whole: what
+    does so may have been pushed before `target`.
+    """
+    kept = reachable(instructions, target)
+    region = [one for one in instructions if one in kept]
+    after = successors(instructions)
+    live: dict[Instruction, set[str]] = {one: set() for one in region}
+    changed = True
+    while changed:
+        changed = False
+        for one in reversed(region):
+            out = set().union(*(live[following] for following in after(one)))
+            before = _before(one, out, live)
+            if before != live[one]:
+                live[one] = before
+                changed = True
+    found = live[target]
+    if any(map(reads_frame, instructions)):
+        found = found | set(frame_locals)
+    return found
+
+
+def _before(one: Instruction, out: set[str], live: dict[Instruction, set[str]]) -> set[str]:
+    before = (out - set(writes(one))) | set(reads(one))
+    if one.handler is not None:
+        # The handler may be entered before the write took place.
+        before |= live[one.handler.target]
+    return before
+
+
+def assigned_before(
+    instructions: Sequence[Instruction], target: Instruction, args: Iterable[str] = ()
+) -> set[str]:
+    """Return the locals that surely have a value on every way to `target`, `args` being given.
+
+    From Python 3.12 on, a local that a comprehension borrows is given back as it was, perhaps
+    without a value; it counts again after its next assignment.
+
+    Raises:
+        ValueError: no way leads to `target`.
+    """
+    given_back = _given_back(instructions)
+    after = successors(instructions)
+    bound: dict[Instruction, set[str]] = {instructions[0]: set(args)}
+    todo = [instructions[0]]
+    while todo:
+        one = todo.pop()
+        entry = bound[one]
+        leaving = entry - set(writes(one))
+        if one not in given_back and one.opname not in _TAKES:
+            leaving = leaving.union(writes(one))
+        for following in after(one):
+            # A handler may be entered before or after the instruction took effect.
+            caught = one.handler is not None and following is one.handler.target
+            state = entry & leaving if caught else leaving
+            known = bound.get(following)
+            merged = state if known is None else known & state
+            if merged != known:
+                bound[following] = merged
+                todo.append(following)
+    if target not in bound:
+        raise ValueError(f"{target}: no way leads there")
+    return bound[target]
+
+
+def _given_back(instructions: Sequence[Instruction]) -> set[Instruction]:
+    """Return the stores to borrowed locals that may put back "no value".
+
+    These are all but those where the instruction before has plainly just made the value.
+    """
+    borrowed = {one.argval for one in instructions if one.opname == "LOAD_FAST_AND_CLEAR"}
+    found: set[Instruction] = set()
+    for previous, one in pairwise(instructions):
+        opname = previous.opname
+        jumps = previous.target is not None and opname != "FOR_ITER"
+        unclear = jumps or opname in _SHUFFLES or opname.startswith("STORE_")
+        if unclear and borrowed.intersection(writes(one)):
+            found.add(one)
+    return found

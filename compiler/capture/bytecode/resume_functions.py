@@ -1,0 +1,283 @@
+"""A code object and a place in it in, the code of a function that goes on from there out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_ITERABLE_COROUTINE
+from types import CodeType
+from typing import Literal
+
+from torch.utils.weak import WeakIdKeyDictionary
+
+from tc.compiler.capture.bytecode.by_code import cached_by_code
+from tc.compiler.capture.bytecode.continuation import trampoline
+from tc.compiler.capture.bytecode.dialects import DIALECT
+from tc.compiler.capture.bytecode.emitter import Emitter
+from tc.compiler.capture.bytecode.instructions import Instruction, assemble, disassemble, reachable
+from tc.compiler.core.sources import LocalSource, Source
+
+STACK_PREFIX = "___stack"
+"""Parameters that carry the stack are this and a number, from the bottom up."""
+INNER = "___inner"
+"""The parameter that carries the function to call first; its arguments are this and a number."""
+
+HANDLING: Literal["handling"] = "handling"
+Kind = bool | Literal["handling"]
+"""A stack entry: a value, a NULL (False), or what PUSH_EXC_INFO put below the error it handles."""
+
+# LOAD_SUPER_ATTR has both arguments on the stack, but without this flag it ignores them.
+_SUPER_TAKES_TWO = 2
+
+_NAME = re.compile(r"torch_dynamo_resume_in_(?P<function>.*)_at_\d+")
+_NEVER = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where resumed code comes from: the user's code, and offsets here -> offsets there."""
+
+    code: CodeType
+    offsets: dict[int, int]
+
+
+_ORIGINS: MutableMapping[CodeType, Origin] = WeakIdKeyDictionary()
+
+
+def can_resume(code: CodeType) -> bool:
+    """Say whether a frame of this code can go on in a function: no generator, no coroutine."""
+    return not code.co_flags & _NEVER
+
+
+def is_handed_on(source: Source | None) -> bool:
+    """Say whether a value lies on the stack that resumed code was called with."""
+    return isinstance(source, LocalSource) and source.local.startswith((STACK_PREFIX, INNER))
+
+
+def is_resumed(code: CodeType) -> bool:
+    """Say whether `cached_resume_code` made a code object."""
+    return code in _ORIGINS
+
+
+def user_code(code: CodeType) -> CodeType:
+    """Return the user's code that resumed code was made of; other code as it is."""
+    origin = _ORIGINS.get(code)
+    return code if origin is None else origin.code
+
+
+def origin_of(code: CodeType, offset: int) -> tuple[CodeType, int]:
+    """Return the user's code and offset that an instruction of resumed code stands for.
+
+    A break in resumed code is resumed by code made from there: a loop that breaks each time it
+    comes round gets the same code each time, not the resumption of a resumption.
+    """
+    origin = _ORIGINS.get(code)
+    if origin is None or offset not in origin.offsets:
+        return code, offset
+    return origin.code, origin.offsets[offset]
+
+
+@cached_by_code(4096)
+def cached_resume_code(
+    code: CodeType,
+    offset: int,
+    stack: tuple[Kind, ...],
+    locals: tuple[str, ...],
+    inner: int | None = None,
+    raises: bool = False,
+) -> CodeType:
+    """Return `resume_code`, the same each time, and note where it comes from."""
+    name = resume_name(code, offset)
+    emitted = _resumption(code, offset, stack, locals, inner, raises)
+    made = _assembled(code, emitted, name)
+    _ORIGINS[made] = Origin(code, _offsets(made, emitted.instructions))
+    return made
+
+
+def _offsets(made: CodeType, instructions: Sequence[Instruction]) -> dict[int, int]:
+    """Return where each instruction with an offset of its own stands in the code made of them."""
+    found: dict[int, int] = {}
+    placed = iter(disassemble(made))
+    for one in instructions:
+        there = next(placed)
+        if one.opname != there.opname and one.opname in DIALECT.fused:
+            next(placed)  # one instruction on two locals became two
+        if one.offset is not None and there.offset is not None:
+            found[there.offset] = one.offset
+    return found
+
+
+def resume_name(code: CodeType, offset: int) -> str:
+    """Return the name of the function that resumes `code`, or what it resumes, at `offset`."""
+    match = _NAME.fullmatch(code.co_name)
+    function = match["function"] if match else code.co_name.strip("<>")
+    line = _at(disassemble(code), offset).positions
+    number = line.lineno if line is not None and line.lineno is not None else code.co_firstlineno
+    return f"torch_dynamo_resume_in_{function}_at_{number}"
+
+
+def resume_code(
+    code: CodeType,
+    offset: int,
+    *,
+    stack: Sequence[Kind] = (),
+    locals: Sequence[str] = (),
+    name: str,
+    inner: int | None = None,
+    raises: bool = False,
+) -> CodeType:
+    """Return code that rebuilds the frame's state from its arguments and goes on at `offset`.
+
+    Its parameters are `___stack0` and so on, one for each entry of `stack` that is not False
+    (bottom first; False stands for a NULL, `HANDLING` for the error being handled from there up),
+    then `locals`. With `inner`, a function and that many arguments for it follow: the instruction
+    at `offset` is a call, in place of which that function is called. With `raises`, the last entry
+    of `stack` is an exception, and the instruction at `offset` raises it. The variables that `code`
+    keeps in cells, its own and others', are its free variables: the caller makes the closure of
+    `co_freevars`.
+
+    Raises:
+        ValueError: `code` is a generator's or a coroutine's, no instruction starts at `offset`,
+            or a name in `locals` is a cell or looks like one of the stack's.
+    """
+    return _assembled(code, _resumption(code, offset, stack, locals, inner, raises), name)
+
+
+@dataclass(frozen=True)
+class _Resumption:
+    instructions: list[Instruction]
+    args: tuple[str, ...]
+    free: tuple[str, ...]
+
+
+def _assembled(code: CodeType, resumption: _Resumption, name: str) -> CodeType:
+    outer, dot, _ = code.co_qualname.rpartition(".")
+    return assemble(
+        resumption.instructions,
+        code,
+        name=name,
+        qualname=outer + dot + name,
+        args=resumption.args,
+        freevars=resumption.free,
+        cellvars=(),
+    )
+
+
+def _resumption(
+    code: CodeType,
+    offset: int,
+    stack: Sequence[Kind],
+    locals: Sequence[str],
+    inner: int | None,
+    raises: bool,
+) -> _Resumption:
+    free = tuple(dict.fromkeys((*code.co_cellvars, *code.co_freevars)))
+    _check(code, locals, free)
+    body = disassemble(code)
+    site = _at(body, offset)
+    arguments = [f"{STACK_PREFIX}{i}" for i in range(sum(map(bool, stack)))]
+    emitter = Emitter(site.positions)
+    emitter.prologue(freevars=free)
+    _push_stack(emitter, stack)
+    passed: list[str] = []
+    starts = [] if site.handler is None else [site.handler.target]
+    if raises:
+        emitter.handler = site.handler
+        emitter.raise_varargs(1)
+    elif inner is not None:
+        starts.append(body[body.index(site) + 1])
+        passed = [INNER, *(f"{INNER}{i}" for i in range(inner))]
+        _call_inner(emitter, passed, site)
+    else:
+        starts = [site]
+    if starts:
+        starts[-1] = _spell_super_out(body, starts[-1], code, {*locals, *free})
+    kept = set().union(*(reachable(body, start) for start in starts))
+    body = [one for one in body if one in kept]
+    if not raises and body[0] is not starts[-1]:
+        emitter.jump(starts[-1])
+    emitter.extend(body)
+    return _Resumption(emitter.instructions, (*arguments, *locals, *passed), free)
+
+
+def _check(code: CodeType, locals: Sequence[str], free: Sequence[str]) -> None:
+    if not can_resume(code):
+        raise ValueError(f"{code.co_qualname}: a generator or coroutine cannot be resumed")
+    for local in locals:
+        if local in free:
+            raise ValueError(f"{code.co_qualname}: {local!r} is a cell, not a local to pass")
+        if local.startswith(STACK_PREFIX):
+            raise ValueError(f"{code.co_qualname}: {local!r} is a name of the stack's")
+
+
+def _call_inner(emitter: Emitter, passed: Sequence[str], site: Instruction) -> None:
+    """Call what stands for the frame that was called from `site`, under the same handler."""
+    emitter.handler = site.handler
+    emitter.before_callable()
+    emitter.load_const(trampoline)
+    emitter.after_callable()
+    for name in passed:
+        emitter.load_fast(name)
+        emitter.delete_fast(name)
+    emitter.call(len(passed))
+    emitter.instructions[-1].offset = site.offset
+    emitter.handler = None
+
+
+def _at(instructions: Sequence[Instruction], offset: int) -> Instruction:
+    """Return the instruction at `offset`, or the first of the user's if that sets the frame up."""
+    opnames = [one.opname for one in instructions]
+    first = opnames.index("RESUME") + 1 if "RESUME" in opnames else 0
+    for i, one in enumerate(instructions):
+        if one.offset == offset:
+            return instructions[max(i, first)]
+    raise ValueError(f"no instruction starts at offset {offset}")
+
+
+def _push_stack(emitter: Emitter, stack: Sequence[Kind]) -> None:
+    """Move the stack's values from the parameters, which must not keep them alive."""
+    position = 0
+    for kind in stack:
+        if not kind:
+            emitter.push_null()
+            continue
+        argument = f"{STACK_PREFIX}{position}"
+        emitter.load_fast(argument)
+        emitter.delete_fast(argument)
+        if kind == HANDLING:
+            emitter.handle()
+        position += 1
+
+
+def _spell_super_out(
+    body: list[Instruction], target: Instruction, code: CodeType, known: set[str]
+) -> Instruction:
+    """Give `super()` its two arguments: the first parameter no longer is the first argument.
+
+    Only where the compiler made a `__class__` cell and the first argument is at hand. Return
+    the target, or what now stands before it if that is such a call.
+    """
+    for one in body:
+        if one.opname == "LOAD_SUPER_ATTR":
+            one.arg = (one.arg or 0) | _SUPER_TAKES_TWO
+    first = code.co_varnames[0] if code.co_argcount else None
+    if first is None or first not in known or "__class__" not in code.co_freevars:
+        return target
+    load = "LOAD_DEREF" if first in code.co_cellvars + code.co_freevars else "LOAD_FAST"
+    for i in range(len(body) - 2, -1, -1):
+        one, call = body[i], body[i + 1]
+        bare = call.opname in ("PRECALL", "CALL") and call.arg == 0
+        if one.opname != "LOAD_GLOBAL" or one.argval != "super" or not bare:
+            continue
+        call.arg = 2
+        if call.opname == "PRECALL":
+            body[i + 2].arg = 2
+        arguments = [
+            Instruction(opname, argval=name, positions=one.positions, handler=one.handler)
+            for opname, name in (("LOAD_DEREF", "__class__"), (load, first))
+        ]
+        body[i + 1 : i + 1] = arguments
+        if target is call:
+            target = arguments[0]
+    return target

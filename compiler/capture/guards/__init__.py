@@ -1,0 +1,1 @@
+"""Guards: what compiled code takes for granted, checked at each call."""

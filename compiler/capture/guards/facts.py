@@ -1,0 +1,368 @@
+"""What guards remember of live values, without keeping tensors or modules alive.
+
+Goes in: a live value. Comes out: its `ObjectRef`, `TensorSpec` or normalised constant; each prints
+as a Python expression over `NAMES` and compares with later values through the functions there.
+"""
+
+from __future__ import annotations
+
+import collections
+import enum
+import math
+import reprlib
+import sys
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
+
+from tc.compiler.capture.array_memory import as_tensor
+from tc.compiler.core.sources import Scope, Source
+from tc.compiler.errors import StageError
+
+
+@dataclass(frozen=True)
+class Process(Source):
+    """Not a place in the frame: the state of the process (grad mode, default device, ...)."""
+
+    def _name(self) -> str:
+        return ""
+
+    def _pretty(self) -> str:
+        return "global state"
+
+    def evaluate(self, scope: Scope) -> None:
+        """Return nothing: guards on the process look for themselves."""
+
+
+PROCESS = Process()
+
+
+@dataclass(frozen=True)
+class ObjectRef:
+    """An object by identity; weak, unless its type allows no weak references."""
+
+    id: int
+    label: str
+    get: Callable[[], Any] = field(compare=False, repr=False)
+
+    @classmethod
+    def of(cls, value: Any) -> ObjectRef:
+        """Refer to a live object."""
+        if isinstance(value, ObjectRef):
+            return value
+        try:
+            get: Callable[[], Any] = weakref.ref(value)
+        except TypeError:
+            get = lambda: value  # noqa: E731
+        return cls(id(value), label_of(value), get)
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether the object can die before this reference."""
+        return isinstance(self.get, weakref.ref)
+
+    def is_(self, value: Any) -> bool:
+        """Whether ``value`` is the object, and the object still lives."""
+        return id(value) == self.id and self.get() is value
+
+    def __str__(self) -> str:
+        return f"the({self.id:#x}, {self.label!r})"
+
+
+def the(id_: int, label: str) -> ObjectRef:
+    """Refer to an object by its address, for evaluating printed guards."""
+    return ObjectRef(id_, label, lambda: None)
+
+
+def label_of(value: Any) -> str:
+    """Return what a person would call an object: its kind and full name."""
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    if isinstance(value, enum.Enum):
+        return f"{type(value).__qualname__}.{value.name}"
+    if not isinstance(name, str):
+        return f"a {type(value).__qualname__}"
+    module = getattr(value, "__module__", None)
+    full = f"{module}.{name}" if isinstance(module, str) and module != "builtins" else name
+    return full if isinstance(value, type) else f"{type(value).__name__} {full}"
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """What compiled code assumes of a tensor. None in ``size`` or ``stride`` stands for any.
+
+    Attributes:
+        keys: the tensor's dispatch keys, as C++ takes them.
+        key_names: those keys with the thread's own added and taken away, as C++ compares them.
+        requires_grad: False as long as grad mode is off, as C++ sees it.
+    """
+
+    cls: ObjectRef
+    dtype: torch.dtype
+    device: torch.device
+    requires_grad: bool
+    size: tuple[int | None, ...]
+    stride: tuple[int | None, ...]
+    keys: Any = field(compare=False, repr=False)
+    key_names: str
+
+    @classmethod
+    def of(
+        cls,
+        tensor: torch.Tensor,
+        size: tuple[int | None, ...] | None = None,
+        stride: tuple[int | None, ...] | None = None,
+    ) -> TensorSpec:
+        """Read a live tensor; ``size`` and ``stride``, if given, say which dimensions are free."""
+        keys = torch._C._dispatch_keys(tensor)
+        with torch._C.DisableTorchFunction():  # reading runs no code of users
+            return cls(
+                ObjectRef.of(type(tensor)),
+                tensor.dtype,
+                tensor.device,
+                torch.is_grad_enabled() and tensor.requires_grad,
+                tuple(torch.Tensor.size(tensor)) if size is None else size,
+                _strides(tensor) if stride is None else stride,
+                keys,
+                key_names(keys),
+            )
+
+    def properties(self) -> dict[str, Any]:
+        """Return what is compared, by the name under which a failure is reported."""
+        return {
+            "type({})": self.cls.label,
+            "{}.dtype": self.dtype,
+            "{}.device": self.device,
+            "{}.requires_grad": self.requires_grad,
+            "dispatch keys of {}": self.key_names,
+            "{}.ndim": len(self.size),
+            **{f"{{}}.shape[{i}]": n for i, n in enumerate(self.size)},
+            **{f"{{}}.stride({i})": n for i, n in enumerate(self.stride)},
+        }
+
+    def differences(self, other: TensorSpec) -> list[tuple[str, Any, Any]]:
+        """Return (property, own value, other value) for all that ``other`` does not fulfil."""
+        mine, theirs = self.properties(), other.properties()
+        if len(self.size) != len(other.size):
+            mine = {name: value for name, value in mine.items() if "[" not in name}
+            mine = {name: value for name, value in mine.items() if "stride" not in name}
+        changed = [(name, old, theirs[name]) for name, old in mine.items()]
+        return [(n, old, new) for n, old, new in changed if old is not None and old != new]
+
+    def __str__(self) -> str:
+        size, stride = list(self.size), list(self.stride)
+        return (
+            f"{self.cls.label!r}, {self.dtype}, {self.device!r}, "
+            f"requires_grad={self.requires_grad}, size={size}, stride={stride}, "
+            f"keys={self.key_names!r}"
+        )
+
+
+def _strides(tensor: torch.Tensor) -> tuple[int | None, ...]:
+    if tensor.layout is torch.jagged:
+        return (None,) * tensor.dim()
+    if tensor.layout is not torch.strided:
+        return ()
+    return tuple(torch.Tensor.stride(tensor))
+
+
+def key_names(keys: Any) -> str:
+    """Print dispatch keys as they count in this thread."""
+    keys = keys | torch._C._dispatch_tls_local_include_set()
+    keys = keys - torch._C._dispatch_tls_local_exclude_set()
+    return str(keys).removeprefix("DispatchKeySet(").removesuffix(")")
+
+
+#: types of constants that guards compare by equality
+BY_EQUALITY = (
+    int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented), range,
+    torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo,
+)  # fmt: skip
+
+
+def constant(value: Any) -> Any:
+    """Return a constant as guards keep it: enum members by identity, tuples item by item.
+
+    Raises:
+        StageError: the value is of a type that is not compared by value.
+    """
+    kind = type(value)
+    if isinstance(value, enum.Enum | ObjectRef):
+        return ObjectRef.of(value)
+    if kind in BY_EQUALITY or kind is slice:
+        return value
+    if kind in (tuple, frozenset):
+        return kind(map(constant, value))
+    if kind is torch.Size:
+        return value
+    raise StageError("capture.guards", f"no EQUALS guard for values of type {kind.__qualname__}")
+
+
+def literal(value: Any) -> str:
+    """Print a constant of `constant` as an expression over `NAMES`."""
+    if isinstance(value, ObjectRef):
+        return str(value)
+    if type(value) is tuple:
+        return "(" + "".join(f"{literal(item)}, " for item in value).rstrip(" ") + ")"
+    if type(value) is frozenset:
+        return f"frozenset([{', '.join(sorted(map(literal, value)))}])"
+    if type(value) is complex:  # its repr loses the sign of zeros
+        return f"complex({value.real!r}, {value.imag!r})"
+    return repr(value)
+
+
+def same(value: Any, expected: Any) -> bool:
+    """Whether a value is the constant: same type, and no ``-0.0`` or ``True`` in disguise."""
+    kind = type(expected)
+    if isinstance(expected, ObjectRef):
+        return id(value) == expected.id
+    if type(value) is not kind:
+        return False
+    if kind in (tuple, frozenset) and len(value) != len(expected):
+        return False
+    if kind is float:
+        return _same_float(value, expected)
+    if kind is complex:
+        real = _same_float(value.real, expected.real)
+        return real and _same_float(value.imag, expected.imag)
+    if kind is tuple:
+        return all(map(same, value, expected))
+    if kind is frozenset:
+        return all(any(same(item, other) for item in value) for other in expected)
+    if kind is slice:
+        own = (expected.start, expected.stop, expected.step)
+        return same((value.start, value.stop, value.step), own)
+    return bool(value == expected)
+
+
+def _same_float(a: float, b: float) -> bool:
+    if math.isnan(b):
+        return math.isnan(a)
+    return a == b and math.copysign(1.0, a) == math.copysign(1.0, b)
+
+
+def keys_of(value: Any) -> tuple[Any, ...]:
+    """Return the keys of a mapping in order, past any ``keys`` of a dict's subclass."""
+    if isinstance(value, collections.OrderedDict):  # its order is not that of the dict below
+        return tuple(collections.OrderedDict.keys(value))
+    return tuple(dict.keys(value)) if isinstance(value, dict) else tuple(value.keys())
+
+
+def same_keys(value: Any, expected: tuple[Any, ...]) -> bool:
+    """Whether a mapping has these keys in this order."""
+    return isinstance(value, Mapping) and same(keys_of(value), expected)
+
+
+def is_type(value: Any, expected: ObjectRef) -> bool:
+    """Whether a value is of exactly that type."""
+    return id(type(value)) == expected.id
+
+
+def has_length(value: Any, length: int, kind: ObjectRef | None = None) -> bool:
+    """Whether a value has ``len`` and it is this; with a kind, whether it is of that type, too."""
+    if kind is not None and not is_type(value, kind):
+        return False
+    try:
+        return bool(len(value) == length)
+    except TypeError:
+        return False
+
+
+def has_code(value: Any, expected: ObjectRef) -> bool:
+    """Whether a value is a Python function with that code object."""
+    return id(getattr(value, "__code__", None)) == expected.id
+
+
+def check_tensor(value: Any, cls: str, dtype: Any, device: Any, **rest: Any) -> bool:
+    """Whether a value is a tensor with these properties."""
+    if not isinstance(value, torch.Tensor):
+        return False
+    now = TensorSpec.of(value)
+    owner = ObjectRef(0, cls, lambda: None)
+    size, stride = tuple(rest["size"]), tuple(rest["stride"])
+    grad, keys = rest["requires_grad"], rest["keys"]
+    return not TensorSpec(owner, dtype, device, grad, size, stride, None, keys).differences(now)
+
+
+def no_aliases(*values: Any) -> bool:
+    """Whether no two values are one object."""
+    return len(set(map(id, values))) == len(values)
+
+
+def default_device() -> Any:
+    """Return what `torch.set_default_device` or ``with torch.device`` set, or None."""
+    return torch.utils._device.CURRENT_DEVICE
+
+
+def function_modes() -> list[Any]:
+    """Return the active torch function modes, innermost last."""
+    from torch.overrides import _get_current_function_mode_stack
+
+    return list(_get_current_function_mode_stack())  # type: ignore[no-untyped-call]
+
+
+def mode_types() -> list[str]:
+    """Return the names of the types of the active torch function modes."""
+    return [label_of(type(mode)) for mode in function_modes()]
+
+
+def transforms() -> list[tuple[Any, ...]]:
+    """Return the levels that transforms of torch.func have pushed, innermost last."""
+    if torch._C._functorch.peek_interpreter_stack() is None:
+        return []
+    return [level.get_state() for level in retrieve_all_functorch_interpreters()]
+
+
+def is_heap_type(cls: type) -> bool:
+    """Say whether a class was made by a class statement, not in C."""
+    return bool(cls.__flags__ & 1 << 9)  # Py_TPFLAGS_HEAPTYPE
+
+
+#: the precision of float32 products where torch's newer switches set it: the older one raises
+MIXED = "set switch by switch"
+
+
+def torch_mode(reader: str) -> Any:
+    """Return what a function of torch._C says of a mode, `MIXED` where it raises."""
+    try:
+        return getattr(torch._C, reader)()
+    except RuntimeError:
+        return MIXED
+
+
+def handles_error() -> bool:
+    """Say whether an exception is being handled on this thread."""
+    return sys.exc_info()[1] is not None
+
+
+NAMES: dict[str, Any] = {
+    function.__name__: function
+    for function in (
+        as_tensor, the, same, same_keys, is_type, has_length, has_code, check_tensor, no_aliases,
+        default_device, mode_types, transforms,
+        torch_mode, handles_error,
+    )
+} | {
+    "torch": torch, "device": torch.device, "nan": math.nan, "inf": math.inf,
+}  # fmt: skip
+"""What printed guards may name besides ``L`` and ``G``."""
+
+_short = reprlib.Repr()
+_short.maxother = _short.maxstring = 80
+
+
+def brief(value: Any) -> str:
+    """Describe a live value in a few words. Never raises."""
+    try:
+        if isinstance(value, torch.Tensor):
+            with torch._C.DisableTorchFunction():
+                dtype, shape = str(value.dtype).removeprefix("torch."), list(value.shape)
+            return f"{type(value).__name__} {dtype}{shape}"
+        if isinstance(value, type) or callable(value) or isinstance(value, torch.nn.Module):
+            return label_of(value)
+        return _short.repr(value)
+    except Exception as error:
+        return f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"

@@ -1,0 +1,368 @@
+"""Guards of a compiled frame: collected while tracing, checked by C++ at each call, explained.
+
+Goes in: a `GuardList` and the frame it was made for. Comes out: `CheckedGuards`, whose C++ tree
+decides in a fraction of a microsecond, and which can tell every guard that fails for another
+frame, with old and new value.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+from tc import trace
+from tc.compiler.capture.guards.facts import PROCESS, ObjectRef, TensorSpec
+from tc.compiler.capture.guards.memo import MakeMemo, groups
+from tc.compiler.capture.guards.rows import GUARDS, NAMES, Guard, Predicate
+from tc.compiler.capture.guards.tree import GuardTree
+from tc.compiler.capture.shapes import ShapeGuards
+from tc.compiler.core.sources import Scope, Source
+from tc.compiler.errors import StageError
+
+UserLine = tuple[str, int]
+#: kinds of guards that hold only for objects of one type
+FIX_TYPE = frozenset(
+    ("TYPE", "ID", "EQUALS", "NONE", "LENGTH", "TENSOR", "CALLABLE_CODE", "DUPLICATE")
+)
+#: entries of a code object whose differences from a new call are all looked for
+EXPLAINED = 16
+#: nodes of the tree between an object and what is reached through it
+BETWEEN = ("", ".__dict__", "._parameters", "._buffers", "._modules")
+
+
+class GuardList:
+    """Guards in the order in which tracing needed them, each once."""
+
+    def __init__(self) -> None:
+        self._guards: dict[tuple[str, str], Guard] = {}
+        self._typed: set[str] = set()  # sources of objects whose type a guard fixes
+
+    def fixes_type(self, source: Source) -> bool:
+        """Say whether a guard holds only for objects of one type at a source."""
+        return source.name in self._typed
+
+    def add(
+        self, kind: str, source: Source, value: Any = None, user_line: UserLine | None = None
+    ) -> Guard:
+        """Add a guard.
+
+        Args:
+            kind: a row of `GUARDS`.
+            source: where the value is reached; `PROCESS` for guards on global state.
+            value: the live value, or what the row documents (the key for CONTAINS, the other
+                source for DUPLICATE, other sources for NO_ALIASING, a `TensorSpec` with
+                None at free dimensions for TENSOR, a `Predicate` for CUSTOM, ...).
+            user_line: what made the compiler assume it.
+        """
+        guard = Guard(kind, source, GUARDS[kind].remember(value), user_line)
+        if kind in FIX_TYPE:
+            self._typed.add(source.name)
+        return self._guards.setdefault((kind, guard.text), guard)
+
+    def drop(self, kind: str, source: Source, value: Any) -> None:
+        """Take a guard back that another one implies."""
+        guard = Guard(kind, source, GUARDS[kind].remember(value), None)
+        self._guards.pop((kind, guard.text), None)
+
+    def put(self, guard: Guard) -> None:
+        """Add a guard of another list."""
+        if guard.kind in FIX_TYPE:
+            self._typed.add(guard.source.name)
+        self._guards.setdefault((guard.kind, guard.text), guard)
+
+    def extend(self, other: GuardList) -> None:
+        """Add all guards of another list."""
+        for key, guard in other._guards.items():
+            self._guards.setdefault(key, guard)
+        self._typed |= other._typed
+
+    def copy(self) -> GuardList:
+        """Return a list that grows on its own, for tracing that may be undone."""
+        twin = GuardList()
+        twin.extend(self)
+        return twin
+
+    def __iter__(self) -> Iterator[Guard]:
+        return iter(self._guards.values())
+
+    def __len__(self) -> int:
+        return len(self._guards)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self))
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One thing about a frame that compiled code did not expect.
+
+    Attributes:
+        source: what changed, as the user would write it (``x.shape[0]``).
+        text: the guard as Python.
+    """
+
+    guard: Guard | None
+    source: str
+    text: str
+    old: str
+    new: str
+    user_line: UserLine | None
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.old} -> {self.new}"
+
+
+@dataclass(eq=False)
+class CheckedGuards:
+    """Guards installed in C++.
+
+    Attributes:
+        root: the C++ tree.
+        drop: set by the frame hook; takes the code behind these guards out of its cache.
+        alive: False once an object that the code knows by identity has died.
+        telling: names of sources at which a call that these guards refused differed.
+        event: tells of them, if somebody listens.
+    """
+
+    guards: tuple[Guard, ...]
+    shapes: ShapeGuards
+    compile_id: str
+    root: Any
+    drop: Callable[[], None] | None = None
+    alive: bool = True
+    telling: set[str] = field(default_factory=set)
+    event: trace.Guards | None = None
+    _watched: list[Any] = field(default_factory=list, repr=False)
+    _by_source: dict[str, list[Guard]] | None = field(default=None, repr=False)
+
+    @property
+    def text(self) -> str:
+        """All guards as Python, one a line."""
+        lines = [str(guard) for guard in self.guards]
+        return "\n".join([*lines, *(f"SHAPE: {guard}" for guard in self.shapes.guards)])
+
+    def told(self) -> trace.Guards:
+        """Return the guards as an event."""
+        of, shapes = self.guards, self.shapes.guards
+        return trace.Guards(
+            [g.kind for g in of] + ["SHAPE" for _ in shapes],
+            [g.source.name for g in of] + [", ".join(o.text for o in g.operands) for g in shapes],
+            [g.text for g in of] + [g.text for g in shapes],
+            [g.user_line for g in of] + [None for _ in shapes],
+        )
+
+    def check(self, locals: dict[str, Any]) -> bool:
+        """Ask C++ whether all guards hold for a frame with these locals."""
+        return self.alive and bool(self.root.check(locals))
+
+    def explain(self, locals: dict[str, Any], globals: dict[str, Any]) -> list[Failure]:
+        """Return every guard that fails for a frame, part by part. Never raises."""
+        scope = Scope(locals, globals)
+        failures = [f for guard in self.guards for f in _failures(guard, scope)]
+        if not failures:  # shapes are read off tensors that the other guards vouch for
+            failures = [
+                Failure(None, where, text, old, new, line)
+                for where, text, old, new, line in self.shapes.failures(scope)
+            ]
+        if not failures and not self.alive:
+            gone = "an object this code was compiled for no longer exists"
+            failures.append(Failure(None, "process", gone, "alive", "gone", None))
+        return failures
+
+    def refuse(self, locals: dict[str, Any], globals: dict[str, Any]) -> list[Failure]:
+        """Do as `explain` does, and remember at which sources the frame differed."""
+        failures = self.explain(locals, globals)
+        self.telling |= {f.guard.source.name for f in failures if f.guard is not None}
+        return failures
+
+    def differs(self, at: Collection[str], scope: Scope) -> bool:
+        """Whether one of the guards on some sources fails for a frame."""
+        if self._by_source is None:
+            self._by_source = {}
+            for guard in self.guards:
+                self._by_source.setdefault(guard.source.name, []).append(guard)
+        rows = self._by_source
+        return any(_fails(guard, scope) for name in at for guard in rows.get(name, ()))
+
+    def few(self, telling: set[str]) -> Any:
+        """Return a tree of the guards on tensors, on sizes, and on some sources only."""
+        chosen = [g.source for g in self.guards if g.kind == "TENSOR" or g.source.name in telling]
+        ways = {"L", "G"}
+        for source in chosen:
+            step: Source | None = source
+            while step is not None:
+                ways |= {step.name + below for below in BETWEEN}
+                step = step.parent
+        names = tuple(source.name for source in chosen if source.name)
+
+        def keeps(node: Any) -> bool:
+            name = node.get_source()
+            return name in ways or name.startswith(names)
+
+        return self.root.clone_manager(keeps)
+
+    def _watch(self) -> None:
+        """Give up when an object known by identity dies: its address may be used again."""
+        own = weakref.ref(self)
+
+        def died(_: Any) -> None:
+            if (guards := own()) is not None:
+                guards.alive = False
+                if guards.drop is not None:
+                    guards.drop()
+
+        for ref in {ref.id: ref for guard in self.guards for ref in _refs(guard.expected)}.values():
+            if ref.is_weak:
+                self._watched.append(weakref.ref(ref.get(), died))
+
+
+def refusals(
+    entries: Sequence[CheckedGuards], locals: dict[str, Any], globals: dict[str, Any]
+) -> list[Failure]:
+    """Return why the newest of these guards refuse a frame, and note where the others differ.
+
+    Of many, only the newest ones are asked for all that differs; of an older one it is enough that
+    the frame differs from it at a source that is known to tell calls apart.
+
+    Args:
+        entries: newest first.
+    """
+    found = [guards.refuse(locals, globals) for guards in entries[:EXPLAINED]]
+    if len(entries) > EXPLAINED:
+        scope = Scope(locals, globals)
+        told = [f.guard.source.name for failures in found for f in failures if f.guard is not None]
+        known = [name for name, _ in Counter(told).most_common()]
+        for guards in entries[EXPLAINED:]:
+            if not guards.differs(known, scope):
+                guards.refuse(locals, globals)
+                known += sorted(guards.telling - set(known))
+    return found[0] if found else []
+
+
+def _refs(expected: Any) -> Iterator[ObjectRef]:
+    if isinstance(expected, ObjectRef):
+        yield expected
+    elif isinstance(expected, TensorSpec):
+        yield expected.cls
+    elif isinstance(expected, tuple | frozenset):
+        for item in expected:
+            yield from _refs(item)
+
+
+def _fails(guard: Guard, scope: Scope) -> bool:
+    try:
+        return not guard.holds(guard.source.evaluate(scope), scope)
+    except Exception:
+        return True
+
+
+def _failures(guard: Guard, scope: Scope) -> list[Failure]:
+    try:
+        value = guard.source.evaluate(scope)
+    except Exception as error:
+        missing = f"cannot be reached: {type(error).__name__}: {error}"
+        return [_failure(guard, guard.source.pretty, "present", missing)]
+    try:
+        if guard.holds(value, scope):
+            return []
+        found = GUARDS[guard.kind].explain(value, guard, scope)
+        return [_failure(guard, where, old, new) for where, old, new in found]
+    except Exception as error:
+        unknown = f"{type(value).__qualname__}, checking which raises {type(error).__name__}"
+        return [_failure(guard, guard.source.pretty, guard.text, unknown)]
+
+
+def _failure(guard: Guard, where: str, old: str, new: str) -> Failure:
+    return Failure(guard, where, guard.text, old, new, guard.user_line)
+
+
+def build(
+    guards: GuardList,
+    shapes: ShapeGuards | None,
+    code: CodeType,
+    locals: dict[str, Any],
+    globals: dict[str, Any],
+    compile_id: str,
+    make_memo: Callable[[], MakeMemo | None] = lambda: None,
+) -> CheckedGuards:
+    """Install guards in C++ and make sure that they hold for the frame they were made from.
+
+    Args:
+        guards: in the order of checking.
+        shapes: guards over symbolic sizes, or None.
+        code: the frame's own code.
+        locals: as `tc.compiler.capture.hook.Frame` gives them.
+        globals: of the frame.
+        compile_id: for messages.
+        make_memo: gives what remembers checks, if anything does; asked when it would be of use.
+
+    Raises:
+        StageError: a guard cannot be installed, or does not hold.
+    """
+    scope = Scope(locals, globals)
+    tree = GuardTree(code, scope)
+    grouped = groups(guards, scope)
+    memo = make_memo() if grouped else None
+    for guard in guards:
+        try:
+            group = grouped.get(id(guard))
+            if memo is None or group is None:
+                GUARDS[guard.kind].install(tree, guard)
+            elif guard is group.guards[0]:
+                group.install(tree, memo)
+        except Exception as error:
+            raise StageError(
+                "capture.guards", f"[{compile_id}] cannot install guard {guard}: {error!r}"
+            ) from error
+    shapes = shapes or ShapeGuards()
+    if shapes.guards:
+        tree.last(shapes.text, shapes.bind(globals))
+    checked = CheckedGuards(tuple(guards), shapes, compile_id, tree.root)
+    _verify(checked, locals, globals)
+    if trace.enabled():
+        checked.event = checked.told()
+    checked._watch()
+    return checked
+
+
+def _verify(checked: CheckedGuards, locals: dict[str, Any], globals: dict[str, Any]) -> None:
+    failures = checked.explain(locals, globals)
+    if failures:
+        first = failures[0]
+        raise StageError(
+            "capture.guards",
+            f"[{checked.compile_id}] guard fails for the frame it was made from: {first.text}"
+            f" ({first}); {len(failures)} such in all",
+        )
+    if not checked.check(locals):
+        why = "unknown"
+        with contextlib.suppress(Exception):
+            why = "; ".join(checked.root.check_verbose(locals).verbose_code_parts)
+        raise StageError(
+            "capture.guards",
+            f"[{checked.compile_id}] C++ and Python disagree on a guard: {why}",
+        )
+
+
+def evaluate(text: str, locals: dict[str, Any], globals: dict[str, Any]) -> Any:
+    """Evaluate a printed guard against a frame."""
+    return eval(text, {**NAMES, "L": locals, "G": globals})
+
+
+__all__ = [
+    "GUARDS",
+    "PROCESS",
+    "CheckedGuards",
+    "Failure",
+    "Guard",
+    "GuardList",
+    "Predicate",
+    "TensorSpec",
+    "build",
+    "evaluate",
+]

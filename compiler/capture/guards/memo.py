@@ -1,0 +1,202 @@
+"""Guards below one object that rest on dictionaries alone: checked in full once, then remembered.
+
+A module's guards are many (its hooks, its flags, its submodules') and nearly never fail. They look
+at instance dictionaries and at what these hold, so as long as no dictionary on the way has changed
+they hold again. `groups` finds such guards; the memo that `build` is given compares versions. The
+tensors that it passes on the way are checked each time, all in one go.
+"""
+
+from __future__ import annotations
+
+import collections
+import enum
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from tc.compiler.capture.guards.facts import ObjectRef, is_heap_type
+from tc.compiler.capture.guards.rows import GUARDS, Guard
+from tc.compiler.capture.guards.tree import GuardTree
+from tc.compiler.core.sources import AttrSource, DictSource, ItemSource, Scope, Source
+
+#: from this many guards on, remembering pays
+WORTHWHILE = 8
+#: what a changed version tells of
+OF_DICTS = ("DICT_KEYS", "DICT_LENGTH", "CONTAINS", "NOT_CONTAINS", "LENGTH")
+OF_CONSTANTS = ("EQUALS", "NONE", "NOT_NONE", "BOOL")
+CONSTANTS = (int, float, complex, bool, str, bytes, type(None), type(...), enum.Enum,
+             torch.dtype, torch.device, torch.layout, torch.memory_format)  # fmt: skip
+
+Way = tuple[Any, ...]
+"""From the base down: keys of dictionaries; None leads from an object to its ``__dict__``."""
+
+
+class MakeMemo(Protocol):
+    """Makes the check that is remembered; see ``memo.c`` in the runtime."""
+
+    def __call__(
+        self, steps: tuple[tuple[int, Any], ...], full: Any, wanted: tuple[int, ...], each: Any, /
+    ) -> Any: ...
+
+
+class Steps:
+    """The dictionaries below an object: parent and key of each step, the object itself first."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[int, Any], int] = {(-1, None): 0}
+
+    def add(self, way: Way) -> int:
+        """Add what is missing of a way, and return the number of its last step."""
+        at = 0
+        for key in way:
+            at = self._numbers.setdefault((at, key), len(self._numbers))
+        return at
+
+    def rows(self) -> tuple[tuple[int, Any], ...]:
+        """Return all steps in order."""
+        return tuple(self._numbers)
+
+
+@dataclass
+class Group:
+    """Guards to be remembered together.
+
+    Attributes:
+        base: where they all start.
+        tensors: the guard of each tensor on the way, by its step.
+    """
+
+    base: Source
+    guards: list[Guard] = field(default_factory=list)
+    tensors: dict[int, Guard] = field(default_factory=dict)
+    steps: Steps = field(default_factory=Steps)
+
+    def add(self, guard: Guard, way: Way) -> None:
+        """Take a guard in, and the steps to what it looks at."""
+        step = self.steps.add(way)
+        if guard.kind == "TENSOR":
+            self.tensors[step] = guard
+        else:
+            self.guards.append(guard)
+
+    def __len__(self) -> int:
+        return len(self.guards) + len(self.tensors)
+
+    def install(self, tree: GuardTree, make_memo: MakeMemo) -> None:
+        """Put all guards on trees of their own, and the memo of them on ``tree``."""
+        below = GuardTree.below(self.base, tree)
+        for guard in self.guards:
+            GUARDS[guard.kind].install(below, guard)
+        each = GuardTree.of_items([guard.source for guard in self.tensors.values()], tree)
+        for guard in self.tensors.values():
+            GUARDS[guard.kind].install(each, guard)
+        check = make_memo(
+            self.steps.rows(),
+            below.root.check,
+            tuple(self.tensors),
+            each.root.check if self.tensors else None,
+        )
+        tree.test(self.base, f"{len(self)} guards below {self.base}", check)
+
+
+def groups(guards: Iterable[Guard], scope: Scope) -> dict[int, Group]:
+    """Return the group of each guard that is to be remembered, by the guard's id."""
+    found: dict[str, Group] = {}
+    ways = Ways(scope)
+    taken: dict[int, Group] = {}
+    kinds = {"TYPE", "ID", "TENSOR", *OF_DICTS, *OF_CONSTANTS}
+    if any(_is_of_tensors(guard, scope) for guard in guards):
+        kinds.remove("TENSOR")  # it reaches all tensors anyway
+    for guard in guards:
+        if not guard.source.name or guard.kind not in kinds:
+            continue
+        try:
+            base, way = ways.way(guard.source)
+            remembered = _rests_on_dicts(guard, guard.source.evaluate(scope), way)
+        except Exception:
+            continue  # it cannot be reached: installing it tells
+        if remembered:
+            group = found.setdefault(base.name, Group(base))
+            group.add(guard, way)
+            taken[id(guard)] = group
+    return {key: group for key, group in taken.items() if len(group) >= WORTHWHILE}
+
+
+def _is_of_tensors(guard: Guard, scope: Scope) -> bool:
+    """Return whether a guard demands that tensors are different ones."""
+    apart = guard.kind == "NO_ALIASING"
+    return apart and isinstance(guard.source.evaluate(scope), torch.Tensor)
+
+
+def reads(
+    sources: Iterable[Source], scope: Scope
+) -> Iterator[tuple[Source, Steps, dict[int, Source]]]:
+    """Yield bases below which many of the sources lie: base, steps, sources by number of step."""
+    ways = Ways(scope)
+    found: dict[str, tuple[Source, Steps, dict[int, Source]]] = {}
+    for source in sources:
+        base, way = ways.way(source)
+        if way:
+            _, steps, at = found.setdefault(base.name, (base, Steps(), {}))
+            at[steps.add(way)] = source
+    for base, steps, at in found.values():
+        if len(at) >= WORTHWHILE:
+            yield base, steps, at
+
+
+def _rests_on_dicts(guard: Guard, value: Any, way: Way) -> bool:
+    """Say whether a guard holds as long as its value is the same object, and no dict changed."""
+    if guard.kind == "TENSOR":
+        return bool(way)  # checked each time
+    if guard.kind in OF_CONSTANTS:
+        return isinstance(value, CONSTANTS) or value is None
+    if guard.kind == "DICT_KEYS":
+        return type(value) is dict
+    if guard.kind in OF_DICTS:
+        return type(value) in (dict, collections.OrderedDict)
+    return guard.kind == "TYPE" or isinstance(guard.expected, ObjectRef)
+
+
+class Ways:
+    """Finds for sources where they start, and the dictionaries on the way from there."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._known: dict[str, tuple[Source, Way]] = {}
+
+    def way(self, source: Source) -> tuple[Source, Way]:
+        """Return the base of a source, and the way from the base to it."""
+        found = self._known.get(source.name)
+        if found is None:
+            parent = source.parent
+            step = None if parent is None else _step(source, parent.evaluate(self._scope))
+            if parent is None or step is None:
+                found = (source, ())
+            else:
+                base, way = self.way(parent)
+                found = (base, (*way, *step))
+            self._known[source.name] = found
+        return found
+
+
+def _step(source: Source, owner: Any) -> Way | None:
+    """Return the dictionaries between a source and its parent, or None if there is more."""
+    if isinstance(source, DictSource):
+        plain = not isinstance(owner, type) and hasattr(owner, "__dict__")
+        return (None,) if plain and is_heap_type(type(owner)) else None
+    if isinstance(source, ItemSource):
+        plain_dict = type(owner) in (dict, collections.OrderedDict) and source.key in owner
+        return (source.key,) if plain_dict and type(source.key) in (str, int) else None
+    if not isinstance(source, AttrSource) or not isinstance(owner, torch.nn.Module):
+        return None
+    if hasattr(type(owner), source.attr):
+        return None
+    if source.attr in owner.__dict__:
+        return None, source.attr
+    if type(owner).__getattr__ is torch.nn.Module.__getattr__:
+        for table in ("_parameters", "_buffers", "_modules"):
+            if source.attr in owner.__dict__[table]:
+                return None, table, source.attr
+    return None

@@ -1,0 +1,1 @@
+"""The parts of the tracer: graph, guards, values, attributes, Python semantics, state of torch."""

@@ -1,0 +1,80 @@
+"""Attributes that objects have from their classes: looked up and bound to the object."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tc.compiler.capture.torch_api import autograd_functions
+from tc.compiler.capture.torch_api.opaque_call import is_apply
+from tc.compiler.capture.values.attributes import AttributesValue
+from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, Value
+from tc.compiler.capture.values.binding import bind_class_attr, bind_descriptor
+from tc.compiler.capture.values.builtins import slot_method
+from tc.compiler.capture.values.objects import (
+    ClassValue,
+    ObjectValue,
+)
+from tc.compiler.capture.values.stand_ins import UNEXPECTED, raise_as_python
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.values.interfaces import Interpreter
+
+
+class ClassAttributes:
+    """Reads attributes of classes, through objects and through the classes themselves."""
+
+    def __init__(self, t: Interpreter) -> None:
+        self.t = t
+        self._attributes: dict[int, AttributesValue] = {}
+
+    def builtin_method(self, owner: Value, name: str) -> Value:
+        """Return a bound method of a list, dict, set … as a value."""
+        kind = owner.python_type()
+        if not hasattr(kind, name):
+            self.t.python.raise_(
+                AttributeError, f"'{kind.__name__}' object has no attribute '{name}'"
+            )
+
+        def run(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+            try:
+                return owner.method(t, name, args, kwargs)
+            except UNEXPECTED:
+                raise_as_python(t, owner, name, args, kwargs)
+                raise
+
+        def rebuild(r: Any) -> None:
+            r.push(owner)
+            r.e.load_attr(name)
+
+        return LambdaValue(run, f"{kind.__name__}.{name}", rebuild, (owner,))
+
+    def bind_descriptor(
+        self, owner: Value, cls: type, raw: Any, name: str, inherited: bool = False
+    ) -> Value:
+        """Read a class attribute through an instance."""
+        if is_apply(cls, name):
+            return autograd_functions.ApplyValue(ClassValue(cls))
+        return bind_descriptor(self.t, owner, cls, raw, name, inherited)
+
+    def bind_class_attr(self, owner: ClassValue, raw: Any, name: str) -> Value:
+        """Read a class attribute through the class."""
+        if is_apply(owner.obj, name):
+            return autograd_functions.ApplyValue(owner)
+        return bind_class_attr(self.t, owner, raw, name)
+
+    def class_attr(self, owner: Value, cls: type, name: str) -> Value | None:
+        """Read an attribute of an instance's class, or return None."""
+        for base in cls.__mro__:
+            if name in base.__dict__:
+                return bind_descriptor(self.t, owner, cls, base.__dict__[name], name)
+        return None
+
+    def attributes_of(self, owner: ObjectValue) -> Value:
+        """Return ``vars(owner)``, the same value each time."""
+        if id(owner) not in self._attributes:
+            self._attributes[id(owner)] = AttributesValue(owner)
+        return self._attributes[id(owner)]
+
+    def slot_method(self, owner: Value, raw: Any) -> Value:
+        """Return a method of a builtin type bound to an object."""
+        return slot_method(self.t, owner, raw)

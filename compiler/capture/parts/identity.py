@@ -1,0 +1,100 @@
+"""Which objects of the frame have to stay different objects for a trace to hold.
+
+Goes in: comparisons by identity that came out false, keys of dictionaries and sets, and what traced
+code changed. Comes out: guards that none of those objects has become another one.
+
+One object always has one value, and finding an object under a second source leaves a DUPLICATE
+guard. The opposite, that two sources lead to different objects, is assumed wherever values are told
+apart, and matters in three places only: ``is`` (and whatever compares like it), keys that are
+hashed by identity, and writes, which a second name of the same object would see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, TypeGuard
+
+from tc.compiler.capture.array_memory import as_tensor
+from tc.compiler.capture.breaks import SkipFrame
+from tc.compiler.capture.values.base import Value
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.copies import IdentityNumber
+from tc.compiler.capture.values.functions import CellValue
+from tc.compiler.capture.values.objects import ObjectValue
+from tc.compiler.core.sources import CallSource, DictSource, Source
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.values.interfaces import Interpreter
+
+Apart = tuple[Source, ...]
+"""Sources of objects that are all different."""
+
+
+class Identities:
+    """What one trace assumed of identities."""
+
+    def __init__(self) -> None:
+        self._pairs: dict[tuple[str, str], Apart] = {}
+        self._keys: dict[int, Value] = {}
+
+    def differ(self, left: Value, right: Value) -> None:
+        """Note that two values were compared and are different objects."""
+        a, b = _outside(left), _outside(right)
+        if a is None or b is None or left.python_type() is not right.python_type():
+            return
+        first, second = sorted((a, b), key=lambda source: source.name)
+        self._pairs.setdefault((first.name, second.name), (first, second))
+
+    def hashed(self, key: Value) -> None:
+        """Note that a value was looked for, or stored, by its identity."""
+        self._keys[id(key)] = key
+
+    def apart(self, t: Interpreter) -> Iterator[Apart]:
+        """Yield the sources of objects that have to stay different, all known by now."""
+        yield from self._pairs.values()
+        yield from _by_type(self._keys.values())
+        changed = t.effects.changed_outside()
+        kinds = {value.python_type() for value in changed}
+        owners = [value for value in changed if _has_attributes(value)]
+        for owner in owners:
+            if t.values.find(vars(owner.obj)) is not None:
+                raise SkipFrame(f"{owner.describe()} is changed, and its __dict__ is read as well")
+        attributes = [DictSource(source) for owner in owners if (source := _outside(owner))]
+        if attributes:
+            kinds.add(dict)
+        known = [
+            v for v in t.values.wrapped() if _outside(v) is not None and v.python_type() in kinds
+        ]
+        yield from _by_type([*changed, *known], attributes)
+
+
+def _by_type(values: Iterable[Value], dicts: Iterable[Source] = ()) -> Iterator[Apart]:
+    groups: dict[type, dict[str, Source]] = {dict: {source.name: source for source in dicts}}
+    for value in values:
+        source = _outside(value)
+        if source is not None:
+            groups.setdefault(value.python_type(), {})[source.name] = source
+    yield from (tuple(group.values()) for group in groups.values() if len(group) > 1)
+
+
+def _has_attributes(value: Value) -> TypeGuard[ObjectValue]:
+    return isinstance(value, ObjectValue) and hasattr(value.obj, "__dict__")
+
+
+def _outside(value: Value) -> Source | None:
+    """Return where an object is found that was there before the frame; None for what has no name.
+
+    Constants are compared by value, and the source of a cell leads to what it holds. A number from
+    ``id()`` is as different as the object it is of.
+    """
+    if isinstance(value, IdentityNumber):
+        return _outside(value.obj)
+    if value.source is None or isinstance(value, ConstValue | CellValue):
+        return None
+    return lasting(value.source)
+
+
+def lasting(source: Source) -> Source:
+    """Return where an object that lives on is found: an array's tensor is made at each look."""
+    made = isinstance(source, CallSource) and source.function is as_tensor
+    return source.base if made else source  # type: ignore[attr-defined]

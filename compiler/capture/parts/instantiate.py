@@ -1,0 +1,140 @@
+"""Calls of classes: builtin types, exceptions, named tuples, and classes written in Python."""
+
+from __future__ import annotations
+
+import abc
+import enum
+import types
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.guards.facts import is_heap_type
+from tc.compiler.capture.torch_api.lazy_modules import make_parameter
+from tc.compiler.capture.torch_api.tensor_classes import construct
+from tc.compiler.capture.values.base import Args, Kwargs, Slot, Value
+from tc.compiler.capture.values.builtins import BUILTINS
+from tc.compiler.capture.values.containers import TupleValue
+from tc.compiler.capture.values.dict_objects import DictObjectValue
+from tc.compiler.capture.values.functions import MethodValue
+from tc.compiler.capture.values.handlers import handler_of
+from tc.compiler.capture.values.objects import (
+    MISSING,
+    ClassValue,
+    ExceptionValue,
+    NNModuleValue,
+    ObjectValue,
+    type_lookup,
+)
+from tc.compiler.capture.values.stand_ins import call_handler
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.values.interfaces import Interpreter
+
+#: metaclasses that call their classes as `type` does
+PLAIN_METACLASSES = (type, abc.ABCMeta)
+FOLDED_BASES = (np.generic, np.dtype)
+FOLDED = (
+    torch.device, torch.finfo, torch.iinfo, torch.dtype, complex, bytes, np.finfo, np.iinfo,
+)  # fmt: skip
+
+
+def instantiate(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+    """Return the value of ``cls(*args, **kwargs)``."""
+    kind = cls.obj
+    handler = BUILTINS.get(id(kind)) or handler_of(kind)
+    if handler is not None:
+        return call_handler(t, cls.obj, handler, args, kwargs)
+    if kind in FOLDED or isinstance(kind, enum.EnumMeta) or issubclass(kind, FOLDED_BASES):
+        plain = [t.python.concrete(a) for a in args]
+        return t.python.folded(kind, *plain, **{k: t.python.concrete(v) for k, v in kwargs.items()})
+    if issubclass(kind, BaseException):
+        return _exception(t, cls, args, kwargs)
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return _named_tuple(t, kind, args, kwargs)
+    if kind is types.MethodType and len(args) == 2:
+        return MethodValue(args[1], args[0])
+    if kind is types.SimpleNamespace and not args:
+        return _namespace(t, kwargs)
+    if kind is torch.Size:
+        return TupleValue(list(args[0].unpack(t)) if args else [], kind=torch.Size)
+    if issubclass(kind, tuple) and kind.__module__ == "torch.return_types":
+        return TupleValue(list(args[0].unpack(t)), kind=kind)
+    if issubclass(kind, torch.Tensor):
+        if kind in (torch.nn.Parameter, torch.nn.Buffer):
+            return make_parameter(t, kind, args, kwargs)
+        return construct(t, cls, args, kwargs)
+    if issubclass(kind, dict) and is_heap_type(kind):
+        return _object(t, cls, args, kwargs)
+    if issubclass(kind, torch.autograd.Function):
+        return ObjectValue(kind)  # an old way to reach its apply
+    if not _is_plain(kind):
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {kind.__qualname__}")
+    return _object(t, cls, args, kwargs)
+
+
+def _is_plain(kind: type) -> bool:
+    if kind.__call__ is not type.__call__ and type(kind) not in PLAIN_METACLASSES:
+        return False
+    if issubclass(kind, type | dict | list | set | str | int | float):
+        return False
+    return kind.__module__ != "builtins" and is_heap_type(kind)
+
+
+def _object(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+    kind = cls.obj
+    maker = type_lookup(kind, "__new__")
+    if isinstance(maker, staticmethod):
+        made = t.inline_object(maker.__func__, [cls, *args], kwargs)
+    elif issubclass(kind, dict) and not isinstance(maker, types.FunctionType):
+        made = DictObjectValue(kind)
+    elif maker is MISSING or maker is object.__new__:
+        made = (NNModuleValue if issubclass(kind, torch.nn.Module) else ObjectValue)(kind)
+    elif isinstance(maker, types.FunctionType):
+        made = t.inline_object(maker, [cls, *args], kwargs)
+    else:
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {kind.__qualname__}")
+    if not issubclass(made.python_type(), kind):
+        return made
+    start = type_lookup(kind, "__init__")
+    if isinstance(start, types.FunctionType):
+        t.inline_object(start, [made, *args], kwargs)
+    elif isinstance(made, DictObjectValue):
+        made.base_method("__init__").call(t, args, kwargs)
+    elif start is object.__init__:
+        if (args or kwargs) and maker is object.__new__:
+            t.python.raise_(TypeError, f"{kind.__name__}() takes no arguments")
+    else:
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {kind.__qualname__}")
+    return made
+
+
+def _namespace(t: Interpreter, attributes: Kwargs) -> Value:
+    made = ObjectValue(types.SimpleNamespace)
+    for name, value in attributes.items():
+        made.set_attr(t, name, value)
+    return made
+
+
+def _exception(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+    made = ExceptionValue(cls.obj, list(args))
+    start = type_lookup(cls.obj, "__init__")
+    if isinstance(start, types.FunctionType):
+        t.inline_object(start, [made, *args], kwargs)
+    return made
+
+
+def _named_tuple(t: Interpreter, kind: Any, args: Args, kwargs: Kwargs) -> Value:
+    fields = kind._fields
+    found: dict[str, Slot] = dict(zip(fields, args, strict=False))
+    if len(args) > len(fields):
+        t.python.raise_(TypeError, f"{kind.__name__}() takes {len(fields)} arguments")
+    found.update(kwargs)
+    for name, default in kind._field_defaults.items():
+        found.setdefault(name, t.values.known(default))
+    missing = [name for name in fields if name not in found]
+    if missing:
+        t.python.raise_(TypeError, f"{kind.__name__}() missing argument {missing[0]!r}")
+    return TupleValue([found[name] for name in fields], kind=kind)

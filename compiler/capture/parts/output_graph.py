@@ -1,0 +1,393 @@
+"""The graph under construction: torch calls of traced code in, fx nodes with fake results out."""
+
+from __future__ import annotations
+
+import operator
+import re
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    UnsupportedFakeTensorException,
+)
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.parts.printed_names import by_name
+from tc.compiler.capture.parts.reads import guard_answer, guard_memory
+from tc.compiler.capture.scopes import Scope
+from tc.compiler.capture.values.arrays import ArrayValue
+from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
+from tc.compiler.capture.values.const import ConstValue, is_constant_object
+from tc.compiler.capture.values.containers import ListValue, SequenceValue, TupleValue
+from tc.compiler.capture.values.dicts import DictValue
+from tc.compiler.capture.values.objects import ObjectValue
+from tc.compiler.capture.values.records import StorageValue
+from tc.compiler.capture.values.slices import SliceValue
+from tc.compiler.capture.values.subclasses import FAKED, ClassesMet, tensor_value
+from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue, calling
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.values.interfaces import Interpreter
+
+#: types of Python that torch takes for a dtype; a printed graph cannot name them
+PYTHON_DTYPES: dict[type, torch.dtype] = {
+    bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128,
+}  # fmt: skip
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+#: torch's fakes of quantized tensors are plain ones, of which operations say something else
+QUANTIZED = (torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4)
+#: in-place by convention: the name ends in one underscore, or the operator is an in-place one
+_IN_PLACE = re.compile(r"(?<!_)_$|^i(add|sub|mul|truediv|floordiv|mod|pow|and|or|xor|matmul)$")
+
+#: key of a placeholder's `meta`: whether its input had gradients before the graph
+WANTS_GRAD = "tc_wants_grad"
+
+
+def is_record(cls: type) -> bool:
+    """Say whether a class is a frozen dataclass: what it holds stays as it was made."""
+    params = getattr(cls, "__dataclass_params__", None)
+    return params is not None and params.frozen and not hasattr(cls, "__slots__")
+
+
+class Record:
+    """Makes objects of a class from their attributes, past its ``__init__``; called from graphs."""
+
+    def __init__(self, cls: type, names: tuple[str, ...]) -> None:
+        self.cls = cls
+        self.names = names
+        self.__name__ = self.__qualname__ = cls.__name__
+
+    def __call__(self, *attributes: Any) -> Any:
+        made: Any = object.__new__(self.cls)
+        made.__dict__.update(zip(self.names, attributes, strict=True))
+        return made
+
+
+@dataclass
+class GraphInput:
+    """One input of the captured graph: its placeholder and the value it stands for."""
+
+    node: fx.Node
+    value: NodeValue
+
+
+class OutputGraph:
+    """Records torch calls into a graph.
+
+    Attributes:
+        scopes: the captured graph, and the bodies of operations under construction inside it.
+        inputs: placeholders of the captured graph, and what they stand for.
+        calls: how many calls were recorded.
+        marks: what a backend has to know of the graph, as keys of its ``meta``.
+        derived: the tensor classes that were met.
+    """
+
+    def __init__(self, t: Interpreter) -> None:
+        self.t = t
+        self.scopes = [Scope()]
+        self.inputs: list[GraphInput] = []
+        self.calls = 0
+        self.marks: set[str] = set()
+        self.derived = ClassesMet()
+        self._names: set[str] = set()  # of inputs
+        self._by_example: dict[int, TensorValue] = {}
+
+    @property
+    def graph(self) -> fx.Graph:
+        """The graph that calls are recorded into: the captured one, or that of a body in it."""
+        return self.scopes[-1].graph
+
+    def in_scope(self, node: fx.Node, example: Any) -> fx.Node:
+        """Return a node, or what stands for it in the body that is being captured."""
+        if node.graph is self.graph:
+            return node
+        graphs = [scope.graph for scope in self.scopes]
+        if node.graph not in graphs:
+            raise breaks.GraphBreak(breaks.LEAKED_BODY, node.name)
+        for scope in self.scopes[graphs.index(node.graph) + 1 :]:
+            node = scope.lift(node, example)
+        return node
+
+    # -- inputs --------------------------------------------------------------------------------
+    def add_input(self, value: NodeValue) -> fx.Node:
+        """Make the placeholder of a sourced tensor or number, before all calls."""
+        assert value.source is not None
+        name = re.sub(r"[\W_]+", "_", value.source.name.replace(".__dict__", "")).strip("_") + "_"
+        if name in self._names:  # different sources may differ only in what is no part of a name
+            name = f"{name}{len(self._names)}_"
+        self._names.add(name)
+        node = self.scopes[0].placeholder(name)
+        node.meta["example_value"] = value.example
+        if isinstance(value.example, torch.Tensor):
+            node.meta[WANTS_GRAD] = value.example.requires_grad
+        node.meta["tc_source"] = value.source
+        self.inputs.append(GraphInput(node, value))
+        return node
+
+    # -- calls ---------------------------------------------------------------------------------
+    def call_torch(self, target: Any, args: Args, kwargs: Kwargs, method: bool = False) -> Value:
+        """Record a call and return the value of its result.
+
+        Args:
+            target: a function, or the name of a tensor method.
+            method: the target is a method of the first argument.
+        """
+        found = self.t.intercept(calling(target) if method else target, args, kwargs)
+        if found is not None:
+            return found
+        text = target if isinstance(target, str) else getattr(target, "__name__", str(target))
+        self.derived.forget(making=isinstance(target, type))
+        nodes, named, fakes, fake_named = self._operands(args, kwargs, text)
+        if self.derived.making:
+            given = zip([*args, *kwargs.values()], [*fakes, *fake_named.values()], strict=True)
+            self.derived.hold(given)
+        result = self.run_fake(target, text, fakes, fake_named, method)
+        in_place = bool(_IN_PLACE.search(text)) or "out" in kwargs or text == "setitem"
+        self.t.guards.aliasing_matters |= in_place
+        known = self._plain_result(result)
+        if known is not None and result is not None and not in_place:
+            guard_answer(self.t, target, text, args, kwargs, result)
+            return known  # a call that returns None is made for what it does
+        guard_memory(self.t, text)
+        kind = "call_method" if method else "call_function"
+        called = target if method else by_name(target, self.t.guards.definitions)
+        node = self.graph.create_node(kind, called, nodes, named)
+        self.calls += 1
+        self.annotate(node, result)
+        if known is not None:
+            return known
+        return self._result(result, node, [*args, *kwargs.values()])
+
+    def call_state(self, target: Any, args: Args, kwargs: Kwargs) -> Value:
+        """Record a call that changes a state of torch, and change it for what is traced next."""
+        text = target.__name__
+        self.derived.forget()
+        nodes, named, fakes, fake_named = self._operands(args, kwargs, text)
+        result = self.run_fake(target, text, fakes, fake_named, False)
+        node = self.graph.call_function(target, nodes, named)
+        self.annotate(node, result)
+        return self.t.values.known(result)
+
+    def _operands(
+        self, args: Args, kwargs: Kwargs, text: str
+    ) -> tuple[tuple[Any, ...], dict[str, Any], list[Any], dict[str, Any]]:
+        """Return arguments and keywords as the graph holds them, and as fakes."""
+        pairs = [self.graphable(a, text) for a in args]
+        named = {k: self.graphable(v, text) for k, v in kwargs.items()}
+        for _, fake in (*pairs, *named.values()):
+            if isinstance(fake, torch.dtype) and fake in QUANTIZED:
+                raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{text} (with {fake})")
+        return (
+            tuple(node for node, _ in pairs),
+            {k: node for k, (node, _) in named.items()},
+            [fake for _, fake in pairs],
+            {k: fake for k, (_, fake) in named.items()},
+        )
+
+    def run_fake(
+        self, target: Any, text: str, fakes: list[Any], named: dict[str, Any], method: bool
+    ) -> Any:
+        """Call a function on fake tensors; what it raises breaks the graph."""
+        try:
+            with (
+                self.t.shapes.mode,
+                self.derived.as_below(self.t.overrides.level),
+                _dispatching(text, [*fakes, *named.values()]),
+            ):
+                if method:
+                    target, fakes = getattr(fakes[0], target), fakes[1:]
+                try:
+                    return target(*fakes, **named)
+                except DataDependentOutputException:
+                    with enable_python_dispatcher():  # a form in Python may do without the data
+                        return target(*fakes, **named)
+        except DataDependentOutputException as error:
+            raise breaks.GraphBreak(breaks.TENSOR_ITEM, f"{text}()", str(error)) from None
+        except DynamicOutputShapeException as error:
+            raise breaks.GraphBreak(breaks.DYNAMIC_SHAPE, text, str(error)) from None
+        except GuardOnDataDependentSymNode as error:
+            raise breaks.GraphBreak(breaks.DATA_GUARD, text, str(error)) from None
+        except UnsupportedFakeTensorException as error:
+            raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, text, str(error)) from None
+        except Exception as error:
+            note = f"{type(error).__name__}: {error}"
+            raise breaks.GraphBreak(breaks.OP_FAILED, text, note) from error
+
+    def _plain_result(self, result: Any) -> Value | None:
+        """Return the value of a result that holds neither tensors nor symbols, else None."""
+        if isinstance(result, (torch.Tensor, dict, *SYMBOLIC)):
+            return None
+        if isinstance(result, tuple | list):
+            flat = [self._plain_result(item) for item in result]
+            if not result or any(item is None for item in flat):
+                return None if result else TupleValue([], kind=type(result))
+            items = [item for item in flat if item is not None]
+            if isinstance(result, list):
+                return ListValue(list(items))
+            return TupleValue(list(items), kind=type(result))
+        if is_constant_object(result):
+            return ConstValue(result)
+        return None
+
+    def _result(self, result: Any, node: fx.Node, args: list[Value]) -> Value:
+        if isinstance(result, torch.Tensor):
+            for arg in args:
+                if isinstance(arg, TensorValue) and arg.example is result:
+                    return arg
+            known = self._by_example.get(id(result))
+            if known is not None and self._is_sibling(known, node):
+                return tensor_value(node, result)  # given twice by one call: backends see both
+            if known is not None:  # handed back from where it was put before
+                return known
+            value = self.known_by_example(tensor_value(node, result))
+            if FAKED in self.marks and value.kind is torch.Tensor:
+                value.kind = FakeTensor
+            return value
+        if isinstance(result, SYMBOLIC):
+            return self.number(node, result)
+        if isinstance(result, dict):
+            named = ((key, self._item(item, node, key, args)) for key, item in result.items())
+            return self.t.values.dict_of(named)
+        if isinstance(result, tuple | list):
+            items = [self._item(item, node, index, args) for index, item in enumerate(result)]
+            if isinstance(result, list):
+                return ListValue(list(items))
+            return TupleValue(list(items), kind=type(result))
+        name = type(result).__name__
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{node.target} (it returns {name})")
+
+    def _is_sibling(self, value: TensorValue, node: fx.Node) -> bool:
+        """Say whether a value is another item of the same call's result."""
+        other = value.node(self.t)
+        picked = node.target is operator.getitem and other.target is operator.getitem
+        return picked and other.args[0] is node.args[0]
+
+    def known_by_example(self, value: TensorValue) -> TensorValue:
+        """Note a tensor by its fake: a call that returns this fake returns this tensor."""
+        return self._by_example.setdefault(id(value.example), value)
+
+    def result_of(self, result: Any, node: fx.Node) -> Value:
+        """Return the value of a node's result, whatever it is made of."""
+        plain = self._plain_result(result)
+        return plain if plain is not None else self._result(result, node, [])
+
+    def _item(self, item: Any, node: fx.Node, index: Any, args: list[Value]) -> Value:
+        plain = self._plain_result(item)
+        if plain is not None:
+            return plain
+        picked = self.graph.call_function(operator.getitem, (node, index))
+        self.annotate(picked, item)
+        return self._result(item, picked, args)
+
+    def number(self, node: fx.Node, symbol: Any) -> Value:
+        """Return the value of a symbolic number: a constant if it has only one value."""
+        if isinstance(symbol, SYMBOLIC) and symbol.node.expr.is_number:
+            return ConstValue(symbol.node.pytype(symbol.node.expr))
+        return SymValue(node, symbol)
+
+    def number_from(self, tensor: TensorValue, method: str, found: Any, *args: int) -> Value:
+        """Return the value of an integer read off a tensor; a node only if it is symbolic."""
+        if not isinstance(found, SYMBOLIC):
+            return ConstValue(found)
+        if found.node.expr.is_number:
+            return ConstValue(int(found))
+        node = self.graph.call_method(method, (tensor.node(self.t), *args))
+        self.annotate(node, found)
+        return SymValue(node, found)
+
+    def tensor_size(self, tensor: TensorValue) -> TupleValue:
+        """Return the value of ``tensor.shape``."""
+        sizes = [
+            self.number_from(tensor, "size", size, dim)
+            for dim, size in enumerate(tensor.example.shape)
+        ]
+        return TupleValue(list(sizes), kind=torch.Size)
+
+    # -- arguments -----------------------------------------------------------------------------
+    def graphable(self, value: Value, text: str) -> tuple[Any, Any]:
+        """Return a value as an argument of a node, and as a fake argument."""
+        if isinstance(value, NodeValue):
+            return value.node(self.t), value.example
+        if isinstance(value, ArrayValue) and value.fixed is not None:
+            return value.fixed.item(), value.fixed.item()  # to torch, numpy's scalars are numbers
+        if isinstance(value, ArrayValue | StorageValue):
+            return self.graphable(value.tensor, text)
+        if isinstance(value, SequenceValue):
+            pairs = [self.graphable(item, text) for item in value.values(self.t)]
+            kind = list if isinstance(value, ListValue) else tuple
+            if self.derived.making and hasattr(value.python_type(), "_fields"):
+                return self._made(value.python_type(), [n for n, _ in pairs], [f for _, f in pairs])
+            return kind(n for n, _ in pairs), kind(f for _, f in pairs)
+        if isinstance(value, ObjectValue) and is_record(value.cls) and value.source is None:
+            return self._record_of(value, text)
+        if isinstance(value, SliceValue):
+            parts = [self.graphable(part, text) for part in value.parts]
+            return slice(*[n for n, _ in parts]), slice(*[f for _, f in parts])
+        if isinstance(value, DictValue):
+            keys = [self.graphable(key, text)[0] for key in value.keys(self.t)]
+            pairs = [self.graphable(item, text) for item in value.values(self.t)]
+            nodes = {k: n for k, (n, _) in zip(keys, pairs, strict=True)}
+            return nodes, {k: f for k, (_, f) in zip(keys, pairs, strict=True)}
+        try:
+            constant = value.constant()
+        except NotConstant:
+            constant = None
+            callable_or_object = True
+        else:
+            callable_or_object = callable(constant) and not isinstance(constant, type)
+        if isinstance(constant, type):
+            constant = PYTHON_DTYPES.get(constant, constant)
+        if callable_or_object:
+            what = f"{text} with {value.describe()} as an argument"
+            raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, what)
+        return constant, constant
+
+    def _record_of(self, value: ObjectValue, text: str) -> tuple[Any, Any]:
+        """Return a new object of a frozen dataclass as a node that makes it, and as a fake one."""
+        held = self.t.effects.attributes_of(value)
+        pairs = {name: self.graphable(item, text) for name, item in held.items()}
+        make = Record(value.cls, tuple(pairs))
+        return self._made(make, [n for n, _ in pairs.values()], [f for _, f in pairs.values()])
+
+    def _made(self, make: Any, nodes: list[Any], fakes: list[Any]) -> tuple[Any, Any]:
+        fake = make(*fakes)
+        node = self.graph.call_function(make, tuple(nodes))
+        self.annotate(node, fake)
+        return node, fake
+
+    # -- notes on nodes ------------------------------------------------------------------------
+    def annotate(self, node: fx.Node, example: Any) -> None:
+        node.meta["example_value"] = example
+        self.t.shapes.note_symbols(node, example)
+        node.meta["source_fn_stack"] = [*self.scopes[-1].operations, (node.name, node.target)]
+        if self.t.top is None:
+            return
+        places = self.t.top.places()
+        node.meta["tc_origin"] = tuple(places)
+        node.meta["stack_trace"] = "\n".join(
+            f'  File "{p.file}", line {p.line}, in {p.name}\n    {p.loc or ""}' for p in places
+        )
+
+
+def _dispatching(text: str, operands: list[Any]) -> AbstractContextManager[Any]:
+    """Have torch's forms in Python of operations run where sizes or numbers are symbolic.
+
+    Not all of those in C++ take symbols, and some write past their memory where they fail.
+    """
+    if text == "dropout":  # the form in Python copies where eager returns its argument
+        return nullcontext()
+    flat = torch.utils._pytree.tree_leaves(operands)
+    symbolic = any(
+        isinstance(operand, SYMBOLIC)
+        or (isinstance(operand, torch.Tensor) and operand._has_symbolic_sizes_strides)
+        for operand in flat
+    )
+    return enable_python_dispatcher() if symbolic else nullcontext()

@@ -1,0 +1,488 @@
+"""Python's operators, conversions and comparisons over values."""
+
+from __future__ import annotations
+
+import operator
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.values.arrays import ArrayValue
+from tc.compiler.capture.values.base import (
+    Exhausted,
+    NotConstant,
+    OpaqueValue,
+    Raised,
+    Value,
+)
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.containers import ListValue, SequenceValue, StepIterator, TupleValue
+from tc.compiler.capture.values.copies import IdentityNumber
+from tc.compiler.capture.values.dicts import DictValue, DictView, SetValue, set_of
+from tc.compiler.capture.values.iterators import ConstIterator
+from tc.compiler.capture.values.numbers import known_number
+from tc.compiler.capture.values.objects import (
+    ClassValue,
+    ExceptionValue,
+    ObjectValue,
+    type_lookup,
+)
+from tc.compiler.capture.values.slices import SliceValue
+from tc.compiler.capture.values.subclasses import SubclassValue, own_attribute
+from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.values.interfaces import Interpreter
+
+REFLECTED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+COMPARISONS = frozenset(REFLECTED)
+#: values whose classes may have operators written in Python
+OWNERS = (ObjectValue, TupleValue, SubclassValue)
+_EQUAL = object.__dict__["__eq__"]
+#: in-place operator -> the plain one, which immutable left operands fall back to
+IN_PLACE = {
+    f"i{name.rstrip('_')}": name
+    for name in [
+        "add",
+        "sub",
+        "mul",
+        "matmul",
+        "truediv",
+        "floordiv",
+        "mod",
+        "pow",
+        "lshift",
+        "rshift",
+        "and_",
+        "or_",
+        "xor",
+    ]
+}
+
+
+class PythonSemantics:
+    """What operators, conversions and comparisons of Python do to values."""
+
+    def __init__(self, t: Interpreter) -> None:
+        self.t = t
+
+    # -- constants -----------------------------------------------------------------------------
+    def fold(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run a pure function on Python objects; what it raises is raised into the traced code."""
+        try:
+            return function(*args, **kwargs)
+        except (breaks.GraphBreak, breaks.SkipFrame, Raised, NotConstant):
+            raise
+        except Exception as error:
+            raise Raised(
+                ExceptionValue(type(error), [self.t.values.known(a) for a in error.args])
+            ) from None
+
+    def folded(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Value:
+        """Return the value of what `fold` returns."""
+        return self.t.values.known(self.fold(function, *args, **kwargs))
+
+    def raise_(self, cls: type[BaseException], *args: Any) -> NoReturn:
+        """Raise into the traced code."""
+        values = [a if isinstance(a, Value) else self.t.values.known(a) for a in args]
+        raise Raised(ExceptionValue(cls, values))
+
+    def concrete(self, value: Value) -> Any:
+        """Return the Python object of a value, giving up the generality of symbolic numbers."""
+        if isinstance(value, SymValue):
+            return value.specialise(self.t).obj
+        if isinstance(value, TupleValue):
+            return value.make([self.concrete(item) for item in value.values(self.t)])
+        if isinstance(value, ListValue):
+            return [self.concrete(item) for item in value.values(self.t)]
+        if isinstance(value, SliceValue):
+            return slice(*[self.concrete(part) for part in value.parts])
+        if isinstance(value, TensorValue):
+            number = known_number(self.t, value)
+            if number is None:
+                raise breaks.GraphBreak(breaks.TENSOR_ITEM, "__index__()")
+            return number.obj
+        if isinstance(value, SetValue):
+            return value.kind(self.concrete(item) for item in value.values(self.t))
+        try:
+            found = value.constant()
+            if type(found) is str:  # it may name an attribute, as in ``getattr(owner, name)``
+                self.t.guards.definitions.names.add(found)
+            return found
+        except NotConstant:
+            what = f"{value.describe()}, where a constant is needed,"
+            raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, what) from None
+
+    def key(self, value: Value) -> Any:
+        """Return what stands for a value as a dictionary key: equal keys, equal tokens."""
+        if isinstance(value, SymValue):
+            return value.specialise(self.t).obj
+        if isinstance(value, TupleValue):
+            return tuple(self.key(item) for item in value.values(self.t))
+        if isinstance(value, SetValue) and value.kind is frozenset:
+            return frozenset(value.items)
+        if isinstance(value, ListValue | DictValue | SetValue):
+            self.raise_(TypeError, f"unhashable type: '{value.python_type().__name__}'")
+        if isinstance(value, ObjectValue) and (
+            isinstance(type_lookup(value.cls, "__hash__"), types.FunctionType)
+        ):
+            raise breaks.GraphBreak(
+                breaks.UNSUPPORTED_OP, f"{value.describe()} (own __hash__) as a key"
+            )
+        try:
+            return value.constant()
+        except NotConstant:
+            self.t.guards.identities.hashed(value)
+            obj = value.obj
+            return IdentityKey(value) if obj is None else IdentityKey(obj)
+
+    # -- identity, truth, membership -----------------------------------------------------------
+    def is_none(self, value: Value) -> bool:
+        """Say whether a value is None."""
+        return isinstance(value, ConstValue) and value.obj is None
+
+    def identical(self, left: Value, right: Value) -> bool:
+        """Say whether two values are the same object."""
+        if left is right:
+            return True
+        if isinstance(left, ConstValue) and isinstance(right, ConstValue):
+            if left.obj is right.obj:
+                return True
+            small = isinstance(left.obj, int | str) and type(left.obj) is type(right.obj)
+            return bool(small and left.obj == right.obj)
+        both = isinstance(left, TensorValue) and isinstance(right, TensorValue)
+        if both and left.example is right.example and left.kind is right.kind:  # type: ignore[attr-defined]
+            return True  # one call returned it twice
+        a, b = left.obj, right.obj
+        if a is not None and a is b:
+            return True
+        self.t.guards.identities.differ(left, right)
+        return False
+
+    def logical_not(self, value: Value) -> Value:
+        """Return ``not value``."""
+        return ConstValue(not value.truth(self.t))
+
+    def contains(self, container: Value, item: Value) -> Value:
+        """Return ``item in container``."""
+        if isinstance(container, ConstValue):
+            if isinstance(item, TensorValue):
+                raise breaks.GraphBreak(breaks.DATA_BRANCH)
+            return self.folded(operator.contains, container.obj, self.concrete(item))
+        if isinstance(container, TensorValue):
+            return self.t.output.call_torch("__contains__", [container, item], {}, method=True)
+        if isinstance(container, ObjectValue):
+            method = container.dunder(self.t, "__contains__")
+            if method is None:
+                return ConstValue(any(self.equal(v, item) for v in container.unpack(self.t)))
+            return ConstValue(method.call(self.t, [item], {}).truth(self.t))
+        if isinstance(container, ClassValue):
+            return self.folded(operator.contains, container.obj, self.concrete(item))
+        try:
+            return container.method(self.t, "__contains__", [item], {})
+        except breaks.GraphBreak:
+            return ConstValue(any(self.equal(v, item) for v in container.unpack(self.t)))
+
+    def equal(self, left: Value, right: Value) -> bool:
+        """Return ``left is right or left == right`` as a Python bool, as containers compare."""
+        return self.identical(left, right) or self.binary("eq", left, right).truth(self.t)
+
+    # -- operators -----------------------------------------------------------------------------
+    def unary(self, name: str, value: Value) -> Value:
+        """Apply ``operator.<name>``."""
+        function = getattr(operator, name)
+        if isinstance(value, SubclassValue):
+            own = self._own_operator(value, f"__{name}__")
+            if own is not None:
+                return self.t.inline_object(own, [value])
+        if isinstance(value, NodeValue):
+            return self.t.output.call_torch(function, [value], {})
+        if isinstance(value, ArrayValue):
+            return value.method(self.t, f"__{name}__", [], {})
+        if isinstance(value, ObjectValue):
+            return value.method(self.t, f"__{name}__", [], {})
+        return self.folded(function, self.concrete(value))
+
+    def binary(self, name: str, left: Value, right: Value) -> Value:
+        """Apply ``operator.<name>``: constants fold, tensors record, objects call their methods."""
+        if isinstance(left, ArrayValue) or isinstance(right, ArrayValue):
+            return self._array_binary(name, left, right)
+        found = self._user_binary(name, left, right)
+        if found is not None:
+            return found
+        if isinstance(left, NodeValue) or isinstance(right, NodeValue):
+            return self._node_binary(name, left, right)
+        if isinstance(left, DictView) and isinstance(right, DictView | SetValue):
+            pair = [set_of(self.t, side.unpack(self.t)) for side in (left, right)]
+            return self.binary(name, *pair)
+        if (
+            isinstance(right, SetValue)
+            and isinstance(left, ConstValue)
+            and (type(left.obj) is frozenset)
+        ):
+            left = self.t.values.frozen_set(left.unpack(self.t))
+        if isinstance(left, SetValue) or (isinstance(left, DictValue) and name in ("or_", "ior")):
+            return self._container_operator(name, left, right)
+        if isinstance(left, SequenceValue) or isinstance(right, SequenceValue):
+            found = self._sequence_binary(name, left, right)
+            if found is not None:
+                return found
+        if isinstance(left, DictValue) and isinstance(right, DictValue) and name in ("eq", "ne"):
+            return ConstValue(self._dicts_equal(left, right) == (name == "eq"))
+        if name in ("eq", "ne") and not (left.is_constant() and right.is_constant()):
+            self._refuse_own_comparison(left, right, name)
+            self._refuse_own_comparison(right, left, name)
+            return ConstValue(self.identical(left, right) == (name == "eq"))
+        a, b = self._operand(left, name), self._operand(right, name)
+        return self.folded(getattr(operator, name), a, b)
+
+    @staticmethod
+    def _refuse_own_comparison(side: Value, other: Value, name: str) -> None:
+        """Break the graph where an object that cannot be read compares by more than identity."""
+        if isinstance(side, IdentityNumber) and side.obj.source and other.is_constant():
+            raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, f"{side.noun} {name} a number")
+        if isinstance(side, OpaqueValue) and type_lookup(type(side.obj), "__eq__") is not _EQUAL:
+            side.cannot(breaks.UNSUPPORTED_OP, f"operator.{name} on {side.describe()}")
+
+    def _array_binary(self, name: str, left: Value, right: Value) -> Value:
+        if left.is_constant() and right.is_constant():
+            both = self.concrete(left), self.concrete(right)
+            return self.folded(getattr(operator, name), *both)
+        if isinstance(left, TensorValue) or isinstance(right, TensorValue):
+            pair = [self._unboxed(side) for side in (left, right)]
+            return self.t.output.call_torch(getattr(operator, name), pair, {})
+        owner, other = (left, right) if isinstance(left, ArrayValue) else (right, left)
+        if name in COMPARISONS and (self.is_none(other) or not isinstance(left, ArrayValue)):
+            if self.is_none(other):
+                return ConstValue(self.identical(left, right) == (name == "eq"))
+            return owner.method(self.t, f"__{REFLECTED[name]}__", [other], {})
+        plain = name.rstrip("_")
+        dunder = f"__{plain}__" if isinstance(left, ArrayValue) else f"__r{plain}__"
+        found = owner.method(self.t, dunder, [other], {})
+        in_place = plain.startswith("i") and plain not in ("invert", "index")
+        scalar = isinstance(owner, ArrayValue) and owner.scalar
+        return left if in_place and not scalar else found
+
+    @staticmethod
+    def _unboxed(side: Value) -> Value:
+        return side.tensor if isinstance(side, ArrayValue) and side.fixed is None else side
+
+    def _operand(self, value: Value, name: str) -> Any:
+        try:
+            return value.constant()
+        except NotConstant:
+            what = f"operator.{name} on {value.describe()}"
+            raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, what) from None
+
+    def _node_binary(self, name: str, left: Value, right: Value) -> Value:
+        other = right if isinstance(left, NodeValue) else left
+        plain = isinstance(other, NodeValue | ConstValue | SequenceValue)
+        if name in ("eq", "ne") and (not plain or self.is_none(other)):
+            return ConstValue(self.identical(left, right) == (name == "eq"))
+        if isinstance(left, SequenceValue) or isinstance(right, SequenceValue):
+            sequence = left if isinstance(left, SequenceValue) else right
+            if not isinstance(other, TensorValue) and name in ("mul", "imul"):
+                count = self.concrete(right if sequence is left else left)
+                return self.binary(name, sequence, ConstValue(count))
+        if isinstance(other, ConstValue) and isinstance(other.obj, str):
+            if name == "mod":
+                return self.folded(operator.mod, self.concrete(left), self.concrete(right))
+            if name in ("eq", "ne"):
+                return ConstValue(name == "ne")
+            return self.raise_(TypeError, f"unsupported operand type(s) for {name}: 'str'")
+        if name in IN_PLACE and not isinstance(left, TensorValue):
+            name = IN_PLACE[name]
+        return self.t.output.call_torch(getattr(operator, name), [left, right], {})
+
+    def _user_binary(self, name: str, left: Value, right: Value) -> Value | None:
+        """Return what an operator method written by users gives, or None if there is none."""
+        plain = name.rstrip("_")
+        attempts = [(left, f"__{plain}__", right)]
+        if name[0] == "i" and name not in ("invert", "is_"):
+            attempts.append((left, f"__{plain[1:]}__", right))
+            attempts.append((right, f"__r{plain[1:]}__", left))
+        elif name in COMPARISONS:
+            attempts.append((right, f"__{REFLECTED[name]}__", left))
+        else:
+            attempts.append((right, f"__r{plain}__", left))
+        if self._reflected_goes_first(left, right, attempts[-1][1]):
+            attempts.insert(0, attempts.pop())
+        for owner, method, argument in attempts:
+            raw = self._own_operator(owner, method)
+            if raw is None:
+                continue
+            result = self.t.inline_object(raw, [owner, argument])
+            if not (isinstance(result, ConstValue) and result.obj is NotImplemented):
+                return result
+        if name == "ne" and isinstance(left, ObjectValue):
+            raw = type_lookup(left.cls, "__eq__")
+            if isinstance(raw, types.FunctionType):
+                return self.logical_not(self.t.inline_object(raw, [left, right]))
+        return self._compare_natively(name, left, right) if name in ("eq", "ne") else None
+
+    def _reflected_goes_first(self, left: Value, right: Value, method: str) -> bool:
+        """Return whether Python asks the right operand first: its class derives from the left."""
+        if not isinstance(left, OWNERS) or not isinstance(right, OWNERS):
+            return False
+        one, other = left.python_type(), right.python_type()
+        derived = one is not other and issubclass(other, one)
+        return derived and type_lookup(other, method) is not type_lookup(one, method)
+
+    def _compare_natively(self, name: str, left: Value, right: Value) -> Value | None:
+        """Compare two objects one of whose classes compares in C; None if neither does."""
+        classes = [side.cls for side in (left, right) if isinstance(side, ObjectValue)]
+        if classes == [types.SimpleNamespace] * 2:
+            return self.binary(name, left.attr(self.t, "__dict__"), right.attr(self.t, "__dict__"))
+        for cls in classes:
+            raw = type_lookup(cls, "__eq__")
+            identity = raw is object.__eq__ or cls is types.SimpleNamespace
+            if isinstance(raw, types.WrapperDescriptorType) and not identity:
+                what = f"{cls.__qualname__}.__eq__, which is not written in Python,"
+                raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, what)
+        return None
+
+    def _own_operator(self, owner: Value, method: str) -> types.FunctionType | None:
+        """Return an operator method that a class written by users has."""
+        kind = owner.python_type() if isinstance(owner, OWNERS) else tuple
+        if kind is tuple:
+            return None
+        look_up = own_attribute if isinstance(owner, SubclassValue) else type_lookup
+        raw = look_up(kind, method)
+        return raw if isinstance(raw, types.FunctionType) else None
+
+    def _container_operator(self, name: str, left: Value, right: Value) -> Value:
+        method = f"__{name.rstrip('_')}__"
+        if name == "ne":
+            return self.logical_not(left.method(self.t, "__eq__", [right], {}))
+        if name[0] == "i" and isinstance(left, SetValue):
+            result = left.method(self.t, f"__{name[1:].rstrip('_')}__", [right], {})
+            assert isinstance(result, SetValue)
+            self.t.effects.changed(left)
+            left.items = result.items
+            return left
+        return left.method(self.t, method, [right], {})
+
+    def _sequence_binary(self, name: str, left: Value, right: Value) -> Value | None:
+        if name in ("mul", "imul"):
+            sequence, count = (left, right) if isinstance(left, SequenceValue) else (right, left)
+            assert isinstance(sequence, SequenceValue)
+            slots = sequence.slots * self.concrete(count)
+            if name == "imul" and isinstance(sequence, ListValue):
+                self.t.effects.changed(sequence)
+                sequence.slots = slots
+                return sequence
+            return sequence.like(slots)
+        if not isinstance(left, SequenceValue):
+            return None
+        if name == "iadd" and isinstance(left, ListValue):
+            return left.method(self.t, "__iadd__", [right], {})
+        if not isinstance(right, SequenceValue):
+            if name in ("eq", "ne"):
+                return ConstValue(name == "ne")
+            return None
+        if name in ("add", "iadd"):
+            return left.like([*left.slots, *right.slots])
+        if name in COMPARISONS:
+            return self._compare_sequences(name, left, right)
+        return None
+
+    def _compare_sequences(self, name: str, left: SequenceValue, right: SequenceValue) -> Value:
+        if isinstance(left, ListValue) != isinstance(right, ListValue):
+            if name in ("eq", "ne"):
+                return ConstValue(name == "ne")
+            return self.raise_(TypeError, f"operator.{name} between a list and a tuple")
+        a, b = left.values(self.t), right.values(self.t)
+        if name in ("eq", "ne") and len(a) != len(b):
+            return ConstValue(name == "ne")
+        for x, y in zip(a, b, strict=False):
+            if not self.equal(x, y):
+                return (
+                    self.binary(name, x, y)
+                    if name not in ("eq", "ne")
+                    else ConstValue(name == "ne")
+                )
+        return ConstValue(getattr(operator, name)(len(a), len(b)))
+
+    def _dicts_equal(self, left: DictValue, right: DictValue) -> bool:
+        if set(left.whole(self.t)) != set(right.whole(self.t)):
+            return False
+        return all(self.equal(left.at(self.t, k), right.at(self.t, k)) for k in left.entries)
+
+    # -- text ----------------------------------------------------------------------------------
+    def convert_text(self, function: Callable[[Any], str], value: Value) -> Value:
+        """Apply str, repr or ascii."""
+        if isinstance(value, ConstValue) and type(value.obj) is str and function is str:
+            return value
+        if isinstance(value, ExceptionValue) and function is str:
+            return ConstValue(value.text())
+        if isinstance(value, ObjectValue):
+            for name in ("__str__", "__repr__") if function is str else ("__repr__",):
+                raw = type_lookup(value.cls, name)
+                if isinstance(raw, types.FunctionType):
+                    return self.t.inline_object(raw, [value])
+        if isinstance(value, TensorValue):
+            raise breaks.GraphBreak(breaks.TENSOR_ITEM, f"{function.__name__}()")
+        return self.folded(function, self.concrete(value))
+
+    def format(self, value: Value, spec: str) -> Value:
+        """Apply ``format(value, spec)``."""
+        if isinstance(value, TensorValue):
+            raise breaks.GraphBreak(breaks.TENSOR_ITEM, "__format__()")
+        if isinstance(value, ObjectValue | ExceptionValue):
+            value = self.convert_text(str, value)
+        return self.folded(format, self.concrete(value), spec)
+
+    # -- iteration -----------------------------------------------------------------------------
+    def iterate_by_index(self, owner: Value) -> Value:
+        """Iterate over an object that only has ``__getitem__``."""
+        index = iter(range(1 << 62))
+
+        def step() -> Value:
+            try:
+                return owner.item(self.t, ConstValue(next(index)))
+            except Raised as raised:
+                if issubclass(raised.value.python_type(), IndexError):
+                    raise Exhausted from None
+                raise
+
+        return StepIterator(step, type(iter([])))
+
+    def constant_iterator(self, obj: Any) -> Value:
+        """Iterate over a known object."""
+        self.fold(iter, obj)
+        return ConstIterator(obj)
+
+    def advance_by_next(self, call: Callable[[], Value]) -> Value:
+        """Call a ``__next__`` written by users; StopIteration ends the iteration."""
+        try:
+            return call()
+        except Raised as raised:
+            if issubclass(raised.value.python_type(), StopIteration):
+                raise Exhausted from None
+            raise
+
+    # -- classes -------------------------------------------------------------------------------
+    def classes(self, value: Value) -> Any:
+        """Return a class, or a tuple of classes, for isinstance and except."""
+        if isinstance(value, TupleValue):
+            return tuple(self.classes(item) for item in value.values(self.t))
+        return self.concrete(value)
+
+    def real_object(self, value: Value) -> Any:
+        """Return the object behind a value: a constant, or one that was there before the frame."""
+        obj = value.obj if value.source is not None else None
+        return self.concrete(value) if obj is None or self.t.effects.any() else obj
+
+
+class IdentityKey:
+    """A dictionary key compared by identity."""
+
+    def __init__(self, obj: Any) -> None:
+        self.obj = obj
+
+    def __hash__(self) -> int:
+        return id(self.obj)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, IdentityKey) and other.obj is self.obj

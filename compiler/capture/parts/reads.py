@@ -1,0 +1,154 @@
+"""Calls of torch that answer with a plain value: what their answer rests on, and its guard.
+
+Goes in: a call that gave a number, a bool or a name rather than a tensor, and its arguments. Comes
+out: the guard under which later calls would get the same answer. A call is a row of one of the
+tables here, or is asked again at each call of the compiled code (`ask_process_again`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.guards.facts import PROCESS
+from tc.compiler.capture.guards.rows import Predicate
+from tc.compiler.capture.values.base import Args, Kwargs
+from tc.compiler.capture.values.tensor import NodeValue, TensorValue
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.values.interfaces import Interpreter
+
+#: Answers that rest on a tensor's type, dtype, device, sizes, strides and dispatch keys alone:
+#: its own guard holds them.
+OF_TENSOR_GUARD = frozenset((
+    "dtype", "device", "layout", "ndim", "is_cuda", "is_cpu", "is_sparse", "is_quantized", "is_mps",
+    "is_xpu", "is_meta", "is_nested", "itemsize", "nbytes", "is_mkldnn", "is_vulkan", "is_mtia",
+    "is_ipu", "is_xla", "is_ort", "is_maia", "is_sparse_csr", "shape", "size", "stride", "numel",
+    "nelement", "dim", "ndimension", "dense_dim", "sparse_dim", "is_floating_point", "is_complex",
+    "is_signed", "is_contiguous", "is_non_overlapping_and_dense", "element_size", "get_device",
+    "is_conj", "is_neg", "is_inference", "is_tensor", "is_storage", "is_same_size", "is_nonzero",
+    "result_type", "can_cast", "has_names", "is_coalesced", "type", "data_type", "type_as", "len",
+    "__len__", "is_distributed", "_is_zerotensor", "is_tracing", "broadcast_shapes",
+    "is_functorch_wrapped_tensor", "is_batchedtensor", "is_gradtrackingtensor", "maybe_get_level",
+))  # fmt: skip
+#: Answers that only their arguments decide.
+PURE = frozenset((
+    "promote_types", "can_cast", "result_type", "finfo", "iinfo", "broadcast_shapes", "device",
+    "dtype", "get_device_module", "typename", "is_floating_point", "is_complex", "is_tensor",
+    "is_storage", "Size", "is_scripting", "is_tracing", "is_compiling", "is_available",
+    "canonicalize_dim", "canonicalize_dims", "isinstance", "get_overridable_functions",
+))  # fmt: skip
+#: Answers that the guard on global state holds.
+OF_GLOBAL_STATE = frozenset((
+    "is_grad_enabled", "get_default_dtype", "are_deterministic_algorithms_enabled",
+    "is_deterministic_algorithms_warn_only_enabled", "is_autocast_enabled", "get_autocast_dtype",
+    "is_autocast_cache_enabled", "is_autocast_cpu_enabled", "get_autocast_cpu_dtype",
+    "get_autocast_gpu_dtype", "is_inference_mode_enabled",
+))  # fmt: skip
+#: Operations that take positions in a tensor's memory, which move with its offset in the storage.
+OF_MEMORY = frozenset(("as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter"))
+
+
+def guard_answer(
+    t: Interpreter, target: Any, text: str, args: Args, kwargs: Kwargs, answer: Any
+) -> None:
+    """Guard what a plain answer of a call rests on.
+
+    Args:
+        target: the function, or the name of a method of the first argument.
+        text: its name.
+        answer: what it gave.
+
+    Raises:
+        GraphBreak: it rests on what can not be asked again.
+    """
+    operands = [*args, *kwargs.values()]
+    if text in OF_TENSOR_GUARD:
+        return
+    tensors = [value for value in operands if isinstance(value, NodeValue)]
+    if not tensors:
+        if text not in PURE and text not in OF_GLOBAL_STATE:
+            plain = [t.python.concrete(a) for a in args]
+            named = {name: t.python.concrete(value) for name, value in kwargs.items()}
+            ask_process_again(t, target, text, plain, named, answer)
+        return
+    if len(tensors) == 1 and operands[0] is tensors[0] and isinstance(tensors[0], TensorValue):
+        rest = [t.python.concrete(a) for a in args[1:]]
+        named = {name: t.python.concrete(value) for name, value in kwargs.items()}
+        guard_property(t, tensors[0], text, target, rest, named)
+        return
+    raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{text}() of several tensors")
+
+
+def guard_property(
+    t: Interpreter,
+    tensor: TensorValue,
+    name: str,
+    function: Any = None,
+    args: list[Any] | None = None,
+    kwargs: dict[str, Any] | None = None,
+) -> None:
+    """Guard a property of a tensor that the guard on tensors leaves out.
+
+    Of a tensor that traced code made, the property comes from those of the inputs: all of them are
+    guarded then, as the rules by which torch passes properties on are its own.
+
+    Args:
+        function: what reads it, called with the tensor, ``args`` and ``kwargs``; the name of a
+            method; or None: an attribute.
+    """
+    owners = [tensor] if tensor.source is not None and tensor.obj is not None else t.values.tensors
+    for owner in owners:
+        if owner.source is None or owner.obj is None:
+            continue
+        read = _reader(name, function, args or [], kwargs or {})
+        with torch._C.DisableTorchFunction():
+            expected = read(owner.obj)
+        called = "" if function is None else "(…)" if args or kwargs else "()"
+        text = f"{{}}.{name}{called} == {expected!r}"
+        t.guards.add("CUSTOM", owner.source, Predicate(text, _still(read, expected)))
+
+
+def _reader(
+    name: str, function: Any, args: list[Any], kwargs: dict[str, Any]
+) -> Callable[[Any], Any]:
+    if function is None:
+        return lambda tensor: getattr(tensor, name)
+    if isinstance(function, str):
+        return lambda tensor: getattr(tensor, function)(*args, **kwargs)
+    return lambda tensor: function(tensor, *args, **kwargs)
+
+
+def _still(read: Callable[[Any], Any], expected: Any) -> Callable[[Any], bool]:
+    def check(tensor: Any) -> bool:
+        with torch._C.DisableTorchFunction():
+            return bool(read(tensor) == expected)
+
+    return check
+
+
+def ask_process_again(
+    t: Interpreter,
+    function: Callable[..., Any],
+    text: str,
+    args: list[Any],
+    kwargs: dict[str, Any],
+    answer: Any,
+) -> None:
+    """Guard the answer of a function of the process's state: later calls ask it again."""
+    shown = ", ".join([*map(repr, args), *(f"{k}={v!r}" for k, v in kwargs.items())])
+    check = Predicate(
+        f"{text}({shown}) == {answer!r}".replace("{", "{{").replace("}", "}}"),
+        lambda _: bool(function(*args, **kwargs) == answer),
+    )
+    t.guards.add("CUSTOM", PROCESS, check)
+
+
+def guard_memory(t: Interpreter, text: str) -> None:
+    """Guard the offsets of the inputs in their storages, where positions in memory are taken."""
+    if text in OF_MEMORY:
+        for tensor in t.values.tensors:
+            guard_property(t, tensor, "storage_offset", "storage_offset")

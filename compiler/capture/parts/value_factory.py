@@ -1,0 +1,261 @@
+"""Where values come from: Python objects in; their values, one for each object, out."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import types
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tc.compiler.capture.parts.wrap import wrap_object, wrap_tensor
+from tc.compiler.capture.torch_api import torch_functions
+from tc.compiler.capture.values.base import Lazy, Slot, Value
+from tc.compiler.capture.values.const import ConstValue, is_constant_object
+from tc.compiler.capture.values.containers import ListValue, TupleValue
+from tc.compiler.capture.values.dicts import DictValue, SetValue, set_of
+from tc.compiler.capture.values.functions import (
+    CellValue,
+    wrap_function,
+)
+from tc.compiler.capture.values.objects import (
+    ClassValue,
+)
+from tc.compiler.capture.values.tensor import TensorValue
+from tc.compiler.core.sources import (
+    AttrSource,
+    GlobalSource,
+    ItemSource,
+    LocalSource,
+    Source,
+)
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.values.interfaces import Interpreter
+
+
+class ValueFactory:
+    """Makes values of Python objects, and sources for those that have none.
+
+    Attributes:
+        aliases: globals that the residual code needs and the module does not have.
+        tensors: values of the input tensors, in the order they were met.
+        made_inside: ids of objects that live only as long as the trace.
+    """
+
+    def __init__(self, t: Interpreter) -> None:
+        self.t = t
+        self.aliases: dict[Source, Any] = {}
+        self.tensors: list[TensorValue] = []
+        self.made_inside: set[int] = set()
+        self._values: dict[int, tuple[Any, Value]] = {}
+        self._kept: list[Any] = []
+        self._cells: dict[int, tuple[types.CellType, CellValue]] = {}
+        self._met_again: set[int] = set()  # own cells of the frame, while their content is wrapped
+        self._globals: dict[tuple[int, str], Value] = {}
+
+    # -- new values ----------------------------------------------------------------------------
+    def new_tuple(self, values: Iterable[Value]) -> TupleValue:
+        """Return a new tuple."""
+        return TupleValue(list(values))
+
+    def list_of(self, values: Iterable[Value]) -> ListValue:
+        """Return a new list."""
+        return ListValue(list(values))
+
+    def dict_of(self, pairs: Iterable[tuple[Any, Value]]) -> DictValue:
+        """Return a new dict; keys are values or plain constants."""
+        entries: dict[Any, tuple[Slot, Slot]] = {}
+        for key, value in pairs:
+            held = key if isinstance(key, Value) else self.known(key)
+            token = self.t.python.key(held)
+            entries[token] = (entries[token][0] if token in entries else held, value)
+        return DictValue(entries)
+
+    def frozen_set(self, values: Iterable[Value]) -> SetValue:
+        """Return a new frozenset."""
+        return set_of(self.t, values, frozenset)
+
+    def number_is_dynamic(self, obj: float, source: Source) -> bool:
+        """Say whether a number gets a symbol; attributes and defaults stay constants."""
+        if not isinstance(source, LocalSource | ItemSource) or isinstance(
+            source.root, GlobalSource
+        ):
+            return False
+        if isinstance(source, ItemSource) and any(
+            isinstance(step, AttrSource) for step in _chain(source)
+        ):
+            return False
+        return self.t.sizes.number(source, obj)
+
+    # -- wrapping ------------------------------------------------------------------------------
+    def wrap(self, obj: Any, source: Source) -> Value:
+        """Return the value of a live object; one object, one value."""
+        if is_constant_object(obj):
+            return wrap_object(self.t, obj, source)
+        known = self._values.get(id(obj))
+        if known is not None:
+            value = known[1]
+            first = value.source
+            if first is None or first.root in self.aliases:
+                self.t.guards.same(obj, source, first)
+            elif first != source:
+                self.t.guards.add("DUPLICATE", source, first)
+            return value
+        value = wrap_object(self.t, obj, source)
+        if not isinstance(obj, types.MethodType):
+            self._values[id(obj)] = (obj, value)
+        return value
+
+    def make_inside(self, obj: Any, value: Value) -> None:
+        """Let an object that lives only as long as the trace stand for a value."""
+        self._values[id(obj)] = (obj, value)
+        self.made_inside.add(id(obj))
+
+    def find(self, obj: Any) -> Value | None:
+        """Return the value of an object that was wrapped before, or None."""
+        known = self._values.get(id(obj))
+        return known[1] if known is not None else None
+
+    def wrapped(self) -> list[Value]:
+        """Return the values of all objects that were wrapped."""
+        return [value for _, value in self._values.values()]
+
+    def wrap_tensor(self, tensor: torch.Tensor, source: Source) -> TensorValue:
+        """Return the value of a tensor made from a sourced object."""
+        return wrap_tensor(self.t, tensor, source)
+
+    def wrap_kept(self, obj: Any) -> Value:
+        """Return the value of an object that compiled code keeps, not reached from the frame."""
+        return self.wrap(obj, self.object_source(obj))
+
+    def keep(self, obj: Any) -> None:
+        """Keep an object alive as long as the trace."""
+        self._kept.append(obj)
+
+    def known(self, obj: Any) -> Value:
+        """Return the value of an object that traced code made or that needs no guard."""
+        if is_constant_object(obj):
+            return ConstValue(obj)
+        if type(obj) is list:
+            return ListValue([self.known(item) for item in obj])
+        if isinstance(obj, tuple):
+            return TupleValue([self.known(item) for item in obj], kind=type(obj))
+        if type(obj) is dict:
+            return self.dict_of((k, self.known(v)) for k, v in obj.items())
+        if type(obj) is set:
+            return set_of(self.t, [self.known(item) for item in obj])
+        if isinstance(obj, type):
+            self.t.guards.definitions.meet(obj)
+            known = self._values.get(id(obj))
+            return known[1] if known is not None else ClassValue(obj)
+        return self.wrap(obj, self.object_source(obj))
+
+    def lazy_slots(self, items: Any, source: Source) -> list[Slot]:
+        """Return the items of a sequence, to be wrapped when looked at."""
+        return [Lazy(item, ItemSource(source, index)) for index, item in enumerate(items)]
+
+    def cell(self, cell: types.CellType, source: Source) -> CellValue:
+        """Return the value of a real cell; one cell, one value."""
+        known = self._cells.get(id(cell))
+        if known is None:
+            value = CellValue(obj=cell, source=source)
+            self._cells[id(cell)] = (cell, value)
+            return value
+        value = known[1]
+        if value.root_name is not None:  # a cell of the frame, of which guards see the content
+            if id(cell) not in self._met_again:  # it may hold a function that holds it
+                self._met_again.add(id(cell))
+                with contextlib.suppress(ValueError):
+                    self.wrap(cell.cell_contents, AttrSource(source, "cell_contents"))
+                self._met_again.remove(id(cell))
+        elif value.source is not None and value.source != source:
+            self.t.guards.add("DUPLICATE", source, value.source)
+        return value
+
+    def own_cell(self, cell: types.CellType, value: CellValue) -> None:
+        """Make known a cell of the frame under capture."""
+        self._cells[id(cell)] = (cell, value)
+
+    # -- sources of what has none --------------------------------------------------------------
+    def alias(self, name: str, obj: Any) -> GlobalSource:
+        """Return a global under a name of our own that the residual code finds an object by."""
+        source = GlobalSource(name)
+        self.aliases[source] = obj
+        return source
+
+    def object_source(self, obj: Any) -> Source:
+        """Return a source for an object that was not reached from the frame."""
+        if isinstance(obj, types.ModuleType):
+            name = "__import_" + obj.__name__.replace(".", "_dot_")
+            if sys.modules.get(obj.__name__) is obj:
+                return self.alias(name, obj)
+        return self.alias(f"__tc_object_{id(obj):x}", obj)
+
+    def source_of(self, value: Any) -> Source:
+        """Return a value's source, making one for classes and modules reached otherwise."""
+        return value.source if value.source is not None else self.object_source(value.obj)
+
+    # -- globals -------------------------------------------------------------------------------
+    @staticmethod
+    def has_rule(obj: Any) -> bool:
+        """Say whether a function is one of torch, or one that users annotated."""
+        return torch_functions.classify(obj) is not None
+
+    def load_global(self, module_globals: dict[str, Any], name: str) -> Value:
+        """Return a global of a module, or a builtin."""
+        stored = self.t.effects.global_value(module_globals, name)
+        if stored is not None:
+            return stored
+        key = (id(module_globals), name)
+        if key not in self._globals:
+            self._globals[key] = self._find_global(module_globals, name)
+        return self._globals[key]
+
+    def _find_global(self, module_globals: dict[str, Any], name: str) -> Value:
+        if name in module_globals:
+            source = self.global_source(module_globals, name)
+            if module_globals is not self.t.frame.globals:  # its own have guards of their own
+                self.t.guards.look_up(module_globals, name, source)
+            return self.wrap(module_globals[name], source)
+        builtins = module_globals.get("__builtins__", __builtins__)
+        table = builtins if isinstance(builtins, dict) else vars(builtins)
+        self.t.guards.definitions.look_up(module_globals, name)
+        self.t.guards.definitions.look_up(table, name)
+        if name not in table:
+            return self.t.python.raise_(NameError, f"name {name!r} is not defined")
+        return self.known(table[name])
+
+    def global_source(self, module_globals: dict[str, Any], name: str) -> Source:
+        """Return the source of a global of any module."""
+        if module_globals is self.t.frame.globals:
+            return GlobalSource(name)
+        module = sys.modules.get(module_globals.get("__name__", ""))
+        if module is not None and module.__dict__ is module_globals:
+            return AttrSource(self.object_source(module), name)
+        return ItemSource(self.alias(f"__tc_globals_{id(module_globals):x}", module_globals), name)
+
+    def function_of_class(self, raw: Any) -> Value:
+        """Return the value of a function found in a class."""
+        known = self._values.get(id(raw))
+        if known is not None:
+            return known[1]
+        if not isinstance(raw, types.FunctionType):
+            return self.known(raw)
+        special = torch_functions.classify(raw)
+        if special is not None:
+            return special(raw, None)
+        value = wrap_function(self.t, raw, None)
+        self._values[id(raw)] = (raw, value)
+        return value
+
+
+def _chain(source: Source) -> list[Source]:
+    found: list[Source] = []
+    step: Source | None = source
+    while step is not None:
+        found.append(step)
+        step = step.parent
+    return found

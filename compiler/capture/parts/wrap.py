@@ -1,0 +1,457 @@
+"""Wrapping: a live Python object and its source in, a value and the guards it rests on out."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import contextvars
+import functools
+import math
+import threading
+import types
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.dynamism import ADDRESS
+from tc.compiler.capture.guards.facts import is_heap_type
+from tc.compiler.capture.guards.guard_list import Predicate, TensorSpec
+from tc.compiler.capture.hook import original_of
+from tc.compiler.capture.shapes import free_size, free_stride
+from tc.compiler.capture.torch_api import torch_functions, wrappers
+from tc.compiler.capture.torch_api.marked import MarkedValue, mark_of
+from tc.compiler.capture.values import (
+    context_vars,
+    deferred_calls,
+    dict_objects,
+    library,
+    proxies,
+    records,
+    triton_kernels,
+)
+from tc.compiler.capture.values.arrays import (
+    NumpyFunctionValue,
+    is_array,
+    numpy_name,
+    wrap_array,
+)
+from tc.compiler.capture.values.base import Lazy, OpaqueValue, Slot, Value
+from tc.compiler.capture.values.builtins import BuiltinValue
+from tc.compiler.capture.values.const import BY_IDENTITY, ConstValue, is_constant_object
+from tc.compiler.capture.values.containers import DequeValue, ListValue, TupleValue
+from tc.compiler.capture.values.dicts import DICT_KINDS, DictValue, SetValue, set_of
+from tc.compiler.capture.values.functions import (
+    MethodValue,
+    PartialValue,
+    wrap_function,
+)
+from tc.compiler.capture.values.iteration import GETTERS, wrap_getter
+from tc.compiler.capture.values.iterators import (
+    RANGE_ITERATORS,
+    SEQUENCE_ITERATORS,
+    wrap_iterator,
+)
+from tc.compiler.capture.values.objects import (
+    MISSING,
+    ClassValue,
+    NNModuleValue,
+    ObjectValue,
+    PythonModuleValue,
+)
+from tc.compiler.capture.values.reflection import (
+    DESCRIPTORS,
+    is_generic,
+    wrap_descriptor,
+    wrap_generic,
+)
+from tc.compiler.capture.values.slices import SliceValue
+from tc.compiler.capture.values.subclasses import FAKED, is_wrapper, own_attribute, tensor_value
+from tc.compiler.capture.values.tensor import SymValue, TensorValue
+from tc.compiler.core.sources import AttrSource, CallSource, ItemSource, LocalSource, Source
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.values.interfaces import Interpreter
+
+Wrapper = Callable[["Interpreter", Any, Source], Value]
+BUILTIN_TYPES = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+    types.ClassMethodDescriptorType,
+)
+#: items of sets that are compared by identity: they live as long as the program
+_LASTING = (*BUILTIN_TYPES, type, types.FunctionType, types.ModuleType)
+
+
+def wrap_object(t: Interpreter, obj: Any, source: Source) -> Value:
+    """Return the value of an object by the first row that takes it, its type guarded.
+
+    Comparisons, and all else that asks no more than what an object is, rest on that guard.
+    """
+    t.guards.definitions.meet(obj)
+    value = _wrapped(t, obj, source)
+    if not t.guards.recorded.fixes_type(source):
+        t.guards.add("TYPE", source, type(obj))
+    return value
+
+
+def _wrapped(t: Interpreter, obj: Any, source: Source) -> Value:
+    for accepts, wrapper in ROWS:
+        if accepts(obj):
+            return wrapper(t, obj, source)
+    return OpaqueValue(obj, source)
+
+
+def _constant(t: Interpreter, obj: Any, source: Source) -> Value:
+    if type(obj) is int and t.values.number_is_dynamic(obj, source):
+        symbol = t.shapes.symint(obj, source)
+        t.guards.add("TYPE", source, int)
+        return SymValue(None, symbol, source)
+    if (
+        type(obj) is float
+        and obj
+        and math.isfinite(obj)
+        and t.values.number_is_dynamic(obj, source)
+    ):
+        t.guards.add("TYPE", source, float)
+        return SymValue(None, t.shapes.symfloat(obj, source), source)
+    kind = "ID" if type(obj) in BY_IDENTITY else "EQUALS"
+    t.guards.add("NONE" if obj is None else kind, source, obj)
+    return ConstValue(obj, source)
+
+
+def _tensor(t: Interpreter, obj: torch.Tensor, source: Source) -> TensorValue:
+    dims = t.sizes.dimensions(source, obj)
+    with t.state.as_at_entry():  # a transform of torch.func may be at work
+        try:
+            fake = t.shapes.fake(obj, source, dims, demands=t.sizes.demands(obj))
+        except Exception as error:
+            if not torch._C._functorch.is_functorch_wrapped_tensor(obj):
+                raise
+            text = f"{source.pretty} has no stand-in inside of torch.func: {error}"
+            raise breaks.SkipFrame(text) from error
+        spec = TensorSpec.of(obj, free_size(fake), free_stride(fake))
+    t.guards.add("TENSOR", source, spec)
+    if getattr(obj, ADDRESS, None) == "guarded":
+        address = obj.data_ptr()
+        t.guards.add("CUSTOM", source, Predicate(f"{{}}.data_ptr() == {address}", _at(address)))
+    value = tensor_value(None, fake, source, obj)
+    t.values.tensors.append(value)
+    t.output.known_by_example(value)
+    return value
+
+
+wrap_tensor = _tensor
+
+
+def _at(address: int) -> Callable[[torch.Tensor], bool]:
+    return lambda tensor: tensor.data_ptr() == address
+
+
+def _array(t: Interpreter, obj: Any, source: Source) -> Value:
+    found = wrap_array(t, obj, source)
+    return found if found is not None else OpaqueValue(obj, source)
+
+
+def _numpy_function(t: Interpreter, obj: Any, source: Source) -> Value:
+    name = numpy_name(obj)
+    assert name is not None
+    return NumpyFunctionValue(obj, name, source)
+
+
+def _numpy_dtype(t: Interpreter, obj: Any, source: Source) -> Value:
+    t.guards.add("ID", source, obj)
+    return ConstValue(obj, source)
+
+
+def _list(t: Interpreter, obj: Any, source: Source) -> Value:
+    if type(obj) is collections.deque:
+        t.guards.add("LENGTH", source, obj)
+        t.guards.add("EQUALS", AttrSource(source, "maxlen"), obj.maxlen)
+        return DequeValue(t.values.lazy_slots(obj, source), source, obj.maxlen)
+    t.guards.add("TYPE", source, type(obj))
+
+    def read() -> list[Slot]:
+        t.guards.recorded.drop("TYPE", source, type(obj))  # the length's guard says it, too
+        t.guards.add("LENGTH", source, obj)
+        return t.values.lazy_slots(obj, source)
+
+    return ListValue([], source, read)
+
+
+def _tuple(t: Interpreter, obj: Any, source: Source) -> Value:
+    t.guards.add("LENGTH", source, obj)
+    slots = t.values.lazy_slots(obj, source)
+    if type(obj).__getitem__ is not tuple.__getitem__:
+        slots = [Lazy(item, _plain_item(source, i)) for i, item in enumerate(tuple.__iter__(obj))]
+    return TupleValue(slots, source, kind=type(obj))
+
+
+def _plain_item(source: Source, index: int) -> Source:
+    item = functools.partial(_tuple_item, index)
+    return CallSource(source, item, f"tuple.__getitem__({{}}, {index})")
+
+
+def _tuple_item(index: int, items: tuple[Any, ...]) -> Any:
+    return tuple.__getitem__(items, index)
+
+
+def _dict(t: Interpreter, obj: Any, source: Source) -> Value:
+    t.guards.add("TYPE", source, type(obj))
+    entries: dict[Any, tuple[Slot, Slot]] = {}
+    for index, key in enumerate(obj):
+        if is_constant_object(key):
+            held: Slot = ConstValue(key)
+            token: Any = key
+            item: Source = ItemSource(source, key)
+        else:
+            key_source = CallSource(
+                source, functools.partial(_nth_key, index), f"list({{}})[{index}]"
+            )
+            held_value = t.values.wrap(key, key_source)
+            try:
+                held, token = held_value, t.python.key(held_value)
+            except breaks.GraphBreak:
+                return OpaqueValue(obj, source)  # its keys cannot be told apart here
+            item = CallSource(
+                source, functools.partial(_nth_value, index), f"list({{}}.values())[{index}]"
+            )
+        entries[token] = (held, Lazy(obj[key], item))
+    factory = None
+    if isinstance(obj, collections.defaultdict) and obj.default_factory is not None:
+        factory = t.values.wrap(obj.default_factory, AttrSource(source, "default_factory"))
+    return DictValue(entries, source, kind=type(obj), factory=factory, obj=obj)
+
+
+def _nth_key(index: int, mapping: Any) -> Any:
+    return list(mapping)[index]
+
+
+def _nth_value(index: int, mapping: Any) -> Any:
+    return list(mapping.values())[index]
+
+
+def _set(t: Interpreter, obj: Any, source: Source) -> Value:
+    if all(is_constant_object(item) for item in obj):
+        t.guards.add("EQUALS_SET", source, obj)
+        return SetValue({item: ConstValue(item) for item in obj}, source)
+    if not all(isinstance(item, _LASTING) or is_constant_object(item) for item in obj):
+        return OpaqueValue(obj, source)
+    expected = frozenset(obj)
+    same = f"set(map(id, {{}})) == set({sorted(map(id, obj))})"
+    t.guards.add("TYPE", source, type(obj))
+    t.guards.add("CUSTOM", source, Predicate(same, lambda found: found == expected))
+    made = set_of(t, (t.values.known(item) for item in obj), type(obj))
+    made.source = source
+    return made
+
+
+def _function(t: Interpreter, obj: types.FunctionType, source: Source) -> Value:
+    special = torch_functions.classify(obj)
+    if special is not None:
+        t.guards.add("ID", source, obj)
+        return special(obj, source)
+    made_anew = obj.__closure__ or isinstance(source, LocalSource)
+    if made_anew and original_of(obj) is None and source.root not in t.values.aliases:
+        t.guards.add("CALLABLE_CODE", source, obj)
+        t.guards.guarded_by_code.add(id(obj))
+    else:
+        t.guards.add("ID", source, obj)
+    return wrap_function(t, obj, source)
+
+
+def _builtin(t: Interpreter, obj: Any, source: Source) -> Value:
+    if _made_anew(obj) and torch_functions.classify(obj) is None:
+        return _bound_builtin(t, obj, source)
+    if not _made_anew(obj):
+        t.guards.add("ID", source, obj)
+    special = torch_functions.classify(obj)
+    if special is not None:
+        return special(obj, source)
+    return BuiltinValue(obj, source)
+
+
+def _bound_builtin(t: Interpreter, obj: Any, source: Source) -> Value:
+    """Wrap a method in C that is bound to an object: by the object, and the method's name."""
+    t.guards.add("TYPE", source, type(obj))
+    t.guards.add("EQUALS", AttrSource(source, "__name__"), obj.__name__)
+    owner = t.values.wrap(obj.__self__, AttrSource(source, "__self__"))
+    if not isinstance(owner, OpaqueValue) and not isinstance(obj.__self__, type):
+        with contextlib.suppress(breaks.GraphBreak):  # a call of it would break, not its wrapping
+            return owner.attr(t, obj.__name__)
+    return BuiltinValue(obj, source)
+
+
+def _made_anew(obj: Any) -> bool:
+    """Say whether a builtin is a bound method, made each time that it is read."""
+    owner = getattr(obj, "__self__", None)
+    return owner is not None and not isinstance(owner, types.ModuleType)
+
+
+def _method(t: Interpreter, obj: types.MethodType, source: Source) -> Value:
+    owner = t.values.wrap(obj.__self__, AttrSource(source, "__self__"))
+    function = t.values.wrap(obj.__func__, AttrSource(source, "__func__"))
+    return MethodValue(owner, function, source)
+
+
+def _partial(t: Interpreter, obj: functools.partial[Any], source: Source) -> Value:
+    function = t.values.wrap(obj.func, AttrSource(source, "func"))
+    args = t.values.wrap(obj.args, AttrSource(source, "args")).unpack(t)
+    keywords = t.values.wrap(obj.keywords, AttrSource(source, "keywords"))
+    assert isinstance(keywords, DictValue)
+    names = [t.python.concrete(key) for key in keywords.keys(t)]
+    return PartialValue(function, args, dict(zip(names, keywords.values(t), strict=True)), source)
+
+
+def _script_function(t: Interpreter, obj: Any, source: Source) -> Value:
+    inline = getattr(obj, "_torchdynamo_inline", None)  # the function that was scripted
+    if inline is None:
+        return OpaqueValue(obj, source)
+    return t.values.wrap(inline, AttrSource(source, "_torchdynamo_inline"))
+
+
+def _cached(t: Interpreter, obj: Any, source: Source) -> Value:
+    return t.values.wrap(obj.__wrapped__, AttrSource(source, "__wrapped__"))
+
+
+def _class(t: Interpreter, obj: type, source: Source) -> Value:
+    t.guards.add("ID", source, obj)
+    return ClassValue(obj, source) if mark_of(obj) is None else MarkedValue(obj, source)
+
+
+def _python_module(t: Interpreter, obj: types.ModuleType, source: Source) -> Value:
+    t.guards.add("ID", source, obj)
+    return PythonModuleValue(obj, source)
+
+
+def _nn_module(t: Interpreter, obj: torch.nn.Module, source: Source) -> Value:
+    t.guards.add("TYPE", source, type(obj))
+    return NNModuleValue(type(obj), obj, source)
+
+
+def _object(t: Interpreter, obj: Any, source: Source) -> Value:
+    if callable(obj) and mark_of(obj) is not None:
+        t.guards.add("ID", source, obj)
+        return MarkedValue(obj, source)
+    t.guards.add("TYPE", source, type(obj))
+    return ObjectValue(type(obj), obj, source)
+
+
+def _slice(t: Interpreter, obj: slice, source: Source) -> Value:
+    names = ("start", "stop", "step")
+    t.guards.add("TYPE", source, slice)
+    return SliceValue([t.values.wrap(getattr(obj, n), AttrSource(source, n)) for n in names])
+
+
+def _is_plain_tensor(obj: Any) -> bool:
+    return type(obj) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) and (
+        obj.layout is torch.strided
+        and not (obj.is_nested or obj.is_quantized or torch._is_functional_tensor(obj))
+    )
+
+
+def _fake_tensor(t: Interpreter, obj: FakeTensor, source: Source) -> Value:
+    """Wrap a fake tensor of the user's own: what is made from it is fake too."""
+    t.output.marks.add(FAKED)
+    symbolic = frozenset(i for i, n in enumerate(obj.shape) if isinstance(n, torch.SymInt))
+    dims = t.sizes.dimensions(source, obj) | symbolic
+    with t.state.as_at_entry():
+        fake = t.shapes.fake(obj, source, dims)
+        spec = TensorSpec.of(obj, free_size(fake), free_stride(fake))
+    t.guards.add("TENSOR", source, spec)
+    value = tensor_value(None, fake, source, obj)
+    t.values.tensors.append(value)
+    return value
+
+
+def _is_derived_tensor(obj: Any) -> bool:
+    """Say whether a tensor is a plain one of a class that adds only Python to it."""
+    cls = type(obj)
+    if not isinstance(obj, torch.Tensor) or cls.__torch_dispatch__ is not _NO_DISPATCH:
+        return False
+    if torch.nn.parameter.is_lazy(obj):
+        return False  # it has no shape yet
+    if any(own_attribute(cls, name) is not MISSING for name in READ):
+        return False  # torch itself would read what the class says
+    if is_wrapper(cls) or obj.layout is not torch.strided or torch._is_functional_tensor(obj):
+        return False
+    return not (obj.is_nested or obj.is_quantized)
+
+
+#: attributes that are read to make a fake of a tensor
+READ = (
+    "shape", "size", "stride", "storage_offset", "dtype", "device", "layout", "ndim", "dim",
+    "requires_grad", "is_leaf", "numel", "data_ptr", "grad", "untyped_storage", "is_nested",
+    "is_sparse",
+)  # fmt: skip
+_NO_DISPATCH = torch.Tensor.__torch_dispatch__
+
+
+def _is_plain_object(obj: Any) -> bool:
+    cls = type(obj)
+    if cls in (threading.local, types.SimpleNamespace):
+        return True
+    if cls.__module__ == "builtins" or issubclass(cls, torch.Tensor | type | BaseException):
+        return False
+    if cls.__module__.partition(".")[0] in OPAQUE_PACKAGES:
+        return False
+    bases = (dict, list, tuple, set, frozenset, str, bytes, int, float, complex)
+    if issubclass(cls, bases) or not is_heap_type(cls):
+        return False
+    return hasattr(obj, "__dict__") or hasattr(cls, "__slots__")
+
+
+OPAQUE_PACKAGES = frozenset(("logging", "threading", "re", "io", "numpy", "random", "_thread"))
+
+
+def _kind(*kinds: type) -> Callable[[Any], bool]:
+    return lambda obj: type(obj) in kinds
+
+
+#: tried in order; the first row whose predicate accepts the object wraps it
+ROWS: tuple[tuple[Callable[[Any], bool], Wrapper], ...] = (
+    (is_constant_object, _constant),
+    (library.is_unchanging, library.wrap_unchanging),
+    (_is_plain_tensor, _tensor),
+    (_is_derived_tensor, _tensor),
+    (_kind(FakeTensor), _fake_tensor),
+    (wrappers.accepts, wrappers.wrap_wrapper),
+    (is_array, _array),
+    (lambda obj: isinstance(obj, np.dtype), _numpy_dtype),
+    (lambda obj: numpy_name(obj) is not None, _numpy_function),
+    (_kind(list, collections.deque), _list),
+    (_kind(tuple, torch.Size), _tuple),
+    (lambda obj: isinstance(obj, tuple) and hasattr(type(obj), "_fields"), _tuple),
+    (_kind(*DICT_KINDS), _dict),
+    (dict_objects.accepts, dict_objects.wrap_dict_object),
+    (proxies.accepts, proxies.wrap_proxy),
+    (_kind(set, frozenset), _set),
+    (_kind(slice), _slice),
+    (deferred_calls.is_reorderable, deferred_calls.wrap_reorderable),
+    (_kind(*records.FIELDS), records.wrap_record),
+    (_kind(weakref.ref), records.wrap_weak_reference),
+    (_kind(contextvars.ContextVar), context_vars.wrap_context_var),
+    (_kind(contextvars.Token), context_vars.wrap_token),
+    (_kind(torch.jit.ScriptFunction), _script_function),
+    (is_generic, wrap_generic),
+    (lambda obj: type(obj) in DESCRIPTORS, wrap_descriptor),
+    (_kind(types.FunctionType), _function),
+    (_kind(types.MethodType), _method),
+    (_kind(functools.partial), _partial),
+    (_kind(functools._lru_cache_wrapper), _cached),
+    (_kind(*GETTERS), wrap_getter),
+    (_kind(*RANGE_ITERATORS, *SEQUENCE_ITERATORS), wrap_iterator),
+    (lambda obj: isinstance(obj, BUILTIN_TYPES) or torch_functions.is_op(obj), _builtin),
+    (torch_functions.is_higher_order, _builtin),
+    (lambda obj: isinstance(obj, type), _class),
+    (lambda obj: isinstance(obj, types.ModuleType), _python_module),
+    (lambda obj: isinstance(obj, torch.nn.Module), _nn_module),
+    (triton_kernels.is_kernel, triton_kernels.wrap_kernel),
+    (_is_plain_object, _object),
+)

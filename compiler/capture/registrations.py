@@ -1,0 +1,30 @@
+"""The modules that fill tables of handlers by being loaded; `translate` loads them all."""
+
+from __future__ import annotations
+
+from tc.compiler.capture import opcodes
+from tc.compiler.capture.torch_api import (
+    flex,
+    higher_order,
+    looping,
+    override_handlers,
+    pytrees,
+    transforms,
+)
+from tc.compiler.capture.values import class_checks, copies, hooks, iteration, pure, signatures
+
+__all__ = [
+    "class_checks",
+    "copies",
+    "flex",
+    "higher_order",
+    "hooks",
+    "iteration",
+    "looping",
+    "opcodes",
+    "override_handlers",
+    "pure",
+    "pytrees",
+    "signatures",
+    "transforms",
+]

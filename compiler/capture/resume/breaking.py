@@ -1,0 +1,389 @@
+"""The end of a trace at a graph break: the instruction run for real, then the resume calls.
+
+The instruction may be one of an inlined frame. Then the frame under capture goes on in a function
+that first calls the one in which the inlined frame goes on, and so forth down to the innermost.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.bytecode.continuation import Continuation, raised_here, trampoline
+from tc.compiler.capture.bytecode.dialects import DIALECT, RUNNING
+from tc.compiler.capture.bytecode.instructions import Handler, Instruction, stack_effect
+from tc.compiler.capture.bytecode.resume_functions import (
+    HANDLING,
+    STACK_PREFIX,
+    Kind,
+    cached_resume_code,
+    can_resume,
+    is_resumed,
+    origin_of,
+)
+from tc.compiler.capture.frame import Frame
+from tc.compiler.capture.skips import stays_whole
+from tc.compiler.capture.values.base import NULL, HandlingValue, Value
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.resume.residual import Residual
+
+#: opcodes that may leave a NULL or a method's owner on the stack: run as a plain load instead
+NULL_PUSHERS = ("LOAD_METHOD", "LOAD_GLOBAL", "LOAD_ATTR", "LOAD_SUPER_ATTR")
+#: starts of opcodes that act on their own frame: never run in the place of another frame
+OWN_FRAME = (
+    "LOAD_FAST", "STORE_FAST", "DELETE_FAST", "LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF",
+    "LOAD_CLOSURE", "LOAD_CLASSDEREF", "LOAD_FROM_DICT", "MAKE_CELL", "COPY_FREE_VARS", "LOAD_NAME",
+    "STORE_NAME", "DELETE_NAME", "LOAD_LOCALS", "RETURN_", "YIELD_", "SEND", "MAKE_FUNCTION",
+    "LOAD_SUPER_ATTR",
+)  # fmt: skip
+#: starts of opcodes that act on the globals of their frame
+OWN_GLOBALS = ("LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_", "LOAD_BUILD_CLASS")
+#: names by which a function looks at the frame that calls it
+LOOKS_BACK = frozenset(
+    ["locals", "vars", "dir", "eval", "exec", "globals", "_getframe", "currentframe", "stack"]
+)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Residual code that ends at a break, and the name of the function that goes on."""
+
+    residual: Residual
+    name: str
+
+
+@dataclass(frozen=True)
+class Here:
+    """A value on the residual code's own stack, counted from the bottom."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Link:
+    """A frame that goes on after the break.
+
+    Attributes:
+        offset: of the instruction at which it goes on; of its call, if `calls`.
+        kinds, slots: its stack, bottom first.
+        calls: it waits for the next link, which was called from there.
+        raises: it raises what is on top of its stack at that instruction.
+    """
+
+    frame: Frame
+    offset: int
+    kinds: tuple[Kind, ...]
+    slots: tuple[Value | Here, ...]
+    locals: dict[str, Value]
+    calls: bool = False
+    raises: bool = False
+
+    def inner(self, rest: Sequence[Link]) -> int | None:
+        """Return how many arguments the function of the next link takes."""
+        return rest[0].count(rest[1:]) if self.calls else None
+
+    def count(self, rest: Sequence[Link]) -> int:
+        """Return how many arguments this link's function takes."""
+        own = sum(map(bool, self.kinds)) + len(self.locals)
+        inner = self.inner(rest)
+        return own if inner is None else own + 1 + inner
+
+
+def breakable(frames: Sequence[Frame]) -> list[Frame]:
+    """Return the frames, outermost first, down to the innermost that a break can be taken in."""
+    root, *inlined = frames
+    chain = [root]
+    for frame in inlined:
+        module = str(frame.module_globals.get("__name__", ""))
+        if not frame.answers or not can_resume(frame.code) or stays_whole(module):
+            break
+        chain.append(frame)
+    while len(chain) > 1 and not _runs_elsewhere(chain[-1], root):
+        chain.pop()
+    return chain
+
+
+def _runs_elsewhere(frame: Frame, root: Frame) -> bool:
+    """Say whether a frame's current instruction does the same in the frame under capture."""
+    opname = frame.current.opname
+    if opname.startswith(OWN_FRAME):
+        return False
+    if opname.startswith(OWN_GLOBALS):
+        return frame.module_globals is root.module_globals
+    return not (opname.startswith("CALL") and LOOKS_BACK & set(frame.code.co_names))
+
+
+def finish_at_break(leaf: Frame, begin: Callable[[list[Value], bool], Residual]) -> Ending:
+    """Emit everything from the graph's call to the calls of the resume functions."""
+    one = leaf.current
+    if one.opname in ("YIELD_VALUE", "SEND"):
+        raise breaks.SkipFrame("it yields")
+    return _Ending(leaf.chain(), begin).emit()
+
+
+class _Ending:
+    """The residual code of one break, under construction."""
+
+    def __init__(self, chain: list[Frame], begin: Callable[[list[Value], bool], Residual]) -> None:
+        self.chain = chain
+        self.leaf = chain[-1]
+        self.handled = {id(value) for value in self.leaf.t.handled}
+        self.locals = [self._live(frame) for frame in chain]
+        stacks = [value for frame in chain for value in frame.stack]
+        cells = [cell for frame in chain[1:] for cell in frame.cells.values()]
+        locals_ = [value for found in self.locals for value in found.values()]
+        self.r = begin([*map(self._passed, stacks), *locals_, *cells], True)
+        self.below = [v for frame in chain[:-1] for v in frame.stack if self._handles(v)]
+        self.name = ""
+
+    def _handles(self, value: Value) -> bool:
+        return id(value) in self.handled
+
+    def _passed(self, value: Value) -> Value:
+        """Return what stands for a stack entry among the arguments of a resume function."""
+        return value.error if isinstance(value, HandlingValue) and self._handles(value) else value
+
+    def _kinds(self, stack: Sequence[Value]) -> tuple[Kind, ...]:
+        return tuple(HANDLING if self._handles(v) else v is not NULL for v in stack)
+
+    @staticmethod
+    def _live(frame: Frame) -> dict[str, Value]:
+        targets = [*_following(frame), frame.current.target, *_handler_target(frame)]
+        wanted = [frame.program.live_at(target) for target in targets if target is not None]
+        found = frame.bound(frozenset().union(*wanted))
+        return {name: found[name] for name in sorted(found)}
+
+    def emit(self) -> Ending:
+        r, one = self.r, self.leaf.current
+        for value in (*self.below, *self.leaf.stack):
+            if not self._handles(value):
+                r.push(value)
+                continue
+            r.load_callable(raised_here)
+            r.push(self._passed(value))
+            r.e.call(1)
+            r.e.handle()
+        for name in self._deleted(one):
+            r.unbind(name)
+        label, caught = r.e.label(), r.e.label()
+        handler = self._handler(caught)
+        kinds = self._kinds(self.leaf.stack)
+        for part in _copies(self.leaf, one, label):
+            part.handler = handler
+            if self.leaf.code.co_filename != self.chain[0].code.co_filename:
+                part.positions = self.chain[0].current.positions
+            r.e.append(part)
+        for following in _following(self.leaf):
+            self._go_on(following, _after(kinds, one, jump=False))
+        if one.target is not None:
+            self._go_on_jumped(label, one.target, _after(kinds, one, jump=True))
+        if handler is not None:
+            r.e.place(caught)
+            self._go_on_raised(handler)
+        return Ending(r, self.name)
+
+    def _deleted(self, one: Instruction) -> list[str]:
+        """Return the arguments that the instruction takes from the frame, and that are deleted."""
+        root = self.chain[0]
+        if self.leaf is not root or not one.opname.startswith(("LOAD_FAST", "DELETE_FAST")):
+            return []
+        names = one.argval if isinstance(one.argval, tuple) else (one.argval,)
+        given = {n for n in self.r.t.frame.locals if n not in root.cells}
+        return [n for n in names if n in given and not root.bound({n})]
+
+    def _handler(self, label: Instruction) -> Handler | None:
+        """Return what catches an error of the instruction: an inlined frame has to raise it."""
+        handler = self.leaf.current.handler
+        depth = handler.depth if handler is not None else 0
+        if self.leaf is not self.chain[0]:
+            return Handler(label, len(self.below) + depth, False)
+        return None if handler is None else Handler(label, depth, handler.lasti)
+
+    # -- links -----------------------------------------------------------------------------
+    def _go_on(self, target: Instruction, kinds: tuple[Kind, ...]) -> None:
+        """Emit the call after which the innermost frame goes on at ``target``."""
+        assert target.offset is not None
+        wanted = self._wanted(target)
+        last = Link(self.leaf, target.offset, kinds, self._slots(kinds), wanted)
+        self._call([*self._waiting(), last], len(self.below) + len(kinds))
+
+    def _go_on_jumped(
+        self, label: Instruction, target: Instruction, kinds: tuple[Kind, ...]
+    ) -> None:
+        """Emit what the instruction jumps to; the end of a loop jumps behind what stands there."""
+        skipped = _loop_end(self.leaf)
+        if skipped:
+            label.opname = skipped[0].opname
+            kinds = kinds[:-2]
+        self.r.e.place(label)
+        self.r.e.extend(map(_copy, skipped[1:]))
+        instructions, index = self.leaf.program.instructions, self.leaf.program.index[id(target)]
+        self._go_on(instructions[index + len(skipped)], kinds)
+
+    def _slots(self, kinds: tuple[Kind, ...]) -> tuple[Value | Here, ...]:
+        """Return where the innermost frame's stack is to be found."""
+        return tuple(
+            self._passed(self.leaf.stack[i]) if kind == HANDLING else Here(len(self.below) + i)
+            for i, kind in enumerate(kinds)
+        )
+
+    def _go_on_raised(self, handler: Handler) -> None:
+        """Emit the call after which an error of the instruction goes on.
+
+        The frame under capture goes on in its handler. An inlined frame raises the error again,
+        where it came from: its own handlers and those of its callers, and tracebacks, see it there.
+        """
+        own = self.leaf.current.handler
+        kept = handler.depth - len(self.below)
+        kinds: tuple[Kind, ...] = (*self._kinds(self.leaf.stack[:kept]), True)
+        if self.leaf is self.chain[0]:
+            assert own is not None
+            self._go_on(own.target, (*kinds, True) if own.lasti else kinds)
+            return
+        offset, wanted = self.leaf.current.offset, {}
+        assert offset is not None
+        if own is not None:
+            wanted = self._wanted(own.target)
+        last = Link(self.leaf, offset, kinds, self._slots(kinds), wanted, raises=True)
+        self._call([*self._waiting(), last], len(self.below) + len(kinds))
+
+    def _waiting(self) -> list[Link]:
+        """Return the frames above the innermost: each waits for what it called."""
+        found: list[Link] = []
+        for frame, locals_ in zip(self.chain[:-1], self.locals[:-1], strict=True):
+            assert frame.current.offset is not None
+            slots = tuple(map(self._passed, frame.stack))
+            kinds = self._kinds(frame.stack)
+            found.append(Link(frame, frame.current.offset, kinds, slots, locals_, calls=True))
+        return found
+
+    def _wanted(self, target: Instruction) -> dict[str, Value]:
+        """Return the innermost frame's locals that matter at ``target``."""
+        names = self.leaf.program.live_at(target)
+        return {name: value for name, value in self.locals[-1].items() if name in names}
+
+    # -- calls -----------------------------------------------------------------------------
+    def _call(self, links: list[Link], depth: int) -> None:
+        """Emit ``return`` of a call of the first link's function; the stack is ``depth`` deep."""
+        e = self.r.e
+        marks = [i for i, v in enumerate((*self.below, *self.leaf.stack)) if self._handles(v)]
+        if marks:
+            e.copy(depth - marks[0])
+            e.end_handling()
+        self.r.load_callable(Continuation if is_resumed(self.chain[0].code) else trampoline)
+        pushed = 2
+        while links:
+            link, *links = links
+            self._make(link, link.inner(links))
+            pushed += 1
+            values = [s for s, kind in zip(link.slots, link.kinds, strict=True) if kind]
+            for value in (*values, *link.locals.values()):
+                if isinstance(value, Here):
+                    e.copy(depth + pushed - value.index)
+                else:
+                    self.r.push(value)
+                pushed += 1
+        e.call(pushed - 2)
+        e.return_value()
+
+    def _make(self, link: Link, inner: int | None) -> None:
+        """Push the function in which a frame goes on."""
+        code, offset = origin_of(link.frame.code, link.offset)
+        if any(name.startswith(STACK_PREFIX) for name in link.locals):
+            raise breaks.SkipFrame("it breaks before it has taken over what it resumes with")
+        resumed = cached_resume_code(
+            code, offset, link.kinds, tuple(link.locals), inner, link.raises
+        )
+        if link.frame is self.chain[0]:
+            self.r.e.make_function(resumed, resumed.co_freevars)
+            self.name = self.name or resumed.co_name
+            return
+        r = self.r
+        r.load_callable(types.FunctionType)
+        r.e.load_const(resumed)
+        r.load_object(link.frame.module_globals)
+        r.e.load_const(resumed.co_name)
+        r.e.load_const(None)
+        for name in resumed.co_freevars:
+            r.push(link.frame.cells[name])
+        r.e.build_tuple(len(resumed.co_freevars))
+        r.e.call(5)
+
+
+def _following(frame: Frame) -> list[Instruction]:
+    """Return the instruction after the current one, if that can be reached."""
+    one = frame.current
+    if one.opname in ("RAISE_VARARGS", "RERAISE", "RETURN_VALUE", "RETURN_CONST") or (
+        one.opname.startswith("JUMP_") and "IF" not in one.opname
+    ):
+        return []
+    index = frame.program.index[id(one)] + 1
+    return [frame.program.instructions[index]]
+
+
+def _loop_end(frame: Frame) -> list[Instruction]:
+    """Return what CPython skips when FOR_ITER ends a loop (from 3.12 on): it pops by itself."""
+    one = frame.current
+    if one.opname != "FOR_ITER" or one.target is None or one.target.opname != "END_FOR":
+        return []
+    index = frame.program.index[id(one.target)]
+    return frame.program.instructions[index : index + (1 if RUNNING < (3, 13) else 2)]
+
+
+def _handler_target(frame: Frame) -> list[Instruction]:
+    return [] if frame.current.handler is None else [frame.current.handler.target]
+
+
+def _copies(frame: Frame, one: Instruction, label: Instruction) -> list[Instruction]:
+    """Return the breaking instruction to be run for real, with what belongs to it."""
+    if one.opname in NULL_PUSHERS and _pushes_null(one):
+        return _plain_load(one)
+    copied: list[Instruction] = []
+    index = frame.program.index[id(one)] - 1
+    while one.opname == "CALL" and index >= 0:
+        before = frame.program.instructions[index]
+        if before.opname not in ("PRECALL", "KW_NAMES"):
+            break
+        copied.insert(0, _copy(before))
+        index -= 1
+    last = _copy(one)
+    if one.target is not None:
+        last.target = label
+    return [*copied, last]
+
+
+def _pushes_null(one: Instruction) -> bool:
+    flagged = one.opname in DIALECT.name_flags and bool((one.arg or 0) & 1)
+    return one.opname == "LOAD_METHOD" or flagged
+
+
+def _plain_load(one: Instruction) -> list[Instruction]:
+    if one.opname == "LOAD_SUPER_ATTR":
+        raise breaks.SkipFrame("a graph break at super()")
+    opname = "LOAD_ATTR" if one.opname == "LOAD_METHOD" else one.opname
+    load = Instruction(opname, 0, one.argval, positions=one.positions)
+    null = Instruction("PUSH_NULL", positions=one.positions)
+    return [load, null, Instruction("SWAP", 2, positions=one.positions)]
+
+
+def _copy(one: Instruction) -> Instruction:
+    return Instruction(one.opname, one.arg, one.argval, one.target, one.positions)
+
+
+def _after(mask: tuple[Kind, ...], one: Instruction, jump: bool) -> tuple[Kind, ...]:
+    """Return which stack entries are values (and not NULL) after an instruction."""
+    if one.opname in NULL_PUSHERS and _pushes_null(one):
+        kept = mask if one.opname == "LOAD_GLOBAL" else mask[:-1]
+        return (*kept, False, True)
+    if one.opname in ("CALL", "CALL_KW"):  # on 3.11 PRECALL has a part of CALL's effect
+        popped = (one.arg or 0) + (2 if one.opname == "CALL" else 3)
+        return (*mask[: len(mask) - popped], True)
+    effect = stack_effect(one, jump=jump)
+    if effect > 0:
+        return (*mask, *[True] * effect)
+    left = mask[: len(mask) + effect]
+    return (*left[:-1], True) if one.opname == "CALL_FUNCTION_EX" else left

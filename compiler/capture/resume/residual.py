@@ -1,0 +1,420 @@
+"""Residual code: what a frame still has to do in Python around its graph.
+
+A finished trace comes in (the values that must exist, the graph's outputs, the effects); bytecode
+comes out that calls the graph, rebuilds objects, replays effects, and returns or runs on.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import Counter
+from collections.abc import Callable, Iterable
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.bytecode.emitter import Emitter
+from tc.compiler.capture.guards.memo import MakeMemo, reads
+from tc.compiler.capture.torch_api import overrides
+from tc.compiler.capture.traceable import set_error_on_graph_break
+from tc.compiler.capture.values.base import NULL, Lazy, Slot, Value
+from tc.compiler.capture.values.const import LITERALS, ConstValue
+from tc.compiler.capture.values.functions import CellValue, FunctionValue
+from tc.compiler.capture.values.objects import (
+    NNModuleValue,
+    ObjectValue,
+    type_lookup,
+)
+from tc.compiler.capture.values.tensor import NodeValue
+from tc.compiler.core.sources import (
+    AttrSource,
+    CallSource,
+    DictSource,
+    GlobalSource,
+    ItemSource,
+    LocalSource,
+    Scope,
+    Source,
+    TypeSource,
+)
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.tracer import Tracer
+
+OUTPUTS = "___tc_outputs"
+
+
+class Residual:
+    """Builds the residual code of one trace.
+
+    Attributes:
+        e: the emitter.
+        outputs: values that the graph returns, in order.
+        globals: of the frame under capture.
+    """
+
+    def __init__(self, t: Tracer, code: CodeType) -> None:
+        self.t = t
+        self.code = code
+        self.globals = t.frame.globals
+        self.e = Emitter(t.top.current.positions if t.top is not None else None)
+        self.outputs: list[NodeValue] = []
+        self._output_index: dict[int, int] = {}
+        self._uses: Counter[int] = Counter()
+        self._made: dict[int, Value] = {}
+        self._visited: set[int] = set()
+        self._temporaries: dict[int, str] = {}
+        self._shared_sources: dict[str, str] = {}
+        self._names = 0
+        self._cells = {*code.co_cellvars, *code.co_freevars}
+
+    # -- what is needed --------------------------------------------------------------------
+    def need(self, values: Iterable[Value]) -> None:
+        """Announce values that the code will push, and all they consist of."""
+        for value in values:
+            self._need(value, ())
+
+    def _need(self, value: Value, above: tuple[int, ...]) -> None:
+        key = id(value)
+        if value is NULL or isinstance(value, ConstValue):
+            return
+        if key in above:
+            raise breaks.GraphBreak(
+                breaks.UNSUPPORTED_VALUE, f"{value.describe()}, which contains itself,"
+            )
+        self._uses[key] += 1
+        if self._uses[key] > 1 or value.source is not None:
+            self._uses[key] += 0 if value.source is None else 1
+            self._need_changes(value)
+            return
+        if isinstance(value, NodeValue):
+            self._output_index[key] = len(self.outputs)
+            self.outputs.append(value)
+            if not value.reloadable or self.t.effects.attributes_of(value):
+                self._made[key] = value
+                self._need_changes(value)
+            return
+        self._made[key] = value
+        for child in value.children(self.t):
+            self._need(child, (*above, key))
+        self._need_changes(value)
+
+    def _need_changes(self, value: Value) -> None:
+        if id(value) in self._visited:
+            return
+        self._visited.add(id(value))
+        fresh = value.source is None or self.t.effects.was_changed(value)
+        if isinstance(value, ObjectValue | NodeValue) or (isinstance(value, CellValue) and fresh):
+            self.need(self.t.effects.contents(value))
+
+    def need_effects(self, at_break: bool) -> None:
+        """Announce all that the replay of effects needs."""
+        for owner in self.t.effects.roots(at_break):
+            self.need(self.t.effects.contents(owner))
+            self.need(owner.children(self.t))
+        self.need(value for _, _, value in self.t.effects.global_stores())
+        self.need(self.t.overrides.changes()[1])
+        self.need(self.t.effects.demanded)
+        self.need(self.t.effects.demanded)  # twice: made once, then kept
+
+    # -- the graph -------------------------------------------------------------------------
+    def call_graph(self, name: str, inputs: Iterable[Source], memo: MakeMemo | None) -> None:
+        """Emit the call of the compiled graph; its outputs are kept in a local.
+
+        Args:
+            name: the global that holds it.
+            memo: makes what reads many inputs at once, where there are many.
+        """
+        sources = list(inputs)
+        if memo is not None:
+            self._read_at_once(sources, memo)
+        prefixes: Counter[str] = Counter()
+        for source in sources:
+            step = source.parent if source.name not in self._shared_sources else None
+            while step is not None:
+                prefixes[step.name] += 1
+                step = step.parent
+        for source in sources:
+            self._share_prefix(source, prefixes)
+        below = overrides.runner(self.t)
+        if below is not None:
+            self.load_callable(below)
+            self.e.load_global(name)
+        else:
+            self.e.load_global(name, call=True)
+        for source in sources:
+            self.load_source(source)
+        self.e.call(len(sources) + (below is not None))
+        if self.outputs:
+            self.e.store_fast(OUTPUTS)
+        else:
+            self.e.pop_top()
+
+    def _read_at_once(self, sources: list[Source], memo: MakeMemo) -> None:
+        """Emit reads of all sources below one object by one call, into locals."""
+        names = {source.pretty: obj for source, obj in self.t.values.aliases.items()}
+        scope = Scope(self.t.frame.locals, {**self.globals, **names})
+        for base, steps, at in list(reads(sources, scope)):
+            read = memo(steps.rows(), None, tuple(at), None)
+            self.load_callable(read)
+            self.load_source(base)
+            self.e.call(1)
+            self.e.unpack_sequence(len(at))
+            for source in at.values():
+                self._shared_sources[source.name] = self.store_new()
+
+    def restore_modes(self) -> None:
+        """Emit what leaves torch in the mode that traced code left it in."""
+        for (write, args), _ in self.t.modes.changes():
+            self._call_with(write, *args)
+        if self.t.strict != self.t.strict_before:
+            self._call_with(set_error_on_graph_break, self.t.strict)
+        gone, new = self.t.overrides.changes()
+        for mode in self.t.overrides.outer_modes[-gone:] if gone else ():
+            assert mode.source is not None
+            self.load_source(mode.source)  # which cannot be read off the stack any more
+            self._shared_sources[mode.source.name] = self.store_new()
+        for _ in range(gone):
+            self._call_with(torch._C._pop_torch_function_stack)
+        for mode in new:
+            self._call_with(torch._C._push_on_torch_function_stack, mode)
+
+    def _call_with(self, function: Any, *args: Any) -> None:
+        self.load_callable(function)
+        for arg in args:
+            if isinstance(arg, Value):
+                self.push(arg)
+            else:
+                self.e.load_const(arg)
+        self.e.call(len(args))
+        self.e.pop_top()
+
+    def _share_prefix(self, source: Source, prefixes: Counter[str]) -> None:
+        base = source.parent if source.name not in self._shared_sources else None
+        if base is None or isinstance(base, LocalSource | GlobalSource):
+            return
+        if prefixes[base.name] > 1 and base.name not in self._shared_sources:
+            self._share_prefix(base, prefixes)
+            self.load_source(base)
+            self._shared_sources[base.name] = self.store_new()
+
+    # -- values ----------------------------------------------------------------------------
+    def pin(self, values: Iterable[Value]) -> None:
+        """Put values into locals now, before anything they are read from can change."""
+        for value in values:
+            self._pin(value)
+
+    def _pin(self, value: Value) -> None:
+        if value is NULL or isinstance(value, ConstValue) or id(value) in self._temporaries:
+            return
+        plain_local = isinstance(value.source, LocalSource) and not isinstance(value, CellValue)
+        if plain_local and value.source.local not in self._cells:  # type: ignore[union-attr]
+            return
+        if isinstance(value, NodeValue) and value.source is None and value.reloadable:
+            return
+        self.push(value)
+        if id(value) in self._temporaries:
+            self.e.pop_top()
+        else:
+            self._temporaries[id(value)] = self.store_new()
+
+    def pin_all(self) -> None:
+        """Pin every value that was announced."""
+        for value in list(self._made.values()):
+            self._pin(value)
+
+    def push(self, value: Value) -> None:
+        """Emit code that pushes a value."""
+        temporary = self._temporaries.get(id(value))
+        if temporary is not None:
+            self.e.load_fast(temporary)
+        elif value is NULL:
+            self.e.push_null()
+        elif isinstance(value, CellValue) and value.root_name is not None:
+            self.e.load_closure(value.root_name)
+        elif isinstance(value, ConstValue) and type(value.obj) in LITERALS:
+            self.e.load_const(value.obj)
+        elif value.source is not None:
+            self.load_source(value.source)
+        else:
+            value.rebuild(self)
+            touched = self.t.effects.attributes_of(value) or isinstance(value, CellValue)
+            reloaded = isinstance(value, NodeValue) and value.reloadable
+            if (self._uses[id(value)] > 1 or touched) and not reloaded:
+                self.e.copy(1)
+                self._temporaries[id(value)] = self.store_new()
+
+    def push_slots(self, slots: list[Slot]) -> None:
+        """Push the items of a container."""
+        for slot in slots:
+            if isinstance(slot, Lazy):
+                self.load_source(slot.source)
+            else:
+                self.push(slot)
+
+    def load_output(self, value: NodeValue) -> None:
+        """Push an output of the graph."""
+        self.e.load_fast(OUTPUTS)
+        self.e.load_const(self._output_index[id(value)])
+        self.e.load_subscr()
+
+    def load_object(self, obj: Any) -> None:
+        """Push any Python object, through a global of ours."""
+        if type(obj) in LITERALS:
+            self.e.load_const(obj)
+            return
+        if id(obj) in self.t.values.made_inside:
+            raise breaks.TraceAgain(leave_classes=True)
+        source = self.t.values.object_source(obj)
+        self.load_source(source)
+
+    def load_callable(self, obj: Any) -> None:
+        """Push a Python object that will be called."""
+        self.e.before_callable()
+        self.load_object(obj)
+        self.e.after_callable()
+
+    def call_method(
+        self,
+        owner: Value,
+        name: str,
+        argument: Callable[[], None] | None = None,
+        keep: bool = False,
+    ) -> None:
+        """Emit ``owner.name(argument)``."""
+        self.push(owner)
+        self.e.load_method(name)
+        if argument is not None:
+            argument()
+        self.e.call(0 if argument is None else 1)
+        if not keep:
+            self.e.pop_top()
+
+    def make_function(self, function: FunctionValue) -> None:
+        """Push a new function whose free variables are cells of this frame or new ones."""
+        self.load_callable(_make_function)
+        self.e.load_const(function.code)
+        self.load_object(self.globals)
+        self.e.load_const(function.name)
+        self.push_slots(function.defaults.slots)
+        self.e.build_tuple(len(function.defaults.slots))
+        for value in function.kwdefaults.values():
+            self.push(value)
+        self.e.build_const_key_map(tuple(function.kwdefaults))
+        self.push_slots(list(function.closure))
+        self.e.build_tuple(len(function.closure))
+        self.e.call(6)
+
+    def unbind(self, name: str) -> None:
+        """Emit what deletes a local of the frame; sources still find what it held."""
+        source = LocalSource(name)
+        self.load_source(source)
+        self._shared_sources[source.name] = self.store_new()
+        self.e.delete_fast(name)
+
+    def store_new(self) -> str:
+        """Pop the top into a new local and return its name."""
+        self._names += 1
+        name = f"___tc_{self._names}"
+        self.e.store_fast(name)
+        return name
+
+    # -- sources ---------------------------------------------------------------------------
+    def load_source(self, source: Source) -> None:
+        """Emit code that reads a source again."""
+        shared = self._shared_sources.get(source.name)
+        if shared is not None:
+            self.e.load_fast(shared)
+            return
+        match source:
+            case LocalSource(local):
+                if local in self._cells:
+                    self.e.load_deref(local)
+                else:
+                    self.e.load_fast(local)
+            case GlobalSource(name):
+                self.e.load_global(name)
+            case AttrSource(base, attr):
+                self.load_source(base)
+                self.e.load_attr(attr)
+            case ItemSource(base, key):
+                self.load_source(base)
+                if type(key) in LITERALS:
+                    self.e.load_const(key)
+                else:
+                    self.load_object(key)
+                self.e.load_subscr()
+            case DictSource(base):
+                self.load_source(base)
+                self.e.load_attr("__dict__")
+            case TypeSource(base):
+                self._call_on(type, base)
+            case CallSource(base, function):
+                self._call_on(function, base)
+            case _:
+                raise breaks.GraphBreak(breaks.UNSUPPORTED_VALUE, source.name)
+
+    def _call_on(self, function: Any, base: Source) -> None:
+        self.load_callable(function)
+        self.load_source(base)
+        self.e.call(1)
+
+    # -- effects ---------------------------------------------------------------------------
+    def replay_effects(self, at_break: bool) -> None:
+        """Emit all changes to objects that existed before, and the attributes of new ones."""
+        self.t.effects.replay(self, self._made, at_break)
+
+    def replay_attribute(self, owner: Value, name: str, value: Value | None) -> None:
+        """Emit ``owner.name = value``, past a ``__setattr__`` that was traced already."""
+        if value is None:
+            self.push(owner)
+            self.e.delete_attr(name)
+            return
+        existing_module = isinstance(owner, NNModuleValue) and owner.source is not None
+        if existing_module or not isinstance(owner, ObjectValue):
+            self.push(value)
+            self.push(owner)
+            self.e.store_attr(name)
+            return
+        setter = type_lookup(owner.cls, "__setattr__")
+        plain = not isinstance(setter, types.FunctionType)
+        if plain and not isinstance(getattr(owner.cls, name, None), property):
+            self.push(value)
+            self.push(owner)
+            self.e.store_attr(name)
+            return
+        self.load_callable(object.__setattr__)
+        self.push(owner)
+        self.e.load_const(name)
+        self.push(value)
+        self.e.call(3)
+        self.e.pop_top()
+
+    def replay_global(self, space: dict[str, Any], name: str, value: Value) -> None:
+        """Emit a store to a global."""
+        self.push(value)
+        if space is self.globals:
+            self.e.store_global(name)
+            return
+        self.load_object(space)
+        self.e.load_const(name)
+        self.e.store_subscr()
+
+
+def _make_function(
+    code: CodeType,
+    module_globals: dict[str, Any],
+    name: str,
+    defaults: tuple[Any, ...],
+    kwdefaults: dict[str, Any],
+    closure: tuple[Any, ...],
+) -> Any:
+    """Make a function as a def statement does; called from residual code."""
+    function = types.FunctionType(
+        code, module_globals, name.rpartition(".")[2], defaults or None, closure
+    )
+    function.__qualname__ = name
+    function.__kwdefaults__ = kwdefaults or None
+    return function

@@ -1,0 +1,1 @@
+"""What the tracer knows of the functions, classes and modes of torch."""

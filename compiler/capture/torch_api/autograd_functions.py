@@ -1,0 +1,284 @@
+"""torch.autograd.Function: a traced ``apply`` in, a node with a forward and a backward body out."""
+
+from __future__ import annotations
+
+import operator
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.scopes import Scope
+from tc.compiler.capture.torch_api.subgraphs import map_leaves, new_scope
+from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, Value
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.containers import SequenceValue, TupleValue
+from tc.compiler.capture.values.objects import ClassValue, type_lookup
+from tc.compiler.capture.values.subclasses import SubclassValue, twin
+from tc.compiler.capture.values.tensor import NodeValue, TensorValue
+
+if TYPE_CHECKING:
+    from torch import fx
+
+    from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
+
+
+BASE: Any = torch.autograd.Function
+_CACHED = "_tc_autograd_function"
+
+
+Places = tuple[int, ...]
+"""Which of its outputs a forward said something about."""
+
+
+def apply_function(
+    forward: Any, backward: Any, dirty: Places, non_differentiable: Places, *operands: Any
+) -> Any:
+    """Run a captured autograd.Function; called from graphs. Returns the tuple of its outputs."""
+    function = getattr(forward, _CACHED, None)
+    if function is None:
+        function = _function_of(forward, backward, dirty, non_differentiable)
+        object.__setattr__(forward, _CACHED, function)
+    outputs = function.apply(*operands)
+    return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
+def _function_of(
+    forward_body: Any, backward_body: Any, dirty: Places, non_differentiable: Places
+) -> Any:
+    class Captured(torch.autograd.Function):
+        """The function that two captured bodies make."""
+
+        @staticmethod
+        def forward(ctx: Any, *operands: Any) -> Any:
+            outputs, saved = forward_body(*operands)
+            ctx.numbers = [None if isinstance(s, torch.Tensor) else s for s in saved]
+            ctx.save_for_backward(*[s for s in saved if isinstance(s, torch.Tensor)])
+            ctx.mark_dirty(*[outputs[i] for i in dirty])
+            ctx.mark_non_differentiable(*[outputs[i] for i in non_differentiable])
+            return outputs
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            tensors = iter(ctx.saved_tensors)
+            saved = [next(tensors) if number is None else number for number in ctx.numbers]
+            return backward_body(*gradients, *saved)
+
+    return Captured
+
+
+class ContextValue(Value):
+    """The ``ctx`` of a forward or backward."""
+
+    noun = "the context of an autograd.Function"
+
+    def __init__(self, needs: tuple[bool, ...]) -> None:
+        self.saved: list[Value] = []
+        self.dirty: list[Value] = []
+        self.non_differentiable: list[Value] = []
+        self.attributes: dict[str, Value] = {"needs_input_grad": ConstValue(needs)}
+
+    def python_type(self) -> type:
+        return torch.autograd.function.FunctionCtx
+
+    def attr(self, t: Interpreter, name: str) -> Value:
+        if name in self.attributes:
+            return self.attributes[name]
+        if name in ("saved_tensors", "saved_variables"):
+            return t.values.new_tuple(self.saved)
+        if name in ("save_for_backward", "mark_dirty", "mark_non_differentiable"):
+            return LambdaValue(self._noting(name), f"ctx.{name}")
+        if name == "set_materialize_grads":
+            return LambdaValue(self._materialize, f"ctx.{name}")
+        return t.python.raise_(AttributeError, f"'FunctionCtx' object has no attribute '{name}'")
+
+    def _noting(self, name: str) -> Any:
+        target = {"save_for_backward": "saved", "mark_dirty": "dirty"}.get(
+            name, "non_differentiable"
+        )
+
+        def note(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+            setattr(self, target, list(args))
+            return ConstValue(None)
+
+        return note
+
+    def _materialize(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        if not args[0].truth(t):
+            self.cannot(breaks.UNSUPPORTED_CALL, "ctx.set_materialize_grads(False)")
+        return ConstValue(None)
+
+    def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
+        self.attributes[name] = value
+
+    def del_attr(self, t: Interpreter, name: str) -> None:
+        self.attr(t, name)
+        del self.attributes[name]
+
+
+class ApplyValue(Value):
+    """The ``apply`` of an autograd.Function."""
+
+    noun = "the apply of an autograd.Function"
+
+    def __init__(self, cls: ClassValue) -> None:
+        self.cls = cls
+
+    def python_type(self) -> type:
+        return types.MethodType
+
+    def describe(self) -> str:
+        return f"{self.cls.obj.__name__}.apply"
+
+    def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        return apply(t, self.cls, args, kwargs)
+
+    def rebuild(self, r: ResidualInterface) -> None:
+        r.push(self.cls)
+        r.e.load_attr("apply")
+
+
+@contextmanager
+def without_grad() -> Iterator[None]:
+    """Trace with gradients off, as autograd runs both methods; nothing is recorded for it."""
+    before = torch.is_grad_enabled()
+    torch._C._set_grad_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_grad_enabled(before)
+
+
+def apply(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+    """Trace ``cls.apply(*args)``."""
+    flat = [arg for arg in args if isinstance(arg, TensorValue)]
+    needs = tuple(isinstance(a, TensorValue) and a.example.requires_grad for a in args)
+    if not (torch.is_grad_enabled() and any(a.example.requires_grad for a in flat)):
+        with without_grad():
+            return _forward(t, cls, ContextValue(needs), args, kwargs)
+    context = ContextValue(needs)
+    operands = [arg.node(t) for arg in flat]
+    with new_scope(t) as scope:
+        inner = [_inside(scope, arg) if arg in flat else arg for arg in args]
+        with without_grad():
+            result = _forward(t, cls, context, inner, kwargs)
+        outputs = _outputs(t, result)
+        with new_scope(t) as backward:
+            _backward(t, cls, context, outputs, flat, args, backward)
+        saved = list(backward.lifted)
+        used = tuple(output.node(t) for output in outputs)
+        scope.graph.output((used, tuple(saved)))
+    return _record(t, context, scope, backward, [*operands, *scope.lifted], result, outputs)
+
+
+def _inside(scope: Scope, arg: Value) -> Value:
+    assert isinstance(arg, TensorValue)
+    node = scope.placeholder("arg")
+    derived = isinstance(arg, SubclassValue)
+    example = arg.example if derived else arg.example.detach()
+    node.meta["example_value"] = example
+    return twin(arg, node, example) if derived else TensorValue(node, example)
+
+
+def _forward(
+    t: Interpreter, cls: ClassValue, context: ContextValue, args: Args, kwargs: Kwargs
+) -> Value:
+    forward = cls.attr(t, "forward")
+    setup = type_lookup(cls.obj, "setup_context")
+    if setup is type_lookup(torch.autograd.function._SingleLevelFunction, "setup_context"):
+        return forward.call(t, [context, *args], kwargs)
+    result = forward.call(t, args, kwargs)
+    cls.attr(t, "setup_context").call(t, [context, t.values.new_tuple(args), result], {})
+    return result
+
+
+def _outputs(t: Interpreter, result: Value) -> list[TensorValue]:
+    items = result.values(t) if isinstance(result, SequenceValue) else [result]
+    return [item for item in items if isinstance(item, TensorValue)]
+
+
+def _backward(
+    t: Interpreter,
+    cls: ClassValue,
+    context: ContextValue,
+    outputs: list[TensorValue],
+    flat: list[TensorValue],
+    args: Args,
+    scope: Scope,
+) -> None:
+    """Trace backward; its graph returns one gradient, or None, for each tensor argument."""
+    gradients: list[Value] = []
+    for output in outputs:
+        node = scope.placeholder("grad")
+        with t.shapes.mode:
+            example = torch.empty_like(output.example)
+        node.meta["example_value"] = example
+        gradients.append(TensorValue(node, example))
+    writes = t.effects.outer_writes
+    with without_grad():
+        found = cls.attr(t, "backward").call(t, [context, *gradients], {})
+    if t.effects.outer_writes != writes:
+        raise breaks.GraphBreak(breaks.BODY_EFFECT, f"{cls.obj.__name__}.backward")
+    results = found.values(t) if isinstance(found, TupleValue) else [found]
+    if len(results) < len(args):
+        scope.graph.call_function(
+            refuse_count, (f"{cls.obj.__name__}Backward", len(args), len(results))
+        )
+        results += [ConstValue(None)] * (len(args) - len(results))
+    chosen = [r for arg, r in zip(args, results, strict=False) if arg in flat]
+    nodes: list[Any] = [r.node(t) if isinstance(r, NodeValue) else None for r in chosen]
+    scope.graph.output(tuple(nodes))
+
+
+def refuse_count(name: str, wanted: int, given: int) -> None:
+    """Raise as autograd does for a backward that returns too few gradients; called from graphs."""
+    raise RuntimeError(
+        f"function {name} returned an incorrect number of gradients "
+        f"(expected {wanted}, got {given})"
+    )
+
+
+def _record(
+    t: Interpreter,
+    context: ContextValue,
+    forward: Scope,
+    backward: Scope,
+    operands: list[fx.Node],
+    result: Value,
+    outputs: list[TensorValue],
+) -> Value:
+    def places(of: list[Value]) -> Places:
+        return tuple(i for i, output in enumerate(outputs) if any(output is v for v in of))
+
+    marks = places(context.dirty), places(context.non_differentiable)
+    _pad(backward, len(operands))
+    modules = forward.module(), backward.module()
+    fakes = [node.meta["example_value"] for node in operands]
+    try:
+        with t.shapes.mode:
+            examples = apply_function(*modules, *marks, *fakes)
+    except (RuntimeError, TypeError, ValueError) as error:
+        note = f"{type(error).__name__}: {error}"
+        raise breaks.GraphBreak(breaks.OP_FAILED, "autograd.Function.apply", note) from error
+    names = ("autograd_forward", "autograd_backward")
+    reads = [t.output.scopes[-1].add_body(n, m) for n, m in zip(names, modules, strict=True)]
+    node = t.output.graph.call_function(apply_function, (*reads, *marks, *operands))
+    t.output.annotate(node, examples)
+    t.output.calls += 1
+    made: dict[int, Value] = {}
+    for index, (output, example) in enumerate(zip(outputs, examples, strict=True)):
+        picked = t.output.graph.call_function(operator.getitem, (node, index))
+        t.output.annotate(picked, example)
+        made[id(output)] = twin(output, picked, example)
+    return map_leaves(t, result, lambda leaf: made[id(leaf)])
+
+
+def _pad(backward: Scope, count: int) -> None:
+    """Give the tensors that forward used without being passed them no gradient."""
+    output = next(node for node in backward.graph.nodes if node.op == "output")
+    gradients = output.args[0]
+    assert isinstance(gradients, tuple)
+    output.args = ((*gradients, *[None] * (count - len(gradients))),)

@@ -1,0 +1,202 @@
+"""Higher-order operations: calls that take functions become nodes that take captured bodies."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.utils.checkpoint
+from torch._higher_order_ops import wrap as wraps
+from torch._higher_order_ops.cond import cond_op
+from torch._higher_order_ops.hints_wrap import hints_wrapper
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.torch_api.subgraphs import (
+    Body,
+    capture_body,
+    leaves,
+    results,
+    same_operands,
+)
+from tc.compiler.capture.values.base import Args, Kwargs, Value
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.containers import SequenceValue
+from tc.compiler.capture.values.dicts import DictValue
+from tc.compiler.capture.values.functions import PartialValue
+from tc.compiler.capture.values.handlers import handles
+from tc.compiler.capture.values.tensor import NodeValue, TensorValue
+from tc.compiler.errors import UncapturedHigherOrderOpError
+
+if TYPE_CHECKING:
+    from torch import fx
+
+    from tc.compiler.capture.values.interfaces import Interpreter
+
+
+#: breaks inside a branch that are the program's fault: eager torch.cond has no way for it either
+_FAULTS = (breaks.BODY_EFFECT, breaks.LEAKED_BODY)
+
+
+def call(
+    t: Interpreter,
+    target: Any,
+    args: tuple[Any, ...],
+    kwargs: Any,
+    body: Body,
+    examples: list[Any] | None = None,
+) -> Value:
+    """Record a call of an operation; return what its body returned, as values around it.
+
+    Args:
+        examples: of what the operation returns, where they differ from those of the body's.
+    """
+    node = t.output.graph.call_function(target, args, kwargs)
+    t.output.annotate(node, tuple(examples) if examples is not None else None)
+    t.output.calls += 1
+    return results(t, node, body.result, examples)
+
+
+def read(t: Interpreter, name: str, body: Body) -> fx.Node:
+    """Make a body an attribute of the graph around it; return the node that reads it."""
+    return t.output.scopes[-1].add_body(name, body.scope.module())
+
+
+def reject(name: str, why: str) -> UncapturedHigherOrderOpError:
+    """Return the error of an operation whose bodies do not fit it."""
+    return UncapturedHigherOrderOpError(f"{name} cannot be captured: {why}")
+
+
+@handles(wraps.wrap)
+def _wrap(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    body = capture_body(t, ("wrap", wraps.wrap), args[0], args[1:], kwargs)
+    return call(t, wraps.wrap, (read(t, "wrap_body", body), *body.lifted), {}, body)
+
+
+@handles(hints_wrapper)
+def _hints_wrapper(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    names = ("body_fn", "args", "kwargs", "hints")
+    given = dict(zip(names, args, strict=False)) | kwargs
+    if set(given) != set(names):
+        t.python.raise_(TypeError, f"hints_wrapper takes {names}, not {tuple(given)}")
+    named, hints = given["kwargs"], given["hints"]
+    if not isinstance(named, DictValue) or named.keys(t) or not isinstance(hints, DictValue):
+        t.python.raise_(
+            RuntimeError, "hints_wrapper: kwargs must be an empty dict, and hints a dict"
+        )
+    plain = {t.python.concrete(k): v for k, v in zip(hints.keys(t), hints.values(t), strict=True)}
+    if not all(isinstance(v, ConstValue) for v in plain.values()) or not all(
+        isinstance(v.constant(), int | float | str) for v in plain.values()
+    ):
+        t.python.raise_(RuntimeError, "hints_wrapper: each hint must be an int, float, bool or str")
+    body = capture_body(
+        t, ("hints_wrapper", hints_wrapper), given["body_fn"], given["args"].unpack(t)
+    )
+    no_names: dict[str, Any] = {}
+    operands = (read(t, "hints_wrapper_body", body), tuple(body.lifted), no_names)
+    hint_values = {name: value.constant() for name, value in plain.items()}
+    return call(t, hints_wrapper, operands, {"hints": hint_values}, body)
+
+
+# -- checkpoint ------------------------------------------------------------------------------
+@handles(torch.utils.checkpoint.checkpoint)
+def _checkpoint(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    own = ("use_reentrant", "preserve_rng_state", "determinism_check", "debug", "early_stop")
+    plain: dict[str, Any] = {k: t.python.concrete(v) for k, v in kwargs.items() if k in own}
+    given = {k: v for k, v in kwargs.items() if k not in (*own, "context_fn")}
+    if plain.get("use_reentrant") is None:
+        plain["use_reentrant"] = True
+    target: Any = torch.utils.checkpoint.checkpoint
+    body = capture_body(t, ("checkpoint", target), args[0], args[1:], given)
+    module = body.scope.module()
+    contexts = kwargs.get("context_fn", ConstValue(None))
+    if not t.python.is_none(
+        contexts
+    ):  # an operation of its own, which torch's partitioner knows too
+        target = wraps.tag_activation_checkpoint
+        module.meta["_checkpoint_context_fn"] = _contexts(t, contexts)
+    function = t.output.scopes[-1].add_body("wrap_body", module)
+    return call(t, target, (function, *body.lifted), plain, body)
+
+
+def _contexts(t: Interpreter, function: Value) -> Callable[[], Any]:
+    """Return the real ``context_fn`` of a checkpoint, which graphs call as it is."""
+    real = _real(t, function)
+    if real is not torch.utils.checkpoint.noop_context_fn:
+        made = t.python.fold(real)
+        modes = isinstance(made, tuple) and len(made) == 2
+        if not modes or not all(isinstance(mode, TorchDispatchMode) for mode in made):
+            text = (
+                "under compilation, `context_fn` must generate a tuple of two `TorchDispatchMode`s"
+            )
+            raise reject("checkpoint", text)
+    return real  # type: ignore[no-any-return]
+
+
+def _real(t: Interpreter, function: Value) -> Any:
+    """Return a function that was there before the frame, guarded to stay the same object."""
+    if isinstance(function, PartialValue):
+        args = [t.python.real_object(arg) for arg in function.args]
+        named = {name: t.python.real_object(arg) for name, arg in function.kwargs.items()}
+        return functools.partial(_real(t, function.function), *args, **named)
+    obj = function.obj
+    if not callable(obj):
+        function.cannot(breaks.UNSUPPORTED_CALL, f"checkpoint with {function.describe()}")
+    if function.source is not None:
+        t.guards.add("ID", function.source, obj)
+    return obj
+
+
+# -- cond ------------------------------------------------------------------------------------
+@handles(torch.cond, cond_op)
+def _cond(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    names = ("pred", "true_fn", "false_fn", "operands")
+    given = dict(zip(names, args, strict=False)) | kwargs
+    if set(given) - set(names) or not set(names[:3]) <= set(given):
+        raise reject("torch.cond", f"it takes {', '.join(names)}, not {', '.join(given)}")
+    operands = _operands(t, given["operands"]) if "operands" in given else []
+    condition = given["pred"]
+    if not isinstance(condition, NodeValue):
+        chosen = given["true_fn"] if condition.truth(t) else given["false_fn"]
+        return chosen.call(t, operands, {})
+    if isinstance(condition, TensorValue) and condition.example.numel() != 1:
+        t.python.raise_(RuntimeError, "torch.cond: the condition has more than one element")
+    try:
+        bodies = [
+            capture_body(t, ("cond", cond_op), given[name], operands)
+            for name in ("true_fn", "false_fn")
+        ]
+    except breaks.GraphBreak as cause:
+        if cause.reason in _FAULTS:
+            raise reject("torch.cond", cause.title) from cause
+        raise
+    _agree(bodies)
+    lifted = same_operands(bodies)
+    true, false = (
+        read(t, name, body) for name, body in zip(("cond_true", "cond_false"), bodies, strict=True)
+    )
+    return call(t, cond_op, (condition.node(t), true, false, tuple(lifted)), {}, bodies[0])
+
+
+def _operands(t: Interpreter, value: Value) -> list[Value]:
+    """Return the operands of a cond: nests of lists, tuples and dicts of tensors."""
+    if not isinstance(value, SequenceValue):
+        raise reject("torch.cond", "operands must be a list or tuple")
+    operands = value.values(t)
+    for leaf in leaves(t, value):
+        if not isinstance(leaf, NodeValue):
+            raise reject("torch.cond", f"an operand is {leaf.describe()}, not a tensor")
+    return operands
+
+
+def _agree(bodies: list[Body]) -> None:
+    """Refuse branches that do not return tensors of the same shapes and dtypes."""
+    shapes = []
+    for body in bodies:
+        (output,) = (node for node in body.scope.graph.nodes if node.op == "output")
+        examples = [node.meta.get("example_value") for node in output.args[0]]
+        shapes.append([(e.shape, e.dtype) for e in examples if isinstance(e, torch.Tensor)])
+    if shapes[0] != shapes[1]:
+        raise reject("torch.cond", f"its branches return {shapes[0]} and {shapes[1]}")

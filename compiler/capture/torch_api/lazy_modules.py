@@ -1,0 +1,77 @@
+"""Modules that take their shapes from their first input: initialised before their call is traced.
+
+Initialisation replaces parameters and the module's class, for good and once. It is done for real
+while the frame is captured, on fake inputs, which is when eager mode would do it too; the frame is
+then traced anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn.modules.lazy import LazyModuleMixin
+
+from tc.compiler.capture import breaks, hook
+from tc.compiler.capture.values.base import Args, Kwargs, Value
+from tc.compiler.capture.values.containers import ListValue, TupleValue
+from tc.compiler.capture.values.dicts import DictValue
+from tc.compiler.capture.values.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.values.interfaces import Interpreter
+
+
+hook.never_trace(LazyModuleMixin._infer_parameters)  # where eager mode runs the call itself
+
+
+def is_waiting(module: Any) -> bool:
+    """Say whether a module is to be initialised by its next call."""
+    return isinstance(module, LazyModuleMixin) and "_initialize_hook" in vars(module)
+
+
+def initialise(t: Interpreter, module: Any, args: Args, kwargs: Kwargs) -> None:
+    """Initialise a module for the inputs of a call. Raises TraceAgain, or breaks the graph."""
+    if t.effects.writes:
+        raise breaks.GraphBreak(
+            breaks.UNSUPPORTED_CALL, f"lazy module {type(module).__qualname__}, after stores,"
+        )
+    plain = [_likeness(t, arg) for arg in args]
+    named = {name: _likeness(t, arg) for name, arg in kwargs.items()}
+    module._infer_parameters(module, plain, named)
+    raise breaks.TraceAgain
+
+
+def _likeness(t: Interpreter, value: Value) -> Any:
+    """Return a Python object like a value, its tensors fake."""
+    if isinstance(value, TensorValue):
+        if not all(isinstance(size, int) for size in value.example.shape):
+            raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "a lazy module with dynamic sizes")
+        return value.example
+    if isinstance(value, TupleValue):
+        return value.make([_likeness(t, item) for item in value.values(t)])
+    if isinstance(value, ListValue):
+        return [_likeness(t, item) for item in value.values(t)]
+    if isinstance(value, DictValue):
+        keys = [t.python.concrete(key) for key in value.keys(t)]
+        items = [_likeness(t, item) for item in value.values(t)]
+        return dict(zip(keys, items, strict=True))
+    return t.python.concrete(value)
+
+
+def make_parameter(t: Interpreter, kind: type, args: Args, kwargs: Kwargs) -> Value:
+    """Return the value of ``torch.nn.Parameter(data, requires_grad)`` in traced code."""
+    given = (
+        [*args]
+        if args or "data" in kwargs
+        else [t.output.call_torch(torch.empty, [t.values.known(0)], {})]
+    )
+    made = t.output.call_torch(kind, given, kwargs)
+    assert isinstance(made, TensorValue)
+    made.kind = kind
+    t.output.marks.add(LEAF)
+    return made
+
+
+#: mark on graphs that make parameters, leaves of a graph that is eager torch's own
+LEAF = "tc_leaf"

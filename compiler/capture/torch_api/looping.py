@@ -1,0 +1,124 @@
+"""Higher-order operations that run a body many times: map, scan, associative_scan, while_loop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._higher_order_ops.associative_scan import associative_scan_op
+from torch._higher_order_ops.map import map_impl
+from torch._higher_order_ops.scan import scan_op
+from torch._higher_order_ops.while_loop import while_loop_op
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.torch_api.higher_order import call, read, reject
+from tc.compiler.capture.torch_api.subgraphs import Body, capture_body, leaves, same_operands
+from tc.compiler.capture.values.base import Args, Kwargs, Value
+from tc.compiler.capture.values.handlers import handles
+from tc.compiler.capture.values.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.values.interfaces import Interpreter
+
+
+def _tensors(t: Interpreter, name: str, value: Value) -> list[TensorValue]:
+    """Return the tensors of a flat list of them; numbers in it break the graph."""
+    found = value.unpack(t)
+    if not all(isinstance(one, TensorValue) for one in found):
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{name} over what is not all tensors")
+    return found  # type: ignore[return-value]
+
+
+def _returned(t: Interpreter, name: str, body: Body) -> list[TensorValue]:
+    returned = leaves(t, body.result)
+    if not returned or not all(isinstance(leaf, TensorValue) for leaf in returned):
+        raise reject(name, "its function must return tensors")
+    return returned  # type: ignore[return-value]
+
+
+def _form(tensors: list[TensorValue]) -> list[tuple[Any, ...]]:
+    return [(tuple(one.example.shape), one.example.dtype) for one in tensors]
+
+
+def _slices(t: Interpreter, tensors: list[TensorValue], name: str) -> list[tuple[str, Any]]:
+    """Return placeholders for what a body gets of tensors that are walked along axis 0."""
+    with t.shapes.mode:
+        return [(name, torch.select_copy(one.example, 0, 0)) for one in tensors]
+
+
+def _nodes(t: Interpreter, tensors: list[TensorValue]) -> list[Any]:
+    return [one.node(t) for one in tensors]
+
+
+def _stacked(t: Interpreter, leaf: TensorValue, count: Any) -> Any:
+    """Return an example of ``count`` results of a body, stacked along axis 0."""
+    with t.shapes.mode:
+        made = leaf.example.new_empty((count, *leaf.example.shape))
+        return made.requires_grad_() if leaf.example.requires_grad else made
+
+
+@handles(map_impl)
+def _map(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    mapped, rest = _tensors(t, "map", args[1]), args[2].unpack(t)
+    body = capture_body(t, ("map_impl", map_impl), args[0], rest, {}, _slices(t, mapped, "child"))
+    returned = _returned(t, "map", body)
+    function = read(t, "map_body", body)
+    operands = (function, _nodes(t, mapped), body.lifted)
+    count = mapped[0].example.shape[0]
+    return call(t, map_impl, operands, {}, body, [_stacked(t, leaf, count) for leaf in returned])
+
+
+@handles(scan_op)
+def _scan(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    given = dict(zip(("combine_fn", "init", "xs", "additional_inputs"), args, strict=False))
+    given |= kwargs
+    init, xs = (_tensors(t, "scan", given[name]) for name in ("init", "xs"))
+    first = [("carried", one.example) for one in init] + _slices(t, xs, "x")
+    rest = given["additional_inputs"].unpack(t)
+    body = capture_body(t, ("scan", scan_op), given["combine_fn"], rest, {}, first)
+    returned = _returned(t, "scan", body)
+    carried, out = returned[: len(init)], returned[len(init) :]
+    if _form(carried) != _form(init):
+        raise reject("scan", f"its function takes {_form(init)} and returns {_form(carried)}")
+    function = read(t, "scan_body", body)
+    operands = (function, _nodes(t, init), _nodes(t, xs), tuple(body.lifted))
+    count = xs[0].example.shape[0]
+    examples = [one.example for one in carried] + [_stacked(t, leaf, count) for leaf in out]
+    return call(t, scan_op, operands, {}, body, examples)
+
+
+@handles(associative_scan_op)
+def _associative_scan(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    given = dict(zip(("combine_fn", "xs", "additional_inputs"), args, strict=False)) | kwargs
+    xs, rest = _tensors(t, "associative_scan", given["xs"]), given["additional_inputs"].unpack(t)
+    first = _slices(t, xs, "left") + _slices(t, xs, "right")
+    operation = ("associative_scan", associative_scan_op)
+    body = capture_body(t, operation, given["combine_fn"], rest, {}, first)
+    returned = _returned(t, "associative_scan", body)
+    if _form(returned) != [(shape[1:], dtype) for shape, dtype in _form(xs)]:
+        raise reject("associative_scan", "its function must return what it takes")
+    function = read(t, "associative_scan_body", body)
+    operands = (function, _nodes(t, xs), tuple(body.lifted))
+    return call(t, associative_scan_op, operands, {}, body, [one.example for one in xs])
+
+
+@handles(while_loop_op)
+def _while_loop(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    carried, rest = _tensors(t, "while_loop", args[2]), args[3].unpack(t)
+    first = [("carried", one.example) for one in carried]
+    operation = ("while_loop", while_loop_op)
+    condition, body = (
+        capture_body(t, operation, function, rest, {}, first) for function in args[:2]
+    )
+    decided = condition.result
+    if not isinstance(decided, TensorValue) or decided.example.numel() != 1:
+        raise reject("while_loop", "its condition must return a tensor of one element")
+    (output,) = (node for node in condition.scope.graph.nodes if node.op == "output")
+    output.args = output.args[0]  # the operation wants the tensor itself
+    found = _form(_returned(t, "while_loop", body))
+    if found != _form(carried):
+        raise reject("while_loop", f"its body takes {_form(carried)} and returns {found}")
+    additional = same_operands([condition, body])
+    functions = (read(t, "while_cond", condition), read(t, "while_body", body))
+    operands = (*functions, tuple(_nodes(t, carried)), tuple(additional))
+    return call(t, while_loop_op, operands, {}, body)

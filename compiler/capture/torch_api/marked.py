@@ -1,0 +1,200 @@
+"""What users said of their functions: recorded whole, refused, replaced, or run while tracing."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.torch_api.opaque_call import (
+    apply_whole,
+    call_tree,
+    holds_objects,
+    is_apply,
+)
+from tc.compiler.capture.torch_api.subgraphs import map_items
+from tc.compiler.capture.traceable import over_tensors
+from tc.compiler.capture.values.arrays import ArrayValue
+from tc.compiler.capture.values.base import (
+    Args,
+    KnownObject,
+    Kwargs,
+    LambdaValue,
+    NotConstant,
+    Value,
+)
+from tc.compiler.capture.values.builtins import BUILTINS
+from tc.compiler.capture.values.const import is_constant_object
+from tc.compiler.capture.values.dicts import DictValue
+from tc.compiler.capture.values.tensor import TensorValue
+from tc.compiler.errors import ForbiddenCall
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
+
+Call = Callable[["Interpreter", Any, Args, Kwargs], Value]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a call of a marked function does: `call` gets the tracer, the function, arguments."""
+
+    name: str
+    call: Call
+
+
+_MARKS: dict[int, tuple[Any, Mark]] = {}
+
+
+def mark(function: Any, name: str, call: Call) -> None:
+    """Say what a call of a function does in traced code; the last word holds."""
+    key = id(function)
+
+    def forget(_: Any, marks: dict[int, Any] = _MARKS) -> None:
+        marks.pop(key, None)
+
+    try:
+        held: Any = weakref.ref(function, forget)
+    except TypeError:
+        held = function  # an id must not be used again while its mark is there
+    _MARKS[key] = held, Mark(name, call)
+
+
+def unmark(function: Any) -> None:
+    """Take back what was said of a function."""
+    _MARKS.pop(id(function), None)
+
+
+def mark_of(function: Any) -> Mark | None:
+    """Return what was said of a function, here or to torch's own compiler."""
+    found = _MARKS.get(id(function))
+    if found is not None:
+        return found[1]
+    rules = sys.modules.get("torch._dynamo.trace_rules")
+    return ALLOWED if rules is not None and rules.is_callable_allowed(function) else None
+
+
+class MarkedValue(KnownObject):
+    """A function that users said something of."""
+
+    noun = "a marked function"
+
+    def describe(self) -> str:
+        return getattr(self.obj, "__qualname__", repr(self.obj))
+
+    def truth(self, t: Interpreter) -> bool:
+        return True
+
+    def attr(self, t: Interpreter, name: str) -> Value:
+        if isinstance(self.obj, type) and is_apply(self.obj, name):
+            whole = apply_whole(self.obj)
+            return LambdaValue(
+                lambda t, args, kwargs: t.output.call_torch(whole, args, kwargs), whole.__name__
+            )
+        return t.python.folded(getattr, self.obj, name)
+
+    def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        said = mark_of(self.obj)
+        assert said is not None
+        return said.call(t, self.obj, args, kwargs)
+
+    def rebuild(self, r: ResidualInterface) -> None:
+        r.load_object(self.obj)
+
+
+# -- what can be said ----------------------------------------------------------------------------
+def _record(t: Interpreter, obj: Any, args: Args, kwargs: Kwargs) -> Value:
+    known = BUILTINS.get(id(obj))  # a class of C++ that the tracer knows by itself
+    if known is not None:
+        return known(t, args, kwargs)
+    given = [*args, *kwargs.values()]
+    in_parts = any(holds_objects(t, value) for value in given)
+    return call_tree(t, obj, args, kwargs) if in_parts else t.output.call_torch(obj, args, kwargs)
+
+
+ALLOWED = Mark("allowed", _record)
+
+
+def allow(function: Any) -> None:
+    """Record calls of a function whole: it is not looked into."""
+    mark(function, ALLOWED.name, ALLOWED.call)
+
+
+def disallow(function: Any) -> None:
+    """Break the graph at calls of a function."""
+
+    def refuse(t: Interpreter, obj: Any, args: Args, kwargs: Kwargs) -> Value:
+        raise breaks.GraphBreak(breaks.DISALLOWED_CALL, _name(obj))
+
+    mark(function, "disallowed", refuse)
+
+
+def forbid(function: Any) -> None:
+    """Raise where a function is called in traced code."""
+
+    def refuse(t: Interpreter, obj: Any, args: Args, kwargs: Kwargs) -> Value:
+        place = t.user_line()
+        where = f" ({place[0]}:{place[1]})" if place is not None else ""
+        raise ForbiddenCall(
+            f"{_name(obj)}() must not be called in compiled code{where}: call it before"
+        )
+
+    mark(function, "forbidden", refuse)
+
+
+def substitute(function: Any, replacement: Any, original: Any, pure: bool) -> None:
+    """Trace another function in the place of one; a pure one is folded where it can be."""
+
+    def inline(t: Interpreter, obj: Any, args: Args, kwargs: Kwargs) -> Value:
+        if pure:
+            try:
+                plain = [a.constant() for a in args]
+                named = {name: value.constant() for name, value in kwargs.items()}
+            except NotConstant:
+                pass
+            else:
+                return t.python.folded(original, *plain, **named)
+        return t.inline_object(replacement, args, kwargs)
+
+    mark(function, "substituted", inline)
+
+
+def constant_result(t: Interpreter, obj: Any, args: Args, kwargs: Kwargs) -> Value:
+    """Call a function now, and take its result for a constant."""
+    plain = [t.python.real_object(a) for a in args]
+    named = {name: t.python.real_object(value) for name, value in kwargs.items()}
+    found = t.python.fold(obj, *plain, **named)
+    return t.values.known(found) if is_constant_object(found) else t.values.wrap_kept(found)
+
+
+def fix_result(function: Any) -> None:
+    """Call a function while tracing, and take its result for a constant from then on."""
+    mark(function, "constant", constant_result)
+
+
+def _over_tensors(t: Interpreter, obj: Any, args: Args, kwargs: Kwargs) -> Value:
+    """Call a function of arrays on tensors: they become arrays on the way in, tensors after."""
+
+    def enter(value: Value) -> Value | None:
+        return ArrayValue(value) if isinstance(value, TensorValue) else None
+
+    def leave(value: Value) -> Value | None:
+        return value.tensor if isinstance(value, ArrayValue) else None
+
+    function, given, named = args
+    arrays = [map_items(t, item, enter) for item in given.unpack(t)]
+    keywords = map_items(t, named, enter)
+    assert isinstance(keywords, DictValue)
+    names = [t.python.concrete(key) for key in keywords.keys(t)]
+    found = function.call(t, arrays, dict(zip(names, keywords.values(t), strict=True)))
+    return map_items(t, found, leave)
+
+
+mark(over_tensors, "over tensors", _over_tensors)
+
+
+def _name(obj: Any) -> str:
+    return getattr(obj, "__name__", None) or repr(obj)

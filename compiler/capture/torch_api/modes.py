@@ -1,0 +1,361 @@
+"""Modes of torch that traced code may ask for and set: grad mode, autocast, default dtype, ...
+
+A mode that is set while tracing is set for what is traced next, recorded in the graph, set back
+at the graph's end, and set again by the residual code if the frame leaves it changed. A mode that
+is not part of torch's own guard on global state is guarded when it is looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import _C, fx
+from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.guards.facts import MIXED, PROCESS, torch_mode
+from tc.compiler.capture.torch_api.torch_functions import CHANGES_STATE
+from tc.compiler.capture.values.base import Args, Kwargs, Value
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.containers import TupleValue
+from tc.compiler.capture.values.handlers import handles
+from tc.compiler.capture.values.tensor import METHODS, TensorValue
+from tc.compiler.core.table import Table
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
+
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Mode:
+    """One setting.
+
+    Attributes:
+        read: asks for it; without arguments.
+        write: sets it.
+        before: arguments of ``write`` that come before the value.
+        guarded: torch's guard on global state covers it.
+    """
+
+    read: Callable[[], Any]
+    write: Callable[..., Any]
+    before: tuple[Any, ...] = ()
+    guarded: bool = True
+
+    def setting(self, value: Any) -> Call:
+        """Return the call that sets a value."""
+        return self.write, (*self.before, value)
+
+
+MODES: Table[str, Mode] = Table("modes of torch")
+
+
+def _set_deterministic(mode: tuple[bool, bool]) -> None:
+    """Set both halves of the deterministic mode: on, and only warning."""
+    _C._set_deterministic_algorithms(mode[0], warn_only=mode[1])
+
+
+def _nest_autocast(depth: int) -> None:
+    """Set how many autocast blocks are open; the outermost that closes drops cached casts."""
+    while depth_of_autocast() > depth:
+        if torch.autocast_decrement_nesting() == 0:
+            torch.clear_autocast_cache()
+    while depth_of_autocast() < depth:
+        torch.autocast_increment_nesting()
+
+
+def depth_of_autocast() -> int:
+    """Return how many autocast blocks are open on this thread."""
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting()
+
+
+def _set_matmul_precision(precision: str) -> None:
+    """Set the precision of float32 products; what the newer switches say is left alone."""
+    if precision != MIXED:
+        _C._set_float32_matmul_precision(precision)
+
+
+MODES.add("grad", Mode(torch.is_grad_enabled, _C._set_grad_enabled))
+for _device in ("cpu", "cuda", "xpu", "mps"):
+    _at = (_device,)
+    _enabled = functools.partial(torch.is_autocast_enabled, _device)
+    _dtype = functools.partial(torch.get_autocast_dtype, _device)
+    MODES.add(f"autocast.{_device}", Mode(_enabled, torch.set_autocast_enabled, _at))
+    MODES.add(f"autocast.{_device}.dtype", Mode(_dtype, torch.set_autocast_dtype, _at))
+MODES.add("autocast.cache", Mode(torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled))
+MODES.add("autocast.depth", Mode(depth_of_autocast, _nest_autocast))
+MODES.add("default_dtype", Mode(torch.get_default_dtype, _C._set_default_dtype))
+MODES.add(
+    "deterministic",
+    Mode(
+        lambda: (
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_deterministic_algorithms_warn_only_enabled(),
+        ),
+        _set_deterministic,
+    ),
+)
+#: reader and writer in torch._C of modes that its guard on global state leaves out
+_UNGUARDED = (
+    ("_get_flash_sdp_enabled", "_set_sdp_use_flash"),
+    ("_get_mem_efficient_sdp_enabled", "_set_sdp_use_mem_efficient"),
+    ("_get_math_sdp_enabled", "_set_sdp_use_math"),
+    ("_get_cudnn_sdp_enabled", "_set_sdp_use_cudnn"),
+    ("_get_overrideable_sdp_enabled", "_set_sdp_use_overrideable"),
+    ("_get_sdp_priority_order", "_set_sdp_priority_order"),
+    ("_get_cudnn_enabled", "_set_cudnn_enabled"),
+    ("_get_cudnn_benchmark", "_set_cudnn_benchmark"),
+    ("_get_cudnn_deterministic", "_set_cudnn_deterministic"),
+    ("_get_mkldnn_enabled", "_set_mkldnn_enabled"),
+    ("_get_nnpack_enabled", "_set_nnpack_enabled"),
+)
+for _reader, _writer in _UNGUARDED:
+    if hasattr(_C, _reader) and hasattr(_C, _writer):
+        MODES.add(_reader, Mode(getattr(_C, _reader), getattr(_C, _writer), guarded=False))
+PRECISION = "_get_float32_matmul_precision"
+MODES.add(
+    PRECISION, Mode(functools.partial(torch_mode, PRECISION), _set_matmul_precision, guarded=False)
+)
+
+
+#: mark on a graph that sets modes on its way
+SETS_MODES = "tc_sets_modes"
+
+
+def restoring_modes(graph: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a graph that sets modes back when it raises: it may do so between two of its nodes."""
+
+    def call(*args: Any) -> Any:
+        modes = Modes()
+        try:
+            return graph(*args)
+        except BaseException:
+            modes.restore()
+            raise
+
+    return call
+
+
+class InferenceValue(Value):
+    """An inference mode of traced code: entered by the graph, and again behind a graph break.
+
+    While it is traced only gradients are off, so that fake tensors stay of one kind.
+    """
+
+    noun = "an inference mode"
+
+    def __init__(self, on: bool) -> None:
+        self.on = on
+        self.node: fx.Node | None = None
+
+    def python_type(self) -> type:
+        return _C._InferenceMode
+
+    def attr(self, t: Interpreter, name: str) -> Value:
+        return t.attributes.builtin_method(self, name)
+
+    def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name == "__enter__":
+            self.node = t.output.graph.call_function(_enter_inference_mode, (self.on,))
+            t.modes.open_inference(self)
+        elif name == "__exit__" and t.modes.inference and t.modes.inference[-1][0] is self:
+            self.leave(t)
+            t.modes.close_inference()
+        else:
+            self.cannot(breaks.UNSUPPORTED_CALL, f"_InferenceMode.{name}")
+        return ConstValue(None)
+
+    def leave(self, t: Interpreter) -> None:
+        """Record that the graph leaves the mode."""
+        t.output.graph.call_function(_exit_inference_mode, (self.node,))
+
+    def rebuild(self, r: ResidualInterface) -> None:
+        r.load_callable(_enter_inference_mode)
+        r.e.load_const(self.on)
+        r.e.call(1)
+
+
+class Modes:
+    """The modes of torch while a frame is traced.
+
+    Attributes:
+        inference: the inference modes that are open, each with the grad mode before it.
+        mixed: some tensors were made in an inference mode and some were not.
+    """
+
+    def __init__(self) -> None:
+        self._before = {name: mode.read() for name, mode in MODES.rows()}
+        self.inference: list[tuple[InferenceValue, bool]] = []
+        self.mixed = False
+
+    def value_before(self, name: str) -> Any:
+        """Return what a mode was when the frame began."""
+        return self._before[name]
+
+    def open_inference(self, guard: InferenceValue) -> None:
+        """Note that an inference mode was entered; gradients are off from here on."""
+        self.mixed = True
+        self.inference.append((guard, torch.is_grad_enabled()))
+        _C._set_grad_enabled(not guard.on and torch.is_grad_enabled())
+
+    def close_inference(self) -> None:
+        """Note that the inference mode entered last was left."""
+        _C._set_grad_enabled(self.inference.pop()[1])
+
+    def changes(self) -> Iterator[tuple[Call, Call]]:
+        """Give, for each mode that is set otherwise now: the call that sets it, and one back."""
+        for name, mode in MODES.rows():
+            now, before = mode.read(), self._before[name]
+            if name == "grad" and self.inference:
+                now = self.inference[0][1]  # what leaving it will bring back
+            if now != before:
+                yield mode.setting(now), mode.setting(before)
+
+    def restore(self) -> None:
+        """Set all modes back."""
+        while self.inference:
+            self.close_inference()
+        for _, (write, args) in list(self.changes()):
+            write(*args)
+
+
+def _asking(name: str, mode: Mode) -> Callable[..., Value]:
+    def handler(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        _guard(t, name)
+        return t.values.known(mode.read())
+
+    return handler
+
+
+def _guard(t: Interpreter, name: str) -> None:
+    t.guards.recorded.add("MODE", PROCESS, (name, t.modes.value_before(name)), t.user_line())
+
+
+def _setting(
+    function: Callable[..., Any], guarded: str | None = None, at_run: bool = False
+) -> Callable[..., Value]:
+    """Return a handler that sets a mode now and in the graph.
+
+    Args:
+        guarded: the mode that needs a guard of its own.
+        at_run: kernels look at the mode when they run, so that the graph has to set it for real.
+    """
+
+    def handler(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        if len(t.output.scopes) > 1 and function is not _C._set_grad_enabled:
+            raise breaks.GraphBreak(
+                breaks.BODY_EFFECT, f"a higher-order operation ({function.__name__})"
+            )
+        if guarded is not None:
+            _guard(t, guarded)
+        plain = tuple(t.python.concrete(arg) for arg in args)
+        named = {key: t.python.concrete(arg) for key, arg in kwargs.items()}
+        if function is _C._set_grad_enabled and plain[:1] == (True,):
+            t.guards.gradients_matter = True
+        t.output.graph.call_function(function, plain, named)
+        t.output.marks.add(SETS_MODES)
+        if at_run:
+            t.output.calls += 1
+            t.output.marks.add(CHANGES_STATE)
+        return t.values.known(function(*plain, **named))
+
+    return handler
+
+
+def _inference(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    on = bool(t.python.concrete(args[0]))
+    if not on and (torch.is_inference_mode_enabled() or t.modes.inference):
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "torch.inference_mode(False)")
+    return InferenceValue(on)
+
+
+def _in_inference(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    inside = t.modes.inference[-1][0].on if t.modes.inference else None
+    return t.values.known(torch.is_inference_mode_enabled() if inside is None else inside)
+
+
+def _detects_anomalies(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """The search for anomalies is off while a frame is compiled: Python has to ask."""
+    raise breaks.GraphBreak(breaks.BUILTIN_CALL, "torch.is_anomaly_enabled()")
+
+
+def _precision(handler: Callable[..., Value]) -> Callable[..., Value]:
+    """Have a handler break the graph where torch's newer switches say what the mode would."""
+
+    def handle(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        if torch_mode(PRECISION) == MIXED:
+            raise breaks.GraphBreak(breaks.BUILTIN_CALL, "torch's older switch of precision")
+        return handler(t, args, kwargs)
+
+    return handle
+
+
+def _no_profile(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """A region that only names a part of a profile or graph: its nodes have their own names."""
+    return t.values.known(contextlib.nullcontext).call(t, [], {})
+
+
+def _exc_info(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """``sys.exc_info()``; the traceback of an exception raised by traced code is not made."""
+    if t.handled:
+        error = t.handled[-1].error
+        return TupleValue([t.values.known(error.python_type()), error, ConstValue(None)])
+    if sys.exc_info()[1] is not None:
+        raise breaks.GraphBreak(breaks.BUILTIN_CALL, "sys.exc_info() below an except block")
+    t.guards.recorded.add("NO_ERROR", PROCESS)
+    return TupleValue([ConstValue(None)] * 3)
+
+
+def _override_modes(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return t.values.known(bool(t.overrides.modes))
+
+
+def _made_in_inference(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+    if t.modes.mixed and tensor.source is None:
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "Tensor.is_inference")
+    return t.values.known(tensor.example.is_inference())
+
+
+def _require_grad(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+    wanted = args[0] if args else kwargs.get("requires_grad", ConstValue(True))
+    if tensor.example.requires_grad is not bool(t.python.concrete(wanted)):
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "Tensor.requires_grad_")
+    return tensor
+
+
+METHODS["is_inference"] = _made_in_inference
+METHODS["requires_grad_"] = _require_grad
+handles(sys.exc_info)(_exc_info)
+handles(_C._is_torch_function_mode_enabled)(_override_modes)
+handles(_C._InferenceMode)(_inference)
+handles(torch.is_inference_mode_enabled)(_in_inference)
+handles(torch.is_anomaly_enabled)(_detects_anomalies)
+handles(torch.is_anomaly_check_nan_enabled)(_detects_anomalies)
+handles(torch.autograd.profiler.record_function)(_no_profile)
+handles(torch.fx.traceback.annotate)(_no_profile)
+handles(_C._get_float32_matmul_precision)(_precision(_asking(PRECISION, MODES[PRECISION])))
+handles(_C._set_float32_matmul_precision)(
+    _precision(_setting(_C._set_float32_matmul_precision, PRECISION, at_run=True))
+)
+handles(_C._set_grad_enabled)(_setting(_C._set_grad_enabled))
+handles(_C._set_deterministic_algorithms)(_setting(_C._set_deterministic_algorithms, at_run=True))
+for _function in (
+    torch.set_autocast_enabled, torch.set_autocast_dtype, torch.set_autocast_cache_enabled,
+    torch.set_autocast_cpu_enabled, torch.set_autocast_cpu_dtype, torch.set_autocast_gpu_dtype,
+    torch.autocast_increment_nesting, torch.autocast_decrement_nesting,
+    torch.clear_autocast_cache, _C._set_default_dtype,
+):  # fmt: skip
+    handles(_function)(_setting(_function))
+for _name, _mode in MODES.rows():
+    if not _mode.guarded:
+        handles(_mode.read)(_asking(_name, _mode))
+        handles(_mode.write)(_setting(_mode.write, _name, at_run=True))

@@ -1,0 +1,74 @@
+"""Making tensors of derived classes inside traced code: calls of the classes and what they use."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.values.base import Args, Kwargs, Value
+from tc.compiler.capture.values.handlers import handles
+from tc.compiler.capture.values.objects import ClassValue, type_lookup
+from tc.compiler.capture.values.subclasses import CLASSES_OFF, is_wrapper, own_attribute, with_class
+from tc.compiler.capture.values.tensor import METHODS, TensorValue
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.values.interfaces import Interpreter
+
+_NEW = torch._C.TensorBase.__dict__["__new__"]
+
+
+def construct(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+    """Return the value of a call of a class of tensors."""
+    kind = cls.obj
+    if kind is torch.Tensor and not kwargs:
+        return t.output.call_torch(torch.Tensor, args, kwargs)
+    if is_wrapper(kind):
+        return t.output.call_torch(kind, args, kwargs)
+    maker = own_attribute(kind, "__new__")
+    if isinstance(maker, staticmethod):
+        maker = maker.__func__
+    if isinstance(maker, types.FunctionType):
+        made = t.inline_object(maker, [cls, *args], kwargs)
+    elif type_lookup(kind, "__new__") is _NEW:
+        made = _new(t, [cls, *args], kwargs)
+    else:
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{kind.__qualname__}()")
+    start = own_attribute(kind, "__init__")
+    if isinstance(start, types.FunctionType) and issubclass(made.python_type(), kind):
+        t.inline_object(start, [made, *args], kwargs)
+    return made
+
+
+@handles(_NEW)
+def _new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """``torch.Tensor.__new__``: a tensor under another class, or a new one."""
+    kind: Any = t.python.concrete(args[0])
+    if kwargs or is_wrapper(kind):
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{kind.__qualname__}()")
+    if len(args) == 2 and isinstance(args[1], TensorValue):
+        return with_class(t, args[1], kind)
+    made = t.output.call_torch(torch.Tensor, args[1:], {})
+    assert isinstance(made, TensorValue)
+    return with_class(t, made, kind)
+
+
+@handles(torch.Tensor._make_subclass)
+def _make_subclass(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    kind: Any = t.python.concrete(args[0])
+    plain = isinstance(args[1], TensorValue) and len(args) == 2 and not kwargs
+    if not plain:
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"_make_subclass({kind.__qualname__})")
+    with t.overrides.at_least(CLASSES_OFF):
+        data = args[1].method(t, "detach", [], {})
+    assert isinstance(data, TensorValue)
+    return with_class(t, data, kind)
+
+
+def _as_subclass(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+    return with_class(t, tensor, t.python.concrete([*args, *kwargs.values()][0]))
+
+
+METHODS["as_subclass"] = _as_subclass

@@ -1,0 +1,143 @@
+"""torch.func transforms: vmap, grad, jvp … traced as the Python that PyTorch wrote them in.
+
+What they come down to are levels: a level is pushed, tensors are wrapped for it, the function
+runs on what was wrapped, the level is popped. Each of these calls is a node of the graph, and the
+level really is at work while the function is traced over fake tensors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._C import _functorch
+from torch._functorch import eager_transforms, predispatch
+from torch.autograd import forward_ad
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.guards.facts import PROCESS
+from tc.compiler.capture.values.base import Args, Kwargs, Value
+from tc.compiler.capture.values.handlers import BY_NAME, Handler, handles
+from tc.compiler.capture.values.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.values.interfaces import Interpreter
+
+#: mark on graphs that push levels: an exception at run time must not leave them pushed
+LEVELLED = "tc_levelled"
+_autograd = torch._C._autograd
+
+
+def _among(homes: tuple[Any, ...], *names: str) -> list[Any]:
+    """Return the functions of these names that the installed torch has, in any of the modules."""
+    return [getattr(home, name) for home in homes for name in names if hasattr(home, name)]
+
+
+_LOW = (predispatch, _functorch, torch._C)
+#: calls that wrap and unwrap tensors for a level
+WRAPPING = _among(
+    (*_LOW, eager_transforms),
+    "_add_batch_dim",
+    "_remove_batch_dim",
+    "_wrap_for_grad",
+    "_unwrap_for_grad",
+    "_make_dual",
+    "_unpack_dual",
+    "get_unwrapped",
+    "_set_tensor_requires_grad",
+)
+#: calls that push or pop a level, or set a mode that the code under it runs in
+SETTING = _among(
+    (*_LOW, _autograd),
+    "_vmap_increment_nesting",
+    "_vmap_decrement_nesting",
+    "_jvp_increment_nesting",
+    "_jvp_decrement_nesting",
+    "_grad_increment_nesting",
+    "_grad_decrement_nesting",
+    "_enter_dual_level",
+    "_exit_dual_level",
+    "set_inplace_requires_grad_allowed",
+    "_set_fwd_grad_enabled",
+    "_saved_tensors_hooks_disable",
+    "_saved_tensors_hooks_enable",
+)
+#: questions about modes, which those calls change
+ASKING_MODES = _among(
+    (_functorch, _autograd),
+    "get_inplace_requires_grad_allowed",
+    "maybe_current_level",
+    "current_level",
+    "_saved_tensors_hooks_get_disabled_error_message",
+    "_saved_tensors_hooks_is_enabled",
+)
+#: questions about a tensor, which its example answers
+ASKING_TENSORS = _among(
+    (_functorch,),
+    "is_batchedtensor",
+    "is_gradtrackingtensor",
+    "is_functorch_wrapped_tensor",
+    "is_functionaltensor",
+    "is_legacy_batchedtensor",
+    "is_dead_tensor_wrapper",
+    "maybe_get_level",
+    "maybe_get_bdim",
+)
+#: what prepares torch itself, and may as well be done while tracing
+PREPARING = _among(
+    (predispatch, forward_ad), "lazy_load_decompositions", "_maybe_load_decompositions"
+)
+
+
+def _record(function: Any) -> Handler:
+    return lambda t, args, kwargs: t.output.call_torch(function, args, kwargs)
+
+
+def _set(function: Any) -> Handler:
+    def handler(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        if LEVELLED not in t.output.marks:
+            t.output.marks.add(LEVELLED)
+            t.guards.recorded.add(
+                "TRANSFORMS", PROCESS, None
+            )  # levels are numbered from those at entry
+        return t.output.call_state(function, args, kwargs)
+
+    return handler
+
+
+def _ask_mode(function: Any) -> Handler:
+    return lambda t, args, kwargs: t.values.known(function())
+
+
+def _ask_tensor(function: Any) -> Handler:
+    def handler(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        if not isinstance(args[0], TensorValue):
+            args[0].cannot(breaks.UNSUPPORTED_CALL, f"{function.__name__} of no tensor")
+        return t.values.known(function(args[0].example))
+
+    return handler
+
+
+for _functions, _make in (
+    (WRAPPING, _record),
+    (SETTING, _set),
+    (ASKING_MODES, _ask_mode),
+    (ASKING_TENSORS, _ask_tensor),
+    (PREPARING, _ask_mode),
+):
+    for _function in _functions:
+        handles(_function)(_make(_function))
+
+
+@handles(torch.autograd.grad)
+def _grad(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    if t.top is None or t.top.code is not eager_transforms._autograd_grad.__code__:
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "torch.autograd.grad")
+    return t.output.call_torch(torch.autograd.grad, args, kwargs)
+
+
+BY_NAME.add(
+    "torch._dynamo.compiled_autograd._disable",
+    lambda t, args, kwargs: t.inline_object(contextlib.nullcontext, []),
+)

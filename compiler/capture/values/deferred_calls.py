@@ -1,0 +1,122 @@
+"""Calls that are made once the graph has run: warnings, and printing where the user allows it."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from tc.compiler.capture import breaks, hook
+from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, OpaqueValue, Value
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.containers import ListValue
+from tc.compiler.capture.values.handlers import handles
+from tc.compiler.capture.values.objects import ExceptionValue
+from tc.compiler.core.sources import Source
+from tc.compiler.options import config
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.values.interfaces import FrameInterface, Interpreter, ResidualInterface
+
+
+class DeferredCall(Value):
+    """A call that the residual code makes for what it does; its result is None."""
+
+    noun = "a call made after the graph"
+
+    def __init__(self, function: Any, args: Args, kwargs: Kwargs) -> None:
+        self.function = function
+        self.args = list(args)
+        self.kwargs = kwargs
+
+    def children(self, t: Interpreter) -> list[Value]:
+        return [*self.args, *self.kwargs.values()]
+
+    def rebuild(self, r: ResidualInterface) -> None:
+        r.load_callable(hook.disabled(self.function))
+        r.push_slots([*self.args, *self.kwargs.values()])
+        r.e.call(len(self.args), tuple(self.kwargs))
+
+
+class ReorderableValue(KnownObject):
+    """A function of `config.reorderable_logging_functions`."""
+
+    def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        t.effects.demand(DeferredCall(self.obj, args, kwargs))
+        return ConstValue(None)
+
+
+def is_reorderable(obj: Any) -> bool:
+    """Say whether the user allows a function to be called after the graph."""
+    return callable(obj) and any(obj is one for one in config.reorderable_logging_functions)
+
+
+def wrap_reorderable(t: Interpreter, obj: Any, source: Source) -> Value:
+    """Return the value of a function that may be called after the graph."""
+    t.guards.add("ID", source, obj)
+    return ReorderableValue(obj, source)
+
+
+# -- warnings --------------------------------------------------------------------------------
+_NOTE_CHANGE: Any = getattr(warnings, "_filters_mutated", None)
+PARAMETERS = ("message", "category", "stacklevel", "source")
+
+
+@handles(warnings.warn)
+def _warn(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    given = {**dict(zip(PARAMETERS, args, strict=False)), **kwargs}
+    message = given.get("message")
+    if message is None or set(given) - set(PARAMETERS[:3]):
+        raise breaks.GraphBreak(breaks.BUILTIN_CALL, "warnings.warn()")
+    category = given.get("category", ConstValue(None)).constant() or UserWarning
+    if isinstance(message, ExceptionValue):
+        category = message.cls
+    state = t.effects.global_value(vars(warnings), "filters")
+    if state is not None and _ignores(t, state, category):
+        return ConstValue(None)
+    raising = any(action == "error" for action, *_ in warnings.filters)
+    if state is not None or raising:
+        raise breaks.GraphBreak(breaks.BUILTIN_CALL, "warnings.warn() (its filters are changed)")
+    level = t.python.concrete(given.get("stacklevel", ConstValue(1)))
+    t.effects.demand(_warning(t, message, category, max(level, 1)))
+    return ConstValue(None)
+
+
+def _ignores(t: Interpreter, filters: Value, category: type) -> bool:
+    """Say whether the first of the filters that traced code set ignores a category."""
+    if not isinstance(filters, ListValue) or not filters.slots:
+        return False
+    first = filters.slots[0]
+    if not isinstance(first, Value) or not first.is_constant():
+        return False
+    action, text, ignored, module, line = first.constant()
+    everywhere = text is None and module is None and line == 0
+    return action == "ignore" and everywhere and issubclass(category, ignored)
+
+
+def _warning(t: Interpreter, message: Value, category: type, level: int) -> DeferredCall:
+    frame: FrameInterface | None = t.top
+    while level > 1 and frame is not None:
+        frame, level = frame.parent, level - 1
+    kind: Value = t.values.known(category)
+    if frame is None:  # a caller of the frame under capture is to blame
+        between = 2  # the residual code and the wrapper that keeps the call from being traced
+        return DeferredCall(warnings.warn, [message, kind, ConstValue(level + between)], {})
+    place = frame.place()
+    where = [ConstValue(place.file), ConstValue(place.line)]
+    space = OpaqueValue(frame.module_globals, t.values.object_source(frame.module_globals))
+    return DeferredCall(warn_at, [message, kind, *where, space], {})
+
+
+def warn_at(
+    message: Any, category: Any, file: str, line: int, module_globals: dict[str, Any]
+) -> None:
+    """Warn as a line of a module does; called from residual code."""
+    registry = module_globals.setdefault("__warningregistry__", {})
+    module = module_globals.get("__name__", "<unknown>")
+    warnings.warn_explicit(message, category, file, line, module, registry)
+
+
+@handles(_NOTE_CHANGE)
+def _filters_mutated(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    t.effects.demand(DeferredCall(_NOTE_CHANGE, [], {}))
+    return ConstValue(None)

@@ -1,0 +1,547 @@
+"""What values and handlers need of the tracer and its parts, as protocols.
+
+Modules below the tracer name these, never the tracer: so that none of them is in a cycle with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from types import CellType, CodeType
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+import torch
+from torch import fx
+
+if TYPE_CHECKING:
+    from tc.compiler.capture import hook
+    from tc.compiler.capture.bytecode.emitter import Emitter
+    from tc.compiler.capture.bytecode.instructions import Instruction
+    from tc.compiler.capture.dynamism import DynamicSizes
+    from tc.compiler.capture.guards.definitions import Definitions
+    from tc.compiler.capture.guards.guard_list import GuardList
+    from tc.compiler.capture.scopes import Scope
+    from tc.compiler.capture.shapes import Shapes
+    from tc.compiler.capture.values.base import Args, HandlingValue, Kwargs, Slot, Value
+    from tc.compiler.capture.values.containers import ListValue, TupleValue
+    from tc.compiler.capture.values.dicts import DictValue, SetValue
+    from tc.compiler.capture.values.effects import Effects
+    from tc.compiler.capture.values.functions import CellValue, FunctionValue
+    from tc.compiler.capture.values.objects import ClassValue, NNModuleValue, ObjectValue
+    from tc.compiler.capture.values.subclasses import ClassesMet
+    from tc.compiler.capture.values.tensor import NodeValue, TensorValue
+    from tc.compiler.core.sources import Source
+    from tc.trace.places import StackFrame
+
+
+class FrameInterface(Protocol):
+    """What values need of a frame under interpretation."""
+
+    @property
+    def code(self) -> CodeType:
+        """What it runs."""
+
+    @property
+    def cells(self) -> Mapping[str, CellValue]:
+        """Own and free variables kept in cells."""
+
+    @property
+    def module_globals(self) -> dict[str, Any]:
+        """Globals of its module."""
+
+    @property
+    def parent(self) -> FrameInterface | None:
+        """The frame that called."""
+
+    @property
+    def started(self) -> bool:
+        """Whether a generator was advanced."""
+
+    @property
+    def returned(self) -> Value | None:
+        """What it returned."""
+
+    def local(self, name: str) -> Value:
+        """Return a local; an unbound one raises into the traced code."""
+
+    def is_bound(self, name: str) -> bool:
+        """Say whether a local that is not kept in a cell has a value."""
+
+    def place(self) -> StackFrame:
+        """Return where this frame is in the user's source."""
+
+    def next_instruction(self) -> Instruction:
+        """Return the instruction after the one at work."""
+
+    def places(self) -> list[StackFrame]:
+        """Return the stack of frames, the frame under capture first."""
+
+    def run_to_yield(self, sent: Value) -> Value:
+        """Interpret a generator's frame up to its next yield."""
+
+
+class ResidualInterface(Protocol):
+    """What values need of the residual code that rebuilds them."""
+
+    @property
+    def e(self) -> Emitter:
+        """The emitter."""
+
+    @property
+    def globals(self) -> dict[str, Any]:
+        """Of the frame under capture."""
+
+    @property
+    def t(self) -> Interpreter:
+        """The tracer."""
+
+    def push(self, value: Value) -> None:
+        """Emit code that pushes a value."""
+
+    def push_slots(self, slots: list[Slot]) -> None:
+        """Push the items of a container."""
+
+    def load_output(self, value: NodeValue) -> None:
+        """Push an output of the graph."""
+
+    def load_object(self, obj: Any) -> None:
+        """Push any Python object, through a global of ours."""
+
+    def load_callable(self, obj: Any) -> None:
+        """Push a Python object that will be called."""
+
+    def call_method(
+        self,
+        owner: Value,
+        name: str,
+        argument: Callable[[], None] | None = None,
+        keep: bool = False,
+    ) -> None:
+        """Emit ``owner.name(argument)``."""
+
+    def make_function(self, function: FunctionValue) -> None:
+        """Push a new function whose free variables are cells of this frame or new ones."""
+
+    def store_new(self) -> str:
+        """Pop the top into a new local and return its name."""
+
+    def replay_attribute(self, owner: Value, name: str, value: Value | None) -> None:
+        """Emit ``owner.name = value``, past a ``__setattr__`` that was traced already."""
+
+    def replay_global(self, space: dict[str, Any], name: str, value: Value) -> None:
+        """Emit a store to a global."""
+
+
+class GraphInterface(Protocol):
+    """What is asked of the graph under construction."""
+
+    calls: int
+
+    @property
+    def scopes(self) -> list[Scope]:
+        """The captured graph, and the bodies under construction inside it."""
+
+    @property
+    def marks(self) -> set[str]:
+        """What a backend has to know of the graph."""
+
+    @property
+    def derived(self) -> ClassesMet:
+        """The tensor classes that were met."""
+
+    @property
+    def graph(self) -> fx.Graph:
+        """The graph that calls are recorded into: the captured one, or that of a body in it."""
+
+    def in_scope(self, node: fx.Node, example: Any) -> fx.Node:
+        """Return a node, or what stands for it in the body that is being captured."""
+
+    def add_input(self, value: NodeValue) -> fx.Node:
+        """Make the placeholder of a sourced tensor or number, before all calls."""
+
+    def call_torch(self, target: Any, args: Args, kwargs: Kwargs, method: bool = False) -> Value:
+        """Record a call and return the value of its result."""
+
+    def call_state(self, target: Any, args: Args, kwargs: Kwargs) -> Value:
+        """Record a call that changes a state of torch, and change it for what is traced next."""
+
+    def run_fake(
+        self, target: Any, text: str, fakes: list[Any], named: dict[str, Any], method: bool
+    ) -> Any:
+        """Call a function on fake tensors; what it raises breaks the graph."""
+
+    def known_by_example(self, value: TensorValue) -> TensorValue:
+        """Note a tensor by its fake: a call that returns this fake returns this tensor."""
+
+    def result_of(self, result: Any, node: fx.Node) -> Value:
+        """Return the value of a node's result, whatever it is made of."""
+
+    def number_from(self, tensor: TensorValue, method: str, found: Any, *args: int) -> Value:
+        """Return the value of an integer read off a tensor; a node only if it is symbolic."""
+
+    def tensor_size(self, tensor: TensorValue) -> TupleValue:
+        """Return the value of ``tensor.shape``."""
+
+    def annotate(self, node: fx.Node, example: Any) -> None:
+        """"""
+
+
+class IdentityInterface(Protocol):
+    """What is noted of objects that have to stay different ones."""
+
+    def differ(self, left: Value, right: Value) -> None:
+        """Note that two values were compared and are different objects."""
+
+    def hashed(self, key: Value) -> None:
+        """Note that a value was looked for, or stored, by its identity."""
+
+
+class GuardInterface(Protocol):
+    """What is asked of the guard recorder."""
+
+    aliasing_matters: bool
+    gradients_matter: bool
+
+    @property
+    def recorded(self) -> GuardList:
+        """The guards so far."""
+
+    @property
+    def definitions(self) -> Definitions:
+        """Classes, modules and functions that the result rests on."""
+
+    @property
+    def identities(self) -> IdentityInterface:
+        """Objects taken to be different ones."""
+
+    @property
+    def guarded_by_code(self) -> set[int]:
+        """Ids of functions whose guard is on their code."""
+
+    def add(self, kind: str, source: Source, value: Any = None) -> None:
+        """Rest the result on a fact about a source; aliases of our own need no guard."""
+
+    def identity(self, source: Source, obj: Any) -> None:
+        """Rest the result on which object is found at a source, whoever holds it."""
+
+    def tensor_property(self, tensor: TensorValue, name: str, method: bool = False) -> None:
+        """Guard an attribute, or a method's answer, that the guard on tensors leaves out."""
+
+    def ask_process_again(self, function: Callable[[], Any], name: str, answer: Any) -> None:
+        """Guard the answer of a function of the process's state, which takes no arguments."""
+
+    def keys(self, value: DictValue) -> None:
+        """Guard on all keys of a dict."""
+
+    def contains(self, value: DictValue, key: Value, there: bool) -> None:
+        """Guard on a key being in a dict or not."""
+
+    def absent(self, owner: ObjectValue, name: str) -> None:
+        """Guard on an object not holding an attribute itself."""
+
+    def same(self, obj: Any, source: Source, first: Source | None) -> None:
+        """Guard on an object that was met before where no guard says which object it is."""
+
+    def look_up(self, namespace: dict[str, Any], name: str, source: Source) -> None:
+        """Let the guard on definitions hold what a module has under a name, and be found there."""
+
+
+class ValueInterface(Protocol):
+    """What is asked of the value factory."""
+
+    @property
+    def aliases(self) -> dict[Source, Any]:
+        """Globals that the residual code needs and the module does not have."""
+
+    @property
+    def tensors(self) -> list[TensorValue]:
+        """Values of the input tensors."""
+
+    @property
+    def made_inside(self) -> set[int]:
+        """Ids of objects that live only as long as the trace."""
+
+    def new_tuple(self, values: Iterable[Value]) -> TupleValue:
+        """Return a new tuple."""
+
+    def list_of(self, values: Iterable[Value]) -> ListValue:
+        """Return a new list."""
+
+    def dict_of(self, pairs: Iterable[tuple[Any, Value]]) -> DictValue:
+        """Return a new dict; keys are values or plain constants."""
+
+    def frozen_set(self, values: Iterable[Value]) -> SetValue:
+        """Return a new frozenset."""
+
+    def known(self, obj: Any) -> Value:
+        """Return the value of an object that traced code made or that needs no guard."""
+
+    def wrap(self, obj: Any, source: Source) -> Value:
+        """Return the value of a live object; one object, one value."""
+
+    def wrap_tensor(self, tensor: torch.Tensor, source: Source) -> TensorValue:
+        """Return the value of a tensor made from a sourced object."""
+
+    def wrap_kept(self, obj: Any) -> Value:
+        """Return the value of an object that compiled code keeps, not reached from the frame."""
+
+    def lazy_slots(self, items: Any, source: Source) -> list[Slot]:
+        """Return the items of a sequence, to be wrapped when looked at."""
+
+    def find(self, obj: Any) -> Value | None:
+        """Return the value of an object that was wrapped before, or None."""
+
+    def wrapped(self) -> list[Value]:
+        """Return the values of all objects that were wrapped."""
+
+    def function_of_class(self, raw: Any) -> Value:
+        """Return the value of a function found in a class."""
+
+    def make_inside(self, obj: Any, value: Value) -> None:
+        """Let an object that lives only as long as the trace stand for a value."""
+
+    def keep(self, obj: Any) -> None:
+        """Keep an object alive as long as the trace."""
+
+    def cell(self, cell: CellType, source: Source) -> CellValue:
+        """Return the value of a real cell."""
+
+    def number_is_dynamic(self, obj: float, source: Source) -> bool:
+        """Say whether a number gets a symbol; attributes and defaults stay constants."""
+
+    def object_source(self, obj: Any) -> Source:
+        """Return a source for an object that was not reached from the frame."""
+
+    def source_of(self, value: Any) -> Source:
+        """Return a value's source, making one for classes and modules reached otherwise."""
+
+    def has_rule(self, obj: Any) -> bool:
+        """Say whether a function is one of torch, or one that users annotated."""
+
+    def load_global(self, module_globals: dict[str, Any], name: str) -> Value:
+        """Return a global of a module, or a builtin."""
+
+
+class AttributeInterface(Protocol):
+    """What is asked of attributes out of classes."""
+
+    def builtin_method(self, owner: Value, name: str) -> Value:
+        """Return a bound method of a list, dict, set … as a value."""
+
+    def bind_descriptor(
+        self, owner: Value, cls: type, raw: Any, name: str, inherited: bool = False
+    ) -> Value:
+        """Read a class attribute through an instance."""
+
+    def bind_class_attr(self, owner: ClassValue, raw: Any, name: str) -> Value:
+        """Read a class attribute through the class."""
+
+    def class_attr(self, owner: Value, cls: type, name: str) -> Value | None:
+        """Read an attribute of an instance's class, or return None."""
+
+    def attributes_of(self, owner: ObjectValue) -> Value:
+        """Return ``vars(owner)``, the same value each time."""
+
+    def slot_method(self, owner: Value, raw: Any) -> Value:
+        """Return a method of a builtin type bound to an object."""
+
+
+class PythonInterface(Protocol):
+    """What is asked of Python's semantics."""
+
+    def fold(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run a pure function on Python objects; what it raises is raised into the traced code."""
+
+    def folded(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Value:
+        """Return the value of what `fold` returns."""
+
+    def raise_(self, cls: type[BaseException], *args: Any) -> NoReturn:
+        """Raise into the traced code."""
+
+    def concrete(self, value: Value) -> Any:
+        """Return the Python object of a value, giving up the generality of symbolic numbers."""
+
+    def key(self, value: Value) -> Any:
+        """Return what stands for a value as a dictionary key: equal keys, equal tokens."""
+
+    def is_none(self, value: Value) -> bool:
+        """Say whether a value is None."""
+
+    def identical(self, left: Value, right: Value) -> bool:
+        """Say whether two values are the same object."""
+
+    def logical_not(self, value: Value) -> Value:
+        """Return ``not value``."""
+
+    def contains(self, container: Value, item: Value) -> Value:
+        """Return ``item in container``."""
+
+    def equal(self, left: Value, right: Value) -> bool:
+        """Return ``left is right or left == right`` as a Python bool, as containers compare."""
+
+    def unary(self, name: str, value: Value) -> Value:
+        """Apply ``operator.<name>``."""
+
+    def binary(self, name: str, left: Value, right: Value) -> Value:
+        """Apply ``operator.<name>``: constants fold, tensors record, objects call their methods."""
+
+    def convert_text(self, function: Callable[[Any], str], value: Value) -> Value:
+        """Apply str, repr or ascii."""
+
+    def format(self, value: Value, spec: str) -> Value:
+        """Apply ``format(value, spec)``."""
+
+    def iterate_by_index(self, owner: Value) -> Value:
+        """Iterate over an object that only has ``__getitem__``."""
+
+    def constant_iterator(self, obj: Any) -> Value:
+        """Iterate over a known object."""
+
+    def advance_by_next(self, call: Callable[[], Value]) -> Value:
+        """Call a ``__next__`` written by users; StopIteration ends the iteration."""
+
+    def classes(self, value: Value) -> Any:
+        """Return a class, or a tuple of classes, for isinstance and except."""
+
+    def real_object(self, value: Value) -> Any:
+        """Return the object behind a value: a constant, or one that was there before the frame."""
+
+
+class StateInterface(Protocol):
+    """What is asked of the state of torch at entry."""
+
+    @property
+    def grad_before(self) -> bool:
+        """Whether gradients were recorded."""
+
+    def as_at_entry(self) -> AbstractContextManager[None]:
+        """Dispatch as torch did when the frame began, outside of transforms and modes."""
+
+
+class ModeInterface(Protocol):
+    """What is asked of torch's global modes."""
+
+    inference: list[tuple[Any, bool]]
+    mixed: bool
+
+    def value_before(self, name: str) -> Any:
+        """Return what a mode was when the frame began."""
+
+    def open_inference(self, guard: Any) -> None:
+        """Note that an inference mode was entered; gradients are off from here on."""
+
+    def close_inference(self) -> None:
+        """Note that the inference mode entered last was left."""
+
+    def changes(self) -> Iterator[tuple[Any, Any]]:
+        """Give, for each mode that is set otherwise now: the call that sets it, and one back."""
+
+    def restore(self) -> None:
+        """Set all modes back."""
+
+
+class OverrideInterface(Protocol):
+    """What is asked of ``__torch_function__``."""
+
+    level: int
+    modes: list[Value]
+    outer_modes: tuple[Value, ...]
+    device_modes: int
+
+    def aside(self) -> AbstractContextManager[None]:
+        """Keep overrides from the tracer's own use of torch."""
+
+    def at_least(self, level: int) -> AbstractContextManager[None]:
+        """Have at least so much switched off."""
+
+
+class Interpreter(Protocol):
+    """The tracer as values and handlers know it: it drives frames, its parts do the rest."""
+
+    strict: bool | None
+    leave_classes: bool
+    item_of_tensor: Callable[[Interpreter, Value, Value], Value | None] | None
+
+    @property
+    def output(self) -> GraphInterface:
+        """The graph under construction."""
+
+    @property
+    def guards(self) -> GuardInterface:
+        """What the result rests on."""
+
+    @property
+    def values(self) -> ValueInterface:
+        """Where the values of objects come from."""
+
+    @property
+    def attributes(self) -> AttributeInterface:
+        """What objects have from their classes."""
+
+    @property
+    def python(self) -> PythonInterface:
+        """Operators, conversions and comparisons."""
+
+    @property
+    def state(self) -> StateInterface:
+        """The state of torch when the frame began."""
+
+    @property
+    def modes(self) -> ModeInterface:
+        """Global modes of torch as traced code sets them."""
+
+    @property
+    def overrides(self) -> OverrideInterface:
+        """Whose ``__torch_function__`` is asked."""
+
+    @property
+    def effects(self) -> Effects:
+        """What traced code changed."""
+
+    @property
+    def shapes(self) -> Shapes:
+        """Fake tensors and symbolic sizes."""
+
+    @property
+    def sizes(self) -> DynamicSizes:
+        """What becomes dynamic."""
+
+    @property
+    def frame(self) -> hook.Frame:
+        """The frame under capture."""
+
+    @property
+    def top(self) -> FrameInterface | None:
+        """The frame at work."""
+
+    @property
+    def handled(self) -> list[HandlingValue]:
+        """Exceptions being handled, innermost last."""
+
+    def user_line(self) -> tuple[str, int] | None:
+        """Return file and line of the traced code at work, outside of libraries if it can be."""
+
+    def inline(self, function: FunctionValue, args: Args, kwargs: Kwargs) -> Value:
+        """Interpret a call of a Python function as part of this frame."""
+
+    def inline_object(self, obj: Any, args: Args, kwargs: Kwargs | None = None) -> Value:
+        """Interpret a call of a real Python function."""
+
+    def interpret(
+        self, function: FunctionValue, args: Args, kwargs: Kwargs, answers: bool = False
+    ) -> Value:
+        """Interpret a call of a Python function, whatever handler there is for it."""
+
+    def instantiate(self, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+        """Call a class."""
+
+    def names_bound_by(self, body: FunctionValue) -> dict[str, Value]:
+        """Interpret the body of a class and return what it binds."""
+
+    def intercept(
+        self, operation: Callable[..., Any], args: Args, kwargs: Kwargs | None = None
+    ) -> Value | None:
+        """Return what ``__torch_function__`` makes of an operation; None: nothing overrides it."""
+
+    def initialise_lazy(self, module: NNModuleValue, args: Args, kwargs: Kwargs) -> None:
+        """Initialise a module that waits for its first input; the frame is traced anew then."""

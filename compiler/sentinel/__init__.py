@@ -1,0 +1,1 @@
+"""Compares calls of compiled graphs with eager while a program runs: `tc.config.sentinel`."""

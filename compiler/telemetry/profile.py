@@ -1,0 +1,271 @@
+"""Where the time of generated programs goes, measured while a trace is open.
+
+Each call of a program is timed as a whole, with the time since the program before it in the same
+thread. In some calls (`is_sampled`) every line of the wrapper is timed as well: the wrapper's own
+source, read once more, with the clock read after each statement. Its formulas of bytes and
+operations (`StepCost`) are worked out there, with the sizes of that call.
+"""
+
+from __future__ import annotations
+
+import ast
+import atexit
+import inspect
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from tc import trace
+from tc.compiler.core.artifacts import Program
+from tc.compiler.core.gpu import GpuProgram
+from tc.compiler.runtime.tuned import machine_limits
+from tc.trace import CompileId, StackFrame
+
+Boxed = Callable[[list[Any]], tuple[Any, ...]]
+
+#: after the first calls, one in so many is measured line by line
+SAMPLED = 256
+#: programs that a record tells of, those that took most time
+MOST = 200
+#: names in the measured wrapper that no generated name is like
+_MARK, _RESULT = "_tc_mark", "_tc_result"
+
+_clock = time.perf_counter
+
+
+def is_sampled(call: int) -> bool:
+    """Whether the steps of a program's call of that number, from 1, are measured one by one.
+
+    The first is not: memory and caches are cold. Then come those of numbers that are powers of
+    two, so that short runs have some, and one in `SAMPLED`.
+    """
+    return call > 1 and (call & (call - 1) == 0 or call % SAMPLED == 0)
+
+
+@dataclass
+class _Line:
+    """What was measured of one line: seconds together; bytes and operations of the last call."""
+
+    seconds: float = 0.0
+    moved: int = -1
+    operations: int = -1
+
+
+@dataclass
+class _Measured:
+    """What is known of a program so far, under its lock."""
+
+    calls: int = 0
+    seconds: float = 0.0
+    sampled: int = 0
+    lines: dict[int, _Line] = field(default_factory=dict)
+    gaps: dict[int, list[Any]] = field(default_factory=dict)
+
+
+class _Thread(threading.local):
+    """When the last program of a thread ended, and which that was."""
+
+    last: Profiled | None = None
+    ended = 0.0
+
+
+_thread = _Thread()
+
+
+class Profiled:
+    """Calls a program and measures it.
+
+    Attributes:
+        known: its compile still has its id.
+    """
+
+    def __init__(self, call: Boxed, program: Program, compile_id: CompileId) -> None:
+        self.call, self.program, self.compile_id = call, program, compile_id
+        self._lock = threading.Lock()
+        self._now = _Measured()
+        self.known = True
+        self._by_line: Callable[..., Any] | None = None
+        self._whole = isinstance(program, GpuProgram) and program.replay
+
+    def __call__(self, args: list[Any]) -> tuple[Any, ...]:
+        began = _clock()
+        with self._lock:
+            now = self._now
+            now.calls += 1
+            number = now.calls
+            last = _thread.last
+            if last is not None and last.known:
+                gap = now.gaps.setdefault(id(last), [last, 0, 0.0])
+                gap[1] += 1
+                gap[2] += began - _thread.ended
+        try:
+            if self.program.costs and not self._whole and is_sampled(number):
+                return self._measure(args)
+            return self.call(args)
+        finally:
+            ended = _clock()
+            with self._lock:
+                now.seconds += ended - began
+            _thread.last, _thread.ended = self, ended
+
+    def _measure(self, args: list[Any]) -> tuple[Any, ...]:
+        """Run the wrapper line by line, and add what its lines took."""
+        if self._by_line is None:
+            self._by_line = timed(self.call, self.program)
+        times: list[tuple[int, float]] = []
+        wait = torch.cuda.synchronize if isinstance(self.program, GpuProgram) else None
+
+        def mark(line: int) -> None:
+            if wait is not None:
+                wait()
+            times.append((line, _clock()))
+
+        mark(0)
+        result, work = self._by_line(args, mark)
+        with self._lock:
+            lines = self._now.lines
+            self._now.sampled += 1
+            for (_, began), (line, ended) in itertools.pairwise(times):
+                lines.setdefault(line, _Line()).seconds += ended - began
+            for cost, (moved, operations) in zip(self.program.costs, work, strict=True):
+                found = lines.setdefault(cost.line, _Line())
+                found.moved, found.operations = moved, operations
+        return result  # type: ignore[no-any-return]
+
+    def row(self, place: StackFrame) -> trace.ProgramTime:
+        """Return what is known so far.
+
+        Args:
+            place: of the function that it is of.
+        """
+        with self._lock:
+            now = self._now
+            lines = {
+                line: (one.seconds, one.moved, one.operations) for line, one in now.lines.items()
+            }
+            gaps = [tuple(gap) for gap in now.gaps.values()]
+            calls, seconds, sampled = now.calls, now.seconds, now.sampled
+        steps = []
+        for cost in self.program.costs:
+            took, moved, operations = lines.pop(cost.line, (0.0, -1, -1))
+            if sampled:
+                mean = took / sampled
+                step = trace.StepTime(cost.line, cost.name, cost.places, mean, moved, operations)
+                steps.append(step)
+        if sampled:  # what is left are allocations, sizes and views
+            rest = sum(took for took, _, _ in lines.values()) / sampled
+            steps.append(trace.StepTime(0, "wrapper", (), rest, -1, -1))
+        return trace.ProgramTime(
+            str(self.compile_id), place.name, place.file, place.line, self.program.kind,
+            calls, seconds, sampled, tuple(steps),
+            tuple(
+                trace.Gap(str(last.compile_id), last.program.kind, times, between)
+                for last, times, between in gaps
+            ),
+        )  # fmt: skip
+
+    def start_over(self) -> None:
+        """Forget what was measured, and who had the lock."""
+        self._lock, self._now = threading.Lock(), _Measured()
+
+
+def timed(call: Boxed, program: Program) -> Callable[..., Any]:
+    """Return a program's wrapper that reads the clock after each of its statements.
+
+    Returns:
+        a function of ``args`` and of a function that is called with the number of each line done.
+        It returns the results, and bytes and operations for each of the program's costs.
+    """
+    tree = ast.parse(program.wrapper_source)
+    (body,) = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "call"]
+    body.args.args.append(ast.arg(_MARK))
+    known = {n.id for n in ast.walk(body) if isinstance(n, ast.Name)}
+    lines: list[ast.stmt] = []
+    for statement in body.body:
+        if isinstance(statement, ast.Return):
+            assert statement.value is not None
+            lines.append(ast.Assign([ast.Name(_RESULT, ast.Store())], statement.value))
+            lines.append(_marked(statement.lineno))
+            work = ast.Tuple([_formulas(cost, known) for cost in program.costs], ast.Load())
+            pair = ast.Tuple([ast.Name(_RESULT, ast.Load()), work], ast.Load())
+            lines.append(ast.Return(pair))
+        else:
+            lines += [statement, _marked(statement.lineno)]
+    body.body = lines
+    code = compile(ast.fix_missing_locations(ast.Module([body], [])), "<measured wrapper>", "exec")
+    names = dict(inspect.unwrap(call).__globals__)
+    exec(code, names)
+    return names["call"]  # type: ignore[no-any-return]
+
+
+def _marked(line: int) -> ast.stmt:
+    return ast.Expr(ast.Call(ast.Name(_MARK, ast.Load()), [ast.Constant(line)], []))
+
+
+def _formulas(cost: Any, known: set[str]) -> ast.expr:
+    """Return bytes and operations as Python; -1 where a size has no name in the wrapper."""
+    made: list[ast.expr] = []
+    for text in (cost.moved, cost.operations):
+        formula = ast.parse(text, mode="eval").body
+        wanted = {n.id for n in ast.walk(formula) if isinstance(n, ast.Name)}
+        made.append(formula if wanted <= known | {"min", "max"} else ast.Constant(-1))
+    return ast.Tuple(made, ast.Load())
+
+
+class _Programs:
+    """The programs of this process that are measured."""
+
+    def __init__(self) -> None:
+        self.all: list[Profiled] = []
+        self._places: dict[CompileId, StackFrame] = {}
+        self._told = 0
+
+    def place(self, compile_id: CompileId, place: StackFrame) -> None:
+        """Note which function a compile is of."""
+        self._places[compile_id] = place
+
+    def add(self, call: Boxed, program: Program) -> Boxed:
+        """Return what calls a program and measures it; the program itself if nobody listens."""
+        compile_id = trace.current_compile()
+        if not trace.enabled() or compile_id is None:
+            return call
+        made = Profiled(call, program, compile_id)
+        if not self.all:
+            atexit.unregister(self.tell)
+            atexit.register(self.tell)
+        self.all.append(made)
+        return made
+
+    def forget(self) -> None:
+        """Forget the programs: other compiles get their ids."""
+        for one in self.all:
+            one.known = False
+        self.all.clear()
+        self._places.clear()
+        self._told = 0
+
+    def start_over(self) -> None:
+        """In a forked child: the calls so far were the parent's."""
+        self._told = 0
+        for one in self.all:
+            one.start_over()
+
+    def tell(self) -> None:
+        """Tell what was measured, if there is anything new."""
+        unknown = StackFrame("", 0, "")
+        rows = [one.row(self._places.get(one.compile_id, unknown)) for one in tuple(self.all)]
+        rows = sorted((row for row in rows if row.calls), key=lambda row: -row.seconds)
+        calls = sum(row.calls for row in rows)
+        if calls != self._told:
+            self._told = calls
+            bandwidth, arithmetic = machine_limits()
+            told = tuple(rows[:MOST])
+            trace.emit(trace.Profile(told, len(rows) - len(told), bandwidth, arithmetic))
+
+
+programs = _Programs()

@@ -1,0 +1,93 @@
+"""What docs/tutorials/ say to do is done, in a copy of the repository, as it is written there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import ROOT
+
+PAGES = sorted((ROOT / "docs/tutorials").glob("*.md"))
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "tc_trace*")
+
+
+def edit(folder: Path, block: str) -> None:
+    """Make the edit of a block: its first line names the file, the others are one hunk.
+
+    Raises:
+        ValueError: the lines that stay or go are not in the file exactly once.
+    """
+    head, _, hunk = block.partition("\n")
+    lines = hunk.splitlines()
+    old = "".join(f"{line[1:]}\n" for line in lines if not line.startswith("+"))
+    new = "".join(f"{line[1:]}\n" for line in lines if not line.startswith("-"))
+    path = folder / head.removeprefix("--- ")
+    text = path.read_text("utf-8")
+    if text.count(old) != 1:
+        raise ValueError(f"{path.name} has these lines {text.count(old)} times:\n{old}")
+    path.write_text(text.replace(old, new), "utf-8")
+
+
+def commands(block: str) -> Iterator[str]:
+    """The commands of a block: lines after a prompt."""
+    for line in block.splitlines():
+        assert line.startswith("$ "), line
+        yield line.removeprefix("$ ")
+
+
+def run(folder: Path, *arguments: str, shell: bool = False) -> str:
+    """Run a program of the copy; it must succeed."""
+    variables = {
+        **os.environ,
+        "PYTHONPATH": str(folder),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "TC_CACHE_DIR": str(folder / "cache"),
+    }
+    done = subprocess.run(
+        arguments[0] if shell else arguments, shell=shell, cwd=folder, env=variables,
+        capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{arguments}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_tutorial_does_what_it_says(page: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(ROOT, copy, symlinks=True, ignore=LEFT_OUT)
+    kinds = []
+    for number, (kind, block) in enumerate(BLOCK.findall(page.read_text("utf-8"))):
+        kinds.append(kind)
+        if kind == "diff":
+            edit(copy, block)
+        elif kind == "python":
+            program = copy / f"program_{number}.py"
+            program.write_text(block, "utf-8")
+            run(copy, sys.executable, str(program))
+        else:
+            for command in commands(block):
+                told = run(copy, command, shell=True)
+                assert "pytest" not in command or re.search(r"\b[1-9]\d* passed", told), told
+    assert {"diff", "python", "console"} <= set(kinds)
+
+
+def test_the_copy_is_what_runs(tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    (copy / "tc").mkdir(parents=True)
+    (copy / "tc/__init__.py").write_text("print('the copy')\n")
+    assert run(copy, sys.executable, "-c", "import tc") == "the copy\n"
+
+
+def test_an_edit_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = 1\ny = 2\n")
+    edit(tmp_path, "--- a.py\n x = 1\n-y = 2\n+y = 3\n")
+    assert (tmp_path / "a.py").read_text() == "x = 1\ny = 3\n"
+    with pytest.raises(ValueError, match="has these lines 0 times"):
+        edit(tmp_path, "--- a.py\n z = 1\n+y = 3\n")

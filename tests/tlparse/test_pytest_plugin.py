@@ -1,0 +1,139 @@
+"""The pytest plugin, in processes of pytest: limits, baselines, traces, and xdist."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from support import ROOT, python
+
+FUNCTIONS = """
+
+def functions():
+    def sized(x):
+        return x.sin() + 1
+
+    def broken(x):
+        y = x.sin()
+        print(end="")
+        return y + 1
+
+    return sized, broken
+"""
+TESTS = """
+import pytest
+import torch
+import tc
+
+
+@pytest.fixture(params=["tc", "torch"])
+def compiled(request):
+    if request.param == "tc":
+        return [tc.compile(f, dynamic=False) for f in functions()]
+    return [torch.compile(f, dynamic=False, backend="eager") for f in functions_too()]
+
+
+@pytest.mark.tc(max_graph_breaks=0, max_recompiles=0)
+def test_within(compiled):
+    compiled[0](torch.ones(3))
+
+
+@pytest.mark.tc(max_graph_breaks=0)
+def test_breaks(compiled):
+    compiled[1](torch.ones(3))
+
+
+@pytest.mark.tc(max_recompiles=1)
+def test_recompiles(compiled):
+    for size in (2, 3, 4):
+        compiled[0](torch.ones(size))
+
+
+@pytest.mark.tc(max_recompiles=1)
+class TestClass:
+    @pytest.mark.tc(max_recompiles=2)
+    def test_nearest_mark_counts(self, compiled):
+        for size in (2, 3, 4):
+            compiled[0](torch.ones(size))
+
+
+def test_unmarked(compiled):
+    compiled[1](torch.ones(3))
+"""
+# Functions of their own for each compiler, as a program has them.
+TESTS += FUNCTIONS + FUNCTIONS.replace("functions", "functions_too")
+
+
+def run(folder: Path, *options: str, tests: str = TESTS) -> tuple[int, str]:
+    (folder / "test_program.py").write_text(tests)
+    done = python(
+        "-m", "pytest", "-p", "tc.tlparse.pytest_plugin", "-p", "no:cacheprovider",
+        "-p", "xdist", "-q", "-rA", *options, "test_program.py",
+        cwd=folder, timeout=300,
+        variables={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+def outcomes(text: str) -> dict[str, str]:
+    lines = re.findall(r"(?m)^(PASSED|FAILED) test_program\.py::(\S+)", text)
+    return {name: word for word, name in lines}
+
+
+WANTED = {
+    **{f"test_within[{name}]": "PASSED" for name in ("tc", "torch")},
+    **{f"test_breaks[{name}]": "FAILED" for name in ("tc", "torch")},
+    **{f"test_recompiles[{name}]": "FAILED" for name in ("tc", "torch")},
+    **{f"TestClass::test_nearest_mark_counts[{name}]": "PASSED" for name in ("tc", "torch")},
+    **{f"test_unmarked[{name}]": "PASSED" for name in ("tc", "torch")},
+}
+
+
+def test_limits_baselines_and_traces(tmp_path: Path) -> None:
+    baseline = tmp_path / "known.json"
+    code, text = run(tmp_path, f"--tc-write-baseline={baseline}", "--tc-trace=traces")
+    assert (code, outcomes(text)) == (1, WANTED), text
+    assert "tc: 1 graph break, allowed 0" in text and "tc: 2 recompiles, allowed 1" in text
+    assert 'print(end="")' in text and "fix: " in text and "x.shape[0]" in text
+    kept = {path.name for path in (tmp_path / "traces").iterdir()}
+    assert "test_program.py_test_breaks_torch_" in kept
+    known = json.loads(baseline.read_text())["findings"]
+    assert len(known) >= 3
+    code, text = run(tmp_path, f"--tc-baseline={baseline}", "-k", "unmarked")
+    assert code == 0, text
+    baseline.write_text(json.dumps({"findings": known[:0]}))
+    code, text = run(tmp_path, f"--tc-baseline={baseline}", "-k", "unmarked")
+    assert code == 1 and "that the baseline does not know: TC" in text
+
+
+def test_workers_of_xdist_record_and_report(tmp_path: Path) -> None:
+    pytest.importorskip("xdist")
+    code, text = run(tmp_path, "-n", "2", "--tc-write-baseline=known.json")
+    assert (code, outcomes(text)) == (1, WANTED), text
+    assert len(json.loads((tmp_path / "known.json").read_text())["findings"]) >= 3
+
+
+@pytest.mark.parametrize(
+    ("options", "tests", "said"),
+    [
+        ((), "import pytest\n@pytest.mark.tc(max_breaks=0)\ndef test(): pass\n",
+         "the mark tc takes max_graph_breaks, max_recompiles, max_failures, not max_breaks"),
+        (("--tc-baseline=none.json",), "def test(): pass\n", "cannot read none.json"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_one_sentence(
+    tmp_path: Path, options: tuple[str, ...], tests: str, said: str
+) -> None:
+    code, text = run(tmp_path, *options, tests=tests)
+    assert code and said in text
+
+
+def test_a_run_that_records_nothing_loads_nothing(tmp_path: Path) -> None:
+    tests = (
+        "import sys\ndef test():\n"
+        "    assert not {'torch', 'tc.trace.session', 'tc.tlparse.gate'} & set(sys.modules)\n"
+    )
+    code, text = run(tmp_path, tests=tests)
+    assert code == 0, text

@@ -1,0 +1,89 @@
+// What a step costs: programs, the kernels and calls in them, and what passes between them.
+
+const MOST_RUN = 40, MOST_RUN_LINES = 30, MOST_RUN_STEPS = 12;
+
+function runningPage(number) {
+  const cost = DATA.running[number];
+  if (!cost) return missingPage("record of running code");
+  const total = cost.seconds || 1;
+  const many = DATA.running.length > 1;
+  const gives = cost.bandwidth ? ` On this machine memory gives ${(cost.bandwidth / 1e9).toFixed(1)} GB/s and products of matrices reach ${(cost.arithmetic / 1e9).toFixed(0)} GFLOP/s, both measured.` : "";
+  return {
+    title: many ? `Running, ${cost.lane}` : "Running",
+    crumbs: [["running"], ...(many ? [[cost.lane]] : [])],
+    wide: true,
+    previous: number > 0 && `#/running/${number - 1}`,
+    next: number + 1 < DATA.running.length && `#/running/${number + 1}`,
+    body: [
+      lead("What a step costs", `${runTime(cost.seconds)} in compiled programs and between them, as far as they follow each other in a thread.${gives}`),
+      many && h("p", null, DATA.running.map((one, n) => [n > 0 && " · ", n === number ? h("b", null, one.lane) : h("a", { href: `#/running/${n}` }, one.lane)])),
+      runFlame(cost, total),
+      runRows(cost, total),
+      runLines(cost, total),
+      runSteps(cost),
+    ],
+  };
+}
+
+/** A time down to microseconds. */
+function runTime(seconds) {
+  if (seconds >= 1) return `${seconds.toFixed(2)} s`;
+  return seconds >= 1e-3 ? `${(seconds * 1e3).toFixed(2)} ms` : `${(seconds * 1e6).toFixed(1)} µs`;
+}
+
+/** The rows end to end, each above its steps: as wide as their shares of the time. */
+function runFlame(cost, total) {
+  const bars = cost.rows.map((row) => ice(row.label, row.seconds, total, row.between ? "" : "compile",
+    row.steps.map((step) => ice(`${placeWords(step)}${step.name}`, step.seconds * row.calls, total, "fn", [])), row.slug && link.compile(row.slug)));
+  return h("div.icicle", null, h("div.bars-of-time", { role: "img", "aria-label": "Share of each program and its steps; the tables below have the numbers" },
+    ice("all", total, total, "", bars)));
+}
+
+const placeWords = (step) => (step.places.length ? `${nearPlace(step.places[0])} ` : "");
+const nearPlace = (place) => place.slice(place.lastIndexOf("/") + 1);
+
+function runRows(cost, total) {
+  const rows = cost.rows.slice(0, MOST_RUN).map((row) => h("tr", null,
+    h("td.num", null, percent(row.seconds, total)), h("td.num", null, runTime(row.seconds)), h("td.num", null, runTime(row.seconds / Math.max(row.calls, 1))), h("td.num", null, row.calls),
+    h("td", null, row.slug && !row.between ? h("a.row", { href: link.compile(row.slug) }, row.label) : row.label),
+    h("td", null, row.between ? "guards, dispatch, autograd, Python" : row.verdict)));
+  return section("Programs, and what is between", cost.rows.length > MOST_RUN && `the ${MOST_RUN} that take longest of ${cost.rows.length}`,
+    table([["share", "num"], ["all", "num"], ["a call", "num"], ["calls", "num"], "what", "what bounds it"], rows, { wide: "Programs, and what is between" }));
+}
+
+function runLines(cost, total) {
+  if (!cost.lines.length) return null;
+  const rows = cost.lines.slice(0, MOST_RUN_LINES).map(([place, seconds]) => h("tr", null,
+    h("td.num", null, percent(seconds, total)), h("td.num", null, runTime(seconds)), h("td.mono", { title: place }, placeLink(place)), h("td", null, h("code", null, coloured(sourceAt(place), "python")))));
+  return section("Your lines", "measured in one call of many; what one kernel computes for several lines is shared out evenly",
+    table([["share", "num"], ["all", "num"], "line", "source"], rows, { wide: "Your lines, running" }));
+}
+
+const fileAndLine = (place) => {
+  const at = place.lastIndexOf(":"), path = place.slice(0, at);
+  return [DATA.files.find((one) => one.file === path), Number(place.slice(at + 1))];
+};
+
+/** The text of a line, as far as the trace quotes it. */
+function sourceAt(place) {
+  const [file, line] = fileAndLine(place);
+  const row = file && file.lines.find(([number]) => number === line);
+  return row ? row[1].trim() : "";
+}
+
+function placeLink(place) {
+  const [file, line] = fileAndLine(place);
+  return file ? h("a.row", { href: link.src(file.name, line) }, `${file.name}:${line}`) : place;
+}
+
+function runSteps(cost) {
+  return cost.rows.filter((row) => row.steps.length).slice(0, MOST_RUN).map((row) => {
+    const all = row.steps.reduce((sum, step) => sum + step.seconds, 0);
+    const rows = row.steps.slice(0, MOST_RUN_STEPS).map((step) => h("tr", null,
+      h("td.num", null, percent(step.seconds, all)), h("td.num", null, runTime(step.seconds)), h("td.mono", null, step.name),
+      h("td", null, step.reached ? `${(100 * step.reached).toFixed(0)} % of ${step.limit}` : step.limit === "calls" ? "as short as a call" : "–"),
+      h("td.mono", null, step.places.map((place, n) => [n > 0 && ", ", placeLink(place)]))));
+    return section(`Steps of ${row.label}`, row.steps.length > MOST_RUN_STEPS && `the ${MOST_RUN_STEPS} longest of ${row.steps.length}`,
+      table([["share", "num"], ["a call", "num"], "kernel or call", "of its limit", "lines"], rows, { wide: `Steps of ${row.label}` }));
+  });
+}

@@ -1,0 +1,268 @@
+"""What was measured of running programs goes in (``tc_profile``); what a step costs comes out.
+
+A row is a generated program, or what passed between two of them: guards, dispatch, autograd's own
+work, and Python. Each step of a program gets its share of what the machine can do, after the
+roofline model (Williams, Waterman, Patterson, "Roofline", CACM 52(4), 2009): bytes a second against
+those that memory gives, operations a second against those that a product of matrices reaches, both
+measured on the machine that ran.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tc.trace.ids import plain_function
+
+#: seconds below which a step is as short as the call of it from Python
+SHORT: Final = 5e-6
+#: share of a limit from which on a step counts as bound by it
+BOUND: Final = 0.5
+
+MEMORY, ARITHMETIC, CALLS, PYTHON, NEITHER, UNKNOWN = (
+    "memory", "arithmetic", "calls", "Python", "neither", "unknown",
+)  # fmt: skip
+VERDICTS: Final = {
+    MEMORY: "bound by memory",
+    ARITHMETIC: "bound by arithmetic",
+    CALLS: "bound by calls: steps as short as calling them",
+    PYTHON: "bound by its wrapper, in Python",
+    NEITHER: "below half of what memory and arithmetic give",
+    UNKNOWN: "bytes and operations unknown",
+    "": "called too seldom to be measured step by step",
+}
+#: the line in the name of a function that goes on after a graph break
+_RESUMED: Final = re.compile(r"resume_in_.*_at_(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One kernel or call of a program.
+
+    Attributes:
+        places: the user's lines (``file:line``) it computes.
+        seconds: in one call of the program.
+        limit: which limit it is nearest to, or why there is none: a key of `VERDICTS`.
+        reached: its share of that limit; 0 where there is none.
+    """
+
+    name: str
+    places: tuple[str, ...]
+    seconds: float
+    limit: str
+    reached: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A program, or what passed before it.
+
+    Attributes:
+        label: what it is called.
+        compile: whose program it is, or comes next; ``graph``: which of its programs.
+        function: its name in the record; resume functions have one of their own.
+        between: what passed, not the program itself.
+        calls, seconds: how often, and all together.
+        verdict: of a program, a key of `VERDICTS`.
+        steps: of a program, those that take longest first.
+    """
+
+    label: str
+    compile: str
+    graph: str
+    function: str
+    file: str
+    line: int
+    between: bool
+    calls: int
+    seconds: float
+    verdict: str = ""
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """Where the time of a process went while compiled code ran, and between.
+
+    Attributes:
+        rows: those that took most time first.
+        bandwidth, arithmetic: of the machine, in bytes and operations a second; 0 unknown.
+    """
+
+    rows: tuple[Row, ...]
+    bandwidth: float
+    arithmetic: float
+
+    @property
+    def seconds(self) -> float:
+        """Return the time of all rows."""
+        return sum(row.seconds for row in self.rows)
+
+    def lines(self) -> list[tuple[str, float]]:
+        """Return the seconds of the user's lines; what computes several is shared out evenly."""
+        spent: defaultdict[str, float] = defaultdict(float)
+        for row in self.rows:
+            for step in row.steps:
+                for place in step.places:
+                    spent[place] += step.seconds * row.calls / len(step.places)
+        return sorted(spent.items(), key=lambda pair: -pair[1])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "seconds": round(self.seconds, 9),
+            "bandwidth": self.bandwidth,
+            "arithmetic": self.arithmetic,
+            "rows": [
+                {
+                    "label": row.label,
+                    "compile": row.compile,
+                    "graph": row.graph,
+                    "between": row.between,
+                    "calls": row.calls,
+                    "seconds": round(row.seconds, 9),
+                    "verdict": row.verdict,
+                    "steps": [
+                        {
+                            "name": step.name,
+                            "places": list(step.places),
+                            "seconds": round(step.seconds, 9),
+                            "limit": step.limit,
+                            "reached": round(step.reached, 4),
+                        }
+                        for step in row.steps
+                    ],
+                }
+                for row in self.rows
+            ],
+            "lines": [[place, round(seconds, 9)] for place, seconds in self.lines()],
+        }
+
+
+def merged(
+    old: Mapping[str, Any], profile: Mapping[str, Any], name: Callable[[str], str]
+) -> dict[str, Any]:
+    """Return a record of ``tc_profile`` together with the earlier ones of its process.
+
+    After a reset the programs of before are in no record any more, and others have their ids.
+
+    Args:
+        old: the earlier ones; empty for the first.
+        name: of a compile, from the id in the record.
+    """
+    programs = {(one["compile"], one["graph"]): one for one in old.get("programs", ())}
+    for one in profile["programs"]:
+        gaps = [{**gap, "after": name(str(gap["after"]))} for gap in one["gaps"]]
+        row = {**one, "compile": name(str(one["compile"])), "gaps": gaps}
+        programs[row["compile"], row["graph"]] = row
+    return {**profile, "programs": list(programs.values())}
+
+
+def step_cost(profile: Mapping[str, Any]) -> StepCost:
+    """Return what a record of ``tc_profile`` tells."""
+    bandwidth, arithmetic = float(profile["bandwidth"]), float(profile["arithmetic"])
+    programs = profile["programs"]
+    labels = {(one["compile"], one["graph"]): _label(one) for one in programs}
+    rows = []
+    for one in programs:
+        steps = tuple(_step(step, bandwidth, arithmetic) for step in one["steps"])
+        steps = tuple(sorted(steps, key=lambda step: -step.seconds))
+        label = labels[one["compile"], one["graph"]]
+        place = (
+            str(one["compile"]), str(one["graph"]),
+            str(one["function"]), str(one["file"]), int(one["line"]),
+        )  # fmt: skip
+        calls, seconds = int(one["calls"]), float(one["seconds"])
+        rows.append(Row(label, *place, False, calls, seconds, _verdict(steps), steps))
+        for gap in one["gaps"]:
+            before = labels.get((gap["after"], gap["graph"]), "another program")
+            what = f"between calls of {label}" if before == label else f"{before} → {label}"
+            rows.append(Row(what, *place, True, int(gap["times"]), float(gap["seconds"])))
+    return StepCost(tuple(sorted(rows, key=lambda row: -row.seconds)), bandwidth, arithmetic)
+
+
+def _label(program: Mapping[str, Any]) -> str:
+    function = plain_function(str(program["function"])) or "a graph"
+    if resumed := _RESUMED.search(str(program["function"])):
+        function += f", resumed at {resumed[1]},"
+    graph = "" if program["graph"] in ("", "inference") else f" {program['graph']}"
+    return f"{function}{graph} [{program['compile']}]"
+
+
+def _step(step: Mapping[str, Any], bandwidth: float, arithmetic: float) -> Step:
+    seconds = float(step["seconds"])
+    limit, reached = _limit(step, seconds, bandwidth, arithmetic)
+    return Step(str(step["name"]), tuple(map(str, step["places"])), seconds, limit, reached)
+
+
+def _limit(
+    step: Mapping[str, Any], seconds: float, bandwidth: float, arithmetic: float
+) -> tuple[str, float]:
+    if not step["line"]:
+        return PYTHON, 0.0
+    moved, operations = int(step["moved"]), int(step["operations"])
+    if moved < 0 or not (bandwidth and arithmetic and seconds):
+        return UNKNOWN, 0.0
+    if seconds < SHORT:
+        return CALLS, 0.0
+    shares = {
+        MEMORY: moved / seconds / bandwidth,
+        ARITHMETIC: max(operations, 0) / seconds / arithmetic,
+    }
+    nearest = max(shares, key=shares.__getitem__)
+    return nearest, shares[nearest]
+
+
+def _verdict(steps: Iterable[Step]) -> str:
+    """Return what most of a program's time is bound by."""
+    spent: defaultdict[str, float] = defaultdict(float)
+    for step in steps:
+        reached = step.limit not in (MEMORY, ARITHMETIC) or step.reached >= BOUND
+        spent[step.limit if reached else NEITHER] += step.seconds
+    return max(spent, key=lambda limit: spent[limit]) if spent else ""
+
+
+def table(cost: StepCost, rows: int = 8, steps: int = 3) -> list[str]:
+    """Return what takes most time as lines of text, the first of them a title.
+
+    Args:
+        rows, steps: how many rows, and how many steps of each.
+    """
+    machine = ""
+    if cost.bandwidth:
+        machine = f"; this machine's memory gives {cost.bandwidth / 1e9:.1f} GB/s, "
+        machine += f"products {cost.arithmetic / 1e9:.0f} GFLOP/s"
+    lines = [f"step cost: {_span(cost.seconds)} in compiled programs and between them{machine}"]
+    for row in cost.rows[:rows]:
+        share = 100 * row.seconds / (cost.seconds or 1)
+        each = row.seconds / max(row.calls, 1)
+        head = f"    {share:3.0f} %  {_span(each):>9}  ×{row.calls:<6} "
+        verdict = "guards, dispatch, Python" if row.between else VERDICTS[row.verdict]
+        lines.append(f"{head}{row.label}: {verdict}")
+        lines += [f"{'':13}{_step_text(step)}" for step in _long(row.steps, steps)]
+    if len(cost.rows) > rows:
+        lines.append(f"    … and {len(cost.rows) - rows} more")
+    return lines
+
+
+def _long(steps: Sequence[Step], most: int) -> Sequence[Step]:
+    """The steps that make up the time: no more than `most`, and none below a twentieth of it."""
+    total = sum(step.seconds for step in steps)
+    return [step for step in steps[:most] if step.seconds >= total / 20]
+
+
+def _step_text(step: Step) -> str:
+    reached = f", {100 * step.reached:.0f} % of {step.limit}" if step.reached else ""
+    where = f"  {step.places[0]}" if step.places else ""
+    others = f" and {len(step.places) - 1} more" if len(step.places) > 1 else ""
+    return f"{_span(step.seconds):>9}  {step.name}{reached}{where}{others}"
+
+
+def _span(seconds: float) -> str:
+    for unit, factor in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= factor:
+            return f"{seconds / factor:.2f} {unit}"
+    return f"{seconds * 1e6:.1f} µs"
