@@ -33,6 +33,8 @@ Compiled = Callable[[list[Any]], tuple[Any, ...]]
 
 #: lines of a wrapper up to which it is worth the while to take it apart (see `core.straight`)
 SHORT = 60
+#: what tells PyTorch's tracer not to read a function: compiled autograd meets backward's wrappers
+OPAQUE = {"_torchdynamo_disable": True, "_torchdynamo_disable_msg": "compiled by tc"}
 
 
 def load(program: Program) -> Compiled:
@@ -60,6 +62,7 @@ def load_wrapper(program: Program, kernels: Mapping[str, Any]) -> Compiled:
         source: Any = ast.parse(program.wrapper_source) if short else program.wrapper_source
         exec(compile(source, str(path), "exec"), names)
         compiled: Compiled = names["call"]
+        vars(compiled).update(OPAQUE)
         if short:
             remember(compiled, source)
     except (SyntaxError, KeyError, NameError) as error:

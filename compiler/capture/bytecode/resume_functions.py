@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_ITERABLE_COROUTINE
 from types import CodeType
 from typing import Literal
 
-from torch.utils.weak import WeakIdKeyDictionary
-
-from tc.compiler.capture.bytecode.by_code import cached_by_code
+from tc.compiler.capture.bytecode.by_code import ByCode, cached_by_code
 from tc.compiler.capture.bytecode.continuation import trampoline
 from tc.compiler.capture.bytecode.dialects import DIALECT
 from tc.compiler.capture.bytecode.emitter import Emitter
@@ -42,7 +40,7 @@ class Origin:
     offsets: dict[int, int]
 
 
-_ORIGINS: MutableMapping[CodeType, Origin] = WeakIdKeyDictionary()
+_ORIGINS: ByCode[Origin] = ByCode()
 
 
 def can_resume(code: CodeType) -> bool:
@@ -57,7 +55,7 @@ def is_handed_on(source: Source | None) -> bool:
 
 def is_resumed(code: CodeType) -> bool:
     """Say whether `cached_resume_code` made a code object."""
-    return code in _ORIGINS
+    return _ORIGINS.get(code) is not None
 
 
 def user_code(code: CodeType) -> CodeType:
@@ -91,7 +89,7 @@ def cached_resume_code(
     name = resume_name(code, offset)
     emitted = _resumption(code, offset, stack, locals, inner, raises)
     made = _assembled(code, emitted, name)
-    _ORIGINS[made] = Origin(code, _offsets(made, emitted.instructions))
+    _ORIGINS.set(made, Origin(code, _offsets(made, emitted.instructions)))
     return made
 
 

@@ -49,6 +49,14 @@ def test_load_and_call(monkeypatch, disabled):
     assert torch.equal(y, x * 2.5) and torch.equal(z, x * 2.5 + 1) and n == 5 and args == []
 
 
+def test_wrappers_are_opaque_to_torch_compile():
+    """Compiled autograd reads what backward calls: a wrapper's module cannot be imported."""
+    call = load(program())
+    outer = torch.compile(lambda x: call([x + 1, 2])[0] * 2, backend="eager")
+    x = torch.ones(2)
+    torch.testing.assert_close(outer(x), torch.full((2,), 10.0))
+
+
 def test_wrapper_without_kernels_needs_no_compiler(monkeypatch):
     monkeypatch.setenv("CC", "no-such-compiler")
     wrapper = "def call(args):\n    return (torch.neg(args[0]), device('cpu'), inf, math.pi)\n"

@@ -45,22 +45,23 @@ def test_sampled_calls_are_powers_of_two_and_then_one_in_so_many() -> None:
 
 
 def test_each_call_counts_and_steps_name_kernels_calls_and_lines() -> None:
-    x, w = torch.randn(32, 16), torch.randn(16, 16)
+    x, w = torch.randn(320, 300), torch.randn(300, 300)
     with capture_events() as events:
         compiled = tc.compile(chain)
         for _ in range(9):
-            torch.testing.assert_close(compiled(x, w), chain(x, w))
+            torch.testing.assert_close(compiled(x, w), chain(x, w), rtol=1e-4, atol=1e-4)
         (program,) = told(events).programs
     assert (program.graph, program.calls, program.sampled) == ("inference", 9, 3)
     assert (program.function, program.file) == ("chain", __file__)
     names = [step.name for step in program.steps]
-    assert names[0] == "aten.mm.default" and names[-1] == "wrapper"
     product, kernel, rest = program.steps
+    # what computes the product depends on the machine: ATen, oneDNN or a kernel of our own
+    assert (len(set(names)), names[-1]) == (3, "wrapper")
     first = chain.__code__.co_firstlineno
     assert product.places == (f"{__file__}:{first + 1}",)
     assert set(kernel.places) == {f"{__file__}:{first + 1}", f"{__file__}:{first + 2}"}
-    assert product.operations == 2 * 32 * 16 * 16
-    assert kernel.moved == 4 * 2 * 32 * 16
+    assert product.operations == 2 * 320 * 300 * 300
+    assert kernel.moved == 4 * 2 * 320 * 300
     assert (rest.line, rest.moved) == (0, -1)
     assert 0 < sum(step.seconds for step in program.steps) < program.seconds
 

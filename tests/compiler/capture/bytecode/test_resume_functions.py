@@ -422,6 +422,7 @@ def test_stack_values_are_not_kept_alive() -> None:
     if "torch" in sys.modules:  # its frame hook makes callers keep arguments: ask a bare Python
         name = "test_stack_values_are_not_kept_alive"
         run = f"import runpy; runpy.run_path({__file__!r})[{name!r}]()"
+        assert run not in sys.orig_argv, "what works on bytecode imports torch"
         root = Path(__file__).parents[4]
         subprocess.run([sys.executable, "-c", run], check=True, cwd=root)
         return
