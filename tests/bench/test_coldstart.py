@@ -9,6 +9,7 @@ import pytest
 from support import ROOT, python, succeed
 
 
+@pytest.mark.slow
 def test_prints_both_costs() -> None:
     said = succeed(str(ROOT / "bench/coldstart.py"), "--rounds", "1", "--compilers", "tc")
     rows = dict(re.findall(r"(?m)^(tc +(?:cold|warm)) +([\d.]+)", said))

@@ -14,6 +14,7 @@ def test_exponents() -> None:
     assert growth.exponent([10, 40], [1.0, 16.0]) == pytest.approx(2)
 
 
+@pytest.mark.slow
 def test_prints_costs_by_size() -> None:
     program = str(ROOT / "bench/growth.py")
     said = succeed(program, "--sizes", "4,8", "--graphs", "chain")

@@ -22,6 +22,7 @@ def test_prints_a_row_for_each_compiler() -> None:
     assert worst is not None and float(worst[1]) < 1e-4
 
 
+@pytest.mark.slow
 def test_peaks_are_the_most_held_at_a_time() -> None:
     size = 40 << 20  # more than malloc keeps for itself
 

@@ -8,6 +8,7 @@ import pytest
 from support import ROOT, python, succeed
 
 
+@pytest.mark.slow
 def test_prints_both_costs() -> None:
     program = str(ROOT / "bench/tracing.py")
     said = succeed(program, "--rounds", "1", "--blocks", "1", "--cases", "warm")

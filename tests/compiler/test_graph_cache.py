@@ -1,5 +1,4 @@
-"""The cache of graphs: what a second compile does not do, what makes keys differ, what is refused,
-and that no kill, damage or race gives a wrong or failing load."""
+"""The cache of graphs: what is saved, keys, refusals; no kill, damage or race harms a load."""
 
 from __future__ import annotations
 
@@ -561,6 +560,7 @@ def train():
     assert (together(3, checked_training), checked_training()) == ([0] * 3, None)
 
 
+@pytest.mark.slow
 def test_processes_that_train_the_same_at_once(folder):
     # In a process of its own: autograd does not train in forks once it has made threads.
     program = "import runpy, sys; sys.path = sys.argv[2:]; runpy.run_path(sys.argv[1])['train']()"

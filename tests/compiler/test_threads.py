@@ -470,6 +470,7 @@ def test_workers_of_a_data_loader():
     assert found[:, 0].tolist() == [k * k + 1.0 for k in range(8)]
 
 
+@pytest.mark.slow
 def test_two_processes_with_one_cache(tmp_path):
     program = """
 import torch, tc

@@ -169,7 +169,9 @@ def compare(given, optimizer=sgd):
     check(eager, ours, drift(given, optimizer))
 
 
-@pytest.mark.parametrize("name", ["mlp", "smooth_cnn", "lstm", "gpt"])
+@pytest.mark.parametrize(
+    "name", ["mlp", "smooth_cnn", "lstm", pytest.param("gpt", marks=pytest.mark.slow)]
+)
 def test_losses_and_gradients_are_eagers(name):
     compare(setting(name))
 

@@ -18,6 +18,7 @@ def test_what_is_drawn_is_a_program_of_some_length(kind: str) -> None:
         assert 50 <= sum(text.count("\n") for text in host.files.values()) <= 150
 
 
+@pytest.mark.slow
 def test_a_program_without_a_compiler_reaches_its_minimum() -> None:
     seed = random.SystemRandom().randrange(10**6)
     host = hosts.drawn(random.Random(seed), "program")

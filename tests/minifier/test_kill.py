@@ -110,6 +110,7 @@ def test_a_reduction_that_is_ended_keeps_its_best(number: signal.Signals, tmp_pa
     assert "IndexError" in done.stderr
 
 
+@pytest.mark.slow
 def test_continuing_gives_what_an_uninterrupted_run_gives(tmp_path: Path) -> None:
     source = random.Random(time.time_ns())
     folder = tmp_path / "work"

@@ -47,6 +47,7 @@ def test_waiting_for_a_cpu_is_no_hang(monkeypatch: pytest.MonkeyPatch) -> None:
         assert time.monotonic() - begun > 0.5  # by the clock alone it was late
 
 
+@pytest.mark.slow
 @needs_proc
 def test_a_loop_is_late_although_the_machine_is_busy() -> None:
     with (

@@ -113,6 +113,7 @@ def test_a_failing_script_becomes_a_few_lines(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.glob("*.p*")) == ["minified.py", "script.py"]
 
 
+@pytest.mark.slow
 def test_a_script_without_a_failure_says_so(tmp_path: Path) -> None:
     written(tmp_path, SMALL)
     done = tool("tc.minifier", "script.py", cwd=tmp_path)

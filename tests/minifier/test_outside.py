@@ -60,6 +60,7 @@ def number(found: Any) -> list[str]:
     return [line.rpartition(":")[2] for line in found["lines"]]
 
 
+@pytest.mark.slow
 def test_a_guard_that_lets_too_much_pass_is_named(tmp_path: Path) -> None:
     found = verdict(STALE, tmp_path, 1)
     assert (found["step"], found["number"], found["of"]) == ("guards", 4, 4)

@@ -46,7 +46,7 @@ def dress(driver: Any, theme: str) -> None:
     time.sleep(0.25)  # colours fade
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
 @pytest.mark.parametrize("name", PAGES)
 def test_no_page_has_a_violation(read: Callable[[str], Reader], name: str, theme: str) -> None:
     shared(f"traces/{name}")

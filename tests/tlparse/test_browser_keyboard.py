@@ -133,6 +133,7 @@ def test_from_a_miss_to_its_record(trace: Read) -> None:
     reader.until(lambda: "/a/" in reader.route, "the record")
 
 
+@pytest.mark.slow
 def test_a_node_of_a_large_graph(trace: Read) -> None:
     reader = trace("transformer")
     reader.go("#/c/0/0")

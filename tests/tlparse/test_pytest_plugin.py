@@ -108,6 +108,7 @@ def test_limits_baselines_and_traces(tmp_path: Path) -> None:
     assert code == 1 and "that the baseline does not know: TC" in text
 
 
+@pytest.mark.slow
 def test_workers_of_xdist_record_and_report(tmp_path: Path) -> None:
     pytest.importorskip("xdist")
     code, text = run(tmp_path, "-n", "2", "--tc-write-baseline=known.json")

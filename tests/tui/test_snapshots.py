@@ -33,7 +33,14 @@ OTHER = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("screen", "size", "look"), DARK + OTHER)
+# Where it is tight and where it is usual, always; large screens in the slow suite.
+ALL = [
+    pytest.param(*row, marks=[pytest.mark.slow] if row[1] == "200x60" else [])
+    for row in DARK + OTHER
+]
+
+
+@pytest.mark.parametrize(("screen", "size", "look"), ALL)
 def test_screen(
     screen: str,
     size: str,

@@ -253,6 +253,7 @@ SHRINKING = """
 """
 
 
+@pytest.mark.slow
 def test_processes_that_remove_each_others_libraries(own_cache):
     processes = [script(SHRINKING, own_cache, "12") for _ in range(2)]
     for process in processes:

@@ -172,7 +172,6 @@ print(dict(tc.counters["sentinel"]))
 def test_the_environment_switches_it_on() -> None:
     done = python("-c", PROGRAM, variables={"TC_SENTINEL": "1/2"})
     assert "'compared': " in done.stdout, done.stderr
-    assert "{}" in python("-c", PROGRAM, variables={"TC_SENTINEL": "0"}).stdout
     done = python("-c", PROGRAM, variables={"TC_SENTINEL": "often"})
     assert "a share of calls such as 1/1000, not 'often'" in done.stderr
 

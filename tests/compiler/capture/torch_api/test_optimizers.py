@@ -74,6 +74,7 @@ def test_a_step_inside_of_a_function_breaks_once_and_is_a_graph_of_its_own():
         tc.compile(stepping, backend="eager", fullgraph=True)(torch.ones(1))
 
 
+@pytest.mark.slow
 def test_a_step_is_one_graph_after_torch_compile_ran_in_the_process():
     program = """
 import torch, tc

@@ -68,6 +68,7 @@ def test_some_kernels_become_machine_code(as_on_a_gpu: None, tmp_path: Path) -> 
     assert len(machine_code(tmp_path, programs)) >= 2 * 12
 
 
+@pytest.mark.slow
 def test_products_become_machine_code(tmp_path: Path) -> None:
     programs = {
         name: planned_by(fn, args, Choosing(inside), mode)[1]
@@ -86,6 +87,7 @@ MOVES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
 }
 
 
+@pytest.mark.slow
 def test_memory_is_moved_by_128_bits(tmp_path: Path) -> None:
     programs = {name: gpu_program(lowered(fn, args)) for name, (fn, args) in MOVES.items()}
     lines = machine_code(tmp_path, programs)
@@ -103,6 +105,7 @@ def test_all_programs_become_machine_code(tmp_path: Path) -> None:
     machine_code(tmp_path, programs)
 
 
+@pytest.mark.slow
 def test_launches_carry_what_was_compiled_for() -> None:
     first, second, other = run("triton_fake_gpu.py").splitlines()
     assert first == second  # by Triton's own call, and by ours

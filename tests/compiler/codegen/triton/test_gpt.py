@@ -15,7 +15,7 @@ from tc.compiler import pipeline
 from tc.compiler.core.gpu import GpuProgram
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
-DYNAMIC = pytest.mark.parametrize("dynamic", [False, True])
+DYNAMIC = pytest.mark.parametrize("dynamic", [False, pytest.param(True, marks=pytest.mark.slow)])
 
 
 def programs_that_agree(dynamic: bool, monkeypatch: pytest.MonkeyPatch) -> list[GpuProgram]:
