@@ -35,39 +35,42 @@ Places = tuple[int, ...]
 
 
 def apply_function(
-    forward: Any, backward: Any, dirty: Places, non_differentiable: Places, *operands: Any
-) -> Any:
-    """Run a captured autograd.Function; called from graphs. Returns the tuple of its outputs."""
+    forward: Any, backward: Any, name: str, dirty: Places, non_differentiable: Places,
+    *operands: Any,
+) -> Any:  # fmt: skip
+    """Run a captured autograd.Function; called from graphs. Returns the tuple of its outputs.
+
+    Args:
+        name: of the user's class, after which autograd calls its node (``ScaleBackward``).
+    """
     function = getattr(forward, _CACHED, None)
     if function is None:
-        function = _function_of(forward, backward, dirty, non_differentiable)
+        function = _function_of(forward, backward, name, dirty, non_differentiable)
         object.__setattr__(forward, _CACHED, function)
     outputs = function.apply(*operands)
     return outputs if isinstance(outputs, tuple) else (outputs,)
 
 
 def _function_of(
-    forward_body: Any, backward_body: Any, dirty: Places, non_differentiable: Places
+    forward_body: Any, backward_body: Any, name: str, dirty: Places, non_differentiable: Places
 ) -> Any:
-    class Captured(torch.autograd.Function):
-        """The function that two captured bodies make."""
+    """Make the function that two captured bodies are."""
 
-        @staticmethod
-        def forward(ctx: Any, *operands: Any) -> Any:
-            outputs, saved = forward_body(*operands)
-            ctx.numbers = [None if isinstance(s, torch.Tensor) else s for s in saved]
-            ctx.save_for_backward(*[s for s in saved if isinstance(s, torch.Tensor)])
-            ctx.mark_dirty(*[outputs[i] for i in dirty])
-            ctx.mark_non_differentiable(*[outputs[i] for i in non_differentiable])
-            return outputs
+    def forward(ctx: Any, *operands: Any) -> Any:
+        outputs, saved = forward_body(*operands)
+        ctx.numbers = [None if isinstance(s, torch.Tensor) else s for s in saved]
+        ctx.save_for_backward(*[s for s in saved if isinstance(s, torch.Tensor)])
+        ctx.mark_dirty(*[outputs[i] for i in dirty])
+        ctx.mark_non_differentiable(*[outputs[i] for i in non_differentiable])
+        return outputs
 
-        @staticmethod
-        def backward(ctx: Any, *gradients: Any) -> Any:
-            tensors = iter(ctx.saved_tensors)
-            saved = [next(tensors) if number is None else number for number in ctx.numbers]
-            return backward_body(*gradients, *saved)
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        tensors = iter(ctx.saved_tensors)
+        saved = [next(tensors) if number is None else number for number in ctx.numbers]
+        return backward_body(*gradients, *saved)
 
-    return Captured
+    members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    return types.new_class(name, (BASE,), exec_body=lambda body: body.update(members))
 
 
 class ContextValue(Value):
@@ -171,16 +174,20 @@ def apply(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
         saved = list(backward.lifted)
         used = tuple(output.node(t) for output in outputs)
         scope.graph.output((used, tuple(saved)))
-    return _record(t, context, scope, backward, [*operands, *scope.lifted], result, outputs)
+    return _record(t, cls, context, scope, backward, [*operands, *scope.lifted], result, outputs)
 
 
 def _inside(scope: Scope, arg: Value) -> Value:
+    """Return an argument as forward sees it: autograd hands on the tensors it was given.
+
+    The example is the argument's own, so that `requires_grad`, `is_leaf` and the like are.
+    """
     assert isinstance(arg, TensorValue)
     node = scope.placeholder("arg")
-    derived = isinstance(arg, SubclassValue)
-    example = arg.example if derived else arg.example.detach()
-    node.meta["example_value"] = example
-    return twin(arg, node, example) if derived else TensorValue(node, example)
+    node.meta["example_value"] = arg.example
+    if isinstance(arg, SubclassValue):
+        return twin(arg, node, arg.example)
+    return TensorValue(node, arg.example)
 
 
 def _forward(
@@ -243,6 +250,7 @@ def refuse_count(name: str, wanted: int, given: int) -> None:
 
 def _record(
     t: Interpreter,
+    cls: ClassValue,
     context: ContextValue,
     forward: Scope,
     backward: Scope,
@@ -253,7 +261,7 @@ def _record(
     def places(of: list[Value]) -> Places:
         return tuple(i for i, output in enumerate(outputs) if any(output is v for v in of))
 
-    marks = places(context.dirty), places(context.non_differentiable)
+    marks = cls.obj.__name__, places(context.dirty), places(context.non_differentiable)
     _pad(backward, len(operands))
     modules = forward.module(), backward.module()
     fakes = [node.meta["example_value"] for node in operands]

@@ -112,3 +112,59 @@ def test_a_function_recorded_whole_is_one_node():
         fn(torch.randn(3, requires_grad=True))
     names = [[n.name for n in graph.graph.nodes if n.op == "call_function"] for graph in graphs]
     assert names == [["whole_apply", "add"]] * 2
+
+
+class Reading(torch.autograd.Function):
+    """Its forward does what depends on properties of what it is given."""
+
+    @staticmethod
+    def forward(ctx, *args):
+        ctx.mark_non_differentiable(*[arg for arg in args if not arg.requires_grad])
+        leaves = sum(arg.is_leaf for arg in args)
+        return tuple(arg * (2 + leaves) for arg in args)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        return gradients
+
+
+@pytest.mark.parametrize("wants", [(True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("leaf", [True, False])
+def test_forward_sees_the_tensors_it_was_given(wants, leaf):
+    def f(x, y):
+        return Reading.apply(*(a if leaf else a.clone() for a in (x, y)))
+
+    args = [torch.ones(3, requires_grad=wanted) for wanted in wants]
+    for got, wanted in zip(tc.compile(f, fullgraph=True)(*args), f(*args), strict=True):
+        torch.testing.assert_close(got, wanted)
+        assert got.requires_grad == wanted.requires_grad
+
+
+def test_nodes_of_a_graph_that_runs_as_it_was_captured_have_the_name_of_their_function():
+    x = torch.ones(3, requires_grad=True)
+    got = tc.compile(lambda x: Saving.apply(x), backend="eager")(x)
+    assert got.grad_fn.name() == "SavingBackward"
+    assert tc.compile(lambda x: Reading.apply(x)[0].grad_fn.name(), backend="eager")(x) == (
+        "ReadingBackward"
+    )
+
+
+def test_a_hook_on_a_module_inside_of_a_captured_backward():
+    linear = torch.nn.Linear(3, 3)
+    linear.register_full_backward_hook(lambda module, inputs, outputs: (inputs[0] * 9,))
+
+    def f(x):
+        y = x.clone().requires_grad_()
+        linear(y).sum().backward()
+        return y.grad
+
+    def tried(g):
+        try:
+            return g()
+        except ZeroDivisionError:
+            return None
+
+    x = torch.ones(1, 3)
+    compiled = tc.compile(lambda: tried(lambda: f(x)), backend="eager")
+    for _ in range(2):
+        torch.testing.assert_close(compiled(), f(x))
