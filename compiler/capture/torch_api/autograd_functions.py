@@ -261,19 +261,20 @@ def _record(
     def places(of: list[Value]) -> Places:
         return tuple(i for i, output in enumerate(outputs) if any(output is v for v in of))
 
-    marks = cls.obj.__name__, places(context.dirty), places(context.non_differentiable)
+    name = cls.obj.__name__
+    marks = places(context.dirty), places(context.non_differentiable)
     _pad(backward, len(operands))
     modules = forward.module(), backward.module()
     fakes = [node.meta["example_value"] for node in operands]
     try:
         with t.shapes.mode:
-            examples = apply_function(*modules, *marks, *fakes)
+            examples = apply_function(*modules, name, *marks, *fakes)
     except (RuntimeError, TypeError, ValueError) as error:
         note = f"{type(error).__name__}: {error}"
         raise breaks.GraphBreak(breaks.OP_FAILED, "autograd.Function.apply", note) from error
     names = ("autograd_forward", "autograd_backward")
     reads = [t.output.scopes[-1].add_body(n, m) for n, m in zip(names, modules, strict=True)]
-    node = t.output.graph.call_function(apply_function, (*reads, *marks, *operands))
+    node = t.output.graph.call_function(apply_function, (*reads, name, *marks, *operands))
     t.output.annotate(node, examples)
     t.output.calls += 1
     made: dict[int, Value] = {}
