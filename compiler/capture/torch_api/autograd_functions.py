@@ -12,6 +12,7 @@ import torch
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.scopes import Scope
+from tc.compiler.capture.torch_api.modes import SETS_MODES
 from tc.compiler.capture.torch_api.subgraphs import map_leaves, new_scope
 from tc.compiler.capture.values.base import Args, Kwargs, LambdaValue, Value
 from tc.compiler.capture.values.const import ConstValue
@@ -155,14 +156,54 @@ def without_grad() -> Iterator[None]:
         torch._C._set_grad_enabled(before)
 
 
+@contextmanager
+def _without_gradients(t: Interpreter) -> Iterator[None]:
+    """Trace with gradients off, and run with them off what reads, or makes, a tensor with one.
+
+    Such a tensor is no argument: it is of a closure, of a module or made by the body.
+    """
+    enabled, graph = torch.is_grad_enabled(), t.output.graph
+    last = next(iter(reversed(graph.nodes)), graph._root)
+    with without_grad():
+        yield
+    made = []
+    node = last.next
+    while node is not graph._root:
+        made += [node] if node.op != "placeholder" else []
+        node = node.next
+    if not enabled or not any(map(_has_gradient, made)):
+        return
+    switch = torch._C._set_grad_enabled
+    with graph.inserting_before(made[0]):
+        graph.call_function(switch, (False,))
+    graph.call_function(switch, (True,))
+    t.output.marks.add(SETS_MODES)
+
+
+def _has_gradient(node: fx.Node) -> bool:
+    examples = [one.meta.get("example_value") for one in (node, *node.all_input_nodes)]
+    return any(isinstance(one, torch.Tensor) and one.requires_grad for one in examples)
+
+
+def _given_back(t: Interpreter, context: ContextValue, args: Args, result: Value) -> Value:
+    """Return what forward returned; an argument comes back as a view, unless it was written to."""
+
+    def given(leaf: NodeValue) -> Value:
+        same = any(leaf is arg for arg in args) and not any(leaf is one for one in context.dirty)
+        return t.output.call_torch("view_as", [leaf, leaf], {}, method=True) if same else leaf
+
+    return map_leaves(t, result, given)
+
+
 def apply(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     """Trace ``cls.apply(*args)``."""
     flat = [arg for arg in args if isinstance(arg, TensorValue)]
     needs = tuple(isinstance(a, TensorValue) and a.example.requires_grad for a in args)
-    if not (torch.is_grad_enabled() and any(a.example.requires_grad for a in flat)):
-        with without_grad():
-            return _forward(t, cls, ContextValue(needs), args, kwargs)
     context = ContextValue(needs)
+    if not (torch.is_grad_enabled() and any(a.example.requires_grad for a in flat)):
+        with _without_gradients(t):
+            result = _forward(t, cls, context, args, kwargs)
+        return _given_back(t, context, args, result)
     operands = [arg.node(t) for arg in flat]
     with new_scope(t) as scope:
         inner = [_inside(scope, arg) if arg in flat else arg for arg in args]

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 #: Attributes answered from the fake tensor: no node.
 METADATA = frozenset(
-    [
+    name
+    for name in (
         "dtype",
         "device",
         "layout",
@@ -49,7 +50,8 @@ METADATA = frozenset(
         "is_sparse_csr",
         "retains_grad",
         "output_nr",
-    ]
+    )
+    if hasattr(torch.Tensor, name)  # no version of torch has them all
 )
 #: attributes that fake tensors do not have from those they stand for
 REAL = frozenset(("output_nr", "retains_grad"))
