@@ -21,38 +21,12 @@ if TYPE_CHECKING:
 
 
 #: Attributes answered from the fake tensor: no node.
-METADATA = frozenset(
-    name
-    for name in (
-        "dtype",
-        "device",
-        "layout",
-        "ndim",
-        "requires_grad",
-        "is_cuda",
-        "is_cpu",
-        "is_sparse",
-        "is_quantized",
-        "is_leaf",
-        "is_mps",
-        "is_xpu",
-        "is_meta",
-        "is_nested",
-        "itemsize",
-        "names",
-        "is_mkldnn",
-        "is_vulkan",
-        "is_mtia",
-        "is_ipu",
-        "is_xla",
-        "is_ort",
-        "is_maia",
-        "is_sparse_csr",
-        "retains_grad",
-        "output_nr",
-    )
-    if hasattr(torch.Tensor, name)  # no version of torch has them all
-)
+METADATA = frozenset((
+    "dtype", "device", "layout", "ndim", "requires_grad", "is_cuda", "is_cpu", "is_sparse",
+    "is_quantized", "is_leaf", "is_mps", "is_xpu", "is_meta", "is_nested", "itemsize", "names",
+    "is_mkldnn", "is_vulkan", "is_mtia", "is_ipu", "is_xla", "is_ort", "is_maia", "is_sparse_csr",
+    "retains_grad", "output_nr",
+)).intersection(dir(torch.Tensor))  # no version of torch has them all  # fmt: skip
 #: attributes that fake tensors do not have from those they stand for
 REAL = frozenset(("output_nr", "retains_grad"))
 VIEWS = frozenset(("T", "mT", "H", "mH", "real", "imag", "data"))
