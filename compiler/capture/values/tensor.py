@@ -21,12 +21,36 @@ if TYPE_CHECKING:
 
 
 #: Attributes answered from the fake tensor: no node.
-METADATA = frozenset((
-    "dtype", "device", "layout", "ndim", "requires_grad", "is_cuda", "is_cpu", "is_sparse",
-    "is_quantized", "is_leaf", "is_mps", "is_xpu", "is_meta", "is_nested", "itemsize", "names",
-    "is_mkldnn", "is_vulkan", "is_mtia", "is_ipu", "is_xla", "is_ort", "is_maia", "is_sparse_csr",
-    "retains_grad", "output_nr",
-)).intersection(dir(torch.Tensor))  # no version of torch has them all  # fmt: skip
+METADATA = frozenset(
+    [
+        "dtype",
+        "device",
+        "layout",
+        "ndim",
+        "requires_grad",
+        "is_cuda",
+        "is_cpu",
+        "is_sparse",
+        "is_quantized",
+        "is_leaf",
+        "is_mps",
+        "is_xpu",
+        "is_meta",
+        "is_nested",
+        "itemsize",
+        "names",
+        "is_mkldnn",
+        "is_vulkan",
+        "is_mtia",
+        "is_ipu",
+        "is_xla",
+        "is_ort",
+        "is_maia",
+        "is_sparse_csr",
+        "retains_grad",
+        "output_nr",
+    ]
+).intersection(dir(torch.Tensor))  # no version of torch has them all
 #: attributes that fake tensors do not have from those they stand for
 REAL = frozenset(("output_nr", "retains_grad"))
 VIEWS = frozenset(("T", "mT", "H", "mH", "real", "imag", "data"))
