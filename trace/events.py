@@ -323,7 +323,7 @@ class GraphBreak(
 
     def as_item(self) -> Item:
         """Return what a notebook shows of it."""
-        after = f"{self.resume} is compiled" if self.resume else "the frame runs in Python"
+        after = f"{self.resume} is compiled" if self.resume else ""
         return Item.of(
             self.code,
             self.title,
