@@ -30,6 +30,7 @@ from tc.compiler.capture.torch_api.torch_functions import (
 )
 from tc.compiler.capture.traceable import error_on_graph_break
 from tc.compiler.core.gate import Gate
+from tc.compiler.core.graphview import view_of
 from tc.compiler.core.lock import alone
 from tc.compiler.errors import OptionError, error_context
 from tc.compiler.frames import FrameCompiler
@@ -67,6 +68,7 @@ from tc.compiler.pipeline import Inductor
 from tc.compiler.process import PROCESS as _PROCESS
 from tc.compiler.sentinel.torch_backend import sentinel
 from tc.compiler.telemetry import counters as counted
+from tc.trace.notebook import Shown, View
 
 F = TypeVar("F", bound=Callable[..., Any])
 GUARD_FILTER = "guard_filter_fn"  # the option that is none of the backend's
@@ -344,7 +346,7 @@ def on_graph(listener: Callable[[torch.fx.GraphModule], None]) -> Callable[[], N
 
 
 @dataclass
-class Explanation:
+class Explanation(Shown):
     """What `explain` found.
 
     Attributes:
@@ -360,14 +362,22 @@ class Explanation:
     break_reasons: list[trace.GraphBreak] = field(default_factory=list)
 
     def __str__(self) -> str:
-        lines = [
+        reasons = (f"{number}  {one.short}" for number, one in enumerate(self.break_reasons, 1))
+        return "\n".join((self._title, *reasons))
+
+    @property
+    def _title(self) -> str:
+        return (
             f"graphs: {self.graph_count}   graph breaks: {self.graph_break_count}   "
             f"operations: {self.op_count}"
-        ]
-        for number, reason in enumerate(self.break_reasons, 1):
-            lines.append(f"{number}  {reason.code} {reason.title}  {reason.file}:{reason.line}")
-            lines.extend(f"     fix: {fix}" for fix in reason.fix)
-        return "\n".join(lines)
+        )
+
+    def as_view(self) -> View:
+        """See `Shown`."""
+        items = [one.as_item() for one in self.break_reasons]
+        graphs = [view_of(gm).values for gm in self.graphs]
+        values = {"title": self._title, "causes": items, "graphs": graphs}
+        return View("explanation", str(self), values)
 
 
 def explain(fn: Any) -> Callable[..., Explanation]:

@@ -38,6 +38,7 @@ from tc.compiler.capture.translate import BreakRecord, Captured, is_handler_resu
 from tc.compiler.core import garbage, levels
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.graphtext import emit_captured, with_code
+from tc.compiler.core.graphview import shown
 from tc.compiler.errors import (
     BackendError,
     ErrorContext,
@@ -320,7 +321,7 @@ class FrameCompiler:
         if captured.module is None:
             return None
         if not self.built_in:
-            captured.module = with_code(captured.module)
+            captured.module = shown(with_code(captured.module))
             emit_captured(captured.module)
         captured.module.meta[PLACE] = reporter.place
         self.process.graphs += 1
@@ -329,7 +330,7 @@ class FrameCompiler:
         calls = ("call_function", "call_method", "call_module")
         stats["calls_captured"] += sum(n.op in calls for n in captured.module.graph.nodes)
         for listener in tuple(self.process.on_graph):
-            listener(captured.module)
+            listener(shown(captured.module))
         setting = setting_of(self.config)
         reference = None
         if setting is not None:

@@ -84,7 +84,10 @@ def test_every_option_of_the_report_is_documented() -> None:
     assert {option for option in offered if option not in told} <= {"--help", "--version"}
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/aot-backends.md", "docs/torch-backend.md"])
+@pytest.mark.parametrize(
+    "document",
+    ["README.md", "docs/aot-backends.md", "docs/notebooks.md", "docs/torch-backend.md"],
+)
 def test_example_of_a_document_runs(document: str, tmp_path: Path) -> None:
     (program,) = re.findall(r"(?ms)^```python\n(.*?)^```", (ROOT / document).read_text())
     (tmp_path / "program.py").write_text(program)

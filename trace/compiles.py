@@ -10,6 +10,7 @@ from copy import copy
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Protocol, TypeVar
 
+from tc.trace.cells import typed_line
 from tc.trace.reader import Span
 from tc.trace.timing import PHASES, phase_of
 
@@ -255,7 +256,7 @@ class Compile:
         """The function as a person would name it."""
         match = _RESUMED.match(self.function)
         if match:
-            return f"{match[1]} (resumed at {match[2]})"
+            return f"{match[1]} (resumed at {typed_line(self.file, int(match[2]))})"
         return self.alias or self.function or "(unknown)"
 
     @property

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
+from tc.trace import cells
 from tc.trace.ids import CompileId
 from tc.trace.kinds import Kind, add_kind
+from tc.trace.notebook import Item, Shown, View
 from tc.trace.places import StackFrame
 from tc.trace.wire import Record, plain, quoted, texts_json, to_json
 
@@ -271,7 +273,9 @@ class Fact(Event):
 
 
 @dataclass(frozen=True)
-class GraphBreak(Fact, wire=Kind("tc_graph_break", "graph break, as data", "capture", kept=True)):
+class GraphBreak(
+    Fact, Shown, wire=Kind("tc_graph_break", "graph break, as data", "capture", kept=True)
+):
     """Capture had to stop and go on in Python.
 
     Attributes:
@@ -310,6 +314,31 @@ class GraphBreak(Fact, wire=Kind("tc_graph_break", "graph break, as data", "capt
             if frame.loc:
                 lines.append(f"    {frame.loc.strip()}")
         return "\n".join(lines)
+
+    @property
+    def short(self) -> str:
+        """The break in few lines, with its cell if it is in a notebook."""
+        head = f"{self.code} {self.title}  {cells.place(self.file, self.line)}"
+        return "\n".join((head, *(f"     fix: {fix}" for fix in self.fix)))
+
+    def as_item(self) -> Item:
+        """Return what a notebook shows of it."""
+        after = f"{self.resume} is compiled" if self.resume else ""
+        return Item.of(
+            self.code,
+            self.title,
+            f"{cells.place(self.file, self.line)} in {self.function}",
+            self.source_line,
+            rows=(("why", self.why), ("detail", self.detail), ("after it", after)),
+            fixes=[(text, "") for text in self.fix],
+            stack=[
+                (f"{cells.place(one.file, one.line)} in {one.name}", one.loc) for one in self.stack
+            ],
+        )
+
+    def as_view(self) -> View:
+        """See `Shown`."""
+        return View("findings", self.short, {"title": "graph break", "causes": [self.as_item()]})
 
     def to_records(self) -> tuple[Record, ...]:
         """See `Event`."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tc.trace.cells import in_cell, typed_line
 from tc.trace.fixes import NO_FIX, fix_of, fixes_of
 
 WIDTH = 100
@@ -159,6 +160,7 @@ def _head(message: Message, paint: Paint) -> str:
 
 def _where(message: Message) -> str:
     place = f"{near(message.file)}:{message.line}" if message.file else ""
+    place = in_cell(message.file, message.line) or place
     function = f"in {message.function}" if message.function and message.mark == "break" else ""
     return " ".join(part for part in (place, function, message.compile) if part)
 
@@ -170,7 +172,7 @@ def _source(message: Message, paint: Paint) -> list[str]:
         return [f"   {line}" for line in textwrap.wrap(why, WIDTH - 3)]
     begin, end = _columns(message)
     source = clean(message.source_line.expandtabs(1).rstrip())
-    number = f"{message.line:>5}"
+    number = f"{typed_line(message.file, message.line):>5}"
     shown = source if len(source) <= WIDTH - 9 else source[: WIDTH - 10] + "…"
     lines = [f"{number} | {shown}"]
     length = max(1, min(end, len(shown)) - begin)

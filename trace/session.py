@@ -11,23 +11,28 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from tc.trace.cells import place
 from tc.trace.compiles import FRAMEWORK, Artifact, Compile, Failure, Frame, Lane
 from tc.trace.kinds import kind_of
+from tc.trace.notebook import Shown, View
 from tc.trace.part import Key, Part, read_part, shared
 from tc.trace.reader import STDIN, Defects, Source, Unreadable, find_logs, payload_of
 from tc.trace.runs import group
 from tc.trace.stepcost import StepCost
+from tc.trace.timing import duration
 from tc.trace.trials import Trial, read_trials
+from tc.trace.words import count
 
 # Logs of a job, as they are handed out: few enough at a time that all processes have some.
 _MOST_IN_BATCH: Final = 16
 _LEAST_BATCHES: Final = 64
 _MOST_AHEAD: Final = 128  # batches
+_MOST_SHOWN: Final = 100  # compiles, in a notebook
 _TYPE_OF_FN: Final = re.compile(r"source=L\['fn'\],.*type=<class '([\w.]+)'>")
 
 
 @dataclass(slots=True)
-class Session:
+class Session(Shown):
     """One run of a program, as its trace tells it."""
 
     name: str
@@ -59,6 +64,31 @@ class Session:
     def frames(self) -> int:
         """Frames that were compiled at least once, over all lanes."""
         return len({(compiled.lane.index, compiled.frame_id) for compiled in self.compiles})
+
+    @property
+    def title(self) -> str:
+        """`trace: 3 compiles, 0.29 s`."""
+        seconds = duration(sum(one.seconds for one in self.compiles))
+        return f"{self.name}: {count(len(self.compiles), 'compile')}, {seconds}"
+
+    def __str__(self) -> str:
+        rows = ["  ".join(row) for row in self._rows()[:_MOST_SHOWN]]
+        left = len(self.compiles) - len(rows)
+        return "\n".join((self.title, *rows, *([f"{left} more are left out."] if left else [])))
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        return [
+            (f"[{one.slug}]", one.title, place(*one.own_place), duration(one.seconds))
+            for one in self.compiles
+        ]
+
+    def as_view(self) -> View:
+        """See `Shown`."""
+        rows = self._rows()
+        values = {"title": self.title, "summary": "compiles, in order", "rows": rows[:_MOST_SHOWN],
+                  "columns": ("compile", "function", "where", "time"),
+                  "left_out": max(len(rows) - _MOST_SHOWN, 0)}  # fmt: skip
+        return View("session", str(self), values)
 
     def text(self, artifact: Artifact) -> str:
         """Return what an artifact holds."""

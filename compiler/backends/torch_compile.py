@@ -29,6 +29,7 @@ from tc.compiler.backends.dynamo_graph import (
 from tc.compiler.capture.torch_api.modes import Modes
 from tc.compiler.core import garbage, levels
 from tc.compiler.core.graphtext import UNTOLD
+from tc.compiler.core.graphview import shown
 from tc.compiler.core.lock import alone
 from tc.compiler.options import InductorOptions
 from tc.compiler.pipeline import inductor
@@ -113,7 +114,7 @@ def _compiled(
     trace.emit(trace.FrameStart((place,)))
     PROCESS.graphs += 1
     for listener in tuple(PROCESS.on_graph):
-        listener(captured)
+        listener(shown(captured))
     started, clock = time.time(), time.perf_counter()
     with trace.stage("backend_compile"):
         compiled = inductor(captured, example_inputs, PROCESS.gate, settings)

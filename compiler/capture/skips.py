@@ -142,7 +142,7 @@ def skip_reason(frame: Frame) -> tuple[str, bool] | None:
         return "the body of a class or module", False
     filename = frame.code.co_filename
     if filename.startswith("<") and not filename.startswith(
-        ("<eval_with_key>", "<ipython", "<string")
+        ("<eval_with_key>", "<ipython", "<string", "<timed exec>")
     ):
         return f"code from {filename}", False
     if filename.startswith(_STDLIB) and "site-packages" not in filename:

@@ -125,6 +125,15 @@ def _line(node: fx.Node, typed: str, forms: dict[Any, tuple[str, str]]) -> str:
     return f"{INDENT}{typed} = {name}({', '.join(args + _named(node))})"
 
 
+def statement(node: fx.Node, forms: dict[Any, tuple[str, str]]) -> str:
+    """Return what computes a node as Python, without the name of its value.
+
+    Args:
+        forms: how calls of each target are written, as far as that has been looked up.
+    """
+    return _line(node, node.name, forms).strip().removeprefix(f"{node.name} = ")
+
+
 def _form(target: Any) -> tuple[str, str]:
     """Return how calls are written (an operator, a statement, a call), and the text for that."""
     name = getattr(target, "__name__", "")

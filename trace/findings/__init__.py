@@ -16,10 +16,12 @@ from tc.trace.findings.model import Event, Finding, Occurrence, Recompile, Where
 from tc.trace.findings.ranks import compared
 from tc.trace.findings.recompiles import recompiles
 from tc.trace.findings.rows import FINDINGS, Facts
+from tc.trace.notebook import Shown, View
 from tc.trace.ranks import Ranks
 from tc.trace.session import Session
 from tc.trace.timing import duration
 from tc.trace.trials import Trial
+from tc.trace.words import count
 
 __all__ = [
     "CODES",
@@ -40,7 +42,7 @@ for _module in iter_modules(__path__):  # all: each puts rows into `FINDINGS` an
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(Shown):
     """All that is known of a run: its session, what happened, and why.
 
     Attributes:
@@ -88,6 +90,18 @@ class Diagnosis:
         if id(compiled) in self._marks:
             return self._marks[id(compiled)]
         return "cached" if compiled.cache == "hit" else "ok"
+
+    def __str__(self) -> str:
+        return "\n\n".join((self._title, *map(str, self.findings)))
+
+    @property
+    def _title(self) -> str:
+        return f"{self.session.title}: {count(len(self.findings), 'finding')}"
+
+    def as_view(self) -> View:
+        """See `Shown`."""
+        items = [one.as_item() for one in self.findings]
+        return View("findings", str(self), {"title": self._title, "causes": items})
 
     @property
     def together(self) -> Trial | None:

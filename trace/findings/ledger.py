@@ -15,6 +15,7 @@ from typing import Any, Final
 from tc.trace.compiles import Compile
 from tc.trace.findings.model import Recompile
 from tc.trace.findings.recompiles import fits, guard_values
+from tc.trace.notebook import Shown, View
 from tc.trace.session import Session
 
 MOST_COLUMNS: Final = 12
@@ -45,7 +46,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class Ledger(Shown):
     """Inputs that ever changed (none if nothing was compiled again), and a row a compile."""
 
     columns: tuple[str, ...]
@@ -55,6 +56,20 @@ class Ledger:
     def recompiled(self) -> bool:
         """Whether there is anything to compare: a function that was compiled again."""
         return len(self.entries) > 1 and any(one.again for one in self.entries)
+
+    def __str__(self) -> str:
+        head = "  ".join(("compile", *self.columns))
+        rows = ("  ".join((_name(one), *(cell or "-" for cell in one.cells)))
+                for one in self.entries)  # fmt: skip
+        return "\n".join((head, *rows))
+
+    def as_view(self) -> View:
+        """See `Shown`."""
+        rows = [
+            (_name(one), list(zip(one.cells, one.changed, strict=True))) for one in self.entries
+        ]
+        values = {"title": "ledger of a function", "columns": self.columns, "rows": rows}
+        return View("ledger", str(self), values)
 
     def to_json(self) -> dict[str, Any]:
         """Return the ledger as plain values."""
@@ -69,6 +84,11 @@ class Ledger:
             for one in self.entries
         ]
         return {"columns": list(self.columns), "rows": rows}
+
+
+def _name(entry: Entry) -> str:
+    """`[0/2] refused`."""
+    return f"[{entry.compiled.slug}]{' refused' if entry.refused else ''}"
 
 
 def ledger(

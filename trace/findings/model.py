@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from tc.trace.cells import in_cell, source_in_cell, typed_line
 from tc.trace.compiles import Compile
 from tc.trace.findings.codes import Code, Order, code_of
 from tc.trace.fixes import NO_FIX, Fix, fixes_of
 from tc.trace.ids import cause_id, plain_function
+from tc.trace.notebook import Item, Shown, View
 from tc.trace.timing import duration
 from tc.trace.trials import Trial
 from tc.trace.words import count
@@ -29,10 +31,15 @@ class Where:
 
     @property
     def short(self) -> str:
-        """`model.py:6 in forward`, the folder left out."""
+        """`model.py:6 in forward`, the folder left out; of a notebook `In [3], line 6 in f`."""
         name = self.file.replace("\\", "/").rpartition("/")[2] or "(unknown file)"
-        place = f"{name}:{self.line}" if self.line else name
+        place = in_cell(self.file, self.line) or (f"{name}:{self.line}" if self.line else name)
         return f"{place} in {self.function}" if self.function else place
+
+    @property
+    def text(self) -> str:
+        """The source line, of a cell of this process also where the trace does not hold it."""
+        return self.source or source_in_cell(self.file, self.line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +117,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Shown):
     """One cause, said once.
 
     Attributes:
@@ -178,8 +185,9 @@ class Finding:
         if self.where.file or self.where.function:
             behind = f", in {self.behind.short}" if self.behind else ""
             lines.append(f"  {self.where.short}{behind}")
-        if self.where.source:
-            lines.append(f"  {self.where.line:>5} | {self.where.source.strip()}")
+        if self.where.text:
+            line = typed_line(self.where.file, self.where.line)
+            lines.append(f"  {line:>5} | {self.where.text.strip()}")
         lines.append(f"  why  {self.why}")
         for number, way in enumerate(self.fixes):
             rows = way.text.split("\n")
@@ -197,6 +205,34 @@ class Finding:
         if seen:
             lines.append(f"  seen in {' '.join(seen[:8])}{more}")
         return "\n".join(lines)
+
+    def as_item(self) -> Item:
+        """Return what a notebook shows of it."""
+        behind = f", in {self.behind.short}" if self.behind else ""
+        seen = sorted({f"[{one.compile}]" for one in self.occurrences if one.compile})
+        more = f" and {len(seen) - 8} more" if len(seen) > 8 else ""
+        return Item.of(
+            self.id,
+            f"{self.title} ({self.count}×)",
+            f"{self.where.short}{behind}" if self.where.file or self.where.function else "",
+            self.where.text,
+            rows=(
+                ("why", self.why),
+                ("changed", "\n".join(map(str, self.causes))),
+                ("cost", self.cost),
+                ("without", "\n".join(f"{recompiles_left(one)} (predicted)"
+                                      for one in self.forecast)),
+                ("seen in", f"{' '.join(seen[:8])}{more}"),
+            ),
+            fixes=[("\n".join(filter(None, (way.text, way.patch))), way.mark)
+                   for way in self.fixes] or [(NO_FIX, "")],
+            stack=[(one.short, one.text) for one in self.stack],
+        )  # fmt: skip
+
+    def as_view(self) -> View:
+        """See `Shown`."""
+        item = self.as_item()
+        return View("findings", str(self), {"title": item.title, "causes": [item]})
 
     def verify(self) -> None:
         """Check what every reader relies on.

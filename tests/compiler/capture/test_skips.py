@@ -66,5 +66,11 @@ def test_what_has_nothing_to_do_with_tensors_is_captured_when_it_is_called_often
     assert captured(lambda: ["a", "b"])[0] == 1  # the user's own, at once
 
 
+def test_a_function_of_a_timed_cell_of_a_notebook_is_captured():
+    cell: dict[str, Any] = {}
+    exec(compile("def double(x): return x * 2", "<timed exec>", "exec"), cell)
+    assert captured(cell["double"], torch.ones(2)) == (1, [])
+
+
 def test_generators_of_pythons_own_library_are_not_spoken_of():
     assert captured(list, glob.iglob("*"))[1] == []
