@@ -35,6 +35,10 @@ from tc.trace.words import did_you_mean
 if TYPE_CHECKING:  # imported when needed: `--help` must be quick
     from tc.trace.findings import Diagnosis
 
+_FORMS: Final = {
+    "summary": ("text", "json", "brief", "sarif"),
+    "check": ("text", "json", "junit"),
+}
 VERBS: Final = ("summary", "show", "check", "diff", "run", "explain")
 _HELP: Final = """\
 Explain a compiler run: where graphs broke, what recompiled and why, where the time went.
@@ -48,10 +52,11 @@ examples:
 
 usage:
   tc-report TRACE [-o FILE] [--split] [--json] [--open] [--all] [--redact=WHAT]
-  tc-report summary TRACE [--json] [--all]
+  tc-report summary TRACE [--json | --format brief|sarif] [--all]
   tc-report show ID [TRACE] [--json]
   tc-report check TRACE [--max-graph-breaks N] [--max-recompiles N] [--max-failures N]
-                        [--baseline FILE] [--write-baseline FILE]
+                        [--baseline FILE] [--write-baseline FILE] [--absent ID]...
+                        [--json | --format junit]
   tc-report run [--verify-fixes] [-o FILE] [--trace FOLDER] [--json] [--open] -- COMMAND...
   tc-report explain CODE [--json]
   tc-report diff A B [--html FILE] [--json] [--exit-code]
@@ -62,6 +67,7 @@ stdin, of tc (TC_TRACE) or of PyTorch (TORCH_TRACE). A folder with several runs:
 options:
   -o FILE                the report; default: tc_report.html beside the trace
   --json                 print the summary as JSON
+  --format FORM          summary: brief (for agents), sarif (for code hosts); check: junit (for CI)
   --open                 open the report in a browser
   --redact=WHAT          for sharing: leave out source,paths,names (or some of them)
   --split                texts in files beside the report: for traces of gigabytes
@@ -73,6 +79,7 @@ options:
   --max-failures N       check: fail above N failed compiles (0 without a baseline)
   --baseline FILE        check: fail on findings that are not in FILE
   --write-baseline FILE  check: write the findings of now to FILE, to be let pass
+  --absent ID            check: fail if this finding is there still; may be given several times
   --verify-fixes         run: run it again with each fix that can be tried, and tell what it gave
   --html FILE            diff: write a page as well
   --exit-code            diff: exit 1 if graphs, kernels, compiles or findings differ
@@ -190,6 +197,8 @@ def _add_options(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--jobs", type=_positive, metavar="N")
     parser.add_argument("--cluster", metavar="ADDRESS", default="")
+    if verb in _FORMS:
+        parser.add_argument("--format", choices=_FORMS[verb], default="text")
     if verb == "report":
         parser.add_argument("-o", "--output", metavar="FILE")
         parser.add_argument("--open", action="store_true")
@@ -200,6 +209,7 @@ def _add_options(parser: argparse.ArgumentParser, verb: str) -> None:
         parser.add_argument("--max-failures", type=_count, metavar="N")
         parser.add_argument("--baseline", metavar="FILE")
         parser.add_argument("--write-baseline", metavar="FILE")
+        parser.add_argument("--absent", action="append", metavar="ID", default=[])
 
 
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
@@ -283,11 +293,27 @@ def _summary(options: argparse.Namespace) -> int:
     from tc.tlparse import summary
 
     diagnosis = _load(options)
-    if options.json:
+    form = _form(options)
+    if form == "json":
         print(json.dumps(summary.as_json(diagnosis), indent=1))
+    elif form == "sarif":
+        from tc.tlparse.sarif import sarif
+
+        print(json.dumps(sarif(diagnosis), indent=1))
+    elif form == "brief":
+        from tc.tlparse.brief import brief
+
+        say(brief(diagnosis, options.trace))
     else:
         say(summary.text(diagnosis, options.trace))
     return OK
+
+
+def _form(options: argparse.Namespace) -> str:
+    """Return the form of what is printed; `--json` is short for `--format json`."""
+    if options.json and options.format not in ("text", "json"):
+        raise Usage(f"--json and --format {options.format} ask for two forms; choose one")
+    return "json" if options.json else str(options.format)
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -321,7 +347,7 @@ def _check(options: argparse.Namespace) -> int:
     limits = gate.Limits(options.max_graph_breaks, options.max_recompiles, failures)
     if options.write_baseline:
         gate.write_baseline(diagnosis, options.write_baseline)
-    return gate.check(diagnosis, limits, known, as_json=options.json)
+    return gate.check(diagnosis, limits, known, options.absent, form=_form(options))
 
 
 def _diff(options: argparse.Namespace) -> int:

@@ -78,45 +78,112 @@ def write_rows(rows: Sequence[dict[str, Any]], path: str) -> None:
     write(Path(path), [text.encode("utf-8", "replace")])
 
 
-def check(diagnosis: Diagnosis, limits: Limits, baseline: Baseline | None, *, as_json: bool) -> int:
-    """Print the verdict and return the exit code."""
-    rows = (
-        ("graph breaks", len(diagnosis.breaks), limits.graph_breaks),
-        ("recompiles", diagnosis.recompile_count, limits.recompiles),
-        ("failed compiles", len(diagnosis.failures), limits.failures),
-    )
-    failed = [row for row in rows if row[2] is not None and row[1] > row[2]]
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """What was counted and compared, and what of it fails.
+
+    Attributes:
+        rows: what is counted, how often it happened, and how often it may; None: any number.
+        new: findings that the baseline does not know.
+        present: findings that should be gone.
+    """
+
+    rows: tuple[tuple[str, int, int | None], ...]
+    found: Sequence[Finding]
+    matched: Matched | None
+    new: Sequence[Finding]
+    present: Sequence[Finding]
+
+    @property
+    def over(self) -> list[tuple[str, int, int | None]]:
+        """The counts above what is allowed."""
+        return [row for row in self.rows if row[2] is not None and row[1] > row[2]]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the run may pass."""
+        return not (self.over or self.new or self.present)
+
+
+def check(
+    diagnosis: Diagnosis,
+    limits: Limits,
+    baseline: Baseline | None,
+    absent: Sequence[str] = (),
+    *,
+    form: str = "text",
+) -> int:
+    """Print the verdict and return the exit code.
+
+    Args:
+        absent: ids of findings that should be gone.
+        form: text, json or junit.
+    """
     found = causes(diagnosis)
-    matched = baseline.match(found) if baseline else Matched((), (), ())
-    fresh = {one.id for one in matched.new}
-    new = [one for one in found if one.id in fresh]
-    if as_json:
-        told: dict[str, Any] = {
-            name.replace(" ", "_"): {"count": n, "max": most} for name, n, most in rows
-        }
-        if baseline:
-            told["new_findings"] = [one.to_json() for one in new]
-            told["gone_findings"] = sorted(one.id for one in matched.gone)
-            told["moved_findings"] = [
-                {"id": b.id, "was": a.id, "line": [a.line, b.line]} for a, b in matched.moved
-            ]
-        print(json.dumps({"schema": _SCHEMA, "ok": not (failed or new), **told}, indent=1))
+    matched = baseline.match(found) if baseline else None
+    fresh = {one.id for one in matched.new} if matched else set()
+    still = [one for one in map(diagnosis.finding, absent) if one is not None]
+    verdict = _Verdict(
+        (
+            ("graph breaks", len(diagnosis.breaks), limits.graph_breaks),
+            ("recompiles", diagnosis.recompile_count, limits.recompiles),
+            ("failed compiles", len(diagnosis.failures), limits.failures),
+        ),
+        found,
+        matched,
+        [one for one in found if one.id in fresh],
+        still,
+    )
+    if form == "json":
+        print(json.dumps(_as_json(verdict, absent), indent=1))
+    elif form == "junit":
+        from tc.tlparse.junit import junit
+
+        unwanted = [*verdict.new, *verdict.present]
+        sys.stdout.write(junit(verdict.rows, unwanted, bool(matched or absent)) + "\n")
     else:
-        for name, number, most in rows:
-            if most is not None:
-                word = "ok" if number <= most else "FAILED"
-                print(f"{word:<7}{name}: {number} (allowed: {most})")
-        if baseline:
-            say("\n".join(_against(matched, found, new)))
-    for name, number, most in failed:
+        say("\n".join(_as_text(verdict, absent)))
+    for name, number, most in verdict.over:
         print(
             f"tc-report: check failed: {count(number, name.removesuffix('s'))}, allowed {most}",
             file=sys.stderr,
         )
-    if new:
-        ids = " ".join(one.id for one in new[:5]) + (" …" if len(new) > 5 else "")
-        sys.stderr.write(f"tc-report: check failed: {len(new)} new: {ids}\n")
-    return GATE_FAILED if failed or new else OK
+    for word, ones in (("new", verdict.new), ("still there", still)):
+        if ones:
+            ids = " ".join(one.id for one in ones[:5]) + (" …" if len(ones) > 5 else "")
+            sys.stderr.write(f"tc-report: check failed: {len(ones)} {word}: {ids}\n")
+    return OK if verdict.ok else GATE_FAILED
+
+
+def _as_json(verdict: _Verdict, absent: Sequence[str]) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        name.replace(" ", "_"): {"count": n, "max": most} for name, n, most in verdict.rows
+    }
+    if verdict.matched is not None:
+        matched = verdict.matched
+        told["new_findings"] = [one.to_json() for one in verdict.new]
+        told["gone_findings"] = sorted(one.id for one in matched.gone)
+        told["moved_findings"] = [
+            {"id": b.id, "was": a.id, "line": [a.line, b.line]} for a, b in matched.moved
+        ]
+    if absent:
+        told["present_findings"] = [one.to_json() for one in verdict.present]
+    return {"schema": _SCHEMA, "ok": verdict.ok, **told}
+
+
+def _as_text(verdict: _Verdict, absent: Sequence[str]) -> list[str]:
+    lines = []
+    for name, number, most in verdict.rows:
+        if most is not None:
+            word = "ok" if number <= most else "FAILED"
+            lines.append(f"{word:<7}{name}: {number} (allowed: {most})")
+    if verdict.matched is not None:
+        lines += _against(verdict.matched, verdict.found, verdict.new)
+    if absent:
+        word = "FAILED" if verdict.present else "ok"
+        lines.append(f"{word:<7}findings that should be gone: {len(verdict.present)} are there")
+        lines += [f"       {one.id} ×{one.count}  {one.title}" for one in verdict.present]
+    return lines
 
 
 def _against(matched: Matched, found: Sequence[Finding], new: Sequence[Finding]) -> list[str]:

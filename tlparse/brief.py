@@ -1,0 +1,82 @@
+"""A diagnosis goes in; a brief comes out: short, complete, to be acted on without the trace.
+
+It is for language-model agents and for anybody who pastes it into a request: each finding with its
+evidence, the edit that is known, and the command that says whether the edit helped.
+"""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections.abc import Iterator
+from typing import Final
+
+from tc.tlparse.summary import headline
+from tc.trace.findings import Diagnosis, Finding
+from tc.trace.fixes import NO_FIX
+from tc.trace.words import count
+
+_MOST: Final = 20
+_CAUSES: Final = 5
+_EVIDENCE: Final = 600
+_STACK: Final = 4
+
+
+def brief(diagnosis: Diagnosis, trace: str) -> str:
+    """Return the brief as Markdown.
+
+    Args:
+        trace: where the trace is, as the user named it.
+    """
+    found = diagnosis.findings
+    lines = [
+        f"# tc-report brief of {trace}",
+        headline(diagnosis),
+        f"{count(len(diagnosis.breaks), 'graph break')}, "
+        f"{count(diagnosis.recompile_count, 'recompile')}, "
+        f"{count(len(diagnosis.failures), 'failed compile')}, {count(len(found), 'finding')}",
+    ]
+    for one in found[:_MOST]:
+        lines += ["", *_finding(one)]
+    if len(found) > _MOST:
+        lines += ["", f"{len(found) - _MOST} more: tc-report summary {shlex.quote(trace)} --json"]
+    if found:
+        named = " ".join(f"--absent {one.id}" for one in found[:_MOST] if not one.timed)
+        lines += [
+            "",
+            "## Verify",
+            "After an edit, run the program again and ask for what should be gone (exit code 0):",
+            "    tc-report run --trace tc_after -- COMMAND",
+            f"    tc-report check tc_after {named}".rstrip(),
+        ]
+    else:
+        lines += ["", "Nothing needs attention."]
+    return "\n".join(lines)
+
+
+def _finding(finding: Finding) -> Iterator[str]:
+    yield f"## {finding.id}: {finding.title} (×{finding.count})"
+    where = finding.where
+    if where.file:
+        yield f"at {where.file}:{where.line}" + (f" in {where.function}" if where.function else "")
+    if where.source:
+        yield f"    {where.source.strip()}"
+    for frame in finding.stack[-_STACK:]:
+        if frame != where and frame.file:
+            yield f"called through {frame.file}:{frame.line} in {frame.function}"
+    yield f"why: {finding.why}"
+    for cause in finding.causes[:_CAUSES]:
+        yield f"changed: {cause}"
+    if finding.cost:
+        yield f"cost: {finding.cost}"
+    for label, way in zip(("fix", *["or"] * len(finding.fixes)), finding.fixes, strict=False):
+        yield f"{label} ({way.mark}): {way.text}"
+        yield from textwrap.indent(way.patch, "    ").splitlines()
+    if not finding.fixes:
+        yield f"fix: {NO_FIX}"
+    if finding.evidence:
+        said = finding.evidence.strip()
+        yield "evidence:"
+        yield from textwrap.indent(said[:_EVIDENCE], "    ").splitlines()
+        if len(said) > _EVIDENCE:
+            yield f"    … {len(said) - _EVIDENCE} more characters: {finding.next}"

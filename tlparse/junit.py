@@ -1,0 +1,60 @@
+"""What CI asked of a run goes in; the same as test cases in JUnit's XML comes out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from tc.trace.findings import Finding
+
+#: what XML 1.0 cannot hold, escaped or not
+_REFUSED: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_SUITE: Final = "tc-report"
+
+
+def junit(
+    limits: Sequence[tuple[str, int, int | None]], new: Sequence[Finding], matched: bool
+) -> str:
+    """Return a test suite: a case for each limit, and one for each new finding.
+
+    Args:
+        limits: what is counted, how often it happened, and how often it may.
+        new: findings that the baseline does not know.
+        matched: there was a baseline; without new findings, one case says so.
+    """
+    suite = Element("testsuite", name=_SUITE)
+    for name, number, most in limits:
+        properties = suite.find("properties")
+        if properties is None:
+            properties = SubElement(suite, "properties")
+        SubElement(properties, "property", name=name.replace(" ", "_"), value=str(number))
+        if most is not None:
+            case = SubElement(suite, "testcase", classname=_SUITE, name=f"{name} <= {most}")
+            if number > most:
+                _fail(case, f"{number} {name}, allowed {most}", "")
+    for one in new:
+        case = SubElement(suite, "testcase", classname=f"{_SUITE}.{one.code}", name=_text(one.id))
+        if one.where.file:
+            case.set("file", _text(one.where.file))
+            case.set("line", str(one.where.line))
+        _fail(case, one.title, str(one))
+    if matched and not new:
+        SubElement(suite, "testcase", classname=_SUITE, name="no new findings")
+    cases = suite.findall("testcase")
+    suite.set("tests", str(len(cases)))
+    suite.set("failures", str(sum(case.find("failure") is not None for case in cases)))
+    suites = Element("testsuites")
+    suites.append(suite)
+    indent(suites)
+    return tostring(suites, "unicode", xml_declaration=True)
+
+
+def _fail(case: Element, message: str, text: str) -> None:
+    SubElement(case, "failure", message=_text(message)).text = _text(text)
+
+
+def _text(text: str) -> str:
+    """Replace what XML cannot hold."""
+    return _REFUSED.sub("\N{REPLACEMENT CHARACTER}", text)
