@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tc.trace.chains import chain_lines
 from tc.trace.places import StackFrame
 
 LIBRARY = ("/torch/", "/tc/compiler/", "/site-packages/")
@@ -60,22 +61,35 @@ def in_library(file: str) -> bool:
     return any(part in file for part in LIBRARY)
 
 
-class TcError(Exception):
-    """Base of all errors raised by tc."""
+def where_text(stack: Sequence[StackFrame]) -> str:
+    """Return the user's line with carets, and where it was called from, all of the calls."""
+    place = user_place(stack)
+    (head, *source) = chain_lines([place])
+    lines = [f"  at {place}", *source]
+    if len(stack) > 1:
+        calls = chain_lines(stack)
+        if head in calls:  # its source follows there
+            del lines[1:]
+        lines += ["  calls, outermost first:", *(f"  {line}" for line in calls)]
+    return "\n".join(lines)
 
 
-class OptionError(TcError, ValueError, RuntimeError):
-    """An option, mode or setting that does not exist or has a value it cannot take.
+class TcError(RuntimeError):
+    """Base of all errors raised by tc.
 
-    A RuntimeError too, because that is what torch.compile raises.
+    A RuntimeError, because programs written for torch.compile catch its errors as such.
     """
+
+
+class OptionError(TcError, ValueError):
+    """An option, mode or setting that does not exist or has a value it cannot take."""
 
 
 class Unsupported(TcError):
     """A graph break under ``fullgraph=True``."""
 
 
-class StageError(TcError, RuntimeError):
+class StageError(TcError):
     """A stage of the compiler failed.
 
     Attributes:
@@ -103,11 +117,11 @@ class VerifyError(TcError):
     """An artifact broke one of its invariants; names the pass that made it."""
 
 
-class NestedTraceError(TcError, RuntimeError):
+class NestedTraceError(TcError):
     """A compiled function is called while torch.fx traces symbolically."""
 
 
-class RecompileError(TcError, RuntimeError):
+class RecompileError(TcError):
     """A frame would have been compiled again (``config.error_on_recompile``, `set_stance`)."""
 
 
@@ -115,7 +129,7 @@ class FailOnRecompileLimitHit(RecompileError):
     """The recompile limit was reached under ``config.fail_on_recompile_limit_hit``."""
 
 
-class TorchRuntimeError(Unsupported, RuntimeError):
+class TorchRuntimeError(Unsupported):
     """A torch operation raised while its shapes were worked out, under ``fullgraph=True``."""
 
 

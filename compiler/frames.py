@@ -51,6 +51,7 @@ from tc.compiler.errors import (
     Unsupported,
     UserError,
     attach_context,
+    where_text,
 )
 from tc.compiler.freezing import frozen_inputs, while_unchanged
 from tc.compiler.frontend import stance
@@ -492,7 +493,6 @@ def break_text(record: BreakRecord, reporter: CompileReporter, fullgraph: bool) 
     note = f"\n  note: {record.cause.note}" if record.cause.note else ""
     return (
         f"{event.code} graph break under {asked}: {event.title}\n"
-        f"  at {event.file}:{event.line} in {event.function}\n"
-        f"    {event.source_line.strip()}\n"
+        f"{where_text(record.stack)}\n"
         f"  why: {event.why}{note}{fixes}"
     )

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 from tc.trace import cells
+from tc.trace.chains import chain_lines
 from tc.trace.ids import CompileId
 from tc.trace.kinds import Kind, add_kind
 from tc.trace.notebook import Item, Shown, View
@@ -282,7 +283,7 @@ class GraphBreak(
         title: the reason in few words; why: one sentence in the user's vocabulary.
         col, end_col: as ``co_positions()`` gives them, 0-based UTF-8 byte offsets.
         fix: ways out, best first; a line starting with ``- `` or ``+ `` is part of a patch.
-        stack: user frames, outermost first.
+        stack: user frames, outermost first, each with the part of its line that ran.
         resume: name of the function that continues, or None when the frame runs in Python.
     """
 
@@ -308,11 +309,7 @@ class GraphBreak(
         lines += [f"Fix: {text}" for text in self.fix]
         lines.append(f"Goes on in: {self.resume}" if self.resume else "The frame runs in Python.")
         if self.stack:
-            lines += ["", "User stack, outermost first:"]
-        for frame in self.stack:
-            lines.append(f'  File "{frame.file}", line {frame.line}, in {frame.name}')
-            if frame.loc:
-                lines.append(f"    {frame.loc.strip()}")
+            lines += ["", "User stack, outermost first:", *chain_lines(self.stack, cut=False)]
         return "\n".join(lines)
 
     @property

@@ -9,10 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, TextIO
 
+from tc.trace.chains import clean
 from tc.trace.emit import after_fork_in_child
 from tc.trace.events import FrameStart, Span, Stamped
 from tc.trace.ids import plain_function
-from tc.trace.logtext import clean
 from tc.trace.timing import phase_of
 
 PATIENCE: Final = 10.0  # seconds before the first line

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tc.trace import events as ev
+from tc.trace.chains import callers_line, chain_lines, clean
 from tc.trace.emit import after_fork_in_child
 from tc.trace.fixes import NO_FIX
 from tc.trace.guardtext import readable
 from tc.trace.ids import CompileId, cause_id, leading_source, plain_function
 from tc.trace.kinds import kind_of
 from tc.trace.logcosts import BreakCosts, Replays
-from tc.trace.logtext import DASH, TIMES, WIDTH, Change, Message, brief, clean, near
+from tc.trace.logtext import DASH, TIMES, WIDTH, Change, Message, brief, near
 from tc.trace.run_events import Profile
 from tc.trace.stepcost import step_cost, table
 from tc.trace.timing import duration
@@ -150,10 +151,9 @@ class LogSink:
         if tally.places[event.line] > 1 or len(tally.places) > PLACES_PER_CAUSE:
             return None
         again = len(tally.places) > 1
-        more = [event.detail] if event.detail else []
-        for frame in event.stack:
-            more.append(f"at {near(frame.file)}:{frame.line} in {frame.name}  {frame.loc or ''}")
         verbose = self.levels.get("graph_breaks", 0) >= VERBOSE
+        more = [event.detail] if event.detail else []
+        more += chain_lines(event.stack, cut=False)
         return Message(
             topic="graph_breaks",
             mark="break",
@@ -169,7 +169,9 @@ class LogSink:
             source_line=event.source_line or _source(event.file, event.line),
             why="as above" if again else event.why,
             fix=() if again else event.fix or (NO_FIX,),
+            lead=callers_line(event.stack),
             lines=tuple(f"   {line.rstrip()}" for line in more) if verbose else (),
+            facts={"stack": [vars(frame) for frame in event.stack]},
         )
 
     def frame_skipped(self, event: ev.FrameSkipped, _: CompileId | None) -> Message | None:

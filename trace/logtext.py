@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tc.trace.cells import in_cell, typed_line
+from tc.trace.chains import characters, clean, columns, shown
 from tc.trace.fixes import NO_FIX, fix_of, fixes_of
 
 WIDTH = 100
 MARGIN = 19  # two columns and `review, unchecked`
 TIMES = "\N{MULTIPLICATION SIGN}"
 DASH = "\N{EN DASH}"
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _GLYPHS = {"break": "↯", "recompile": "↻", "error": "✗", "skip": DASH, "text": "▢", "summary": ""}
 ASCII = {
     "↯": "*",
@@ -98,11 +97,6 @@ def _paint(text: str, colour: str) -> str:
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if text and colour in _COLOURS else text
 
 
-def clean(text: str) -> str:
-    """Spell out what could steer a terminal: user text must stay text."""
-    return _CONTROL.sub(lambda match: ascii(match.group())[1:-1], text)
-
-
 def near(path: str) -> str:
     """Return the path relative to the current folder if it lies in it."""
     try:
@@ -171,16 +165,15 @@ def _source(message: Message, paint: Paint) -> list[str]:
     if not message.source_line.strip():
         return [f"   {line}" for line in textwrap.wrap(why, WIDTH - 3)]
     begin, end = _columns(message)
-    source = clean(message.source_line.expandtabs(1).rstrip())
-    number = f"{typed_line(message.file, message.line):>5}"
-    shown = source if len(source) <= WIDTH - 9 else source[: WIDTH - 10] + "…"
-    lines = [f"{number} | {shown}"]
-    length = max(1, min(end, len(shown)) - begin)
-    lead = f"{'':5} | {' ' * begin}"
+    source = message.source_line.rstrip()
+    visible = source if len(source) <= WIDTH - 9 else source[: WIDTH - 10] + "…"
+    lines = [f"{typed_line(message.file, message.line):>5} | {shown(visible)}"]
+    lead = f"{'':5} | {' ' * columns(visible[:begin])}"
+    length = max(1, columns(visible[begin:end]))
     caret = paint("^" * length, "red")
-    if begin < len(shown) and len(lead) + length + 1 + len(why) <= WIDTH:
+    if begin < len(visible) and len(lead) + length + 1 + len(why) <= WIDTH:
         return [*lines, f"{lead}{caret} {why}".rstrip()]
-    if begin < len(shown):
+    if begin < len(visible):
         lines.append(f"{lead}{caret}")
     return lines + [f"{'':5} | {line}" for line in textwrap.wrap(why, WIDTH - 8)]
 
@@ -189,14 +182,12 @@ def _columns(message: Message) -> tuple[int, int]:
     """Return the caret's begin and end in characters; the whole line when unknown."""
     source = message.source_line.rstrip()
     indent = len(source) - len(source.lstrip())
-    data = source.encode("utf-8", "surrogatepass")
     if message.col is None:
         return indent, len(source)
-    begin = len(data[: message.col].decode("utf-8", "replace"))
     end = len(source)
     if message.end_col is not None and message.end_col > message.col:
-        end = len(data[: message.end_col].decode("utf-8", "replace"))
-    return begin, end
+        end = characters(source, message.end_col)
+    return characters(source, message.col), end
 
 
 def _changes(changes: tuple[Change, ...]) -> list[str]:

@@ -12,15 +12,17 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from tc.compiler.core.artifacts import Artifact
 from tc.compiler.core.nodetext import describe, node_line
-from tc.compiler.errors import TcError, VerifyError
+from tc.compiler.errors import VerifyError
 
 aten = torch.ops.aten
 
 ORIGIN_KEYS = ("tc_origin", "stack_trace", "nn_module_stack", "source_fn_stack")
 
 
-class Fallback(TcError):
-    """This graph is not compiled but run as it was captured; not an error of the user's.
+class Fallback(Exception):
+    """Control flow: this graph is not compiled but run as it was captured.
+
+    No TcError: those are RuntimeErrors, and what torch raises as such gives other reasons.
 
     Attributes:
         reason: what could not be proven right, as one clause.

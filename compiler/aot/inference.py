@@ -32,6 +32,7 @@ from tc.compiler.aot.record import Recorder
 from tc.compiler.aot.run import Runner, run_watched
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.nodetext import short
+from tc.compiler.errors import TcError
 
 aten = torch.ops.aten
 
@@ -41,6 +42,8 @@ UNTRACEABLE = (
     UnsupportedOperatorException,
     GuardOnDataDependentSymNode,
 )
+#: goes past handlers of RuntimeErrors, which take what torch raises for a fact about the graph
+PASSED_ON = (*UNTRACEABLE, TcError)
 
 
 def inference(
@@ -120,7 +123,7 @@ def run_functional(
         return list(run_watched(recorder, program, [inputs]))
     try:
         return list(run_watched(recorder, functionalised, [program, inputs]))
-    except UNTRACEABLE:
+    except PASSED_ON:
         raise
     except (RuntimeError, NotImplementedError) as error:
         raise Fallback(f"its writes have no functional form: {first_line(error)}") from error

@@ -25,7 +25,7 @@ from tc.compiler.aot.artifact import (
 from tc.compiler.aot.decompositions import Chosen
 from tc.compiler.aot.functional import functionalised
 from tc.compiler.aot.inference import (
-    UNTRACEABLE,
+    PASSED_ON,
     check_record,
     falling_back,
     finish,
@@ -151,7 +151,7 @@ def _observe(gm: fx.GraphModule, examples: Sequence[Any]) -> Observation:
     """Run the graph as it is, with gradients."""
     try:
         return observe(gm, examples, gradients=True)
-    except UNTRACEABLE:
+    except PASSED_ON:
         raise
     except RuntimeError as error:
         raise Fallback(f"it fails on stand-ins of its inputs: {first_line(error)}") from error
@@ -181,7 +181,7 @@ class Joint:
         inputs = [*observed.inputs, *self.tangents]
         try:
             results = run_watched(recorder, functionalised, [self._forward_backward, inputs])
-        except UNTRACEABLE:
+        except PASSED_ON:
             raise
         except (RuntimeError, NotImplementedError) as error:
             raise Fallback(f"its gradients cannot be traced: {first_line(error)}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Set
+from dataclasses import replace
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -178,16 +179,17 @@ class Frame:
         except breaks.GraphBreak as cause:
             if not cause.places:
                 cause.frame = self
-                cause.places = tuple(self.places())
+                cause.places = self.spots()
                 cause.positions = one.positions
             raise
         except Exception as error:
             callee = self.t.calling if one.opname.startswith("CALL") else ""
-            attach_context(error, ErrorContext(one.opname, callee, tuple(self.places())))
+            attach_context(error, ErrorContext(one.opname, callee, self.spots()))
             raise
 
     def unwind(self, one: Instruction, raised: Raised) -> None:
         """Go to the handler that covers an instruction, or raise further."""
+        self._note(raised.value)
         handler = one.handler
         if handler is None:
             raise raised
@@ -196,6 +198,17 @@ class Frame:
             self.push(self.t.values.known(one.offset))
         self.push(raised.value)
         self._go_to(handler.target)
+
+    def _note(self, error: Value) -> None:
+        """Keep with an exception where it is raised, and the calls that it leaves.
+
+        A frame that raises it again keeps its first line, unless the exception came to it anew.
+        """
+        trail = error.trail
+        if trail and self.depth > trail[-1][0]:
+            trail = ()
+        if not trail or self.depth < trail[-1][0]:
+            error.trail = (*trail, (self.depth, self.spot(), self.current.positions))
 
     def run(self) -> Value:
         """Interpret up to the return."""
@@ -248,6 +261,20 @@ class Frame:
             loc=source_line(self.code.co_filename, line or self.code.co_firstlineno),
         )
 
+    def spot(self) -> StackFrame:
+        """Return where this frame is, with the part of the line that is at work."""
+        place, at = self.place(), self.current.positions
+        if at is None or at.lineno is None or at.col_offset is None:
+            return place
+        line = linecache.getline(place.file, place.line)
+        indent = len(line) - len(line.lstrip())
+        end = at.end_col_offset if at.end_lineno == at.lineno else None
+        return replace(
+            place,
+            col=max(0, at.col_offset - indent),
+            end_col=None if end is None else max(0, end - indent),
+        )
+
     def next_instruction(self) -> Instruction:
         """Return the instruction after the one at work."""
         return self.program.instructions[self.program.index[id(self.current)] + 1]
@@ -256,6 +283,10 @@ class Frame:
         """Return the stack of frames, the frame under capture first."""
         above = self.parent.places() if self.parent is not None else []
         return [*above, self.place()]
+
+    def spots(self) -> tuple[StackFrame, ...]:
+        """Return `places`, each with the part of its line that is at work."""
+        return tuple(frame.spot() for frame in self.chain())
 
 
 def source_line(filename: str, line: int) -> str:

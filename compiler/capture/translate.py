@@ -256,7 +256,10 @@ class Translation:
         text = value.text() if isinstance(value, ExceptionValue) else ""
         detail = f"{value.describe()}({text!r})" if text else value.describe()
         kind = breaks.Aftermath if is_handed_on(value.source) else breaks.GraphBreak
-        raise kind(breaks.RAISES, detail) from None
+        cause = kind(breaks.RAISES, detail)
+        cause.places = tuple(place for _, place, _ in reversed(value.trail))
+        cause.positions = value.trail[0][2] if value.trail else None
+        raise cause from None
 
     def record(self, cause: breaks.GraphBreak) -> BreakRecord:
         """Describe a break that was just met."""
@@ -264,7 +267,7 @@ class Translation:
         span: tuple[int | None, int | None, int | None] = (None, None, None)
         if positions is not None:
             span = (positions.end_lineno, positions.col_offset, positions.end_col_offset)
-        places = cause.places or tuple(self.root.places())
+        places = cause.places or self.root.spots()
         return BreakRecord(cause, places, span, self.attempt, strict=self.t.strict)
 
     # -- ends ------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from tc.compiler.capture.lines import lines_of
 from tc.compiler.capture.translate import BreakRecord, Captured
 from tc.compiler.core.artifacts import Program
 from tc.compiler.core.graphtext import UNTOLD
-from tc.compiler.errors import StageError, TcError, error_context, user_place
+from tc.compiler.errors import StageError, TcError, error_context, user_place, where_text
 from tc.compiler.options import Options, settings_changed
 from tc.compiler.telemetry.counters import count_in_python
 from tc.trace import CompileId, StackFrame
@@ -273,10 +273,12 @@ def as_failure(error: Exception, stage: str, text: str) -> TcError:
     """Return the error to raise: one of ours as it is, any other as a bug."""
     if isinstance(error, TcError):
         return error
+    met = error_context(error)
+    calls = f"\n{where_text(met.stack)}" if met is not None and len(met.stack) > 1 else ""
     failure = StageError(
         stage,
         f"{text}. This is a bug in tc; tc.config.suppress_errors = True goes on eagerly. "
-        f"Make it small: {minify_command()}",
+        f"Make it small: {minify_command()}{calls}",
     )
     failure.__cause__ = error
     return failure

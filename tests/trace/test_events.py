@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -73,7 +74,7 @@ def test_graph_break_reads_well() -> None:
         function="f",
         source_line="    if x.sum() > 0:",
         fix=("use torch.where",),
-        stack=(FRAME,),
+        stack=(replace(FRAME, col=4, end_col=11),),
         resume="torch_dynamo_resume_in_f_at_3",
     )
     text, facts = event.to_records()
@@ -83,8 +84,9 @@ def test_graph_break_reads_well() -> None:
     assert "Fix: use torch.where" in text.payload
     content = json.loads(facts.payload)
     assert content["stack"] == [
-        {"file": FRAME.file, "line": FRAME.line, "name": FRAME.name, "loc": FRAME.loc}
+        {**vars(FRAME), "col": 4, "end_col": 11},
     ]
+    assert text.payload.endswith("    y = x.sin()\n        ^^^^^^^")
     assert content["fix"] == ["use torch.where"]
     assert content["resume"] == "torch_dynamo_resume_in_f_at_3"
 

@@ -267,6 +267,8 @@ def _stack(raw: object) -> Iterable[Where]:
             yield Where(
                 file=str(frame.get("file") or frame.get("filename") or ""),
                 line=_int(frame.get("line")) or 0,
+                col=_int(frame.get("col")),
+                end_col=_int(frame.get("end_col")),
                 function=str(frame.get("name") or ""),
                 source=str(frame.get("loc") or ""),
             )

@@ -6,6 +6,7 @@ and *new* otherwise. One object always has one value, so `is` on values is `is` 
 
 from __future__ import annotations
 
+import dis
 import itertools
 from collections.abc import Callable, Sequence
 from types import CodeType
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from tc.compiler.capture import breaks
 from tc.compiler.core.sources import Source
 from tc.compiler.options import config
+from tc.trace.places import StackFrame
 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
@@ -50,6 +52,8 @@ class Value:
     source: Source | None = None
     #: the Python object that it stands for, if there is one
     obj: Any = None
+    #: of an exception that was raised: the frames it left, innermost first, each with its depth
+    trail: tuple[tuple[int, StackFrame, dis.Positions | None], ...] = ()
     #: when an object was made that traced code can change; 0: before all others
     creation_index = 0
 
