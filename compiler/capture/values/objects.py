@@ -124,7 +124,7 @@ class ObjectValue(Value):
                 return stored
             value = getattr(self.obj, name, MISSING)
             if value is not MISSING:
-                return t.values.wrap(value, self._attr_source(name))
+                return t.values.wrap(value, AttrSource(self.source or Source(), name))
             if self.source is not None:
                 t.guards.add("NO_ATTR", self.source, name)
             return None
@@ -143,7 +143,12 @@ class ObjectValue(Value):
         return None
 
     def _attr_source(self, name: str) -> Source:
-        return AttrSource(self.source or Source(), name)
+        """Return where an attribute of the instance itself is found, whatever its class says."""
+        source = self.source or Source()
+        hidden = self._is_data_descriptor(type_lookup(self.cls, name))
+        if hidden or type_lookup(self.cls, "__getattribute__") is not object.__getattribute__:
+            return ItemSource(DictSource(source), name)
+        return AttrSource(source, name)
 
     def dictionary(self, t: Interpreter) -> Value:
         """Return the value of ``vars(self)``."""

@@ -1,0 +1,88 @@
+"""What an instance holds itself, under names that its class answers as well."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+import tc
+
+
+class Plain:
+    v: Any
+
+
+class Tenfold:
+    def __getattribute__(self, name: str) -> Any:
+        value = object.__getattribute__(self, name)
+        return value * 10 if name == "v" else value
+
+
+class Counted:
+    @property
+    def v(self) -> Any:
+        return self.__dict__.get("v", 1) + 100
+
+    @v.setter
+    def v(self, value: Any) -> None:
+        self.__dict__["v"] = value
+
+
+class Scaled(torch.nn.Module):
+    @property
+    def k(self) -> Any:
+        return vars(self)["k"] * 2
+
+    @k.setter
+    def k(self, value: Any) -> None:
+        vars(self)["k"] = value
+
+    def forward(self, x: Any) -> Any:
+        return x * self.k
+
+
+plain, tenfold, counted, scaled = Plain(), Tenfold(), Counted(), Scaled()
+X = torch.ones(2)
+
+
+def reading(x: Any) -> Any:
+    held = vars(plain).get("v"), vars(tenfold)["v"]
+    return x * 1, held, getattr(plain, "v", 1), tenfold.v, counted.v, scaled(x), scaled.k
+
+
+def writing(x: Any) -> Any:
+    tenfold.v = tenfold.v + 1
+    counted.v = counted.v + 1
+    scaled.k = scaled.k + 1
+    vars(counted)["v"] += 5
+    return x + counted.v + scaled.k + tenfold.v
+
+
+def start(v: int) -> None:
+    plain.v = tenfold.v = counted.v = scaled.k = v
+
+
+def test_what_the_class_hides_is_read_from_the_instance() -> None:
+    compiled = tc.compile(reading, backend="eager")
+    start(3)
+    assert str(compiled(X)) == str(reading(X))
+    Plain.v = property(lambda self: 7)
+    try:
+        for step in range(3):
+            assert str(compiled(X)) == str(reading(X))
+            vars(plain)["v"] = tenfold.v = scaled.k = 13 + step
+            counted.v += 1
+            assert str(compiled(X)) == str(reading(X))
+    finally:
+        del Plain.v
+
+
+def test_what_the_class_hides_is_written_to_the_instance() -> None:
+    def outcome(f: Any, v: int) -> str:
+        start(v)
+        return str((f(X), vars(counted), vars(tenfold), vars(scaled)["k"]))
+
+    compiled = tc.compile(writing, backend="eager")
+    for v in (1, 2, 3):
+        assert outcome(compiled, v) == outcome(writing, v)
