@@ -146,7 +146,7 @@ class ObjectValue(Value):
         """Return where an attribute of the instance itself is found, whatever its class says."""
         source = self.source or Source()
         hidden = self._is_data_descriptor(type_lookup(self.cls, name))
-        if hidden or type_lookup(self.cls, "__getattribute__") is not object.__getattribute__:
+        if hidden or isinstance(type_lookup(self.cls, "__getattribute__"), types.FunctionType):
             return ItemSource(DictSource(source), name)
         return AttrSource(source, name)
 
