@@ -95,13 +95,19 @@ def _permuted(d: Drawing, w: Window) -> Window:
     return Window(w.buffer, sizes, lambda p: w.at(tuple(p[k] for k in back)))
 
 
+def _filled(d: Drawing, w: Window) -> int | None:
+    """A dimension that has an element at any size, if the one drawn has."""
+    k = d.rng.randrange(len(w.sizes)) if w.sizes else None
+    return k if k is not None and ix.is_at_least(w.sizes[k], 1) else None
+
+
 def _changed(
     d: Drawing, w: Window, change: Callable[[Index], tuple[Index, Callable[[Index], Index]]]
 ) -> Window:
-    """One dimension in another size, read at other places."""
-    if not w.sizes:
+    """One dimension in another size, read at other places; one that may be empty stays."""
+    k = _filled(d, w)
+    if k is None:
         return w
-    k = d.rng.randrange(len(w.sizes))
     size, place = change(w.sizes[k])
     sizes = (*w.sizes[:k], size, *w.sizes[k + 1 :])
     return Window(w.buffer, sizes, lambda p: w.at((*p[:k], place(p[k]), *p[k + 1 :])))
@@ -109,7 +115,7 @@ def _changed(
 
 def _cut(d: Drawing, w: Window) -> Window:
     def cut(size: Index) -> tuple[Index, Callable[[Index], Index]]:
-        # Without the first, with every other, one half, a few of them; `size` is at least one.
+        # Without the first, with every other, one half, a few of them.
         return d.rng.choice((
             (size - 1, lambda p: p + 1),
             ((size + 1) // 2, lambda p: p * 2),
@@ -139,9 +145,9 @@ def _spread(d: Drawing, w: Window) -> Window:
 
 
 def _picked(d: Drawing, w: Window) -> Window:
-    if not w.sizes:
+    k = _filled(d, w)
+    if k is None:
         return w
-    k = d.rng.randrange(len(w.sizes))
     sizes = (*w.sizes[:k], *w.sizes[k + 1 :])
     return Window(w.buffer, sizes, lambda p: w.at((*p[:k], ix.ZERO, *p[k:])))
 

@@ -264,7 +264,14 @@ class ExprPrinter:
         return name
 
     def _at(self, node: Expr) -> str:
-        return self.element(node.data[0], node.data[1], node)
+        """An element that is read; of a buffer without elements, where every position is a fault,
+        nothing is."""
+        element = self.element(node.data[0], node.data[1], node)
+        empty = [bound for bound in node.data[2] if not ix.is_at_least(bound, 1)]
+        if not empty:
+            return element
+        some = " && ".join(f"{c_index(bound)} > 0" for bound in empty)
+        return f"({some} ? {element} : ({c_type(node.dtype)})0)"
 
     def element(self, buffer: str, index: Index, node: Expr) -> str:
         """An element at the computed positions of an ``at`` or ``into``."""

@@ -424,6 +424,15 @@ def _object_setattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return ConstValue(None)
 
 
+@builtin(object.__delattr__)
+def _object_delattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    owner = args[0]
+    if not isinstance(owner, ObjectValue):
+        raise breaks.GraphBreak(breaks.UNSUPPORTED_STORE, owner.describe())
+    owner.generic_del_attr(t, t.python.concrete(args[1]))
+    return ConstValue(None)
+
+
 @builtin(object.__getattribute__)
 def _object_getattribute(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     owner = args[0]

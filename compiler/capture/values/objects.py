@@ -166,18 +166,48 @@ class ObjectValue(Value):
         raw = type_lookup(self.cls, name)
         if isinstance(raw, property):
             if raw.fset is None:
-                t.python.raise_(AttributeError, f"property {name!r} has no setter")
+                self._no(t, name, "setter")
             t.inline_object(raw.fset, [self, value])
             return
         setter = type_lookup(type(raw), "__set__") if raw is not MISSING else MISSING
         if isinstance(setter, types.FunctionType):
             t.inline_object(setter, [t.values.known(raw), self, value])
             return
+        ordinary = type_lookup(self.cls, "__setattr__") is object.__setattr__
+        if ordinary and not self.cls.__dictoffset__ and not isinstance(raw, SLOT_TYPES):
+            absent = f"has no attribute '{name}'"
+            told = absent if raw is MISSING else f"attribute '{name}' is read-only"
+            t.python.raise_(AttributeError, f"'{self.cls.__name__}' object {told}")
         t.effects.store_attribute(self, name, value)
 
+    def _no(self, t: Interpreter, name: str, part: str) -> None:
+        """Raise as a property does that lacks its setter or deleter."""
+        owner = self.cls.__qualname__
+        t.python.raise_(AttributeError, f"property {name!r} of {owner!r} object has no {part}")
+
     def del_attr(self, t: Interpreter, name: str) -> None:
-        if self.find(t, name) is None:
-            t.python.raise_(AttributeError, name)
+        deleter = type_lookup(self.cls, "__delattr__")
+        if isinstance(deleter, types.FunctionType):
+            t.inline_object(deleter, [self, ConstValue(name)])
+            return
+        self.generic_del_attr(t, name)
+
+    def generic_del_attr(self, t: Interpreter, name: str) -> None:
+        """Delete an attribute as `object.__delattr__` does."""
+        raw = type_lookup(self.cls, name)
+        if isinstance(raw, property):
+            if raw.fdel is None:
+                self._no(t, name, "deleter")
+            t.inline_object(raw.fdel, [self])
+            return
+        deleter = type_lookup(type(raw), "__delete__") if raw is not MISSING else MISSING
+        if isinstance(deleter, types.FunctionType):
+            t.inline_object(deleter, [t.values.known(raw), self])
+            return
+        slot = isinstance(raw, SLOT_TYPES)
+        if (self._data_descriptor(t, raw, name) if slot else self.stored(t, name)) is None:
+            told = f"'{self.cls.__name__}' object has no attribute '{name}'"
+            t.python.raise_(AttributeError, name if slot else told)
         t.effects.store_attribute(self, name, UNBOUND)
 
     # -- dunder methods --------------------------------------------------------------------
