@@ -32,8 +32,8 @@ from tc.compiler.capture.shapes import ShapeGuards, UnreadableSize
 from tc.compiler.capture.torch_api.optimizers import make_state
 from tc.compiler.capture.tracer import Tracer
 from tc.compiler.capture.values.base import OpaqueValue, Raised, Value
+from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import CellValue, GeneratorValue
-from tc.compiler.capture.values.objects import ExceptionValue
 from tc.compiler.capture.values.tensor import SymValue
 from tc.compiler.core import levels
 from tc.compiler.core.sources import LocalSource, Scope
@@ -298,6 +298,9 @@ class Translation:
 
     def _begin(self, values: list[Value], pinned: bool, at_break: bool = True) -> Residual:
         """Start the residual code: graph call, values that must be read early, effects."""
+        for one in self.t.effects.generators:
+            if isinstance(one, GeneratorValue) and one.has_more_to_do:
+                raise breaks.SkipFrame(f"{one.describe()} is left before its end, in a try or with")
         t = self.t
         if levels.modes() != t.state.levels_before:
             raise breaks.SkipFrame("it stops inside a transform of torch.func")

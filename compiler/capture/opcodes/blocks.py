@@ -8,7 +8,8 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.bytecode.opcode_table import opcode
 from tc.compiler.capture.values.base import HandlingValue, Raised, Value
 from tc.compiler.capture.values.const import ConstValue
-from tc.compiler.capture.values.objects import ClassValue, ExceptionValue
+from tc.compiler.capture.values.exceptions import ExceptionValue
+from tc.compiler.capture.values.objects import ClassValue
 
 if TYPE_CHECKING:
     from tc.compiler.capture.bytecode.instructions import Instruction

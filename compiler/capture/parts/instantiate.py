@@ -18,12 +18,12 @@ from tc.compiler.capture.values.base import Args, Kwargs, Slot, Value
 from tc.compiler.capture.values.builtins import BUILTINS
 from tc.compiler.capture.values.containers import TupleValue
 from tc.compiler.capture.values.dict_objects import DictObjectValue
+from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.handlers import handler_of
 from tc.compiler.capture.values.objects import (
     MISSING,
     ClassValue,
-    ExceptionValue,
     NNModuleValue,
     ObjectValue,
     type_lookup,

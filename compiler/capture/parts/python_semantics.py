@@ -20,11 +20,11 @@ from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, StepIterator, TupleValue
 from tc.compiler.capture.values.copies import IdentityNumber
 from tc.compiler.capture.values.dicts import DictValue, DictView, SetValue, set_of
+from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.iterators import ConstIterator
 from tc.compiler.capture.values.numbers import known_number
 from tc.compiler.capture.values.objects import (
     ClassValue,
-    ExceptionValue,
     ObjectValue,
     type_lookup,
 )
@@ -315,10 +315,12 @@ class PythonSemantics:
             result = self.t.inline_object(raw, [owner, argument])
             if not (isinstance(result, ConstValue) and result.obj is NotImplemented):
                 return result
-        if name == "ne" and isinstance(left, ObjectValue):
-            raw = type_lookup(left.cls, "__eq__")
+        for owner, other in ((left, right), (right, left)) if name == "ne" else ():
+            raw = type_lookup(owner.cls, "__eq__") if isinstance(owner, ObjectValue) else None
             if isinstance(raw, types.FunctionType):
-                return self.logical_not(self.t.inline_object(raw, [left, right]))
+                result = self.t.inline_object(raw, [owner, other])
+                if not (isinstance(result, ConstValue) and result.obj is NotImplemented):
+                    return self.logical_not(result)
         return self._compare_natively(name, left, right) if name in ("eq", "ne") else None
 
     def _reflected_goes_first(self, left: Value, right: Value, method: str) -> bool:
@@ -414,13 +416,18 @@ class PythonSemantics:
         """Apply str, repr or ascii."""
         if isinstance(value, ConstValue) and type(value.obj) is str and function is str:
             return value
-        if isinstance(value, ExceptionValue) and function is str:
-            return ConstValue(value.text())
-        if isinstance(value, ObjectValue):
-            for name in ("__str__", "__repr__") if function is str else ("__repr__",):
+        if isinstance(value, ObjectValue | ExceptionValue):
+            names = ["__repr__"]
+            if function is str:
+                names.insert(0, "__str__")
+            if isinstance(value, ExceptionValue):
+                names = names[:1]  # str() of an exception does not ask for its repr()
+            for name in names:
                 raw = type_lookup(value.cls, name)
                 if isinstance(raw, types.FunctionType):
                     return self.t.inline_object(raw, [value])
+        if isinstance(value, ExceptionValue):
+            return value.converted(function)
         if isinstance(value, TensorValue):
             raise breaks.GraphBreak(breaks.TENSOR_ITEM, f"{function.__name__}()")
         return self.folded(function, self.concrete(value))

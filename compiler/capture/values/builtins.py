@@ -29,10 +29,10 @@ from tc.compiler.capture.values.const import ConstValue, is_constant_object
 from tc.compiler.capture.values.containers import DequeValue, ListValue, TupleValue
 from tc.compiler.capture.values.dict_objects import DictObjectValue
 from tc.compiler.capture.values.dicts import DictValue, set_of
+from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.functions import MethodValue
 from tc.compiler.capture.values.objects import (
     MISSING,
-    ExceptionValue,
     NNModuleValue,
     ObjectValue,
     SuperValue,
@@ -548,8 +548,8 @@ def _exception_method(owner: ExceptionValue, name: str) -> Value:
         if name == "__init__":
             owner.args = list(args)
             return ConstValue(None)
-        if name == "__str__":
-            return ConstValue(owner.text())
+        if name in ("__str__", "__repr__"):
+            return owner.converted(str if name == "__str__" else repr)
         if name == "with_traceback":
             return owner
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{owner.cls.__name__}.{name}")

@@ -9,8 +9,8 @@ from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.values.base import Args, KnownObject, Kwargs, OpaqueValue, Value
 from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import ListValue
+from tc.compiler.capture.values.exceptions import ExceptionValue
 from tc.compiler.capture.values.handlers import handles
-from tc.compiler.capture.values.objects import ExceptionValue
 from tc.compiler.core.sources import Source
 from tc.compiler.options import config
 

@@ -32,6 +32,7 @@ class Effects:
     def __init__(self) -> None:
         self.writes = 0
         self.demanded: list[Value] = []
+        self.generators: list[Value] = []
         self.outer_writes = 0
         self.body_start = 0
         self.body_writes = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import inspect
 import types
@@ -17,6 +18,7 @@ from tc.compiler.capture.values.base import (
     Kwargs,
     LambdaValue,
     NotConstant,
+    Raised,
     Slot,
     Value,
 )
@@ -406,13 +408,30 @@ class GeneratorValue(Value):
     def advance(self, t: Interpreter) -> Value:
         return self.send(t, ConstValue(None))
 
+    @property
+    def has_more_to_do(self) -> bool:
+        """Whether it stands at a yield, and something has to run when it is closed or dropped."""
+        frame = self.frame
+        suspended = self.rest is None and frame.started and frame.returned is None
+        return suspended and any(
+            one.opname == "PUSH_EXC_INFO"  # a handler, `finally` or `with`
+            for one in dis.get_instructions(frame.code)
+        )
+
     def send(self, t: Interpreter, value: Value) -> Value:
         """Run to the next yield. Raises Exhausted at the end, with the return value as argument."""
         if self.rest is not None:
             if not self.rest:
                 raise Exhausted
             return self.rest.pop(0)
-        return self.frame.run_to_yield(value)
+        if not self.frame.started:
+            t.effects.generators.append(self)
+        try:
+            return self.frame.run_to_yield(value)
+        except Raised as raised:
+            if issubclass(raised.value.python_type(), StopIteration):
+                t.python.raise_(RuntimeError, "generator raised StopIteration")
+            raise
 
     def attr(self, t: Interpreter, name: str) -> Value:
         return t.attributes.builtin_method(self, name)
@@ -426,6 +445,8 @@ class GeneratorValue(Value):
         if name == "__iter__":
             return self
         if name == "close":
+            if self.has_more_to_do:
+                self.cannot(breaks.UNSUPPORTED_CALL, "generator.close()")
             self.rest = []
             return ConstValue(None)
         return super().method(t, name, args, kwargs)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,8 +14,6 @@ from tc.compiler.capture.values.base import (
     Args,
     KnownObject,
     Kwargs,
-    LambdaValue,
-    NotConstant,
     Value,
 )
 from tc.compiler.capture.values.const import ConstValue
@@ -530,74 +527,3 @@ class SuperValue(Value):
         r.load_object(self.cls)
         r.push(self.owner)
         r.e.call(2)
-
-
-class ExceptionValue(Value):
-    """An exception raised or made by traced code."""
-
-    noun = "an exception"
-
-    def __init__(self, cls: type[BaseException], args: list[Value]) -> None:
-        self.cls = cls
-        self.args = args
-        self.extra: dict[str, Value] = {}
-
-    def python_type(self) -> type:
-        return self.cls
-
-    def describe(self) -> str:
-        return self.cls.__name__
-
-    def truth(self, t: Interpreter) -> bool:
-        return True
-
-    def attr(self, t: Interpreter, name: str) -> Value:
-        if name in self.extra:
-            return self.extra[name]
-        if name == "args":
-            return t.values.new_tuple(self.args)
-        if name == "__class__":
-            return t.values.known(self.cls)
-        if name in ("__cause__", "__context__", "__traceback__"):
-            return ConstValue(None)
-        if name == "value" and issubclass(self.cls, StopIteration):
-            return self.args[0] if self.args else ConstValue(None)
-        raw = type_lookup(self.cls, name)
-        if raw is MISSING:
-            return t.python.raise_(
-                AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"
-            )
-        if name == "with_traceback":
-            return self._chain(t)
-        return t.attributes.bind_descriptor(self, self.cls, raw, name)
-
-    def _chain(self, t: Interpreter) -> Value:
-        function: Callable[..., Value] = lambda t, args, kwargs: self  # noqa: E731
-        return LambdaValue(function, "with_traceback")
-
-    def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
-        self.extra[name] = value
-
-    def real(self) -> BaseException:
-        """Return a Python exception like this one. Raises NotConstant if an argument is unknown."""
-        return self.cls(*[a.constant() for a in self.args])
-
-    def text(self) -> str:
-        """Return what str() of the exception would say, as far as known."""
-        try:
-            return str(self.real())
-        except (NotConstant, TypeError):
-            return ""
-
-    def children(self, t: Interpreter) -> list[Value]:
-        return [*self.args, *self.extra.values()]
-
-    def rebuild(self, r: ResidualInterface) -> None:
-        r.load_callable(self.cls)
-        r.push_slots(list(self.args))
-        r.e.call(len(self.args))
-        for name, value in self.extra.items():
-            r.e.copy(1)
-            r.push(value)
-            r.e.swap(2)
-            r.e.store_attr(name)

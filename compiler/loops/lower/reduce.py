@@ -199,7 +199,13 @@ def _mean(b: Builder, call: Call) -> Tensor:
 def variance(
     b: Builder, source: Tensor, over: Axes, dtype: torch.dtype, correction: float
 ) -> tuple[Expr, Tensor, Axes]:
-    """Variance at each result element (dimensions kept), the mean, and the axes, kept."""
+    """Variance at each result element (dimensions kept), the mean, and the axes, kept.
+
+    Raises:
+        NotLowered: the elements are whole numbers, of which ATen says what is wrong.
+    """
+    if not source.dtype.is_floating_point:
+        raise NotLowered(f"the variance of {source.dtype}")
     kept = Axes(over.source, over.dims, True)
     wide = compute_dtype(dtype)
     b.strides = None

@@ -1,0 +1,117 @@
+"""Exceptions: what traced code raises, catches, reads and hands on."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tc.compiler.capture import breaks
+from tc.compiler.capture.values.base import LambdaValue, NotConstant, Value
+from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.objects import MISSING, type_lookup
+
+if TYPE_CHECKING:
+    from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
+
+
+class ExceptionValue(Value):
+    """An exception raised or made by traced code."""
+
+    noun = "an exception"
+
+    def __init__(self, cls: type[BaseException], args: list[Value]) -> None:
+        self.cls = cls
+        self.args = args
+        self.extra: dict[str, Value] = {}
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def describe(self) -> str:
+        return self.cls.__name__
+
+    def truth(self, t: Interpreter) -> bool:
+        return True
+
+    def attr(self, t: Interpreter, name: str) -> Value:
+        if name in self.extra:
+            return self.extra[name]
+        if name == "args":
+            return t.values.new_tuple(self.args)
+        if name == "__class__":
+            return t.values.known(self.cls)
+        if name == "__context__":  # what was being handled when it was raised, by any frame
+            raise breaks.SkipFrame("the __context__ of an exception is read")
+        if name in ("__cause__", "__traceback__"):
+            return ConstValue(None)
+        if name == "value" and issubclass(self.cls, StopIteration):
+            return self.args[0] if self.args else ConstValue(None)
+        raw = type_lookup(self.cls, name)
+        if raw is MISSING:
+            return t.python.raise_(
+                AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'"
+            )
+        if name == "with_traceback":
+            return self._chain(t)
+        return t.attributes.bind_descriptor(self, self.cls, raw, name)
+
+    def _chain(self, t: Interpreter) -> Value:
+        function: Callable[..., Value] = lambda t, args, kwargs: self  # noqa: E731
+        return LambdaValue(function, "with_traceback")
+
+    def set_attr(self, t: Interpreter, name: str, value: Value) -> None:
+        self.extra[name] = value
+
+    @property
+    def _is_initialised_in_python(self) -> bool:
+        """Whether its `__init__` was traced: `args` need not be what it takes."""
+        return isinstance(type_lookup(self.cls, "__init__"), types.FunctionType)
+
+    def real(self) -> BaseException:
+        """Return a Python exception like this one.
+
+        Raises:
+            NotConstant: an argument, or an attribute, is unknown while tracing.
+        """
+        values = [a.constant() for a in self.args]
+        if self._is_initialised_in_python:
+            made = self.cls.__new__(self.cls, *values)
+        else:
+            made = self.cls(*values)
+        for name, value in self.extra.items():
+            if not name.startswith("__"):
+                vars(made)[name] = value.constant()
+        return made
+
+    def text(self) -> str:
+        """Return what str() of the exception would say, as far as known; for messages of ours."""
+        try:
+            return str(self.real())
+        except (NotConstant, TypeError, AttributeError):
+            return ""
+
+    def converted(self, function: Callable[[Any], str]) -> Value:
+        """Return what str, repr or ascii give, where that is not code of the user's."""
+        try:
+            return ConstValue(function(self.real()))
+        except NotConstant:
+            what = f"{function.__name__}() of an exception that holds a tensor"
+            raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, what) from None
+
+    def children(self, t: Interpreter) -> list[Value]:
+        return [*self.args, *self.extra.values()]
+
+    def rebuild(self, r: ResidualInterface) -> None:
+        r.load_callable(self.cls)
+        traced = self._is_initialised_in_python
+        if traced:
+            r.e.load_attr("__new__")
+            r.load_object(self.cls)
+        r.push_slots(list(self.args))
+        r.e.call(len(self.args) + traced)
+        for name, value in self.extra.items():
+            r.e.copy(1)
+            r.push(value)
+            r.e.swap(2)
+            r.e.store_attr(name)
