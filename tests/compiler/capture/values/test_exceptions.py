@@ -1,0 +1,161 @@
+"""Exceptions of users: made, shown, compared and handed on as Python does it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import tc
+
+
+class E(Exception):
+    def __init__(s, a, b):
+        super().__init__(f"{a}/{b}")
+
+
+class MyE(ValueError):
+    def __init__(s, a, *, b=0):
+        super().__init__(a)
+        s.b = b
+
+    def __str__(s):
+        return f"MyE{s.b}"
+
+
+class R(Exception):
+    def __init__(s, a, b):
+        s.a, s.b = a, b
+
+    def __repr__(s):
+        return f"R({s.a},{s.b})"
+
+    def __str__(s):
+        return "R!"
+
+
+class T(Exception):
+    def __init__(s, t, n):
+        super().__init__("t")
+        s.t = t
+        s.n = n
+
+
+def text_of_own_init(x):
+    try:
+        raise E(1, 2)
+    except E as e:
+        return x + 1, str(e), repr(e), f"{e}", e.args
+
+
+def own_init_leaves(x):
+    raise E(1, x.shape[0])
+
+
+def attribute_in_str(x):
+    try:
+        raise MyE("q", b=3)
+    except ValueError as e:
+        return x + 1, str(e), e.b, repr(e), f"{e!r}"
+
+
+def own_repr(x):
+    try:
+        raise R(1, 2)
+    except R as e:
+        return x + 1, repr(e), f"{e}", str(e)
+
+
+def attribute_leaves(x):
+    raise MyE("q", b=x.shape[0])
+
+
+def holds_a_tensor(x):
+    try:
+        raise T(x * 2, 3)
+    except T as e:
+        return e.t + e.n, str(e)
+
+
+def tensor_leaves(x):
+    raise T(x * 2, 3)
+
+
+def context_of_finally(x):
+    try:
+        try:
+            raise ValueError("v")
+        finally:
+            raise KeyError("k")
+    except KeyError as e:
+        return x + 1, repr(e.__context__)
+
+
+def context_of_from(x):
+    try:
+        try:
+            raise ValueError("v")
+        except ValueError as e:
+            raise RuntimeError("rt") from e
+    except RuntimeError as e:
+        return x + 1, repr(e.__context__), repr(e.__cause__)
+
+
+def equality_that_does_not_know(x):
+    class A:
+        def __eq__(s, o):
+            return NotImplemented
+
+    class B:
+        def __eq__(s, o):
+            return o == 5
+
+    a = A()
+    return x + 1, A() != 3, a != 3, a == 3, a != a, B() != 5, B() != 5, B() != 4, A() != B()
+
+
+def text_of_key_error(x):
+    try:
+        raise KeyError("k")
+    except KeyError as e:
+        return x, str(e), repr(e), f"{e}"
+
+
+def text_of_a_method(x):
+    try:
+        [].pop()
+    except IndexError as e:
+        return x, str(e), repr(e)
+
+
+def outcome(f: Any) -> Any:
+    """What it returns, or all that can be seen of what it raises."""
+    try:
+        return str(f(torch.ones(2)))
+    except Exception as e:
+        held = {name: str(value) for name, value in vars(e).items()}
+        return type(e), str(e), repr(e), held, e.args, repr(e.__cause__), type(e.__context__)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        text_of_own_init,
+        own_init_leaves,
+        attribute_in_str,
+        own_repr,
+        attribute_leaves,
+        holds_a_tensor,
+        tensor_leaves,
+        context_of_finally,
+        context_of_from,
+        equality_that_does_not_know,
+        text_of_key_error,
+        text_of_a_method,
+    ],
+)
+def test_as_eager(f: Any) -> None:
+    want = outcome(f)
+    assert outcome(tc.compile(f, backend="eager")) == want
+    tc.reset()
