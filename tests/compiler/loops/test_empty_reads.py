@@ -10,17 +10,17 @@ from torch.nn import functional as F
 
 import tc
 
-I, J = torch.tensor([0, -1]), torch.tensor([0, 1])
+AT, FIRST = torch.tensor([0, -1]), torch.tensor([0, 1])
 PROGRAMS: dict[str, Any] = {
-    "index": lambda x: x[I],
-    "index_select": lambda x: x.index_select(0, J),
-    "gather": lambda x: x.gather(0, J),
-    "embedding": lambda x: F.embedding(J, x[:, None]),
-    "fused": lambda x: (x + 1).abs()[I] * 2,
+    "index": lambda x: x[AT],
+    "index_select": lambda x: x.index_select(0, FIRST),
+    "gather": lambda x: x.gather(0, FIRST),
+    "embedding": lambda x: F.embedding(FIRST, x[:, None]),
+    "fused": lambda x: (x + 1).abs()[AT] * 2,
     "listed": lambda x: x.expand(4, len(x))[:, [0, 0, -1]],
-    "cat": lambda x: torch.cat([x, x * 2])[I].sum(),
-    "no_position": lambda x: (x * 2)[I[:0]],
-    "two": lambda x: x[:, None].expand(len(x), 2)[I, I],
+    "cat": lambda x: torch.cat([x, x * 2])[AT].sum(),
+    "no_position": lambda x: (x * 2)[AT[:0]],
+    "two": lambda x: x[:, None].expand(len(x), 2)[AT, AT],
 }
 
 
