@@ -368,6 +368,8 @@ class Shapes:
             raise breaks.GraphBreak(breaks.DATA_GUARD, str(symbol), str(error)) from None
 
     def _track(self, value: Any, border: _Border, source: Source) -> None:
+        if isinstance(value, torch.Tensor):
+            value = value.detach()  # `transpose_` and the like change the sizes of the other
         self._inputs.setdefault(source.name, (value, border, source))
         for symbol in self.env.var_to_sources:
             self._created.setdefault(str(symbol), self._user_line())

@@ -505,6 +505,8 @@ class SuperValue(Value):
 
     def attr(self, t: Interpreter, name: str) -> Value:
         start = self.owner.obj if isinstance(self.owner, ClassValue) else self.owner.python_type()
+        if self.cls not in start.__mro__:  # in a method of a metaclass
+            self.cannot(breaks.UNSUPPORTED_ATTR, f"super().{name} of a class")
         raw = type_lookup(start, name, after=self.cls)
         mro = start.__mro__[start.__mro__.index(self.cls) + 1 :]
         stored = t.effects.class_attribute(mro, name)

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor
 
+import tc
 from tc.compiler.capture.guards import guard_list
 from tc.compiler.capture.guards.guard_list import GuardList, TensorSpec
 from tc.compiler.capture.shapes import Shapes, free_size, free_stride
@@ -259,3 +260,22 @@ def test_making_shapes_is_cheap_after_the_first():
     for _ in range(20):
         Shapes()
     assert (time.perf_counter() - start) / 20 < 0.01
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_an_input_whose_own_sizes_are_changed(dynamic):
+    def turned(x):
+        x.transpose_(0, 1)
+        return x.shape, x * 2
+
+    def summed(x):
+        y = x.cumsum_(1)
+        y.transpose_(0, 1)
+        return y.unsqueeze_(0).squeeze_(0) * 1
+
+    for f in (turned, summed):
+        compiled = tc.compile(f, dynamic=dynamic)
+        for sizes in ((4, 5), (5, 6), (7, 9)):
+            mine, theirs = torch.ones(sizes), torch.ones(sizes)
+            assert str(compiled(mine)) == str(f(theirs))
+            assert (mine.shape, mine.stride()) == (theirs.shape, theirs.stride())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -86,3 +86,39 @@ def test_what_the_class_hides_is_written_to_the_instance() -> None:
     compiled = tc.compile(writing, backend="eager")
     for v in (1, 2, 3):
         assert outcome(compiled, v) == outcome(writing, v)
+
+
+class Meta(type):
+    def __call__(cls, *args: Any) -> Any:
+        return super().__call__(*args)
+
+
+class Made(metaclass=Meta):
+    def __init__(self, v: Any) -> None:
+        self.v = v
+
+
+class Single(type):
+    made: ClassVar[dict[type, Any]] = {}
+
+    def __call__(cls, *args: Any) -> Any:
+        if cls not in cls.made:
+            cls.made[cls] = super().__call__(*args)
+        return cls.made[cls]
+
+
+class Only(metaclass=Single):
+    def __init__(self) -> None:
+        self.n = 0
+
+
+def counting(x: Any) -> Any:
+    Only().n += 1
+    return x + Only().n
+
+
+def test_classes_that_are_called_in_their_own_way() -> None:
+    torch.testing.assert_close(tc.compile(lambda x: Made(x).v + 1, backend="eager")(X), X + 1)
+    compiled = tc.compile(counting, backend="eager")
+    for n in (1, 2, 3):
+        torch.testing.assert_close(compiled(X), X + n)
