@@ -139,8 +139,9 @@ def check(
     elif form == "junit":
         from tc.tlparse.junit import junit
 
-        unwanted = [*verdict.new, *verdict.present]
-        sys.stdout.write(junit(verdict.rows, unwanted, bool(matched or absent)) + "\n")
+        unwanted = {one.id: one for one in (*verdict.new, *verdict.present)}
+        asked = baseline is not None or bool(absent)
+        print(junit(verdict.rows, list(unwanted.values()), asked))
     else:
         say("\n".join(_as_text(verdict, absent)))
     for name, number, most in verdict.over:

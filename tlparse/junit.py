@@ -15,32 +15,31 @@ _SUITE: Final = "tc-report"
 
 
 def junit(
-    limits: Sequence[tuple[str, int, int | None]], new: Sequence[Finding], matched: bool
+    limits: Sequence[tuple[str, int, int | None]], unwanted: Sequence[Finding], asked: bool
 ) -> str:
-    """Return a test suite: a case for each limit, and one for each new finding.
+    """Return a test suite: a case for each limit, and one for each unwanted finding.
 
     Args:
         limits: what is counted, how often it happened, and how often it may.
-        new: findings that the baseline does not know.
-        matched: there was a baseline; without new findings, one case says so.
+        unwanted: findings that the baseline does not know, or that should be gone.
+        asked: whether there was a baseline, or findings that should be gone; if none of the
+            findings is unwanted, one case says so.
     """
     suite = Element("testsuite", name=_SUITE)
+    properties = SubElement(suite, "properties")
     for name, number, most in limits:
-        properties = suite.find("properties")
-        if properties is None:
-            properties = SubElement(suite, "properties")
         SubElement(properties, "property", name=name.replace(" ", "_"), value=str(number))
         if most is not None:
             case = SubElement(suite, "testcase", classname=_SUITE, name=f"{name} <= {most}")
             if number > most:
                 _fail(case, f"{number} {name}, allowed {most}", "")
-    for one in new:
+    for one in unwanted:
         case = SubElement(suite, "testcase", classname=f"{_SUITE}.{one.code}", name=_text(one.id))
         if one.where.file:
             case.set("file", _text(one.where.file))
             case.set("line", str(one.where.line))
         _fail(case, one.title, str(one))
-    if matched and not new:
+    if asked and not unwanted:
         SubElement(suite, "testcase", classname=_SUITE, name="no new findings")
     cases = suite.findall("testcase")
     suite.set("tests", str(len(cases)))

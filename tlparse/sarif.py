@@ -28,7 +28,7 @@ def sarif(diagnosis: Diagnosis, root: Path | None = None) -> dict[str, Any]:
     """Return the log as plain values.
 
     Args:
-        root: the folder that paths are told from, as code hosts want it; the current one if None.
+        root: what paths are relative to, as code hosts want them; the current folder if None.
     """
     at = (root or Path.cwd()).resolve()
     found = diagnosis.findings
@@ -52,12 +52,12 @@ def sarif(diagnosis: Diagnosis, root: Path | None = None) -> dict[str, Any]:
 def _rule(code: str) -> dict[str, Any]:
     known = codes().get(code, {})
     title = str(known.get("title") or code)
-    told = str(known.get("text") or known.get("why") or title)
+    text = str(known.get("text") or known.get("why") or title)
     fixes = "\n".join(f"- {fix}" for fix in known.get("fix", ()))
     return {
         "id": code,
         "shortDescription": {"text": title},
-        "fullDescription": {"text": told},
+        "fullDescription": {"text": text},
         "help": {"text": fixes or NO_FIX},
     }
 
@@ -68,13 +68,12 @@ def _level(finding: Finding) -> str:
 
 
 def _result(finding: Finding, rules: Sequence[str], root: Path) -> dict[str, Any]:
-    places = [finding.where, *([finding.behind] if finding.behind else [])]
     result: dict[str, Any] = {
         "ruleId": finding.code,
         "ruleIndex": rules.index(finding.code),
         "level": _level(finding),
         "message": {"text": _message(finding)},
-        "locations": [_location(where, root) for where in places[:1] if where.file],
+        "locations": [_location(finding.where, root)] if finding.where.file else [],
         "occurrenceCount": finding.count,
         "partialFingerprints": {FINGERPRINT: finding.id},
         "properties": {"id": finding.id, "seconds": round(finding.seconds, 6)},
@@ -111,7 +110,7 @@ def _location(where: Where, root: Path) -> dict[str, Any]:
 
 
 def _artifact(file: str, root: Path) -> dict[str, Any]:
-    """Name a file from the root where it is below it, as a URI of its own elsewhere."""
+    """Return a file's path relative to the root if it is below it, else as an absolute URI."""
     path = PurePath(file)
     if not path.is_absolute():
         from urllib.parse import quote

@@ -369,7 +369,7 @@ class Shapes:
 
     def _track(self, value: Any, border: _Border, source: Source) -> None:
         if isinstance(value, torch.Tensor):
-            value = value.detach()  # `transpose_` and the like change the sizes of the other
+            value = value.detach()  # keeps the sizes of the input, whatever `transpose_` does to it
         self._inputs.setdefault(source.name, (value, border, source))
         for symbol in self.env.var_to_sources:
             self._created.setdefault(str(symbol), self._user_line())

@@ -299,7 +299,7 @@ class Translation:
     def _begin(self, values: list[Value], pinned: bool, at_break: bool = True) -> Residual:
         """Start the residual code: graph call, values that must be read early, effects."""
         for one in self.t.effects.generators:
-            if isinstance(one, GeneratorValue) and one.has_more_to_do:
+            if isinstance(one, GeneratorValue) and one.needs_closing:
                 raise breaks.SkipFrame(f"{one.describe()} is left before its end, in a try or with")
         t = self.t
         if levels.modes() != t.state.levels_before:

@@ -16,7 +16,7 @@ from tc.compiler.capture.values.base import (
     Raised,
     Value,
 )
-from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.const import ConstValue, is_not_implemented
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, StepIterator, TupleValue
 from tc.compiler.capture.values.copies import IdentityNumber
 from tc.compiler.capture.values.dicts import DictValue, DictView, SetValue, set_of
@@ -313,13 +313,13 @@ class PythonSemantics:
             if raw is None:
                 continue
             result = self.t.inline_object(raw, [owner, argument])
-            if not (isinstance(result, ConstValue) and result.obj is NotImplemented):
+            if not is_not_implemented(result):
                 return result
         for owner, other in ((left, right), (right, left)) if name == "ne" else ():
             raw = type_lookup(owner.cls, "__eq__") if isinstance(owner, ObjectValue) else None
             if isinstance(raw, types.FunctionType):
                 result = self.t.inline_object(raw, [owner, other])
-                if not (isinstance(result, ConstValue) and result.obj is NotImplemented):
+                if not is_not_implemented(result):
                     return self.logical_not(result)
         return self._compare_natively(name, left, right) if name in ("eq", "ne") else None
 

@@ -157,7 +157,7 @@ def without_grad() -> Iterator[None]:
 
 
 @contextmanager
-def _without_gradients(t: Interpreter) -> Iterator[None]:
+def _without_grad_in_graph(t: Interpreter) -> Iterator[None]:
     """Trace with gradients off, and run with them off what reads, or makes, a tensor with one.
 
     Such a tensor is no argument: it is of a closure, of a module or made by the body.
@@ -185,7 +185,7 @@ def _has_gradient(node: fx.Node) -> bool:
     return any(isinstance(one, torch.Tensor) and one.requires_grad for one in examples)
 
 
-def _given_back(t: Interpreter, context: ContextValue, args: Args, result: Value) -> Value:
+def _arguments_as_views(t: Interpreter, context: ContextValue, args: Args, result: Value) -> Value:
     """Return what forward returned; an argument comes back as a view, unless it was written to."""
 
     def given(leaf: NodeValue) -> Value:
@@ -201,9 +201,9 @@ def apply(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     needs = tuple(isinstance(a, TensorValue) and a.example.requires_grad for a in args)
     context = ContextValue(needs)
     if not (torch.is_grad_enabled() and any(a.example.requires_grad for a in flat)):
-        with _without_gradients(t):
+        with _without_grad_in_graph(t):
             result = _forward(t, cls, context, args, kwargs)
-        return _given_back(t, context, args, result)
+        return _arguments_as_views(t, context, args, result)
     operands = [arg.node(t) for arg in flat]
     with new_scope(t) as scope:
         inner = [_inside(scope, arg) if arg in flat else arg for arg in args]

@@ -22,7 +22,7 @@ from torch.overrides import (
 from torch.utils._device import DeviceContext
 
 from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
-from tc.compiler.capture.values.const import ConstValue
+from tc.compiler.capture.values.const import is_not_implemented
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, TupleValue
 from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.capture.values.slices import SliceValue
@@ -192,13 +192,13 @@ def dispatch(
             result = mode.attr(t, "__torch_function__").call(t, rest, {})
         finally:
             state.modes.append(mode)
-        if not _refuses(result):
+        if not is_not_implemented(result):
             return result
     for owner in owners:
         method = t.attributes.class_attr(owner, owner.python_type(), "__torch_function__")
         assert method is not None
         result = method.call(t, rest, {})
-        if not _refuses(result):
+        if not is_not_implemented(result):
             return result
     names = [owner.python_type().__name__ for owner in owners]
     what = getattr(function, "__name__", str(function))
@@ -206,10 +206,6 @@ def dispatch(
         TypeError,
         f"no implementation found for '{what}' on types that implement __torch_function__: {names}",
     )
-
-
-def _refuses(result: Value) -> bool:
-    return isinstance(result, ConstValue) and result.obj is NotImplemented
 
 
 # -- asking torch ----------------------------------------------------------------------------

@@ -132,3 +132,8 @@ def _join(t: Interpreter, text: str, args: Args) -> Value:
 
 
 STRING_METHODS: dict[str, Callable[[Interpreter, str, Args], Value]] = {"join": _join}
+
+
+def is_not_implemented(result: Value) -> bool:
+    """Say whether an operator or an override declined: Python then asks the next one."""
+    return isinstance(result, ConstValue) and result.obj is NotImplemented

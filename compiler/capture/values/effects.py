@@ -26,7 +26,8 @@ class Effects:
     Contents of lists, dicts, sets and cells are kept by their values; the attributes of objects
     and globals are kept here, the last store of each name winning. `writes` counts all changes,
     `outer_writes` those of what was there before the frame began, `body_writes` those of what was
-    there before the body of a higher-order operation (`body`).
+    there before the body of a higher-order operation (`body`). `demanded` are values that must be
+    made even if nobody uses them, `generators` those that traced code has started.
     """
 
     def __init__(self) -> None:

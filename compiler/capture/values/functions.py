@@ -409,8 +409,8 @@ class GeneratorValue(Value):
         return self.send(t, ConstValue(None))
 
     @property
-    def has_more_to_do(self) -> bool:
-        """Whether it stands at a yield, and something has to run when it is closed or dropped."""
+    def needs_closing(self) -> bool:
+        """Whether it is suspended where closing or dropping it runs a handler or a `finally`."""
         frame = self.frame
         suspended = self.rest is None and frame.started and frame.returned is None
         return suspended and any(
@@ -445,7 +445,7 @@ class GeneratorValue(Value):
         if name == "__iter__":
             return self
         if name == "close":
-            if self.has_more_to_do:
+            if self.needs_closing:
                 self.cannot(breaks.UNSUPPORTED_CALL, "generator.close()")
             self.rest = []
             return ConstValue(None)

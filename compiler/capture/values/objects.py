@@ -163,7 +163,7 @@ class ObjectValue(Value):
         raw = type_lookup(self.cls, name)
         if isinstance(raw, property):
             if raw.fset is None:
-                self._no(t, name, "setter")
+                self._raise_lacking(t, name, "setter")
             t.inline_object(raw.fset, [self, value])
             return
         setter = type_lookup(type(raw), "__set__") if raw is not MISSING else MISSING
@@ -177,7 +177,7 @@ class ObjectValue(Value):
             t.python.raise_(AttributeError, f"'{self.cls.__name__}' object {told}")
         t.effects.store_attribute(self, name, value)
 
-    def _no(self, t: Interpreter, name: str, part: str) -> None:
+    def _raise_lacking(self, t: Interpreter, name: str, part: str) -> None:
         """Raise as a property does that lacks its setter or deleter."""
         owner = self.cls.__qualname__
         t.python.raise_(AttributeError, f"property {name!r} of {owner!r} object has no {part}")
@@ -194,7 +194,7 @@ class ObjectValue(Value):
         raw = type_lookup(self.cls, name)
         if isinstance(raw, property):
             if raw.fdel is None:
-                self._no(t, name, "deleter")
+                self._raise_lacking(t, name, "deleter")
             t.inline_object(raw.fdel, [self])
             return
         deleter = type_lookup(type(raw), "__delete__") if raw is not MISSING else MISSING
