@@ -30,6 +30,9 @@ from tc.compiler.loops.ir import (
 )
 
 Sizes = tuple[Index, ...]
+#: The largest sizes that the graphs are run at, and the elements that a tensor has there at most.
+LARGEST = {"s0": 33, "s1": 64, "s2": 5}
+MOST = 4_000_000
 F32, I64, BOOL = torch.float32, torch.int64, torch.bool
 S0, S1, S2 = (ix.size(f"s{k}") for k in range(3))
 
@@ -83,8 +86,14 @@ class Drawing:
 
         window = Window(buffer, buffer.sizes, at)
         for _ in range(self.rng.choice((0, 1, 1, 2, 2, 3))):
-            window = self.rng.choice(VIEWS)(self, window)
+            changed = self.rng.choice(VIEWS)(self, window)
+            window = changed if _fits(changed.sizes) else window
         return window
+
+
+def _fits(sizes: Sizes) -> bool:
+    """Whether a tensor of these sizes has no more elements than a test has memory for."""
+    return int(ix.evaluate(ix.product(sizes), LARGEST)) <= MOST
 
 
 def _permuted(d: Drawing, w: Window) -> Window:
@@ -290,7 +299,9 @@ def draw_graph(seed: int) -> LoopGraph:
     d = Drawing(random.Random(seed))
     inputs = [Input(f"s{k}", None, f"s{k}") for k in range(3)]
     for k in range(d.rng.choice((1, 2, 3))):
-        sizes = tuple(d.extent() for _ in range(d.rng.choice((1, 2, 2, 3, 3, 4))))
+        sizes: Sizes = tuple(d.extent() for _ in range(d.rng.choice((1, 2, 2, 3, 3, 4))))
+        while not _fits(sizes):
+            sizes = sizes[1:]
         dtype = d.rng.choice((F32, F32, F32, torch.bfloat16, I64))
         made = Buffer(f"x{k}", dtype, sizes, d.strides(sizes))
         d.buffers.append(made)
