@@ -21,6 +21,7 @@ from tc.compiler.aot import Fallback
 from tc.compiler.aot_dispatch import Compilers, compile_graph
 from tc.compiler.cache.graph_cache import GraphCache, run
 from tc.compiler.capture import hook
+from tc.compiler.core import levels
 from tc.compiler.core.artifacts import Program
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.notes import Notes, noting, told
@@ -72,6 +73,7 @@ class Inductor:
         """Keep the default backend one object: copies of a compiled module share its code."""
         return "inductor" if self is inductor else (Inductor, (self.stop_after, self.gate))
 
+    @levels.own_tensors()
     def __call__(
         self,
         gm: fx.GraphModule,
@@ -245,6 +247,7 @@ def run_passes(module: fx.GraphModule, job: Job) -> Any:
 
 
 # -- what the passes are run for -------------------------------------------------------------
+@levels.own_tensors()
 def _aten_graph(
     module: fx.GraphModule, kind: str, request: Request, cache: GraphCache | None
 ) -> Boxed:

@@ -23,6 +23,7 @@ from tc.compiler.aot.checks import Checks
 from tc.compiler.aot.decompositions import Chosen, decomposition_of
 from tc.compiler.aot.regions import KEEP, REGION, Region
 from tc.compiler.aot.symbols import SYMBOLIC, SizeNodes
+from tc.compiler.core import levels
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.origins import line_in
 
@@ -141,7 +142,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         asked = None if self._inside else self._region_now()
         inside, self._inside = self._inside, True
         try:
-            result = self._simplest(func, args, kwargs)
+            with levels.own_tensors():  # decompositions make some
+                result = self._simplest(func, args, kwargs)
         finally:
             self._inside = inside
         if asked is not None and asked.keeps(func, args, kwargs, result):

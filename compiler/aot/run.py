@@ -235,7 +235,8 @@ class Runner(fx.Interpreter):
         self.watcher.origin = meta
         first_autograd_node = torch._C._autograd._get_sequence_nr()
         self.watcher.origins_by_sequence.append((first_autograd_node, meta))
-        result = super().run_node(n)
+        with levels.default_device():
+            result = super().run_node(n)
         if n.op == "output":
             return result
         self.watcher.node_done(name_as_captured(n, result, self.watcher.fake_mode))

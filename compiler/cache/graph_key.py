@@ -23,6 +23,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.node import _get_qualified_name
 
+from tc.compiler.core import levels
 from tc.compiler.core.conditions import Sizes, sizes_of, text_of
 from tc.compiler.runtime.build import cpu_identity
 from tc.compiler.runtime.tuned import gpu_identity
@@ -109,7 +110,7 @@ def key_of(
 
 def _names_gpu(*texts: str) -> bool:
     """Whether a tensor or an argument is of a GPU, or what is made without a device goes there."""
-    return any("cuda" in text for text in (*texts, str(torch.get_default_device())))
+    return any("cuda" in text for text in (*texts, levels.name_of_default_device()))
 
 
 # -- graphs --------------------------------------------------------------------------------------
@@ -266,7 +267,7 @@ def state() -> str:
             cuda.flash_sdp_enabled(), cuda.math_sdp_enabled(),
             cuda.mem_efficient_sdp_enabled(), cuda.cudnn_sdp_enabled(),
             torch._C._get_sdp_priority_order(),
-            torch.get_num_threads(), str(torch.get_default_device()),
+            torch.get_num_threads(), levels.name_of_default_device(),
             torch.backends.opt_einsum.enabled, torch.backends.opt_einsum.strategy,
         )
     )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextlib import nullcontext as noop
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -13,6 +14,8 @@ from torch._C._dynamo import eval_frame as _c
 from torch.autograd import forward_ad
 
 _hooks = torch._C._autograd
+#: whether modes of functions were in force where the block of `own_tensors` began
+_MODES = ContextVar("modes", default=False)
 
 
 def depth() -> int:
@@ -77,6 +80,42 @@ def autograd_unseen() -> Iterator[None]:
             yield
     finally:
         _hooks._saved_tensors_hooks_set_tracing(before)
+
+
+@contextmanager
+def own_tensors() -> Iterator[None]:
+    """Keep the program's default device from tensors that a block makes for the compiler's use."""
+    token = _MODES.set(_MODES.get() or modes_in_force())
+    try:
+        with torch._C.DisableTorchFunction():
+            yield
+    finally:
+        _MODES.reset(token)
+
+
+@contextmanager
+def default_device() -> Iterator[None]:
+    """Inside of `own_tensors`, do as the program does where it names no device.
+
+    All modes that are in force here are modes of devices: others were traced into the graph.
+    """
+    if not _MODES.get():
+        yield
+        return
+    with torch._C._EnableTorchFunction():
+        yield
+
+
+def name_of_default_device() -> str:
+    """Return where the program makes tensors if it names no device."""
+    with default_device():
+        return str(torch.get_default_device())
+
+
+def modes_in_force() -> bool:
+    """Whether there are modes of functions, and none are switched off."""
+    disabled = torch._C._is_torch_function_all_disabled()
+    return not disabled and torch._C._len_torch_function_stack() > 0
 
 
 @contextmanager

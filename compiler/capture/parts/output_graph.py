@@ -202,13 +202,13 @@ class OutputGraph:
                 self.derived.as_below(self.t.overrides.level),
                 _dispatching(text, [*fakes, *named.values()]),
             ):
-                if method:
-                    target, fakes = getattr(fakes[0], target), fakes[1:]
+                call = getattr(fakes[0], target) if method else target
+                given = fakes[1:] if method else fakes
                 try:
-                    return target(*fakes, **named)
+                    return call(*given, **named)
                 except DataDependentOutputException:
                     with enable_python_dispatcher():  # a form in Python may do without the data
-                        return target(*fakes, **named)
+                        return call(*given, **named)
         except DataDependentOutputException as error:
             raise breaks.GraphBreak(breaks.TENSOR_ITEM, f"{text}()", str(error)) from None
         except DynamicOutputShapeException as error:
@@ -219,6 +219,10 @@ class OutputGraph:
             raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, text, str(error)) from None
         except Exception as error:
             note = f"{type(error).__name__}: {error}"
+            if _IN_PLACE.search(text) and any(map(_is_view_with_gradients, fakes)):
+                # The views that a compiled graph returns do not carry what autograd goes by when
+                # it refuses this: after a graph break the write would pass.
+                raise breaks.SkipFrame(f"{text} of a view raised {note}") from error
             raise breaks.GraphBreak(breaks.OP_FAILED, text, note) from error
 
     def _plain_result(self, result: Any) -> Value | None:
@@ -391,3 +395,10 @@ def _dispatching(text: str, operands: list[Any]) -> AbstractContextManager[Any]:
         for operand in flat
     )
     return enable_python_dispatcher() if symbolic else nullcontext()
+
+
+def _is_view_with_gradients(value: Any) -> bool:
+    """Whether a value is a view of a tensor that autograd follows."""
+    if not isinstance(value, torch.Tensor) or value._base is None:
+        return False
+    return value.requires_grad or value._base.requires_grad

@@ -46,7 +46,7 @@ OF_GLOBAL_STATE = frozenset((
     "is_grad_enabled", "get_default_dtype", "are_deterministic_algorithms_enabled",
     "is_deterministic_algorithms_warn_only_enabled", "is_autocast_enabled", "get_autocast_dtype",
     "is_autocast_cache_enabled", "is_autocast_cpu_enabled", "get_autocast_cpu_dtype",
-    "get_autocast_gpu_dtype", "is_inference_mode_enabled",
+    "get_autocast_gpu_dtype",
 ))  # fmt: skip
 #: Operations that take positions in a tensor's memory, which move with its offset in the storage.
 OF_MEMORY = frozenset(("as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter"))

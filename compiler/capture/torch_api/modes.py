@@ -279,8 +279,20 @@ def _inference(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _in_inference(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    inside = t.modes.inference[-1][0].on if t.modes.inference else None
-    return t.values.known(torch.is_inference_mode_enabled() if inside is None else inside)
+    if t.modes.inference:
+        return t.values.known(t.modes.inference[-1][0].on)
+    return t.values.known(_inference_mode_of_caller(t))
+
+
+def _inference_mode_of_caller(t: Interpreter) -> bool:
+    """Say whether the frame was called in inference mode, and guard it.
+
+    The guards of tensors hold it as well, but a frame may have none.
+    """
+    asked = torch.is_inference_mode_enabled
+    found = asked()
+    t.guards.ask_process_again(asked, asked.__name__, found)
+    return found
 
 
 def _detects_anomalies(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
@@ -322,6 +334,8 @@ def _override_modes(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 def _made_in_inference(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
     if t.modes.mixed and tensor.source is None:
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "Tensor.is_inference")
+    if tensor.source is None:
+        _inference_mode_of_caller(t)
     return t.values.known(tensor.example.is_inference())
 
 

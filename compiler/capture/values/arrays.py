@@ -126,7 +126,7 @@ class ArrayValue(Value):
     @property
     def dtype(self) -> Any:
         """The array's numpy dtype."""
-        return torch.empty(0, dtype=self.tensor.example.dtype).numpy().dtype
+        return torch.empty(0, dtype=self.tensor.example.dtype, device="cpu").numpy().dtype
 
     def python_type(self) -> type:
         return self.dtype.type if self.scalar else np.ndarray

@@ -135,7 +135,9 @@ def _is_one_number(leaf: Value) -> bool:
 def _dtype_of(leaves: list[Value]) -> torch.dtype:
     """Return the dtype that numbers of these kinds have together in a new tensor."""
     found = [
-        leaf.example.dtype if isinstance(leaf, TensorValue) else torch.tensor(leaf.constant()).dtype
+        leaf.example.dtype
+        if isinstance(leaf, TensorValue)
+        else torch.tensor(leaf.constant(), device="cpu").dtype
         for leaf in leaves
     ]
     return functools.reduce(torch.promote_types, found)

@@ -110,7 +110,6 @@ BINARY = {
     "atan2": "atan2",
     "hypot": "hypot",
     "copysign": "copysign",
-    "nextafter": "nextafter",
     "fmod": "fmod",
     "remainder": "remainder",
     "bitwise_and": "and",
@@ -219,6 +218,13 @@ def _div(b: Builder, call: Call) -> Tensor:
     if mode not in (None, "floor", "trunc"):
         raise NotLowered(f"rounding_mode={mode}")
     return elementwise(b, call, body, ("self", "other"))
+
+
+@lowering("nextafter")
+def _nextafter(b: Builder, call: Call) -> Tensor:
+    if compute_dtype(call.dtype) is not call.dtype:
+        raise NotLowered(f"the neighbours of a number in {call.dtype} are not those in float32")
+    return elementwise(b, call, lambda x, y: apply("nextafter", x, y), ("self", "other"))
 
 
 @lowering("reciprocal")

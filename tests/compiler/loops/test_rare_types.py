@@ -77,3 +77,14 @@ def test_as_eager(name: str, dtype: torch.dtype) -> None:
     x, operation = sample(dtype), OPERATIONS[name]
     for mine, theirs in zip(parts(tc.compile(operation)(x)), parts(operation(x)), strict=True):
         assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_neighbours_of_numbers_are_those_of_their_type(dtype):
+    x, towards = torch.linspace(-2, 2, 33).to(dtype), torch.zeros((), dtype=dtype)
+    torch.testing.assert_close(
+        tc.compile(lambda x, y: torch.nextafter(x, y))(x, towards),
+        torch.nextafter(x, towards),
+        rtol=0,
+        atol=0,
+    )
