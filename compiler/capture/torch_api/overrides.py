@@ -6,6 +6,7 @@ below a mode that stops it. The override itself is then traced as the Python tha
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from torch.overrides import (
 )
 from torch.utils._device import DeviceContext
 
+from tc.compiler.capture import breaks
 from tc.compiler.capture.values.base import Args, Kwargs, NotConstant, Value
 from tc.compiler.capture.values.const import is_not_implemented
 from tc.compiler.capture.values.containers import ListValue, SequenceValue, TupleValue
@@ -209,6 +211,10 @@ def dispatch(
 
 
 # -- asking torch ----------------------------------------------------------------------------
+#: the packages whose code offers whole operations: torch's, and ours, which calls what is in C
+OFFERING = ("torch", "tc")
+
+
 class _Stopped(Exception):
     """Control flow: torch offered an operation to the probing mode."""
 
@@ -217,6 +223,9 @@ class _Stopper(TorchFunctionMode):
     """Stops at the first operation that torch offers."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if sys._getframe(1).f_globals.get("__name__", "").partition(".")[0] not in OFFERING:
+            # It is a step of the operation, which is Python code that somebody put in its place.
+            raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"what {func.__name__} is a step of")
         raise _Stopped(func, args, kwargs or {})
 
 
@@ -247,6 +256,8 @@ class _Probe:
             function, found, found_named = stopped.args
             back = [self._value(arg) for arg in found]
             return function, back, {key: self._value(v) for key, v in found_named.items()}
+        except breaks.GraphBreak:
+            raise
         except Exception:  # what is wrong with the operation shows when it is recorded
             return None
         return None

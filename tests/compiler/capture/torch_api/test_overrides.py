@@ -466,3 +466,16 @@ def test_what_a_transform_hands_back_is_the_same_tensor():
     got = tc.compile(fn, backend="eager", fullgraph=True)(*[x.clone() for x in args])
     assert got[:2] == want[:2] and got[4] == want[4]
     torch.testing.assert_close(got[2:4], want[2:4])
+
+
+@pytest.mark.parametrize("use", [lambda x: x.t() @ x, lambda x: x.t().matmul(x)])
+def test_a_method_that_a_program_put_in_place_of_torchs_runs_whole_under_a_mode(monkeypatch, use):
+    class Passing(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    for name in ("__matmul__", "matmul"):
+        monkeypatch.setattr(torch.Tensor, name, lambda a, b: torch.matmul(a, b) * 3)
+    x = torch.ones(2, 2)
+    with Passing():
+        torch.testing.assert_close(tc.compile(use, backend="eager")(x), torch.full((2, 2), 6.0))
