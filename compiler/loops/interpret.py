@@ -222,7 +222,12 @@ def _apply(node: Expr, args: list[torch.Tensor]) -> torch.Tensor:
 def _read(node: Expr, args: list[torch.Tensor], scope: Env, checked: bool) -> torch.Tensor:
     tensor: torch.Tensor = scope[node.data[0]]
     scope = {**scope, **{f"x{k}": arg for k, arg in enumerate(args)}}
-    where = torch.as_tensor(ix.evaluate(node.data[1], scope))
+    try:
+        where = torch.as_tensor(ix.evaluate(node.data[1], scope))
+    except (ZeroDivisionError, RuntimeError):  # torch raises the second for the first
+        if checked:
+            raise
+        where = torch.zeros((), dtype=torch.int64)  # places in a view of no elements: not used
     room = tensor.untyped_storage().nbytes() // tensor.dtype.itemsize - tensor.storage_offset()
     flat = torch.as_strided(tensor, (max(room, 0),), (1,), tensor.storage_offset())
     if not checked:
