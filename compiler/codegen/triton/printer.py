@@ -8,7 +8,7 @@ computed in all lanes, with the loads of each arm masked by the choice.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -215,11 +215,12 @@ class BlockPrinter:
         text = triton_index(index)
         return f"({text}).to(tl.int64)" if index.variables() else f"tl.full([], {text}, tl.int64)"
 
-    def _load(self, buffer: str, index: Index, text: str) -> str:
-        masks = self.space.mask(index)
+    def _load(self, buffer: str, index: Index, text: str, some: Sequence[str] = ()) -> str:
+        """A read; ``some``: conditions under which the buffer has elements at all."""
+        masks = [*self.space.mask(index), *some]
         if self.chosen:
             text = spread(text, index, self.space.axes)
-            masks = [*self.space.mask(), self.chosen]
+            masks = [*self.space.mask(), self.chosen, *some]
         place = f"{buffer}_ptr" if text == "0" else f"{buffer}_ptr + {text}"
         given = [place, *([" & ".join(masks)] if masks else [])]
         if buffer in self.evict:
@@ -241,7 +242,9 @@ class BlockPrinter:
         for k, (arg, bound) in enumerate(zip(node.args, bounds, strict=True)):
             position = f"clip({self._typed(arg)}, {triton_index(bound)})"
             text_of[f"x{k}"] = self.named(position)
-        return self._load(buffer, index, ix.render(index, with_names(text_of)))
+        empty = [bound for bound in bounds if not ix.is_at_least(bound, 1)]
+        some = [f"({triton_index(bound)} > 0)" for bound in empty]
+        return self._load(buffer, index, ix.render(index, with_names(text_of)), some)
 
 
 def masked(value: str, mask: str, otherwise: str) -> str:

@@ -199,3 +199,21 @@ def test_rows_read_again_are_to_stay_in_the_caches() -> None:
     told = [line.partition("eviction_policy=")[2].strip('")') for line in loads]
     assert told == ["evict_last", "evict_last", "evict_first", ""]
     assert "w_1_ptr" in loads[-1]
+
+
+def test_nothing_is_read_of_memory_that_may_have_no_elements() -> None:
+    from triton_harness import gpu_program
+
+    from tc.compiler.runtime.triton import load
+
+    def fn(x: T, places: T) -> T:
+        return (x * 2)[: x.shape[0] // 100][places]
+
+    def make(size: int, places: int) -> tuple[T, T]:
+        return r(size, 3), torch.zeros(places, dtype=torch.int64)
+
+    program = gpu_program(lowered(fn, make(200, 4), "symbolic"))
+    assert "// 100) > 0" in program.triton_source
+    call = load(program)
+    for given in (make(200, 4), make(301, 5)):
+        check(call(copied(given)), fn(*given))
