@@ -23,7 +23,7 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import CodeType, FunctionType, MethodType
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -191,15 +191,12 @@ def _adapt(callback: Callback) -> Any:
     return offer
 
 
-_codes: weakref.WeakValueDictionary[int, Code] = weakref.WeakValueDictionary()
-
-
 def _kept_with(code: CodeType, state: dict[Any, Any]) -> Code:
     """Return what is kept with a code object, in the dictionary that C keeps with it."""
     own: Code | None = state.get("tc")
     if own is None:
         own = state.setdefault("tc", Code(code))
-        _codes[id(code)] = own
+        _process.codes[id(code)] = own
     return own
 
 
@@ -254,15 +251,19 @@ MakeOffer: TypeAlias = Callable[[Any, Callback], Any]
 
 
 @dataclass(slots=True)
-class _Switches:
-    """What all wrappers ask at each call; each attribute is replaced whole.
+class _Process:
+    """What the hook knows of its process. Attributes that calls ask are replaced whole.
 
     Attributes:
         find_offer_type: see `offer_by`.
-        fast paths: see `use_fast_paths`.
+        fast_paths: see `use_fast_paths`.
         choice: see `choose_by`.
         few_guards: see `check_few_guards`.
-        past_doors: whether calls have to go to the hook, whatever fast paths say.
+        hook_only: whether calls have to go to the hook, whatever fast paths say.
+        codes: what is kept with each code object whose frames were offered, by its id.
+        wrappers: the code objects of what `wrap` returned, by id.
+        run_only: what `cached_only` returned.
+        forks_with_threads: whether the fork under way is one of several threads.
     """
 
     find_offer_type: Callable[[], MakeOffer | None] = lambda: None
@@ -270,9 +271,30 @@ class _Switches:
     choice: Callable[[Any], Any] | None = None
     few_guards: bool = False
     hook_only: bool = False
+    codes: weakref.WeakValueDictionary[int, Code] = field(
+        default_factory=weakref.WeakValueDictionary
+    )
+    wrappers: dict[int, CodeType] = field(default_factory=dict)
+    run_only: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
+    forks_with_threads: bool = False
+
+    def before_fork(self) -> None:
+        """Note whether there are other threads, which may be checking guards."""
+        self.forks_with_threads = len(sys._current_frames()) > 1
+
+    def in_child(self) -> None:
+        """End all entries where a thread that the child lacks may hold the lock of a guard tree."""
+        entries.start_over()
+        if not self.forks_with_threads:
+            return
+        for own in list(self.codes.values()):
+            code = own.code()
+            if code is not None:
+                drop_entries(code)
 
 
-_switches = _Switches()
+_process = _Process()
+os.register_at_fork(before=_process.before_fork, after_in_child=_process.in_child)
 
 
 def offer_by(find: Callable[[], MakeOffer | None]) -> None:
@@ -281,13 +303,13 @@ def offer_by(find: Callable[[], MakeOffer | None]) -> None:
     C asks an offer at each call who owns cached code; a type made for that answers more quickly
     than Python objects do. It is looked for once, when the first function is wrapped.
     """
-    _switches.find_offer_type = find
+    _process.find_offer_type = find
     _offer_type.cache_clear()  # type: ignore[attr-defined]
 
 
 @once
 def _offer_type() -> MakeOffer | None:
-    return _switches.find_offer_type()
+    return _process.find_offer_type()
 
 
 def wrap(fn: F, callback: Callback) -> F:
@@ -299,9 +321,9 @@ def wrap(fn: F, callback: Callback) -> F:
             with that code for as long as the code lives.
     """
     offer = _adapt(callback)
-    set_hook, switches = _c.set_eval_frame, _switches
+    set_hook, process = _c.set_eval_frame, _process
     function: Any = fn
-    fast_paths = switches.fast_paths
+    fast_paths = process.fast_paths
     made = (
         fast_paths.make(function)
         if fast_paths is not None and isinstance(fn, FunctionType)
@@ -311,12 +333,12 @@ def wrap(fn: F, callback: Callback) -> F:
     fast_path, miss = made or (None, None)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        passes = fast_path is not None and not (kwargs or switches.hook_only)
+        passes = fast_path is not None and not (kwargs or process.hook_only)
         if passes:
             found = fast_path(args)
             if found is not miss:
                 return found
-        choice = switches.choice
+        choice = process.choice
         used = offer if choice is None else _chosen(choice, callback)
         previous = None  # Ctrl-C may come right after the hook is set: it is off again then
         try:
@@ -330,7 +352,7 @@ def wrap(fn: F, callback: Callback) -> F:
         return found
 
     entries.is_caller(call.__code__)
-    _wrappers[id(call.__code__)] = call.__code__
+    _process.wrappers[id(call.__code__)] = call.__code__
     wrapper = _dressed(call, fn)
     setattr(wrapper, ORIGINAL, fn)
     return wrapper
@@ -354,22 +376,18 @@ class FastPaths(Protocol):
 
 def use_fast_paths(fast_paths: FastPaths) -> None:
     """Set what makes fast paths."""
-    _switches.fast_paths = fast_paths
+    _process.fast_paths = fast_paths
 
 
 def _open(fast_path: Any, fn: FunctionType, callback: Callback, args: tuple[Any, ...]) -> None:
-    if _switches.fast_paths is not None:
-        _switches.fast_paths.open(fast_path, fn, lambda: cache_entries(fn.__code__, callback), args)
+    if _process.fast_paths is not None:
+        _process.fast_paths.open(fast_path, fn, lambda: cache_entries(fn.__code__, callback), args)
 
 
 def _close_doors() -> None:
     """Send all calls to the hook again, which knows what has changed."""
-    if _switches.fast_paths is not None:
-        _switches.fast_paths.close_all()
-
-
-_wrappers: dict[int, CodeType] = {}  # by id
-_run_only: weakref.WeakSet[Any] = weakref.WeakSet()
+    if _process.fast_paths is not None:
+        _process.fast_paths.close_all()
 
 
 def original_of(obj: Any) -> Any:
@@ -378,7 +396,7 @@ def original_of(obj: Any) -> Any:
     The attribute alone says nothing: `functools.wraps` copies it to functions around.
     """
     made_here = isinstance(obj, FunctionType) and (
-        id(obj.__code__) in _wrappers or obj in _run_only
+        id(obj.__code__) in _process.wrappers or obj in _process.run_only
     )
     return getattr(obj, ORIGINAL, None) if made_here else None
 
@@ -390,8 +408,8 @@ def choose_by(choice: Callable[[Any], Any] | None) -> None:
         choice: the callback given to `wrap` -> the one to use, or None: the frames run as they
             are. None in place of a function: each has its own again.
     """
-    _switches.choice = choice
-    _switches.hook_only = choice is not None or _switches.few_guards
+    _process.choice = choice
+    _process.hook_only = choice is not None or _process.few_guards
 
 
 def _chosen(choice: Callable[[Any], Any], callback: Callback) -> Any:
@@ -401,8 +419,8 @@ def _chosen(choice: Callable[[Any], Any], callback: Callback) -> Any:
 
 def check_few_guards(few: bool) -> None:
     """Check only the guards that `narrow` picked; where none of them hold, C++ raises."""
-    _switches.few_guards = few
-    _switches.hook_only = few or _switches.choice is not None
+    _process.few_guards = few
+    _process.hook_only = few or _process.choice is not None
     _c.set_skip_guard_eval_unsafe(few)
 
 
@@ -424,7 +442,7 @@ def cached_only(fn: F) -> F:
     """Return a function that calls ``fn`` with what is compiled already, for any callback."""
     wrapper = _under(fn, False)
     setattr(wrapper, ORIGINAL, fn)
-    _run_only.add(wrapper)
+    _process.run_only.add(wrapper)
     return wrapper
 
 
@@ -511,7 +529,7 @@ def reset(code: CodeType) -> None:
     Other threads may be inside calls of it: they finish with the code they have found.
     """
     drop_entries(code)
-    own = _codes.get(id(code))
+    own = _process.codes.get(id(code))
     if own is not None:
         own.clear()
     _c.set_code_exec_strategy(code, _strategy(_DEFAULT, _DEFAULT))
@@ -520,37 +538,12 @@ def reset(code: CodeType) -> None:
 def drop_entries(code: CodeType) -> None:
     """End all entries of a code object, those that C is about to make included."""
     _close_doors()
-    own = _codes.get(id(code))
+    own = _process.codes.get(id(code))
     for one in own.pending if own is not None else ():
         one.answer.guard_manager.drop()
     for entry in _c._debug_get_cache_entry_list(code):
         if isinstance(entry.guard_manager, Manager):
             entry.guard_manager.drop()
-
-
-class _Fork:
-    """What a forked child does about threads of its parent that it does not have."""
-
-    def __init__(self) -> None:
-        self.others = False
-
-    def before(self) -> None:
-        """Note whether there are others, which may be checking guards."""
-        self.others = len(sys._current_frames()) > 1
-
-    def in_child(self) -> None:
-        """End all entries where another thread may have held the lock of a guard tree."""
-        entries.start_over()
-        if not self.others:
-            return
-        for own in list(_codes.values()):
-            code = own.code()
-            if code is not None:
-                drop_entries(code)
-
-
-_fork = _Fork()
-os.register_at_fork(before=_fork.before, after_in_child=_fork.in_child)
 
 
 def cache_entries(code: CodeType, callback: Any = None) -> list[CacheEntry]:

@@ -29,6 +29,7 @@ from tc.compiler.loops.ir import (
     View,
     contiguous,
 )
+from tc.compiler.loops.lower.sympy_boundary import SizeReader
 from tc.compiler.loops.ops import C_TYPES, CHEAP, LOW_PRECISION, compute_dtype
 
 MAX_BODY_COST = 600
@@ -145,11 +146,13 @@ class Builder:
     Attributes:
         device: where the loops run.
         randoms: whether random numbers may be drawn in loops, in another order than eager's.
+        border: reads the sizes of fake tensors.
     """
 
     gate: Gate
     device: torch.device
     randoms: bool = False
+    border: SizeReader = field(default_factory=SizeReader)
     seed: Expr | None = None
     draws: int = 0
     nodes: list[Node] = field(default_factory=list)

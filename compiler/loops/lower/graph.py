@@ -45,13 +45,7 @@ from tc.compiler.loops.lower.registry import (
     made_of_loops,
     readers,
 )
-from tc.compiler.loops.lower.sympy_boundary import (
-    COMPUTED,
-    UnsupportedSizeExpr,
-    sizes_of,
-    strides_of,
-    sym_index,
-)
+from tc.compiler.loops.lower.sympy_boundary import SizeReader, UnsupportedSizeExpr
 from tc.compiler.loops.rules import simplify
 
 # A check of what capture has guarded already.
@@ -90,7 +84,6 @@ def lower(
         randoms: draw random numbers in loops, in another order than eager's.
     """
     walk = _Walk(graph, gate, device, randoms)
-    COMPUTED.set({})
     with gate.counting("loops.lower", len(graph.graph.nodes)) as after:
         for node in graph.graph.nodes:
             try:
@@ -127,7 +120,8 @@ class _Walk:
         self.module = graph
         self.device = device
         self.gate = gate
-        self.builder = Builder(gate, device, randoms)
+        self.border = SizeReader()
+        self.builder = Builder(gate, device, randoms, self.border)
         self.values: dict[fx.Node, Any] = {}
         self.inputs: list[Input] = []
         self.input_of: dict[fx.Node, Input] = {}
@@ -158,10 +152,18 @@ class _Walk:
     def _placeholder(self, node: fx.Node) -> Any:
         fake, name = node.meta.get("val"), str(node.target)
         if isinstance(fake, torch.Tensor):
-            found = Input(name, Buffer(name, fake.dtype, sizes_of(fake), strides_of(fake)))
+            found = Input(
+                name,
+                Buffer(
+                    name,
+                    fake.dtype,
+                    self.border.sizes(fake),
+                    self.border.strides(fake),
+                ),
+            )
             value: Any = self.builder.memory(found.buffer) if found.buffer else None
         elif isinstance(fake, torch.SymInt):
-            index = sym_index(fake)
+            index = self.border.number(fake)
             atom = ix.atom_of(index)
             symbol = atom.name if atom is not None and atom.kind in ix.SYMBOLS else None
             found, value = Input(name, None, symbol), index
@@ -182,7 +184,7 @@ class _Walk:
             raise NotLowered(f"{node.target} is no tensor")
         name = str(node.target).replace(".", "_")
         self.builder.constants[name] = held
-        buffer = Buffer(name, held.dtype, sizes_of(held), strides_of(held))
+        buffer = Buffer(name, held.dtype, self.border.sizes(held), self.border.strides(held))
         return self.builder.memory(buffer)
 
     # ------------------------------------------------------------ calls
@@ -211,10 +213,10 @@ class _Walk:
     def _size(self, node: fx.Node, fake: torch.SymInt) -> Index:
         """A whole number over sizes; one that indices do not have, the wrapper computes."""
         try:
-            return sym_index(fake)
+            return self.border.number(fake)
         except UnsupportedSizeExpr:
             number = ix.number(self._number(node).name)
-            COMPUTED.get()[fake.node.expr] = number
+            self.border.computed[fake.node.expr] = number
             return number
 
     def _number(self, node: fx.Node) -> Ref:
@@ -237,7 +239,7 @@ class _Walk:
         self.items[node] = Ref(node.name)
         if not isinstance(fake, torch.SymInt):
             return self.items[node]
-        value = sym_index(fake)
+        value = self.border.number(fake)
         atom = ix.atom_of(value)
         if atom is not None and atom.kind in ix.SYMBOLS and atom.name not in self.symbols:
             self.symbols.add(atom.name)
@@ -259,9 +261,9 @@ class _Walk:
         kind = str(target).removeprefix("aten.").removesuffix(".default")
         if target not in VIEWS and not self.gate.allow(f"loops.lower.{kind}", node.name):
             return self._refused(node, "refused by the gate")
-        call = Call(target, _named(target, node, self.values), fakes)
+        call = Call(target, _named(target, node, self.values), fakes, self.border)
         first: Any = fakes[0] if isinstance(fakes, tuple | list) else fakes
-        self.builder.strides = strides_of(first)
+        self.builder.strides = self.border.strides(first)
         try:
             return row(self.builder, call)
         except NotLowered as why:
@@ -309,12 +311,17 @@ class _Walk:
         first = node.args[0]
         assert isinstance(first, fx.Node)
         base, fake = self.values[first], node.meta["val"]
-        if not isinstance(base, Tensor) or base.sizes != sizes_of(fake):  # it broadcasts
+        if not isinstance(base, Tensor) or base.sizes != self.border.sizes(fake):  # it broadcasts
             return self._extern(node)
         args = [self._plain(a, node) for a in node.args[1:]]
         kwargs = tuple((k, self._plain(v, node)) for k, v in node.kwargs.items())
-        copy = builder.copy(base, strides_of(fake))
-        buffer = Buffer(builder.name(), fake.dtype, sizes_of(fake), strides_of(fake))
+        copy = builder.copy(base, self.border.strides(fake))
+        buffer = Buffer(
+            builder.name(),
+            fake.dtype,
+            self.border.sizes(fake),
+            self.border.strides(fake),
+        )
         target = spelled(node.target, in_place=True)
         found = Extern(
             target, (copy, *args), kwargs, (buffer,), False, (builder.origin,), (copy.buffer,)
@@ -333,7 +340,12 @@ class _Walk:
         values: list[Any] = []
         for item in fake if isinstance(fake, tuple | list) else (fake,):
             if isinstance(item, torch.Tensor):
-                buffer = Buffer(builder.name(), item.dtype, sizes_of(item), strides_of(item))
+                buffer = Buffer(
+                    builder.name(),
+                    item.dtype,
+                    self.border.sizes(item),
+                    self.border.strides(item),
+                )
                 results.append(buffer)
                 values.append(
                     builder.memory(buffer)
@@ -342,7 +354,9 @@ class _Walk:
                 )
             else:
                 results.append(None)
-                values.append(sym_index(item) if isinstance(item, int | torch.SymInt) else None)
+                values.append(
+                    self.border.number(item) if isinstance(item, int | torch.SymInt) else None
+                )
         target = node.meta.get(ROUTINE) or spelled(node.target)
         origins = (builder.origin,)
         shared = tuple(view.buffer for view in views_in(self._aliased(node, args)))
@@ -363,7 +377,7 @@ class _Walk:
         if isinstance(value, fx.Node):
             held = self.values[value]
             if isinstance(held, Tensor):
-                return self.builder.view(held, strides_of(value.meta["val"]))
+                return self.builder.view(held, self.border.strides(value.meta["val"]))
             return self._plain(held)
         if isinstance(value, Index):
             return SymValue(value) if value.constant is None else value.constant
@@ -413,7 +427,7 @@ class _Walk:
             name = self.builder.realize(held.cell)
             if self.returned.setdefault(name, held.cell) is not held.cell:
                 # One buffer for two results that eager keeps apart.
-                return self.builder.copy(held, strides_of(item.meta["val"]))
+                return self.builder.copy(held, self.border.strides(item.meta["val"]))
         return self._plain(item)
 
 

@@ -27,7 +27,6 @@ from tc.compiler.loops.lower.builder import (
 )
 from tc.compiler.loops.lower.pointwise import apply
 from tc.compiler.loops.lower.registry import Call, dimension, lowering, tensor
-from tc.compiler.loops.lower.sympy_boundary import sizes_of, strides_of
 from tc.compiler.loops.ops import compute_dtype
 
 Sizes = tuple[Index, ...]
@@ -132,7 +131,7 @@ def _extreme_dim(b: Builder, call: Call) -> tuple[Tensor, Tensor]:
     if source.dtype is torch.bool:
         raise NotLowered("max of bools")
     values = reduced(b, kind, source, over, source.dtype)
-    b.strides = strides_of(call.fake[1])
+    b.strides = b.border.strides(call.fake[1])
     return values, _arg(b, f"arg{kind}", source, over)
 
 
@@ -274,9 +273,9 @@ def _var_mean(b: Builder, call: Call) -> tuple[Tensor, Tensor]:
     source = tensor(call["self"])
     over = axes(source, call.get("dim"), call.get("keepdim"))
     value, mean, _ = variance(b, source, over, call.dtype, _correction(call))
-    b.strides = strides_of(call.fake[0])
+    b.strides = b.border.strides(call.fake[0])
     first = dropped(b, value, over, call.sizes, call.dtype)
-    b.strides = strides_of(call.fake[1])
+    b.strides = b.border.strides(call.fake[1])
     return first, dropped(b, b.element(mean), over, call.sizes, call.dtype)
 
 
@@ -341,7 +340,10 @@ def _layer_norm(b: Builder, call: Call) -> tuple[Tensor, Tensor, Tensor]:
 
 def as_type(b: Builder, value: Tensor, fake: torch.Tensor) -> Tensor:
     """A statistic in the type the op returns it in."""
-    if value.dtype is fake.dtype and value.sizes == sizes_of(fake):
+    sizes = b.border.sizes(fake)
+    if value.dtype is fake.dtype and value.sizes == sizes:
         return value
-    b.strides = strides_of(fake)
-    return b.value(sizes_of(fake), fake.dtype, b.element(value, loop_vars(sizes_of(fake))))
+    b.strides = b.border.strides(fake)
+    return b.value(
+        b.border.sizes(fake), fake.dtype, b.element(value, loop_vars(b.border.sizes(fake)))
+    )

@@ -12,7 +12,7 @@ from torch import fx
 from tc.compiler.core.table import Table
 from tc.compiler.loops.index import Index
 from tc.compiler.loops.lower.builder import Builder, NotLowered, Tensor
-from tc.compiler.loops.lower.sympy_boundary import sizes_of
+from tc.compiler.loops.lower.sympy_boundary import SizeReader
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,13 @@ class Call:
         args: positional arguments filled up with the schema's defaults, keywords included:
             `Tensor`, `Index` for sizes, plain Python values, lists of those.
         fake: the fake result.
+        border: reads its sizes.
     """
 
     op: Any
     args: dict[str, Any]
     fake: Any
+    border: SizeReader
 
     def __getitem__(self, name: str) -> Any:
         return self.args[name]
@@ -46,7 +48,7 @@ class Call:
     @property
     def sizes(self) -> tuple[Index, ...]:
         """Sizes of the (first) result."""
-        return sizes_of(self.fake[0] if isinstance(self.fake, tuple | list) else self.fake)
+        return self.border.sizes(self.fake[0] if isinstance(self.fake, tuple | list) else self.fake)
 
 
 Lowering = Callable[[Builder, Call], Any]

@@ -18,7 +18,6 @@ from tc.compiler.loops.lower.builder import (
     supported,
 )
 from tc.compiler.loops.lower.registry import Call, dimension, lowering, tensor
-from tc.compiler.loops.lower.sympy_boundary import strides_of
 from tc.compiler.loops.ops import compute_dtype
 
 KINDS = {"cumsum": "sum", "cumprod": "prod", "logcumsumexp": "logsumexp"}
@@ -96,5 +95,5 @@ def _extreme(b: Builder, call: Call) -> tuple[Tensor, Tensor]:
     _better_here(b, kind, source, dim, element)
     body = converted(element, running)
     values = _scan(b, kind, call, source.dtype, body, dim)
-    b.strides = strides_of(call.fake[1])
+    b.strides = b.border.strides(call.fake[1])
     return values, _scan(b, f"arg{kind}", call, torch.int64, body, dim)

@@ -12,13 +12,12 @@ from tc.compiler.loops import index as ix
 from tc.compiler.loops.ir import Buffer, Extern, contiguous
 from tc.compiler.loops.lower.builder import Builder, NotLowered, Tensor
 from tc.compiler.loops.lower.registry import Call, dimension, lowering, tensor
-from tc.compiler.loops.lower.sympy_boundary import strides_of
 from tc.compiler.routines import sorting
 
 
 def _result(b: Builder, buffer: Buffer, fake: torch.Tensor) -> Tensor:
     """What the routine made, as eager lays it out."""
-    made, wanted = b.memory(buffer), strides_of(fake)
+    made, wanted = b.memory(buffer), b.border.strides(fake)
     if wanted == buffer.strides:
         return made
     b.strides = wanted

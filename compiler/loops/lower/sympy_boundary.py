@@ -6,7 +6,7 @@ The only place of the loop compiler that sees sympy, and each expression passes 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import reduce
 from operator import add, mul
@@ -18,21 +18,11 @@ from torch import fx
 from tc.compiler.errors import StageError
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.index import Index
+from tc.compiler.loops.ir import Buffer
 
 
 class UnsupportedSizeExpr(StageError):
     """A size is computed in a way that indices of loops do not have (by a float factor)."""
-
-
-#: expressions that indices do not have -> the number that the wrapper computes, for one graph
-COMPUTED: ContextVar[dict[Any, Index]] = ContextVar("sizes that the wrapper computes")
-
-
-def sym_index(value: int | torch.SymInt) -> Index:
-    """Convert an int or SymInt."""
-    if isinstance(value, int):
-        return ix.const(value)
-    return sympy_index(value.node.expr)
 
 
 #: functions from a float to a whole number; sizes are never negative
@@ -48,61 +38,79 @@ _FUNCTIONS: dict[str, Callable[..., Index]] = {
 }
 
 
-def sympy_index(expr: Any) -> Index:
-    """Convert a sympy integer expression.
+@dataclass(frozen=True)
+class SizeReader:
+    """Reads the sizes of one graph as indices.
 
-    Raises:
-        UnsupportedSizeExpr: it holds a function or number that indices do not have.
+    Attributes:
+        computed: expressions that indices do not have -> the number that the wrapper computes.
     """
-    if expr.is_Integer:
-        return ix.const(int(expr))
-    if expr.is_Symbol:
-        return ix.size(expr.name) if expr.is_nonnegative else ix.number(expr.name)
-    if (computed := COMPUTED.get({}).get(expr)) is not None:
-        return computed
-    name = type(expr).__name__
-    if name in ROUNDINGS and (scaled := _scaled(expr.args[0])) is not None:
-        size, factor = scaled
-        above = factor.denominator - 1 if name == "CeilToInt" else 0
-        total = size * ix.const(factor.numerator) + ix.const(above)
-        return ix.floordiv(total, ix.const(factor.denominator))
-    if name == "Pow" and expr.args[1].is_Integer and int(expr.args[1]) > 0:
-        return ix.product([sympy_index(expr.args[0])] * int(expr.args[1]))
-    args = [sympy_index(arg) for arg in expr.args]
-    if expr.is_Add:
-        return reduce(add, args)
-    if expr.is_Mul:
-        return reduce(mul, args)
-    if name == "ModularIndexing":
-        return ix.mod(ix.floordiv(args[0], args[1]), args[2])
-    if name in _FUNCTIONS:
-        return _FUNCTIONS[name](*args)
-    raise UnsupportedSizeExpr("loops.lower", f"a size is computed with {expr} ({name})")
 
+    computed: dict[Any, Index] = field(default_factory=dict)
 
-def _scaled(expr: Any) -> tuple[Index, Fraction] | None:
-    """Return size and factor of their product, where floats compute it without any rounding.
+    def buffer(self, name: str, fake: torch.Tensor) -> Buffer:
+        """Return a buffer of a fake tensor's type and layout."""
+        return Buffer(name, fake.dtype, self.sizes(fake), self.strides(fake))
 
-    That is where the factor is a fraction of so few bits that sizes below 2**43 leave none over.
-    """
-    if not expr.is_Mul or len(expr.args) != 2 or not expr.args[0].is_Float:
-        return None
-    factor, size = Fraction(float(expr.args[0])), expr.args[1]
-    if type(size).__name__ != "ToFloat" or not size.args[0].is_nonnegative or factor <= 0:
-        return None
-    if max(factor.numerator, factor.denominator) > 2**10:
-        return None
-    return sympy_index(size.args[0]), factor
+    def sizes(self, fake: torch.Tensor) -> tuple[Index, ...]:
+        """Sizes of a fake tensor."""
+        return tuple(self.number(extent) for extent in fake.shape)
 
+    def strides(self, fake: torch.Tensor) -> tuple[Index, ...]:
+        """Strides of a fake tensor."""
+        return tuple(self.number(step) for step in fake.stride())
 
-def sizes_of(fake: torch.Tensor) -> tuple[Index, ...]:
-    """Sizes of a fake tensor."""
-    return tuple(sym_index(extent) for extent in fake.shape)
+    def number(self, value: int | torch.SymInt) -> Index:
+        """Convert an int or SymInt."""
+        if isinstance(value, int):
+            return ix.const(value)
+        return self.expression(value.node.expr)
 
+    def expression(self, expr: Any) -> Index:
+        """Convert a sympy integer expression.
 
-def strides_of(fake: torch.Tensor) -> tuple[Index, ...]:
-    """Strides of a fake tensor."""
-    return tuple(sym_index(step) for step in fake.stride())
+        Raises:
+            UnsupportedSizeExpr: it holds a function or number that indices do not have.
+        """
+        if expr.is_Integer:
+            return ix.const(int(expr))
+        if expr.is_Symbol:
+            return ix.size(expr.name) if expr.is_nonnegative else ix.number(expr.name)
+        if (computed := self.computed.get(expr)) is not None:
+            return computed
+        name = type(expr).__name__
+        if name in ROUNDINGS and (scaled := self._scaled(expr.args[0])) is not None:
+            size, factor = scaled
+            above = factor.denominator - 1 if name == "CeilToInt" else 0
+            total = size * ix.const(factor.numerator) + ix.const(above)
+            return ix.floordiv(total, ix.const(factor.denominator))
+        if name == "Pow" and expr.args[1].is_Integer and int(expr.args[1]) > 0:
+            return ix.product([self.expression(expr.args[0])] * int(expr.args[1]))
+        args = [self.expression(arg) for arg in expr.args]
+        if expr.is_Add:
+            return reduce(add, args)
+        if expr.is_Mul:
+            return reduce(mul, args)
+        if name == "ModularIndexing":
+            return ix.mod(ix.floordiv(args[0], args[1]), args[2])
+        if name in _FUNCTIONS:
+            return _FUNCTIONS[name](*args)
+        raise UnsupportedSizeExpr("loops.lower", f"a size is computed with {expr} ({name})")
+
+    def _scaled(self, expr: Any) -> tuple[Index, Fraction] | None:
+        """Return size and factor of their product, where floats compute it without any rounding.
+
+        That is where the factor is a fraction of so few bits that sizes below 2**43 leave none
+        over.
+        """
+        if not expr.is_Mul or len(expr.args) != 2 or not expr.args[0].is_Float:
+            return None
+        factor, size = Fraction(float(expr.args[0])), expr.args[1]
+        if type(size).__name__ != "ToFloat" or not size.args[0].is_nonnegative or factor <= 0:
+            return None
+        if max(factor.numerator, factor.denominator) > 2**10:
+            return None
+        return self.expression(size.args[0]), factor
 
 
 def size_hints(graph: fx.GraphModule) -> dict[str, int]:

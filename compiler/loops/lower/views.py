@@ -14,7 +14,6 @@ from tc.compiler.loops.expr import Expr
 from tc.compiler.loops.index import Index
 from tc.compiler.loops.lower.builder import Builder, NotLowered, Tensor, linear, loop_vars
 from tc.compiler.loops.lower.registry import Call, dimension, lowering, number, tensor
-from tc.compiler.loops.lower.sympy_boundary import sizes_of, strides_of
 from tc.compiler.loops.ops import compute_dtype
 
 Sizes = tuple[Index, ...]
@@ -170,7 +169,7 @@ def _pieces(b: Builder, call: Call, dim: int) -> list[Tensor]:
     source = tensor(call["self"])
     start, results = ix.ZERO, []
     for fake in call.fake:
-        sizes = sizes_of(fake)
+        sizes = b.border.sizes(fake)
         variables = loop_vars(sizes)
         index = list(variables)
         index[dim] = index[dim] + start
@@ -190,7 +189,7 @@ def _unbind(b: Builder, call: Call) -> list[Tensor]:
     dim = dimension(call["dim"], len(source.sizes))
     results = []
     for at, fake in enumerate(call.fake):
-        sizes = sizes_of(fake)
+        sizes = b.border.sizes(fake)
         variables = loop_vars(sizes)
         index = [*variables[:dim], ix.const(at), *variables[dim:]]
         results.append(source.view(sizes, index, variables))
@@ -212,7 +211,7 @@ def _as_strided(b: Builder, call: Call) -> Tensor:
     else:
         raise NotLowered("as_strided of an input with an absolute offset")
     variables = loop_vars(call.sizes)
-    steps = strides_of(call.fake)
+    steps = b.border.strides(call.fake)
     return b.window(name, source.dtype, call.sizes, linear(variables, steps) + start)
 
 

@@ -307,7 +307,7 @@ assert not [m for m in sys.modules if m.startswith(("torch._dynamo", "torch._ind
 
 @pytest.mark.parametrize("find", [lambda: None, lambda: SimpleOffer])
 def test_wrappers_of_one_callback_share_its_code_whatever_makes_offers(find):
-    before = hook._switches.find_offer_type
+    before = hook._process.find_offer_type
     hook.offer_by(find)
     try:
         target, _ = make()

@@ -11,7 +11,7 @@ import sympy
 from torch.utils._sympy import functions
 
 from tc.compiler.loops.index import evaluate
-from tc.compiler.loops.lower.sympy_boundary import UnsupportedSizeExpr, sympy_index
+from tc.compiler.loops.lower.sympy_boundary import SizeReader, UnsupportedSizeExpr
 
 S = sympy.Symbol("s0", integer=True, positive=True)
 ROUNDINGS: dict[Any, Callable[[float], int]] = {
@@ -24,7 +24,7 @@ ROUNDINGS: dict[Any, Callable[[float], int]] = {
 @pytest.mark.parametrize("rounding", ROUNDINGS, ids=lambda rounding: rounding.__name__)
 @pytest.mark.parametrize("factor", [0.5, 1.5, 0.75, 2.25, 1.001953125])
 def test_sizes_by_a_factor_of_few_bits(rounding: Any, factor: float) -> None:
-    index = sympy_index(rounding(sympy.Float(factor) * functions.ToFloat(S)))
+    index = SizeReader().expression(rounding(sympy.Float(factor) * functions.ToFloat(S)))
     for size in (*range(1, 70), 1023, 2**31 + 1, 2**43 - 1):
         assert evaluate(index, {"s0": size}) == ROUNDINGS[rounding](factor * float(size))
 
@@ -32,4 +32,4 @@ def test_sizes_by_a_factor_of_few_bits(rounding: Any, factor: float) -> None:
 @pytest.mark.parametrize("factor", [1.7, 0.1, -1.5, 2.0**-11])
 def test_other_factors_are_refused(factor: float) -> None:
     with pytest.raises(UnsupportedSizeExpr):
-        sympy_index(functions.TruncToInt(sympy.Float(factor) * functions.ToFloat(S)))
+        SizeReader().expression(functions.TruncToInt(sympy.Float(factor) * functions.ToFloat(S)))
