@@ -353,7 +353,12 @@ _read(
     "Box.__doc__ = 'four'",
     "class Box:\n    'doc'\nbox = Box()\nargs = t(1), box".replace("'doc'", "'documented'"),
 )
-_read("subclasses", "len(Box.__subclasses__())", "class More(Box): pass")
+_read(
+    "subclasses",
+    "len(Box.__subclasses__())",
+    "class More(Box): pass\nKEPT.append(More)",  # else it lives until garbage is collected
+    f"{_BOX}\nKEPT = []",
+)
 for _method, _call, _one, _two in (
     ("eq", "1 if box == 3 else 2", "lambda s, o: False", "lambda s, o: True"),
     ("ne", "1 if box != 3 else 2", "lambda s, o: False", "lambda s, o: True"),
