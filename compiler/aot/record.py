@@ -6,6 +6,7 @@ symbolic sizes and constants, which is all a captured graph holds, in a third of
 
 from __future__ import annotations
 
+import functools
 import operator
 from bisect import bisect_right
 from collections import Counter
@@ -137,7 +138,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         if not isinstance(func, torch._ops.OpOverload):
             raise Fallback(f"the operator {func} takes functions as arguments")
-        if func.namespace == "prim":
+        if _has_no_kernel(func):
             return func(*args, **kwargs)
         asked = None if self._inside else self._region_now()
         inside, self._inside = self._inside, True
@@ -231,6 +232,18 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise Fallback(f"a tensor with layout {value.layout} appears")
         self._nodes[id(value)] = node
         self._kept.append(value)
+
+
+@functools.cache
+def _has_no_kernel(op: torch._ops.OpOverload) -> bool:
+    """Whether an op is a question about a tensor (``prim.device``, ``aten.size``), not a step."""
+    if op.namespace == "prim":
+        return True
+    try:
+        op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+    except RuntimeError:  # the dispatcher does not know it
+        return True
+    return False
 
 
 def _decomposed(func: Any, simpler: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -7,7 +7,7 @@ shared subexpression once, and the text of the result.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import torch
@@ -35,22 +35,30 @@ def suffix(dtype: torch.dtype) -> str:
     return C_TYPES[dtype][1]
 
 
-def c_atom(atom: Atom) -> str:
-    """Spell an index atom in C."""
-    if atom.kind in ix.NAMED:
-        return atom.name
-    if atom.kind in ("min", "max"):
-        return f"tc_{atom.kind}({c_index(atom.args[0])}, {c_index(atom.args[1])})"
-    a, b = atom.args
-    if ix.is_at_least(a, 0):
-        sign = "/" if atom.kind == "floordiv" else "%"
-        return f"({ix.factor(a, c_atom)} {sign} {ix.factor(b, c_atom)})"
-    return f"tc_{atom.kind}({c_index(a)}, {c_index(b)})"
+def c_spelling(names: Mapping[str, str]) -> Callable[[Atom], str]:
+    """A spelling of index atoms in C where some variables, the computed positions, have names.
+
+    The names hold at any depth: a position may stand in a quotient.
+    """
+
+    def spell(atom: Atom) -> str:
+        if atom.kind in ix.NAMED:
+            return names.get(atom.name, atom.name)
+        a, b = atom.args
+        if atom.kind not in ("min", "max") and ix.is_at_least(a, 0):
+            sign = "/" if atom.kind == "floordiv" else "%"
+            return f"({ix.factor(a, spell)} {sign} {ix.factor(b, spell)})"
+        return f"tc_{atom.kind}({ix.render(a, spell)}, {ix.render(b, spell)})"
+
+    return spell
+
+
+_C_ATOM = c_spelling({})
 
 
 def c_index(index: Index) -> str:
     """Spell an index in C."""
-    return ix.render(index, c_atom)
+    return ix.render(index, _C_ATOM)
 
 
 def c_constant(value: float | int | bool, dtype: torch.dtype) -> str:
@@ -279,13 +287,7 @@ class ExprPrinter:
         for k, position in enumerate(_positions(node)):
             self.value(position[0])
             text_of[f"x{k}"] = self._position(*position)
-
-        def spell(atom: Atom) -> str:
-            if atom.kind == "var" and atom.name in text_of:
-                return text_of[atom.name]
-            return c_atom(atom)
-
-        return f"{buffer}[{ix.render(index, spell)}]"
+        return f"{buffer}[{ix.render(index, c_spelling(text_of))}]"
 
     def skip_outside(self, node: Expr) -> None:
         """Emit branches to the loop's next round where a position of an ``into`` is out of range.

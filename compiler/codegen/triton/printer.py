@@ -30,29 +30,29 @@ SIMPLE = ("const", "local")
 NAMED = ("load", "at")  # read once, even where a later statement needs them again
 
 
-def triton_atom(atom: Atom) -> str:
-    """Spell an index atom in Triton, whose quotients round towards zero."""
-    if atom.kind in ix.NAMED:
-        return atom.name
-    if atom.kind in ("min", "max"):
-        return f"tl.{atom.kind}imum({triton_index(atom.args[0])}, {triton_index(atom.args[1])})"
-    a, b = atom.args
-    if ix.is_at_least(a, 0):
-        sign = "//" if atom.kind == "floordiv" else "%"
-        return f"({ix.factor(a, triton_atom)} {sign} {ix.factor(b, triton_atom)})"
-    name = "floor_div" if atom.kind == "floordiv" else "floor_mod"
-    return f"{name}({triton_index(a)}, {triton_index(b)})"
-
-
 def with_names(names: Mapping[str, str]) -> Callable[[Atom], str]:
-    """A spelling of atoms where some variables, the computed places, have names of their own."""
+    """A spelling of index atoms in Triton, whose quotients round towards zero.
 
-    def spelled(atom: Atom) -> str:
-        if atom.kind == "var" and atom.name in names:
-            return names[atom.name]
-        return triton_atom(atom)
+    Args:
+        names: what some variables, the computed positions, are called, at any depth of an index.
+    """
 
-    return spelled
+    def spell(atom: Atom) -> str:
+        if atom.kind in ix.NAMED:
+            return names.get(atom.name, atom.name)
+        a, b = atom.args
+        if atom.kind in ("min", "max"):
+            return f"tl.{atom.kind}imum({ix.render(a, spell)}, {ix.render(b, spell)})"
+        if ix.is_at_least(a, 0):
+            sign = "//" if atom.kind == "floordiv" else "%"
+            return f"({ix.factor(a, spell)} {sign} {ix.factor(b, spell)})"
+        name = "floor_div" if atom.kind == "floordiv" else "floor_mod"
+        return f"{name}({ix.render(a, spell)}, {ix.render(b, spell)})"
+
+    return spell
+
+
+triton_atom = with_names({})
 
 
 def triton_index(index: Index) -> str:
