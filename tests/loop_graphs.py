@@ -190,9 +190,22 @@ def _read(w: Window, place: Sizes) -> Expr:
     return value if value.dtype is F32 else Expr("to", (value,), F32)
 
 
+def _picked_by_value(d: Drawing, w: Window, place: Sizes) -> Expr:
+    """An element at a position along one dimension that is a computed value, as in indexing."""
+    k = _filled(d, w)
+    if k is None:
+        return _read(w, place)
+    computed = ix.var("x0", w.sizes[k])
+    position = index_value(ix.mod(place[k] * 3 + 1, w.sizes[k]))
+    index = w.at((*place[:k], computed, *place[k + 1 :]))
+    data = (w.buffer.name, index, (w.sizes[k],), d.rng.random() < 0.5)
+    value = Expr("at", (position,), w.buffer.dtype, data)
+    return value if value.dtype is F32 else Expr("to", (value,), F32)
+
+
 def _value(d: Drawing, w: Window, place: Sizes) -> Expr:
     """Something computed of an element, and of others where sizes allow."""
-    value = _read(w, place)
+    value = _read(w, place) if d.rng.random() < 0.8 else _picked_by_value(d, w, place)
     if d.rng.random() < 0.5:
         other = d.window(d.rng.choice(d.buffers))
         if len(other.sizes) <= len(w.sizes):

@@ -8,6 +8,7 @@ from aot_harness import check, check_training, gradients, with_grad
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import tc
 from tc.compiler import aot
 
 VIEWS = (
@@ -131,3 +132,33 @@ test_many_programs_with_gradients = pytest.mark.slow(
     )
 )
 KNOWN_WITH_GRADIENTS = ("a view carries gradients that what it views does not",)
+
+
+def _rows(x):
+    result = torch.empty_strided((4, 8), (16, 1))
+    result[:] = x + x
+    return result
+
+
+GAPS = {
+    "rows": _rows,
+    "columns": lambda x: x.new_empty_strided((4, 8), (1, 6)).copy_(x),
+    "elements": lambda x: torch.empty_strided((4, 8), (24, 3)).copy_(x * 2),
+    "a view": lambda x: torch.empty_strided((4, 8), (24, 3)).copy_(x * 2).t(),
+    "two views": lambda x: (r := torch.empty_strided((4, 8), (16, 1)).copy_(x), r[1:], r[:, :3])[
+        1:
+    ],
+    "symbolic": lambda x: x.new_empty_strided(x.shape, (x.size(1) * 2, 1)).copy_(x),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("name", GAPS)
+def test_outputs_keep_gaps_in_their_memory(name, gradients, dynamic):
+    fn, x = GAPS[name], torch.randn(4, 8, requires_grad=gradients)
+    wanted, found = fn(x), tc.compile(fn, dynamic=dynamic)(x)
+    both = (wanted, found) if isinstance(wanted, tuple) else ((wanted,), (found,))
+    for want, got in zip(*both, strict=True):
+        assert got.stride() == want.stride()
+        torch.testing.assert_close(got, want)
