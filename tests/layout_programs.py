@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch._prims_common import is_non_overlapping_and_dense_or_false as dense
 
 Sizes = tuple[int, int]
 NUMBERS = (0, 1, 2, 3, 5, 7, 8, 11, 13, 16, 17, 23, 32, 37, 48, 64)
@@ -448,6 +449,8 @@ def _reduced(d: Draw, v: Value) -> str | None:
         # which of equal elements is the median, eager itself decides otherwise in other memory
         pick = d.one("[0]", "[1]") if v.exact and name != "median" else "[0]"
         return f"{v.name}.{name}()" if d.rng.random() < 0.4 else f"{v.name}.{name}({k}{keep}){pick}"
+    if name == "sort" and not dense(v.at[0]):
+        return None  # torch.sort of memory with gaps is wrong in torch 2.13
     if name in ("cummax", "sort"):
         return f"{v.name}.{name}({k})[0]"
     if name == "topk":

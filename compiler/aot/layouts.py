@@ -6,6 +6,8 @@ from collections.abc import Hashable
 from typing import Any
 
 import torch
+from torch._prims_common import is_non_overlapping_and_dense_or_false as dense
+from torch.fx.experimental.symbolic_shapes import guard_or_false
 
 
 def wants_grad(value: Any) -> bool:
@@ -19,6 +21,29 @@ def extent(tensor: torch.Tensor) -> int:
         return 0
     steps = zip(tensor.shape, tensor.stride(), strict=True)
     return 1 + sum((size - 1) * stride for size, stride in steps)
+
+
+def elements_apart(tensor: torch.Tensor) -> bool:
+    """Whether no two elements share a place in memory, whatever lies between them.
+
+    Symbolic sizes are taken as they are in this call, and guarded where that is no proof.
+    """
+    if dense(tensor):
+        return True
+    end: Any = 1  # behind the elements along the dimensions so far
+    dims = zip(tensor.stride(), tensor.shape, strict=True)
+    for step, size in sorted(dims, key=_step_in_this_call):
+        if guard_or_false(size == 1):
+            continue
+        if not guard_or_false(step >= end):
+            return False
+        end = step * (size - 1) + end
+    return True
+
+
+def _step_in_this_call(dimension: tuple[Any, Any]) -> int:
+    step = dimension[0]
+    return step if isinstance(step, int) else step.node.hint or 0
 
 
 def layout_key(value: torch.Tensor) -> tuple[Any, ...]:

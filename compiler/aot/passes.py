@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import fx
 from torch._prims_common import is_non_overlapping_and_dense_or_false as dense
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from tc.compiler.aot.artifact import is_mutable
 from tc.compiler.aot.decompositions import draws_random_numbers
-from tc.compiler.aot.layouts import layout_key
+from tc.compiler.aot.layouts import elements_apart, layout_key
 from tc.compiler.core.gate import Gate
 
 aten = torch.ops.aten
@@ -175,29 +174,12 @@ def separate_outputs(graph: fx.Graph) -> None:
             if (
                 value in seen
                 or value.op in ("placeholder", "get_attr")
-                or not (dense(value.meta["val"]) or _may_have_gaps(value.meta["val"]))
+                or not elements_apart(value.meta["val"])
             ):
                 value = copied(graph, value)
             seen.add(value)
         separate.append(value)
     output.args = (separate,)
-
-
-def _may_have_gaps(fake: torch.Tensor) -> bool:
-    """Whether a layout is one that fresh memory may have: no two elements are in one place."""
-    end: Any = 1  # behind the elements along the dimensions so far
-    for step, size in sorted(zip(fake.stride(), fake.shape, strict=True), key=_step_in_this_call):
-        if statically_known_true(size == 1):
-            continue
-        if not statically_known_true(step >= end):
-            return False
-        end = step * (size - 1) + end
-    return True
-
-
-def _step_in_this_call(dimension: tuple[Any, Any]) -> int:
-    step = dimension[0]
-    return step if isinstance(step, int) else step.node.hint or 0
 
 
 def copied(graph: fx.Graph, value: fx.Node) -> fx.Node:

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 from tc.compiler.aot.artifact import ORIGIN_KEYS, Fallback
 from tc.compiler.aot.checks import name_as_captured
 from tc.compiler.aot.decompositions import STAND_INS
-from tc.compiler.aot.layouts import layout_key
+from tc.compiler.aot.layouts import elements_apart, layout_key
 from tc.compiler.aot.regions import CHECKPOINTS, REGION, Region, region_of
 from tc.compiler.aot.symbols import SYMBOLIC
 from tc.compiler.core import levels
@@ -101,7 +101,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise Fallback(f"the operator {func} takes functions as arguments")
         if func._schema.is_mutable:
             for tensor in written_arguments(func, args, kwargs):
-                if repeats_itself(tensor):
+                if not elements_apart(tensor):
                     raise Fallback("a tensor is written to whose elements share memory")
                 if id(tensor) in self._windows:
                     raise Fallback("a tensor is written to through windows, which may leave gaps")
@@ -144,12 +144,6 @@ def check_something_is_reduced(
         torch._check(count != 0, lambda: f"{func} needs at least one element")  # type: ignore[no-untyped-call]
     except RuntimeError as error:
         raise Fallback(f"{func} has nothing to reduce") from error
-
-
-def repeats_itself(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is expanded: functional forms of writes to it lose what they write."""
-    sizes = zip(tensor.shape, tensor.stride(), strict=True)
-    return any(type(step) is int and step == 0 and size != 1 for size, step in sizes)
 
 
 def written_arguments(
