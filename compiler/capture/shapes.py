@@ -200,7 +200,7 @@ class Shapes:
             scalars: the same for ``.item()`` (`DataDependentOutputException`); None: as above.
             allow_non_fake_inputs: let real tensors mix with fake ones.
         """
-        from torch._subclasses.fake_tensor import FakeTensorMode
+        from tc.compiler.core.fakes import EagerLayouts
 
         self._user_line = user_line
         self._lines: dict[frozenset[str], UserLine] = {}
@@ -214,7 +214,7 @@ class Shapes:
             allow_scalar_outputs=data_dependent if scalars is None else scalars,
             allow_dynamic_output_shape_ops=data_dependent,
         )
-        self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=allow_non_fake_inputs)
+        self.mode = EagerLayouts(shape_env=self.env, allow_non_fake_inputs=allow_non_fake_inputs)
         self.mode._allow_unsafe_data_ptr_access = False  # an operation that asks breaks the graph
 
     def fake(

@@ -1,0 +1,87 @@
+"""Fake tensors laid out as eager's results are, where torch's shape functions say otherwise.
+
+Shape functions of some ops (torch 2.13) give results other strides than the kernels do. Programs
+see strides, and so the compiled ones would differ. `tests/compiler/test_fakes.py` compares them
+over inputs in many layouts; a row here corrects an op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._prims_common import suggest_memory_format
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+aten = torch.ops.aten
+Call = Callable[..., Any]
+
+
+class EagerLayouts(FakeTensorMode):  # type: ignore[no-untyped-call]
+    """torch's fake mode, with the layouts of `LAYOUTS`."""
+
+    def dispatch(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] = {},
+    ) -> Any:
+        """Run an op on fake tensors."""
+        result = super().dispatch(func, types, args, kwargs)
+        row = LAYOUTS.get(func)
+        if row is None:
+            return result
+
+        def call(op: Any, *given: Any, **named: Any) -> Any:
+            return super(EagerLayouts, self).dispatch(op, types, given, named)
+
+        first = result[0] if isinstance(result, tuple) else result
+        if not isinstance(first, torch.Tensor) or first.layout is not torch.strided:
+            return result
+        laid_out = row(call, first, args)
+        return (laid_out, *result[1:]) if isinstance(result, tuple) else laid_out
+
+
+def _as_first(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
+    """Contiguous, or channels last where the first argument is."""
+    form = suggest_memory_format(args[0])
+    options = {"dtype": result.dtype, "device": result.device, "memory_format": form}
+    made: torch.Tensor = call(aten.empty.memory_format, list(result.shape), **options)
+    return made
+
+
+def _rolled(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
+    """Pieces put together, as in concatenation; the flat form is contiguous."""
+    along = args[2] if len(args) > 2 else ()
+    return _as_first(call, result, args) if along and result.dim() else result
+
+
+def _elementwise(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
+    """As the product of the same operands."""
+    other = args[1]
+    if not isinstance(other, torch.Tensor):
+        return result
+    like = call(aten.mul.Tensor, args[0], other)
+    options = {"dtype": result.dtype, "device": result.device}
+    made: torch.Tensor = call(
+        aten.empty_strided.default, list(result.shape), list(like.stride()), **options
+    )
+    return made
+
+
+#: op -> how eager lays its (first) result out
+LAYOUTS: dict[Any, Callable[[Call, torch.Tensor, Sequence[Any]], torch.Tensor]] = {
+    aten.roll.default: _rolled,
+    aten.native_channel_shuffle.default: _as_first,
+    aten.channel_shuffle.default: _as_first,
+    aten.max_unpool2d.default: _as_first,
+    aten.native_batch_norm.default: _as_first,
+    aten._native_batch_norm_legit.default: _as_first,
+    aten._native_batch_norm_legit.no_stats: _as_first,
+    aten._batch_norm_with_update.default: _as_first,
+    aten.floor_divide.default: _elementwise,
+    aten.div.Tensor_mode: _elementwise,
+    aten.copysign.Tensor: _elementwise,
+}
