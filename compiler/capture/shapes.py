@@ -27,6 +27,7 @@ from tc.compiler.capture import breaks
 from tc.compiler.capture.array_memory import as_tensor
 from tc.compiler.capture.contexts import Dynamic, Sizes, plain_context, wrapper_context
 from tc.compiler.capture.dynamism import Mark
+from tc.compiler.core.fakes import EagerLayouts
 from tc.compiler.core.sources import (
     AttrSource,
     CallSource,
@@ -200,8 +201,6 @@ class Shapes:
             scalars: the same for ``.item()`` (`DataDependentOutputException`); None: as above.
             allow_non_fake_inputs: let real tensors mix with fake ones.
         """
-        from tc.compiler.core.fakes import EagerLayouts
-
         self._user_line = user_line
         self._lines: dict[frozenset[str], UserLine] = {}
         self._created: dict[str, UserLine | None] = {}
