@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.bytecode.by_code import cached_by_code
+from tc.compiler.capture.bytecode.closing import runs_code
 from tc.compiler.capture.bytecode.dialects import RUNNING
 from tc.compiler.capture.bytecode.instructions import Instruction, disassemble
 from tc.compiler.capture.bytecode.liveness import live_at
@@ -147,6 +148,15 @@ class Frame:
     def global_value(self, name: str) -> Value:
         """Return a global or builtin of this frame's module."""
         return self.t.values.load_global(self.module_globals, name)
+
+    @property
+    def runs_code_if_closed(self) -> bool:
+        """Whether closing or dropping a generator where it is suspended runs code of its own."""
+        if not self.started or self.returned is not None:
+            return False
+        program = self.program
+        shadowed = self.module_globals
+        return runs_code(program.instructions, program.index, self.current.handler, shadowed)
 
     # -- control ---------------------------------------------------------------------------
     def jump(self, instruction: Instruction) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 import functools
 import inspect
 import types
@@ -411,12 +410,7 @@ class GeneratorValue(Value):
     @property
     def needs_closing(self) -> bool:
         """Whether it is suspended where closing or dropping it runs a handler or a `finally`."""
-        frame = self.frame
-        suspended = self.rest is None and frame.started and frame.returned is None
-        return suspended and any(
-            one.opname == "PUSH_EXC_INFO"  # a handler, `finally` or `with`
-            for one in dis.get_instructions(frame.code)
-        )
+        return self.rest is None and self.frame.runs_code_if_closed
 
     def send(self, t: Interpreter, value: Value) -> Value:
         """Run to the next yield. Raises Exhausted at the end, with the return value as argument."""

@@ -61,6 +61,10 @@ class FrameInterface(Protocol):
     def returned(self) -> Value | None:
         """What it returned."""
 
+    @property
+    def runs_code_if_closed(self) -> bool:
+        """Whether closing or dropping a generator where it is suspended runs code of its own."""
+
     def local(self, name: str) -> Value:
         """Return a local; an unbound one raises into the traced code."""
 
