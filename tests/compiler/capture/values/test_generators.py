@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -107,3 +108,61 @@ def test_as_eager(f: Any) -> None:
     want = outcome(f)
     assert outcome(tc.compile(f, backend="eager")) == want
     tc.reset()
+
+
+class Numbers(Sequence):
+    """Its `__iter__`, Python's own, yields inside of ``try … except IndexError``."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> int:
+        return range(3)[index]
+
+
+def membership(x):
+    return x * (2 if 1 in NUMBERS else 3)
+
+
+def handled_otherwise(x):
+    def g():
+        try:
+            try:
+                yield x
+                yield x + 1
+            except (ValueError, KeyError) as error:
+                log.append(str(error))
+        except IndexError:
+            log.append("index")
+
+    return next(g()) + 1
+
+
+NUMBERS = Numbers()
+
+
+@pytest.mark.parametrize("f", [membership, handled_otherwise])
+def test_handlers_of_other_exceptions_leave_nothing_to_run(f: Any) -> None:
+    want = outcome(f)
+    assert outcome(tc.compile(f, backend="eager", fullgraph=True)) == want
+
+
+def own_name(x):
+    def g():
+        try:
+            yield x
+            yield x + 1
+        except ValueError:
+            log.append("any")
+            raise
+
+    i = g()
+    a = next(i)
+    del i
+    return a + 1
+
+
+def test_a_name_that_the_module_defines_may_be_any_exception(monkeypatch: Any) -> None:
+    monkeypatch.setitem(globals(), "ValueError", BaseException)
+    assert outcome(tc.compile(own_name, backend="eager")) == outcome(own_name)
+    assert log == ["any"]
