@@ -2,7 +2,8 @@
 
 A value is right if it is not further from the float64 one than a few times eager's own float32
 result is. Where a model draws random numbers that depend on the type, float64 is no judge; then
-the float32 results are compared directly.
+the float32 results are compared directly. A model whose float32 results depend on signs of what
+is near zero is compared in float64 as a whole.
 """
 
 from __future__ import annotations
@@ -221,9 +222,29 @@ def run(compiler: str, family: Family, request: Row) -> Row:
         if double is not None and (
             text := compared(double, specimen, mode, index, eager).difference(seen)
         ):
+            if equal_in_double(specimen, start, request):
+                # A sign of something near zero decides: float32 has no truth to compare with.
+                found["detail"] = f"{mode} {index}: equal in float64 only"
+                continue
             found |= {"kind": "differs", "detail": f"{mode} {index}: {text}"}
             break
     return {**found, **counts(), "seconds": round(own_time, 2)}
+
+
+def equal_in_double(specimen: Specimen, start: Callable[..., Any], request: Row) -> bool:
+    """Say whether all steps agree where model and inputs are float64, up to its rounding."""
+    model, subject = (copy.deepcopy(specimen.model).double() for _ in range(2))
+    compiled = start(subject, request["backend"])
+    for mode, index in STEPS[: request.get("steps")]:
+        wanted = step(model, model, as_double(specimen.inputs(index)), mode)
+        seen = step(subject, compiled, as_double(specimen.inputs(index)), mode)
+        judge = Judge(wanted, {})
+        if seen.keys() != wanted.keys() or any(
+            value.is_floating_point() and distance(seen[name], value) > 1e-7 * judge.scale(name)
+            for name, value in wanted.items()
+        ):
+            return False
+    return True
 
 
 def compared(
