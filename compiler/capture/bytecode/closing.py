@@ -69,5 +69,5 @@ def _passed_on(
 
 
 def _is_another(name: str, shadowed: Container[str]) -> bool:
-    found = None if name in shadowed else getattr(builtins, name, None)
+    found = None if name in shadowed else vars(builtins).get(name)
     return isinstance(found, type) and not issubclass(GeneratorExit, found)
