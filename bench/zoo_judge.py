@@ -199,7 +199,7 @@ def run(compiler: str, family: Family, request: Row) -> Row:
     except NoSpecimen as error:
         return {"kind": "no specimen", "detail": str(error)[-600:]}
     start, counts = COMPILERS[compiler]
-    eager_time, own_time = 0.0, 0.0
+    eager_time, own_time, in_double = 0.0, 0.0, False
     model = copy.deepcopy(specimen.model)
     double = copy.deepcopy(specimen.model).double() if compiler == "tc" else None
     subject = copy.deepcopy(specimen.model)
@@ -222,7 +222,8 @@ def run(compiler: str, family: Family, request: Row) -> Row:
         if double is not None and (
             text := compared(double, specimen, mode, index, eager).difference(seen)
         ):
-            if equal_in_double(specimen, start, request):
+            in_double = in_double or equal_in_double(specimen, start, request)
+            if in_double:
                 # A sign of something near zero decides: float32 has no truth to compare with.
                 found["detail"] = f"{mode} {index}: equal in float64 only"
                 continue

@@ -27,7 +27,7 @@ from tc.compiler.capture.torch_api.torch_functions import CHANGES_STATE
 from tc.compiler.capture.values.hooks import HOOKED
 from tc.compiler.capture.values.records import RESIZES
 from tc.compiler.capture.values.subclasses import FAKED
-from tc.compiler.core.fakes import EagerLayouts
+from tc.compiler.core.fakes import fake_mode_of
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.graphtext import emit_captured
 from tc.compiler.core.notes import noting, told
@@ -233,8 +233,7 @@ def graph_examples(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> list[An
     nodes = [node for node in gm.graph.nodes if node.op == "placeholder"]
     if all("example_value" in node.meta for node in nodes):
         return [_as_given(node) for node in nodes]
-    found = [value for value in example_inputs if isinstance(value, FakeTensor)]
-    mode = found[0].fake_mode if found else EagerLayouts()
+    mode = fake_mode_of(example_inputs)
     return [
         mode.from_tensor(value, static_shapes=True)
         if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor)

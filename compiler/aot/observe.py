@@ -18,6 +18,7 @@ from tc.compiler.aot.alias import Outputs, analyse_outputs, check_inputs, layout
 from tc.compiler.aot.artifact import Fallback
 from tc.compiler.aot.layouts import wants_grad
 from tc.compiler.aot.run import Made, Observer, Runner, run_watched, storage_key
+from tc.compiler.core.fakes import fake_mode_of
 
 # Methods whose effect is not an op on memory; what they do cannot be read off the trace.
 OPAQUE_METHODS = {
@@ -121,14 +122,6 @@ def _places(results: Outputs, outputs: Sequence[Any], made: dict[int, Made]) -> 
             at = next((i for i, out in enumerate(outputs) if out is value), None)
             places.append(made[storage_key(value)] if at is None else at)
     return places
-
-
-def fake_mode_of(examples: Sequence[Any]) -> FakeTensorMode:
-    """Return the mode of the example inputs; a new one if no tensor is among them."""
-    for value in examples:
-        if isinstance(value, FakeTensor):
-            return value.fake_mode
-    return FakeTensorMode()
 
 
 def as_inputs(

@@ -215,7 +215,7 @@ class Joint:
 def _tangents(recorder: Recorder, observed: Observation, diffs: Sequence[int]) -> list[Any]:
     """Add a placeholder for the gradient of each differentiable output, laid out like it.
 
-    An output of which some memory is nobody's becomes contiguous (see `separate_outputs`).
+    That of an output with gaps in its memory is contiguous.
     """
     tangents = []
     for position, i in enumerate(diffs):

@@ -139,7 +139,7 @@ def _answer(outcome: Outcome, frame_code: CodeType) -> _Answer:
             _check_fits(frame_code, code)
             if code is frame_code:  # its cache would hold the code that holds the cache
                 code = code.replace()
-            manager = Manager(guards, frame_code, code, _close_doors)
+            manager = Manager(guards, frame_code, code, _close_fast_paths)
             guards.drop = manager.drop
             label = f"tc {compile_id} {frame_code.co_name}"
             guarded = GuardedCode(code, manager, compile_id, label)
@@ -384,7 +384,7 @@ def _open(fast_path: Any, fn: FunctionType, callback: Callback, args: tuple[Any,
         _process.fast_paths.open(fast_path, fn, lambda: cache_entries(fn.__code__, callback), args)
 
 
-def _close_doors() -> None:
+def _close_fast_paths() -> None:
     """Send all calls to the hook again, which knows what has changed."""
     if _process.fast_paths is not None:
         _process.fast_paths.close_all()
@@ -537,7 +537,7 @@ def reset(code: CodeType) -> None:
 
 def drop_entries(code: CodeType) -> None:
     """End all entries of a code object, those that C is about to make included."""
-    _close_doors()
+    _close_fast_paths()
     own = _process.codes.get(id(code))
     for one in own.pending if own is not None else ():
         one.answer.guard_manager.drop()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 import torch
@@ -35,25 +36,35 @@ def suffix(dtype: torch.dtype) -> str:
     return C_TYPES[dtype][1]
 
 
-def c_spelling(names: Mapping[str, str]) -> Callable[[Atom], str]:
-    """A spelling of index atoms in C where some variables, the computed positions, have names.
+def spelling(
+    operation: Callable[[Atom, ix.AtomPrinter], str],
+    names: Mapping[str, str] = MappingProxyType({}),
+) -> ix.AtomPrinter:
+    """Return how a language spells atoms; names hold at any depth of an index.
 
-    The names hold at any depth: a position may stand in a quotient.
+    Args:
+        operation: spells a quotient, remainder, minimum or maximum, its operands by the printer.
+        names: what some variables, the computed positions, are called.
     """
 
     def spell(atom: Atom) -> str:
         if atom.kind in ix.NAMED:
             return names.get(atom.name, atom.name)
-        a, b = atom.args
-        if atom.kind not in ("min", "max") and ix.is_at_least(a, 0):
-            sign = "/" if atom.kind == "floordiv" else "%"
-            return f"({ix.factor(a, spell)} {sign} {ix.factor(b, spell)})"
-        return f"tc_{atom.kind}({ix.render(a, spell)}, {ix.render(b, spell)})"
+        return operation(atom, spell)
 
     return spell
 
 
-_C_ATOM = c_spelling({})
+def _c_operation(atom: Atom, spell: ix.AtomPrinter) -> str:
+    """Spell a quotient, remainder, minimum or maximum in C."""
+    a, b = atom.args
+    if atom.kind not in ("min", "max") and ix.is_at_least(a, 0):
+        sign = "/" if atom.kind == "floordiv" else "%"
+        return f"({ix.factor(a, spell)} {sign} {ix.factor(b, spell)})"
+    return f"tc_{atom.kind}({ix.render(a, spell)}, {ix.render(b, spell)})"
+
+
+_C_ATOM = spelling(_c_operation)
 
 
 def c_index(index: Index) -> str:
@@ -287,7 +298,7 @@ class ExprPrinter:
         for k, position in enumerate(_positions(node)):
             self.value(position[0])
             text_of[f"x{k}"] = self._position(*position)
-        return f"{buffer}[{ix.render(index, c_spelling(text_of))}]"
+        return f"{buffer}[{ix.render(index, spelling(_c_operation, text_of))}]"
 
     def skip_outside(self, node: Expr) -> None:
         """Emit branches to the loop's next round where a position of an ``into`` is out of range.

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch._prims_common import suggest_memory_format
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 aten = torch.ops.aten
 Call = Callable[..., Any]
@@ -85,3 +85,11 @@ LAYOUTS: dict[Any, Callable[[Call, torch.Tensor, Sequence[Any]], torch.Tensor]] 
     aten.div.Tensor_mode: _elementwise,
     aten.copysign.Tensor: _elementwise,
 }
+
+
+def fake_mode_of(examples: Sequence[Any]) -> FakeTensorMode:
+    """Return the mode of the example inputs; a new one if no tensor is among them."""
+    for value in examples:
+        if isinstance(value, FakeTensor):
+            return value.fake_mode
+    return EagerLayouts()

@@ -25,8 +25,8 @@ CALLS = {
     ),
 }
 INPUTS = {
-    "turned": lambda: torch.randn(6, 4).t(),
-    "rotated": lambda: torch.randn(5, 6, 4).permute(2, 0, 1),
+    "transposed": lambda: torch.randn(6, 4).t(),
+    "permuted": lambda: torch.randn(5, 6, 4).permute(2, 0, 1),
     "reversed": lambda: torch.randn(5, 4, 6).transpose(0, 2),
     "channels last": lambda: torch.randn(2, 4, 6, 8).to(memory_format=torch.channels_last),
     "last first": lambda: torch.randn(8, 4, 6, 2).transpose(0, 3),
@@ -61,3 +61,12 @@ def test_results_of_compiled_code_are_laid_out_as_eagers(dynamic):
     for want, got in zip(wanted, found, strict=True):
         assert steps(got) == steps(want)
         torch.testing.assert_close(got, want)
+
+
+def test_a_program_without_tensors_is_laid_out_as_eagers():
+    def fn():
+        made = torch.ones(2, 4, 6, 8).to(memory_format=torch.channels_last)
+        return [made.roll(1, 1), made // made.contiguous()]
+
+    for want, got in zip(fn(), tc.compile(fn)(), strict=True):
+        assert got.stride() == want.stride()

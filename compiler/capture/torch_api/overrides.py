@@ -225,7 +225,9 @@ class _Stopper(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if sys._getframe(1).f_globals.get("__name__", "").partition(".")[0] not in OFFERING:
             # It is a step of the operation, which is Python code that somebody put in its place.
-            raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"what {func.__name__} is a step of")
+            raise breaks.GraphBreak(
+                breaks.UNSUPPORTED_CALL, f"a replaced method, which calls {func.__name__}"
+            )
         raise _Stopped(func, args, kwargs or {})
 
 

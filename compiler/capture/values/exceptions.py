@@ -1,4 +1,4 @@
-"""Exceptions: what traced code raises, catches, reads and hands on."""
+"""Exceptions: what traced code raises, catches, reads and passes on."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class ExceptionValue(Value):
         return made
 
     def text(self) -> str:
-        """Return what str() of the exception would say, as far as known; for messages of ours."""
+        """Return what str() of the exception would say, as far as known; for messages of tc."""
         try:
             return str(self.real())
         except (NotConstant, TypeError, AttributeError):

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import torch
 
+from tc.compiler.codegen.printer import spelling
 from tc.compiler.codegen.triton.blocks import Blocks, choose
 from tc.compiler.codegen.triton.ops import TRITON_TYPES, convert, literal
 from tc.compiler.codegen.triton.printer import (
@@ -27,7 +28,7 @@ from tc.compiler.codegen.triton.printer import (
     spread,
     triton_atom,
     triton_index,
-    with_names,
+    triton_operation,
 )
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, neutral, walk
@@ -311,7 +312,8 @@ class KernelWriter:
             name = place if place.isidentifier() else printer.named(place)
             text_of[f"x{k}"] = name
             mask.append(f"({name} >= 0) & ({name} < {triton_index(bound)})")
-        text = spread(ix.render(statement.index, with_names(text_of)), statement.index, space.axes)
+        spell = spelling(triton_operation, text_of)
+        text = spread(ix.render(statement.index, spell), statement.index, space.axes)
         function = "tl.store" if statement.kind == "set" else f"tl.atomic_{ATOMIC[statement.kind]}"
         order = "" if statement.kind == "set" else ', sem="relaxed"'
         place = f"{statement.buffer}_ptr + {text}"

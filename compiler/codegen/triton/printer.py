@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
+from tc.compiler.codegen.printer import spelling
 from tc.compiler.codegen.triton.ops import (
     TRITON_TYPES,
     constant,
@@ -30,29 +31,19 @@ SIMPLE = ("const", "local")
 NAMED = ("load", "at")  # read once, even where a later statement needs them again
 
 
-def with_names(names: Mapping[str, str]) -> Callable[[Atom], str]:
-    """A spelling of index atoms in Triton, whose quotients round towards zero.
-
-    Args:
-        names: what some variables, the computed positions, are called, at any depth of an index.
-    """
-
-    def spell(atom: Atom) -> str:
-        if atom.kind in ix.NAMED:
-            return names.get(atom.name, atom.name)
-        a, b = atom.args
-        if atom.kind in ("min", "max"):
-            return f"tl.{atom.kind}imum({ix.render(a, spell)}, {ix.render(b, spell)})"
-        if ix.is_at_least(a, 0):
-            sign = "//" if atom.kind == "floordiv" else "%"
-            return f"({ix.factor(a, spell)} {sign} {ix.factor(b, spell)})"
-        name = "floor_div" if atom.kind == "floordiv" else "floor_mod"
-        return f"{name}({ix.render(a, spell)}, {ix.render(b, spell)})"
-
-    return spell
+def triton_operation(atom: Atom, spell: ix.AtomPrinter) -> str:
+    """Spell an operation of an index in Triton, whose quotients round towards zero."""
+    a, b = atom.args
+    if atom.kind in ("min", "max"):
+        return f"tl.{atom.kind}imum({ix.render(a, spell)}, {ix.render(b, spell)})"
+    if ix.is_at_least(a, 0):
+        sign = "//" if atom.kind == "floordiv" else "%"
+        return f"({ix.factor(a, spell)} {sign} {ix.factor(b, spell)})"
+    name = "floor_div" if atom.kind == "floordiv" else "floor_mod"
+    return f"{name}({ix.render(a, spell)}, {ix.render(b, spell)})"
 
 
-triton_atom = with_names({})
+triton_atom = spelling(triton_operation)
 
 
 def triton_index(index: Index) -> str:
@@ -244,7 +235,9 @@ class BlockPrinter:
             text_of[f"x{k}"] = self.named(position)
         empty = [bound for bound in bounds if not ix.is_at_least(bound, 1)]
         some = [f"({triton_index(bound)} > 0)" for bound in empty]
-        return self._load(buffer, index, ix.render(index, with_names(text_of)), some)
+        return self._load(
+            buffer, index, ix.render(index, spelling(triton_operation, text_of)), some
+        )
 
 
 def masked(value: str, mask: str, otherwise: str) -> str:

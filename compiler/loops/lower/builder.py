@@ -146,13 +146,13 @@ class Builder:
     Attributes:
         device: where the loops run.
         randoms: whether random numbers may be drawn in loops, in another order than eager's.
-        border: reads the sizes of fake tensors.
+        reader: reads the sizes of fake tensors.
     """
 
     gate: Gate
     device: torch.device
     randoms: bool = False
-    border: SizeReader = field(default_factory=SizeReader)
+    reader: SizeReader = field(default_factory=SizeReader)
     seed: Expr | None = None
     draws: int = 0
     nodes: list[Node] = field(default_factory=list)

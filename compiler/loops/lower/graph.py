@@ -120,8 +120,8 @@ class _Walk:
         self.module = graph
         self.device = device
         self.gate = gate
-        self.border = SizeReader()
-        self.builder = Builder(gate, device, randoms, self.border)
+        self.reader = SizeReader()
+        self.builder = Builder(gate, device, randoms, self.reader)
         self.values: dict[fx.Node, Any] = {}
         self.inputs: list[Input] = []
         self.input_of: dict[fx.Node, Input] = {}
@@ -157,13 +157,13 @@ class _Walk:
                 Buffer(
                     name,
                     fake.dtype,
-                    self.border.sizes(fake),
-                    self.border.strides(fake),
+                    self.reader.sizes(fake),
+                    self.reader.strides(fake),
                 ),
             )
             value: Any = self.builder.memory(found.buffer) if found.buffer else None
         elif isinstance(fake, torch.SymInt):
-            index = self.border.number(fake)
+            index = self.reader.number(fake)
             atom = ix.atom_of(index)
             symbol = atom.name if atom is not None and atom.kind in ix.SYMBOLS else None
             found, value = Input(name, None, symbol), index
@@ -184,7 +184,7 @@ class _Walk:
             raise NotLowered(f"{node.target} is no tensor")
         name = str(node.target).replace(".", "_")
         self.builder.constants[name] = held
-        buffer = Buffer(name, held.dtype, self.border.sizes(held), self.border.strides(held))
+        buffer = Buffer(name, held.dtype, self.reader.sizes(held), self.reader.strides(held))
         return self.builder.memory(buffer)
 
     # ------------------------------------------------------------ calls
@@ -213,10 +213,10 @@ class _Walk:
     def _size(self, node: fx.Node, fake: torch.SymInt) -> Index:
         """A whole number over sizes; one that indices do not have, the wrapper computes."""
         try:
-            return self.border.number(fake)
+            return self.reader.number(fake)
         except UnsupportedSizeExpr:
             number = ix.number(self._number(node).name)
-            self.border.computed[fake.node.expr] = number
+            self.reader.computed[fake.node.expr] = number
             return number
 
     def _number(self, node: fx.Node) -> Ref:
@@ -239,7 +239,7 @@ class _Walk:
         self.items[node] = Ref(node.name)
         if not isinstance(fake, torch.SymInt):
             return self.items[node]
-        value = self.border.number(fake)
+        value = self.reader.number(fake)
         atom = ix.atom_of(value)
         if atom is not None and atom.kind in ix.SYMBOLS and atom.name not in self.symbols:
             self.symbols.add(atom.name)
@@ -261,9 +261,9 @@ class _Walk:
         kind = str(target).removeprefix("aten.").removesuffix(".default")
         if target not in VIEWS and not self.gate.allow(f"loops.lower.{kind}", node.name):
             return self._refused(node, "refused by the gate")
-        call = Call(target, _named(target, node, self.values), fakes, self.border)
+        call = Call(target, _named(target, node, self.values), fakes, self.reader)
         first: Any = fakes[0] if isinstance(fakes, tuple | list) else fakes
-        self.builder.strides = self.border.strides(first)
+        self.builder.strides = self.reader.strides(first)
         try:
             return row(self.builder, call)
         except NotLowered as why:
@@ -311,16 +311,16 @@ class _Walk:
         first = node.args[0]
         assert isinstance(first, fx.Node)
         base, fake = self.values[first], node.meta["val"]
-        if not isinstance(base, Tensor) or base.sizes != self.border.sizes(fake):  # it broadcasts
+        if not isinstance(base, Tensor) or base.sizes != self.reader.sizes(fake):  # it broadcasts
             return self._extern(node)
         args = [self._plain(a, node) for a in node.args[1:]]
         kwargs = tuple((k, self._plain(v, node)) for k, v in node.kwargs.items())
-        copy = builder.copy(base, self.border.strides(fake))
+        copy = builder.copy(base, self.reader.strides(fake))
         buffer = Buffer(
             builder.name(),
             fake.dtype,
-            self.border.sizes(fake),
-            self.border.strides(fake),
+            self.reader.sizes(fake),
+            self.reader.strides(fake),
         )
         target = spelled(node.target, in_place=True)
         found = Extern(
@@ -343,8 +343,8 @@ class _Walk:
                 buffer = Buffer(
                     builder.name(),
                     item.dtype,
-                    self.border.sizes(item),
-                    self.border.strides(item),
+                    self.reader.sizes(item),
+                    self.reader.strides(item),
                 )
                 results.append(buffer)
                 values.append(
@@ -355,7 +355,7 @@ class _Walk:
             else:
                 results.append(None)
                 values.append(
-                    self.border.number(item) if isinstance(item, int | torch.SymInt) else None
+                    self.reader.number(item) if isinstance(item, int | torch.SymInt) else None
                 )
         target = node.meta.get(ROUTINE) or spelled(node.target)
         origins = (builder.origin,)
@@ -377,7 +377,7 @@ class _Walk:
         if isinstance(value, fx.Node):
             held = self.values[value]
             if isinstance(held, Tensor):
-                return self.builder.view(held, self.border.strides(value.meta["val"]))
+                return self.builder.view(held, self.reader.strides(value.meta["val"]))
             return self._plain(held)
         if isinstance(value, Index):
             return SymValue(value) if value.constant is None else value.constant
@@ -427,7 +427,7 @@ class _Walk:
             name = self.builder.realize(held.cell)
             if self.returned.setdefault(name, held.cell) is not held.cell:
                 # One buffer for two results that eager keeps apart.
-                return self.builder.copy(held, self.border.strides(item.meta["val"]))
+                return self.builder.copy(held, self.reader.strides(item.meta["val"]))
         return self._plain(item)
 
 

@@ -131,7 +131,7 @@ def _extreme_dim(b: Builder, call: Call) -> tuple[Tensor, Tensor]:
     if source.dtype is torch.bool:
         raise NotLowered("max of bools")
     values = reduced(b, kind, source, over, source.dtype)
-    b.strides = b.border.strides(call.fake[1])
+    b.strides = b.reader.strides(call.fake[1])
     return values, _arg(b, f"arg{kind}", source, over)
 
 
@@ -273,9 +273,9 @@ def _var_mean(b: Builder, call: Call) -> tuple[Tensor, Tensor]:
     source = tensor(call["self"])
     over = axes(source, call.get("dim"), call.get("keepdim"))
     value, mean, _ = variance(b, source, over, call.dtype, _correction(call))
-    b.strides = b.border.strides(call.fake[0])
+    b.strides = b.reader.strides(call.fake[0])
     first = dropped(b, value, over, call.sizes, call.dtype)
-    b.strides = b.border.strides(call.fake[1])
+    b.strides = b.reader.strides(call.fake[1])
     return first, dropped(b, b.element(mean), over, call.sizes, call.dtype)
 
 
@@ -340,10 +340,10 @@ def _layer_norm(b: Builder, call: Call) -> tuple[Tensor, Tensor, Tensor]:
 
 def as_type(b: Builder, value: Tensor, fake: torch.Tensor) -> Tensor:
     """A statistic in the type the op returns it in."""
-    sizes = b.border.sizes(fake)
+    sizes = b.reader.sizes(fake)
     if value.dtype is fake.dtype and value.sizes == sizes:
         return value
-    b.strides = b.border.strides(fake)
+    b.strides = b.reader.strides(fake)
     return b.value(
-        b.border.sizes(fake), fake.dtype, b.element(value, loop_vars(b.border.sizes(fake)))
+        b.reader.sizes(fake), fake.dtype, b.element(value, loop_vars(b.reader.sizes(fake)))
     )

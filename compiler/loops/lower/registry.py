@@ -23,13 +23,13 @@ class Call:
         args: positional arguments filled up with the schema's defaults, keywords included:
             `Tensor`, `Index` for sizes, plain Python values, lists of those.
         fake: the fake result.
-        border: reads its sizes.
+        reader: reads its sizes.
     """
 
     op: Any
     args: dict[str, Any]
     fake: Any
-    border: SizeReader
+    reader: SizeReader
 
     def __getitem__(self, name: str) -> Any:
         return self.args[name]
@@ -48,7 +48,7 @@ class Call:
     @property
     def sizes(self) -> tuple[Index, ...]:
         """Sizes of the (first) result."""
-        return self.border.sizes(self.fake[0] if isinstance(self.fake, tuple | list) else self.fake)
+        return self.reader.sizes(self.fake[0] if isinstance(self.fake, tuple | list) else self.fake)
 
 
 Lowering = Callable[[Builder, Call], Any]

@@ -95,5 +95,5 @@ def _extreme(b: Builder, call: Call) -> tuple[Tensor, Tensor]:
     _better_here(b, kind, source, dim, element)
     body = converted(element, running)
     values = _scan(b, kind, call, source.dtype, body, dim)
-    b.strides = b.border.strides(call.fake[1])
+    b.strides = b.reader.strides(call.fake[1])
     return values, _scan(b, f"arg{kind}", call, torch.int64, body, dim)

@@ -17,7 +17,7 @@ from tc.compiler.routines import sorting
 
 def _result(b: Builder, buffer: Buffer, fake: torch.Tensor) -> Tensor:
     """What the routine made, as eager lays it out."""
-    made, wanted = b.memory(buffer), b.border.strides(fake)
+    made, wanted = b.memory(buffer), b.reader.strides(fake)
     if wanted == buffer.strides:
         return made
     b.strides = wanted

@@ -169,7 +169,7 @@ def _pieces(b: Builder, call: Call, dim: int) -> list[Tensor]:
     source = tensor(call["self"])
     start, results = ix.ZERO, []
     for fake in call.fake:
-        sizes = b.border.sizes(fake)
+        sizes = b.reader.sizes(fake)
         variables = loop_vars(sizes)
         index = list(variables)
         index[dim] = index[dim] + start
@@ -189,7 +189,7 @@ def _unbind(b: Builder, call: Call) -> list[Tensor]:
     dim = dimension(call["dim"], len(source.sizes))
     results = []
     for at, fake in enumerate(call.fake):
-        sizes = b.border.sizes(fake)
+        sizes = b.reader.sizes(fake)
         variables = loop_vars(sizes)
         index = [*variables[:dim], ix.const(at), *variables[dim:]]
         results.append(source.view(sizes, index, variables))
@@ -211,7 +211,7 @@ def _as_strided(b: Builder, call: Call) -> Tensor:
     else:
         raise NotLowered("as_strided of an input with an absolute offset")
     variables = loop_vars(call.sizes)
-    steps = b.border.strides(call.fake)
+    steps = b.reader.strides(call.fake)
     return b.window(name, source.dtype, call.sizes, linear(variables, steps) + start)
 
 

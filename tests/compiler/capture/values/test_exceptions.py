@@ -1,4 +1,4 @@
-"""Exceptions of users: made, shown, compared and handed on as Python does it."""
+"""Exceptions of users: made, shown, compared and passed on as Python does it."""
 
 from __future__ import annotations
 
