@@ -158,7 +158,8 @@ def test_decision_has_its_parts_and_is_listed(path: Path) -> None:
     text = path.read_text()
     assert re.findall(r"(?m)^#+ (.*)", text)[1:] == ["Context", "Decision", "Consequence"]
     assert f"]({path.name})" in (path.parent / "README.md").read_text()
-    known = [f.as_posix() for root in (*ROOMS, "bench", "tests") for f in (ROOT / root).rglob("*.*")]
+    roots = [ROOT / name for name in (*ROOMS, "bench", "tests")]
+    known = [path.as_posix() for root in roots for path in root.rglob("*.*")]
     for name in re.findall(r"`([\w/]+\.(?:py|c|json))`", text):
         assert any(one.endswith(f"/{name}") for one in known), name
 
