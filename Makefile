@@ -54,11 +54,13 @@ test: $(READY)  ## all tests but the slow ones, in two processes (TESTS=tests/tr
 test-slow: $(READY)  ## the slow tests
 	@$(BIN)/pytest -m slow $(TESTS)
 
-# AddressSanitizer has to be there before all else; Python's own memory is not what is looked at.
+# AddressSanitizer has to be there before all else, and finds C++'s exceptions only where they are
+# loaded with it; Python's own memory is not what is looked at.
 PROGRAMS ?= 400
 sanitize: $(READY)  ## random layouts with kernels that check their memory (PROGRAMS=400)
-	@LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0 TC_SANITIZE=1 \
-	  PYTHONMALLOC=malloc $(BIN)/python bench/layouts.py --programs $(PROGRAMS)
+	@LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" \
+	  ASAN_OPTIONS=detect_leaks=0 TC_SANITIZE=1 PYTHONMALLOC=malloc \
+	  $(BIN)/python bench/layouts.py --programs $(PROGRAMS)
 
 test-browser: $(READY)  ## only the tests that drive Chromium
 	@$(BIN)/pytest -m browser $(TESTS)

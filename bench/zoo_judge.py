@@ -237,7 +237,10 @@ def equal_in_double(specimen: Specimen, start: Callable[..., Any], request: Row)
     model, subject = (copy.deepcopy(specimen.model).double() for _ in range(2))
     compiled = start(subject, request["backend"])
     for mode, index in STEPS[: request.get("steps")]:
-        wanted = step(model, model, as_double(specimen.inputs(index)), mode)
+        try:
+            wanted = step(model, model, as_double(specimen.inputs(index)), mode)
+        except Exception:
+            return False  # the model itself makes float32 tensors
         seen = step(subject, compiled, as_double(specimen.inputs(index)), mode)
         judge = Judge(wanted, {})
         if seen.keys() != wanted.keys() or any(

@@ -144,6 +144,41 @@ def walk(root: Expr) -> list[Expr]:
     return order
 
 
+def needed(root: Expr) -> dict[Expr, Expr]:
+    """When each node's value is needed, as conditions: that of what no `select` chooses is `TRUE`.
+
+    A load may be out of range wherever its condition does not hold.
+    """
+    order = walk(root)
+    found = dict.fromkeys(order, FALSE)
+    found[root] = TRUE
+    for node in reversed(order):
+        when, chosen = found[node], {}
+        if node.op == "select":
+            test, yes, no = node.args
+            chosen = {yes: _both(when, test), no: _both(when, Expr("not", (test,), torch.bool))}
+            if yes is no:
+                chosen = {}
+        for arg in node.args:
+            found[arg] = either(found[arg], chosen.get(arg, when))
+    return found
+
+
+def _both(one: Expr, other: Expr) -> Expr:
+    if one is TRUE or one is other:
+        return other
+    return FALSE if one is FALSE else Expr("and", (one, other), torch.bool)
+
+
+def either(one: Expr, other: Expr) -> Expr:
+    """Whether at least one of two conditions holds."""
+    if one is FALSE or one is other:
+        return other
+    if other is FALSE:
+        return one
+    return TRUE if TRUE in (one, other) else Expr("or", (one, other), torch.bool)
+
+
 def can_fail(node: Expr) -> bool:
     """Whether an operation is an error for some values: bad positions, integers over zero."""
     if node.op == "at":
@@ -168,6 +203,9 @@ def constant(value: Any, dtype: torch.dtype) -> Expr:
     else:
         value = int(value)
     return Expr("const", (), dtype, (value,))
+
+
+TRUE, FALSE = constant(True, torch.bool), constant(False, torch.bool)
 
 
 def neutral(kind: str, dtype: torch.dtype) -> Expr:

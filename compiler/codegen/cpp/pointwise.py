@@ -13,8 +13,9 @@ from tc.compiler.codegen.cpp.stream import LINE
 from tc.compiler.codegen.cpp.writer import Writer, atom_of
 from tc.compiler.codegen.printer import c_index, c_type
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.expr import Expr, load, transform
+from tc.compiler.loops.expr import FALSE, TRUE, Expr, either, load, needed, transform, walk
 from tc.compiler.loops.index import Index
+from tc.compiler.loops.ops import SCALAR_OPS
 from tc.compiler.schedule.plan import Section, Statement, Store
 
 TILE = 16
@@ -24,6 +25,8 @@ STRIP = 256
 # Lines of a row's part from which on it pays to ask for them: `cat` and `stack` of what the second
 # cache holds are 1.05 to 1.2 times as fast.
 LEAST_FETCHED = 8
+# What conditions of loads are made of, apart from operations, where a tile is read under them.
+TESTS = frozenset(("const", "index", "scalar", "to"))
 
 
 class PointwiseWriter(Writer):
@@ -192,30 +195,55 @@ class TileWriter(Writer):
             self.close()
 
     def _fill_tiles(self, along: Index, last: Index) -> dict[Expr, str]:
-        """Read a tile for each load that runs along ``along``."""
-        tiles: dict[Expr, str] = {}
+        """Read a tile for each load that runs along ``along``, where its elements are needed."""
+        when: dict[Expr, Expr] = {}
         for statement in self.kernel.statements():
-            for use in statement.value.loads():
-                step = ix.coefficient(use.data[1], last) if use.op == "load" else None
-                one = ix.coefficient(use.data[1], along)
-                if step is None or step in (ix.ZERO, ix.ONE) or one is not ix.ONE or use in tiles:
-                    continue
-                name = tiles[use] = f"tile{len(tiles)}"
-                kind = c_type(use.dtype)
-                self.declare(kind, name, room=f"[{TILE * TILE}]")
-                corner = {atom_of(v): ix.size(f"{v}_from") for v in (along, last)}
-                first = c_index(ix.substitute(use.data[1], corner))
-                words = use.dtype.itemsize == 4
-                if words:
-                    self.open(f"if (n_{along} == {TILE} && n_{last} == {TILE})")
-                    source = f"(const int*)({use.data[0]} + {first})"
-                    self.emit(f"{call('tc_turn_16', source, c_index(step), f'(int*){name}')};")
-                    self.otherwise()
-                element = f"{use.data[0]}[{first} + v * ({c_index(step)}) + u]"
-                self.count("v", "0", f"n_{last}")
-                self.each("u", "0", f"n_{along}", "", f"{name}[u * {TILE} + v] = {element};")
-                self.close(1 + words)
+            for node, condition in needed(statement.value).items():
+                if node.op == "load":
+                    when[node] = either(when.get(node, FALSE), condition)
+        tiles: dict[Expr, str] = {}
+        for use, condition in when.items():
+            step = ix.coefficient(use.data[1], last)
+            one = ix.coefficient(use.data[1], along)
+            if step is None or step in (ix.ZERO, ix.ONE) or one is not ix.ONE:
+                continue
+            if all(node.op in TESTS or node.op in SCALAR_OPS for node in walk(condition)):
+                tiles[use] = f"tile{len(tiles)}"
+                self._fill_tile(tiles[use], use, condition, (along, last))
         return tiles
+
+    def _fill_tile(
+        self, name: str, use: Expr, condition: Expr, variables: tuple[Index, Index]
+    ) -> None:
+        """Read a tile: turned in registers where it is whole, else element by element."""
+        along, last = variables
+        self.declare(c_type(use.dtype), name, room=f"[{TILE * TILE}]")
+        words = use.dtype.itemsize == 4
+        if words:
+            whole = f"n_{along} == {TILE} && n_{last} == {TILE}"
+            if condition is not TRUE:
+                self.declare("int", f"all_{name}", whole)
+                self._over_tile(variables, condition, f"all_{name} &= {{}};")
+                whole = f"all_{name}"
+            self.open(f"if ({whole})")
+            corner = {atom_of(v): ix.size(f"{v}_from") for v in variables}
+            source = f"(const int*)({use.data[0]} + {c_index(ix.substitute(use.data[1], corner))})"
+            step = c_index(ix.coefficient(use.data[1], last) or ix.ZERO)
+            self.emit(f"{call('tc_turn_16', source, step, f'(int*){name}')};")
+            self.otherwise()
+        place = f"{name}[({along} - {along}_from) * {TILE} + {last} - {last}_from]"
+        line = f"{place} = {use.data[0]}[{c_index(use.data[1])}];"
+        self._over_tile(variables, condition, line if condition is TRUE else f"if ({{}}) {line}")
+        if words:
+            self.close()
+
+    def _over_tile(self, variables: tuple[Index, Index], condition: Expr, line: str) -> None:
+        """A line for each element of a tile, with the text of a condition there for ``{}``."""
+        along, last = variables
+        for variable in (last, along):
+            self.count(str(variable), f"{variable}_from", f"{variable}_from + n_{variable}")
+        self.emit(line.format(self.printer().value(condition)))
+        self.close(2)
 
 
 def _rounds(variable: Index) -> str:
