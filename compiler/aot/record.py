@@ -77,10 +77,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.sizes.add_input(node, value)
         return node
 
-    def know(self, value: torch.Tensor, same: torch.Tensor) -> None:
-        """Learn that a tensor is the same in the graph as one known already."""
-        self._remember(value, self._nodes[id(same)])
-
     def constant(self, real: torch.Tensor) -> fx.Node:
         """Return the node of a real tensor that the graph holds."""
         if id(real) not in self._nodes:

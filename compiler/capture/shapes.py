@@ -454,13 +454,6 @@ class Shapes:
                     if isinstance(n, torch.SymInt) and n.node.expr.is_number:
                         yield f"{source.name}.{what}()[{i}] == {int(n.node.expr)}"
 
-    def bindings(self) -> dict[str, tuple[str, int]]:
-        """Return symbol -> (the text that reads it, its value now), in order of creation."""
-        return {
-            str(symbol): (_name(sources[0]), self._hint(symbol))
-            for symbol, sources in self._symbols()
-        }
-
     def events(self) -> list[SymbolEvent]:
         """Return one event a symbol, in order of creation."""
         return [

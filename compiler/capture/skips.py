@@ -101,7 +101,6 @@ INLINED = (
 )  # fmt: skip
 #: torch modules whose functions only wrap the user's own
 DECORATORS = ("torch.utils._contextlib",)
-COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")
 _STDLIB = tuple(
     path for name in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(name))
 )

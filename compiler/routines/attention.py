@@ -139,7 +139,6 @@ ROUTINE = routine(
     Routine(
         "attention",
         refusal,
-        _by_torch,
         {"flash": FLASH, "flash_alone": FLASH},
         Path(__file__).with_suffix(".c"),
         {torch.float32: "attend_f32"},

@@ -85,7 +85,6 @@ ROUTINE = routine(
     Routine(
         "products",
         refusal,
-        _by_torch,
         {},  # wrappers call no function of it: its C is part of generated kernels
         FOLDER / "products.h",
         {},

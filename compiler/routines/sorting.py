@@ -106,7 +106,6 @@ ROUTINE = routine(
     Routine(
         "sorting",
         refusal,
-        _by_torch,
         {"sort": _reference},
         Path(__file__).with_suffix(".c"),
         {

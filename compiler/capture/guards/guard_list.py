@@ -18,7 +18,7 @@ from typing import Any
 from tc import trace
 from tc.compiler.capture.guards.facts import PROCESS, ObjectRef, TensorSpec
 from tc.compiler.capture.guards.memo import MakeMemo, groups
-from tc.compiler.capture.guards.rows import GUARDS, NAMES, Guard, Predicate
+from tc.compiler.capture.guards.rows import GUARDS, Guard, Predicate
 from tc.compiler.capture.guards.tree import GuardTree
 from tc.compiler.capture.shapes import ShapeGuards
 from tc.compiler.core.sources import Scope, Source
@@ -349,11 +349,6 @@ def _verify(checked: CheckedGuards, locals: dict[str, Any], globals: dict[str, A
         )
 
 
-def evaluate(text: str, locals: dict[str, Any], globals: dict[str, Any]) -> Any:
-    """Evaluate a printed guard against a frame."""
-    return eval(text, {**NAMES, "L": locals, "G": globals})
-
-
 __all__ = [
     "GUARDS",
     "PROCESS",
@@ -364,5 +359,4 @@ __all__ = [
     "Predicate",
     "TensorSpec",
     "build",
-    "evaluate",
 ]

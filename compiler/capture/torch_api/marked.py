@@ -63,11 +63,6 @@ def mark(function: Any, name: str, call: Call) -> None:
     _MARKS[key] = held, Mark(name, call)
 
 
-def unmark(function: Any) -> None:
-    """Take back what was said of a function."""
-    _MARKS.pop(id(function), None)
-
-
 def mark_of(function: Any) -> Mark | None:
     """Return what was said of a function, here or to torch's own compiler."""
     found = _MARKS.get(id(function))
