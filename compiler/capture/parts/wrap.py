@@ -305,7 +305,7 @@ def _partial(t: Interpreter, obj: functools.partial[Any], source: Source) -> Val
     args = t.values.wrap(obj.args, AttrSource(source, "args")).unpack(t)
     keywords = t.values.wrap(obj.keywords, AttrSource(source, "keywords"))
     assert isinstance(keywords, DictValue)
-    names = [t.python.concrete(key) for key in keywords.keys(t)]
+    names = t.python.concrete_list(keywords.keys(t))
     return PartialValue(function, args, dict(zip(names, keywords.values(t), strict=True)), source)
 
 

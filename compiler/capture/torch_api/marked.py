@@ -183,7 +183,7 @@ def _over_tensors(t: Interpreter, obj: Any, args: Args, kwargs: Kwargs) -> Value
     arrays = [map_items(t, item, enter) for item in given.unpack(t)]
     keywords = map_items(t, named, enter)
     assert isinstance(keywords, DictValue)
-    names = [t.python.concrete(key) for key in keywords.keys(t)]
+    names = t.python.concrete_list(keywords.keys(t))
     found = function.call(t, arrays, dict(zip(names, keywords.values(t), strict=True)))
     return map_items(t, found, leave)
 

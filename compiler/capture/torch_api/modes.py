@@ -258,7 +258,7 @@ def _setting(
         if guarded is not None:
             _guard(t, guarded)
         plain = tuple(t.python.concrete(arg) for arg in args)
-        named = {key: t.python.concrete(arg) for key, arg in kwargs.items()}
+        named = t.python.concrete_dict(kwargs)
         if function is _C._set_grad_enabled and plain[:1] == (True,):
             t.guards.gradients_matter = True
         t.output.graph.call_function(function, plain, named)

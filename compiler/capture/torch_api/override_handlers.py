@@ -120,7 +120,7 @@ def _operation(args: Args, kwargs: Kwargs, t: Interpreter) -> tuple[Value, list[
     named = given.get("kwargs")
     if not isinstance(named, DictValue):
         return given["func"], plain, {}
-    keys = [t.python.concrete(key) for key in named.keys(t)]
+    keys = t.python.concrete_list(named.keys(t))
     return given["func"], plain, dict(zip(keys, named.values(t), strict=True))
 
 
