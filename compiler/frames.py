@@ -233,7 +233,7 @@ class FrameCompiler:
         trace.warn(
             f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) was compiled "
             f"{limit} times (config.recompile_limit) and runs eagerly from now on; "
-            f"what changed last: {changes(failures)}. TC_LOGS=recompiles tells each change."
+            f"the last change: {changes(failures)}. TC_LOGS=recompiles shows each change."
         )
         return hook.RunCached(why)
 

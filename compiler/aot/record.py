@@ -104,13 +104,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             node = self._nodes.get(id(value))
             if node is None:
                 if isinstance(value, FakeTensor):
-                    raise Fallback("a tensor appears that no recorded op made")
+                    raise Fallback("a tensor appears that was not made by a recorded op")
                 node = self.constant(value)
             return node
         if isinstance(value, SYMBOLIC):
             return self.sizes.node_for(value)
         if isinstance(value, torch.Generator):
-            raise Fallback("an op draws from a random generator of its own")
+            raise Fallback("an op draws from its own random generator")
         return value
 
     def finish(self, outputs: Iterable[Any]) -> fx.Graph:

@@ -259,7 +259,7 @@ class Shapes:
         try:
             return self.mode.from_tensor(tensor, **settings)
         except AssertionError as error:  # what it views has been written to by now
-            what = "a view of memory that traced code gave gradients to"
+            what = "a view of memory for which traced code enabled gradients"
             raise breaks.GraphBreak(breaks.UNSUPPORTED_VALUE, what) from error
 
     def fake_wrapper(
@@ -534,8 +534,8 @@ def violations() -> Iterator[None]:
         yield
     except symbolic_shapes.ConstraintViolationError as error:
         raise _violation()(
-            f"a dimension marked dynamic cannot be kept so: {error}\n"
-            "tc.maybe_mark_dynamic lets it become a constant"
+            f"a dimension marked dynamic cannot stay dynamic: {error}\n"
+            "tc.maybe_mark_dynamic allows it to become a constant"
         ) from None
 
 

@@ -277,8 +277,8 @@ def as_failure(error: Exception, stage: str, text: str) -> TcError:
     calls = f"\n{where_text(met.stack)}" if met is not None and len(met.stack) > 1 else ""
     failure = StageError(
         stage,
-        f"{text}. This is a bug in tc; tc.config.suppress_errors = True goes on eagerly. "
-        f"Make it small: {minify_command()}{calls}",
+        f"{text}. This is a bug in tc; tc.config.suppress_errors = True runs eagerly instead. "
+        f"To reduce it: {minify_command()}{calls}",
     )
     failure.__cause__ = error
     return failure

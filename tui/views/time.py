@@ -45,7 +45,7 @@ class Time(View):
         return rows
 
     def nothing(self) -> str:
-        return "the trace tells no times"
+        return "the trace has no times"
 
     def chosen(self) -> Function | None:
         """The function under the cursor."""

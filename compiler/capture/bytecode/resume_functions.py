@@ -192,7 +192,7 @@ def _check(code: CodeType, locals: Sequence[str], free: Sequence[str]) -> None:
         if local in free:
             raise ValueError(f"{code.co_qualname}: {local!r} is a cell, not a local to pass")
         if local.startswith(STACK_PREFIX):
-            raise ValueError(f"{code.co_qualname}: {local!r} is a name of the stack's")
+            raise ValueError(f"{code.co_qualname}: {local!r} is a name reserved for stack values")
 
 
 def _call_inner(emitter: Emitter, passed: Sequence[str], site: Instruction) -> None:

@@ -170,7 +170,7 @@ class CheckedGuards:
                 for where, text, old, new, line in self.shapes.failures(scope)
             ]
         if not failures and not self.alive:
-            gone = "an object this code was compiled for no longer exists"
+            gone = "an object for which this code was compiled no longer exists"
             failures.append(Failure(None, "process", gone, "alive", "gone", None))
         return failures
 
@@ -337,7 +337,7 @@ def _verify(checked: CheckedGuards, locals: dict[str, Any], globals: dict[str, A
         raise StageError(
             "capture.guards",
             f"[{checked.compile_id}] guard fails for the frame it was made from: {first.text}"
-            f" ({first}); {len(failures)} such in all",
+            f" ({first}); {len(failures)} such guards in all",
         )
     if not checked.check(locals):
         why = "unknown"

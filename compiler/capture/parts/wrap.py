@@ -134,7 +134,9 @@ def _tensor(t: Interpreter, obj: torch.Tensor, source: Source) -> TensorValue:
         except Exception as error:
             if not torch._C._functorch.is_functorch_wrapped_tensor(obj):
                 raise
-            text = f"{source.pretty} has no stand-in inside of torch.func: {error}"
+            text = (
+                f"{source.pretty} cannot be represented inside a transform of torch.func: {error}"
+            )
             raise breaks.SkipFrame(text) from error
         spec = TensorSpec.of(obj, free_size(fake), free_stride(fake))
     t.guards.add("TENSOR", source, spec)

@@ -134,7 +134,7 @@ def forbid(function: Any) -> None:
         place = t.user_line()
         where = f" ({place[0]}:{place[1]})" if place is not None else ""
         raise ForbiddenCall(
-            f"{_name(obj)}() must not be called in compiled code{where}: call it before"
+            f"{_name(obj)}() must not be called in compiled code{where}; call it earlier"
         )
 
     mark(function, "forbidden", refuse)

@@ -305,7 +305,7 @@ def _precision(handler: Callable[..., Value]) -> Callable[..., Value]:
 
     def handle(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if torch_mode(PRECISION) == MIXED:
-            raise breaks.GraphBreak(breaks.BUILTIN_CALL, "torch's older switch of precision")
+            raise breaks.GraphBreak(breaks.BUILTIN_CALL, "torch's legacy precision setting")
         return handler(t, args, kwargs)
 
     return handle

@@ -30,7 +30,7 @@ SWITCHES: dict[Any, int] = {
 class SwitchValue(Value):
     """A context manager that switches overrides off."""
 
-    noun = "a switch of torch functions"
+    noun = "a context manager that switches __torch_function__ off"
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
