@@ -45,9 +45,9 @@ NOWHERE = trace.StackFrame("<unknown>", 0, "a graph")
 #: marks of graphs that only eager torch runs right
 EAGER_MARKS = {
     HOOKED: "a tensor inside has a hook: eager autograd calls it",
-    LEAF: "a parameter is made inside",
-    CHANGES_STATE: "it changes a state of torch that later operations look at",
-    RESIZES: "a storage changes its size",
+    LEAF: "a parameter is created inside the graph",
+    CHANGES_STATE: "it changes a global state of torch that later operations depend on",
+    RESIZES: "a storage is resized",
     FAKED: "an input is a fake tensor, which has no memory for kernels",
 }
 
@@ -249,9 +249,9 @@ def _kept_eager(gm: fx.GraphModule, examples: Sequence[Any]) -> str | None:
         return marked
     if torch.is_grad_enabled():
         held = any(wants_grad(value) for value in _constants(gm))
-        return "it holds a parameter that is no input" if held else None
+        return "it holds a parameter that is not an input" if held else None
     if any(map(wants_grad, examples)) and _enables_grad(gm):
-        return "gradients are switched on inside: eager autograd gives them"
+        return "gradients are enabled inside the graph: eager autograd computes them"
     return None
 
 

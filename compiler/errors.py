@@ -130,7 +130,7 @@ class FailOnRecompileLimitHit(RecompileError):
 
 
 class TorchRuntimeError(Unsupported):
-    """A torch operation raised while its shapes were worked out, under ``fullgraph=True``."""
+    """A torch operation raised while its output shapes were computed, under ``fullgraph=True``."""
 
 
 class IndexOutOfRange(IndexError, RuntimeError):

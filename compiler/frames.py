@@ -233,7 +233,7 @@ class FrameCompiler:
         trace.warn(
             f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) was compiled "
             f"{limit} times (config.recompile_limit) and runs eagerly from now on; "
-            f"what changed last: {changes(failures)}. TC_LOGS=recompiles tells each change."
+            f"the last change: {changes(failures)}. TC_LOGS=recompiles shows each change."
         )
         return hook.RunCached(why)
 
@@ -488,7 +488,7 @@ def untraced(compiled: Compiled) -> Compiled:
 def break_text(record: BreakRecord, reporter: CompileReporter, fullgraph: bool) -> str:
     """Return the message of a break that is an error, by ``fullgraph`` or a mark in the code."""
     asked = "fullgraph=True" if fullgraph else "error_on_graph_break(True)"
-    event = break_event(record, reporter.code)
+    event = break_event(record)
     fixes = "".join(f"\n  fix: {fix}" for fix in event.fix)
     note = f"\n  note: {record.cause.note}" if record.cause.note else ""
     return (

@@ -203,7 +203,7 @@ class InductorOptions:
         """
         if mode is not None and options:
             raise OptionError(
-                f"give mode={mode!r} or options, not both; list_mode_options() in tc tells what "
+                f"pass mode={mode!r} or options, not both; list_mode_options() in tc tells what "
                 "options a mode stands for"
             )
         settings = {}
@@ -215,7 +215,7 @@ class InductorOptions:
             if attribute not in list_options():
                 raise OptionError(
                     f"there is no option {name!r} of the default backend"
-                    f"{nearest(attribute, list_options())}; tc.list_options() names them all"
+                    f"{nearest(attribute, list_options())}; tc.list_options() returns all of them"
                 )
             attribute = attribute.replace(".", "_")
             expected = type(getattr(cls, attribute))
@@ -230,7 +230,7 @@ class InductorOptions:
 @functools.cache
 def _warn_of_no_effect(name: str) -> None:
     """Say once that an option changes nothing, and why."""
-    trace.warn(f"the option {name!r} changes nothing here: {NO_EFFECT[name]}")
+    trace.warn(f"the option {name!r} has no effect: {NO_EFFECT[name]}")
 
 
 def list_options() -> list[str]:

@@ -106,9 +106,9 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     if options.json and options.issue:
         raise Usage("--json and --issue are two forms of one output; give one")
     if options.seconds is not None and not options.seconds > 0:
-        raise Usage("--seconds has to be above zero")
+        raise Usage("--seconds must be above zero")
     if options.runs < 0:
-        raise Usage("--runs has to be above zero")
+        raise Usage("--runs must be above zero")
     options.rest = rest
     subject_of(options.script, rest, options.module)
     return options
@@ -212,7 +212,7 @@ class Search:
         shown = " ".join(f"{r.name} {'✗' if ladder.is_failure(r) else '✓'}" for r in ladder.rungs)
         self.progress.line(f"stage      {shown}")
         if rung is None:
-            return Verdict(INCONCLUSIVE, f"{first.message}; no stage by itself shows it")
+            return Verdict(INCONCLUSIVE, f"{first.message}; no single stage shows it")
         step = ladder.step(rung) if case.call.compiler == "tc" else None
         small = self.narrowed(case, oracle, first)
         verdict = Verdict(BUG, title(rung, step, small))

@@ -121,7 +121,7 @@ class Result:
             f"{search.asked} tries{how}"
         )
         for other, count in search.others.most_common(3):
-            setting.note(f"another failure was met {count} times on the way: {other}")
+            setting.note(f"another failure occurred {count} times on the way: {other}")
         setting.note(f"{setting.output}: {len(text.splitlines())} lines, {self.verdict}")
         if self.stopped and setting.journal.folder is not None:
             setting.progress.line("the same command with --resume continues")

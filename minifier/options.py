@@ -124,9 +124,9 @@ def _parser() -> Parser:
 
 
 def positive(value: float | None, name: str) -> float | None:
-    """Return a number that has to be above zero."""
+    """Return a number that must be above zero."""
     if value is not None and not value > 0:
-        raise Usage(f"{name} has to be above zero")
+        raise Usage(f"{name} must be above zero")
     return value
 
 

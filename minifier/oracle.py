@@ -242,7 +242,7 @@ class Oracle(Search):
              "backward": case.backward, "seconds": self.seconds}
         )  # fmt: skip
         if row["kind"] != "ok":
-            raise OracleError(f"the graph does not run by itself: {row.get('message')}")
+            raise OracleError(f"the graph does not run alone: {row.get('message')}")
         facts = {name: fact_from_json(fact) for name, fact in row["facts"].items()}
         return case.with_facts(facts)
 

@@ -27,7 +27,7 @@ def without_graph(script: str, problem: Problem) -> Verdict | None:
     if problem.kind == "outside":
         return in_capture(problem)
     if problem.kind in ("script", "exit"):
-        return Verdict(INCONCLUSIVE, f"{script} fails by itself: {problem.message}")
+        return Verdict(INCONCLUSIVE, f"{script} fails without the compiler: {problem.message}")
     if not facts.get("compiles"):
         return Verdict(INCONCLUSIVE, f"{script} never calls tc.compile or torch.compile")
     graphs, calls = facts.get("graphs", 0), facts.get("calls", 0)
@@ -153,7 +153,8 @@ def around_graphs(problem: Problem, calls: Calls) -> Verdict | None:
     """Return the verdict on a script that fails although its graphs agree with eager.
 
     Eager runs in place of compiled calls from one on: the first that has to be compiled for the
-    failure is to blame; where it is right with code of its own, a guard let pass what it must not.
+    failure is to blame; where freshly compiled code is right, a guard accepted inputs that it
+    must reject.
     """
     calls.measure()
     if calls.run(0).kind != "ok":
@@ -185,7 +186,7 @@ def around_graphs(problem: Problem, calls: Calls) -> Verdict | None:
         return verdict
     step = "guards" if stale else "residual code"
     meaning = {
-        "guards": "compiled code of an earlier call is used; compiled anew, the call is right",
+        "guards": "compiled code of an earlier call is used; compiled again, the call is right",
         "residual code": "graphs agree with eager; what replays effects and rebuilds results does "
         "not, or a call that was not checked",
     }

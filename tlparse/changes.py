@@ -15,8 +15,8 @@ from tc.tlparse.edits import Edit, NoEdit, Source, Splice
 from tc.trace.compiles import FRAMEWORK
 from tc.trace.findings import Finding
 
-BY_HAND: Final = "it has to be written by hand"
-_AT_CALL: Final = "it belongs where the function is called, which the trace does not tell"
+BY_HAND: Final = "it must be written by hand"
+_AT_CALL: Final = "it belongs at the call of the function, which is not in the trace"
 _SOURCES: Final = "TORCH_COMPILE_DYNAMIC_SOURCES"
 # Where the settings lie that fixes name: the module that makes them, and the way to them in it.
 _OWNERS: Final = {
@@ -134,9 +134,9 @@ def _setting(owner: str, name: str, **what: Any) -> Change:
 def _edited(finding: Finding, edit: Edit) -> Change:
     where = finding.where
     if not where.file or not where.line:
-        raise NoEdit("the trace does not tell its line")
+        raise NoEdit("its line is not in the trace")
     if FRAMEWORK.search(where.file):
-        raise NoEdit("it lies in a library")
+        raise NoEdit("it is in a library")
     file = os.path.realpath(where.file)
     try:
         data = Path(file).read_bytes()

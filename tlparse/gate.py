@@ -198,7 +198,7 @@ def _against(matched: Matched, found: Sequence[Finding], new: Sequence[Finding])
     for before, now in matched.same:
         if now.count > before.count:
             lines.append(
-                f"       {now.id} is met {now.count} times, {before.count} in the baseline"
+                f"       {now.id} occurs {now.count} times, {before.count} in the baseline"
             )
     for before, now in matched.moved:
         lines.append(f"       moved: {now.id}, from line {before.line} to line {now.line}")

@@ -189,7 +189,7 @@ class _Tries:
             self.trials.append(Trial((finding.id,), text, UNTRIED, str(error)))
             return
         if self.runs >= MOST_RUNS and repr(change) not in self.known:
-            why = f"the program was run {MOST_RUNS} times for dearer ones"
+            why = f"the program was run {MOST_RUNS} times for more expensive ones"
             self.trials.append(Trial((finding.id,), text, UNTRIED, why))
             return
         after = self.after(change, f"a fix of {finding.id}: {text}")
@@ -216,7 +216,7 @@ class _Tries:
         while len(self.plain) < 2:
             if self.plain and same(self.plain[0], after.output):
                 break
-            _say("running it once more without a change, to compare what it prints")
+            _say("running it again unchanged, to compare its output")
             self.plain.append(self.program.again(Change()).output)
         first = self.plain[0]
         if not first.strip():
@@ -281,7 +281,7 @@ def _judge(finding: Finding, before: Outcome, after: Outcome) -> tuple[str, str]
         told += f", refused {before.refused} → {after.refused}"
         old, new = old + before.refused, new + after.refused
     if new >= old and finding.id not in after.findings:
-        told += "; this cause is gone, others are met in its place"
+        told += "; this cause is gone, but others appear instead"
     return (HELPED if new < old else NO_HELP), told
 
 

@@ -146,7 +146,7 @@ def _show_out(sink: Sink, error: Exception) -> None:
         known = any(sink is other for other in _door.sinks)
         remove_sink(sink)
     if known:
-        warn(f"{sink} stopped ({type(error).__name__}: {error}); the program goes on without it")
+        warn(f"{sink} stopped ({type(error).__name__}: {error}); the program continues without it")
 
 
 def warn(text: str) -> None:

@@ -307,7 +307,7 @@ class GraphBreak(
         lines += [f"{self.code}: {self.title}", "", f"    {self.source_line.strip()}", ""]
         lines += [text for text in (self.why, self.detail) if text]
         lines += [f"Fix: {text}" for text in self.fix]
-        lines.append(f"Goes on in: {self.resume}" if self.resume else "The frame runs in Python.")
+        lines.append(f"Continues in: {self.resume}" if self.resume else "The frame runs in Python.")
         if self.stack:
             lines += ["", "User stack, outermost first:", *chain_lines(self.stack, cut=False)]
         return "\n".join(lines)

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterable
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 _COMPILE_ID = re.compile(r"\[?(\d+)/(\d+)(?:_(\d+))?\]?")
 _RESUME_NAME = re.compile(r"^((?:.+\.)?)torch_dynamo_resume_in_(.+)_at_\d+$")
@@ -36,10 +36,6 @@ class CompileId:
     def bracket(self) -> str:
         """The form people see, ``[0/1]``."""
         return f"[{self}]"
-
-    def next_attempt(self) -> CompileId:
-        """Return the id of the analysis that starts over."""
-        return replace(self, attempt=self.attempt + 1)
 
     @classmethod
     def parse(cls, text: str) -> CompileId:

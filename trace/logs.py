@@ -21,7 +21,7 @@ from tc.trace.logtext import ASCII, FORMATS, Message, render, to_ascii
 
 TOPICS = {
     "graph_breaks": "where capture stops and why, with fixes; skipped functions (+ adds stacks)",
-    "recompiles": "which inputs changed, old and new value; the recompile limit (+ tells each)",
+    "recompiles": "which inputs changed, old and new value; the recompile limit (+ shows each)",
     "guards": "the facts a compile relies on (+ names the kind of each)",
     "graph_code": "the captured graph as Python",
     "aot_graphs": "the graphs of ATen operations: inference, or forward and backward",

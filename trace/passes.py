@@ -9,11 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
-def node_lines(text: str) -> list[str]:
-    """Return the lines of a graph's record that stand for nodes, in the graph's order."""
-    return [line for line in text.splitlines() if line.startswith("  ")]
-
-
 def undone(lines: Sequence[str], ran: Mapping[str, Any]) -> list[str] | None:
     """Return the lines before a pass; None if they are not known.
 

@@ -276,7 +276,7 @@ def _kernels(
         if number in inside:
             above = None
             continue
-        if _read_comment(row, number, made, above := above or _Above(number)):
+        if _read_comment(row, made, above := above or _Above(number)):
             continue
         match = _CALL.match(row)
         name = match["name"].removesuffix(".run") if match else ""
@@ -311,7 +311,7 @@ def _definitions(
                 found[name] = (found[name][0], number)
                 name = ""
             continue
-        if _read_comment(row, number, made, above := above or _Above(number)):
+        if _read_comment(row, made, above := above or _Above(number)):
             continue
         python, c = _DEFINED.match(row), _VOID.match(row)
         match = python or c
@@ -324,7 +324,7 @@ def _definitions(
     return found, told
 
 
-def _read_comment(row: str, number: int, made: CodeMap, above: _Above) -> bool:
+def _read_comment(row: str, made: CodeMap, above: _Above) -> bool:
     """Take what a comment says; False if the row is no comment that says anything."""
     if row.lstrip()[:1] not in ("#", "/"):
         return False

@@ -475,7 +475,7 @@ def find_logs(path: str | Path) -> list[str]:
     if not found:
         below = sorted(p.name for p in where.iterdir() if p.is_dir() and _has_log(p))
         hint = (
-            f"logs lie in {', '.join(below[:3])}: name one of these folders"
+            f"the logs are in {', '.join(below[:3])}: name one of these folders"
             if below
             else "run your program with TC_TRACE=<folder> or TORCH_TRACE=<folder> first"
         )

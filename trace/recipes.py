@@ -186,7 +186,7 @@ SET_FIRST: Final = Recipe("set it once, before the first call", settles=True)
 ASKED: Final = Recipe("the code asks whether {old}: take the test out of the compiled function")
 WARM_UP: Final = Recipe("call the compiled function once before the threads start")
 LOCK: Final = Recipe("compile in one thread at a time: a lock around the first call")
-MEND_BREAK: Final = Recipe("mend the graph break before it: then nothing has to be handed on")
+MEND_BREAK: Final = Recipe("fix the graph break before it: then no value is passed across it")
 UNSPEC_INT: Final = Recipe(
     "torch._dynamo.config.allow_unspec_int_on_nn_module = True, for ints of modules",
     "config",

@@ -145,7 +145,7 @@ def joined(
     session.trials = read_trials(path)
     if not session.records:
         session.close()
-        raise Unreadable(f"{path} holds no readable trace record; was it cut or altered?")
+        raise Unreadable(f"{path} has no readable trace record; was it truncated or edited?")
     return session
 
 
@@ -161,7 +161,7 @@ def chosen_logs(path: str | Path, all_runs: bool) -> tuple[list[Source], int]:
         size = sum(map(len, sources))
         for source in sources:
             source.close()
-        what = "is empty" if not size else "holds no trace record"
+        what = "is empty" if not size else "has no trace record"
         raise Unreadable(f"{path} {what}; expected a log written with TC_TRACE or TORCH_TRACE")
     chosen = runs if all_runs else runs[-1:]
     kept = [log.source for run in chosen for log in run.logs]

@@ -117,7 +117,7 @@ def _new(
     if not all(_covers(base, other) for other in sharing):
         if len(distinct) == 1:
             return result.fresh(value)
-        raise Fallback("outputs share memory that no value of the graph covers")
+        raise Fallback("outputs share memory that is larger than any value of the graph")
     if value is base:
         return result.fresh(value)
     return _view(value, base, result.fresh(base), result)
@@ -174,7 +174,7 @@ def check_inputs(
         if not isinstance(value, torch.Tensor):
             continue
         if _layout_keys(layout_of(value)) != _layout_keys(before[i]):
-            raise Fallback("the shape, stride or memory of an input is changed in place")
+            raise Fallback("the shape, strides or storage of an input are changed in place")
         key = storage_key(value)
         if key in storages and key in written:
             raise Fallback("two inputs share memory and one of them is written to")

@@ -40,7 +40,7 @@ def name_as_captured(node: fx.Node, result: Any, fake_mode: FakeTensorMode) -> b
     try:
         rebind_unbacked(fake_mode.shape_env, node, result)
     except (AssertionError, AttributeError, IndexError, KeyError) as error:
-        raise Fallback(f"{node.name} makes other sizes than when it was captured") from error
+        raise Fallback(f"{node.name} produces other sizes than when it was captured") from error
     return True
 
 

@@ -151,7 +151,7 @@ class Cut:
             own = work_of(node)
             why = self._why_once(node, needed)
             if why is None and REGION not in node.meta and before + own > LIMIT:
-                why = "computing it again would take too many steps"
+                why = "recomputing it would take too many steps"
             if why is not None:
                 self.once[node] = why
             work[node] = before + own if why is None else 0
@@ -160,7 +160,7 @@ class Cut:
         target: Any = node.target
         if node in self.inputs:
             written = self.inputs[node] in self.mutated
-            return "an input that is written to" if written else "an input, alive anyway"
+            return "an input that is written to" if written else "an input, which is alive anyway"
         if is_size_expression(node):
             return None
         if node.op != "call_function" or isinstance(node.meta["val"], SYMBOLIC):
@@ -174,12 +174,12 @@ class Cut:
         if target is operator.getitem:
             return self.once.get(node.args[0])  # type: ignore[arg-type]
         if has_effect(node):
-            return f"{target} is not done twice"
+            return f"{target} must not be recomputed"
         if REGION in node.meta and self.gate.allow(f"aot.checkpoint.{target}", node.name):
             return "it leaves a checkpoint" if self._leaves_region(node, needed) else None
         cheap = target in CHEAP or is_pointwise(target)
         if not cheap:
-            return f"{target} is not done twice"
+            return f"{target} must not be recomputed"
         allowed = self.gate.allow(f"aot.recompute.{target}", node.name)
         return None if allowed else "backward uses it"
 
@@ -210,7 +210,7 @@ class Cut:
             return self.once[node]
         if node in frontier:
             return "backward uses it"
-        return "cheapest to keep on the way to what backward uses"
+        return "the cheapest value to keep of those that backward's inputs are computed from"
 
 
 def is_size_expression(node: fx.Node) -> bool:

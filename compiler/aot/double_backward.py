@@ -94,7 +94,7 @@ class Rerun:
                 "values are gone"
             )
         if plan.draws and not draws_as_eager:
-            return "it draws random numbers otherwise than eager does (fallback_random=False)"
+            return "it draws other random numbers than eager (fallback_random=False)"
         if None in plan.outputs:
             return "an output is a view of a value inside of a checkpointed region"
         return None

@@ -126,7 +126,9 @@ def run_functional(
     except PASSED_ON:
         raise
     except (RuntimeError, NotImplementedError) as error:
-        raise Fallback(f"its writes have no functional form: {first_line(error)}") from error
+        raise Fallback(
+            f"its in-place operations have no functional form: {first_line(error)}"
+        ) from error
 
 
 def returned_nodes(
@@ -197,7 +199,9 @@ def check_record(graph: fx.Graph, mutated: tuple[int, ...], layouts_differ: bool
     for op in (aten.as_strided.default, aten.as_strided_scatter.default):
         for node in graph.find_nodes(op="call_function", target=op):
             if layouts_differ and node.args[0].op != "placeholder":
-                raise Fallback("as_strided addresses memory that is laid out otherwise")
+                raise Fallback(
+                    "as_strided addresses memory whose layout differs from the recorded one"
+                )
 
 
 def match_layout(recorder: Recorder, value: torch.Tensor, wanted: torch.Tensor) -> Any:
@@ -210,7 +214,7 @@ def match_layout(recorder: Recorder, value: torch.Tensor, wanted: torch.Tensor) 
             not dense(wanted)
             or layout_key(value)[: value.dim()] != layout_key(wanted)[: wanted.dim()]
         ):
-            raise Fallback("a tensor written to has a layout that a fresh one cannot have")
+            raise Fallback("a tensor that is written to has a layout that a new tensor cannot have")
         order = sorted(range(wanted.dim()), key=lambda dim: -int(wanted.stride()[dim]))
         back = [order.index(dim) for dim in range(wanted.dim())]
         with recorder.fake_mode, recorder:

@@ -77,10 +77,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.sizes.add_input(node, value)
         return node
 
-    def know(self, value: torch.Tensor, same: torch.Tensor) -> None:
-        """Learn that a tensor is the same in the graph as one known already."""
-        self._remember(value, self._nodes[id(same)])
-
     def constant(self, real: torch.Tensor) -> fx.Node:
         """Return the node of a real tensor that the graph holds."""
         if id(real) not in self._nodes:
@@ -108,13 +104,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             node = self._nodes.get(id(value))
             if node is None:
                 if isinstance(value, FakeTensor):
-                    raise Fallback("a tensor appears that no recorded op made")
+                    raise Fallback("a tensor appears that was not made by a recorded op")
                 node = self.constant(value)
             return node
         if isinstance(value, SYMBOLIC):
             return self.sizes.node_for(value)
         if isinstance(value, torch.Generator):
-            raise Fallback("an op draws from a random generator of its own")
+            raise Fallback("an op draws from its own random generator")
         return value
 
     def finish(self, outputs: Iterable[Any]) -> fx.Graph:

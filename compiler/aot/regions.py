@@ -66,5 +66,5 @@ def region_of(name: str, body: fx.GraphModule) -> Region:
         return Region(name)
     policy = getattr(contexts()[0], "policy_fn", None)
     if not callable(policy):
-        raise Fallback("a checkpoint runs under dispatch modes of its own")
+        raise Fallback("a checkpoint runs under its own dispatch modes")
     return Region(name, policy)

@@ -102,9 +102,11 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func._schema.is_mutable:
             for tensor in written_arguments(func, args, kwargs):
                 if not elements_apart(tensor):
-                    raise Fallback("a tensor is written to whose elements share memory")
+                    raise Fallback("a tensor whose elements overlap in memory is written to")
                 if id(tensor) in self._windows:
-                    raise Fallback("a tensor is written to through windows, which may leave gaps")
+                    raise Fallback(
+                        "a tensor is written to through as_strided or unfold, which may leave gaps"
+                    )
                 self.written.add(storage_key(tensor))
                 self._kept.append(tensor)
         if func in REDUCE_SOMETHING:
@@ -251,7 +253,7 @@ class Runner(fx.Interpreter):
         for (_, ours), (_, theirs) in zip(_tensors(result), _tensors(before), strict=True):
             key = storage_key(ours)
             if self._twins.setdefault(key, storage_key(theirs)) != storage_key(theirs):
-                raise Fallback("a write leaves a layout on which later views depend")
+                raise Fallback("a write changes a layout on which later views depend")
             self.layouts_differ |= layout_key(ours) != layout_key(theirs)
 
     def found(self, made: Made) -> Any:

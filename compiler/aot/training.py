@@ -154,7 +154,7 @@ def _observe(gm: fx.GraphModule, examples: Sequence[Any]) -> Observation:
     except PASSED_ON:
         raise
     except RuntimeError as error:
-        raise Fallback(f"it fails on stand-ins of its inputs: {first_line(error)}") from error
+        raise Fallback(f"it fails on fake tensors: {first_line(error)}") from error
 
 
 class Joint:
@@ -268,7 +268,9 @@ def _take_as_made(parts: Partition) -> None:
         value = made[index].meta["val"] if where == "output" else None  # type: ignore[index, union-attr]
         if isinstance(value, torch.Tensor) and layout_key(value) != layout_key(node.meta["val"]):
             if parts.backward.find_nodes(op="call_function", target=aten.as_strided.default):
-                raise Fallback("backward addresses memory that is laid out otherwise")
+                raise Fallback(
+                    "backward addresses memory whose layout differs from the recorded one"
+                )
             node.meta["val"] = value
 
 

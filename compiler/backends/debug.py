@@ -92,7 +92,7 @@ def relu_runtime_error(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Com
 
 
 def _raise(*args: Any) -> Any:
-    raise RuntimeError("a relu, as the backend was asked to")
+    raise RuntimeError("a relu, as this backend is made to do")
 
 
 def relu_accuracy_error(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Compiled:

@@ -74,7 +74,7 @@ def lookup_backend(backend: str | Backend) -> Backend:
         known = [*BACKENDS, *installed]
         raise OptionError(
             f"there is no backend {backend!r}{nearest(backend, known)}; "
-            "tc.list_backends(None) names them all"
+            "tc.list_backends(None) returns all of them"
         )
     try:
         loaded: Backend = installed[backend].load()

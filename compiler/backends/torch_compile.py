@@ -86,7 +86,7 @@ def tc(
         with known, garbage.paused(), _disable_current_modes(), levels.autograd_unseen():
             return alone(
                 lambda: _compiled(gm, example_inputs, settings),
-                lambda: run_eagerly(gm, "another thread compiled for too long"),
+                lambda: run_eagerly(gm, "the wait for another thread's compilation timed out"),
             )
     finally:
         modes.restore()  # a graph that is run on fake inputs may stop between two that it sets

@@ -38,5 +38,6 @@ def verify(module: fx.GraphModule, compiled: Compiled, inputs: list[Any], name: 
         torch.testing.assert_close(found[1], found[0], equal_nan=True)
     except AssertionError as error:
         raise BackendError(
-            "backend", f"backend {name!r} gives another result than the graph it was given: {error}"
+            "backend",
+            f"backend {name!r} returns another result than the graph that it compiled: {error}",
         ) from error

@@ -285,7 +285,9 @@ class GraphCache:
                 constants = _places(gm, program)
                 asked = key.sizes.asked() if key.sizes is not None else ()
                 if asked and "backward" in key.parts["kind"]:
-                    raise Uncached("its guards are made by now, and it asks for more of sizes")
+                    raise Uncached(
+                        "its cache entry needs guards on sizes after the guards are final"
+                    )
                 plain = replace(program, constants=())
                 kept = Kept(plain, constants, contract, (), pair, operations, asked)
                 content, told = dumps(kept), b""
@@ -378,7 +380,7 @@ def _written(value: Any) -> Written:
         or not value.is_contiguous()
         or value.numel() * value.itemsize > SMALL
     ):
-        raise Uncached(f"a constant that compiling made is a {type(value).__name__}")
+        raise Uncached(f"a constant created by the compiler is a {type(value).__name__}")
     dtype = str(value.dtype).removeprefix("torch.")
     elements = tensor_bytes(value).hex()
     return Written(dtype, tuple(value.shape), elements, str(value.device))

@@ -87,7 +87,7 @@ def key_of(
         Uncached, NotPlain: something in it has no text that stands for it in another process.
     """
     if peek_interpreter_stack() is not None:
-        raise Uncached("it is compiled inside of a transform of torch.func")
+        raise Uncached("it is compiled inside a transform of torch.func")
     graph, inputs = "\n".join(graph_lines(gm, with_lines)), "\n".join(input_lines(examples))
     sizes = sizes_of(examples)
     return Key(
@@ -131,7 +131,7 @@ def _node_text(gm: fx.GraphModule, node: fx.Node, with_line: bool) -> str:
     elif node.op == "get_attr":
         target = f"{node.target} {_constant_text(gm, node)}"
     elif node.op == "call_module":
-        raise Uncached("it calls a module as a whole")
+        raise Uncached("it calls a module as one operation")
     else:
         target = str(node.target)
     places = [*(node.meta.get("tc_origin") or ()), *chain(*node.meta.get("tc_also", ()))]

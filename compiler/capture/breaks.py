@@ -148,7 +148,7 @@ UNSUPPORTED_OPCODE = _row(
 OP_FAILED = _row(
     "operation-failed",
     "TC130",
-    "{} raised while its shapes were worked out",
+    "{} raised while its output shapes were computed",
     "eager mode will most likely raise the same error when the line runs",
     "check shapes and dtypes of this operation",
 )
@@ -162,26 +162,26 @@ GENERATOR = _row(
     "generator",
     "TC132",
     "{} is a generator or coroutine",
-    "its frame is left and entered again, which compiled code cannot do",
-    "return a list in place of yielding",
+    "its frame is suspended and resumed, which compiled code cannot do",
+    "return a list instead of yielding",
 )
 UNSUPPORTED_VALUE = _row(
     "unsupported-value",
     "TC133",
     "{} cannot be rebuilt after the graph",
-    "the value was made while tracing and has no form that the residual code can construct",
+    "the value was created while tracing, and the code after the graph cannot construct it",
 )
 LEAKED_BODY = _row(
     "leaked-body",
     "TC134",
-    "{} leaves the body of a higher-order operation by a side effect",
+    "{} leaves the body of a higher-order operation through a side effect",
     "a body may be run any number of times, so only what it returns can be used outside",
     "return the value from the body",
 )
 BODY_EFFECT = _row(
     "body-effect",
     "TC135",
-    "the body of {} changes something outside of itself",
+    "the body of {} changes an object outside of it",
     "a body may be run any number of times or not at all, so its effects have no replay",
     "return the new value from the body and store it outside",
 )
@@ -189,9 +189,9 @@ BODY_EFFECT = _row(
 UNREADABLE_SIZE = _row(
     "unreadable-size",
     "TC136",
-    "a size decides that cannot be read off any input",
-    "compiled code must check at each call what it was compiled for, and could not check this",
-    "pass a copy (x.clone()) in place of a view of a tensor subclass",
+    "the result depends on a size that cannot be read from any input",
+    "compiled code must check at each call what it was compiled for, and cannot check this size",
+    "pass a copy (x.clone()) instead of a view of a tensor subclass",
 )
 
 

@@ -185,7 +185,9 @@ class Frame:
         except Raised as raised:
             self.unwind(one, raised)
         except RecursionError:
-            raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "a chain of calls too deep") from None
+            raise breaks.GraphBreak(
+                breaks.UNSUPPORTED_CALL, "calls that are nested too deeply"
+            ) from None
         except breaks.GraphBreak as cause:
             if not cause.places:
                 cause.frame = self

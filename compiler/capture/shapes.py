@@ -259,7 +259,7 @@ class Shapes:
         try:
             return self.mode.from_tensor(tensor, **settings)
         except AssertionError as error:  # what it views has been written to by now
-            what = "a view of memory that traced code gave gradients to"
+            what = "a view of memory for which traced code enabled gradients"
             raise breaks.GraphBreak(breaks.UNSUPPORTED_VALUE, what) from error
 
     def fake_wrapper(
@@ -454,13 +454,6 @@ class Shapes:
                     if isinstance(n, torch.SymInt) and n.node.expr.is_number:
                         yield f"{source.name}.{what}()[{i}] == {int(n.node.expr)}"
 
-    def bindings(self) -> dict[str, tuple[str, int]]:
-        """Return symbol -> (the text that reads it, its value now), in order of creation."""
-        return {
-            str(symbol): (_name(sources[0]), self._hint(symbol))
-            for symbol, sources in self._symbols()
-        }
-
     def events(self) -> list[SymbolEvent]:
         """Return one event a symbol, in order of creation."""
         return [
@@ -541,8 +534,8 @@ def violations() -> Iterator[None]:
         yield
     except symbolic_shapes.ConstraintViolationError as error:
         raise _violation()(
-            f"a dimension marked dynamic cannot be kept so: {error}\n"
-            "tc.maybe_mark_dynamic lets it become a constant"
+            f"a dimension marked dynamic cannot stay dynamic: {error}\n"
+            "tc.maybe_mark_dynamic allows it to become a constant"
         ) from None
 
 

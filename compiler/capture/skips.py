@@ -101,7 +101,6 @@ INLINED = (
 )  # fmt: skip
 #: torch modules whose functions only wrap the user's own
 DECORATORS = ("torch.utils._contextlib",)
-COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")
 _STDLIB = tuple(
     path for name in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(name))
 )
@@ -152,7 +151,7 @@ def skip_reason(frame: Frame) -> tuple[str, bool] | None:
     if frame.code.co_name in ("<module>", "__del__"):
         return f"{frame.code.co_name} is run once", False
     if any(getattr(callback, "__code__", None) is frame.code for callback in gc.callbacks):
-        return "the garbage collector calls it, whatever runs", False
+        return "it is called by the garbage collector, at any time", False
     return None
 
 

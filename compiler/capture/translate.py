@@ -176,7 +176,7 @@ def translate(
         finally:
             if captured is None:
                 translation.t.forget()
-    raise breaks.SkipFrame(f"it broke in {MAX_ATTEMPTS} attempts at different places")
+    raise breaks.SkipFrame(f"it broke the graph in {MAX_ATTEMPTS} attempts at different places")
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,8 @@ class Stop:
         """Return the place one frame further out. Raises SkipFrame if there is none."""
         if len(self.places) == 1:
             raise breaks.SkipFrame(
-                f"a graph break before it runs ({cause}); its callees are captured one by one"
+                f"a graph break before its first operation ({cause}); its callees are "
+                "captured separately"
             ) from None
         return Stop(self.record, self.places[:-1])
 
@@ -285,7 +286,7 @@ class Translation:
         assert self.stop is not None
         chain = leaf.chain()
         if tuple((f.step_number, f.current.offset) for f in chain) != self.stop.places:
-            raise breaks.SkipFrame("its trace went another way when it was repeated")
+            raise breaks.SkipFrame("its second trace took another path than the first")
         self.t.top = leaf
         resume = finish_at_break(leaf, self._begin)
         return resume.residual, replace(self.stop.record, resume=resume.name)
@@ -300,10 +301,12 @@ class Translation:
         """Start the residual code: graph call, values that must be read early, effects."""
         for one in self.t.effects.generators:
             if isinstance(one, GeneratorValue) and one.needs_closing:
-                raise breaks.SkipFrame(f"{one.describe()} is left before its end, in a try or with")
+                raise breaks.SkipFrame(
+                    f"{one.describe()} is abandoned in a try or with block before its end"
+                )
         t = self.t
         if levels.modes() != t.state.levels_before:
-            raise breaks.SkipFrame("it stops inside a transform of torch.func")
+            raise breaks.SkipFrame("it breaks inside a transform of torch.func")
         r = Residual(t, self.frame.code)
         r.need(values)
         r.need_effects(at_break)
@@ -335,7 +338,9 @@ class Translation:
         for _, (write, args) in t.modes.changes():
             t.output.graph.call_function(write, args)
         if t.output.derived.below and t.output.derived.native:
-            raise breaks.SkipFrame("tensors of classes with overrides, and of PyTorch's own, mix")
+            raise breaks.SkipFrame(
+                "classes with __torch_function__ are mixed with tensor classes of PyTorch"
+            )
         t.output.graph.output(tuple(outputs))
         if t.shapes.env.deferred_runtime_asserts:
             t.shapes.add_assertions(t.output.scopes[0].module())  # in the same graph

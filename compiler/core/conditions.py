@@ -59,7 +59,7 @@ class Sizes:
         """Return the conditions decided since then.
 
         Raises:
-            NotPlain: one has no form here, or sizes come out of data by now.
+            NotPlain: one has no form here, or sizes depend on data by now.
         """
         _check(self.env)
         guards = self.env.guards[self.before :]
@@ -89,7 +89,7 @@ def sizes_of(values: Iterable[Any]) -> Sizes | None:
     """Return the sizes that inputs bring symbols of; None if all their sizes are numbers.
 
     Raises:
-        NotPlain: sizes come out of data, so that what is asked of them is checked by the graph.
+        NotPlain: sizes depend on data, so that what is asked of them is checked by the graph.
     """
     for number in _numbers(values):
         if isinstance(number, torch.SymInt | torch.SymFloat | torch.SymBool):
@@ -106,7 +106,7 @@ def text_of(number: Any) -> str:
         NotPlain: it is no expression (a ragged size).
     """
     if not number.node.is_symbolic() or number.node.is_nested_int():
-        raise NotPlain("a size is no expression")
+        raise NotPlain("a size is not a symbolic expression")
     return f"{type(number).__name__}({number.node.expr})"
 
 
@@ -114,7 +114,7 @@ def _check(env: Any) -> None:
     """Refuse sizes that come out of data: what is asked of them is checked by the graph."""
     of_data = env.var_to_range.keys() - env.backed_var_to_val.keys()
     if of_data or env.deferred_runtime_asserts:
-        raise NotPlain("sizes come out of data")
+        raise NotPlain("sizes depend on data")
 
 
 def _numbers(values: Iterable[Any]) -> Iterator[Any]:

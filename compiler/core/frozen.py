@@ -50,7 +50,7 @@ def _plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         held = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
         return {"class": type(value).__name__, "fields": held}
-    raise NotPlain(f"a {type(value).__name__} cannot be written down")
+    raise NotPlain(f"a {type(value).__name__} cannot be serialised")
 
 
 def _value(plain: Any, classes: Mapping[str, type]) -> Any:

@@ -118,7 +118,7 @@ def _target(node: fx.Node) -> str:
         return "getitem"
     target = node.target
     if not isinstance(target, torch._ops.OpOverload) or target.namespace not in NAMESPACES:
-        raise NotPlain(f"{node.op} {target} cannot be written down")
+        raise NotPlain(f"{node.op} {target} cannot be serialised")
     return f"{target._schema.name}.{target._overloadname}"
 
 

@@ -71,8 +71,3 @@ def alone(work: Callable[[], T], otherwise: Callable[[], U]) -> T | U:
         if _LOCK.owned():
             garbage.end_of_thread()
             _LOCK.lock.release()
-
-
-def compiling() -> bool:
-    """Whether this thread has the compile lock."""
-    return _LOCK.owned()

@@ -34,7 +34,7 @@ def gpu_of(module: fx.GraphModule) -> torch.device | None:
     if len(devices) != 1:
         return None
     if not triton_available():
-        _report("triton is not installed: ATen runs it all")
+        _report("triton is not installed: ATen runs the whole graph")
         return None
     return devices.pop()
 
@@ -75,7 +75,7 @@ def cut(module: fx.GraphModule) -> Cut | None:
         return None
     why = "triton is not installed" if not triton_available() else _uncut(nodes)
     if why:
-        _report(f"its tensors are on several GPUs, and {why}: ATen runs it all")
+        _report(f"its tensors are on several GPUs, and {why}: ATen runs the whole graph")
         return None
     from torch.fx.passes.split_module import split_module  # graphs on one GPU do without
 
@@ -89,7 +89,7 @@ def _uncut(nodes: Sequence[fx.Node]) -> str:
     values = [leaf for n in nodes for leaf in pytree.tree_leaves(n.meta.get("val"))]
     sizes = [s for v in values if isinstance(v, torch.Tensor) for s in (*v.shape, *v.stride())]
     if any(isinstance(value, torch.SymInt | torch.SymFloat) for value in (*values, *sizes)):
-        return "some size is symbolic"
+        return "a size is symbolic"
     copies = [str(node.target) == COPY for node in nodes if node.op == "call_function"]
     if sorted(copies) != copies:
         return "an input is written to before the end"

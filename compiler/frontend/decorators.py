@@ -146,7 +146,7 @@ def forbid_in_graph(fn: Any) -> Any:
 def _each(fn: Any, say: Callable[[Any], None]) -> Any:
     for function in fn if isinstance(fn, list | tuple) else (fn,):
         if not callable(function):
-            raise OptionError(f"a function is wanted, not {function!r}")
+            raise OptionError(f"expected a function, not {function!r}")
         say(function)
     return fn
 
@@ -187,7 +187,7 @@ def substitute_in_graph(
 
     Raises:
         TypeError: one of them is no function, or their parameters differ.
-        ValueError: the original has a substitute already.
+        ValueError: the original already has a substitute.
 
     Example:
         >>> import operator, tc
@@ -200,12 +200,12 @@ def substitute_in_graph(
 
     def decorate(replacement: F) -> F:
         if not isinstance(replacement, FUNCTIONS):
-            raise TypeError(f"a substitute has to be a function, not {replacement!r}")
+            raise TypeError(f"a substitute must be a function, not {replacement!r}")
         if not skip_signature_check:
             _check_signatures(original_fn, replacement)
         said = marked.mark_of(original_fn)
         if said is not None and said.name == "substituted":
-            raise ValueError(f"{original_fn!r} has a substitute already")
+            raise ValueError(f"{original_fn!r} already has a substitute")
 
         @functools.wraps(replacement)
         def wrapper(*args: Any, **kwargs: Any) -> Any:

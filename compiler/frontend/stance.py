@@ -185,7 +185,7 @@ class set_stance:
         if stance not in STANCES:
             raise OptionError(f"there is no stance {stance!r}{nearest(stance, list(STANCES))}")
         if force_backend is not None and stance != "default":
-            raise OptionError(f"force_backend goes with the stance 'default', not {stance!r}")
+            raise OptionError(f"force_backend requires the stance 'default', not {stance!r}")
         self.stance = Stance(stance, skip_guard_eval_unsafe, force_backend)
         self._before = STANDING.change(self.stance)
 

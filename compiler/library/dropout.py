@@ -19,7 +19,9 @@ def draw_numbers(editor: Editor) -> None:
     for node in list(editor.graph.nodes):
         if node.target is not aten.native_dropout.default or not _is_plain(node):
             continue
-        if not editor.decide("draw_numbers", [node], True, "loops drop what was drawn"):
+        if not editor.decide(
+            "draw_numbers", [node], True, "the mask is applied by generated loops"
+        ):
             continue
         given, rate, _ = node.args
         keep = 1 - rate

@@ -76,7 +76,7 @@ def turn_matrices(editor: Editor) -> None:
         if shape is None or held is None or held.stride() != (1, shape[0]) or 1 in shape:
             continue
         often = len(nodes) >= TURN_USES
-        reason = f"{len(nodes)} products of at most {FEW_ROWS} rows read it across"
+        reason = f"{len(nodes)} products of at most {FEW_ROWS} rows read it column by column"
         if often and editor.decide("turn_matrix", [matrix], True, reason):
             turned = editor.call(
                 nodes[0], aten.clone.default, matrix, memory_format=torch.contiguous_format

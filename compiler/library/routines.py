@@ -113,7 +113,7 @@ def _quickest(
 def _reroute(
     editor: Editor, node: fx.Node, rows: fx.Node, matrix: fx.Node, bias: fx.Node | None
 ) -> None:
-    if not editor.decide("onednn", [node], True, "measured: quicker here than ATen's routine"):
+    if not editor.decide("onednn", [node], True, "measured: faster here than ATen's routine"):
         return
     turned = editor.call(node, aten.permute.default, matrix, [1, 0])
     made = editor.call(node, ONEDNN, rows, turned, bias, "none", [], "")
@@ -123,7 +123,7 @@ def _reroute(
 
 def _turn(editor: Editor, node: fx.Node, matrix: fx.Node, turned: dict[fx.Node, fx.Node]) -> None:
     if matrix not in turned:
-        reason = "measured: a transposed copy and its product are quicker here"
+        reason = "measured: a transposed copy and its product are faster here"
         if not editor.decide("turn_matrix", [matrix], True, reason):
             return
         plain = torch.contiguous_format

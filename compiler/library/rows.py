@@ -44,7 +44,9 @@ def compute_tiny(editor: Editor) -> None:
             continue
         if not _is_tiny(node):
             continue
-        if not editor.decide("tiny_product", [node], True, "a call takes longer than its loops"):
+        if not editor.decide(
+            "tiny_product", [node], True, "a call takes longer than generated loops"
+        ):
             continue
         *bias, rows, matrix = node.args
         across = editor.call(node, aten.permute.default, matrix, [1, 0])

@@ -17,7 +17,6 @@ from tc.compiler.loops import index as ix
 from tc.compiler.loops.index import Atom, Index
 from tc.compiler.loops.ops import SCALAR_OPS
 
-LEAVES = ("const", "load", "index", "scalar", "local")
 UNKNOWN = 1 << 30
 """An upper bound of a cost where parts are shared so often that it says nothing."""
 READS = ("load", "at")

@@ -123,9 +123,9 @@ def refusal(query: Part, key: Part, value: Part, mask: Part, drops: bool) -> str
     if _known(key.shape[2]) and key.shape[2] > KEYS:
         return f"more than {KEYS} keys"
     if _known(depth) and (depth % LANES or depth > DEPTH):
-        return f"queries of other than up to {DEPTH} elements, {LANES} by {LANES}"
+        return f"queries not of at most {DEPTH} elements, {LANES} by {LANES}"
     if any(part is None or part.stride(-1) != 1 for part in (query, key, value)):
-        return "elements of a query, key or value that do not lie together"
+        return "elements of a query, key or value that are not contiguous"
     if mask is not None and (mask.dtype is not torch.float32 or mask.stride(-1) != 1):
         return "a mask of another type or layout"
     return ""
@@ -139,7 +139,6 @@ ROUTINE = routine(
     Routine(
         "attention",
         refusal,
-        _by_torch,
         {"flash": FLASH, "flash_alone": FLASH},
         Path(__file__).with_suffix(".c"),
         {torch.float32: "attend_f32"},

@@ -37,7 +37,7 @@ MOST_WORK = 1 << 27
 #: Of few rows, kernels of products do better than loops above the first number.
 TINY_WORK, TINY_WORK_ON_CPU = 1 << 10, 5 << 10
 
-TRANSPOSED = f"few rows, at most {MOST_ROWS}, of a matrix that lies transposed"
+TRANSPOSED = f"at most {MOST_ROWS} rows, and a column-major matrix"
 SMALL = f"at most {MOST_ROWS_OF_SMALL} rows of a small matrix"
 
 Steps = tuple[int, ...] | None
@@ -74,7 +74,11 @@ def is_tiny(count: int, depth: int, width: int, *, on_cpu: bool) -> bool:
 
 def refusal(count: int, depth: int, width: int, across: Steps, down: Steps) -> str:
     """Return why the library's product stays; see `form`."""
-    return "" if form(count, depth, width, across, down) else "sizes or layouts of no kernel here"
+    return (
+        ""
+        if form(count, depth, width, across, down)
+        else "sizes or layouts that no kernel of tc supports"
+    )
 
 
 def _by_torch(rows: torch.Tensor, matrix: torch.Tensor) -> Any:
@@ -85,7 +89,6 @@ ROUTINE = routine(
     Routine(
         "products",
         refusal,
-        _by_torch,
         {},  # wrappers call no function of it: its C is part of generated kernels
         FOLDER / "products.h",
         {},

@@ -30,8 +30,6 @@ class Routine:
         refusal: returns why ATen's op stays, from what is known when a graph is compiled; empty
             where the routine is to be used. Sizes that vary are not known: then the routine itself
             decides at each call.
-        fallback: computes the same by ATen; the routine calls it for what it cannot do, or does
-            no faster.
         reference: name of a function that wrappers call -> the same by ATen. None where the C is
             part of generated kernels.
         c_file: with the helpers of generated kernels in the place of a comment, see `source_of`.
@@ -43,7 +41,6 @@ class Routine:
 
     name: str
     refusal: Callable[..., str]
-    fallback: Callable[..., Any]
     reference: Mapping[str, Callable[..., Any]]
     c_file: Path
     functions: Mapping[torch.dtype, str]

@@ -88,13 +88,13 @@ def refusal(
     if not dims:
         return "a sort of a number"
     if dtype is torch.int32 and dims == 1:
-        return "one row of integers, which threads of ATen share"
+        return "one row of integers, which ATen sorts with several threads"
     if (length is not None and length < SHORT) or (count is not None and count < FEW):
         return "short rows, or few elements, to sort"
     if stable or (length is not None and length <= INSERTED):
         return ""
     if dtype is not torch.float32 or (length is not None and length > CROWDED):
-        return "most rows hold equal elements, whose order is left to std::sort"
+        return "most rows hold equal elements, whose order is that of std::sort"
     return ""
 
 
@@ -106,7 +106,6 @@ ROUTINE = routine(
     Routine(
         "sorting",
         refusal,
-        _by_torch,
         {"sort": _reference},
         Path(__file__).with_suffix(".c"),
         {

@@ -172,11 +172,13 @@ class Replayed:
 
     def _warm_up(self, key: Key, args: list[Any]) -> tuple[Any, ...]:
         if len(self.recordings) >= MOST_RECORDINGS:
-            why = f"its inputs have had {MOST_RECORDINGS} sets of sizes and numbers already"
+            why = f"its inputs have already had {MOST_RECORDINGS} sets of sizes and numbers"
             raise Cannot("dynamic", why)
         for arg in args:
             if isinstance(arg, torch.Tensor) and arg.device.type != self.recorder.device.type:
-                raise Cannot("elsewhere", f"an input lies on {arg.device}: its value would be kept")
+                raise Cannot(
+                    "elsewhere", f"an input is on {arg.device}: the recording would keep its value"
+                )
         self.recordings[key] = Recording(_places(args))
         return self.launch(args)
 
@@ -196,7 +198,7 @@ class Replayed:
             raise Cannot("unrecordable", str(error).partition("\n")[0]) from error
         tensors = [r for r in results if isinstance(r, torch.Tensor)]
         if not all(r is None or isinstance(r, torch.Tensor | int | float) for r in results):
-            raise Cannot("unrecordable", "a result is no tensor")
+            raise Cannot("unrecordable", "a result is not a tensor")
         inputs = {_start(arg) for arg in given if isinstance(arg, torch.Tensor)}
         if any(_start(r) in inputs for r in tensors if r.numel()):
             raise Cannot("alias", "a result shares memory with an input")
@@ -211,10 +213,10 @@ class Replayed:
     def _room(self, k: int, arg: torch.Tensor) -> torch.Tensor:
         """Memory for an input that lies elsewhere each time."""
         if k in self.written:
-            why = "it writes to an input that does not lie in the same place each time"
+            why = "it writes to an input whose address changes between calls"
             raise Cannot("mutation", why)
         if torch._debug_has_internal_overlap(arg) == 1:
-            raise Cannot("overlap", "an input repeats its elements, so nothing can be copied to it")
+            raise Cannot("overlap", "an input is expanded, so nothing can be copied into it")
         return torch.empty_strided(arg.size(), arg.stride(), dtype=arg.dtype, device=arg.device)
 
     def _replay(self, known: Recording, args: list[Any]) -> tuple[Any, ...]:
@@ -254,7 +256,7 @@ class Replayed:
             one.copied.update(one.held())
             one.replay, one.results, one.memory, one.idle = None, (), [], []
         self._pool = None
-        why = "results of an earlier call are still in use: those are copies from now on"
+        why = "results of an earlier call are still in use: they are copied from now on"
         self._report("recorded anew", "held", why)
 
     # ---------------------------------------------------------------- telling

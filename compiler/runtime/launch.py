@@ -134,7 +134,7 @@ def share_openmp() -> None:
             return
     raise StageError(
         "runtime.launch",
-        "torch brought no OpenMP runtime that gcc's kernels can use, and the system has no "
+        "torch ships no OpenMP runtime that kernels compiled by gcc can use, and the system has no "
         "libgomp.so.1. Install libgomp; tc.config.suppress_errors = True runs eagerly instead.",
     )
 

@@ -46,7 +46,7 @@ def open_routine(
         return None
 
     def no_memory(bits: int) -> NoReturn:
-        raise MemoryError(f"no memory for what {name} keeps meanwhile")
+        raise MemoryError(f"no memory for the temporary buffers of {name}")
 
     return make_kernel(name, address, signature, release_gil=True, on_fault=no_memory)
 

@@ -192,7 +192,10 @@ class _Fusion:
     def _fused(self, group: Group, node: Nest) -> Group | None:
         fused, reason = combined(group, node)
         if fused is not None and fused.inner and any(map(self._turns, fused.members)):
-            fused, reason = None, "one of them turns what it reads: alone it does so in tiles"
+            fused, reason = (
+                None,
+                "one of them reads transposed memory: as a separate kernel it does so in tiles",
+            )
         if fused is not None and not self.gate.allow("schedule.fuse", node.buffer.name):
             fused, reason = None, "refused by the gate"
         names = (*(m.name for m in group.members), node.buffer.name)
@@ -279,7 +282,7 @@ def _after_dot(group: Group, node: Nest) -> tuple[Group | None, str]:
     found, why = _over(group, node, group.outer, group.inner)
     if found is None or _is_dot(node) or found.members[-1].level != "row":
         return None, why or "a product is computed in registers"
-    return found, "computed of results of a product"
+    return found, "computed from results of a product"
 
 
 def _over(group: Group, node: Nest, outer: Variables, inner: Variables) -> tuple[Group | None, str]:
@@ -298,7 +301,7 @@ def _over(group: Group, node: Nest, outer: Variables, inner: Variables) -> tuple
             space = any(True for _ in placements(item, outer, inner, []))
             return (
                 None,
-                "they read elsewhere than was written"
+                "they read other positions than were written"
                 if space
                 else "they run over different spaces",
             )

@@ -188,7 +188,7 @@ def untwisted(slots: Sequence[Slot]) -> tuple[list[Slot], list[Decision]]:
             if stay and not read and _twisted(member):
                 out.insert(0, member)
                 names = (*(m.name for m in stay), member.name)
-                reason = "its positions would be taken apart"
+                reason = "its indices would have to be split into coordinates"
                 decisions.append(Decision("fuse", names, False, reason))
         slot.members[:] = [m for m in slot.members if m not in out]
         for member in out:

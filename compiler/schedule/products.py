@@ -63,7 +63,7 @@ def with_products(
         proposal, refused = _proposal(call, made, result, returned)
         decisions += refused
         found = choose(proposal, buffers)
-        reason = "measured: quicker than the call" if found else "measured: the call is quicker"
+        reason = "measured: faster than the call" if found else "measured: the call is faster"
         if found is not None and not gate.allow("schedule.product"):
             found, reason = None, "refused by the gate"
         follower = proposal.follower
@@ -74,7 +74,9 @@ def with_products(
         kept = proposal.left_over(found)
         for producer in proposal.producers:
             inside = producer not in kept
-            reason = "measured: quicker inside" if inside else "measured: quicker by itself"
+            reason = (
+                "measured: quicker inside" if inside else "measured: faster as a separate kernel"
+            )
             names = (*producer.members, made.result)
             decisions.append(Decision("prologue", names, inside, reason))
             if inside:
@@ -105,7 +107,7 @@ def _proposal(
         reason = _refusal(name, producer, call, end, work, returned)
         inside = None if reason else _with_prologue(computed, name, producer)
         if inside is None:
-            reason = reason or "its positions would be taken apart"
+            reason = reason or "its indices would have to be split into coordinates"
             names = (*producer.members, made.result)
             decisions.append(Decision("prologue", names, False, reason))
             continue
@@ -307,7 +309,7 @@ def _refusal(
 
 
 def _with_prologue(product: Product, name: str, producer: Kernel) -> Product | None:
-    """The product with a factor computed; None if its positions would be taken apart."""
+    """Return the product with a factor computed; None if indices would have to be split."""
     store = next(s for s in producer.statements() if isinstance(s, Store))
     order = _running(store.index, producer.outer)
     if order is None:

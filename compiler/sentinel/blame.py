@@ -79,7 +79,7 @@ class _Blamer:
         if self.left and trace.enabled() and not self.done.is_set():
             trace.warn(
                 f"the sentinel waits up to {seconds:.0f} s for tc-bisect, so that the trace has "
-                "its verdict; Ctrl-C leaves it, and the verdict will lie beside the repro"
+                "its verdict; Ctrl-C ends the wait, and the verdict is written next to the repro"
             )
             self.done.wait(seconds)
 
@@ -102,7 +102,7 @@ def _blamed(graph: Graph, folder: Path) -> None:
     try:
         verdict = _verdict(folder)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        verdict = {"verdict": "inconclusive", "title": f"tc-bisect did not end: {error}"}
+        verdict = {"verdict": "inconclusive", "title": f"tc-bisect did not finish: {error}"}
     title = str(verdict.get("title", ""))
     graph.emit(
         trace.SentinelVerdict(
@@ -147,7 +147,7 @@ def _verdict(folder: Path) -> dict[str, Any]:
     if found.get("verdict") == "bug":
         return {**found, "title": f"it fails only with your cache: {found.get('title', '')}"}
     text = (
-        "the repro alone is right: the failure needs what the process did before it "
+        "the repro alone gives right results: the failure depends on what the process did before "
         "(memory, threads, or a hardware fault)"
     )
     return {**found, "verdict": "inconclusive", "title": text}

@@ -22,7 +22,7 @@ Program = Callable[..., Any]
 #: and every result on the way, odd ones inputs only
 SEEDS = ((1, 2, 3), tuple(range(4, 16)))
 #: why calls with random numbers are not compared
-OTHERWISE = "random numbers are drawn otherwise than by eager"
+OTHERWISE = "random numbers differ from those of eager"
 REPEATS = 3  # calls that show whether a difference is there each time
 
 
@@ -146,7 +146,7 @@ class Call:
             Skipped: they cannot be compared.
         """
         if self.written is not None and self.written.unnoticed():
-            raise Skipped("data was written to unnoticed between forward and backward")
+            raise Skipped("data was written between forward and backward, unseen by autograd")
         after = RandomState.now(self.inputs)
 
         def backward(inputs: Sequence[Any]) -> list[Any]:
@@ -326,7 +326,7 @@ class Backward:
             return None
         node: Any = made[0][1].grad_fn
         if any(value.grad_fn is not node for _, value in made):
-            raise Skipped("gradients go through several nodes of autograd")
+            raise Skipped("gradients flow through several autograd nodes")
         edges: dict[Any, list[int]] = {}
         for place, value in enumerate(inputs):
             if isinstance(value, torch.Tensor) and value.requires_grad:
@@ -336,7 +336,7 @@ class Backward:
             if edge[0] is None:
                 continue
             if edge not in edges:
-                raise Skipped("gradients go through several nodes of autograd")
+                raise Skipped("gradients flow through several autograd nodes")
             slots.setdefault(edge, []).append(slot)
         outputs: dict[int, int] = {}
         for place, value in made:
@@ -352,11 +352,11 @@ class Backward:
         came = [(place, tangents[number]) for number, place in self.outputs.items()
                 if tangents[number] is not None]  # fmt: skip
         if len(came) < sum(tangent is not None for tangent in tangents):
-            raise Skipped("gradients go through several nodes of autograd")
+            raise Skipped("gradients flow through several autograd nodes")
         if not came:
             return None
         if any(is_many(t) for t in (*gradients, *tangents) if t is not None):
-            raise Skipped("gradients are many in one, or of a subclass of Tensor")
+            raise Skipped("gradients are batched (vmap), or of a subclass of Tensor")
         found = []
         for slots in self.slots:
             parts = [gradients[slot] for slot in slots if gradients[slot] is not None]

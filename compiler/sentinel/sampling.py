@@ -166,7 +166,9 @@ class Watch:
                 call = Call.before(graph, args)
             guard = guard_difference(graph.module, args)
             if guard is None and (refused := graph.refused_guard(caller)):
-                guard = Difference("guard", f"a guard let pass what it must not: {refused}")
+                guard = Difference(
+                    "guard", f"a guard accepted inputs that it must reject: {refused}"
+                )
         except Exception as error:
             _skip(error)
             return self.compiled(*args)
@@ -276,10 +278,14 @@ class Watch:
     ) -> str:
         place = self.graph.place
         what = "gradients differ" if gradients else "results differ"
-        what = "it must not be used for this call" if difference.kind == "guard" else what
+        what = (
+            "the compiled code must not be used for this call"
+            if difference.kind == "guard"
+            else what
+        )
         step = difference.detail.get("step")
         at = f" after {step}" if step else ""
-        then = {"eager": "; the graph runs by eager from now on"}.get(self.setting.action, "")
+        then = {"eager": "; the graph runs in eager from now on"}.get(self.setting.action, "")
         where = f"; repro: {script}" if script else f"; no repro: {why}"
         return (
             f"sentinel: call {number} of the graph of {place.name} ({place.file}:{place.line}), "

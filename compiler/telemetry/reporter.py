@@ -105,7 +105,7 @@ class CompileReporter:
         self.reasons.append(record.cause.title)
         self.restarted_after = time.perf_counter() - self.clock
         attempt = CompileId(self.compile_id.frame, self.compile_id.compile, record.attempt)
-        trace.emit(break_event(record, self.code), attempt)
+        trace.emit(break_event(record), attempt)
 
     # -- end -------------------------------------------------------------------------------
     def report_capture(self, captured: Captured) -> None:
@@ -277,8 +277,8 @@ def as_failure(error: Exception, stage: str, text: str) -> TcError:
     calls = f"\n{where_text(met.stack)}" if met is not None and len(met.stack) > 1 else ""
     failure = StageError(
         stage,
-        f"{text}. This is a bug in tc; tc.config.suppress_errors = True goes on eagerly. "
-        f"Make it small: {minify_command()}{calls}",
+        f"{text}. This is a bug in tc; tc.config.suppress_errors = True runs eagerly instead. "
+        f"To reduce it: {minify_command()}{calls}",
     )
     failure.__cause__ = error
     return failure
@@ -290,7 +290,7 @@ def minify_command() -> str:
     return f"tc-minify {script}"
 
 
-def break_event(record: BreakRecord, code: CodeType) -> trace.GraphBreak:
+def break_event(record: BreakRecord) -> trace.GraphBreak:
     """Return the event of a graph break."""
     cause = record.cause
     place = user_place(record.stack)

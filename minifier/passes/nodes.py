@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from tc.minifier.case import Case
 
 Fails = Callable[[Case], bool]
-Names = Sequence[str]
 
 
 def needed_steps(case: Case, fails: Fails) -> Iterator[Case]:

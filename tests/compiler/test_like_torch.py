@@ -64,7 +64,7 @@ def test_options_of_the_documentation_are_taken(warned):
     InductorOptions.of(None, dict.fromkeys(documented, True))
     InductorOptions.of(None, dict.fromkeys(documented, True))
     assert len(warned) == len(NO_EFFECT), "once each"
-    assert all("changes nothing here: " in line for line in warned)
+    assert all("has no effect: " in line for line in warned)
 
 
 def test_a_limit_of_recompiles_of_one_call():

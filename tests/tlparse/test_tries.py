@@ -220,7 +220,7 @@ def test_the_number_of_runs_is_bounded(
     monkeypatch.setattr(tries, "MOST_RUNS", 1)
     rows = verified(tmp_path, "train.py")
     assert sum(row["state"] in ("helped", "failed") for row in rows) == 1
-    assert any(row["told"] == "the program was run 1 times for dearer ones" for row in rows)
+    assert any(row["told"] == "the program was run 1 times for more expensive ones" for row in rows)
 
 
 # ------------------------------------------------------------------------------- what is changed
@@ -261,9 +261,9 @@ def test_sizes_of_pytorch_are_marked_by_its_variable(monkeypatch: pytest.MonkeyP
     ("text", "title", "where", "why"),
     [
         ("move it out", "", Where(), "by hand"),
-        ("tc.mark_dynamic(x, 0)", "", Where(), "where the function is called"),
+        ("tc.mark_dynamic(x, 0)", "", Where(), "at the call of the function"),
         ("tc.config.reorderable_logging_functions.add(print)", "a logger", Where(), "none of"),
-        ("remove the call of graph_break()", "", Where(), "does not tell its line"),
+        ("remove the call of graph_break()", "", Where(), "line is not in the trace"),
         ("remove the call of graph_break()", "", Where("/no/such.py", 1), "cannot be read"),
         ("remove the call of graph_break()", "",
          Where("/x/lib/python3.11/site-packages/torch/a.py", 1), "library"),

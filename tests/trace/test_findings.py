@@ -589,6 +589,6 @@ def test_what_a_break_hands_on_is_mended_at_the_break(tmp_path: Path, fix: str) 
     again = ev.Recompile("f", "m.py", 3, CompileId(0, 0), (cause,))
     (found,) = Compiler(tmp_path).start().start(1).say(again, 1).end().findings
     assert found.title == "a value from before a graph break changes"
-    assert found.fix == ("mend the graph break before it: then nothing has to be handed on",)
+    assert found.fix == ("fix the graph break before it: then no value is passed across it",)
     assert found.why.endswith("left behind (was 1, then 2)")
     assert found.reason == "___stack2"

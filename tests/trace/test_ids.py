@@ -23,7 +23,7 @@ def test_printed_id_is_read_back(frame: int, number: int, attempt: int) -> None:
 
 def test_forms() -> None:
     assert str(CompileId(0, 1)) == "0/1"
-    assert str(CompileId(0, 1).next_attempt().next_attempt()) == "0/1_2"
+    assert str(CompileId(0, 1, 2)) == "0/1_2"
     assert CompileId(3, 0).bracket == "[3/0]"
 
 

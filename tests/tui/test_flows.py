@@ -526,7 +526,7 @@ def test_garbage_leaves_with_a_sentence(drive: Any, trace: Path, tools: Any) -> 
         app: Any = pilot.app
         await tools.until(pilot, lambda: not app.is_running)
         assert app.return_code == 3
-        assert "holds no trace record" in app.last_words
+        assert "has no trace record" in app.last_words
 
     drive(script)
 

@@ -109,7 +109,7 @@ ROWS: Final = (
         r"skipp(?:ed|ing)|SkipFunction|not implemented in [Pp]ython|[Uu]nsupported function call",
         "TC120",
         "call of a function the tracer cannot look into",
-        "it is not written in Python, or lies in a module that is never traced",
+        "it is not written in Python, or is defined in a module that is never traced",
         "move the call out of the compiled function",
         "if it is pure tensor code, register it: torch.library.custom_op",
         "torch.compiler.allow_in_graph(fn), if fn only calls torch operations",
@@ -153,10 +153,10 @@ ROWS: Final = (
         (64, 87, 90, 112, 4315, 81),
         r"[Ff]ake [Tt]ensor|fake tensor call|FakeTensor",
         "TC130",
-        "an operation raised while its shapes were worked out",
+        "an operation raised while its output shapes were computed",
         "it refused these shapes, dtypes or devices, or has no rule for the shape of its result",
         "check shapes, dtypes and devices of this operation",
-        "for an operator of your own: register_fake() tells its output shape",
+        "for a custom operator: register_fake() declares its output shape",
     ),
     _row(
         (88, 89, 57, 111, 50, 51),
@@ -171,7 +171,7 @@ ROWS: Final = (
         r"[Gg]enerator",
         "TC132",
         "a generator cannot be captured",
-        "its frame is left and entered again, which compiled code cannot do",
+        "its frame is suspended and resumed, which compiled code cannot do",
         "build a list in place of yielding",
     ),
     _row(
@@ -235,7 +235,11 @@ ROWS: Final = (
 )  # fmt: skip
 
 OTHER: Final = Advice(
-    (), re.compile(r"(?!)"), "TC199", "graph break", "the compiler met something it cannot trace"
+    (),
+    re.compile(r"(?!)"),
+    "TC199",
+    "graph break",
+    "the compiler found something that it cannot trace",
 )
 
 

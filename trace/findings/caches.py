@@ -21,7 +21,7 @@ _LEAST: Final = 1.0  # seconds
 _SHARE: Final = 0.1
 _HEX: Final = re.compile(r"\b0x[0-9a-f]+\b|\b\d{4,}\b")
 _PASSED_FIXES: Final = (
-    ("freezing", ("switch freezing and max_autotune off where a quick start counts more",)),
+    ("freezing", ("switch freezing and max_autotune off where a fast start matters more",)),
     ("symbolic", ("sizes that take few values: mark them static, and each graph is kept",)),
 )  # fmt: skip
 

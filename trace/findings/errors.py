@@ -172,7 +172,7 @@ def _where(failure: Failure, traceback: str) -> Where | None:
 
 
 @finding(
-    Code("TC901", "the trace was cut off", "trace again and let the program end by itself"),
+    Code("TC901", "the trace was cut off", "trace again and let the program run to its end"),
     Code(
         "TC902",
         "records that cannot be parsed: their JSON is broken",
@@ -204,7 +204,7 @@ def damage(facts: Facts) -> list[Finding]:
     for kind, count in sorted(session.defects.counts.items()):
         code, title, why = _DAMAGE.get(kind, ("TC906", kind.replace("_", " "), "see the places"))
         places = session.defects.places[kind]
-        fix = ("trace again and let the program end by itself",) if kind == "truncated" else ()
+        fix = ("trace again and let the program run to its end",) if kind == "truncated" else ()
         if kind == "unknown_string":
             fix = ("give tc-report the folder that holds all logs of the run",)
         name = cause_id(code, "", kind, "")

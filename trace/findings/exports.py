@@ -23,7 +23,7 @@ Words = tuple[str, str, str, tuple[str, ...]]  # code, title, why, fixes
     ),
     Code(
         "TC802",
-        "export: a fake kernel says something else than the real one",
+        "export: a fake kernel disagrees with the real one",
         "correct what it returns: shape, stride, dtype, device",
     ),
     Code(
@@ -61,7 +61,7 @@ def _mismatched(data: dict[str, Any]) -> Words:
     op = data.get("op")
     return (
         "TC802",
-        f"the fake kernel of {op} says something else than the real one",
+        f"the fake kernel of {op} disagrees with the real one",
         str(data.get("reason") or ""),
         ("correct what its register_fake function returns: shape, stride, dtype, device",),
     )

@@ -27,7 +27,7 @@ _FIXES: Final = {
         "runs ahead of those that compile",
     ),
     "break": ("make every rank take the same way through the function",),
-    "failure": ("see why the compile failed on that rank: its own finding tells",),
+    "failure": ("see why the compile failed on that rank: see its own finding",),
 }
 _VERBS: Final = {
     "compile": "has other compiles",

@@ -44,7 +44,6 @@ _COMMENT: Final = re.compile(r"\s+# (?P<comment>.*)$")
 _LINE_IN: Final = re.compile(r"^(?P<code>.*?)\s*# (?P<file>\S+?):(?P<line>\d+) in (?P<fn>\S+)")
 _USER_STACK: Final = "User stack trace:"
 _FRAME: Final = re.compile(r'^\s*File "(.+)", line (\d+), in (\S+)\s*$')
-_SEVERAL: Final = ", "  # between the sources of a condition, as tc tells them
 _OURS: Final = ("tc_recompile", "tc_recompile_limit")
 PHRASES: Final = (_TENSOR, _PROPERTY, _GLOBAL, _TYPE, _RACED)  # PyTorch's words that are read here
 

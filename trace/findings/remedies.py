@@ -32,11 +32,6 @@ def subject_about(cause: Cause, function: str = "") -> Subject:
     return subject_of(cause.source, cause.old, cause.new, cause.kind, cause.guard, function)
 
 
-def handed_on(source: str) -> bool:
-    """Whether an input is a value that the code before a graph break leaves to what follows it."""
-    return source.startswith("___")  # no name of a user's
-
-
 def _size(subject: Subject, cause: Cause) -> tuple[str, str]:
     if cause.now_dynamic:
         why = (

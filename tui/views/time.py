@@ -45,7 +45,7 @@ class Time(View):
         return rows
 
     def nothing(self) -> str:
-        return "the trace tells no times"
+        return "the trace has no times"
 
     def chosen(self) -> Function | None:
         """The function under the cursor."""
@@ -60,7 +60,7 @@ class Time(View):
         function = self.chosen()
         phase = "" if function else str(key[1])
         compiles = function.compiles if function else self.model.compiles
-        return Listed(_document(key, phase, compiles, self.detail.room, function))
+        return Listed(_document(phase, compiles, self.detail.room, function))
 
     def place(self) -> Place | None:
         function = self.chosen()
@@ -105,7 +105,6 @@ def _function_row(one: Function, most: float, width: int) -> Line:
 
 
 def _document(
-    key: tuple[str, Hashable],
     phase: str,
     compiles: Sequence[Compile],
     width: int,

@@ -1,4 +1,4 @@
-"""Wishes of the code generator in, a list of instructions for the running Python version out.
+"""Calls by the code generator in, a list of instructions for the running Python version out.
 
 Each method appends what its name says; `TRAITS` holds what the versions do differently.
 """
@@ -18,7 +18,7 @@ from tc.compiler.core.table import Table
 
 @dataclass(frozen=True)
 class Traits:
-    """How one Python version spells what the emitter says."""
+    """How one Python version encodes what the emitter emits."""
 
     null_first: bool
     """A call's NULL lies below the callable, not above it."""
@@ -35,14 +35,8 @@ class Traits:
     checked_load: str = "LOAD_FAST_CHECK"
     """The load that raises UnboundLocalError where the local has no value."""
 
-    tests_bool_only: bool = False
-    """UNARY_NOT and the jumps on truth take only True and False."""
-
     function_attributes: bool = False
     """Defaults and closure are set after MAKE_FUNCTION, not by its flags."""
-
-    list_to_tuple: tuple[str, int | None] = ("CALL_INTRINSIC_1", 6)
-    unary_positive: tuple[str, int | None] = ("CALL_INTRINSIC_1", 5)
 
 
 TRAITS: Table[tuple[int, int], Traits] = Table("emitter traits")
@@ -53,25 +47,22 @@ TRAITS.add(
         precall=True,
         load_method=True,
         checked_load="LOAD_FAST",
-        list_to_tuple=("LIST_TO_TUPLE", None),
-        unary_positive=("UNARY_POSITIVE", None),
     ),
 )
 TRAITS.add((3, 12), Traits(null_first=True))
 TRAITS.add(
     (3, 13),
-    Traits(null_first=False, call_kw=True, tests_bool_only=True, function_attributes=True),
+    Traits(null_first=False, call_kw=True, function_attributes=True),
 )
 
-_BINARY_OPS = {symbol: number for number, (_, symbol) in enumerate(dis._nb_ops)}  # type: ignore[attr-defined]
 _DEFAULTS, _KWDEFAULTS, _CLOSURE = 1, 2, 8  # flags of a function under construction
 
 
 class Emitter:
     """Collects instructions.
 
-    `positions` is the place in the user's source that new instructions stand for, `handler` what
-    guards them; both may be changed at any time.
+    `positions` is the place in the user's source that new instructions are attributed to, `handler`
+    the exception handler that covers them; both may be changed at any time.
     """
 
     def __init__(self, positions: dis.Positions | None = None) -> None:
@@ -132,10 +123,6 @@ class Emitter:
         """Pop what `handle` left: the exception that is being handled again."""
         self.emit("POP_EXCEPT")
 
-    def nop(self) -> Instruction:
-        """Do nothing: a place to jump to."""
-        return self.emit("NOP")
-
     # ------------------------------------------------------------ loads, stores, deletes
 
     def load_const(self, value: object) -> None:
@@ -154,12 +141,6 @@ class Emitter:
         """Unbind a local that is bound."""
         self.emit("DELETE_FAST", argval=name)
 
-    def clear_fast(self, name: str) -> None:
-        """Unbind a local, whether it is bound or not."""
-        self.load_const(None)
-        self.store_fast(name)
-        self.delete_fast(name)
-
     def load_global(self, name: str, *, call: bool = False) -> None:
         """Push a global; with `call`, ready to be called."""
         self.emit("LOAD_GLOBAL", int(call), name)
@@ -167,10 +148,6 @@ class Emitter:
     def store_global(self, name: str) -> None:
         """Pop into a global."""
         self.emit("STORE_GLOBAL", argval=name)
-
-    def delete_global(self, name: str) -> None:
-        """Delete a global."""
-        self.emit("DELETE_GLOBAL", argval=name)
 
     def load_deref(self, name: str) -> None:
         """Push the value of a cell."""
@@ -208,10 +185,6 @@ class Emitter:
         """Pop a key, a container and, below them, the item's new value."""
         self.emit("STORE_SUBSCR")
 
-    def delete_subscr(self) -> None:
-        """Pop a key and a container and delete the item."""
-        self.emit("DELETE_SUBSCR")
-
     # ------------------------------------------------------------ stack
 
     def pop_top(self) -> None:
@@ -226,16 +199,6 @@ class Emitter:
         """Exchange the top with the value at `depth`; 2 is the one below it."""
         if depth > 1:
             self.emit("SWAP", depth)
-
-    def sink(self, depth: int) -> None:
-        """Move the top down so that it lies at `depth`."""
-        for step in range(depth, 1, -1):
-            self.swap(step)
-
-    def lift(self, depth: int) -> None:
-        """Move the value at `depth` up to the top."""
-        for step in range(2, depth + 1):
-            self.swap(step)
 
     # ------------------------------------------------------------ building and taking apart
 
@@ -264,103 +227,29 @@ class Emitter:
         """Replace two or three values by a slice."""
         self.emit("BUILD_SLICE", count)
 
-    def build_string(self, count: int) -> None:
-        """Replace `count` strings by their concatenation."""
-        self.emit("BUILD_STRING", count)
-
-    def list_to_tuple(self) -> None:
-        """Replace a list by its tuple."""
-        self.emit(*self._traits.list_to_tuple)
-
-    def list_append(self, depth: int) -> None:
-        """Pop a value and append it to the list then at `depth`."""
-        self.emit("LIST_APPEND", depth)
-
-    def list_extend(self, depth: int) -> None:
-        """Pop an iterable and extend the list then at `depth`."""
-        self.emit("LIST_EXTEND", depth)
-
-    def set_add(self, depth: int) -> None:
-        """Pop a value and add it to the set then at `depth`."""
-        self.emit("SET_ADD", depth)
-
-    def set_update(self, depth: int) -> None:
-        """Pop an iterable and update the set then at `depth`."""
-        self.emit("SET_UPDATE", depth)
-
-    def map_add(self, depth: int) -> None:
-        """Pop a value and a key and add them to the dict then at `depth`."""
-        self.emit("MAP_ADD", depth)
-
-    def dict_update(self, depth: int) -> None:
-        """Pop a mapping and update the dict then at `depth`."""
-        self.emit("DICT_UPDATE", depth)
-
-    def dict_merge(self, depth: int) -> None:
-        """Pop a mapping and merge it into the dict then at `depth`; a key twice is an error."""
-        self.emit("DICT_MERGE", depth)
-
     def unpack_sequence(self, count: int) -> None:
         """Replace an iterable by its `count` items, the first on top."""
         self.emit("UNPACK_SEQUENCE", count)
-
-    def unpack_ex(self, before: int, after: int) -> None:
-        """Replace an iterable by its first items, a list of the middle and its last items."""
-        self.emit("UNPACK_EX", before | after << 8)
 
     def get_iter(self) -> None:
         """Replace the top by its iterator."""
         self.emit("GET_ITER")
 
-    # ------------------------------------------------------------ operators
-
-    def binary_op(self, symbol: str) -> None:
-        """Apply `+`, `@`, `+=` and so on to the two values on top."""
-        self.emit("BINARY_OP", _BINARY_OPS[symbol])
-
-    def unary_op(self, symbol: str) -> None:
-        """Apply `-`, `+`, `~` or `not` to the top."""
-        if symbol == "not":
-            self._to_bool()
-        plain = {"-": "UNARY_NEGATIVE", "~": "UNARY_INVERT", "not": "UNARY_NOT"}
-        if symbol in plain:
-            self.emit(plain[symbol])
-        else:
-            self.emit(*self._traits.unary_positive)
-
-    def compare(self, symbol: str) -> None:
-        """Apply `<`, `==` and so on to the two values on top."""
-        self.emit("COMPARE_OP", argval=symbol)
-
-    def is_op(self, *, invert: bool = False) -> None:
-        """Apply `is`, or `is not`, to the two values on top."""
-        self.emit("IS_OP", int(invert))
-
-    def contains_op(self, *, invert: bool = False) -> None:
-        """Apply `in`, or `not in`, to the two values on top."""
-        self.emit("CONTAINS_OP", int(invert))
-
     # ------------------------------------------------------------ calls
 
     def push_null(self) -> None:
-        """Push the NULL of the call protocol; see `ready_to_call` for one that is always right."""
+        """Push the NULL of the call protocol."""
         self.emit("PUSH_NULL")
 
     def before_callable(self) -> None:
-        """Say that the next value pushed will be called; `after_callable` must follow it."""
+        """Announce that the next value pushed will be called; `after_callable` must follow it."""
         if self._traits.null_first:
             self.push_null()
 
     def after_callable(self) -> None:
-        """Say that the value on top, announced by `before_callable`, will be called."""
+        """Complete `before_callable`: the value on top is the one that will be called."""
         if not self._traits.null_first:
             self.push_null()
-
-    def ready_to_call(self) -> None:
-        """Make the value on top, however it came there, ready to be called."""
-        self.push_null()
-        if self._traits.null_first:
-            self.swap(2)
 
     def load_method(self, name: str) -> None:
         """Replace the top by its method, ready to be called."""
@@ -381,10 +270,6 @@ class Emitter:
         if self._traits.precall:
             self.emit("PRECALL", count)
         self.emit("CALL", count)
-
-    def call_ex(self, *, has_kwargs: bool = False) -> None:
-        """Call what is ready with a tuple of arguments and, above it, a dict of keywords."""
-        self.emit("CALL_FUNCTION_EX", int(has_kwargs))
 
     def make_function(
         self,
@@ -431,27 +316,5 @@ class Emitter:
         self.append(label)
 
     def jump(self, target: Instruction) -> None:
-        """Go on at `target`."""
+        """Continue at `target`."""
         self.emit("JUMP_FORWARD", target=target)
-
-    def pop_jump_if_true(self, target: Instruction) -> None:
-        """Pop a value and jump if it is true."""
-        self._to_bool()
-        self.emit("POP_JUMP_IF_TRUE", target=target)
-
-    def pop_jump_if_false(self, target: Instruction) -> None:
-        """Pop a value and jump if it is false."""
-        self._to_bool()
-        self.emit("POP_JUMP_IF_FALSE", target=target)
-
-    def pop_jump_if_none(self, target: Instruction) -> None:
-        """Pop a value and jump if it is None."""
-        self.emit("POP_JUMP_IF_NONE", target=target)
-
-    def pop_jump_if_not_none(self, target: Instruction) -> None:
-        """Pop a value and jump if it is not None."""
-        self.emit("POP_JUMP_IF_NOT_NONE", target=target)
-
-    def _to_bool(self) -> None:
-        if self._traits.tests_bool_only:
-            self.emit("TO_BOOL")

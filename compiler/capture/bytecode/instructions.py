@@ -109,18 +109,6 @@ def _spelled(opname: str) -> str:
     return opname
 
 
-def replace_jump_targets(
-    instructions: Iterable[Instruction], mapping: Mapping[Instruction, Instruction]
-) -> None:
-    """Redirect jumps and handlers from the keys of `mapping` to its values."""
-    for instruction in instructions:
-        if instruction.target is not None:
-            instruction.target = mapping.get(instruction.target, instruction.target)
-        handler = instruction.handler
-        if handler is not None and handler.target in mapping:
-            instruction.handler = Handler(mapping[handler.target], handler.depth, handler.lasti)
-
-
 # ---------------------------------------------------------------- code object -> instructions
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Collection, Sequence
 
 from tc.compiler.capture.bytecode.instructions import Instruction, reachable, successors
 
 _READS = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "DELETE_FAST"})
 _TAKES = frozenset({"DELETE_FAST", "LOAD_FAST_AND_CLEAR"})
-_SHUFFLES = frozenset({"SWAP", "POP_TOP", "END_FOR", "NOP"})
 _CELLS = frozenset({"LOAD_CLOSURE", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"})
 _CELL_CHANGES = frozenset({"STORE_DEREF", "DELETE_DEREF", "MAKE_CELL"})
 
@@ -88,54 +86,3 @@ def _before(one: Instruction, out: set[str], live: dict[Instruction, set[str]]) 
         # The handler may be entered before the write took place.
         before |= live[one.handler.target]
     return before
-
-
-def assigned_before(
-    instructions: Sequence[Instruction], target: Instruction, args: Iterable[str] = ()
-) -> set[str]:
-    """Return the locals that surely have a value on every way to `target`, `args` being given.
-
-    From Python 3.12 on, a local that a comprehension borrows is given back as it was, perhaps
-    without a value; it counts again after its next assignment.
-
-    Raises:
-        ValueError: no way leads to `target`.
-    """
-    given_back = _given_back(instructions)
-    after = successors(instructions)
-    bound: dict[Instruction, set[str]] = {instructions[0]: set(args)}
-    todo = [instructions[0]]
-    while todo:
-        one = todo.pop()
-        entry = bound[one]
-        leaving = entry - set(writes(one))
-        if one not in given_back and one.opname not in _TAKES:
-            leaving = leaving.union(writes(one))
-        for following in after(one):
-            # A handler may be entered before or after the instruction took effect.
-            caught = one.handler is not None and following is one.handler.target
-            state = entry & leaving if caught else leaving
-            known = bound.get(following)
-            merged = state if known is None else known & state
-            if merged != known:
-                bound[following] = merged
-                todo.append(following)
-    if target not in bound:
-        raise ValueError(f"{target}: no way leads there")
-    return bound[target]
-
-
-def _given_back(instructions: Sequence[Instruction]) -> set[Instruction]:
-    """Return the stores to borrowed locals that may put back "no value".
-
-    These are all but those where the instruction before has plainly just made the value.
-    """
-    borrowed = {one.argval for one in instructions if one.opname == "LOAD_FAST_AND_CLEAR"}
-    found: set[Instruction] = set()
-    for previous, one in pairwise(instructions):
-        opname = previous.opname
-        jumps = previous.target is not None and opname != "FOR_ITER"
-        unclear = jumps or opname in _SHUFFLES or opname.startswith("STORE_")
-        if unclear and borrowed.intersection(writes(one)):
-            found.add(one)
-    return found

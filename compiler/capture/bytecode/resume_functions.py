@@ -85,7 +85,20 @@ def cached_resume_code(
     inner: int | None = None,
     raises: bool = False,
 ) -> CodeType:
-    """Return `resume_code`, the same each time, and note where it comes from."""
+    """Return code that rebuilds the frame's state from its arguments and continues at `offset`.
+
+    Its parameters are `___stack0` and so on, one for each entry of `stack` that is not False
+    (bottom first; False is a NULL, `HANDLING` the error being handled from there up), then
+    `locals`. With `inner`, a function and that many arguments for it follow: the instruction at
+    `offset` is a call, in place of which that function is called. With `raises`, the last entry of
+    `stack` is an exception, and the instruction at `offset` raises it. The variables that `code`
+    keeps in cells, its own and others', are its free variables: the caller makes the closure of
+    `co_freevars`. The same arguments give the same code object, whose origin is recorded.
+
+    Raises:
+        ValueError: `code` is a generator's or a coroutine's, no instruction starts at `offset`,
+            or a name in `locals` is a cell or looks like one of the stack's.
+    """
     name = resume_name(code, offset)
     emitted = _resumption(code, offset, stack, locals, inner, raises)
     made = _assembled(code, emitted, name)
@@ -113,33 +126,6 @@ def resume_name(code: CodeType, offset: int) -> str:
     line = _at(disassemble(code), offset).positions
     number = line.lineno if line is not None and line.lineno is not None else code.co_firstlineno
     return f"torch_dynamo_resume_in_{function}_at_{number}"
-
-
-def resume_code(
-    code: CodeType,
-    offset: int,
-    *,
-    stack: Sequence[Kind] = (),
-    locals: Sequence[str] = (),
-    name: str,
-    inner: int | None = None,
-    raises: bool = False,
-) -> CodeType:
-    """Return code that rebuilds the frame's state from its arguments and goes on at `offset`.
-
-    Its parameters are `___stack0` and so on, one for each entry of `stack` that is not False
-    (bottom first; False stands for a NULL, `HANDLING` for the error being handled from there up),
-    then `locals`. With `inner`, a function and that many arguments for it follow: the instruction
-    at `offset` is a call, in place of which that function is called. With `raises`, the last entry
-    of `stack` is an exception, and the instruction at `offset` raises it. The variables that `code`
-    keeps in cells, its own and others', are its free variables: the caller makes the closure of
-    `co_freevars`.
-
-    Raises:
-        ValueError: `code` is a generator's or a coroutine's, no instruction starts at `offset`,
-            or a name in `locals` is a cell or looks like one of the stack's.
-    """
-    return _assembled(code, _resumption(code, offset, stack, locals, inner, raises), name)
 
 
 @dataclass(frozen=True)
@@ -206,7 +192,7 @@ def _check(code: CodeType, locals: Sequence[str], free: Sequence[str]) -> None:
         if local in free:
             raise ValueError(f"{code.co_qualname}: {local!r} is a cell, not a local to pass")
         if local.startswith(STACK_PREFIX):
-            raise ValueError(f"{code.co_qualname}: {local!r} is a name of the stack's")
+            raise ValueError(f"{code.co_qualname}: {local!r} is a name reserved for stack values")
 
 
 def _call_inner(emitter: Emitter, passed: Sequence[str], site: Instruction) -> None:

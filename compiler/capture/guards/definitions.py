@@ -216,7 +216,7 @@ def unchanged(key: str, **counts: int) -> bool:
 
 def _place(owner: Any, name: str) -> str:
     if not isinstance(owner, dict):
-        where = getattr(owner, "__qualname__", "something that no longer exists")
+        where = getattr(owner, "__qualname__", "an object that no longer exists")
     elif owner is sys.modules:
         return f"sys.modules[{name!r}]"
     else:

@@ -18,7 +18,7 @@ from typing import Any
 from tc import trace
 from tc.compiler.capture.guards.facts import PROCESS, ObjectRef, TensorSpec
 from tc.compiler.capture.guards.memo import MakeMemo, groups
-from tc.compiler.capture.guards.rows import GUARDS, NAMES, Guard, Predicate
+from tc.compiler.capture.guards.rows import GUARDS, Guard, Predicate
 from tc.compiler.capture.guards.tree import GuardTree
 from tc.compiler.capture.shapes import ShapeGuards
 from tc.compiler.core.sources import Scope, Source
@@ -170,7 +170,7 @@ class CheckedGuards:
                 for where, text, old, new, line in self.shapes.failures(scope)
             ]
         if not failures and not self.alive:
-            gone = "an object this code was compiled for no longer exists"
+            gone = "an object for which this code was compiled no longer exists"
             failures.append(Failure(None, "process", gone, "alive", "gone", None))
         return failures
 
@@ -337,7 +337,7 @@ def _verify(checked: CheckedGuards, locals: dict[str, Any], globals: dict[str, A
         raise StageError(
             "capture.guards",
             f"[{checked.compile_id}] guard fails for the frame it was made from: {first.text}"
-            f" ({first}); {len(failures)} such in all",
+            f" ({first}); {len(failures)} such guards in all",
         )
     if not checked.check(locals):
         why = "unknown"
@@ -347,11 +347,6 @@ def _verify(checked: CheckedGuards, locals: dict[str, Any], globals: dict[str, A
             "capture.guards",
             f"[{checked.compile_id}] C++ and Python disagree on a guard: {why}",
         )
-
-
-def evaluate(text: str, locals: dict[str, Any], globals: dict[str, Any]) -> Any:
-    """Evaluate a printed guard against a frame."""
-    return eval(text, {**NAMES, "L": locals, "G": globals})
 
 
 __all__ = [
@@ -364,5 +359,4 @@ __all__ = [
     "Predicate",
     "TensorSpec",
     "build",
-    "evaluate",
 ]

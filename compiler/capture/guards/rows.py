@@ -289,7 +289,7 @@ def _explain_aliases(value: Any, guard: Guard, scope: Scope) -> list[Difference]
     for source in (guard.source, *guard.expected):
         first = seen.setdefault(id(source.evaluate(scope)), source.pretty)
         if first != source.pretty:
-            return [(source.pretty, "an object of its own", f"the same object as {first}")]
+            return [(source.pretty, "a distinct object", f"the same object as {first}")]
     return []
 
 
@@ -310,7 +310,7 @@ GUARDS.add("TYPE", Row(
     ],
 ))  # fmt: skip
 GUARDS.add("ID", Row(
-    "is this very object",
+    "is the same object",
     ObjectRef.of,
     lambda g: f"same({g.source.name}, {g.expected})",
     _leaf("id_match", "id"),
@@ -438,11 +438,11 @@ GUARDS.add("DUPLICATE", Row(
     lambda tree, g: tree.aliases(g.source, g.expected, g.text),
     lambda value, g, scope: value is g.expected.evaluate(scope),
     lambda value, g, scope: [
-        (g.source.pretty, f"the same object as {g.expected.pretty}", "an object of its own")
+        (g.source.pretty, f"the same object as {g.expected.pretty}", "a distinct object")
     ],
 ))  # fmt: skip
 GUARDS.add("NO_ALIASING", Row(
-    "is no object that another of these sources holds too",
+    "is not the same object as another of these sources",
     tuple,
     _aliases_text,
     lambda tree, g: tree.no_aliases((g.source, *g.expected), g.text),
@@ -478,7 +478,7 @@ GUARDS.add("TORCH_FUNCTION_MODES", Row(
     ],
 ))  # fmt: skip
 GUARDS.add("TRANSFORMS", Row(
-    "these transforms of torch.func, and no others, are at work",
+    "these transforms of torch.func, and no others, are active",
     lambda value: values.transforms(),
     lambda g: f"transforms() == {g.expected!r}",
     lambda tree, g: tree.test(g.source, g.text, lambda value: values.transforms() == g.expected),
@@ -498,7 +498,7 @@ GUARDS.add("MODE", Row(
     ],
 ))  # fmt: skip
 GUARDS.add("DEFINITIONS", Row(
-    "classes, modules and functions that the code looked at define what they did",
+    "classes, modules and functions that the code looked at keep their definitions",
     _as_is,
     lambda g: f"unchanged({g.expected})",
     lambda tree, g: tree.test(g.source, g.text, g.expected.watch),
@@ -514,7 +514,7 @@ GUARDS.add("NO_ERROR", Row(
     lambda value, g, scope: [("sys.exc_info()", "(None, None, None)", "an error")],
 ))  # fmt: skip
 GUARDS.add("CUSTOM", Row(
-    "a check of its own holds",
+    "a custom check holds",
     _as_is,
     lambda g: g.expected.text.format(g.source.name),
     lambda tree, g: tree.test(g.source, g.text, g.expected.check),

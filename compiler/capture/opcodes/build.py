@@ -208,11 +208,11 @@ def _set_part(f: Frame, function: FunctionValue, flag: int, part: Value) -> None
         function.defaults = TupleValue(list(part.unpack(f.t)))
     elif flag == 2:
         assert isinstance(part, DictValue)
-        names = [f.t.python.concrete(key) for key in part.keys(f.t)]
+        names = f.t.python.concrete_list(part.keys(f.t))
         function.kwdefaults = dict(zip(names, part.values(f.t), strict=True))
     elif flag == 4:
         items = part.unpack(f.t)
-        names = [f.t.python.concrete(name) for name in items[::2]]
+        names = f.t.python.concrete_list(items[::2])
         pairs = zip(names, items[1::2], strict=True)
         function.extra["__annotations__"] = f.t.values.dict_of(pairs)
     elif flag == 8:

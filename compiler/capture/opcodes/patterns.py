@@ -72,7 +72,7 @@ def _positional(f: Frame, subject: Value, cls: Value, count: int) -> list[Value]
             f.t.python.raise_(TypeError, f"{kind.__name__}() accepts 1 positional sub-pattern")
         return [subject]
     spelled = cls.attr(f.t, "__match_args__").unpack(f.t) if hasattr(kind, "__match_args__") else ()
-    names = [f.t.python.concrete(name) for name in spelled]
+    names = f.t.python.concrete_list(spelled)
     if count > len(names):
         text = f"{kind.__name__}() accepts {len(names)} positional sub-patterns ({count} given)"
         f.t.python.raise_(TypeError, text)

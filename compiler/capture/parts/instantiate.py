@@ -48,8 +48,8 @@ def instantiate(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> 
     if handler is not None:
         return call_handler(t, cls.obj, handler, args, kwargs)
     if kind in FOLDED or isinstance(kind, enum.EnumMeta) or issubclass(kind, FOLDED_BASES):
-        plain = [t.python.concrete(a) for a in args]
-        return t.python.folded(kind, *plain, **{k: t.python.concrete(v) for k, v in kwargs.items()})
+        plain = t.python.concrete_list(args)
+        return t.python.folded(kind, *plain, **t.python.concrete_dict(kwargs))
     if issubclass(kind, BaseException):
         return _exception(t, cls, args, kwargs)
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):

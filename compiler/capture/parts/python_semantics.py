@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tc.compiler.capture import breaks
@@ -93,11 +93,11 @@ class PythonSemantics:
         if isinstance(value, SymValue):
             return value.specialise(self.t).obj
         if isinstance(value, TupleValue):
-            return value.make([self.concrete(item) for item in value.values(self.t)])
+            return value.make(self.concrete_list(value.values(self.t)))
         if isinstance(value, ListValue):
-            return [self.concrete(item) for item in value.values(self.t)]
+            return self.concrete_list(value.values(self.t))
         if isinstance(value, SliceValue):
-            return slice(*[self.concrete(part) for part in value.parts])
+            return slice(*self.concrete_list(value.parts))
         if isinstance(value, TensorValue):
             number = known_number(self.t, value)
             if number is None:
@@ -113,6 +113,14 @@ class PythonSemantics:
         except NotConstant:
             what = f"{value.describe()}, where a constant is needed,"
             raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, what) from None
+
+    def concrete_list(self, values: Iterable[Value]) -> list[Any]:
+        """Return the Python objects of several values; see `concrete`."""
+        return [self.concrete(value) for value in values]
+
+    def concrete_dict(self, values: Mapping[str, Value]) -> dict[str, Any]:
+        """Return the Python objects of keyword arguments; see `concrete`."""
+        return {name: self.concrete(value) for name, value in values.items()}
 
     def key(self, value: Value) -> Any:
         """Return what stands for a value as a dictionary key: equal keys, equal tokens."""

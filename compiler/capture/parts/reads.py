@@ -71,13 +71,13 @@ def guard_answer(
     tensors = [value for value in operands if isinstance(value, NodeValue)]
     if not tensors:
         if text not in PURE and text not in OF_GLOBAL_STATE:
-            plain = [t.python.concrete(a) for a in args]
-            named = {name: t.python.concrete(value) for name, value in kwargs.items()}
+            plain = t.python.concrete_list(args)
+            named = t.python.concrete_dict(kwargs)
             ask_process_again(t, target, text, plain, named, answer)
         return
     if len(tensors) == 1 and operands[0] is tensors[0] and isinstance(tensors[0], TensorValue):
-        rest = [t.python.concrete(a) for a in args[1:]]
-        named = {name: t.python.concrete(value) for name, value in kwargs.items()}
+        rest = t.python.concrete_list(args[1:])
+        named = t.python.concrete_dict(kwargs)
         guard_property(t, tensors[0], text, target, rest, named)
         return
     raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{text}() of several tensors")

@@ -134,7 +134,9 @@ def _tensor(t: Interpreter, obj: torch.Tensor, source: Source) -> TensorValue:
         except Exception as error:
             if not torch._C._functorch.is_functorch_wrapped_tensor(obj):
                 raise
-            text = f"{source.pretty} has no stand-in inside of torch.func: {error}"
+            text = (
+                f"{source.pretty} cannot be represented inside a transform of torch.func: {error}"
+            )
             raise breaks.SkipFrame(text) from error
         spec = TensorSpec.of(obj, free_size(fake), free_stride(fake))
     t.guards.add("TENSOR", source, spec)
@@ -305,7 +307,7 @@ def _partial(t: Interpreter, obj: functools.partial[Any], source: Source) -> Val
     args = t.values.wrap(obj.args, AttrSource(source, "args")).unpack(t)
     keywords = t.values.wrap(obj.keywords, AttrSource(source, "keywords"))
     assert isinstance(keywords, DictValue)
-    names = [t.python.concrete(key) for key in keywords.keys(t)]
+    names = t.python.concrete_list(keywords.keys(t))
     return PartialValue(function, args, dict(zip(names, keywords.values(t), strict=True)), source)
 
 

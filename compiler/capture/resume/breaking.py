@@ -294,7 +294,7 @@ class _Ending:
         """Push the function in which a frame goes on."""
         code, offset = origin_of(link.frame.code, link.offset)
         if any(name.startswith(STACK_PREFIX) for name in link.locals):
-            raise breaks.SkipFrame("it breaks before it has taken over what it resumes with")
+            raise breaks.SkipFrame("it breaks the graph before its arguments are read")
         resumed = cached_resume_code(
             code, offset, link.kinds, tuple(link.locals), inner, link.raises
         )

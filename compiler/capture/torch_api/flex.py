@@ -43,7 +43,7 @@ def _call_under_its_mode(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     """An operation under the mode by which torch reads tensors at positions for masks."""
     _mode, function, _types, given, named = args
     assert isinstance(named, DictValue)
-    names = [t.python.concrete(key) for key in named.keys(t)]
+    names = t.python.concrete_list(named.keys(t))
     with _reading_at_positions(t):
         return function.call(
             t, list(given.unpack(t)), dict(zip(names, named.values(t), strict=True))

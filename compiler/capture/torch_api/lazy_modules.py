@@ -53,7 +53,7 @@ def _likeness(t: Interpreter, value: Value) -> Any:
     if isinstance(value, ListValue):
         return [_likeness(t, item) for item in value.values(t)]
     if isinstance(value, DictValue):
-        keys = [t.python.concrete(key) for key in value.keys(t)]
+        keys = t.python.concrete_list(value.keys(t))
         items = [_likeness(t, item) for item in value.values(t)]
         return dict(zip(keys, items, strict=True))
     return t.python.concrete(value)

@@ -25,7 +25,9 @@ def _tensors(t: Interpreter, name: str, value: Value) -> list[TensorValue]:
     """Return the tensors of a flat list of them; numbers in it break the graph."""
     found = value.unpack(t)
     if not all(isinstance(one, TensorValue) for one in found):
-        raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{name} over what is not all tensors")
+        raise breaks.GraphBreak(
+            breaks.UNSUPPORTED_CALL, f"{name} over inputs that are not all tensors"
+        )
     return found  # type: ignore[return-value]
 
 
@@ -96,7 +98,9 @@ def _associative_scan(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     body = capture_body(t, operation, given["combine_fn"], rest, {}, first)
     returned = _returned(t, "associative_scan", body)
     if _form(returned) != [(shape[1:], dtype) for shape, dtype in _form(xs)]:
-        raise reject("associative_scan", "its function must return what it takes")
+        raise reject(
+            "associative_scan", "its function must return values of the type that it takes"
+        )
     function = read(t, "associative_scan_body", body)
     operands = (function, _nodes(t, xs), tuple(body.lifted))
     return call(t, associative_scan_op, operands, {}, body, [one.example for one in xs])

@@ -63,11 +63,6 @@ def mark(function: Any, name: str, call: Call) -> None:
     _MARKS[key] = held, Mark(name, call)
 
 
-def unmark(function: Any) -> None:
-    """Take back what was said of a function."""
-    _MARKS.pop(id(function), None)
-
-
 def mark_of(function: Any) -> Mark | None:
     """Return what was said of a function, here or to torch's own compiler."""
     found = _MARKS.get(id(function))
@@ -139,7 +134,7 @@ def forbid(function: Any) -> None:
         place = t.user_line()
         where = f" ({place[0]}:{place[1]})" if place is not None else ""
         raise ForbiddenCall(
-            f"{_name(obj)}() must not be called in compiled code{where}: call it before"
+            f"{_name(obj)}() must not be called in compiled code{where}; call it earlier"
         )
 
     mark(function, "forbidden", refuse)
@@ -188,7 +183,7 @@ def _over_tensors(t: Interpreter, obj: Any, args: Args, kwargs: Kwargs) -> Value
     arrays = [map_items(t, item, enter) for item in given.unpack(t)]
     keywords = map_items(t, named, enter)
     assert isinstance(keywords, DictValue)
-    names = [t.python.concrete(key) for key in keywords.keys(t)]
+    names = t.python.concrete_list(keywords.keys(t))
     found = function.call(t, arrays, dict(zip(names, keywords.values(t), strict=True)))
     return map_items(t, found, leave)
 

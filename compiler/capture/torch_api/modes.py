@@ -258,7 +258,7 @@ def _setting(
         if guarded is not None:
             _guard(t, guarded)
         plain = tuple(t.python.concrete(arg) for arg in args)
-        named = {key: t.python.concrete(arg) for key, arg in kwargs.items()}
+        named = t.python.concrete_dict(kwargs)
         if function is _C._set_grad_enabled and plain[:1] == (True,):
             t.guards.gradients_matter = True
         t.output.graph.call_function(function, plain, named)
@@ -305,7 +305,7 @@ def _precision(handler: Callable[..., Value]) -> Callable[..., Value]:
 
     def handle(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if torch_mode(PRECISION) == MIXED:
-            raise breaks.GraphBreak(breaks.BUILTIN_CALL, "torch's older switch of precision")
+            raise breaks.GraphBreak(breaks.BUILTIN_CALL, "torch's legacy precision setting")
         return handler(t, args, kwargs)
 
     return handle

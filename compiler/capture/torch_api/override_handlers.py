@@ -30,7 +30,7 @@ SWITCHES: dict[Any, int] = {
 class SwitchValue(Value):
     """A context manager that switches overrides off."""
 
-    noun = "a switch of torch functions"
+    noun = "a context manager that switches __torch_function__ off"
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
@@ -120,7 +120,7 @@ def _operation(args: Args, kwargs: Kwargs, t: Interpreter) -> tuple[Value, list[
     named = given.get("kwargs")
     if not isinstance(named, DictValue):
         return given["func"], plain, {}
-    keys = [t.python.concrete(key) for key in named.keys(t)]
+    keys = t.python.concrete_list(named.keys(t))
     return given["func"], plain, dict(zip(keys, named.values(t), strict=True))
 
 

@@ -217,8 +217,8 @@ handles(_C._get_tracing_state, _C._log_api_usage_once)(_always(None))
 
 def _fold_of(function: Any) -> Handler:
     def fold(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        plain = [t.python.concrete(a) for a in args]
-        named = {k: t.python.concrete(v) for k, v in kwargs.items()}
+        plain = t.python.concrete_list(args)
+        named = t.python.concrete_dict(kwargs)
         return t.python.folded(function, *plain, **named)
 
     return fold
@@ -369,7 +369,7 @@ def skip_frame(msg: str = "") -> None:
 
 @handles(skip_frame)
 def _skip_frame(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    reason = [t.python.concrete(value) for value in (*args, *kwargs.values())]
+    reason = t.python.concrete_list([*args, *kwargs.values()])
     raise breaks.SkipFrame(": ".join(["skip_frame() was called", *map(str, reason)]))
 
 

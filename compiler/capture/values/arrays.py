@@ -253,7 +253,7 @@ class NumpyFunctionValue(Value):
         if self.name.startswith("random."):
             self.cannot(breaks.BUILTIN_CALL, f"numpy.{self.name}()")
         if self.name in ON_TYPES and all(a.is_constant() for a in (*args, *kwargs.values())):
-            named = {name: t.python.concrete(value) for name, value in kwargs.items()}
+            named = t.python.concrete_dict(kwargs)
             return t.python.folded(self.obj, *map(t.python.concrete, args), **named)
         given = t.values.new_tuple([_argument(t, a) for a in args]), _named(t, kwargs)
         out = kwargs.get("out")

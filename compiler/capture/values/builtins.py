@@ -145,10 +145,8 @@ class BuiltinValue(KnownObject):
     def _fold(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if any(isinstance(a, TensorValue) for a in args):
             self.cannot(breaks.TENSOR_ITEM, "__float__()")
-        plain = [t.python.concrete(a) for a in args]
-        return t.python.folded(
-            self.obj, *plain, **{k: t.python.concrete(v) for k, v in kwargs.items()}
-        )
+        plain = t.python.concrete_list(args)
+        return t.python.folded(self.obj, *plain, **t.python.concrete_dict(kwargs))
 
     def rebuild(self, r: ResidualInterface) -> None:
         r.load_object(self.obj)
@@ -265,7 +263,7 @@ def _number(kind: type) -> Handler:
                 return t.output.call_torch(_symbolic_float, [value], {})
         if isinstance(value, ObjectValue):
             return value.method(t, f"__{kind.__name__}__", [], {})
-        return t.python.folded(kind, *[t.python.concrete(a) for a in args])
+        return t.python.folded(kind, *t.python.concrete_list(args))
 
     return convert
 
@@ -358,7 +356,7 @@ def _slice(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(range)
 def _range(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    return t.python.folded(range, *[t.python.concrete(a) for a in args])
+    return t.python.folded(range, *t.python.concrete_list(args))
 
 
 @builtin(len)
@@ -503,7 +501,7 @@ def _abs(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 @builtin(pow)
 def _pow(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if len(args) == 3:
-        return t.python.folded(pow, *[t.python.concrete(a) for a in args])
+        return t.python.folded(pow, *t.python.concrete_list(args))
     return t.python.binary("pow", args[0], args[1])
 
 
@@ -511,7 +509,7 @@ def _pow(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 def _round(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(args[0], TensorValue):
         return args[0].method(t, "round", [], {})
-    return t.python.folded(round, *[t.python.concrete(a) for a in args])
+    return t.python.folded(round, *t.python.concrete_list(args))
 
 
 @builtin(format)

@@ -128,7 +128,7 @@ class ConstMethod(Value):
 
 
 def _join(t: Interpreter, text: str, args: Args) -> Value:
-    return t.python.folded(text.join, [t.python.concrete(item) for item in args[0].unpack(t)])
+    return t.python.folded(text.join, t.python.concrete_list(args[0].unpack(t)))
 
 
 STRING_METHODS: dict[str, Callable[[Interpreter, str, Args], Value]] = {"join": _join}

@@ -90,7 +90,9 @@ class ContextVarValue(KnownObject):
         elif isinstance(token, SourcedToken) and token.obj.var is self.obj:
             undone, before = False, token.before(t)
         else:
-            self.cannot(breaks.UNSUPPORTED_CALL, "ContextVar.reset() with another's token")
+            self.cannot(
+                breaks.UNSUPPORTED_CALL, "ContextVar.reset() with the token of another variable"
+            )
         self._look(t)
         self.content = before
         if isinstance(token, TokenValue) and undone:
@@ -122,7 +124,7 @@ class TokenValue(DeferredCall):
 
     def rebuild(self, r: ResidualInterface) -> None:
         if self.undone:
-            self.cannot(breaks.UNSUPPORTED_VALUE, "a token that was used already")
+            self.cannot(breaks.UNSUPPORTED_VALUE, "a token that was already used")
         super().rebuild(r)
 
 

@@ -454,7 +454,7 @@ class GeneratorValue(Value):
         """Return all that the generator will yield, if nobody can tell that it ran already."""
         writes = t.effects.writes
         if self.frame.started and self.frame.returned is None:
-            raise breaks.SkipFrame(f"{self.describe()} is half run at a graph break")
+            raise breaks.SkipFrame(f"{self.describe()} is partly consumed at a graph break")
         items: list[Value] = []
         for _ in range(MAX_AHEAD):
             try:
@@ -462,7 +462,7 @@ class GeneratorValue(Value):
             except Exhausted:
                 break
         else:
-            raise breaks.SkipFrame(f"{self.describe()} yields too much to be run ahead")
+            raise breaks.SkipFrame(f"{self.describe()} yields too many items to be run in advance")
         if t.effects.writes != writes:
             raise breaks.SkipFrame(f"{self.describe()} has effects and is used after a graph break")
         return items

@@ -365,6 +365,12 @@ class PythonInterface(Protocol):
     def concrete(self, value: Value) -> Any:
         """Return the Python object of a value, giving up the generality of symbolic numbers."""
 
+    def concrete_list(self, values: Iterable[Value]) -> list[Any]:
+        """Return the Python objects of several values; see `concrete`."""
+
+    def concrete_dict(self, values: Mapping[str, Value]) -> dict[str, Any]:
+        """Return the Python objects of keyword arguments; see `concrete`."""
+
     def key(self, value: Value) -> Any:
         """Return what stands for a value as a dictionary key: equal keys, equal tokens."""
 

@@ -195,7 +195,7 @@ def _materialised(function: Callable[..., Any]) -> Handler:
 
     def run(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         lists = [t.python.concrete(a) if a.python_type() is int else a.unpack(t) for a in args]
-        named = {k: t.python.concrete(v) for k, v in kwargs.items()}
+        named = t.python.concrete_dict(kwargs)
         made = t.python.fold(lambda: list(function(*lists, **named)))
         items = [TupleValue(list(m)) if isinstance(m, tuple) else m for m in made]
         return ListValue(list(items)).iterate(t)
@@ -223,7 +223,7 @@ CLASS_METHODS["from_iterable"] = lambda t, cls, args, kwargs: ChainIterator(args
 
 @builtin(itertools.islice)
 def _islice(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    bounds = slice(*[t.python.concrete(a) for a in args[1:]])
+    bounds = slice(*t.python.concrete_list(args[1:]))
     step = 1 if bounds.step is None else bounds.step
     for bound in (bounds.start or 0, bounds.stop or 0, step - 1):
         if bound < 0:

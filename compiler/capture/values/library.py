@@ -35,8 +35,8 @@ def wrap_unchanging(t: Interpreter, obj: Any, source: Source) -> Value:
 
 def _folded(function: Any) -> Handler:
     def run(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        plain = [t.python.concrete(a) for a in args]
-        named = {k: t.python.concrete(v) for k, v in kwargs.items()}
+        plain = t.python.concrete_list(args)
+        named = t.python.concrete_dict(kwargs)
         if any(callable(one) for one in (*plain, *named.values())):
             raise breaks.GraphBreak(breaks.BUILTIN_CALL, f"re.{function.__name__}()")
         return t.python.folded(function, *plain, **named)

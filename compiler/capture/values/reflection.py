@@ -117,8 +117,8 @@ def wrap_generic(t: Interpreter, obj: Any, source: Source) -> Value:
 
 @handles(collections.namedtuple)
 def _namedtuple(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    plain = [t.python.concrete(a) for a in args]
-    named = {k: t.python.concrete(v) for k, v in kwargs.items()}
+    plain = t.python.concrete_list(args)
+    named = t.python.concrete_dict(kwargs)
     if t.top is not None:
         named.setdefault("module", t.top.module_globals.get("__name__"))
     return t.python.folded(collections.namedtuple, *plain, **named)

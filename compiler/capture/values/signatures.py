@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @handles(inspect.signature)
 def _signature(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    named = {name: t.python.concrete(value) for name, value in kwargs.items()}
+    named = t.python.concrete_dict(kwargs)
     return t.python.folded(inspect.signature, _like(t, args[0]), **named)
 
 
@@ -30,8 +30,8 @@ def _like(t: Interpreter, value: Value) -> Any:
     if isinstance(value, MethodValue):
         return types.MethodType(_like(t, value.function), object())
     if isinstance(value, PartialValue):
-        plain = [t.python.concrete(one) for one in value.args]
-        named = {name: t.python.concrete(one) for name, one in value.kwargs.items()}
+        plain = t.python.concrete_list(value.args)
+        named = t.python.concrete_dict(value.kwargs)
         return functools.partial(_like(t, value.function), *plain, **named)
     if isinstance(value, FunctionValue):
         wrapped = value.extra.get("__wrapped__")
@@ -51,11 +51,11 @@ def _real_function(t: Interpreter, value: FunctionValue) -> Any:
             tuple(t.python.concrete(default) for default in value.defaults.values(t)),
             tuple(types.CellType() for _ in value.closure),
         )
-        made.__kwdefaults__ = {name: t.python.concrete(v) for name, v in value.kwdefaults.items()}
+        made.__kwdefaults__ = t.python.concrete_dict(value.kwdefaults)
         notes = value.attr(t, "__annotations__")
         assert isinstance(notes, DictValue)
-        names = [t.python.concrete(key) for key in notes.keys(t)]
-        plain = [t.python.concrete(note) for note in notes.values(t)]
+        names = t.python.concrete_list(notes.keys(t))
+        plain = t.python.concrete_list(notes.values(t))
         made.__annotations__ = dict(zip(names, plain, strict=True))
         return made
     source = value.source if value.source is not None else t.values.object_source(value.obj)

@@ -31,10 +31,8 @@ class SliceValue(Value):
         return t.attributes.builtin_method(self, name)
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
-        plain = [t.python.concrete(a) for a in args]
-        return t.python.folded(
-            getattr(slice(*[t.python.concrete(p) for p in self.parts]), name), *plain
-        )
+        plain = t.python.concrete_list(args)
+        return t.python.folded(getattr(slice(*t.python.concrete_list(self.parts)), name), *plain)
 
     def children(self, t: Interpreter) -> list[Value]:
         return self.parts

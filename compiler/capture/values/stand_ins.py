@@ -49,10 +49,8 @@ def call_handler(
         return handler(t, args, kwargs)
     except UNEXPECTED:
         with suppress(GraphBreak):  # not all arguments are constants
-            plain = [t.python.concrete(value) for value in args]
-            t.python.fold(
-                function, *plain, **{key: t.python.concrete(v) for key, v in kwargs.items()}
-            )
+            plain = t.python.concrete_list(args)
+            t.python.fold(function, *plain, **t.python.concrete_dict(kwargs))
         raise
 
 

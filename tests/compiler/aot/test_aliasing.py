@@ -96,11 +96,12 @@ test_many_programs = pytest.mark.slow(
 
 
 KNOWN = (
-    "its writes have no functional form: During torch.compile, encountered a mutation on a view",
-    "outputs share memory that no value of the graph covers",
+    "its in-place operations have no functional form: During torch.compile, encountered a "
+    "mutation on a view",
+    "outputs share memory that is larger than any value of the graph",
     "two traces disagree on which inputs are written to",
-    "a write leaves a layout on which later views depend",
-    "as_strided addresses memory that is laid out otherwise",
+    "a write changes a layout on which later views depend",
+    "as_strided addresses memory whose layout differs from the recorded one",
 )
 
 

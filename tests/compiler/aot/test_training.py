@@ -361,5 +361,7 @@ def test_random_draws_are_never_done_twice():
 def test_partition_is_explained():
     graphs = trace_training(mlp, PROGRAMS[0][1])
     text = str(graphs.partition)
-    assert "keep addmm: f32[3, 8] (extra, 96 bytes), aten.addmm.default is not done twice" in text
+    assert (
+        "keep addmm: f32[3, 8] (extra, 96 bytes), aten.addmm.default must not be recomputed" in text
+    )
     assert "again gelu: f32[3, 8] = aten.gelu (96 bytes), cheap" in text

@@ -19,11 +19,16 @@ from tc.compiler.aot.passes import PASSES
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.notes import MOST_FIRINGS, Notes, _replaced
 from tc.trace.emit import capture_events
-from tc.trace.passes import done, node_lines, undone
+from tc.trace.passes import done, undone
 from tc.trace.wire import to_json
 
 X = torch.randn(4, 16)
 W, B = torch.randn(16, 16), torch.randn(16)
+
+
+def node_lines(text: str) -> list[str]:
+    """Return the lines of a graph's record that are nodes, in the graph's order."""
+    return [line for line in text.splitlines() if line.startswith("  ")]
 
 
 def wordy(x: Any, w: Any, b: Any) -> Any:

@@ -53,12 +53,12 @@ REFUSED: dict[str, tuple[Callable[..., Any], T]] = {
     "a sort of torch.float64": (torch.sort, r(40, 90).double()),
     "a sort of torch.int64": (torch.sort, r(40, 90).long()),
     "a sort of a number": (torch.sort, torch.tensor(3.0)),
-    "one row of integers, which threads of ATen share": (
+    "one row of integers, which ATen sorts with several threads": (
         lambda x: torch.sort(x, stable=True),
         r(5000).int(),
     ),
     "short rows, or few elements, to sort": (torch.sort, r(900, 7)),
-    "most rows hold equal elements, whose order is left to std::sort": (torch.sort, r(2, 4097)),
+    "most rows hold equal elements, whose order is that of std::sort": (torch.sort, r(2, 4097)),
     "one element, repeated, which ATen leaves as it is": (torch.sort, r(40, 1).expand(40, 90)),
 }
 

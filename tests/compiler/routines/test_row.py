@@ -37,7 +37,7 @@ def _by_torch(x: torch.Tensor) -> torch.Tensor:
 def planted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Routine]:
     """The one place: a row, with its C file."""
     (tmp_path / "twice.c").write_text(C)
-    made = Routine("twice", lambda count: "" if count else "nothing to double", _by_torch,
+    made = Routine("twice", lambda count: "" if count else "nothing to double",
                    {"double": _by_torch}, tmp_path / "twice.c", {torch.float32: "twice_f32"},
                    ("p", "p", "i64"), {"FACTOR": 2})  # fmt: skip
     monkeypatch.setitem(ROUTINES._rows, "twice", made)
@@ -50,7 +50,7 @@ def test_a_new_routine_is_built_of_its_row_and_its_file(planted: Routine) -> Non
     assert kernel is not None and planted.kernel(torch.float64) is None
     x, out = torch.randn(7), torch.empty(7)
     kernel(x, out, 7)
-    assert torch.equal(out, planted.fallback(x))
+    assert torch.equal(out, planted.reference["double"](x))
 
 
 def test_wrappers_find_a_new_routine_under_its_name(

@@ -164,7 +164,7 @@ def test_values_written_past_autograd_are_not_held_against_a_backward() -> None:
     y = tc.compile(lambda x: x.exp())(x)
     y.data.zero_()  # eager's gradient is zero as well
     y.sum().backward()
-    reason = "skipped: data was written to unnoticed between forward and backward"
+    reason = "skipped: data was written between forward and backward, unseen by autograd"
     assert counts() == {"compared": 1, reason: 1}
 
 
@@ -199,7 +199,7 @@ def test_calls_that_cannot_be_compared_are_counted_with_the_reason() -> None:
 def test_kernels_that_draw_numbers_of_their_own_are_not_compared() -> None:
     with config.patch(fallback_random=False):
         tc.compile(lambda x: torch.nn.functional.dropout(x, 0.5))(torch.ones(64))
-    assert counts() == {"skipped: random numbers are drawn otherwise than by eager": 1}
+    assert counts() == {"skipped: random numbers differ from those of eager": 1}
 
 
 # -- faults --------------------------------------------------------------------------------------

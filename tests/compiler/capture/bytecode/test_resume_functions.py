@@ -7,7 +7,7 @@ import inspect
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -16,15 +16,20 @@ from unittest import TestCase
 
 from tc.compiler.capture.bytecode.emitter import Emitter
 from tc.compiler.capture.bytecode.instructions import (
+    Handler,
     Instruction,
     assemble,
     disassemble,
-    replace_jump_targets,
     stack_depths,
     stack_effect,
+    successors,
 )
-from tc.compiler.capture.bytecode.liveness import assigned_before, live_at
-from tc.compiler.capture.bytecode.resume_functions import STACK_PREFIX, resume_code, resume_name
+from tc.compiler.capture.bytecode.liveness import live_at, writes
+from tc.compiler.capture.bytecode.resume_functions import (
+    STACK_PREFIX,
+    cached_resume_code,
+    resume_name,
+)
 
 check = TestCase()
 
@@ -262,6 +267,70 @@ def _pushed(one: Instruction, state: State, depth: int, args: list[str]) -> Stat
     return (state + pushed)[:depth]
 
 
+TAKES = frozenset({"DELETE_FAST", "LOAD_FAST_AND_CLEAR"})
+SHUFFLES = frozenset({"SWAP", "POP_TOP", "END_FOR", "NOP"})
+
+
+def assigned_before(
+    instructions: Sequence[Instruction], target: Instruction, args: Iterable[str] = ()
+) -> set[str]:
+    """Return the locals that surely have a value on every way to `target`, given `args`.
+
+    From Python 3.12 on, a local that a comprehension borrows is given back as it was, perhaps
+    without a value; it counts again after its next assignment.
+
+    Raises:
+        ValueError: no way leads to `target`.
+    """
+    doubtful = given_back(instructions)
+    after = successors(instructions)
+    bound: dict[Instruction, set[str]] = {instructions[0]: set(args)}
+    todo = [instructions[0]]
+    while todo:
+        one = todo.pop()
+        entry = bound[one]
+        leaving = entry - set(writes(one))
+        if one not in doubtful and one.opname not in TAKES:
+            leaving = leaving.union(writes(one))
+        for following in after(one):
+            # A handler may be entered before or after the instruction took effect.
+            caught = one.handler is not None and following is one.handler.target
+            state = entry & leaving if caught else leaving
+            known = bound.get(following)
+            merged = state if known is None else known & state
+            if merged != known:
+                bound[following] = merged
+                todo.append(following)
+    if target not in bound:
+        raise ValueError(f"{target}: no way leads there")
+    return bound[target]
+
+
+def given_back(instructions: Sequence[Instruction]) -> set[Instruction]:
+    """Return the stores to borrowed locals that may put back "no value".
+
+    These are all but those where the instruction before has plainly just made the value.
+    """
+    borrowed = {one.argval for one in instructions if one.opname == "LOAD_FAST_AND_CLEAR"}
+    found: set[Instruction] = set()
+    for previous, one in pairwise(instructions):
+        opname = previous.opname
+        jumps = previous.target is not None and opname != "FOR_ITER"
+        unclear = jumps or opname in SHUFFLES or opname.startswith("STORE_")
+        if unclear and borrowed.intersection(writes(one)):
+            found.add(one)
+    return found
+
+
+def redirect(body: list[Instruction], old: Instruction, new: Instruction) -> None:
+    """Redirect jumps and handlers from one instruction to another."""
+    for one in body:
+        if one.target is old:
+            one.target = new
+        if one.handler is not None and one.handler.target is old:
+            one.handler = Handler(new, one.handler.depth, one.handler.lasti)
+
+
 def split(code: CodeType, target: Instruction, body: list[Instruction]) -> CodeType | None:
     """Return `code` cut in two at `target`, or None where this test cannot tell the state."""
     before = body[body.index(target) - 1]
@@ -283,11 +352,9 @@ def split(code: CodeType, target: Instruction, body: list[Instruction]) -> CodeT
     names = sorted(live)
     offset = target.offset
     assert offset is not None
-    rest = resume_code(
-        code, offset, stack=[bool(s) for s in state], locals=names, name=resume_name(code, offset)
-    )
+    rest = cached_resume_code(code, offset, tuple(bool(s) for s in state), tuple(names))
     emitter = Emitter(target.positions)
-    first = emitter.nop()
+    first = emitter.emit("NOP")
     emitter.before_callable()
     emitter.make_function(rest, rest.co_freevars)
     emitter.after_callable()
@@ -300,7 +367,7 @@ def split(code: CodeType, target: Instruction, body: list[Instruction]) -> CodeT
         emitter.load_fast(name)
     emitter.call(sum(map(bool, state)) + len(names))
     emitter.return_value()
-    replace_jump_targets(body, {target: first})
+    redirect(body, target, first)
     at = body.index(target)
     body[at:at] = emitter.instructions
     return assemble(body, code)
@@ -388,9 +455,7 @@ def test_parameters_names_and_places() -> None:
         if sys.version_info < (3, 13)
         else offset_of(code, "LOAD_FAST_LOAD_FAST", ("c", "b"))
     )
-    rest = resume_code(
-        code, offset, stack=[True, False, True], locals=["b", "c"], name=resume_name(code, offset)
-    )
+    rest = cached_resume_code(code, offset, (True, False, True), ("b", "c"))
     check.assertEqual(rest.co_varnames[:4], ("___stack0", "___stack1", "b", "c"))
     check.assertEqual(rest.co_argcount, 4)
     check.assertEqual(rest.co_name, f"torch_dynamo_resume_in_original_at_{code.co_firstlineno + 2}")
@@ -408,9 +473,7 @@ def test_prologues_do_not_pile_up() -> None:
     sizes = []
     for _ in range(4):
         offset = offset_of(code, "LOAD_CONST", 10)
-        code = resume_code(
-            code, offset, stack=[True], locals=["n", "total"], name=resume_name(code, offset)
-        )
+        code = cached_resume_code(code, offset, (True,), ("n", "total"))
         sizes.append(len(disassemble(code)))
     check.assertEqual(sizes, sizes[:1] * 4)
     check.assertEqual(FunctionType(code, globals())(20, 4, 20)[0], 6)
@@ -438,9 +501,7 @@ def test_stack_values_are_not_kept_alive() -> None:
 
     code = original.__code__
     offset = offset_of(code, "POP_TOP")
-    rest = FunctionType(
-        resume_code(code, offset, stack=[True], locals=["look"], name="rest"), globals()
-    )
+    rest = FunctionType(cached_resume_code(code, offset, (True,), ("look",)), globals())
     things = [Thing()]
     ref = weakref.ref(things[0])
     rest(things.pop(), lambda: seen.append(ref() is None))
@@ -456,15 +517,15 @@ def test_what_cannot_be_resumed_is_refused() -> None:
 
     for function in (generator, coroutine):
         with check.assertRaisesRegex(ValueError, "generator or coroutine"):
-            resume_code(function.__code__, 0, name="f")  # type: ignore[attr-defined]
+            cached_resume_code(function.__code__, 0, (), ())  # type: ignore[attr-defined]
     with check.assertRaisesRegex(ValueError, "no instruction starts at offset 1"):
-        resume_code(loops.__code__, 1, name="f")
+        cached_resume_code(loops.__code__, 1, (), ())
     with check.assertRaisesRegex(ValueError, "'x' is a cell"):
-        resume_code(closures.__code__, 0, locals=["x"], name="f")
+        cached_resume_code(closures.__code__, 0, (), ("x",))
     with check.assertRaisesRegex(ValueError, "name of the stack's"):
-        resume_code(loops.__code__, 0, locals=["___stack0"], name="f")
+        cached_resume_code(loops.__code__, 0, (), ("___stack0",))
 
 
 def test_resuming_at_the_start_is_the_whole() -> None:
-    rest = FunctionType(resume_code(loops.__code__, 0, locals=["n"], name="f"), globals())
+    rest = FunctionType(cached_resume_code(loops.__code__, 0, (), ("n",)), globals())
     check.assertEqual(rest(5), loops(5))

@@ -56,7 +56,7 @@ def test_a_while_loop_over_numbers_runs_in_eager():
     def looping(x):
         return while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (0, x))[1]
 
-    with pytest.raises(exc.Unsupported, match="while_loop over what is not all tensors"):
+    with pytest.raises(exc.Unsupported, match="while_loop over inputs that are not all tensors"):
         tc.compile(looping, fullgraph=True)(torch.ones(2))
 
 
