@@ -4,12 +4,13 @@ node and kernel comes out."""
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
-from tc.trace.compiles import FRAMEWORK, Artifact, Compile
+from tc.trace.compiles import FRAMEWORK, LIBRARY, Artifact, Compile
 from tc.trace.reader import parse_json
 from tc.trace.session import Session
 from tc.trace.words import distinct
@@ -127,12 +128,19 @@ class CodeMap:
                     raise ValueError(f"{view.name}: {kernel.name} names a node that is not there")
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values; places are positions in `sources`."""
-        places = sorted(self.quoted)
+        """Return plain values; places are positions in `sources`.
+
+        The user's files come first, then those of libraries, then torch's and Python's own; of
+        each, the one that most nodes come from.
+        """
+        nodes = Counter(n.place[0] for view in self.views for n in view.nodes if n.place)
+        files = sorted(
+            {file for file, _ in self.quoted}, key=lambda file: (_whose(file), -nodes[file], file)
+        )
+        places = sorted(self.quoted, key=lambda place: (files.index(place[0]), place[1]))
         at = {place: number for number, place in enumerate(places)}
-        files = sorted({file for file, _ in places})
         return {
-            "files": [[file, bool(FRAMEWORK.search(file))] for file in files],
+            "files": [[file, _whose(file)] for file in files],
             "sources": [[files.index(p[0]), p[1], *self.quoted[p]] for p in places],
             "views": [
                 {
@@ -148,6 +156,11 @@ class CodeMap:
                 for view in self.views
             ],
         }
+
+
+def _whose(file: str) -> int:
+    """0: the user's; 1: a library's; 2: torch's or Python's own."""
+    return bool(LIBRARY.search(file)) + bool(FRAMEWORK.search(file))
 
 
 def code_map(session: Session, compiled: Compile) -> CodeMap:

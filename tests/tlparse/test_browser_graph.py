@@ -149,6 +149,7 @@ def test_no_two_tabs_share_a_name(browser: Any, tmp_path: Path) -> None:
         reader.go(route)
         titles.setdefault(reader.driver.title, []).append(route)
     assert [same for same in titles.values() if len(same) > 1] == []
-    assert all(title.endswith(f"{tmp_path.name} · tc report") for title in titles)
+    ends = f"{tmp_path.name} · {found.session.first_time[:11]} · tc report"
+    assert all(title.endswith(ends) for title in titles)
     reader.wait_for("a.way")
     assert reader.texts("a.way") == ["ATen graph: forward 1", "ATen graph: forward 2"]

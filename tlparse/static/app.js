@@ -73,7 +73,7 @@ function nameTab() {
     shown && shown.words, against && `against ${bracket(other.slug)} ${nameOf(against)}`,
     pass && pass[2] && `step ${Number(pass[2]) + 1}`,
   ];
-  document.title = [page.title, ...part, DATA.name, "tc report"].filter(Boolean).join(" · ");
+  document.title = [page.title, ...part, DATA.name, DATA.time, "tc report"].filter(Boolean).join(" · ");
 }
 
 function showScreens() {

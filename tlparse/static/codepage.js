@@ -44,8 +44,9 @@ async function fillPanes(one, body, wanted) {
   panes.source = sourcePane(map, model, choose);
   panes.graph = textPane("graph", one.artifacts[view.graph], texts[view.graph], model.rows.graph, choose);
   panes.code = textPane("code", one.artifacts[view.code], texts[view.code], model.rows.code, choose);
-  body.replaceChildren(fragment(viewSwitch(one, map, at), told, h("div.panes", null, PANES.map((name) => panes[name].box))));
-  for (const name of ["graph", "code"]) {
+  const kernels = kernelsPart(map, view, panes, choose);
+  body.replaceChildren(fragment(viewSwitch(one, map, at), kernels, told, h("div.panes", null, PANES.map((name) => panes[name].box))));
+  for (const name of PANES) {
     const [first] = panes[name].linked;
     if (first !== undefined) reveal(panes[name].list, panes[name].lines[first]);
   }
@@ -57,6 +58,25 @@ function viewSwitch(one, map, at) {
   return h("div.filters", { role: "group", "aria-label": "Direction" }, map.views.map((view, n) =>
     h("a.way", { href: link.code(one.slug, view.name), "aria-current": n === at ? "true" : null }, view.name)),
   h("span.soft", null, " ", h("kbd", null, "f"), " switches"));
+}
+
+/** The kernels of a program, in the order of their calls: what of yours each computes, and where it stands. */
+function kernelsPart(map, view, panes, choose) {
+  if (!view.kernels.length) return null;
+  const few = (all, most) => all.slice(0, most).join(", ") + (all.length > most ? ` and ${all.length - most} more` : "");
+  const rows = view.kernels.map(([name, ranges, places, nodes], id) => {
+    const mine = [...new Set([...places, ...nodes.map((node) => view.nodes[node][1])])].filter((at) => at >= 0).sort((a, b) => a - b);
+    const at = ranges[0][0], lines = mine.map((source) => place(map.files[map.sources[source][0]][0], map.sources[source][1]));
+    const pin = () => {
+      panes.code.at = panes.code.linked.indexOf(at);
+      choose("code", [id], true);
+    };
+    return h("tr", null, h("td", null, h("button.kernel", { type: "button", click: pin }, name)),
+      h("td.mono", null, few(lines, 3)), h("td", null, few(nodes.map((node) => view.nodes[node][2]), 6)), h("td.num", null, at + 1));
+  });
+  const told = `${count(view.kernels.length, "kernel call")} of this program`;
+  return h("details.kernels", { open: true }, h("summary", null, told),
+    table(["kernel", "your lines", "nodes", ["line", "num"]], rows, { wide: "Kernels" }));
 }
 
 /** For each pane: row -> ids of what is in it, and from an id of one pane to those of the others. */
@@ -97,7 +117,8 @@ function sourcePane(map, model, choose) {
   let last = null;
   map.sources.forEach(([file, line, text, fn], id) => {
     const [path, framework] = map.files[file];
-    if (!last || last[0] !== file) rows.push(h("div.file", { title: path }, framework ? `torch: ${basename(path)}` : basename(path)));
+    const whose = ["", "library: ", /[/\\]torch[/\\]|^torch/.test(path) ? "torch: " : "Python: "][framework];
+    if (!last || last[0] !== file) rows.push(h("div.file", { title: path }, `${whose}${basename(path)}`));
     else if (line > last[1] + 1) rows.push(h("div.gap", { "aria-hidden": "true" }, "⋮"));
     const shown = text ? coloured(text, "python") : h("span.soft", null, fn ? `in ${fn}` : "not quoted in the trace");
     lines.push(h(`div.line${framework ? ".theirs" : ""}`, { "data-no": line, title: `${path}:${line}${fn ? ` in ${fn}` : ""}` }, shown));

@@ -26,6 +26,25 @@ const fragment = (...children) => {
   return made;
 };
 
+/** The end of a name, from the beginning of a word on: of qualified names, the ends tell two apart. */
+function ending(name, most) {
+  if (name.length <= most) return name;
+  const end = name.slice(1 - most), word = end.search(/[_.]/);
+  return `…${word >= 0 && word < 8 ? end.slice(word + 1) : end}`;
+}
+
+/** Each name with its end; those that share one keep as much more as tells them apart. */
+function endings(names, most) {
+  const shown = new Map();
+  for (let size = most, left = [...new Set(names)]; left.length; size += 8) {
+    const byEnd = new Map();
+    for (const name of left) byEnd.set(ending(name, size), [...(byEnd.get(ending(name, size)) || []), name]);
+    left = [];
+    for (const [end, alike] of byEnd) alike.length === 1 ? shown.set(alike[0], end) : left.push(...alike);
+  }
+  return shown;
+}
+
 function duration(seconds) {
   if (!seconds) return "0 s";
   if (seconds < 0.001) return `${(seconds * 1000).toFixed(1)} ms`;

@@ -171,14 +171,16 @@ async function drawGraph(boxes) {
   const shown = new Map(), joins = [];
   // An input has a small box beside each of its uses: one box for all would draw lines across everything.
   const put = (key, words, box) => {
-    const cut = words.length <= 30 ? words : box.op === "input" ? `…${words.slice(-26)}` : `${words.slice(0, 29)}…`;
+    const cut = box.op === "input" ? words : ending(words, 30);
     shown.set(key, { wide: cut.length * 7.4 + 22, words: cut, box });
   };
   const inputs = new Map(boxes.filter((box) => box.op === "input").map((box) => [box.name, box]));
+  const plain = (name) => name.replace(/^l_(?:self_)?(?:modules_)?/i, "");
+  const short = endings([...inputs.keys()].map(plain), 27);
   for (const box of boxes) if (!inputs.has(box.name)) put(box.name, box.op, box);
   for (const box of boxes) for (const used of box.uses) {
     const key = inputs.has(used) ? `${used} ${box.name}` : used;
-    if (inputs.has(used)) put(key, used.replace(/^l_(?:self_)?(?:modules_)?/i, ""), inputs.get(used));
+    if (inputs.has(used)) put(key, short.get(plain(used)), inputs.get(used));
     if (shown.has(key)) joins.push([key, box.name]);
   }
   const { width, height, places, lines } = await layoutOf([...shown].map(([key, { wide }]) => [key, wide, BOX_HEIGHT]), joins);
@@ -211,10 +213,12 @@ function nodeList(nodes, boxes, view) {
       [`${node.name} = ${node.op}(${node.uses.join(", ")})`, node.type, node.place].filter(Boolean).join(" · ");
     view.show(boxOf.get(node.name), true);
   };
-  const rows = nodes.map((node) => h("li", null, h("button.node", { type: "button", click: () => pick(node), focus: () => pick(node) },
-    h("b", null, node.name), h("span.soft", null, ` ${node.op} ${node.place}`))));
+  const short = endings(nodes.map((node) => node.name), 30);
+  const words = nodes.map((node) => `${node.name} ${node.op} ${node.place}`);
+  const rows = nodes.map((node, n) => h("li", null, h("button.node", { type: "button", title: words[n], click: () => pick(node), focus: () => pick(node) },
+    h("b", null, short.get(node.name)), " ", h("span.soft", null, `${ending(node.op, 30)} ${node.place}`))));
   const filter = h("input", { type: "text", placeholder: "Filter nodes", "aria-label": "Filter nodes", spellcheck: "false", input: () => {
-    for (const row of rows) row.hidden = !row.textContent.toLowerCase().includes(filter.value.toLowerCase());
+    rows.forEach((row, n) => { row.hidden = !words[n].toLowerCase().includes(filter.value.toLowerCase()); });
   } });
   return h("div.nodes", null, filter, h("ul", null, rows));
 }

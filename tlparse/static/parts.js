@@ -141,9 +141,35 @@ function legend(rows) {
 function table(columns, rows, options = {}) {
   const head = columns.map((one) => (Array.isArray(one) ? h(`th.${one[1]}`, { scope: "col" }, one[0])
     : one ? h("th", { scope: "col" }, one) : h("td")));
-  const wide = options.wide ? { tabindex: "0", role: "region", "aria-label": options.wide } : null;
-  return h("div.scroll", wide, h(`table${options.class || ""}`, null,
+  return sideways(options.wide, h(`table${options.class || ""}`, null,
     h("thead", null, h("tr", null, head)), h("tbody", null, rows)));
+}
+
+const widths = new ResizeObserver((changed) => {
+  for (const { target } of changed) (target.closest(".scroll") || target).dispatchEvent(new Event("scroll"));
+});
+
+/** A table in a frame. Where it is wider than the page it scrolls, says so, and takes the focus, for the arrow keys. */
+function sideways(name, table) {
+  const told = h("p.beyond", { hidden: true });
+  const box = h("div.scroll", null, table);
+  const frame = h("div.frame", null, box, told);
+  const look = () => {
+    const from = box.scrollLeft, to = from + box.clientWidth, wider = box.scrollWidth > box.clientWidth + 1;
+    const columns = wider ? [...table.querySelectorAll("thead th, thead td")] : [];
+    const left = columns.filter((one) => one.offsetLeft < from - 1).length;
+    const right = columns.filter((one) => one.offsetLeft + one.offsetWidth > to + 1).length;
+    frame.classList.toggle("more-left", left > 0);
+    frame.classList.toggle("more-right", right > 0);
+    told.hidden = !wider;
+    told.textContent = [left && `← ${count(left, "column")}`, right && `${count(right, "column")} →`].filter(Boolean).join(" · ");
+    const about = { tabindex: "0", role: name ? "region" : "group", "aria-label": name || "Table, wider than the page" };
+    for (const [key, value] of Object.entries(about)) wider || box.scrollHeight > box.clientHeight + 1 ? box.setAttribute(key, value) : box.removeAttribute(key);
+  };
+  box.addEventListener("scroll", look, { passive: true });
+  widths.observe(box);
+  widths.observe(table);
+  return frame;
 }
 
 function sourceLine(where) {
