@@ -470,13 +470,12 @@ def _reduced(d: Draw, v: Value) -> str | None:
 
 
 def _written(d: Draw, v: Value) -> str | None:
-    """A write through a view."""
+    """A write through a view, of what does not overlap it: eager refuses that, where it can tell."""
     if v.dtype is torch.bool:
         return None
     view = d.rng.choice(VIEWS)(d, v)
     if view is None or any(w in view for w in (".flip", ".contiguous", ".reshape", ".flatten")):
         view = f"{v.name}[{d.span(v, 0)}]" if v.rank else v.name
-    # Eager refuses operands that overlap the target in part, where it can tell; else order decides.
     other = f"{d.rng.choice(d.values).name}.clone()"
     writes = (".add_(1)", ".mul_(2)", ".zero_()", ".copy_(torch.ones(()))", ".neg_()")
     return view + d.one(*writes, f".copy_({other})", f".add_({other})")

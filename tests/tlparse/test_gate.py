@@ -43,7 +43,7 @@ def test_more_of_a_known_cause_is_told(tmp_path: Path, capsys: pytest.CaptureFix
     check(capsys, trace, "--write-baseline", known)
     known.write_text(known.read_text().replace('"count": 2', '"count": 1'))
     code, out, _ = check(capsys, trace, "--baseline", known)
-    assert code == 0 and "is met 2 times, 1 in the baseline" in out
+    assert code == 0 and "occurs 2 times, 1 in the baseline" in out
 
 
 def test_a_summary_is_a_baseline_too_and_json_has_it_all(

@@ -476,7 +476,7 @@ def test_what_is_not_compiled_runs_eagerly_and_says_why():
     torch.compiler.reset()
     assert same(
         lambda x, y: (setattr(x, "data", y), x * 2)[1], (plain(4), plain(4)),
-        eager=["memory of an input is changed in place"],
+        eager=["storage of an input are changed in place"],
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Tiles that are turned read nothing that the program does not need: checked by AddressSanitizer."""
+"""Tiles that are turned read only what the program needs: checked by AddressSanitizer."""
 
 from __future__ import annotations
 

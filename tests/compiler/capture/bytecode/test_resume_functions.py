@@ -522,7 +522,7 @@ def test_what_cannot_be_resumed_is_refused() -> None:
         cached_resume_code(loops.__code__, 1, (), ())
     with check.assertRaisesRegex(ValueError, "'x' is a cell"):
         cached_resume_code(closures.__code__, 0, (), ("x",))
-    with check.assertRaisesRegex(ValueError, "name of the stack's"):
+    with check.assertRaisesRegex(ValueError, "reserved for stack values"):
         cached_resume_code(loops.__code__, 0, (), ("___stack0",))
 
 
