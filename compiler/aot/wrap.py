@@ -185,7 +185,7 @@ def seen_by_mode() -> bool:
     Modes say by `ignore_compile_internals` that they are to see what compiled graphs call instead,
     as DebugMode does.
     """
-    modes = _get_current_dispatch_mode_stack()  # type: ignore[no-untyped-call]
+    modes = _get_current_dispatch_mode_stack()
     return not all(mode.ignore_compile_internals() for mode in modes)
 
 
