@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch.autograd import forward_ad
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from tc.compiler.aot.artifact import (
     AotGraph,
@@ -77,7 +78,10 @@ def _with_lines(
     given = "".join(f"a{i}, " for i in range(len(lines.arguments)))
     bound = ast.parse(f"{''.join(f'{name}, ' for name in lines.arguments)} = {given}").body
     result = ast.Return(ast.List(list(lines.results), ast.Load()))
-    wrapper.body[-1:] = [*bound, *lines.steps, result]
+    call = wrapper.body.pop()
+    if lines.otherwise is not None:
+        wrapper.body.append(ast.If(lines.otherwise, [call], []))
+    wrapper.body += [*bound, *lines.steps, result]
     space = {**compiled.__globals__, **names}
     code = compile(ast.fix_missing_locations(tree), compiled.__code__.co_filename, "exec")
     exec(code, space)
@@ -169,8 +173,20 @@ def _without_autocast(devices: tuple[str, ...], call: str) -> list[str]:
 def _modes_check(args: str, names: dict[str, Any]) -> list[str]:
     """Run the captured graph where each operation is seen: by a mode, or by forward mode AD."""
     names["modes"] = torch._C._len_torch_dispatch_stack
+    names["seen_by_mode"] = seen_by_mode
     names["forward_ad"] = forward_ad
-    return ["if modes() or forward_ad._current_level >= 0:", f"    return list(eager({args}))"]
+    test = "modes() and seen_by_mode() or forward_ad._current_level >= 0"
+    return [f"if {test}:", f"    return list(eager({args}))"]
+
+
+def seen_by_mode() -> bool:
+    """Whether a dispatch mode is to see each operation of the user's.
+
+    Modes say by `ignore_compile_internals` that they are to see what compiled graphs call instead,
+    as DebugMode does.
+    """
+    modes = _get_current_dispatch_mode_stack()
+    return not all(mode.ignore_compile_internals() for mode in modes)
 
 
 def _overlap_check(graph: Contract, args: str, names: dict[str, Any]) -> list[str]:

@@ -51,20 +51,17 @@ def generate(plan: Plan, *, threads: int, kind: str = "") -> Program:
 
 
 def costs_of(plan: Plan, printed: Wrapper) -> tuple[StepCost, ...]:
-    """Return what the lines of a printed wrapper cost, if anybody listens."""
-    if not trace.enabled():
-        return ()
-    costs, buffers = [], buffers_of(plan)
+    """Return what the lines of a printed wrapper do; what they cost only if anybody listens."""
+    costs, buffers = [], buffers_of(plan) if trace.enabled() else None
     for step, line in printed.at:
-        work = work_of(step, buffers)
         name = step.target if isinstance(step, Extern) else "copy_"
         if isinstance(step, Kernel):
             name = printed.kernels[step.name].name
         made_of = () if isinstance(step, CopyInto) else step.origins
         places = tuple(dict.fromkeys(origin.place for origin in made_of if origin.line))
-        if work is not None:
-            formulas = python_index(work.moved), python_index(work.operations)
-            costs.append(StepCost(line, name, places, *formulas))
+        work = None if buffers is None else work_of(step, buffers)
+        formulas = () if work is None else (python_index(work.moved), python_index(work.operations))
+        costs.append(StepCost(line, name, places, *formulas))
     return tuple(costs)
 
 

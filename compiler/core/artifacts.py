@@ -67,21 +67,21 @@ class KernelSpec:
 
 @dataclass(frozen=True)
 class StepCost:
-    """What one line of a wrapper does, for a profile of the program at run time.
+    """What one line of a wrapper does, for profiles of the program at run time.
 
     Attributes:
         line: of the wrapper's source, from 1.
         name: of the kernel, or the call as the plan spells it.
         places: the user's lines (``file:line``) that it computes.
         moved, operations: bytes and floating-point operations, as Python over the sizes that the
-            wrapper names; see `schedule.costs`.
+            wrapper names; see `schedule.costs`. Empty where nobody listened to the compile.
     """
 
     line: int
     name: str
     places: tuple[str, ...]
-    moved: str
-    operations: str
+    moved: str = ""
+    operations: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Program(Artifact):
         constants: tensors and other values the wrapper names.
         provenance: kernel -> the user lines and ATen ops it computes.
         kind: ``inference``, ``forward`` or ``backward``.
-        costs: of the lines that compute something; none where nobody listened to the compile.
+        costs: of the lines that compute something, in order.
     """
 
     c_source: str

@@ -27,6 +27,7 @@ class Straight:
         steps: all between that and the return.
         results: what the tuple holds.
         line: where the function starts in its file.
+        otherwise: what the function asks before all that; if it is so, it has to be called.
     """
 
     code: CodeType
@@ -34,6 +35,7 @@ class Straight:
     steps: tuple[ast.stmt, ...]
     results: tuple[ast.expr, ...]
     line: int
+    otherwise: ast.expr | None = None
 
     def names(self) -> set[str]:
         """Every name that the lines use."""
@@ -44,9 +46,13 @@ class Straight:
 def remember(function: Callable[..., Any], tree: ast.Module) -> None:
     """Note the lines of a function with it, where they are few and of the form of `Straight`."""
     found = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == function.__name__]
-    if len(found) != 1 or len(found[0].body) > FEW:
+    if len(found) != 1:
         return
-    match found[0].body:
+    first, *rest = found[0].body
+    body = rest if isinstance(first, ast.If) else [first, *rest]
+    if len(body) > FEW:
+        return
+    match body:
         case [
             ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Name(id="args")),
             ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="args"), attr="clear"))),
@@ -55,8 +61,9 @@ def remember(function: Callable[..., Any], tree: ast.Module) -> None:
         ]:
             arguments = tuple(name.id for name in names if isinstance(name, ast.Name))
             lines = Straight(
-                function.__code__, arguments, tuple(steps), tuple(results), found[0].lineno
-            )
+                function.__code__, arguments, tuple(steps), tuple(results), found[0].lineno,
+                first.test if isinstance(first, ast.If) else None,
+            )  # fmt: skip
             setattr(function, _ATTRIBUTE, lines)
 
 

@@ -16,6 +16,7 @@ from tc.compiler.core.wrapper_inlining import remember
 from tc.compiler.errors import IndexOutOfRange, StageError
 from tc.compiler.routines import modules
 from tc.compiler.runtime import bounded
+from tc.compiler.runtime.annotated import annotate, watched
 from tc.compiler.runtime.build import build_kernels, cache_dir, caches_disabled, write_atomically
 from tc.compiler.runtime.launch import (
     Kernel,
@@ -56,10 +57,12 @@ def load_wrapper(program: Program, kernels: Mapping[str, Any]) -> Compiled:
     names = wrapper_globals()
     names.update(program.constants)
     names.update(kernels)
+    annotate(program, names)
     path = keep_wrapper(program.wrapper_source)
     try:
-        short = program.wrapper_source.count("\n") < SHORT
-        source: Any = ast.parse(program.wrapper_source) if short else program.wrapper_source
+        source: Any = watched(program.wrapper_source)
+        short = source.count("\n") < SHORT
+        source = ast.parse(source) if short else source
         exec(compile(source, str(path), "exec"), names)
         compiled: Compiled = names["call"]
         vars(compiled).update(OPAQUE)

@@ -104,7 +104,8 @@ class Profiled:
                 gap[1] += 1
                 gap[2] += began - _thread.ended
         try:
-            if self.program.costs and not self._whole and is_sampled(number):
+            watched = torch.autograd.profiler._is_profiler_enabled  # then its steps are events
+            if self.program.costs and not self._whole and not watched and is_sampled(number):
                 return self._measure(args)
             return self.call(args)
         finally:
@@ -210,7 +211,7 @@ def _marked(line: int) -> ast.stmt:
 def _formulas(cost: Any, known: set[str]) -> ast.expr:
     """Return bytes and operations as Python; -1 where a size has no name in the wrapper."""
     made: list[ast.expr] = []
-    for text in (cost.moved, cost.operations):
+    for text in (cost.moved or "-1", cost.operations or "-1"):
         formula = ast.parse(text, mode="eval").body
         wanted = {n.id for n in ast.walk(formula) if isinstance(n, ast.Name)}
         made.append(formula if wanted <= known | {"min", "max"} else ast.Constant(-1))

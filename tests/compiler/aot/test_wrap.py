@@ -31,7 +31,8 @@ def source(function, *args):
 
 def test_nothing_to_do():
     assert source(lambda x, y: (x + y, x * y), M, M) == (
-        "def wrapper(a0, a1, ):\n    if modes() or forward_ad._current_level >= 0:\n"
+        "def wrapper(a0, a1, ):\n"
+        "    if modes() and seen_by_mode() or forward_ad._current_level >= 0:\n"
         "        return list(eager(a0, a1, ))\n"
         "    return list(compiled([a0, a1, ]))\n"
     )
@@ -94,6 +95,31 @@ def test_a_mode_sees_each_operation_where_lines_are_taken_over():
     assert torch.equal(z, M + M)
     assert seen.ops == (torch.ops.aten.add.Tensor,)
     assert torch.equal(run(M, M)[0], M - M)
+
+
+def test_a_mode_that_ignores_compiled_graphs_leaves_them_at_work():
+    class Ignores(TorchDispatchMode):
+        ops = ()
+
+        @classmethod
+        def ignore_compile_internals(cls):
+            return True
+
+        def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+            self.ops += (op,)
+            return op(*args, **(kwargs or {}))
+
+    run = wrapped(compiled_of("x, y = args\n    args.clear()\n    return (x - y,)"))
+    with Ignores() as seen, torch.no_grad():
+        [z] = run(M, M)
+    assert torch.equal(z, M - M) and seen.ops == (torch.ops.aten.sub.Tensor,)
+    with Ignores(), TorchDispatchModeOfNothing(), torch.no_grad():  # another mode sees all
+        assert torch.equal(run(M, M)[0], M + M)
+
+
+class TorchDispatchModeOfNothing(TorchDispatchMode):
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        return op(*args, **(kwargs or {}))
 
 
 def test_outputs_of_all_kinds():

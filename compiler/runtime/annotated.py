@@ -1,0 +1,118 @@
+"""A program whose steps are events of torch's profilers: made, and run, only while one is at work.
+
+In: a program's wrapper and what is known of its lines. Out: the same function, each line that
+computes something inside an event that names the kernel or the operation, the user's lines and the
+compile. `load` puts a look at torch's flag in front of each wrapper: a load from a module, which is
+all that a call costs without a profiler.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._C._profiler import _RecordFunctionFast as Event
+
+from tc import trace
+from tc.compiler.core.artifacts import Program, StepCost
+
+#: names in wrappers that no generated name is like
+PROFILER, ANNOTATED = "_tc_profiler", "_tc_annotated"
+_EVENT, _ABOUT = "_tc_event", "_tc_about"
+#: a wrapper's first lines -> the same with the look, by which the lines of its body stay where
+#: they are
+_HEAD = "\n\ndef call(args):\n"
+_WATCHED = f"\ndef call(args):\n    if {PROFILER}._is_profiler_enabled: return {ANNOTATED}(args)\n"
+#: lines of the user's that an event's name gives; ``user_lines`` has all
+MOST_LINES = 4
+
+
+def watched(source: str) -> str:
+    """Return a wrapper's source with the look at the profilers' flag in front of its body."""
+    return source.replace(_HEAD, _WATCHED, 1)
+
+
+class Annotated:
+    """Runs a program with its events.
+
+    Args:
+        names: the wrapper's globals.
+    """
+
+    def __init__(self, program: Program, names: dict[str, Any]) -> None:
+        self._source, self._steps = program.wrapper_source, program.costs
+        self._kind, self._names = program.kind, names
+        self._compile_id = trace.current_compile()
+        self._call: Any = None
+
+    def __call__(self, args: list[Any]) -> tuple[Any, ...]:
+        """Run it, as one event that the others are in."""
+        if self._call is None:
+            self._call = self._made()
+        of = "" if self._compile_id is None else f"{self._compile_id} "
+        with Event(f"tc {of}{self._kind} graph"):
+            result: tuple[Any, ...] = self._call(args)
+        return result
+
+    def _made(self) -> Any:
+        tree = ast.parse(self._source)
+        (body,) = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "call"]
+        steps = {step.line: step for step in self._steps}
+        about = {line: self._about(step) for line, step in steps.items()}
+        body.body = [
+            _as_event(statement, self._title(steps[statement.lineno]))
+            if statement.lineno in steps and not isinstance(statement, ast.Return)
+            else statement
+            for statement in body.body
+        ]
+        code = compile(ast.fix_missing_locations(tree), "<annotated wrapper>", "exec")
+        names = {**self._names, _EVENT: Event, _ABOUT: about}
+        exec(code, names)
+        return names["call"]
+
+    def _title(self, step: StepCost) -> str:
+        parts = [step.name.removeprefix("torch.ops."), short_places(step.places)]
+        if self._compile_id is not None:
+            parts.append(f"[{self._compile_id}]")
+        return " ".join(part for part in parts if part)
+
+    def _about(self, step: StepCost) -> dict[str, str]:
+        """Return what profilers keep with an event if they record shapes."""
+        about = {"tc_step": step.name, "user_lines": ", ".join(step.places)}
+        if self._compile_id is not None:
+            about["compile_id"] = str(self._compile_id)
+        return about
+
+
+def short_places(places: Sequence[str]) -> str:
+    """Return lines (``/folder/file.py:3``) as an event's name has them: ``file.py:3,4``."""
+    by_file: dict[str, list[str]] = {}
+    for place in places[:MOST_LINES]:
+        file, _, line = place.rpartition(":")
+        by_file.setdefault(Path(file).name, []).append(line)
+    text = " ".join(f"{file}:{','.join(lines)}" for file, lines in by_file.items())
+    return f"{text},…" if len(places) > MOST_LINES else text
+
+
+def _as_event(statement: ast.stmt, title: str) -> ast.stmt:
+    """Return a statement inside its event, which is told what a kernel is called with."""
+    given: list[ast.expr] = []
+    match statement:
+        case ast.Expr(ast.Call(func=ast.Name(), args=[*values])):
+            given = [value for value in values if isinstance(value, ast.Name)]
+    about = ast.Subscript(ast.Name(_ABOUT, ast.Load()), ast.Constant(statement.lineno), ast.Load())
+    call = ast.Call(
+        ast.Name(_EVENT, ast.Load()),
+        [ast.Constant(title), ast.Tuple(list(given), ast.Load()), about],
+        [],
+    )
+    return ast.copy_location(ast.With([ast.withitem(call)], [statement]), statement)
+
+
+def annotate(program: Program, names: dict[str, Any]) -> None:
+    """Give a wrapper's globals what `watched` names."""
+    names[PROFILER] = torch.autograd.profiler
+    names[ANNOTATED] = Annotated(program, names)
