@@ -470,7 +470,7 @@ def _reduced(d: Draw, v: Value) -> str | None:
 
 
 def _written(d: Draw, v: Value) -> str | None:
-    """A write through a view, of what does not overlap it: eager refuses that, where it can tell."""
+    """A write through a view; where operands overlap it in part, eager mostly refuses."""
     if v.dtype is torch.bool:
         return None
     view = d.rng.choice(VIEWS)(d, v)

@@ -525,4 +525,4 @@ def test_the_lock_is_given_back_by_whoever_has_it():
         with pytest.raises(ValueError):
             lock.alone(work, None)
         assert not lock._LOCK.owned()
-    assert lock.alone(lambda: lock.alone(lock.compiling, None), None) is True
+    assert lock.alone(lambda: lock.alone(lock._LOCK.owned, None), None) is True

@@ -32,8 +32,10 @@ def seconds(text: str) -> float:
 
 
 def table(reader: Reader, name: str) -> dict[str, list[str]]:
-    """Return a table's rows, by their first cell."""
-    rows = reader.all(f"[aria-label='{name}'] tbody tr")
+    """Return the rows of a section's table, by their first cell."""
+    rows = reader.driver.find_elements(
+        "xpath", f"//section[div/h2[contains(., '{name}')]]//tbody/tr"
+    )
     cells = [[cell.text for cell in row.find_elements("css selector", "td")] for row in rows]
     return {row[0]: row[1:] for row in cells}
 
