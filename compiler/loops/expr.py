@@ -152,15 +152,18 @@ def needed(root: Expr) -> dict[Expr, Expr]:
     found = dict.fromkeys(order, FALSE)
     found[root] = TRUE
     for node in reversed(order):
-        when, chosen = found[node], {}
+        when = found[node]
+        conditions = [when] * len(node.args)
         if node.op == "select":
-            test, yes, no = node.args
-            chosen = {yes: _both(when, test), no: _both(when, Expr("not", (test,), torch.bool))}
-            if yes is no:
-                chosen = {}
-        for arg in node.args:
-            found[arg] = either(found[arg], chosen.get(arg, when))
+            test = node.args[0]
+            conditions = [when, _both(when, test), _both(when, _negated(test))]
+        for arg, condition in zip(node.args, conditions, strict=True):
+            found[arg] = either(found[arg], condition)
     return found
+
+
+def _negated(condition: Expr) -> Expr:
+    return Expr("not", (condition,), torch.bool)
 
 
 def _both(one: Expr, other: Expr) -> Expr:
@@ -175,7 +178,8 @@ def either(one: Expr, other: Expr) -> Expr:
         return other
     if other is FALSE:
         return one
-    return TRUE if TRUE in (one, other) else Expr("or", (one, other), torch.bool)
+    always = TRUE in (one, other) or other is _negated(one)
+    return TRUE if always else Expr("or", (one, other), torch.bool)
 
 
 def can_fail(node: Expr) -> bool:

@@ -98,7 +98,7 @@ def short_places(places: Sequence[str]) -> str:
 
 
 def _as_event(statement: ast.stmt, title: str) -> ast.stmt:
-    """Return a statement inside its event, which is told what a kernel is called with."""
+    """Return a statement inside its event, which records what a kernel is called with."""
     given: list[ast.expr] = []
     match statement:
         case ast.Expr(ast.Call(func=ast.Name(), args=[*values])):

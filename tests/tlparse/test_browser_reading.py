@@ -98,16 +98,16 @@ def test_a_wide_table_says_what_lies_beyond(read: Callable[[str], Reader]) -> No
     try:
         narrow(reader, 500)
         reader.go("#/fn/f")
-        reader.until(lambda: reader.all(".frame.more-right"), "a table that goes on")
+        reader.until(lambda: reader.all(".frame.more-right"), "a table that continues")
         box = reader.all(".frame.more-right .scroll")[0]
-        told = reader.all(".frame.more-right .beyond")[0]
-        assert told.text.endswith("→") and "column" in told.text
+        beyond = reader.all(".frame.more-right .beyond")[0]
+        assert beyond.text.endswith("→") and "column" in beyond.text
         assert box.get_attribute("tabindex") == "0" and box.get_attribute("aria-label")
         reader.driver.execute_script("arguments[0].scrollLeft = 9999", box)
-        reader.until(lambda: told.text.startswith("←") and "→" not in told.text, "its end")
+        reader.until(lambda: beyond.text.startswith("←") and "→" not in beyond.text, "its end")
         narrow(reader, 2400)
         reader.until(lambda: not reader.all(".frame.more-right, .frame.more-left"), "room for all")
-        assert not told.is_displayed() and not box.get_attribute("tabindex")
+        assert not beyond.is_displayed() and not box.get_attribute("tabindex")
     finally:
         reader.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 

@@ -74,8 +74,8 @@ function kernelsPart(map, view, panes, choose) {
     return h("tr", null, h("td", null, h("button.kernel", { type: "button", click: pin }, name)),
       h("td.mono", null, few(lines, 3)), h("td", null, few(nodes.map((node) => view.nodes[node][2]), 6)), h("td.num", null, at + 1));
   });
-  const told = `${count(view.kernels.length, "kernel call")} of this program`;
-  return h("details.kernels", { open: true }, h("summary", null, told),
+  const heading = `${count(view.kernels.length, "kernel call")} of this program`;
+  return h("details.kernels", { open: true }, h("summary", null, heading),
     table(["kernel", "your lines", "nodes", ["line", "num"]], rows, { wide: "Kernels" }));
 }
 

@@ -151,9 +151,9 @@ const widths = new ResizeObserver((changed) => {
 
 /** A table in a frame. Where it is wider than the page it scrolls, says so, and takes the focus, for the arrow keys. */
 function sideways(name, table) {
-  const told = h("p.beyond", { hidden: true });
+  const beyond = h("p.beyond", { hidden: true });
   const box = h("div.scroll", null, table);
-  const frame = h("div.frame", null, box, told);
+  const frame = h("div.frame", null, box, beyond);
   const look = () => {
     const from = box.scrollLeft, to = from + box.clientWidth, wider = box.scrollWidth > box.clientWidth + 1;
     const columns = wider ? [...table.querySelectorAll("thead th, thead td")] : [];
@@ -161,8 +161,8 @@ function sideways(name, table) {
     const right = columns.filter((one) => one.offsetLeft + one.offsetWidth > to + 1).length;
     frame.classList.toggle("more-left", left > 0);
     frame.classList.toggle("more-right", right > 0);
-    told.hidden = !wider;
-    told.textContent = [left && `← ${count(left, "column")}`, right && `${count(right, "column")} →`].filter(Boolean).join(" · ");
+    beyond.hidden = !wider;
+    beyond.textContent = [left && `← ${count(left, "column")}`, right && `${count(right, "column")} →`].filter(Boolean).join(" · ");
     const about = { tabindex: "0", role: name ? "region" : "group", "aria-label": name || "Table, wider than the page" };
     for (const [key, value] of Object.entries(about)) wider || box.scrollHeight > box.clientHeight + 1 ? box.setAttribute(key, value) : box.removeAttribute(key);
   };

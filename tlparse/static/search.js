@@ -147,7 +147,7 @@ async function searchTexts(query, list, hint, most) {
   const before = chosen;
   list.replaceChildren(...names, ...rows);
   choose(list, before);
-  const told = rows.length ? `${count(rows.length, "artifact")}${rows.length >= MOST_HITS ? " or more" : ""} with “${query.trim()}”` : `No artifact holds “${query.trim()}”`;
+  const message = rows.length ? `${count(rows.length, "artifact")}${rows.length >= MOST_HITS ? " or more" : ""} with “${query.trim()}”` : `No artifact holds “${query.trim()}”`;
   const left = rows.length >= MOST_HITS ? 0 : DATA.compiles.length - seen;
-  hint.replaceChildren(told, ...(left ? [` in the first ${count(seen, "compile")} · `, h("button.copy", { type: "button", click: () => searchTexts(query, list, hint, Infinity) }, `Search the other ${left} too (Ctrl-Enter)`)] : []));
+  hint.replaceChildren(message, ...(left ? [` in the first ${count(seen, "compile")} · `, h("button.copy", { type: "button", click: () => searchTexts(query, list, hint, Infinity) }, `Search the other ${left} too (Ctrl-Enter)`)] : []));
 }

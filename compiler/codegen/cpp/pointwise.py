@@ -215,7 +215,7 @@ class TileWriter(Writer):
     def _fill_tile(
         self, name: str, use: Expr, condition: Expr, variables: tuple[Index, Index]
     ) -> None:
-        """Read a tile: turned in registers where it is whole, else element by element."""
+        """Read a tile: transposed in registers where it is whole, else element by element."""
         along, last = variables
         self.declare(c_type(use.dtype), name, room=f"[{TILE * TILE}]")
         words = use.dtype.itemsize == 4

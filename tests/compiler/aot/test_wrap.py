@@ -81,14 +81,17 @@ def test_a_function_around_the_compiled_one_is_called():
     assert torch.equal(wrapped(doubled)(M, M)[0], 4 * M)
 
 
+class Seen(TorchDispatchMode):
+    """Collects the operations that it sees."""
+
+    ops = ()
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        self.ops += (op,)
+        return op(*args, **(kwargs or {}))
+
+
 def test_a_mode_sees_each_operation_where_lines_are_taken_over():
-    class Seen(TorchDispatchMode):
-        ops = ()
-
-        def __torch_dispatch__(self, op, types, args=(), kwargs=None):
-            self.ops += (op,)
-            return op(*args, **(kwargs or {}))
-
     run = wrapped(compiled_of("x, y = args\n    args.clear()\n    return (x - y,)"))
     with Seen() as seen, torch.no_grad():
         [z] = run(M, M)
@@ -98,28 +101,17 @@ def test_a_mode_sees_each_operation_where_lines_are_taken_over():
 
 
 def test_a_mode_that_ignores_compiled_graphs_leaves_them_at_work():
-    class Ignores(TorchDispatchMode):
-        ops = ()
-
+    class Ignores(Seen):
         @classmethod
         def ignore_compile_internals(cls):
             return True
-
-        def __torch_dispatch__(self, op, types, args=(), kwargs=None):
-            self.ops += (op,)
-            return op(*args, **(kwargs or {}))
 
     run = wrapped(compiled_of("x, y = args\n    args.clear()\n    return (x - y,)"))
     with Ignores() as seen, torch.no_grad():
         [z] = run(M, M)
     assert torch.equal(z, M - M) and seen.ops == (torch.ops.aten.sub.Tensor,)
-    with Ignores(), TorchDispatchModeOfNothing(), torch.no_grad():  # another mode sees all
+    with Ignores(), Seen(), torch.no_grad():  # another mode sees all
         assert torch.equal(run(M, M)[0], M + M)
-
-
-class TorchDispatchModeOfNothing(TorchDispatchMode):
-    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
-        return op(*args, **(kwargs or {}))
 
 
 def test_outputs_of_all_kinds():

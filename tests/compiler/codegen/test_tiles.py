@@ -1,4 +1,4 @@
-"""Tiles that are turned read only what the program needs: checked by AddressSanitizer."""
+"""Tiles that are transposed read only what the program needs: checked by AddressSanitizer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROGRAMS = """
 import torch
 import tc
 
-def turned_parts(x):
+def flipped_parts(x):
     return torch.cat([x.flip(1), x], 1).transpose(1, 2).contiguous()
 
 def padded(x):
@@ -28,7 +28,7 @@ def nested(x):
     return torch.cat([t, x.transpose(1, 2)[:, :, 5:]], 2)
 
 for dtype in (torch.float32, torch.float64, torch.bfloat16):
-    for program in (turned_parts, padded, stacked, nested):
+    for program in (flipped_parts, padded, stacked, nested):
         compiled = tc.compile(program, fullgraph=True, dynamic=True)
         for sizes in ((2, 33, 40), (1, 48, 17), (3, 16, 64)):
             x = torch.randn(sizes).to(dtype)

@@ -31,6 +31,7 @@ def test_what_is_needed_elsewhere_is_needed_anyhow():
     both = Expr("add", (_select(A, X, Y), _select(B, X, Y)), torch.float32)
     assert needed(both)[X] is Expr("or", (B, A), torch.bool)
     assert needed(_select(A, X, X))[X] is TRUE
+    assert needed(_select(A, A, B))[A] is TRUE
 
 
 def test_either_knows_what_always_and_never_holds():
