@@ -3,6 +3,12 @@
 Shape functions of some ops (torch 2.13) give results other strides than the kernels do. Programs
 see strides, and so the compiled ones would differ. `tests/compiler/test_fakes.py` compares them
 over inputs in many layouts; a row here corrects an op.
+
+Views of contiguous tensors with symbolic sizes have a shape function of their own. torch's splits
+and merges dimensions one after another, with a division of expressions and a guard at each; of
+nested sizes (windows of windows of an image) sympy simplifies such quotients for minutes. Of a
+contiguous tensor the strides follow from the shape, and equal counts of elements are all there is
+to guard.
 """
 
 from __future__ import annotations
@@ -11,8 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch._prims_common import suggest_memory_format
+from torch._prims_common import infer_size, make_contiguous_strides_for, suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 aten = torch.ops.aten
 Call = Callable[..., Any]
@@ -29,19 +36,51 @@ class EagerLayouts(FakeTensorMode):  # type: ignore[no-untyped-call]
         kwargs: Mapping[str, Any] = {},
     ) -> Any:
         """Run an op on fake tensors."""
-        result = super().dispatch(func, types, args, kwargs)
-        row = LAYOUTS.get(func)
-        if row is None:
-            return result
 
         def call(op: Any, *given: Any, **named: Any) -> Any:
             return super(EagerLayouts, self).dispatch(op, types, given, named)
+
+        if func in VIEWS and _is_symbolic_and_contiguous(*args):
+            return _view_of_contiguous(call, *args)
+        result = call(func, *args, **kwargs)
+        row = LAYOUTS.get(func)
+        if row is None:
+            return result
 
         first = result[0] if isinstance(result, tuple) else result
         if not isinstance(first, torch.Tensor) or first.layout is not torch.strided:
             return result
         laid_out = row(call, first, args)
         return (laid_out, *result[1:]) if isinstance(result, tuple) else laid_out
+
+
+#: ops that give the elements of a tensor another shape where they are
+VIEWS = frozenset([aten.view.default, aten._unsafe_view.default])
+
+
+def _is_symbolic_and_contiguous(tensor: torch.Tensor, shape: Sequence[Any]) -> bool:
+    """Say whether sizes are symbols with known values, and strides are those of a new tensor.
+
+    Strides are compared as expressions: no guard is added, and "no" may mean "not evident".
+    """
+    symbolic = [size for size in tensor.shape if isinstance(size, torch.SymInt)]
+    if not symbolic or free_unbacked_symbols([*symbolic, *shape]):
+        return False
+    wanted = make_contiguous_strides_for(tensor.shape)
+    return [*map(_expression, wanted)] == [*map(_expression, tensor.stride())]
+
+
+def _expression(size: int | torch.SymInt) -> Any:
+    return size.node.expr if isinstance(size, torch.SymInt) else size
+
+
+def _view_of_contiguous(call: Call, tensor: torch.Tensor, shape: Sequence[Any]) -> torch.Tensor:
+    """View a contiguous tensor; raises RuntimeError if the shape has another number of elements."""
+    sizes = infer_size(tuple(shape), tensor.numel())
+    strides = make_contiguous_strides_for(sizes)
+    offset = tensor.storage_offset()
+    made: torch.Tensor = call(aten.as_strided.default, tensor, [*sizes], [*strides], offset)
+    return made
 
 
 def _as_first(call: Call, result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import sympy
 import torch
 import torch.nn.functional as F
 
@@ -70,3 +71,68 @@ def test_a_program_without_tensors_is_laid_out_as_eagers():
 
     for want, got in zip(fn(), tc.compile(fn)(), strict=True):
         assert got.stride() == want.stride()
+
+
+def of_shape(*shape):
+    """Return a contiguous tensor behind an offset of its storage."""
+    count = torch.Size(shape).numel()
+    return torch.arange(count + 3, dtype=torch.float32)[3:].view(shape)
+
+
+#: name -> a view by the sizes of its input (n, 6, m, 4)
+VIEWS = {
+    "flat": lambda x: x.view(-1),
+    "windows": lambda x: x.view(x.shape[0], 2, 3, x.shape[2], 2, 2),
+    "windows of symbols": lambda x: x.view(-1, 6, x.shape[2] // 2, 2, 4),
+    "merged": lambda x: x.view(x.shape[0] * 6, x.shape[2] * 4),
+    "of nested windows": lambda x: x.view(-1, x.shape[2] // 2, 48).view(x.shape[0], -1, 4, 12),
+    "with ones": lambda x: x.view(1, x.shape[0], 1, -1, 1),
+    "the same": lambda x: x.view(x.shape),
+    "across": lambda x: x.view(3, -1, 8),
+}
+#: what is viewed: contiguous or not
+PLACES = {
+    "new": lambda x: x,
+    "odd strides of ones": lambda x: x[..., :1].as_strided([*x.shape[:3], 1], x.stride()),
+    "cut": lambda x: torch.cat([x, x])[: x.shape[0]],
+    "transposed": lambda x: x.transpose(0, 1).contiguous().transpose(0, 1),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_of_symbolic_sizes_are_laid_out_as_eagers(name, place):
+    def see(x):
+        y = VIEWS[name](x)
+        return y + 0, y.shape, y.stride(), y.storage_offset(), y.data_ptr() == x.data_ptr()
+
+    compiled = tc.compile(lambda x: see(PLACES[place](x))[:4], dynamic=True, backend="eager")
+    for n, m in ((2, 4), (3, 6), (1, 8), (0, 4)):
+        x = of_shape(n, 6, m, 4)
+        try:
+            wanted = see(PLACES[place](x))[:4]
+        except RuntimeError:
+            with pytest.raises(RuntimeError, match=r"invalid for input|not compatible|ambiguous"):
+                compiled(x)
+            continue
+        found = compiled(x)
+        assert torch.equal(found[0], wanted[0]) and found[1:] == wanted[1:], (n, m)
+
+
+def test_views_of_windows_add_one_guard_and_simplify_no_quotients(monkeypatch):
+    simplified = []
+    monkeypatch.setattr(
+        sympy, "simplify", lambda e, old=sympy.simplify: simplified.append(e) or old(e)
+    )
+
+    def windows(x):
+        x = F.pad(x, (0, 0, 0, 3 - x.shape[2] % 3, 0, 3 - x.shape[1] % 3))
+        return x.view(x.shape[0], x.shape[1] // 3, 3, x.shape[2] // 3, 3, 4) * 2
+
+    compiled = tc.compile(windows, dynamic=True, backend="eager", fullgraph=True)
+    compiled(torch.randn(4, 8, 7, 4))
+    with tc.set_stance("fail_on_recompile"):
+        for n, h, w in ((5, 4, 12), (3, 5, 10), (7, 20, 4)):
+            x = torch.randn(n, h, w, 4)
+            assert torch.equal(compiled(x), windows(x))
+    assert not simplified
