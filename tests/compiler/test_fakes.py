@@ -127,12 +127,12 @@ def test_views_of_windows_add_one_guard_and_simplify_no_quotients(monkeypatch):
 
     def windows(x):
         x = F.pad(x, (0, 0, 0, 3 - x.shape[2] % 3, 0, 3 - x.shape[1] % 3))
-        return x.view(x.shape[0], x.shape[1] // 3, 3, x.shape[2] // 3, 3, 4) * 2
+        return x.view(x.shape[0], x.shape[1] // 3, 3, x.shape[2] // 3, 3, 11) * 2
 
     compiled = tc.compile(windows, dynamic=True, backend="eager", fullgraph=True)
-    compiled(torch.randn(4, 8, 7, 4))
+    compiled(torch.randn(4, 8, 7, 11))
     with tc.set_stance("fail_on_recompile"):
         for n, h, w in ((5, 4, 12), (3, 5, 10), (7, 20, 4)):
-            x = torch.randn(n, h, w, 4)
+            x = torch.randn(n, h, w, 11)
             assert torch.equal(compiled(x), windows(x))
     assert not simplified
