@@ -3,7 +3,8 @@
 A value is right if it is not further from the float64 one than a few times eager's own float32
 result is. Where a model draws random numbers that depend on the type, float64 is no judge; then
 the float32 results are compared directly. A model whose float32 results depend on signs of what
-is near zero is compared in float64 as a whole.
+is near zero is compared in float64 as a whole, where a difference counts as one if it is larger than a
+few times what eager's own float64 result moves when parameters and inputs move by one rounding.
 """
 
 from __future__ import annotations
@@ -234,21 +235,36 @@ def run(compiler: str, family: Family, request: Row) -> Row:
 
 def equal_in_double(specimen: Specimen, start: Callable[..., Any], request: Row) -> bool:
     """Say whether all steps agree where model and inputs are float64, up to its rounding."""
-    model, subject = (copy.deepcopy(specimen.model).double() for _ in range(2))
+    model, subject, moved = (copy.deepcopy(specimen.model).double() for _ in range(3))
+    with torch.no_grad():
+        for parameter in moved.parameters():
+            parameter.copy_(one_rounding_off(parameter))
     compiled = start(subject, request["backend"])
     for mode, index in STEPS[: request.get("steps")]:
         try:
             wanted = step(model, model, as_double(specimen.inputs(index)), mode)
+            inputs = as_double(specimen.inputs(index))
+            near = step(moved, moved, {k: one_rounding_off(v) for k, v in inputs.items()}, mode)
         except Exception:
             return False  # the model itself makes float32 tensors
         seen = step(subject, compiled, as_double(specimen.inputs(index)), mode)
         judge = Judge(wanted, {})
         if seen.keys() != wanted.keys() or any(
-            value.is_floating_point() and distance(seen[name], value) > 1e-7 * judge.scale(name)
+            value.is_floating_point()
+            and distance(seen[name], value)
+            > 1e-7 * judge.scale(name) + TIMES * distance(near[name], value)
             for name, value in wanted.items()
         ):
             return False
     return True
+
+
+def one_rounding_off(value: Any) -> Any:
+    """Return a tensor whose numbers are moved by the unit of rounding, up or down in turn."""
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return value
+    signs = torch.arange(value.numel(), dtype=value.dtype).remainder(2).mul(2).sub(1)
+    return value * (1 + torch.finfo(value.dtype).eps * signs.reshape(value.shape))
 
 
 def compared(
