@@ -1,10 +1,11 @@
 """One model of the zoo: trained a step and evaluated, at two sizes, against eager in float64.
 
 A value is right if it is not further from the float64 one than a few times eager's own float32
-result is. Where a model draws random numbers that depend on the type, float64 is no judge; then
-the float32 results are compared directly. A model whose float32 results depend on signs of what
-is near zero is compared in float64 as a whole, where a difference counts as one if it is larger than a
-few times what eager's own float64 result moves when parameters and inputs move by one rounding.
+result is. Where a model draws random numbers that depend on the type, or makes float32 tensors
+itself, float64 is no judge; then float32 results are compared directly, and may differ by a few
+times what eager's own move when parameters and inputs move by one rounding. A model whose float32
+results depend on signs of what is near zero is compared in float64 as a whole, with the same
+allowance.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import torch
@@ -123,6 +124,7 @@ class Judge:
 
     eager: dict[str, torch.Tensor]
     double: dict[str, torch.Tensor]
+    moved: dict[str, torch.Tensor] = field(default_factory=dict)
     largest: float = 0.0
 
     def __post_init__(self) -> None:
@@ -167,7 +169,8 @@ class Judge:
             own = distance(eager, double)
         if own <= UNRELATED * scale:
             return distance(got, double) / (TIMES * own + least)
-        return distance(got, eager) / (1e-4 * scale + least)
+        sensitive = distance(self.moved[name], eager) if name in self.moved else 0.0
+        return distance(got, eager) / (1e-4 * scale + least + TIMES * sensitive)
 
     def scale(self, name: str) -> float:
         """Return how large a value is; small gradients count as part of large ones."""
@@ -202,7 +205,7 @@ def run(compiler: str, family: Family, request: Row) -> Row:
     start, counts = COMPILERS[compiler]
     eager_time, own_time, in_double = 0.0, 0.0, False
     model = copy.deepcopy(specimen.model)
-    double = copy.deepcopy(specimen.model).double() if compiler == "tc" else None
+    witness = Witness(specimen) if compiler == "tc" else None
     subject = copy.deepcopy(specimen.model)
     compiled = start(subject, request["backend"])
     found: Row = {"kind": "equal", "recipe": specimen.recipe}
@@ -220,9 +223,7 @@ def run(compiler: str, family: Family, request: Row) -> Row:
             found |= {"kind": "crash", **failure(error, f"{mode} {index}: ")}
             break
         own_time += time.perf_counter() - began - spent
-        if double is not None and (
-            text := compared(double, specimen, mode, index, eager).difference(seen)
-        ):
+        if witness is not None and (text := witness.judge(mode, index, eager).difference(seen)):
             in_double = in_double or equal_in_double(specimen, start, request)
             if in_double:
                 # A sign of something near zero decides: float32 has no truth to compare with.
@@ -236,9 +237,7 @@ def run(compiler: str, family: Family, request: Row) -> Row:
 def equal_in_double(specimen: Specimen, start: Callable[..., Any], request: Row) -> bool:
     """Say whether all steps agree where model and inputs are float64, up to its rounding."""
     model, subject, moved = (copy.deepcopy(specimen.model).double() for _ in range(3))
-    with torch.no_grad():
-        for parameter in moved.parameters():
-            parameter.copy_(one_rounding_off(parameter))
+    off_by_one_rounding(moved)
     compiled = start(subject, request["backend"])
     for mode, index in STEPS[: request.get("steps")]:
         try:
@@ -259,6 +258,14 @@ def equal_in_double(specimen: Specimen, start: Callable[..., Any], request: Row)
     return True
 
 
+def off_by_one_rounding(model: torch.nn.Module) -> torch.nn.Module:
+    """Move a model's parameters by the unit of rounding, in place."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(one_rounding_off(parameter))
+    return model
+
+
 def one_rounding_off(value: Any) -> Any:
     """Return a tensor whose numbers are moved by the unit of rounding, up or down in turn."""
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
@@ -267,19 +274,24 @@ def one_rounding_off(value: Any) -> Any:
     return value * (1 + torch.finfo(value.dtype).eps * signs.reshape(value.shape))
 
 
-def compared(
-    double: torch.nn.Module,
-    specimen: Specimen,
-    mode: str,
-    index: int,
-    eager: dict[str, torch.Tensor],
-) -> Judge:
-    """Return the judge of a step."""
-    try:
-        truth = step(double, double, as_double(specimen.inputs(index)), mode)
-    except Exception:
-        truth = {}
-    return Judge(eager, truth)
+class Witness:
+    """Runs a model's steps in float64; a model that cannot, in float32 with all numbers moved."""
+
+    def __init__(self, specimen: Specimen) -> None:
+        self.specimen = specimen
+        self.double: torch.nn.Module | None = copy.deepcopy(specimen.model).double()
+        self.moved = off_by_one_rounding(copy.deepcopy(specimen.model))
+
+    def judge(self, mode: str, index: int, eager: dict[str, torch.Tensor]) -> Judge:
+        """Return the judge of a step, from what eager showed of it."""
+        inputs = self.specimen.inputs(index)
+        if self.double is not None:
+            try:
+                return Judge(eager, step(self.double, self.double, as_double(inputs), mode))
+            except Exception:
+                self.double = None
+        near = {name: one_rounding_off(value) for name, value in inputs.items()}
+        return Judge(eager, {}, step(self.moved, self.moved, near, mode))
 
 
 def failure(error: Exception, where: str) -> Row:

@@ -8,12 +8,11 @@ from typing import Any
 import torch
 from torch import fx
 
+from tc.compiler.core.machine import caches
 from tc.compiler.library.editor import Editor, aten, fake, static_shape
 from tc.compiler.loops.lower.registry import made_of_loops, readers
 
 PRODUCTS = (aten.mm.default, aten.addmm.default)
-#: results of merged products may take this much memory
-MERGED_BYTES = 32 << 20
 #: rows up to which a product with a turned matrix spends its time on reading that matrix
 FEW_ROWS = 64
 #: products of one matrix from which on turning it once costs less than it saves (measured: a
@@ -42,7 +41,7 @@ def merge_slices(editor: Editor) -> None:
             continue
         count, rows_each, depth = shape
         size = count * rows_each * width[1] * held.element_size()
-        fits = size <= MERGED_BYTES
+        fits = size <= caches().last  # what reads the parts finds them there
         reason = "slices of one tensor, one matrix" if fits else "the result would be too large"
         if editor.decide("merge_products", nodes, fits, reason):
             _merge(editor, op, base, matrix, bias, nodes, (count * rows_each, depth))

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from tc.compiler.core.c_helpers import FOLDER
+from tc.compiler.core.machine import caches
 from tc.compiler.routines.row import Routine, routine
 
 #: measured against MKL: 1.0 to 1.8 times as fast with 64 rows, where what the caches hold is other
@@ -27,8 +28,9 @@ LANES = 16
 #: (measured against MKL's own time within these bounds: 0.9 to 2 times as fast, warm or cold)
 MOST_ROWS_OF_SMALL = 128
 MOST_DEPTH, MOST_RESULTS = 1 << 10, 1 << 15
-#: elements of such a matrix, and of one whose rows are multiplied with at most `BARELY_ROWS`
-MOST_ELEMENTS, MOST_ELEMENTS_OF_BARELY = 1 << 16, 1 << 18
+#: part of the second cache that such a matrix of float32 may take, and one whose rows are
+#: multiplied with at most `BARELY_ROWS`
+MOST_PART, MOST_PART_OF_BARELY = 1 / 4, 1
 BARELY_ROWS = 4
 #: results times depth; the reference interpreters hold as many numbers
 MOST_WORK = 1 << 27
@@ -62,7 +64,8 @@ def form(count: int, depth: int, width: int, across: Steps, down: Steps) -> str:
 
 def _is_small(count: int, depth: int, width: int) -> bool:
     """Whether a product with a row-major matrix is within what was measured."""
-    most = MOST_ELEMENTS_OF_BARELY if count <= BARELY_ROWS else MOST_ELEMENTS
+    part = MOST_PART_OF_BARELY if count <= BARELY_ROWS else MOST_PART
+    most = int(part * caches().second) // torch.float32.itemsize
     fits = count <= MOST_ROWS_OF_SMALL and depth <= MOST_DEPTH and depth * width <= most
     return fits and count * width <= MOST_RESULTS and depth > 1 and width > 1
 

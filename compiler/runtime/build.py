@@ -19,6 +19,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tc.compiler.core.machine import caches
 from tc.compiler.core.once import once
 from tc.compiler.errors import StageError
 from tc.compiler.runtime import bounded
@@ -136,8 +137,8 @@ def find_compiler() -> Compiler:
 
 @functools.cache
 def cpu_identity() -> str:
-    """Return what ``-march=native`` depends on: the machine and its processor's features."""
-    text = platform.machine()
+    """Return what generated code depends on: the machine, its processor's features and caches."""
+    text = f"{platform.machine()} {caches()}"
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             first = file.read(8192).split("\n\n")[0]

@@ -12,12 +12,11 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from tc.compiler.core.machine import caches
 from tc.compiler.core.tune import KIND, ROUNDS, SAMPLE, WARM_UPS, Tuner, Way, measure
 from tc.compiler.runtime import store
 from tc.compiler.runtime.build import cpu_identity
 
-#: bytes that are more than the last cache of a processor's core gets
-BEYOND_CACHES = 64 << 20
 #: rows of a product that is bound by arithmetic
 SQUARE = 512
 
@@ -40,13 +39,12 @@ def machine_limits() -> tuple[float, float]:
     if kept is None:
         floats: dict[str, Any] = {"dtype": torch.float32, "device": "cpu"}
         with torch.no_grad(), _disable_current_modes(), torch._C.DisableTorchFunction():
-            source = torch.zeros(BEYOND_CACHES // 4, **floats)
+            size = 2 * caches().last
+            source = torch.zeros(size // 4, **floats)
             target, square = torch.empty_like(source), torch.ones(SQUARE, SQUARE, **floats)
             ways = {"copy": lambda: target.copy_(source), "product": lambda: square @ square}
             took = measure(ways, ROUNDS)
-        kept = json.dumps(
-            [2 * BEYOND_CACHES / took["copy"], 2 * SQUARE**3 / took["product"]]
-        ).encode()
+        kept = json.dumps([2 * size / took["copy"], 2 * SQUARE**3 / took["product"]]).encode()
         store.write(KIND, key, kept)
     bandwidth, arithmetic = json.loads(kept)
     return bandwidth, arithmetic

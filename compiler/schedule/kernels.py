@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tc.compiler.core.machine import caches
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, load, transform
 from tc.compiler.loops.index import Index
@@ -28,7 +29,6 @@ from tc.compiler.schedule.plan import (
     Store,
 )
 
-SCRATCH_BYTES = 32 * 1024
 # Up to this cost a value is computed again rather than kept in a row of scratch memory.
 AGAIN = 2
 
@@ -113,7 +113,7 @@ class _Writer:
         extent = ix.product(extents(self.group.inner))
         dtype = member.node.buffer.dtype
         room = extent.constant
-        if self.lane is None and room is not None and room * dtype.itemsize <= SCRATCH_BYTES:
+        if self.lane is None and room is not None and room * dtype.itemsize <= caches().first:
             name = f"row_{member.name}"
             self.scratch[member.name] = Scratch(name, dtype, extent)
             return "scratch"

@@ -15,6 +15,7 @@ from torch import fx
 
 from tc.compiler.core.artifacts import Decision
 from tc.compiler.core.gate import Gate
+from tc.compiler.core.machine import caches
 from tc.compiler.core.origins import OF_CHECK, STANDS_FOR, place_of
 from tc.compiler.errors import StageError, TcError
 from tc.compiler.loops import index as ix
@@ -50,7 +51,7 @@ from tc.compiler.loops.rules import simplify
 
 # A check of what capture has guarded already.
 IGNORED = ("aten._assert_tensor_metadata.default",)
-FEW_BYTES = 8 << 20  # of a concatenation that loops make as quickly as ATen
+FEW_PART = 1 / 4  # of the last cache: a concatenation that loops make as quickly as ATen
 LONG_RUN = 64  # elements; shorter pieces of a concatenation are interleaved faster by loops
 # Ops that write part of a tensor: done in place on a copy, which loops make as they make values.
 IN_PLACE = frozenset(
@@ -283,7 +284,7 @@ class _Walk:
         fake = node.meta["val"]
         size, runs_each = math.prod(fake.shape) * fake.itemsize, math.prod(fake.shape[:dim])
         known = type(size) is int and type(runs_each) is int
-        if known and size <= FEW_BYTES and runs_each > 1:
+        if known and size <= FEW_PART * caches().last and runs_each > 1:
             return False
         runs = [math.prod(piece.meta["val"].shape[dim:]) for piece in pieces]
         if not all(type(run) is int and run >= LONG_RUN for run in runs):
