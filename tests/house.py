@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -303,29 +304,50 @@ def cycles(files: Iterable[File]) -> Iterator[Violation]:
     files = list(files)
     known = {file.module for file in files}
     edges = {
-        file.module: sorted(
+        file.module: {
             name
             for found in file.imports
             if found.runs
-            for name in modules_named(found, known)
-            if name in known and name != file.module
-        )
+            for name in modules_named(found, known) & known - {file.module}
+        }
         for file in files
     }
     path_of = {file.module: file.path for file in files}
-    done: set[str] = set()
+    for ring in components(edges):
+        if len(ring) > 1:
+            yield Violation(path_of[ring[0]], 1, "cycle", ", ".join(sorted(ring)))
 
-    def visit(module: str, way: list[str]) -> Iterator[Violation]:
-        if module in way:
-            ring = [*way[way.index(module) :], module]
-            yield Violation(path_of[module], 1, "cycle", " -> ".join(ring))
-        elif module not in done:
-            for name in edges[module]:
-                yield from visit(name, [*way, module])
-            done.add(module)
 
-    for module in edges:
-        yield from visit(module, [])
+def components(edges: dict[str, set[str]]) -> list[list[str]]:
+    """Return the strongly connected components of a graph (Tarjan 1972)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(name: str) -> None:
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for other in edges[name]:
+            if other not in index:
+                visit(other)
+                low[name] = min(low[name], low[other])
+            elif other in stack:
+                low[name] = min(low[name], index[other])
+        if low[name] == index[name]:
+            at = stack.index(name)
+            found.append(stack[at:])
+            del stack[at:]
+
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(10_000)
+    try:
+        for name in edges:
+            if name not in index:
+                visit(name)
+    finally:
+        sys.setrecursionlimit(limit)
+    return found
 
 
 def replaced_imports(files: Iterable[File]) -> Iterator[Violation]:
