@@ -4,11 +4,14 @@ comes out."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from pathlib import PurePath
 from typing import Final
 
+from tc.tlparse.across import graph_text, kernel_text
 from tc.tlparse.hunks import Hunk, hunks
 from tc.tlparse.settings import configured
 from tc.tlparse.summary import phases_of
@@ -41,13 +44,13 @@ class StageDiff:
     stage: str
     state: str
     hunks: tuple[Hunk, ...] = ()
-    line: int = 0  # of the first difference, in B
+    line: int = 0  # of the first difference, in B; 0: of a text that is in no artifact
 
     def __str__(self) -> str:
         if self.state != DIFFERS:
             return f"{self.stage} {self.state}"
         verb = "differ" if self.stage.startswith("kernels") else "differs"
-        return f"{self.stage} {verb} at line {self.line}"
+        return f"{self.stage} {verb}" + (f" at line {self.line}" if self.line else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,8 @@ class Comparison:
 
     Attributes:
         settings: (name, in A, in B) of versions, environment and configuration that differ.
+        unpaired: how many settings of the configuration only A or only B has: those of another
+            compiler, or of another version of it.
         functions: every function of either run.
         gone, new: findings that only A, only B has; `changed` have another count.
         phases: (phase, seconds in A, in B).
@@ -102,6 +107,12 @@ class Comparison:
     new: tuple[Finding, ...]
     changed: tuple[tuple[Finding, Finding], ...]
     phases: tuple[tuple[str, float, float], ...]
+    unpaired: int = 0
+
+    @property
+    def across(self) -> bool:
+        """Whether the runs are of two compilers, so that only what they share is compared."""
+        return _across(self.a.session, self.b.session)
 
     @property
     def differs(self) -> bool:
@@ -117,17 +128,22 @@ def compare(a: Diagnosis, b: Diagnosis) -> Comparison:
     new = {one.id: one for one in b.findings if not one.timed}
     matched = match([Row.of(one) for one in old.values()], [Row.of(one) for one in new.values()])
     both = [(old[x.id], new[y.id]) for x, y in matched.same]
+    gone, fresh = [old[one.id] for one in matched.gone], [new[one.id] for one in matched.new]
+    if _across(a.session, b.session):
+        both += _of_one_place(gone, fresh)
     before, after = phases_of(a.session.compiles), phases_of(b.session.compiles)
     ring = KeyRing()
     for compiled, artifact in cache_events(a.session):
         ring.add(a.session, compiled, artifact)
+    settings, unpaired = _settings(a.session, b.session)
     return Comparison(
         a=a,
         b=b,
-        settings=tuple(_settings(a.session, b.session)),
+        settings=tuple(settings),
+        unpaired=unpaired,
         functions=tuple(_functions(a, b, ring)),
-        gone=tuple(old[one.id] for one in matched.gone),
-        new=tuple(new[one.id] for one in matched.new),
+        gone=tuple(gone),
+        new=tuple(fresh),
         changed=tuple((x, y) for x, y in both if x.count != y.count),
         phases=tuple(
             (name, before.get(name, 0.0), after.get(name, 0.0))
@@ -136,17 +152,36 @@ def compare(a: Diagnosis, b: Diagnosis) -> Comparison:
     )
 
 
+def _of_one_place(gone: list[Finding], new: list[Finding]) -> list[tuple[Finding, Finding]]:
+    """Take the findings out that are of one kind at one line: compilers word causes differently."""
+    pairs = []
+    for one in list(gone):
+        place = one.code, one.where.file, one.where.line
+        same = [x for x in new if (x.code, x.where.file, x.where.line) == place and x.where.line]
+        if same:
+            pairs.append((one, same[0]))
+            gone.remove(one)
+            new.remove(same[0])
+    return pairs
+
+
 # ------------------------------------------------------------------------------------ settings
 
 
-def _settings(a: Session, b: Session) -> list[tuple[str, str, str]]:
-    old, new = {**a.environment, **_config(a)}, {**b.environment, **_config(b)}
-    names = [*old, *(name for name in new if name not in old)]
-    return [
-        (name, old.get(name, ""), new.get(name, ""))
-        for name in names
-        if old.get(name, "") != new.get(name, "")
+def _settings(a: Session, b: Session) -> tuple[list[tuple[str, str, str]], int]:
+    """Return what differs, and how many settings of the configuration have no counterpart."""
+    old, new = _config(a), _config(b)
+    rows = [
+        (name, _version(a.environment.get(name, "")), _version(b.environment.get(name, "")))
+        for name in dict.fromkeys((*a.environment, *b.environment))
     ]
+    rows += [(name, old[name], new[name]) for name in old if name in new]
+    return [row for row in rows if row[1] != row[2]], len(old.keys() ^ new.keys())
+
+
+def _version(text: str) -> str:
+    """Return a version without the build that some writers add: `3.11.7 (main, …) [GCC 12]`."""
+    return text.partition(" (")[0]
 
 
 def _config(session: Session) -> dict[str, str]:
@@ -159,14 +194,42 @@ def _config(session: Session) -> dict[str, str]:
 # ------------------------------------------------------------------------------------ functions
 
 
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """A code object, by what survives another checkout and lines that moved.
+
+    Attributes:
+        name: its name, the rank behind it.
+        file: the last part of its file's name.
+        number: which of the functions of that name in that file, from the top.
+        rest: 0, or which of its resume functions, in the order of their first compiles.
+    """
+
+    name: str
+    file: str
+    number: int
+    rest: int
+
+    def __str__(self) -> str:
+        return f"{self.name} (rest {self.rest})" if self.rest else self.name
+
+    def told(self, others: Iterable[_Function]) -> str:
+        """Return its name, with as much more as tells it from others of the same name."""
+        alike = [one for one in others if one.name == self.name]
+        file = f" in {self.file}" if len({one.file for one in alike}) > 1 else ""
+        several = len({one.number for one in alike if one.file == self.file}) > 1
+        return f"{self}{file}" + (f" ({self.number + 1})" if several else "")
+
+
 def _functions(a: Diagnosis, b: Diagnosis, ring: KeyRing) -> list[FunctionDiff]:
-    old, new = _by_name(a.session), _by_name(b.session)
+    old, new = _by_function(a.session), _by_function(b.session)
     found = []
-    for name in dict.fromkeys((*old, *new)):
-        before, after = old.get(name, []), new.get(name, [])
+    keys = dict.fromkeys((*old, *new))
+    for key in keys:
+        before, after = old.get(key, []), new.get(key, [])
         found.append(
             FunctionDiff(
-                name=name,
+                name=key.told(keys),
                 compiles=tuple(
                     _compile(a.session, b.session, x, y, ring)
                     for x, y in _pair(a.session, b.session, before, after)
@@ -177,28 +240,39 @@ def _functions(a: Diagnosis, b: Diagnosis, ring: KeyRing) -> list[FunctionDiff]:
     return found
 
 
-def _by_name(session: Session) -> dict[str, list[Compile]]:
-    """Group compiles by a name that survives another checkout and lines that moved."""
-    groups: dict[str, list[Compile]] = {}
-    resumes: dict[tuple[str, str], list[int]] = {}
-    for compiled in session.compiles:
-        title = compiled.title
-        if _RESUMED.search(title):
-            key = _RESUMED.sub("", title), compiled.home[0]
-            lines = resumes.setdefault(key, [])
-            if compiled.line_of_resume not in lines:
-                lines.append(compiled.line_of_resume)
-            title = f"{key[0]} (rest {lines.index(compiled.line_of_resume) + 1})"
-        lane = f" · {compiled.lane.label}" if compiled.lane.label.startswith("rank") else ""
-        groups.setdefault(title + lane, []).append(compiled)
+def _by_function(session: Session) -> dict[_Function, list[Compile]]:
+    """Group compiles by the code object that they are of."""
+    lines: dict[tuple[str, str], set[int]] = {}  # where functions of a name begin
+    for one in session.compiles:
+        known = lines.setdefault(_name_and_file(one), set())
+        if not _RESUMED.search(one.title):  # PyTorch gives a resume function its line of resume
+            known.add(one.home[1])
+    groups: dict[_Function, list[Compile]] = {}
+    resumes: dict[tuple[str, str, int], list[int]] = {}
+    for one in session.compiles:
+        name, file = _name_and_file(one)
+        number = max(bisect_right(sorted(lines[name, file]), one.home[1]) - 1, 0)
+        rest = 0
+        if _RESUMED.search(one.title):
+            parts = resumes.setdefault((name, file, number), [])
+            if one.line_of_resume not in parts:
+                parts.append(one.line_of_resume)
+            rest = 1 + parts.index(one.line_of_resume)
+        lane = f" · {one.lane.label}" if one.lane.label.startswith("rank") else ""
+        groups.setdefault(_Function(name + lane, file, number, rest), []).append(one)
     return groups
+
+
+def _name_and_file(one: Compile) -> tuple[str, str]:
+    return _RESUMED.sub("", one.title), PurePath(one.home[0]).name
 
 
 def _pair(
     a: Session, b: Session, old: Sequence[Compile], new: Sequence[Compile]
 ) -> list[tuple[Compile | None, Compile | None]]:
     """Pair compiles whose captured graphs are equal, in order; the rest by position."""
-    before, after = [_graph(a, one) for one in old], [_graph(b, one) for one in new]
+    form = graph_text if _across(a, b) else plain_code
+    before, after = [form(_graph(a, one)) for one in old], [form(_graph(b, one)) for one in new]
     pairs: list[tuple[Compile | None, Compile | None]] = []
     matcher = SequenceMatcher(None, before, after, autojunk=False)
     for _, i, i_end, j, j_end in matcher.get_opcodes():
@@ -214,7 +288,11 @@ def _pair(
 
 def _graph(session: Session, compiled: Compile) -> str:
     found = [one for one in compiled.artifacts if one.name == "dynamo_output_graph"]
-    return plain_code(session.text(found[-1])) if found else ""
+    return session.text(found[-1]) if found else ""
+
+
+def _across(a: Session, b: Session) -> bool:
+    return a.producer != b.producer
 
 
 def _compile(
@@ -222,6 +300,8 @@ def _compile(
 ) -> CompileDiff:
     if old is None or new is None:
         return CompileDiff(old, new)
+    if _across(a, b):
+        return CompileDiff(old, new, tuple(_shared_stages(a, b, old, new)))
     stages = []
     for stage, names in _STAGES:
         before, after = _texts(a, old, names), _texts(b, new, names)
@@ -236,6 +316,16 @@ def _compile(
                 )
             )
     return CompileDiff(old, new, tuple(stages), tuple(_misses(a, b, new, ring)))
+
+
+def _shared_stages(a: Session, b: Session, old: Compile, new: Compile) -> Iterator[StageDiff]:
+    """Compare what compilers of different makes have in common."""
+    before, after = _graph(a, old), _graph(b, new)
+    if before and after:
+        yield replace(_stage("captured graph", graph_text(before), graph_text(after)), line=0)
+    lines = kernel_text(a, old), kernel_text(b, new)
+    if None not in lines:
+        yield replace(_stage("kernels by line", *lines), line=0)
 
 
 def _which(number: int) -> str:

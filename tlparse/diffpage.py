@@ -36,6 +36,8 @@ def render(told: Comparison, a: str, b: str) -> bytes:
         sides=[("A", a, headline(told.a)), ("B", b, headline(told.b))],
         told=told,
         seconds=difftext.seconds(told),
+        unpaired=difftext.unpaired(told) if told.unpaired else "",
+        compared=difftext.ACROSS if told.across else difftext.STAGES,
         functions=[_function(one) for one in told.functions],
         widest=max((max(row[1:]) for row in told.phases), default=0.0),
         duration=duration,

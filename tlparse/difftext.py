@@ -16,6 +16,9 @@ _MOST_SETTINGS: Final = 12
 _MOST_ROWS: Final = 12
 _MOST_FUNCTIONS: Final = 20
 _MOST_KEYS: Final = 4
+STAGES: Final = "by stage; comments, paths and addresses are left out of account"
+#: said where only what two compilers share is compared
+ACROSS: Final = "operations of captured graphs, and lines of kernels: what the compilers share"
 
 
 def verdict(told: Comparison) -> str:
@@ -35,6 +38,12 @@ def verdict(told: Comparison) -> str:
     before, after = seconds(told)
     parts.append(f"compiling took {duration(before)} → {duration(after)}")
     return "; ".join(parts)
+
+
+def unpaired(told: Comparison) -> str:
+    """Say how many settings only one run's compiler has."""
+    has = "has" if told.unpaired == 1 else "have"
+    return f"{count(told.unpaired, 'setting')} of one compiler alone {has} nothing to compare with"
 
 
 def seconds(told: Comparison) -> tuple[float, float]:
@@ -88,12 +97,13 @@ def text(told: Comparison, a: str, b: str) -> str:
     """Return the comparison as a person reads it."""
     lines = [verdict(told), "", f"A  {a}", f"   {headline(told.a)}"]
     lines += [f"B  {b}", f"   {headline(told.b)}"]
-    if told.settings:
+    if told.settings or told.unpaired:
         lines += ["", "versions, environment, configuration"]
         lines += [f"   {name}  {old or 'absent'} → {new or 'absent'}"
                   for name, old, new in told.settings[:_MOST_SETTINGS]]  # fmt: skip
         lines += _rest(len(told.settings) - _MOST_SETTINGS)
-    lines += ["", "functions"]
+        lines += [f"   {unpaired(told)}"] if told.unpaired else []
+    lines += ["", "functions" + (f"   {ACROSS}" if told.across else "")]
     order = sorted(told.functions, key=lambda one: one.state == IDENTICAL)
     for one in order[:_MOST_FUNCTIONS]:
         lines += _function(one)
@@ -176,6 +186,7 @@ def as_json(told: Comparison) -> dict[str, Any]:
         "tool": "tc-report",
         "differs": told.differs,
         "verdict": verdict(told),
+        "unpaired_settings": told.unpaired,
         "settings": [{"name": n, "a": a, "b": b} for n, a, b in told.settings],
         "functions": [
             {

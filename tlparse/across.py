@@ -1,0 +1,72 @@
+"""A compile's artifacts go in; its graph and kernels, in a form that two compilers share, come out.
+
+Compilers print the same graph in notations of their own: they order the inputs differently, name
+symbols and values differently, give strides or not. What is compared across them is which
+operations a graph holds, on what, in which order, and which of the user's lines run in one kernel.
+Graphs of ATen are left out: each compiler decomposes in its own way.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePath
+from typing import Final
+
+from tc.trace.compiles import FRAMEWORK, LIBRARY, Compile
+from tc.trace.provenance import Kernel, View, code_map
+from tc.trace.session import Session
+
+_ASSIGNED: Final = re.compile(
+    r'^\s+(?P<name>\w+): "(?P<type>[^"]+)" = (?P<call>.+?)(?:;  (?:\w+ = )+None)?\s*$'
+)
+# A name that is neither a function, nor of a keyword, nor a part of a longer name or a string.
+_OPERAND: Final = re.compile(r"(?<![\w.%'\"])([A-Za-z_]\w*)\b(?!\s*[(=])")
+_SIZED: Final = re.compile(r"^(\w+\[[^\]]*\]).*$")
+_SYMBOL: Final = re.compile(r"\b[su]\d+\b")
+_WORDS: Final = frozenset(("None", "True", "False", "inf", "nan", "torch", "operator", "math"))
+
+
+def graph_text(text: str) -> str:
+    """Return the operations of a captured graph, one a line: `relu(%0): f32[5, s0]`.
+
+    Values are numbered as they come up, symbols too. Lines without a tensor's type (conditions on
+    numbers, names given to inputs) are no operations.
+    """
+    values: dict[str, str] = {}
+    symbols: dict[str, str] = {}
+
+    def value(match: re.Match[str]) -> str:
+        return match[0] if match[0] in _WORDS else values.setdefault(match[0], f"%{len(values)}")
+
+    def symbol(match: re.Match[str]) -> str:
+        return symbols.setdefault(match[0], f"s{len(symbols)}")
+
+    rows = []
+    for row in text.split("\n"):
+        match = _ASSIGNED.match(row)
+        if match is None:
+            continue
+        call = _OPERAND.sub(value, match["call"])
+        values[match["name"]] = f"%{len(values)}"
+        kind = _SIZED.sub(r"\1", match["type"])
+        rows.append(f"{values[match['name']]} = {call}: {_SYMBOL.sub(symbol, kind)}")
+    return "\n".join(rows)
+
+
+def kernel_text(session: Session, compiled: Compile) -> str | None:
+    """Return the user's lines of each kernel, one kernel a line; None if nothing links them."""
+    found = code_map(session, compiled)
+    if not found.linked:
+        return None
+    return "\n".join(_lines(view, one) for view in found.views for one in view.kernels)
+
+
+def _lines(view: View, kernel: Kernel) -> str:
+    """Return `prog.py:14, 20`; library code is left out where a line of the user's is known."""
+    places = {*kernel.places, *(p for n in kernel.nodes if (p := view.nodes[n].place))}
+    own = [p for p in places if not LIBRARY.search(p[0]) and not FRAMEWORK.search(p[0])]
+    by_file: dict[str, list[int]] = {}
+    for file, line in sorted(own or places):
+        by_file.setdefault(PurePath(file).name, []).append(line)
+    told = [f"{file}:{', '.join(map(str, lines))}" for file, lines in by_file.items()]
+    return f"one kernel over {'; '.join(told)}" if told else "one kernel of no known line"
