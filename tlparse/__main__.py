@@ -39,7 +39,7 @@ _FORMS: Final = {
     "summary": ("text", "json", "brief", "sarif"),
     "check": ("text", "json", "junit"),
 }
-VERBS: Final = ("summary", "show", "check", "diff", "run", "explain")
+VERBS: Final = ("summary", "show", "check", "diff", "upgrade", "run", "explain")
 _HELP: Final = """\
 Explain a compiler run: where graphs broke, what recompiled and why, where the time went.
 
@@ -49,6 +49,7 @@ examples:
   tc-report summary tc_trace/ --json         the same for scripts, CI and agents
   tc-report check tc_trace/ --max-graph-breaks 0 --max-recompiles 2
   tc-report diff before/ after/              what changed: graphs, kernels, findings, times
+  tc-report upgrade python env/bin/python -- train.py    what another torch changes
 
 usage:
   tc-report TRACE [-o FILE] [--split] [--json] [--open] [--all] [--redact=WHAT]
@@ -60,6 +61,7 @@ usage:
   tc-report run [--verify-fixes] [-o FILE] [--trace FOLDER] [--json] [--open] -- COMMAND...
   tc-report explain CODE [--json]
   tc-report diff A B [--html FILE] [--json] [--exit-code]
+  tc-report upgrade [--trace FOLDER] [--html FILE] [--json] PYTHON_A PYTHON_B -- PROGRAM...
 
 TRACE is a folder, a log (.gz, .zst too), a pattern of logs, an archive (.zip, .tar.gz) or - for
 stdin, of tc (TC_TRACE) or of PyTorch (TORCH_TRACE). A folder with several runs: the newest.
@@ -81,7 +83,7 @@ options:
   --write-baseline FILE  check: write the findings of now to FILE, to be let pass
   --absent ID            check: fail if this finding is there still; may be given several times
   --verify-fixes         run: run it again with each fix that can be tried, and tell what it gave
-  --html FILE            diff: write a page as well
+  --html FILE            diff, upgrade: write a page as well
   --exit-code            diff: exit 1 if graphs, kernels, compiles or findings differ
   --completion SHELL     print what completes these options in a shell (bash, fish, zsh)
   --version, --help
@@ -91,7 +93,7 @@ environment:
   TORCH_TRACE=FOLDER     PyTorch writes its trace there
 
 exit codes:
-  0 fine   1 check failed, diff --exit-code found differences
+  0 fine   1 check failed; upgrade, diff --exit-code found differences
    2 wrong usage   3 nothing readable   4 internal error   130 Ctrl-C
 """
 
@@ -140,8 +142,8 @@ def _run(arguments: list[str]) -> int:
         return OK
     if arguments[0] == "--completion" and len(arguments) == 2:
         return _completion(arguments[1])
-    if arguments[0] == "run":
-        return _run_program(arguments[1:])
+    if arguments[0] in _WITH_PROGRAM:
+        return _WITH_PROGRAM[arguments[0]](arguments[1:])
     verb = arguments[0] if arguments[0] in VERBS else "report"
     if verb == "report":
         _refuse_misspelt(arguments[0])
@@ -177,6 +179,8 @@ def _parser(verb: str) -> _Parser:
 def _add_options(parser: argparse.ArgumentParser, verb: str) -> None:
     if verb == "run":
         return _add_run_options(parser)
+    if verb == "upgrade":
+        return _add_upgrade_options(parser)
     if verb == "show":
         parser.add_argument("id", metavar="ID")
         parser.add_argument("trace", nargs="?", default=os.environ.get("TC_TRACE", "tc_trace"))
@@ -218,6 +222,14 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--verify-fixes", action="store_true")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--open", action="store_true")
+
+
+def _add_upgrade_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("a", metavar="PYTHON_A")
+    parser.add_argument("b", metavar="PYTHON_B")
+    parser.add_argument("--trace", metavar="FOLDER")
+    parser.add_argument("--html", metavar="FILE", default="")
+    parser.add_argument("--json", action="store_true")
 
 
 def _positive(text: str) -> int:
@@ -375,15 +387,27 @@ def _explain(options: argparse.Namespace) -> int:
     return verbs.explain(options.code, as_json=options.json)
 
 
+def _with_program(verb: str, arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Return the options before ``--`` and the program behind it."""
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    options, command = _parser(verb).parse_args(arguments[:at]), arguments[at + 1 :]
+    if not command:
+        raise Usage(f"name the program after --: tc-report {verb} … -- python train.py")
+    return options, command
+
+
+def _upgrade(arguments: list[str]) -> int:
+    from tc.tlparse.upgrade import upgrade
+
+    options, command = _with_program("upgrade", arguments)
+    pythons = options.a, options.b
+    return upgrade(pythons, command, options.trace, options.html, as_json=options.json)
+
+
 def _run_program(arguments: list[str]) -> int:
     from tc.tlparse import verbs
 
-    parser = _Parser(prog="tc-report run", add_help=False, allow_abbrev=False)
-    _add_run_options(parser)
-    at = arguments.index("--") if "--" in arguments else len(arguments)
-    options, command = parser.parse_args(arguments[:at]), arguments[at + 1 :]
-    if not command:
-        raise Usage("name the program after --: tc-report run -- python train.py")
+    options, command = _with_program("run", arguments)
     return verbs.run(
         command,
         options.output,
@@ -394,6 +418,7 @@ def _run_program(arguments: list[str]) -> int:
     )
 
 
+_WITH_PROGRAM: Final = {"run": _run_program, "upgrade": _upgrade}
 _RUN: Final = {
     "report": _report,
     "summary": _summary,

@@ -21,6 +21,8 @@ _ASSIGNED: Final = re.compile(
 )
 # A name that is neither a function, nor of a keyword, nor a part of a longer name or a string.
 _OPERAND: Final = re.compile(r"(?<![\w.%'\"])([A-Za-z_]\w*)\b(?!\s*[(=])")
+_INPUT: Final = re.compile(r"l_(?!stack\d|inner\d)\w+_$")
+_KEYWORD: Final = re.compile(r"\b(\w+) = ")
 _SIZED: Final = re.compile(r"^(\w+\[[^\]]*\]).*$")
 _SYMBOL: Final = re.compile(r"\b[su]\d+\b")
 _WORDS: Final = frozenset(("None", "True", "False", "inf", "nan", "torch", "operator", "math"))
@@ -29,14 +31,18 @@ _WORDS: Final = frozenset(("None", "True", "False", "inf", "nan", "torch", "oper
 def graph_text(text: str) -> str:
     """Return the operations of a captured graph, one a line: `relu(%0): f32[5, s0]`.
 
-    Values are numbered as they come up, symbols too. Lines without a tensor's type (conditions on
-    numbers, names given to inputs) are no operations.
+    Values and symbols are numbered as they come up; inputs keep the names that their sources give
+    them, unless that is a place on the stack of a resume function. Lines without a tensor's type
+    (conditions on numbers, names given to inputs) are no operations.
     """
     values: dict[str, str] = {}
     symbols: dict[str, str] = {}
 
     def value(match: re.Match[str]) -> str:
-        return match[0] if match[0] in _WORDS else values.setdefault(match[0], f"%{len(values)}")
+        name = match[0]
+        if name in _WORDS or (_INPUT.match(name) and name not in values):
+            return name
+        return values.setdefault(name, f"%{len(values)}")
 
     def symbol(match: re.Match[str]) -> str:
         return symbols.setdefault(match[0], f"s{len(symbols)}")
@@ -46,7 +52,7 @@ def graph_text(text: str) -> str:
         match = _ASSIGNED.match(row)
         if match is None:
             continue
-        call = _OPERAND.sub(value, match["call"])
+        call = _KEYWORD.sub(r"\1=", _OPERAND.sub(value, match["call"]))
         values[match["name"]] = f"%{len(values)}"
         kind = _SIZED.sub(r"\1", match["type"])
         rows.append(f"{values[match['name']]} = {call}: {_SYMBOL.sub(symbol, kind)}")

@@ -25,7 +25,6 @@ NOT_FOUND: Final = 127
 NOT_EXECUTABLE: Final = 126
 _SIGNALLED: Final = 128
 _WIDTH: Final = 100
-_FOLDER: Final = "tc_trace"
 
 
 def run(
@@ -42,11 +41,11 @@ def run(
     Args:
         verify: run it again with each fix that can be tried, and report what that gave.
     """
-    where = _fresh(folder)
+    where = fresh(folder, "tc_trace")
     environment = {**os.environ, "TC_TRACE": str(where), "TORCH_TRACE": str(where)}
     began = time.monotonic()
     try:
-        code = _call(command, environment)
+        code = call(command, environment)
     except FileNotFoundError:
         where.rmdir()
         print(f"tc-report: {command[0]}: no such program", file=sys.stderr)
@@ -71,11 +70,15 @@ def run(
     return code
 
 
-def _fresh(folder: str | None) -> Path:
-    """Make a folder of its own for this run: `tc_trace`, else `tc_trace-2`, and so on."""
+def fresh(folder: str | None, usual: str) -> Path:
+    """Make a folder of its own for this run: the usual name, else `usual-2`, and so on.
+
+    Args:
+        folder: the name that the user asks for; the folder has to be new or empty.
+    """
     number = 1
     while True:
-        name = folder or (_FOLDER if number == 1 else f"{_FOLDER}-{number}")
+        name = folder or (usual if number == 1 else f"{usual}-{number}")
         try:
             where = Path(name).resolve()
             where.mkdir(parents=True)
@@ -92,9 +95,13 @@ def _fresh(folder: str | None) -> Path:
             ) from error
 
 
-def _call(command: Sequence[str], environment: dict[str, str]) -> int:
-    """Wait for the program; Ctrl-C is its business, and a signal becomes 128 + its number."""
-    with subprocess.Popen(command, env=environment) as program:
+def call(command: Sequence[str], environment: dict[str, str], **streams: Any) -> int:
+    """Wait for the program; Ctrl-C is its business, and a signal becomes 128 + its number.
+
+    Args:
+        streams: `stdin`, `stdout`, `stderr` as of `subprocess.Popen`.
+    """
+    with subprocess.Popen(command, env=environment, **streams) as program:
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             code = program.wait()
