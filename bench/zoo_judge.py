@@ -3,7 +3,7 @@
 A value is right if it is not further from the float64 one than a few times eager's own float32
 result is. Where a model draws random numbers that depend on the type, or makes float32 tensors
 itself, float64 is no judge; then float32 results are compared directly, and may differ by a few
-times what eager's own move when parameters and inputs move by one rounding. A model whose float32
+times what eager's own move when parameters and inputs move by some roundings. A model whose float32
 results depend on signs of what is near zero is compared in float64 as a whole, with the same
 allowance.
 """
@@ -124,7 +124,7 @@ class Judge:
 
     eager: dict[str, torch.Tensor]
     double: dict[str, torch.Tensor]
-    moved: dict[str, torch.Tensor] = field(default_factory=dict)
+    moves: dict[str, float] = field(default_factory=dict)
     largest: float = 0.0
 
     def __post_init__(self) -> None:
@@ -169,8 +169,8 @@ class Judge:
             own = distance(eager, double)
         if own <= UNRELATED * scale:
             return distance(got, double) / (TIMES * own + least)
-        sensitive = distance(self.moved[name], eager) if name in self.moved else 0.0
-        return distance(got, eager) / (1e-4 * scale + least + TIMES * sensitive)
+        allowed = 1e-4 * scale + least + TIMES * self.moves.get(name, 0.0)
+        return distance(got, eager) / allowed
 
     def scale(self, name: str) -> float:
         """Return how large a value is; small gradients count as part of large ones."""
@@ -236,62 +236,91 @@ def run(compiler: str, family: Family, request: Row) -> Row:
 
 def equal_in_double(specimen: Specimen, start: Callable[..., Any], request: Row) -> bool:
     """Say whether all steps agree where model and inputs are float64, up to its rounding."""
-    model, subject, moved = (copy.deepcopy(specimen.model).double() for _ in range(3))
-    off_by_one_rounding(moved)
-    compiled = start(subject, request["backend"])
+    double = Specimen(
+        copy.deepcopy(specimen.model).double(),
+        lambda size: as_double(specimen.inputs(size)),
+        specimen.recipe,
+    )
+    model, subject = (copy.deepcopy(double.model) for _ in range(2))
+    compiled, neighbours = start(subject, request["backend"]), Neighbours(double)
     for mode, index in STEPS[: request.get("steps")]:
         try:
-            wanted = step(model, model, as_double(specimen.inputs(index)), mode)
-            inputs = as_double(specimen.inputs(index))
-            near = step(moved, moved, {k: one_rounding_off(v) for k, v in inputs.items()}, mode)
+            wanted = step(model, model, double.inputs(index), mode)
+            moves = neighbours.moves(mode, index, wanted)
         except Exception:
             return False  # the model itself makes float32 tensors
-        seen = step(subject, compiled, as_double(specimen.inputs(index)), mode)
+        seen = step(subject, compiled, double.inputs(index), mode)
         judge = Judge(wanted, {})
         if seen.keys() != wanted.keys() or any(
             value.is_floating_point()
-            and distance(seen[name], value)
-            > 1e-7 * judge.scale(name) + TIMES * distance(near[name], value)
+            and distance(seen[name], value) > 1e-7 * judge.scale(name) + TIMES * moves[name]
             for name, value in wanted.items()
         ):
             return False
     return True
 
 
-def off_by_one_rounding(model: torch.nn.Module) -> torch.nn.Module:
-    """Move a model's parameters by the unit of rounding, in place."""
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(one_rounding_off(parameter))
-    return model
-
-
-def one_rounding_off(value: Any) -> Any:
-    """Return a tensor whose numbers are moved by the unit of rounding, up or down in turn."""
-    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
-        return value
-    signs = torch.arange(value.numel(), dtype=value.dtype).remainder(2).mul(2).sub(1)
-    return value * (1 + torch.finfo(value.dtype).eps * signs.reshape(value.shape))
-
-
 class Witness:
-    """Runs a model's steps in float64; a model that cannot, in float32 with all numbers moved."""
+    """Judges a model's steps by eager in float64; where a model cannot, by its neighbours."""
 
     def __init__(self, specimen: Specimen) -> None:
         self.specimen = specimen
         self.double: torch.nn.Module | None = copy.deepcopy(specimen.model).double()
-        self.moved = off_by_one_rounding(copy.deepcopy(specimen.model))
+        self.neighbours = Neighbours(specimen)
 
     def judge(self, mode: str, index: int, eager: dict[str, torch.Tensor]) -> Judge:
         """Return the judge of a step, from what eager showed of it."""
-        inputs = self.specimen.inputs(index)
         if self.double is not None:
             try:
-                return Judge(eager, step(self.double, self.double, as_double(inputs), mode))
+                inputs = as_double(self.specimen.inputs(index))
+                return Judge(eager, step(self.double, self.double, inputs, mode))
             except Exception:
                 self.double = None
-        near = {name: one_rounding_off(value) for name, value in inputs.items()}
-        return Judge(eager, {}, step(self.moved, self.moved, near, mode))
+        return Judge(eager, {}, self.neighbours.moves(mode, index, eager))
+
+
+class Neighbours:
+    """A model in eager with all its numbers a few roundings off: how far do its results move?
+
+    A compiled model is off by some roundings as well, in every operation. Where a sign decides (a
+    ReLU in front of a gradient) the results of both may jump.
+    """
+
+    ROUNDINGS = (1, 2, 4)
+
+    def __init__(self, specimen: Specimen) -> None:
+        self.specimen = specimen
+        self.models: list[torch.nn.Module] = []
+
+    def moves(self, mode: str, index: int, eager: dict[str, torch.Tensor]) -> dict[str, float]:
+        """Return how far each result of a step moves at most."""
+        if not self.models:
+            self.models = [self._moved(count) for count in self.ROUNDINGS]
+        found = dict.fromkeys(eager, 0.0)
+        for count, model in zip(self.ROUNDINGS, self.models, strict=True):
+            inputs = self.specimen.inputs(index)
+            inputs = {name: roundings_off(value, count) for name, value in inputs.items()}
+            seen = step(model, model, inputs, mode)
+            for name in found.keys() & seen.keys():
+                if seen[name].shape == eager[name].shape:
+                    found[name] = max(found[name], distance(seen[name], eager[name]))
+        return found
+
+    def _moved(self, count: int) -> torch.nn.Module:
+        model = copy.deepcopy(self.specimen.model)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.copy_(roundings_off(parameter, count))
+        return model
+
+
+def roundings_off(value: Any, count: int) -> Any:
+    """Return a tensor with its numbers moved by some units of rounding, up or down at random."""
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return value
+    random_numbers = torch.Generator().manual_seed(count)
+    signs = torch.randint(0, 2, value.shape, generator=random_numbers) * 2 - 1
+    return value * (1 + count * torch.finfo(value.dtype).eps * signs.to(value.dtype))
 
 
 def failure(error: Exception, where: str) -> Row:
