@@ -24,6 +24,7 @@ import torch
 from zoo_families import Family, NoSpecimen, Specimen
 
 Row = dict[str, Any]
+Seen = dict[str, torch.Tensor]
 #: how much further from the truth than eager a compiled value may be, and how far at any rate
 TIMES, ULPS = 8.0, 256.0
 #: relative distance of float32 and float64 from which on float64 is taken to be no judge
@@ -223,7 +224,9 @@ def run(compiler: str, family: Family, request: Row) -> Row:
             found |= {"kind": "crash", **failure(error, f"{mode} {index}: ")}
             break
         own_time += time.perf_counter() - began - spent
-        if witness is not None and (text := witness.judge(mode, index, eager).difference(seen)):
+        if witness is not None and (
+            text := witness.judge(mode, index, eager, seen).difference(seen)
+        ):
             in_double = in_double or equal_in_double(specimen, start, request)
             if in_double:
                 # A sign of something near zero decides: float32 has no truth to compare with.
@@ -246,10 +249,10 @@ def equal_in_double(specimen: Specimen, start: Callable[..., Any], request: Row)
     for mode, index in STEPS[: request.get("steps")]:
         try:
             wanted = step(model, model, double.inputs(index), mode)
-            moves = neighbours.moves(mode, index, wanted)
         except Exception:
             return False  # the model itself makes float32 tensors
         seen = step(subject, compiled, double.inputs(index), mode)
+        moves = neighbours.moves(mode, index, wanted, seen)
         judge = Judge(wanted, {})
         if seen.keys() != wanted.keys() or any(
             value.is_floating_point()
@@ -268,15 +271,15 @@ class Witness:
         self.double: torch.nn.Module | None = copy.deepcopy(specimen.model).double()
         self.neighbours = Neighbours(specimen)
 
-    def judge(self, mode: str, index: int, eager: dict[str, torch.Tensor]) -> Judge:
-        """Return the judge of a step, from what eager showed of it."""
+    def judge(self, mode: str, index: int, eager: Seen, compiled: Seen) -> Judge:
+        """Return the judge of a step, from what eager and the compiled model showed of it."""
         if self.double is not None:
             try:
                 inputs = as_double(self.specimen.inputs(index))
                 return Judge(eager, step(self.double, self.double, inputs, mode))
             except Exception:
                 self.double = None
-        return Judge(eager, {}, self.neighbours.moves(mode, index, eager))
+        return Judge(eager, {}, self.neighbours.moves(mode, index, eager, compiled))
 
 
 class Neighbours:
@@ -286,24 +289,33 @@ class Neighbours:
     ReLU in front of a gradient) the results of both may jump.
     """
 
-    ROUNDINGS = (1, 2, 4)
+    ROUNDINGS = (1, 2, 4, 8, 16)
 
     def __init__(self, specimen: Specimen) -> None:
         self.specimen = specimen
         self.models: list[torch.nn.Module] = []
 
-    def moves(self, mode: str, index: int, eager: dict[str, torch.Tensor]) -> dict[str, float]:
-        """Return how far each result of a step moves at most."""
+    def moves(self, mode: str, index: int, eager: Seen, compiled: Seen) -> dict[str, float]:
+        """Return how far each result of a step moves at most.
+
+        Counted are neighbours up to the first whose forward results move as far as the compiled
+        ones are away.
+        """
         if not self.models:
             self.models = [self._moved(count) for count in self.ROUNDINGS]
-        found = dict.fromkeys(eager, 0.0)
+        found, reached = dict.fromkeys(eager, 0.0), False
         for count, model in zip(self.ROUNDINGS, self.models, strict=True):
             inputs = self.specimen.inputs(index)
             inputs = {name: roundings_off(value, count) for name, value in inputs.items()}
-            seen = step(model, model, inputs, mode)
-            for name in found.keys() & seen.keys():
-                if seen[name].shape == eager[name].shape:
-                    found[name] = max(found[name], distance(seen[name], eager[name]))
+            seen = step(model, model, inputs, mode)  # each step: models keep state
+            if not reached:
+                for name in found:
+                    found[name] = max(found[name], apart(seen, eager, name))
+                reached = all(
+                    found[name] >= apart(compiled, eager, name)
+                    for name in found
+                    if name.startswith("result")
+                )
         return found
 
     def _moved(self, count: int) -> torch.nn.Module:
@@ -312,6 +324,12 @@ class Neighbours:
             for parameter in model.parameters():
                 parameter.copy_(roundings_off(parameter, count))
         return model
+
+
+def apart(one: Seen, other: Seen, name: str) -> float:
+    """Return how far a result of one run is from that of another; 0 if it has none like it."""
+    alike = name in one and one[name].shape == other[name].shape
+    return distance(one[name], other[name]) if alike else 0.0
 
 
 def roundings_off(value: Any, count: int) -> Any:
