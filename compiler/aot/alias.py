@@ -124,7 +124,7 @@ def _new(
 
 
 def _covers(base: torch.Tensor, view: torch.Tensor) -> bool:
-    """Whether all memory of a view is memory of a dense base."""
+    """Return whether all memory of a view is memory of a dense base."""
     if base is view:
         return True
     if base.dtype != view.dtype or not dense(base):

@@ -270,5 +270,5 @@ def as_module(
 
 
 def is_mutable(target: Any) -> bool:
-    """Whether an op writes to one of its arguments."""
+    """Return whether an op writes to one of its arguments."""
     return isinstance(target, torch._ops.OpOverload) and bool(target._schema.is_mutable)

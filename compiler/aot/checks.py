@@ -93,7 +93,7 @@ class Checks:
                 raise Fallback(f"the assumption {expr} about data cannot be checked")
 
     def _is_captured(self, expr: Any) -> bool:
-        """Whether an assumption is one of the captured graph, not of another run over it."""
+        """Return whether an assumption is one of the captured graph, not of another run over it."""
         of_data: set[Any] = _free(expr) - self.env.backed_var_to_val.keys()
         return of_data.issubset(self.env.unbacked_renamings.values())
 
@@ -118,7 +118,7 @@ class _Raw(SizeNodes):
         self.homes, self.of_data, self.known = sizes.homes, sizes.of_data, sizes.nodes
 
     def knows(self, symbol: Any) -> bool:
-        """Whether there is a node that tells a symbol."""
+        """Return whether there is a node that tells a symbol."""
         return symbol in self.homes or symbol in self.known or self.data_of(symbol) is not None
 
     def symbol(self, symbol: Any) -> fx.Node:

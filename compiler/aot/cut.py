@@ -214,14 +214,14 @@ class Cut:
 
 
 def is_size_expression(node: fx.Node) -> bool:
-    """Whether a node computes an integer from sizes."""
+    """Return whether a node computes an integer from sizes."""
     if node.op != "call_function" or not isinstance(node.meta.get("val"), torch.SymInt):
         return False
     return not isinstance(node.target, torch._ops.OpOverload)
 
 
 def is_pointwise(target: Any) -> bool:
-    """Whether each element of an op's result comes from one of each argument."""
+    """Return whether each element of an op's result comes from one of each argument."""
     return isinstance(target, torch._ops.OpOverload) and torch.Tag.pointwise in target.tags
 
 
@@ -237,7 +237,7 @@ def work_of(node: fx.Node) -> int:
 
 
 def is_view(node: fx.Node) -> bool:
-    """Whether a node's value is its argument's memory seen otherwise."""
+    """Return whether a node's value is its argument's memory seen otherwise."""
     target = node.target
     if target is operator.getitem:
         source = node.args[0]

@@ -90,7 +90,7 @@ def decomposition_of(
 
 
 def draws_random_numbers(op: Any) -> bool:
-    """Whether an op advances the state of a random generator."""
+    """Return whether an op advances the state of a random generator."""
     return torch.Tag.nondeterministic_seeded in op.tags
 
 

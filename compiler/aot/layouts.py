@@ -11,7 +11,7 @@ from torch.fx.experimental.symbolic_shapes import guard_or_false
 
 
 def wants_grad(value: Any) -> bool:
-    """Whether a value is a tensor that has gradients."""
+    """Return whether a value is a tensor that has gradients."""
     return isinstance(value, torch.Tensor) and value.requires_grad
 
 
@@ -24,7 +24,7 @@ def extent(tensor: torch.Tensor) -> int:
 
 
 def elements_apart(tensor: torch.Tensor) -> bool:
-    """Whether no two elements share a place in memory, whatever lies between them.
+    """Return whether no two elements share a place in memory, whatever lies between them.
 
     Symbolic sizes are taken as they are in this call, and guarded where that is no proof.
     """

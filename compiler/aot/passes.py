@@ -49,7 +49,7 @@ def run_passes(graph: fx.Graph, gate: Gate, kind: str) -> None:
 
 
 def has_effect(node: fx.Node) -> bool:
-    """Whether a node must stay though nobody uses its value."""
+    """Return whether a node must stay though nobody uses its value."""
     if node.op in ("placeholder", "output"):
         return True
     if not isinstance(node.target, torch._ops.OpOverload):
@@ -91,7 +91,7 @@ IDENTITIES = (
 
 
 def same_layout(node: fx.Node, source: fx.Node) -> bool:
-    """Whether two nodes hold tensors of one dtype, shape and stride, known for certain."""
+    """Return whether two nodes hold tensors of one dtype, shape and stride, known for certain."""
     a, b = node.meta.get("val"), source.meta.get("val")
     if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor) or a.dtype != b.dtype:
         return False
@@ -131,7 +131,7 @@ def share_common_subexpressions(graph: fx.Graph) -> None:
 
 
 def may_share(node: fx.Node) -> bool:
-    """Whether two such nodes may become one: no random draw, write, fresh memory or size."""
+    """Return whether two such nodes may become one: no random draw, write, fresh memory or size."""
     if node.target is operator.getitem:
         return True
     if has_effect(node) or OF_DATA & set(getattr(node.target, "tags", ())):

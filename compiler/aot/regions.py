@@ -47,7 +47,7 @@ class Region:
     policy: Policy | None = None
 
     def keeps(self, op: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> bool:
-        """Whether the policy asks to keep an op's result."""
+        """Return whether the policy asks to keep an op's result."""
         if self.policy is None or op in SAC_IGNORED_OPS:
             return False
         context = SelectiveCheckpointContext(is_recompute=False, op_output=result)

@@ -87,7 +87,7 @@ def nearest(input: Tensor, after: Sequence[Any], factors: Sequence[Any], exact: 
 
 
 def _indices(input: Tensor, n: Any, m: Any, factor: Any, exact: bool, vectorised: bool) -> Tensor:
-    """Which of ``n`` places is nearest to each of ``m``."""
+    """Return which of ``n`` places is nearest to each of ``m``."""
     kind = torch.double if input.dtype is torch.double and not vectorised else torch.float
     place = torch.arange(m, device=input.device)
     if vectorised and not exact and factor is not None:

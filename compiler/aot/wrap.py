@@ -180,7 +180,7 @@ def _modes_check(args: str, names: dict[str, Any]) -> list[str]:
 
 
 def seen_by_mode() -> bool:
-    """Whether a dispatch mode is to see each operation of the user's.
+    """Return whether a dispatch mode is to see each operation of the user's.
 
     Modes say by `ignore_compile_internals` that they are to see what compiled graphs call instead,
     as DebugMode does.
@@ -207,7 +207,7 @@ def _overlap_check(graph: Contract, args: str, names: dict[str, Any]) -> list[st
 
 
 def overlap(written: tuple[torch.Tensor, ...], others: tuple[torch.Tensor, ...]) -> bool:
-    """Whether memory of a tensor that is written to may also be another tensor's.
+    """Return whether memory of a tensor that is written to may also be another tensor's.
 
     Tensors whose memory interleaves without touching count as overlapping.
     """

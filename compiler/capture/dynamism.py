@@ -123,7 +123,7 @@ class DynamicSizes:
         return frozenset(chosen - {dim for dim, mark in marks.items() if mark.kind == "static"})
 
     def number(self, source: Source, number: float) -> bool:
-        """Say whether a number input gets a symbol."""
+        """Return whether a number input gets a symbol."""
         seen = self.memory.see_number(source, number)
         if self.fixed_floats if isinstance(number, float) else self.fixed_numbers:
             return False

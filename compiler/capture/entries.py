@@ -247,12 +247,12 @@ def answers(code: CodeType) -> None:
 
 
 def nobody_inside() -> bool:
-    """Whether no thread, this one included, is inside a call of compiled code."""
+    """Return whether no thread, this one included, is inside a call of compiled code."""
     return not any(_is_in(_callers, frame) for frame in sys._current_frames().values())
 
 
 def _is_in(codes: Container[int], frame: Any) -> bool:
-    """Whether a frame, or one that it was called from, runs one of some code objects."""
+    """Return whether a frame, or one that it was called from, runs one of some code objects."""
     while frame is not None:
         if id(frame.f_code) in codes:
             return True

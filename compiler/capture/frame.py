@@ -138,7 +138,7 @@ class Frame:
         return value
 
     def is_bound(self, name: str) -> bool:
-        """Say whether a local that is not kept in a cell has a value."""
+        """Return whether a local that is not kept in a cell has a value."""
         return name in self.locals
 
     def bound(self, names: Set[str]) -> dict[str, Value]:

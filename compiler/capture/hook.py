@@ -565,5 +565,5 @@ def cache_entries(code: CodeType, callback: Any = None) -> list[CacheEntry]:
 
 
 def active() -> bool:
-    """Whether frames called from here, in this thread, are offered to a callback."""
+    """Return whether frames called from here, in this thread, are offered to a callback."""
     return _c.get_eval_frame_callback() not in (None, False)

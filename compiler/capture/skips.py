@@ -156,7 +156,7 @@ def skip_reason(frame: Frame) -> tuple[str, bool] | None:
 
 
 def is_being_imported(frame: Frame) -> bool:
-    """Say whether a frame's module is not all there yet: capture could need what is missing."""
+    """Return whether a frame's module is not all there yet: capture could need what is missing."""
     module = sys.modules.get(str(frame.globals.get("__name__", "")))
     return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
@@ -181,7 +181,7 @@ def runs_on_for_now(frame: Frame, state: dict[Any, Any]) -> bool:
 
 
 def _is_of_tensors(value: Any) -> bool:
-    """Say whether a value is a tensor or array, holds one at its surface, or is torch's."""
+    """Return whether a value is a tensor or array, holds one at its surface, or is torch's."""
     held: Iterable[Any] = ()
     if isinstance(value, list | tuple | set | frozenset):
         held = value
@@ -201,7 +201,7 @@ def _is_torchs(value: Any) -> bool:
 
 
 def stays_whole(module: str) -> bool:
-    """Say whether a break inside a library's function is taken at the call of that function."""
+    """Return whether a break inside a library's function is taken at the call of that function."""
     package = module.partition(".")[0]
     if package not in ("torch", "sympy", "numpy", "dataclasses") or _is_model_code(module):
         return package == "tc"
@@ -209,7 +209,7 @@ def stays_whole(module: str) -> bool:
 
 
 def _is_kernels(value: object) -> bool:
-    """Say whether a value is a tensor of Triton's language."""
+    """Return whether a value is a tensor of Triton's language."""
     kind = type(value)
     return kind.__module__ == "triton.language.core" and kind.__name__ == "tensor"
 
@@ -219,7 +219,7 @@ def _is_model_code(module: str) -> bool:
 
 
 def inlined_only(function: Any) -> bool:
-    """Say whether a callable has no frame to be captured, but can be traced from one.
+    """Return whether a callable has no frame to be captured, but can be traced from one.
 
     So it is with what is written in C, and with torch's own functions around operations.
     """

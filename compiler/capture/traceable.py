@@ -21,7 +21,7 @@ _STRICTNESS = _Strictness()
 
 
 def breaks_are_errors() -> bool | None:
-    """Say whether graph breaks are errors in this thread; None: ``fullgraph`` decides."""
+    """Return whether graph breaks are errors in this thread; None: ``fullgraph`` decides."""
     return _STRICTNESS.on
 
 

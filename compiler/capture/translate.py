@@ -434,7 +434,7 @@ class RootFrame(Frame):
         return cells
 
     def is_bound(self, name: str) -> bool:
-        """Say whether a local has a value, read or not."""
+        """Return whether a local has a value, read or not."""
         return name in self.unread or super().is_bound(name)
 
     def bound(self, names: Set[str]) -> dict[str, Value]:
@@ -451,7 +451,7 @@ class RootFrame(Frame):
 
 @cached_by_code(4096)
 def is_handler_resumption(code: CodeType) -> bool:
-    """Say whether code resumes at the start of an exception handler."""
+    """Return whether code resumes at the start of an exception handler."""
     instructions = program_of(code).instructions
     resumed = code.co_name.startswith("torch_dynamo_resume_in_")
     return resumed and any(i.opname == "PUSH_EXC_INFO" for i in instructions[:12])

@@ -27,12 +27,12 @@ WIDENED = (torch.int16, torch.int8, torch.uint8, torch.bool)
 
 
 def c_type(dtype: torch.dtype) -> str:
-    """The C type of a tensor type."""
+    """Return the C type of a tensor type."""
     return C_TYPES[dtype][0]
 
 
 def suffix(dtype: torch.dtype) -> str:
-    """The suffix of helper functions for a type."""
+    """Return the suffix of helper functions for a type."""
     return C_TYPES[dtype][1]
 
 
@@ -176,7 +176,7 @@ class ExprPrinter:
                     self.known[part] = self._named(part, self.value(part))
 
     def nested(self, inline: bool = False) -> ExprPrinter:
-        """A printer for a block inside this one, or for a part of an expression."""
+        """Return a printer for a block inside this one, or for a part of an expression."""
         inner = ExprPrinter(self.lines, self.local, self.names, self.short_nans, inline)
         inner.known = dict(self.known)
         return inner
@@ -222,7 +222,7 @@ class ExprPrinter:
         return order
 
     def fresh(self) -> str:
-        """An unused name."""
+        """Return an unused name."""
         self.names[0] += 1
         return f"t{self.names[0]}"
 
@@ -293,7 +293,7 @@ class ExprPrinter:
         return f"({some} ? {element} : ({c_type(node.dtype)})0)"
 
     def element(self, buffer: str, index: Index, node: Expr) -> str:
-        """An element at the computed positions of an ``at`` or ``into``."""
+        """Return an element at the computed positions of an ``at`` or ``into``."""
         text_of: dict[str, str] = {}
         for k, position in enumerate(_positions(node)):
             self.value(position[0])
@@ -342,7 +342,7 @@ def _positions(node: Expr) -> list[tuple[Expr, Index, bool]]:
 
 
 def _rounds(node: Expr) -> bool:
-    """Whether it rounds a float32 to a type of 16 bits and comes back."""
+    """Return whether it rounds a float32 to a type of 16 bits and comes back."""
     inner = node.args[0] if node.op == "to" and node.dtype is torch.float32 else node
     if inner is node or inner.op != "to" or inner.dtype not in LOW_PRECISION:
         return False

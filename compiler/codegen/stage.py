@@ -88,7 +88,7 @@ def spec_of(kernel: CKernel) -> KernelSpec:
 
 
 def print_kernel(kernel: Kernel, dtypes: dict[str, torch.dtype], threads: int) -> CKernel:
-    """A kernel as C over canonical names, and as its arguments the buffers of the plan."""
+    """Return a kernel as C over canonical names, and as its arguments the buffers of the plan."""
     renamed = canonical(kernel)
     own = {new: dtypes[old] for new, old in renamed.buffers.items()}
     printed = generate_kernel(renamed.kernel, own, threads)

@@ -168,7 +168,7 @@ class Wrapper:
         self.lines.append(line)
 
     def _read(self) -> set[str]:
-        """Buffers that a step reads or the graph returns."""
+        """Return buffers that a step reads or the graph returns."""
         found = {view.buffer for view in views_in(tuple(self.plan.outputs))}
         for step in self.plan.steps:
             if isinstance(step, Kernel):
@@ -331,7 +331,7 @@ class Wrapper:
                 self.emit(f"{buffer.name} = pinned({buffer.name}, {size}, {stride})")
 
     def _bound(self, step: Extern) -> str:
-        """A name for an op, looked up once rather than in every call."""
+        """Return a name for an op, looked up once rather than in every call."""
         # The bindings take no list with gaps.
         gaps = any(isinstance(value, list | tuple) and None in value for value in step.args)
         if step.target in QUICK and not gaps:
@@ -388,7 +388,7 @@ def _strides_agree(buffer: Buffer, view: View) -> bool:
 
 
 def _covers(view: View, buffer: Buffer) -> bool:
-    """Whether a view shows each element of a buffer once; said of known sizes only."""
+    """Return whether a view shows each element of a buffer once; said of known sizes only."""
     pairs = [(n.constant, s.constant) for n, s in zip(view.sizes, view.strides, strict=True)]
     step = 1
     for stride, extent in sorted((s, n) for n, s in pairs if n is not None and s is not None):

@@ -44,7 +44,7 @@ class _State:
         return list(zip(*ids, strict=True))
 
     def same(self, other: _State) -> bool:
-        """Whether nothing changed; objects are compared, as ``==`` of sizes would guard."""
+        """Return whether nothing changed; objects are compared, as ``==`` of sizes would guard."""
         return len(self.nodes) == len(other.nodes) and (
             all(map(is_, self.nodes, other.nodes))
             and all(map(is_, self.args, other.args))

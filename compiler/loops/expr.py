@@ -80,13 +80,13 @@ class Expr:
         return self._cost
 
     def exceeds(self, limit: int) -> bool:
-        """Whether its `cost` is above a limit, mostly without walking over it."""
+        """Return whether its `cost` is above a limit, mostly without walking over it."""
         if self._cost < 0 and self._at_most + len(self.loads()) <= limit:
             return False
         return self._at_least > limit or self.cost() > limit
 
     def loads(self) -> tuple[Expr, ...]:
-        """All loads in it."""
+        """Return all loads in it."""
         if self._loads is None:
             below = [arg._loads for arg in self.args]
             if self.op in READS or None in below:
@@ -128,7 +128,7 @@ def _own_cost(node: Expr) -> int:
 
 
 def walk(root: Expr) -> list[Expr]:
-    """All distinct nodes below and including ``root``, operands first."""
+    """Return all distinct nodes below and including ``root``, operands first."""
     seen: set[Expr] = set()
     order: list[Expr] = []
     stack: list[tuple[Expr, bool]] = [(root, False)]
@@ -173,7 +173,7 @@ def _both(one: Expr, other: Expr) -> Expr:
 
 
 def either(one: Expr, other: Expr) -> Expr:
-    """Whether at least one of two conditions holds."""
+    """Return whether at least one of two conditions holds."""
     if one is FALSE or one is other:
         return other
     if other is FALSE:
@@ -198,7 +198,7 @@ _NEUTRAL: dict[str, float | int | bool] = {"sum": 0, "prod": 1, "any": False, "a
 
 
 def constant(value: Any, dtype: torch.dtype) -> Expr:
-    """A constant of a type."""
+    """Return a constant of a type."""
     if dtype is torch.bool:
         value = bool(value)
     elif dtype.is_floating_point:
@@ -225,12 +225,12 @@ def neutral(kind: str, dtype: torch.dtype) -> Expr:
 
 
 def load(buffer: str, index: Index, dtype: torch.dtype) -> Expr:
-    """Element ``index`` (counted in elements from the buffer's first) of a buffer."""
+    """Return element ``index`` (counted in elements from the buffer's first) of a buffer."""
     return Expr("load", (), dtype, (buffer, index))
 
 
 def index_value(index: Index) -> Expr:
-    """An index as an int64 value."""
+    """Return an index as an int64 value."""
     value = index.constant
     return (
         constant(value, torch.int64)
@@ -240,7 +240,7 @@ def index_value(index: Index) -> Expr:
 
 
 def rebuild(node: Expr, args: tuple[Expr, ...]) -> Expr:
-    """The same operation over other operands."""
+    """Return the same operation over other operands."""
     return Expr(node.op, args, node.dtype, node.data)
 
 

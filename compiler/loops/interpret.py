@@ -107,7 +107,7 @@ def _learn_sizes(buffer: Buffer, tensor: torch.Tensor, env: Env) -> None:
 
 
 def ints(indices: Sequence[Index], env: Env) -> list[int]:
-    """The values of indices."""
+    """Return the values of indices."""
     return [int(ix.evaluate(index, env)) for index in indices]
 
 
@@ -166,18 +166,18 @@ def scattered(
 
 
 def _whole(memory: torch.Tensor) -> torch.Tensor:
-    """All of a tensor's memory from its first element on."""
+    """Return all of a tensor's memory from its first element on."""
     count = memory.untyped_storage().nbytes() // memory.dtype.itemsize - memory.storage_offset()
     return memory.as_strided((count,), (1,))
 
 
 def grid(rank: int, position: int, values: torch.Tensor) -> torch.Tensor:
-    """The values of one of several loop variables, along its own dimension."""
+    """Return the values of one of several loop variables, along its own dimension."""
     return values.view([-1 if d == position else 1 for d in range(rank)])
 
 
 def evaluate(node: Expr, scope: Env, done: dict[Expr, Any], checked: bool) -> torch.Tensor:
-    """Value of an expression on the whole grid; reads clamp where not every element is used.
+    """Return value of an expression on the whole grid; reads clamp where not every element is used.
 
     Args:
         done: values of shared parts, found so far.
@@ -257,7 +257,7 @@ def _named(target: str) -> Callable[..., Any]:
 
 
 def read_value(value: Any, env: Env) -> Any:
-    """An argument or output, its views, sizes and references looked up."""
+    """Return an argument or output, its views, sizes and references looked up."""
     if isinstance(value, View):
         tensor: torch.Tensor = env[value.buffer]
         start = int(ix.evaluate(value.offset, env)) + tensor.storage_offset()

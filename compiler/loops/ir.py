@@ -36,7 +36,7 @@ def _argument(value: Any) -> str:
 
 
 def contiguous(sizes: tuple[Index, ...]) -> tuple[Index, ...]:
-    """Strides of a tensor laid out row by row."""
+    """Return strides of a tensor laid out row by row."""
     strides: list[Index] = []
     step = ix.ONE
     for extent in reversed(sizes):
@@ -319,14 +319,14 @@ class LoopGraph(Artifact):
 
 
 def inner_loops(node: Nest) -> tuple[Index, ...]:
-    """The loops inside of those over results or rows: what is reduced, or scanned."""
+    """Return the loops inside of those over results or rows: what is reduced, or scanned."""
     if isinstance(node, Scan):
         return (node.scanned,)
     return node.reduced if isinstance(node, Reduction) else ()
 
 
 def views_in(value: Any) -> list[View]:
-    """All views in a nested argument."""
+    """Return all views in a nested argument."""
     if isinstance(value, View):
         return [value]
     if isinstance(value, tuple | list):
@@ -335,7 +335,7 @@ def views_in(value: Any) -> list[View]:
 
 
 def reads(node: Node) -> list[str]:
-    """Names of the buffers a node reads, in order, without repetition."""
+    """Return names of the buffers a node reads, in order, without repetition."""
     if isinstance(node, Nest):
         names = [use.data[0] for use in node.body.loads()]
         return list(dict.fromkeys([*names, node.base] if isinstance(node, Scatter) else names))
@@ -348,7 +348,7 @@ def reads(node: Node) -> list[str]:
 
 
 def writes(node: Node) -> list[Buffer]:
-    """The buffers a node makes."""
+    """Return the buffers a node makes."""
     if isinstance(node, Nest):
         return [node.buffer]
     return [b for b in node.results if b is not None] if isinstance(node, Extern) else []

@@ -49,7 +49,7 @@ class Triton:
     bytes: str = ""
 
     def spelling(self, dtype: torch.dtype) -> str:
-        """The spelling for operands of a type."""
+        """Return the spelling for operands of a type."""
         if dtype is torch.float64 and self.double:
             return self.double
         if dtype.is_floating_point:
@@ -61,7 +61,7 @@ class Triton:
         return self.ints or self.floats
 
     def called(self) -> set[str]:
-        """The functions of `runtime/triton_math.py` that the spellings call."""
+        """Return the functions of `runtime/triton_math.py` that the spellings call."""
         texts = " ".join((self.floats, self.ints, self.bools, self.double, self.bytes))
         return {name for name in _CALLED.findall(texts) if not hasattr(builtins, name)}
 
@@ -374,5 +374,5 @@ LOW_PRECISION = (torch.bfloat16, torch.float16)
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The type in which values stored as ``dtype`` are computed."""
+    """Return the type in which values stored as ``dtype`` are computed."""
     return torch.float32 if dtype in LOW_PRECISION else dtype

@@ -27,7 +27,7 @@ LONG = "(a long value)"
 
 
 def _is(*values: float | int | bool) -> Callable[[Any], bool]:
-    """A predicate: a constant of one of these values, sign of zero included."""
+    """Return a predicate: a constant of one of these values, sign of zero included."""
 
     def test(node: Any) -> bool:
         return node.op == "const" and any(
@@ -123,7 +123,7 @@ EXPR_SHAPE: Shape[Expr] = Shape(
 
 
 def simplifier(gate: Gate, observe: Callable[[Firing], None] | None = None) -> Rewriter[Expr]:
-    """A rewriter of value expressions."""
+    """Return a rewriter of value expressions."""
     return Rewriter(RULES, EXPR_SHAPE, lambda name: gate.allow(f"loops.rule.{name}"), observe)
 
 

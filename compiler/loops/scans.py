@@ -47,7 +47,7 @@ def _binary(op: str) -> Callable[[Expr, Expr], Expr]:
 
 
 def _takes(test: str) -> Callable[[Expr, Expr], Expr]:
-    """The newer of equals wins, and NaN over all that is none, as in torch."""
+    """Return the newer of equals wins, and NaN over all that is none, as in torch."""
 
     def takes(total: Expr, value: Expr) -> Expr:
         better = Expr(test, (value, total), BOOL)

@@ -61,7 +61,7 @@ def form(count: int, depth: int, width: int, across: Steps, down: Steps) -> str:
 
 
 def _is_small(count: int, depth: int, width: int) -> bool:
-    """Whether a product with a row-major matrix is within what was measured."""
+    """Return whether a product with a row-major matrix is within what was measured."""
     most = MOST_ELEMENTS_OF_BARELY if count <= BARELY_ROWS else MOST_ELEMENTS
     fits = count <= MOST_ROWS_OF_SMALL and depth <= MOST_DEPTH and depth * width <= most
     return fits and count * width <= MOST_RESULTS and depth > 1 and width > 1

@@ -69,7 +69,7 @@ class Compiler:
 
 
 def caches_disabled() -> bool:
-    """Whether the user asked that nothing be read from, or kept in, the cache."""
+    """Return whether the user asked that nothing be read from, or kept in, the cache."""
     return os.environ.get("TC_FORCE_DISABLE_CACHES") == "1"
 
 
@@ -209,7 +209,7 @@ def key_of(compiler: Compiler, *parts: str) -> str:
 
 
 def intact(library: Path) -> bool:
-    """Whether a library is there and is byte for byte what the compiler wrote."""
+    """Return whether a library is there and is byte for byte what the compiler wrote."""
     try:
         content = library.read_bytes()
     except OSError:

@@ -211,7 +211,7 @@ class Replayed:
         self._report("recorded", "", f"{copied}, {len(known.copied)} results")
 
     def _room(self, k: int, arg: torch.Tensor) -> torch.Tensor:
-        """Memory for an input that lies elsewhere each time."""
+        """Return memory for an input that lies elsewhere each time."""
         if k in self.written:
             why = "it writes to an input whose address changes between calls"
             raise Cannot("mutation", why)
@@ -312,7 +312,7 @@ def _case(arg: Any) -> Any:
 
 
 def _moved(known: Recording, args: Sequence[Any]) -> list[int]:
-    """The inputs that lie elsewhere than in the first run, and are not copied."""
+    """Return the inputs that lie elsewhere than in the first run, and are not copied."""
     places = known.places.items()
     return [k for k, place in places if k not in known.copies and args[k].data_ptr() != place]
 

@@ -99,7 +99,7 @@ def _on_device(compiled: Compiled, device: str) -> Compiled:
 
 
 def available() -> bool:
-    """Whether triton is installed; asked without importing it."""
+    """Return whether triton is installed; asked without importing it."""
     return importlib.util.find_spec("triton") is not None
 
 

@@ -204,7 +204,7 @@ class _Fusion:
 
 
 def _symbols(indices: Iterable[Index]) -> set[str]:
-    """Names of the sizes in indices."""
+    """Return names of the sizes in indices."""
     return {atom.name for i in indices for atom in i.atoms() if atom.kind in ix.SYMBOLS}
 
 
@@ -215,7 +215,7 @@ def _symbols_of_inputs(graph: LoopGraph) -> set[str]:
 
 
 def _numbers(node: Nest) -> set[str]:
-    """Names of the Python values and sizes that a node takes."""
+    """Return names of the Python values and sizes that a node takes."""
     found: set[str] = set()
     used = [node.index, *extents((*node.vars, *inner_loops(node)))]
     for use in walk(node.body):
@@ -227,7 +227,7 @@ def _numbers(node: Nest) -> set[str]:
 
 
 def alone(node: Nest) -> Group:
-    """A group of one node, over fresh variables."""
+    """Return a group of one node, over fresh variables."""
     outer, inner = domain(node)
     member = next(iter(placements(node, outer, inner, [])))
     return Group(outer, inner, [member])
@@ -244,12 +244,12 @@ def fresh(variables: Variables, prefix: str) -> Variables:
 
 
 def extents(variables: Variables) -> Variables:
-    """How far each variable runs."""
+    """Return how far each variable runs."""
     return tuple(ix.extent(v) for v in variables)
 
 
 def combined(group: Group, node: Nest) -> tuple[Group | None, str]:
-    """The group with the node in it, or why not."""
+    """Return the group with the node in it, or why not."""
     if len(group.members) >= MAX_MEMBERS or len(group.reads() | group.writes()) >= MAX_BUFFERS:
         return None, "the kernel would be too large"
     if _is_dot(node) or any(_is_dot(m.node) for m in group.members):
@@ -286,7 +286,7 @@ def _after_dot(group: Group, node: Nest) -> tuple[Group | None, str]:
 
 
 def _over(group: Group, node: Nest, outer: Variables, inner: Variables) -> tuple[Group | None, str]:
-    """All members and the node over given variables."""
+    """Return all members and the node over given variables."""
     unchanged = (outer, inner) == (group.outer, group.inner)
     members: list[Member] = list(group.members) if unchanged else []
     todo = [node] if unchanged else [*(m.node for m in group.members), node]
@@ -336,7 +336,7 @@ def _placed(node: Nest, outer: Variables, inner: Variables, others: list[Member]
 
 
 def _accesses(member: Member) -> set[tuple[str, Index]]:
-    """Buffers that a member touches, and where."""
+    """Return buffers that a member touches, and where."""
     loads = {(use.data[0], use.data[1]) for use in member.body.loads()}
     return {(member.name, member.index), *loads}
 
@@ -435,7 +435,7 @@ def _by_strides(
 
 
 def _agrees(member: Member, others: list[Member]) -> bool:
-    """Whether reads between members meet what was written, at the same place."""
+    """Return whether reads between members meet what was written, at the same place."""
     return all(_reads_same(member, other) and _reads_same(other, member) for other in others)
 
 
@@ -455,7 +455,7 @@ def _reads_same(reader: Member, writer: Member) -> bool:
 
 
 def _quotients(group: Group) -> int:
-    """How many divisions its indices hold."""
+    """Return how many divisions its indices hold."""
     count = 0
     for member in group.members:
         for text in [str(member.index), *(str(use.data[1]) for use in member.body.loads())]:

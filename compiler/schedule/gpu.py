@@ -109,7 +109,7 @@ def with_parts(graph: LoopGraph, gate: Gate) -> tuple[LoopGraph, list[Decision]]
 
 
 def _part(node: Reduction) -> int:
-    """How many elements each part shall have; 0 if it is not worth while."""
+    """Return how many elements each part shall have; 0 if it is not worth while."""
     length = ix.product(_extents(node.reduced)).constant
     results = ix.product(_extents(node.vars)).constant
     if length is None or results is None or node.kind.startswith("arg"):
@@ -119,7 +119,7 @@ def _part(node: Reduction) -> int:
 
 
 def _across(node: Reduction) -> bool:
-    """Whether memory runs along the results rather than along what is reduced."""
+    """Return whether memory runs along the results rather than along what is reduced."""
     indices = [use.data[1] for use in node.body.loads()]
 
     def along(variables: Sequence[Index]) -> int:
@@ -129,7 +129,7 @@ def _across(node: Reduction) -> bool:
 
 
 def cut(node: Reduction, size: int) -> tuple[Reduction, Reduction]:
-    """A reduction over parts of ``size`` elements, and the reduction of its results."""
+    """Return a reduction over parts of ``size`` elements, and the reduction of its results."""
     extents = _extents(node.reduced)
     length = ix.product(extents).constant
     assert length is not None
@@ -217,7 +217,7 @@ def _made(slot: Slot) -> set[str]:
 
 
 def _twisted(member: Member) -> bool:
-    """Whether its positions hold more quotients than its own loops need."""
+    """Return whether its positions hold more quotients than its own loops need."""
     if isinstance(member.node, Reduction | Scan):
         return False
     return _quotients(member) > _quotients(alone(member.node).members[0])
@@ -272,7 +272,7 @@ class _Writer:
             self.ready[member.name] = number + (1 if _reduces(member) else 0)
 
     def last_pass(self) -> int:
-        """The number of the last pass."""
+        """Return the number of the last pass."""
         return max(self.ready.values(), default=0)
 
     def statements(self, number: int, level: Literal["row", "inner"]) -> tuple[Statement, ...]:

@@ -125,7 +125,7 @@ def over_dead(
 
 
 def _dies(name: str, at: int, users: Mapping[str, list[int]], steps: Sequence[Work]) -> bool:
-    """Whether a buffer, made by a kernel or as memory of its own, is last used by a step.
+    """Return whether a buffer, made by a kernel or as memory of its own, is last used by a step.
 
     All other users are kernels: what an ATen op returns could share the buffer's memory.
     """
@@ -136,7 +136,7 @@ def _dies(name: str, at: int, users: Mapping[str, list[int]], steps: Sequence[Wo
 
 
 def _makes(step: Work, name: str) -> bool:
-    """Whether an ATen op gives a buffer memory that is nobody else's."""
+    """Return whether an ATen op gives a buffer memory that is nobody else's."""
     if not isinstance(step, Extern) or not step.target.startswith(FRESH) or step.takes_over:
         return False
     return any(b is not None and b.name == name for b in step.results)
@@ -190,7 +190,7 @@ def _stores(step: Work, name: str) -> bool:
 
 
 def _same_memory(source: View, target: Buffer, buffers: Mapping[str, Buffer]) -> bool:
-    """Whether a view is all of a buffer that is laid out as the input is."""
+    """Return whether a view is all of a buffer that is laid out as the input is."""
     buffer = buffers.get(source.buffer)
     if buffer is None or source.offset is not ZERO:
         return False

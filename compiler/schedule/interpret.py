@@ -79,7 +79,7 @@ def _allocated(step: Allocate, env: Env) -> torch.Tensor:
 
 
 def empty(buffer: Buffer, env: Env) -> torch.Tensor:
-    """Memory for a buffer, sizes being known."""
+    """Return memory for a buffer, sizes being known."""
     sizes, strides = ints(buffer.sizes, env), ints(buffer.strides, env)
     return torch.empty_strided(sizes, strides, dtype=buffer.dtype)
 
@@ -154,7 +154,7 @@ class _Run:
         write(self.scope[statement.buffer], where, value)
 
     def _own_rows(self, value: Expr) -> Expr:
-        """The value, reads of scratch memory going to the row's own part of it."""
+        """Return the value, reads of scratch memory going to the row's own part of it."""
         if not self.scratch:
             return value
 

@@ -71,7 +71,7 @@ def build(order: Order, needed: set[str], name: str) -> Kernel:
 
 
 def _passes(group: Group) -> _Passes:
-    """A reduction's result is ready for the pass after its own."""
+    """Return a reduction's result is ready for the pass after its own."""
     found = _Passes()
     for member in group.members:
         own = [name for name in reads(member.node) if name in found.ready]

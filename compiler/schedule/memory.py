@@ -40,7 +40,7 @@ def used(step: Work) -> list[str]:
 
 
 def refs_in(value: Any) -> list[str]:
-    """Names of all `Ref` in a nested argument."""
+    """Return names of all `Ref` in a nested argument."""
     if isinstance(value, Ref):
         return [value.name]
     if isinstance(value, tuple | list):
@@ -128,7 +128,7 @@ class Lives:
         self.bytes = self._bytes()
 
     def ending(self, at: int) -> list[str]:
-        """Buffers that nobody uses after a step."""
+        """Return buffers that nobody uses after a step."""
         return self._ending[at]
 
     def _bytes(self) -> list[int]:

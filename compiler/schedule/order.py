@@ -47,7 +47,7 @@ def ordered(group: Group) -> Order:
 
 
 def _gives_positions(group: Group) -> bool:
-    """Whether a result is a place in the inner loops as they stand (argmax and the like)."""
+    """Return whether a result is a place in the inner loops as they stand (argmax and the like)."""
     kinds = (getattr(member.node, "kind", "") for member in group.members)
     return any(str(kind).startswith("arg") for kind in kinds)
 
@@ -78,12 +78,12 @@ def _long(variable: Index) -> bool:
 
 
 def loads(group: Group) -> list[Index]:
-    """Flat indices of all direct loads of a group."""
+    """Return flat indices of all direct loads of a group."""
     return [use.data[1] for m in group.members for use in m.body.loads() if use.op == "load"]
 
 
 def accesses(group: Group) -> list[Index]:
-    """All flat indices of a group, stores first."""
+    """Return all flat indices of a group, stores first."""
     found = [member.index for member in group.members]
     for member in group.members:
         found += [use.data[1] for use in member.body.loads()]
@@ -130,7 +130,7 @@ def _lane(group: Group, outer: Variables, inner: Variables) -> Index | None:
 
 
 def _apart(read: list[Index], variable: Index) -> int:
-    """How many loads take elements that lie apart, step by step of a loop."""
+    """Return how many loads take elements that lie apart, step by step of a loop."""
     return sum(stride(index, variable) > 1 for index in read)
 
 
@@ -160,7 +160,7 @@ def _all_indices(group: Group) -> list[Index]:
 
 
 def index_values(member: Member) -> list[Index]:
-    """Indices used as values in a member."""
+    """Return indices used as values in a member."""
     from_walk: list[Index] = []
     seen = set()
     stack = [member.body]

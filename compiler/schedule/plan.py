@@ -157,15 +157,15 @@ class Kernel:
         return "\n".join(lines)
 
     def statements(self) -> list[Statement]:
-        """All statements in order."""
+        """Return all statements in order."""
         return [statement for section in self.sections for statement in section.statements]
 
     def values(self) -> list[Expr]:
-        """All expressions, in order."""
+        """Return all expressions, in order."""
         return [statement.value for statement in self.statements()]
 
     def loops(self) -> tuple[Index, ...]:
-        """All loop variables."""
+        """Return all loop variables."""
         return (*self.outer, *self.inner)
 
     def stored(self) -> list[str]:
@@ -238,11 +238,11 @@ class Product(Kernel):
         return f"{head}: {self.left} * {self.right} ({how})\n{super().__str__()}"
 
     def values(self) -> list[Expr]:
-        """All expressions, in order."""
+        """Return all expressions, in order."""
         return [self.left, self.right, *super().values()]
 
     def loops(self) -> tuple[Index, ...]:
-        """All loop variables."""
+        """Return all loop variables."""
         return self.space
 
 
@@ -263,7 +263,7 @@ class Proposal:
     ways: tuple[Product, ...]
 
     def left_over(self, chosen: Product) -> tuple[Kernel, ...]:
-        """The producers that a product still needs."""
+        """Return the producers that a product still needs."""
         return tuple(p for p in self.producers if set(p.stored()) & set(chosen.loaded()))
 
 
@@ -317,7 +317,7 @@ class Plan(Artifact):
     decisions: tuple[Decision, ...] = ()
 
     def kernels(self) -> list[Kernel]:
-        """The kernels in order."""
+        """Return the kernels in order."""
         return [step for step in self.steps if isinstance(step, Kernel)]
 
     def verify(self) -> None:

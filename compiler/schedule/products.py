@@ -121,7 +121,7 @@ def _proposal(
 
 
 def _product(call: Extern) -> Product | None:
-    """A call as a kernel by itself, if it is a product that can be one."""
+    """Return a call as a kernel by itself, if it is a product that can be one."""
     if call.target not in TARGETS or len(call.results) != 1:
         return None
     summand, factors = (call.args[0], call.args[1:]) if TARGETS[call.target] else (None, call.args)
@@ -237,7 +237,7 @@ def _count(kernel: Kernel) -> Index:
 
 
 def flat(variables: Sequence[Index]) -> Index:
-    """The position of loop variables, the last one running fastest."""
+    """Return the position of loop variables, the last one running fastest."""
     place = ix.ZERO
     for variable in variables:
         place = place * ix.extent(variable) + variable
@@ -245,7 +245,7 @@ def flat(variables: Sequence[Index]) -> Index:
 
 
 def _joined(made: Product, follower: Kernel, kept: bool) -> Product:
-    """The product with its follower; ``kept`` if others read the product itself."""
+    """Return the product with its follower; ``kept`` if others read the product itself."""
     own, stored = made.sections[0].statements
     assert isinstance(stored, Store)
     old, new = (tuple(map(ix.extent, kernel.outer)) for kernel in (follower, made))
@@ -279,7 +279,7 @@ def _joined(made: Product, follower: Kernel, kept: bool) -> Product:
 
 
 def _producer(name: str, work: Sequence[Work]) -> Kernel | None:
-    """The kernel that makes a buffer."""
+    """Return the kernel that makes a buffer."""
     makers = (step for step in work if isinstance(step, Kernel) and name in step.stored())
     return next(makers, None)
 
@@ -334,7 +334,7 @@ def _with_prologue(product: Product, name: str, producer: Kernel) -> Product | N
 
 
 def _running(index: Index, variables: tuple[Index, ...]) -> tuple[Index, ...] | None:
-    """The variables in the order in which an index runs through memory, without gaps."""
+    """Return the variables in the order in which an index runs through memory, without gaps."""
     if index is flat(variables):
         return variables
     steps = [ix.coefficient(index, v) for v in variables]

@@ -71,7 +71,7 @@ def _as_index(value: Expr) -> Index | None:
 
 
 def _turning_point(test: Expr, variable: Index) -> Index | None:
-    """Where a test on ``variable`` changes its answer."""
+    """Return where a test on ``variable`` changes its answer."""
     left, right = (_as_index(arg) for arg in test.args)
     if left is None or right is None or ix.coefficient(left, variable) is not ix.ONE:
         return None
@@ -94,7 +94,7 @@ def _insert(points: list[Index], point: Index) -> bool:
 
 
 def _decided(value: Expr, variable: Index, low: Index, high: Index) -> Expr:
-    """The value for positions from ``low`` up to ``high``."""
+    """Return the value for positions from ``low`` up to ``high``."""
 
     def change(node: Expr) -> Expr:
         if node.op in COMPARISONS:

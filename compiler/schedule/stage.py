@@ -66,7 +66,7 @@ def with_scatters_alone(slots: Sequence[Slot]) -> list[Slot]:
 
 
 def slot_reads(name: str, slot: Slot, readers: dict[str, list[Slot | None]]) -> bool:
-    """Whether anyone but this slot reads the buffer."""
+    """Return whether anyone but this slot reads the buffer."""
     return any(reader is not slot for reader in readers.get(name, ()))
 
 
@@ -82,7 +82,7 @@ def outside_readers(slots: Sequence[Slot], outputs: Any) -> dict[str, list[Slot 
 
 
 def kernel_title(group: Group) -> str:
-    """A short name from the ops it computes."""
+    """Return a short name from the ops it computes."""
     origins: list[Origin] = [o for m in group.members for o in m.node.origins]
     names = [o.op.removeprefix("aten.").split(".")[0].lstrip("_") for o in origins]
     text = "_".join(name for name in dict.fromkeys(names) if name.isidentifier())

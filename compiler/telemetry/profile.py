@@ -39,7 +39,7 @@ _clock = time.perf_counter
 
 
 def is_sampled(call: int) -> bool:
-    """Whether the steps of a program's call of that number, from 1, are measured one by one.
+    """Return whether the steps of a program's call of that number, from 1, are measured one by one.
 
     The first is not: memory and caches are cold. Then come those of numbers that are powers of
     two, so that short runs have some, and one in `SAMPLED`.

@@ -41,7 +41,7 @@ def writes(instruction: Instruction) -> tuple[str, ...]:
 
 
 def reads_frame(instruction: Instruction) -> bool:
-    """Say whether `instruction` names something that may look at the frame's locals."""
+    """Return whether `instruction` names something that may look at the frame's locals."""
     if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
         return instruction.argval in _FRAME_READERS | _FRAME_GETTERS
     if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):

@@ -44,17 +44,17 @@ _ORIGINS: ByCode[Origin] = ByCode()
 
 
 def can_resume(code: CodeType) -> bool:
-    """Say whether a frame of this code can go on in a function: no generator, no coroutine."""
+    """Return whether a frame of this code can go on in a function: no generator, no coroutine."""
     return not code.co_flags & _NEVER
 
 
 def is_handed_on(source: Source | None) -> bool:
-    """Say whether a value lies on the stack that resumed code was called with."""
+    """Return whether a value lies on the stack that resumed code was called with."""
     return isinstance(source, LocalSource) and source.local.startswith((STACK_PREFIX, INNER))
 
 
 def is_resumed(code: CodeType) -> bool:
-    """Say whether `cached_resume_code` made a code object."""
+    """Return whether `cached_resume_code` made a code object."""
     return _ORIGINS.get(code) is not None
 
 

@@ -66,7 +66,7 @@ class ObjectRef:
         return isinstance(self.get, weakref.ref)
 
     def is_(self, value: Any) -> bool:
-        """Whether ``value`` is the object, and the object still lives."""
+        """Return whether ``value`` is the object, and the object still lives."""
         return id(value) == self.id and self.get() is value
 
     def __str__(self) -> str:
@@ -252,12 +252,12 @@ def keys_of(value: Any) -> tuple[Any, ...]:
 
 
 def same_keys(value: Any, expected: tuple[Any, ...]) -> bool:
-    """Whether a mapping has these keys in this order."""
+    """Return whether a mapping has these keys in this order."""
     return isinstance(value, Mapping) and same(keys_of(value), expected)
 
 
 def is_type(value: Any, expected: ObjectRef) -> bool:
-    """Whether a value is of exactly that type."""
+    """Return whether a value is of exactly that type."""
     return id(type(value)) == expected.id
 
 
@@ -272,12 +272,12 @@ def has_length(value: Any, length: int, kind: ObjectRef | None = None) -> bool:
 
 
 def has_code(value: Any, expected: ObjectRef) -> bool:
-    """Whether a value is a Python function with that code object."""
+    """Return whether a value is a Python function with that code object."""
     return id(getattr(value, "__code__", None)) == expected.id
 
 
 def check_tensor(value: Any, cls: str, dtype: Any, device: Any, **rest: Any) -> bool:
-    """Whether a value is a tensor with these properties."""
+    """Return whether a value is a tensor with these properties."""
     if not isinstance(value, torch.Tensor):
         return False
     now = TensorSpec.of(value)
@@ -288,7 +288,7 @@ def check_tensor(value: Any, cls: str, dtype: Any, device: Any, **rest: Any) -> 
 
 
 def no_aliases(*values: Any) -> bool:
-    """Whether no two values are one object."""
+    """Return whether no two values are one object."""
     return len(set(map(id, values))) == len(values)
 
 
@@ -317,7 +317,7 @@ def transforms() -> list[tuple[Any, ...]]:
 
 
 def is_heap_type(cls: type) -> bool:
-    """Say whether a class was made by a class statement, not in C."""
+    """Return whether a class was made by a class statement, not in C."""
     return bool(cls.__flags__ & 1 << 9)  # Py_TPFLAGS_HEAPTYPE
 
 
@@ -334,7 +334,7 @@ def torch_mode(reader: str) -> Any:
 
 
 def handles_error() -> bool:
-    """Say whether an exception is being handled on this thread."""
+    """Return whether an exception is being handled on this thread."""
     return sys.exc_info()[1] is not None
 
 

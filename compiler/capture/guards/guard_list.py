@@ -43,7 +43,7 @@ class GuardList:
         self._typed: set[str] = set()  # sources of objects whose type a guard fixes
 
     def fixes_type(self, source: Source) -> bool:
-        """Say whether a guard holds only for objects of one type at a source."""
+        """Return whether a guard holds only for objects of one type at a source."""
         return source.name in self._typed
 
     def add(
@@ -181,7 +181,7 @@ class CheckedGuards:
         return failures
 
     def differs(self, at: Collection[str], scope: Scope) -> bool:
-        """Whether one of the guards on some sources fails for a frame."""
+        """Return whether one of the guards on some sources fails for a frame."""
         if self._by_source is None:
             self._by_source = {}
             for guard in self.guards:

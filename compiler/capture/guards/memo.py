@@ -147,7 +147,7 @@ def reads(
 
 
 def _rests_on_dicts(guard: Guard, value: Any, way: Way) -> bool:
-    """Say whether a guard holds as long as its value is the same object, and no dict changed."""
+    """Return whether a guard holds as long as its value is the same object, and no dict changed."""
     if guard.kind == "TENSOR":
         return bool(way)  # checked each time
     if guard.kind in OF_CONSTANTS:

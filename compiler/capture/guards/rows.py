@@ -45,7 +45,7 @@ class Guard:
         return GUARDS[self.kind].text(self)
 
     def holds(self, value: Any, scope: Scope) -> bool:
-        """Whether ``value``, found at the source in a frame, is as expected."""
+        """Return whether ``value``, found at the source in a frame, is as expected."""
         return GUARDS[self.kind].holds(value, self, scope)
 
     def __str__(self) -> str:

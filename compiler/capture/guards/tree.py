@@ -150,7 +150,7 @@ def check_of_tensors(
 
 
 def _takes_user_stack() -> bool:
-    """Whether guards take a user stack after their text, as they do since torch 2.12."""
+    """Return whether guards take a user stack after their text, as they do since torch 2.12."""
     text = _c.GuardManager.add_none_match_guard.__doc__ or ""
     return "arg1" in text
 

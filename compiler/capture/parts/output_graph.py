@@ -52,7 +52,7 @@ WANTS_GRAD = "tc_wants_grad"
 
 
 def is_record(cls: type) -> bool:
-    """Say whether a class is a frozen dataclass: what it holds stays as it was made."""
+    """Return whether a class is a frozen dataclass: what it holds stays as it was made."""
     params = getattr(cls, "__dataclass_params__", None)
     return params is not None and params.frozen and not hasattr(cls, "__slots__")
 
@@ -269,7 +269,7 @@ class OutputGraph:
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{node.target} (it returns {name})")
 
     def _is_sibling(self, value: TensorValue, node: fx.Node) -> bool:
-        """Say whether a value is another item of the same call's result."""
+        """Return whether a value is another item of the same call's result."""
         other = value.node(self.t)
         picked = node.target is operator.getitem and other.target is operator.getitem
         return picked and other.args[0] is node.args[0]
@@ -398,7 +398,7 @@ def _dispatching(text: str, operands: list[Any]) -> AbstractContextManager[Any]:
 
 
 def _is_view_with_gradients(value: Any) -> bool:
-    """Whether a value is a view of a tensor that autograd follows."""
+    """Return whether a value is a view of a tensor that autograd follows."""
     if not isinstance(value, torch.Tensor) or value._base is None:
         return False
     return value.requires_grad or value._base.requires_grad

@@ -147,11 +147,11 @@ class PythonSemantics:
 
     # -- identity, truth, membership -----------------------------------------------------------
     def is_none(self, value: Value) -> bool:
-        """Say whether a value is None."""
+        """Return whether a value is None."""
         return isinstance(value, ConstValue) and value.obj is None
 
     def identical(self, left: Value, right: Value) -> bool:
-        """Say whether two values are the same object."""
+        """Return whether two values are the same object."""
         if left is right:
             return True
         if isinstance(left, ConstValue) and isinstance(right, ConstValue):

@@ -79,7 +79,7 @@ class ValueFactory:
         return set_of(self.t, values, frozenset)
 
     def number_is_dynamic(self, obj: float, source: Source) -> bool:
-        """Say whether a number gets a symbol; attributes and defaults stay constants."""
+        """Return whether a number gets a symbol; attributes and defaults stay constants."""
         if not isinstance(source, LocalSource | ItemSource) or isinstance(
             source.root, GlobalSource
         ):
@@ -201,7 +201,7 @@ class ValueFactory:
     # -- globals -------------------------------------------------------------------------------
     @staticmethod
     def has_rule(obj: Any) -> bool:
-        """Say whether a function is one of torch, or one that users annotated."""
+        """Return whether a function is one of torch, or one that users annotated."""
         return torch_functions.classify(obj) is not None
 
     def load_global(self, module_globals: dict[str, Any], name: str) -> Value:

@@ -291,7 +291,7 @@ def _bound_builtin(t: Interpreter, obj: Any, source: Source) -> Value:
 
 
 def _made_anew(obj: Any) -> bool:
-    """Say whether a builtin is a bound method, made each time that it is read."""
+    """Return whether a builtin is a bound method, made each time that it is read."""
     owner = getattr(obj, "__self__", None)
     return owner is not None and not isinstance(owner, types.ModuleType)
 
@@ -373,7 +373,7 @@ def _fake_tensor(t: Interpreter, obj: FakeTensor, source: Source) -> Value:
 
 
 def _is_derived_tensor(obj: Any) -> bool:
-    """Say whether a tensor is a plain one of a class that adds only Python to it."""
+    """Return whether a tensor is a plain one of a class that adds only Python to it."""
     cls = type(obj)
     if not isinstance(obj, torch.Tensor) or cls.__torch_dispatch__ is not _NO_DISPATCH:
         return False

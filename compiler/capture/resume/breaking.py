@@ -108,7 +108,7 @@ def breakable(frames: Sequence[Frame]) -> list[Frame]:
 
 
 def _runs_elsewhere(frame: Frame, root: Frame) -> bool:
-    """Say whether a frame's current instruction does the same in the frame under capture."""
+    """Return whether a frame's current instruction does the same in the frame under capture."""
     opname = frame.current.opname
     if opname.startswith(OWN_FRAME):
         return False

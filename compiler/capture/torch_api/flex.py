@@ -40,7 +40,7 @@ def _flex_attention(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _call_under_its_mode(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    """An operation under the mode by which torch reads tensors at positions for masks."""
+    """Return an operation under the mode by which torch reads tensors at positions for masks."""
     _mode, function, _types, given, named = args
     assert isinstance(named, DictValue)
     names = t.python.concrete_list(named.keys(t))

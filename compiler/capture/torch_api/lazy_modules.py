@@ -26,7 +26,7 @@ hook.never_trace(LazyModuleMixin._infer_parameters)  # where eager mode runs the
 
 
 def is_waiting(module: Any) -> bool:
-    """Say whether a module is to be initialised by its next call."""
+    """Return whether a module is to be initialised by its next call."""
     return isinstance(module, LazyModuleMixin) and "_initialize_hook" in vars(module)
 
 

@@ -285,7 +285,7 @@ def _in_inference(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _inference_mode_of_caller(t: Interpreter) -> bool:
-    """Say whether the frame was called in inference mode, and guard it.
+    """Return whether the frame was called in inference mode, and guard it.
 
     The guards of tensors hold it as well, but a frame may have none.
     """
@@ -296,7 +296,7 @@ def _inference_mode_of_caller(t: Interpreter) -> bool:
 
 
 def _detects_anomalies(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    """The search for anomalies is off while a frame is compiled: Python has to ask."""
+    """Return the search for anomalies is off while a frame is compiled: Python has to ask."""
     raise breaks.GraphBreak(breaks.BUILTIN_CALL, "torch.is_anomaly_enabled()")
 
 

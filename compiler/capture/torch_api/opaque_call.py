@@ -121,7 +121,7 @@ def call_tree(t: Interpreter, function: Any, args: Args, kwargs: Kwargs) -> Valu
 
 
 def holds_objects(t: Interpreter, value: Value) -> bool:
-    """Say whether an argument can be recorded only in parts."""
+    """Return whether an argument can be recorded only in parts."""
     if isinstance(value, ListValue | TupleValue | DictValue):
         return any(holds_objects(t, item) for item in value.values(t))
     return isinstance(value, ObjectValue)
@@ -179,7 +179,7 @@ _WHOLE: weakref.WeakKeyDictionary[type, Any] = weakref.WeakKeyDictionary()
 
 
 def is_apply(cls: type, name: str) -> bool:
-    """Say whether reading a class attribute gives the ``apply`` of an autograd.Function."""
+    """Return whether reading a class attribute gives the ``apply`` of an autograd.Function."""
     if name != "apply" or not issubclass(cls, _BASE):
         return False
     return inspect.getattr_static(cls, name) is inspect.getattr_static(_BASE, name)

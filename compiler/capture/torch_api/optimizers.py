@@ -17,7 +17,7 @@ AROUND_STEPS = (
 
 
 def is_around_step(code: types.CodeType, module: str) -> bool:
-    """Say whether code is what torch wraps the step of each optimizer in."""
+    """Return whether code is what torch wraps the step of each optimizer in."""
     return module == "torch.optim.optimizer" and code.co_qualname in AROUND_STEPS
 
 

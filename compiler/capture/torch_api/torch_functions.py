@@ -118,12 +118,12 @@ class TensorGetter(TorchValue):
 
 
 def is_op(obj: Any) -> bool:
-    """Say whether an object is an operator of the torch.ops namespace."""
+    """Return whether an object is an operator of the torch.ops namespace."""
     return isinstance(obj, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
 
 
 def is_higher_order(obj: Any) -> bool:
-    """Say whether an object is an operation that takes functions."""
+    """Return whether an object is an operation that takes functions."""
     return isinstance(obj, torch._ops.HigherOrderOperator)
 
 
@@ -343,7 +343,7 @@ def graph_break(msg: str = "") -> None:
 
 
 def is_compiling() -> bool:
-    """Say whether the code is under capture: True in what is captured, False where it runs."""
+    """Return whether the code is under capture: True in what is captured, False where it runs."""
     return False
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def accepts(obj: Any) -> bool:
-    """Say whether an object is a tensor that says which tensors it wraps."""
+    """Return whether an object is a tensor that says which tensors it wraps."""
     return isinstance(obj, torch.Tensor) and is_traceable_wrapper_subclass(obj)
 
 

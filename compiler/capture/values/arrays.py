@@ -312,7 +312,7 @@ def _is_dtype(kind: type) -> bool:
 
 # -- from Python -----------------------------------------------------------------------------
 def is_array(obj: Any) -> bool:
-    """Say whether an object is an array or scalar that a tensor can stand for."""
+    """Return whether an object is an array or scalar that a tensor can stand for."""
     return type(obj) is np.ndarray or isinstance(obj, np.generic)
 
 

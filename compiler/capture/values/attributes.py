@@ -52,7 +52,7 @@ class AttributesValue(DictValue):
         return found if found is not None else t.python.raise_(KeyError, token)
 
     def has(self, t: Interpreter, key: Value) -> bool:
-        """Say whether there is such an attribute."""
+        """Return whether there is such an attribute."""
         there = t.python.key(key) in self._names(t)
         if self.pending and self.source is not None:
             t.guards.contains(self, key, t.python.key(key) in self.obj)

@@ -72,7 +72,7 @@ class Value:
         raise NotConstant(self.describe())
 
     def is_constant(self) -> bool:
-        """Say whether `constant` has an answer."""
+        """Return whether `constant` has an answer."""
         try:
             self.constant()
         except NotConstant:
@@ -278,7 +278,7 @@ class OpaqueValue(Value):
 
 
 def is_ignored(method: Any) -> bool:
-    """Say whether the user lets calls of a logger's method be left out."""
+    """Return whether the user lets calls of a logger's method be left out."""
     known = config.ignore_logger_methods
     return method in known or getattr(method, "__func__", None) in known
 

@@ -56,7 +56,7 @@ def build_class(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _is_bound_at_once(t: Interpreter) -> bool:
-    """Say whether the class gets its name next: decorators would look into it, or change it."""
+    """Return whether the class gets its name next: decorators would look into it, or change it."""
     frame = t.top
     assert frame is not None
     return frame.next_instruction().opname.startswith("STORE_")

@@ -29,7 +29,7 @@ BOUND = (types.BuiltinMethodType, types.MethodType, types.MethodWrapperType)
 
 
 def is_constant_object(obj: Any) -> bool:
-    """Say whether an object is one that `ConstValue` stands for."""
+    """Return whether an object is one that `ConstValue` stands for."""
     kind = type(obj)
     if kind in BY_EQUALITY or kind in BY_IDENTITY or isinstance(obj, enum.Enum):
         return True
@@ -135,5 +135,5 @@ STRING_METHODS: dict[str, Callable[[Interpreter, str, Args], Value]] = {"join": 
 
 
 def is_not_implemented(result: Value) -> bool:
-    """Say whether an operator or an override declined: Python then asks the next one."""
+    """Return whether an operator or an override declined: Python then asks the next one."""
     return isinstance(result, ConstValue) and result.obj is NotImplemented

@@ -46,7 +46,7 @@ class ReorderableValue(KnownObject):
 
 
 def is_reorderable(obj: Any) -> bool:
-    """Say whether the user allows a function to be called after the graph."""
+    """Return whether the user allows a function to be called after the graph."""
     return callable(obj) and any(obj is one for one in config.reorderable_logging_functions)
 
 
@@ -82,7 +82,7 @@ def _warn(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _ignores(t: Interpreter, filters: Value, category: type) -> bool:
-    """Say whether the first of the filters that traced code set ignores a category."""
+    """Return whether the first of the filters that traced code set ignores a category."""
     if not isinstance(filters, ListValue) or not filters.slots:
         return False
     first = filters.slots[0]

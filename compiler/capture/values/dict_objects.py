@@ -78,7 +78,7 @@ class DictObjectValue(ObjectValue):
 
 
 def accepts(obj: Any) -> bool:
-    """Say whether an object is an instance of a user's subclass of dict with plain keys."""
+    """Return whether an object is an instance of a user's subclass of dict with plain keys."""
     heap_type = 1 << 9  # Py_TPFLAGS_HEAPTYPE
     return (
         isinstance(obj, dict)

@@ -98,7 +98,7 @@ class DictValue(Value):
         return value
 
     def has(self, t: Interpreter, key: Value) -> bool:
-        """Say whether a key is there, guarding only on that where possible."""
+        """Return whether a key is there, guarding only on that where possible."""
         token = t.python.key(key)
         there = token in self.entries
         if self.pending:

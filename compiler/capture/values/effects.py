@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _had(owner: Value, name: str) -> bool:
-    """Say whether an object had an attribute before traced code began."""
+    """Return whether an object had an attribute before traced code began."""
     obj = owner.obj
     known = owner.source is not None and obj is not None
     return not known or name in getattr(obj, "__dict__", ()) or hasattr(type(obj), name)
@@ -65,7 +65,7 @@ class Effects:
         self._changed.setdefault(id(value), value)
 
     def was_changed(self, value: Value) -> bool:
-        """Say whether the contents of a container or cell were changed."""
+        """Return whether the contents of a container or cell were changed."""
         return id(value) in self._changed
 
     # -- attributes ------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class Effects:
 
     # -- the way back ----------------------------------------------------------------------
     def any(self) -> bool:
-        """Say whether a frame that returns has anything to replay on objects it did not make."""
+        """Return whether a frame that returns has anything to replay on objects it did not make."""
         return bool(self._globals or self.demanded) or bool(self.roots(at_break=False))
 
     @staticmethod

@@ -267,7 +267,7 @@ class FunctionDict(DictValue):
         return self.entries
 
     def has(self, t: Interpreter, key: Value) -> bool:
-        """Say whether the function has an attribute."""
+        """Return whether the function has an attribute."""
         return t.python.key(key) in self.whole(t)
 
     def put(self, t: Interpreter, key: Value, value: Value) -> None:

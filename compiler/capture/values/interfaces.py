@@ -69,7 +69,7 @@ class FrameInterface(Protocol):
         """Return a local; an unbound one raises into the traced code."""
 
     def is_bound(self, name: str) -> bool:
-        """Say whether a local that is not kept in a cell has a value."""
+        """Return whether a local that is not kept in a cell has a value."""
 
     def place(self) -> StackFrame:
         """Return where this frame is in the user's source."""
@@ -311,7 +311,7 @@ class ValueInterface(Protocol):
         """Return the value of a real cell."""
 
     def number_is_dynamic(self, obj: float, source: Source) -> bool:
-        """Say whether a number gets a symbol; attributes and defaults stay constants."""
+        """Return whether a number gets a symbol; attributes and defaults stay constants."""
 
     def object_source(self, obj: Any) -> Source:
         """Return a source for an object that was not reached from the frame."""
@@ -320,7 +320,7 @@ class ValueInterface(Protocol):
         """Return a value's source, making one for classes and modules reached otherwise."""
 
     def has_rule(self, obj: Any) -> bool:
-        """Say whether a function is one of torch, or one that users annotated."""
+        """Return whether a function is one of torch, or one that users annotated."""
 
     def load_global(self, module_globals: dict[str, Any], name: str) -> Value:
         """Return a global of a module, or a builtin."""
@@ -375,10 +375,10 @@ class PythonInterface(Protocol):
         """Return what stands for a value as a dictionary key: equal keys, equal tokens."""
 
     def is_none(self, value: Value) -> bool:
-        """Say whether a value is None."""
+        """Return whether a value is None."""
 
     def identical(self, left: Value, right: Value) -> bool:
-        """Say whether two values are the same object."""
+        """Return whether two values are the same object."""
 
     def logical_not(self, value: Value) -> Value:
         """Return ``not value``."""

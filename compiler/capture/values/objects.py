@@ -48,7 +48,7 @@ def type_lookup(cls: type, name: str, after: type | None = None) -> Any:
 
 
 def is_library(module: str) -> bool:
-    """Say whether a module's functions and classes are taken to stay as they are."""
+    """Return whether a module's functions and classes are taken to stay as they are."""
     return module.partition(".")[0] in LIBRARIES
 
 
@@ -377,7 +377,7 @@ HOOKS = (
 
 
 def _global_hooks(t: Interpreter) -> bool:
-    """Say whether hooks for all modules are installed."""
+    """Return whether hooks for all modules are installed."""
     module = torch.nn.modules.module
     held = [getattr(module, name) for name in GLOBAL_HOOKS]
     for hooks_of_all in held:

@@ -75,7 +75,7 @@ def _mapping_proxy(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 def accepts(obj: Any) -> bool:
-    """Say whether an object is a mapping proxy that the tracer can look into."""
+    """Return whether an object is a mapping proxy that the tracer can look into."""
     return type(obj) is types.MappingProxyType and all(map(is_constant_object, obj))
 
 

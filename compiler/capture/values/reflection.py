@@ -102,7 +102,7 @@ class GenericValue(ConstValue):
 
 
 def is_generic(obj: Any) -> bool:
-    """Say whether an object is one of typing's, or a builtin generic or union."""
+    """Return whether an object is one of typing's, or a builtin generic or union."""
     kind = type(obj)
     if kind in (types.GenericAlias, types.UnionType):
         return True

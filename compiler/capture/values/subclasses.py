@@ -54,7 +54,7 @@ def override_of(cls: type) -> Any:
 
 
 def is_wrapper(cls: type) -> bool:
-    """Say whether instances of a class are wrappers around other tensors."""
+    """Return whether instances of a class are wrappers around other tensors."""
     return hasattr(cls, "__tensor_flatten__") and hasattr(cls, "__tensor_unflatten__")
 
 

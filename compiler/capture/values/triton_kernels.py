@@ -119,7 +119,7 @@ class LaunchValue(Value):
         return {**named, **kwargs}
 
     def _written(self, tensors: dict[str, TensorValue]) -> frozenset[str]:
-        """The tensors that are written to; how they share memory must be known."""
+        """Return the tensors that are written to; how they share memory must be known."""
         written = parameters_written(self.kernel.obj) & frozenset(tensors)
         for name in written:
             mine = tensors[name]
@@ -155,6 +155,6 @@ def _can_be_keys(constants: dict[str, Any]) -> bool:
 
 
 def _fixed(kernel: Any) -> frozenset[str]:
-    """Names of parameters that are constants of the compiled kernel."""
+    """Return names of parameters that are constants of the compiled kernel."""
     notes = inspect.get_annotations(kernel.fn).items()
     return frozenset(k for k, kind in notes if "constexpr" in getattr(kind, "__name__", str(kind)))

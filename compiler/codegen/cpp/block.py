@@ -151,7 +151,7 @@ class Block:
         self._scopes.append(set())
 
     def text(self) -> str:
-        """All lines, once every block is closed."""
+        """Return all lines, once every block is closed."""
         if len(self._scopes) != 1:
             self._fail(f"{len(self._scopes) - 1} blocks are open at its end", "")
         return "".join(f"{line}\n" for line in self.lines)

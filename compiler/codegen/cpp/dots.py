@@ -21,7 +21,7 @@ BLOCK = 32
 
 
 def is_dots(statements: list[Statement]) -> bool:
-    """Whether a kernel's reduction is a product of matrices."""
+    """Return whether a kernel's reduction is a product of matrices."""
     return any(isinstance(s, Accumulate) and s.kind == "dot" for s in statements)
 
 
@@ -89,7 +89,7 @@ class DotWriter(Writer):
     def _stored(
         self, dot: Accumulate, follows: list[Statement], row: Index
     ) -> tuple[str, str] | None:
-        """Where results go that are only stored, along memory; None if more is computed."""
+        """Return where results go that are only stored, along memory; None if more is computed."""
         store = follows[0]
         if len(follows) > 1 or not isinstance(store, Store):
             return None

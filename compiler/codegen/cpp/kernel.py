@@ -39,7 +39,7 @@ class CKernel:
 
 
 def writer_for(kernel: Kernel, threads: int) -> Writer:
-    """The writer of this kind of kernel."""
+    """Return the writer of this kind of kernel."""
     if is_dots(kernel.statements()):
         return DotWriter(kernel, threads)
     if kernel.bases():

@@ -46,7 +46,7 @@ class PointwiseWriter(Writer):
             self._nest([s for section in sections for s in section.statements])
 
     def _in_last_loop(self, section: Section) -> bool:
-        """Whether it runs over a range of the last of several loops, and streams nothing."""
+        """Return whether it runs over a range of the last of several loops, and streams nothing."""
         outer, over = self.kernel.outer, section.over
         ranged = over is not None and len(outer) > 1 and over[0] is outer[-1]
         return ranged and not self.to_stream(section.statements, outer[-1])

@@ -27,7 +27,7 @@ POSITIONS = {"argmax": "max", "argmin": "min"}
 
 
 def at_least(variable: Index, count: int) -> bool:
-    """Whether a loop may run that often."""
+    """Return whether a loop may run that often."""
     known = ix.extent(variable).constant
     return known is None or known >= count
 
@@ -66,7 +66,7 @@ class RowWriter(Writer):
             self._find(statement, best[statement.name].name)
 
     def _looked_for(self, section: Section) -> list[Accumulate]:
-        """The positions of best values that are found in vectors once the values are known.
+        """Return the positions of best values that are found in vectors once the values are known.
 
         Taken one by one, each element waits for the choice before it. Where its value costs much,
         or is not surely the same bits when computed again, that is still better.
@@ -83,7 +83,7 @@ class RowWriter(Writer):
         return found if simple else []
 
     def _best(self, statement: Accumulate) -> Accumulate:
-        """The reduction to the value whose position is looked for."""
+        """Return the reduction to the value whose position is looked for."""
         name, dtype = f"{statement.name}_best", statement.value.dtype
         made = replace(statement, name=name, kind=POSITIONS[statement.kind], dtype=dtype)
         self.accumulators[name] = Accumulator(name, made.kind, dtype)
@@ -202,7 +202,7 @@ class RowWriter(Writer):
         return start, stop
 
     def _row_locals(self) -> frozenset[str]:
-        """Names that hold one value a row."""
+        """Return names that hold one value a row."""
         rows = [
             s
             for section in self.kernel.sections
@@ -216,7 +216,7 @@ class RowWriter(Writer):
     def _wide_loop(
         self, section: Section, last: Index, sums: list[Accumulator], start: str, stop: str
     ) -> str:
-        """A cheap reduction in `WIDE` sums side by side, so that additions do not wait.
+        """Return a cheap reduction in `WIDE` sums side by side, so that additions do not wait.
 
         Returns where the rest, shorter than `WIDE`, begins.
         """

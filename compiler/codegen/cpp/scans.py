@@ -142,7 +142,7 @@ class ScanWriter(RowWriter):
 
 
 def _group(scan: Running) -> int:
-    """How many elements are taken together; 0 if one by one."""
+    """Return how many elements are taken together; 0 if one by one."""
     if scan.kind == "sum" and scan.value.dtype.is_floating_point:
         return SUMS
     widened = scan.value.dtype is torch.float64 and scan.dtype is not torch.float64

@@ -52,12 +52,12 @@ class ScatterWriter(Writer):
         self.hoisted = {}
 
     def _shared(self) -> bool:
-        """Whether there may be enough to do for several threads."""
+        """Return whether there may be enough to do for several threads."""
         known = self.work().constant
         return self.threads > 1 and (known is None or known >= PARALLEL_WORK)
 
     def _parted(self, own: list[Index]) -> Index | None:
-        """The inner loop of which each thread takes a part, running through all others."""
+        """Return the inner loop of which each thread takes a part, running through all others."""
         if not self._shared():
             return None
         long = [v for v in own if (ix.extent(v).constant or 0) >= PART * self.threads]
@@ -81,6 +81,6 @@ class ScatterWriter(Writer):
 
 
 def _apart(statement: Statement, variable: Index) -> bool:
-    """Whether other rounds of a loop never write to the same place."""
+    """Return whether other rounds of a loop never write to the same place."""
     assert isinstance(statement, Atomic)
     return ix.coefficient(statement.index, variable) not in (None, ix.ZERO)

@@ -16,7 +16,7 @@ LINE = 64
 
 
 def beyond_caches(kernel: Kernel) -> bool:
-    """Whether a kernel is known to touch more memory than caches hold."""
+    """Return whether a kernel is known to touch more memory than caches hold."""
     loops = (*kernel.outer, *kernel.inner)
     count = ix.product([ix.extent(v) for v in loops]).constant
     if count is None:
@@ -33,7 +33,7 @@ def beyond_caches(kernel: Kernel) -> bool:
 
 
 def streamed(kernel: Kernel) -> frozenset[str]:
-    """The buffers that a kernel writes past the caches; it must not read them."""
+    """Return the buffers that a kernel writes past the caches; it must not read them."""
     if not beyond_caches(kernel):
         return frozenset()
     private = {s.name for s in kernel.scratch}

@@ -68,7 +68,7 @@ class Accumulator:
         return [main]
 
     def start(self) -> str:
-        """The neutral element."""
+        """Return the neutral element."""
         if self.kind in ("sum", "any", "prod", "all"):
             return "0" if self.kind in ("sum", "any") else "1"
         if self.wide.is_floating_point:
@@ -90,7 +90,7 @@ class Accumulator:
         return lines
 
     def result(self, at: str = "") -> str:
-        """The final value."""
+        """Return the final value."""
         a, n = f"a_{self.name}{at}", f"an_{self.name}{at}"
         if self.kind in ("max", "min") and self.wide.is_floating_point:
             tail = "" if self.wide is torch.float64 else "f"
@@ -112,14 +112,14 @@ def joined(total: str, part: str, op: str) -> str:
 
 
 def atom_of(variable: Index) -> Atom:
-    """The atom of a loop variable."""
+    """Return the atom of a loop variable."""
     atom = ix.atom_of(variable)
     assert atom is not None
     return atom
 
 
 def described(kernel: Kernel) -> str:
-    """A kernel by name, and the user's operations and lines that it comes from."""
+    """Return a kernel by name, and the user's operations and lines that it comes from."""
     made = [f"{o.op} ({o.node}){f' {o.line}' if o.line else ''}" for o in kernel.origins]
     return f"kernel {kernel.name}" + (f", made of {'; '.join(made)}" if made else "")
 
@@ -166,7 +166,7 @@ class Writer(Block):
         self.count(str(variable), start, stop or c_index(ix.extent(variable)))
 
     def to_stream(self, statements: Iterable[Statement], along: Index) -> list[Store]:
-        """The stores that are written past the caches in a loop along memory."""
+        """Return the stores that are written past the caches in a loop along memory."""
         return [
             s
             for s in statements
@@ -234,7 +234,7 @@ class Writer(Block):
         self.waiting = {}
 
     def printer(self) -> ExprPrinter:
-        """A printer for a block."""
+        """Return a printer for a block."""
         made = ExprPrinter(self, self.local, self.names, self.short_nans)
         made.known.update(self.hoisted)
         return made

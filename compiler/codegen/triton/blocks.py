@@ -40,18 +40,18 @@ class Blocks:
         return f"{self.rows}{by}{held}, {self.warps} warps"
 
     def constants(self) -> dict[str, int]:
-        """The kernel's compile-time parameters."""
+        """Return the kernel's compile-time parameters."""
         others = {"RBLOCK": self.elements, "YBLOCK": self.across}
         return {"XBLOCK": self.rows} | {name: size for name, size in others.items() if size}
 
 
 def power_of_two(count: int) -> int:
-    """The smallest power of two that is not less."""
+    """Return the smallest power of two that is not less."""
     return 1 << max(count - 1, 0).bit_length()
 
 
 def choose(kernel: Kernel) -> Blocks:
-    """Block sizes for a kernel."""
+    """Return block sizes for a kernel."""
     if kernel.tile is not None:
         return _tile(kernel, TURNED, TURNED)
     rows = ix.product([ix.extent(v) for v in kernel.outer]).constant
@@ -73,7 +73,7 @@ def choose(kernel: Kernel) -> Blocks:
 
 
 def candidates(kernel: Kernel) -> list[Blocks]:
-    """Block sizes worth trying, the usual ones first."""
+    """Return block sizes worth trying, the usual ones first."""
     usual = choose(kernel)
     rows = ix.product([ix.extent(v) for v in kernel.outer]).constant
     most = 1 << 30 if rows is None else power_of_two(max(rows, 1))
@@ -103,7 +103,7 @@ def candidates(kernel: Kernel) -> list[Blocks]:
 
 
 def _tile(kernel: Kernel, rows: int, across: int) -> Blocks:
-    """A tile no larger than the loops need, 16 elements a thread."""
+    """Return a tile no larger than the loops need, 16 elements a thread."""
     assert kernel.tile is not None
     along, last = (ix.extent(variable).constant for variable in kernel.tile)
     rows = rows if last is None else min(rows, power_of_two(last))

@@ -109,14 +109,14 @@ def generate(
 
 
 def launched(count: Index, arguments: Sequence[Argument]) -> str:
-    """A count as Python: a number, or a function of a kernel's arguments."""
+    """Return a count as Python: a number, or a function of a kernel's arguments."""
     text = ix.render(count)
     sizes = any(a.kind == "i64" for a in arguments)
     return f"lambda {', '.join(a.name for a in arguments)}: {text}" if sizes else text
 
 
 def arguments_of(kernel: Kernel) -> tuple[Argument, ...]:
-    """The parameters of a kernel: buffers read, buffers written, sizes, numbers."""
+    """Return the parameters of a kernel: buffers read, buffers written, sizes, numbers."""
     sizes = {a.name for i in _indices(kernel) for a in i.atoms() if a.kind in ix.SYMBOLS}
     numbers = {n.data[0] for value in kernel.values() for n in walk(value) if n.op == "scalar"}
     arguments = [Argument("p", name) for name in (*kernel.loaded(), *kernel.stored())]
@@ -142,7 +142,7 @@ def printed(
 
 
 def fits_32_bits(kernel: Kernel, buffers: dict[str, Buffer]) -> bool:
-    """Whether all sizes are known, and every position fits in 32 bits."""
+    """Return whether all sizes are known, and every position fits in 32 bits."""
     return all(a.kind != "i64" for a in arguments_of(kernel)) and _small(kernel, buffers)
 
 
@@ -162,7 +162,7 @@ def _indices(kernel: Kernel) -> Iterable[Index]:
 
 
 def _small(kernel: Kernel, buffers: dict[str, Buffer]) -> bool:
-    """Whether every position fits in 32 bits."""
+    """Return whether every position fits in 32 bits."""
     counts = [ix.product([ix.extent(v) for v in (*kernel.outer, *kernel.inner)])]
     for name in (*kernel.loaded(), *kernel.stored()):
         buffer = buffers[name]
@@ -205,7 +205,7 @@ class KernelWriter:
         self.lines.append("    " * self.depth + line)
 
     def fresh(self) -> str:
-        """An unused name."""
+        """Return an unused name."""
         self.count += 1
         return f"t{self.count}"
 
@@ -375,7 +375,7 @@ class KernelWriter:
         }
 
     def _of_rows(self, section: Section) -> Iterable[str]:
-        """Buffers that are read at another place for each row."""
+        """Return buffers that are read at another place for each row."""
         for statement in section.statements:
             for use in statement.value.loads():
                 if self.x.runs_in(use.data[1]):
@@ -440,7 +440,7 @@ class KernelWriter:
 
 
 def _running(statement: Accumulate) -> torch.dtype:
-    """The type a reduction runs in."""
+    """Return the type a reduction runs in."""
     if statement.kind.startswith("arg"):
         return statement.value.dtype
     return compute_dtype(statement.dtype)

@@ -66,7 +66,7 @@ class Axis:
     mask: str
 
     def runs_in(self, index: Index) -> bool:
-        """Whether the index moves along this axis."""
+        """Return whether the index moves along this axis."""
         mine = {ix.atom_of(v) for v in self.variables}
         return not mine.isdisjoint(index.variables())
 
@@ -88,7 +88,7 @@ class Space:
 
 
 def spread(text: str, index: Index, axes: tuple[Axis, ...]) -> str:
-    """The text of an index, as a block of the whole shape of the axes."""
+    """Return the text of an index, as a block of the whole shape of the axes."""
     still = [f"{axis.name} * 0" for axis in axes if not axis.runs_in(index)]
     return " + ".join([*([text] if text != "0" or not still else []), *still])
 
@@ -113,7 +113,7 @@ class BlockPrinter:
         self.arms: dict[str, MutableMapping[Expr, str]] = {}
 
     def within(self, chosen: str) -> BlockPrinter:
-        """A printer for one arm of a `select`: loads happen only where it is chosen."""
+        """Return a printer for one arm of a `select`: loads happen only where it is chosen."""
         chosen = f"{self.chosen} & {chosen}" if self.chosen else chosen
         known = self.arms.setdefault(chosen, ChainMap({}, self.known))
         arm = BlockPrinter(self.emit, self.fresh, self.space, known)
@@ -207,7 +207,7 @@ class BlockPrinter:
         return f"({text}).to(tl.int64)" if index.variables() else f"tl.full([], {text}, tl.int64)"
 
     def _load(self, buffer: str, index: Index, text: str, some: Sequence[str] = ()) -> str:
-        """A read; ``some``: conditions under which the buffer has elements at all."""
+        """Return a read; ``some``: conditions under which the buffer has elements at all."""
         masks = [*self.space.mask(index), *some]
         if self.chosen:
             text = spread(text, index, self.space.axes)
@@ -241,10 +241,10 @@ class BlockPrinter:
 
 
 def masked(value: str, mask: str, otherwise: str) -> str:
-    """The value where the mask holds, else the neutral element."""
+    """Return the value where the mask holds, else the neutral element."""
     return f"tl.where({mask}, {value}, {otherwise})" if mask else value
 
 
 def neutral_of(kind: str, dtype: torch.dtype) -> str:
-    """The text of the value that changes no reduction of that kind."""
+    """Return the text of the value that changes no reduction of that kind."""
     return typed_constant(neutral(kind, dtype).data[0], dtype)

@@ -53,7 +53,7 @@ TILES = (
 
 
 def tiles(product: Product, sizes: Mapping[str, int]) -> list[Tile]:
-    """The tiles worth trying, none larger than the matrices need.
+    """Return the tiles worth trying, none larger than the matrices need.
 
     Args:
         sizes: what symbolic sizes are about.
@@ -147,7 +147,7 @@ class _ProductWriter(KernelWriter):
                 self.emit(f"{axis.mask} = {axis.name} < {size}")
 
     def _factor(self, value: Expr, axes: tuple[Axis, Axis], shape: str) -> str:
-        """A tile of a factor, zero outside of the matrix along the depth."""
+        """Return a tile of a factor, zero outside of the matrix along the depth."""
         space = Space(axes)
         if value.op == "load":
             buffer, index = value.data

@@ -72,7 +72,7 @@ class Tuning:
         return printed(self.tuner.quickest(f"{question}; {' or '.join(ways)}", launches))
 
     def product(self, proposal: Proposal, known: Mapping[str, Buffer]) -> Product | None:
-        """The product cut in the quickest way; None where ATen's routine is quicker."""
+        """Return the product cut in the quickest way; None where ATen's routine is quicker."""
         buffers, follower = dict(known), proposal.follower
         around = [*proposal.producers, *([] if follower is None else [follower])]
         trial = self._trial([*around, *proposal.ways], buffers)
@@ -103,7 +103,7 @@ class Tuning:
         return None if best == "aten" else cut[best]
 
     def _trial(self, kernels: Sequence[Kernel], buffers: Mapping[str, Buffer]) -> _Trial | None:
-        """Memory to run kernels on; None where some size is not known."""
+        """Return memory to run kernels on; None where some size is not known."""
         names = {name for k in kernels for name in (*k.loaded(), *k.stored())}
         if not names <= buffers.keys():
             return None
@@ -132,7 +132,7 @@ class _Trial:
     held: dict[str, torch.Tensor] = field(default_factory=dict)
 
     def named(self, question: str) -> str:
-        """A question with symbolic sizes named in order, and their classes."""
+        """Return a question with symbolic sizes named in order, and their classes."""
         order = dict.fromkeys(re.findall(r"\b\w+\b", question))
         classes = [name for name in order if name in self.sizes]
         for number, name in enumerate(classes):
@@ -141,7 +141,7 @@ class _Trial:
         return question + "".join(about)
 
     def launch(self, kernel: TritonKernel) -> Way:
-        """A kernel on that memory."""
+        """Return a kernel on that memory."""
         kinds = tuple(a.kind for a in kernel.arguments)
         opened = self.tuning.open(module_of([kernel.source]), [KernelSpec(kernel.name, kinds)])
         given: dict[str, Callable[[str], Any]] = {
@@ -153,19 +153,19 @@ class _Trial:
         return functools.partial(opened[kernel.name], *arguments)
 
     def call(self, step: Extern) -> Way:
-        """A call of ATen on that memory."""
+        """Return a call of ATen on that memory."""
         op: Any = functools.reduce(getattr, step.path[1:], torch.ops.aten)
         given = [self.view(value) if isinstance(value, View) else value for value in step.args]
         return functools.partial(op, *given, **dict(step.kwargs))
 
     def view(self, view: View) -> torch.Tensor:
-        """A window on that memory."""
+        """Return a window on that memory."""
         size, stride = (self.numbers(x) for x in (view.sizes, view.strides))
         (offset,) = self.numbers([view.offset])
         return self.memory(view.buffer).as_strided(size, stride, offset)
 
     def memory(self, name: str) -> torch.Tensor:
-        """A buffer; positions read from it are good ones."""
+        """Return a buffer; positions read from it are good ones."""
         if name not in self.held:
             buffer = self.buffers[name]
             size, stride = (self.numbers(x) for x in (buffer.sizes, buffer.strides))
@@ -175,12 +175,12 @@ class _Trial:
         return self.held[name]
 
     def numbers(self, indices: Iterable[Index]) -> list[int]:
-        """Indices of sizes, as numbers."""
+        """Return indices of sizes, as numbers."""
         return [int(ix.evaluate(index, self.sizes)) for index in indices]
 
 
 def in_turn(ways: Sequence[Way]) -> Way:
-    """All of them, one after the other."""
+    """Return all of them, one after the other."""
     if len(ways) == 1:
         return ways[0]
 
@@ -192,7 +192,7 @@ def in_turn(ways: Sequence[Way]) -> Way:
 
 
 def that_run(ways: Mapping[str, Way]) -> dict[str, Way]:
-    """The ways without those that need more than the device has; the first one is kept."""
+    """Return the ways without those that need more than the device has; the first one is kept."""
     found: dict[str, Way] = {}
     for name, way in ways.items():
         try:

@@ -52,7 +52,7 @@ def supported(dtype: torch.dtype) -> None:
 
 
 def loop_vars(sizes: Sequence[Index], prefix: str = "i") -> tuple[Index, ...]:
-    """A loop variable a dimension; dimensions of size 1 have the index 0."""
+    """Return a loop variable a dimension; dimensions of size 1 have the index 0."""
     return tuple(
         ix.ZERO if extent is ix.ONE else ix.var(f"{prefix}{position}", extent)
         for position, extent in enumerate(sizes)
@@ -60,7 +60,7 @@ def loop_vars(sizes: Sequence[Index], prefix: str = "i") -> tuple[Index, ...]:
 
 
 def respelled(body: Expr, variables: Sequence[Index]) -> Expr:
-    """A value over the loop variables of its node, where sizes were spelled in another way.
+    """Return a value over the loop variables of its node, where sizes were spelled in another way.
 
     The loop variable of a dimension is told by its name and its size. Two shapes of an operation
     may spell one size differently (``8*((s0 + 7)//8)``, ``s0 + (8 - s0 % 8) % 8``), so that a value
@@ -91,7 +91,7 @@ def bindings(variables: Sequence[Index], values: Sequence[Index]) -> dict[Atom, 
 
 
 def linear(indices: Sequence[Index], strides: Sequence[Index]) -> Index:
-    """Flat index of an element."""
+    """Return flat index of an element."""
     total = ix.ZERO
     for position, stride in zip(indices, strides, strict=True):
         total = total + position * stride
@@ -133,7 +133,7 @@ class Tensor:
         return self.cell.dtype
 
     def view(self, sizes: Sizes, index: Sequence[Index], variables: tuple[Index, ...]) -> Tensor:
-        """A view of this view: element ``variables`` is my element ``index``."""
+        """Return a view of this view: element ``variables`` is my element ``index``."""
         values = bindings(self.vars, index)
         into = tuple(ix.substitute(position, values) for position in self.index)
         return Tensor(self.cell, sizes, variables, into)
@@ -174,7 +174,7 @@ class Builder:
         return (*self.inlined, self.origin)
 
     def name(self) -> str:
-        """A fresh buffer name."""
+        """Return a fresh buffer name."""
         self.counter += 1
         return f"buf{self.counter - 1}"
 
@@ -196,14 +196,14 @@ class Builder:
     # ------------------------------------------------------------ values in
 
     def memory(self, buffer: Buffer) -> Tensor:
-        """The tensor held by a buffer."""
+        """Return the tensor held by a buffer."""
         variables = loop_vars(buffer.sizes)
         return self.window(
             buffer.name, buffer.dtype, buffer.sizes, linear(variables, buffer.strides)
         )
 
     def window(self, name: str, dtype: torch.dtype, sizes: Sizes, layout: Index) -> Tensor:
-        """The tensor whose element ``loop_vars(sizes)`` lies at ``layout`` in a buffer."""
+        """Return the tensor whose element ``loop_vars(sizes)`` lies at ``layout`` in a buffer."""
         variables = loop_vars(sizes)
         body = converted(load(name, layout, dtype), compute_dtype(dtype))
         cell = Cell(dtype, sizes, contiguous(sizes), variables, body, (), name, layout)
@@ -269,7 +269,7 @@ class Builder:
     def _reduce_nothing(
         self, kind: str, dtype: torch.dtype, kept: Sequence[Index], body: Expr, sizes: Sizes
     ) -> Tensor:
-        """A reduction over dimensions of size 1: the element itself."""
+        """Return a reduction over dimensions of size 1: the element itself."""
         body = substitute(body, bindings(kept, loop_vars(sizes)))
         if kind in ("argmax", "argmin"):
             body = constant(0, torch.int64)
@@ -324,7 +324,7 @@ class Builder:
     # ------------------------------------------------------------ values out
 
     def element(self, tensor: Tensor, index: Sequence[Index] | None = None) -> Expr:
-        """The value at an index (default: at the tensor's own variables).
+        """Return the value at an index (default: at the tensor's own variables).
 
         Raises:
             NotLowered: kernels have no such type.
@@ -367,7 +367,7 @@ class Builder:
         return buffer.name
 
     def strided(self, tensor: Tensor, strides: tuple[Index, ...] | None = None) -> View | None:
-        """The tensor as a strided window on memory, or None if it is not one."""
+        """Return the tensor as a strided window on memory, or None if it is not one."""
         name = self.realize(tensor.cell)
         flat = ix.substitute(tensor.cell.layout, bindings(tensor.cell.vars, tensor.index))
         found: list[Index] = []
@@ -387,12 +387,12 @@ class Builder:
         return View(name, tensor.dtype, tensor.sizes, tuple(found), offset)
 
     def view(self, tensor: Tensor, strides: tuple[Index, ...] | None = None) -> View:
-        """The tensor as a strided window, copied if need be."""
+        """Return the tensor as a strided window, copied if need be."""
         found = self.strided(tensor, strides)
         return found if found is not None else self.copy(tensor, strides)
 
     def copy(self, tensor: Tensor, strides: tuple[Index, ...] | None = None) -> View:
-        """The tensor in memory of its own."""
+        """Return the tensor in memory of its own."""
         steps = contiguous(tensor.sizes) if strides is None else strides
         body = self.element(tensor)
         cell = Cell(tensor.dtype, tensor.sizes, steps, tensor.vars, body, self.origins())
@@ -405,7 +405,7 @@ CHOOSING = {"maximum": 0, "minimum": 0, "neg": 0, "abs": 0, "where": 1, "select"
 
 
 def is_exact(value: Expr, dtype: torch.dtype) -> bool:
-    """Whether a value computed in a wider type is sure to be one of the type ``dtype``."""
+    """Return whether a value computed in a wider type is sure to be one of the type ``dtype``."""
     if dtype not in LOW_PRECISION or value.dtype is not compute_dtype(dtype):
         return False
     if value.op == "to":
@@ -436,7 +436,7 @@ def converted(value: Expr, dtype: torch.dtype) -> Expr:
 
 
 def scalar_value(value: Any, dtype: torch.dtype) -> Expr:
-    """A Python number, size or wrapper scalar as a value."""
+    """Return a Python number, size or wrapper scalar as a value."""
     if isinstance(value, Index):
         number = value.constant
         if number is not None:

@@ -101,7 +101,7 @@ def lower(
 
 
 def alive(nodes: list[Node], outputs: tuple[Any, ...]) -> list[Node]:
-    """The nodes without the loop nests that nobody reads."""
+    """Return the nodes without the loop nests that nobody reads."""
     read = {view.buffer for view in views_in(outputs)}
     kept: list[Node] = []
     for node in reversed(nodes):
@@ -211,7 +211,7 @@ class _Walk:
         return self._lowered(node)
 
     def _size(self, node: fx.Node, fake: torch.SymInt) -> Index:
-        """A whole number over sizes; one that indices do not have, the wrapper computes."""
+        """Return a whole number over sizes; one that indices do not have, the wrapper computes."""
         try:
             return self.reader.number(fake)
         except UnsupportedSizeExpr:
@@ -272,7 +272,7 @@ class _Walk:
             return self._refused(node, f"its lowering failed: {type(error).__name__}: {error}")
 
     def _only_copies(self, node: fx.Node) -> bool:
-        """Whether a call moves memory in long runs, for nobody in loops.
+        """Return whether a call moves memory in long runs, for nobody in loops.
 
         ATen does that as quickly in long loops, and at once where there is one run a piece; short
         loops spare its call.
@@ -365,7 +365,7 @@ class _Walk:
 
     @staticmethod
     def _aliased(node: fx.Node, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments whose memory the results share (a view op that is not lowered)."""
+        """Return the arguments whose memory the results share (a view op that is not lowered)."""
         schema = getattr(node.target, "_schema", None)
         if schema is None:
             return args
@@ -373,7 +373,7 @@ class _Walk:
         return tuple(arg for arg, declared in pairs if declared.alias_info is not None)
 
     def _plain(self, value: Any, node: fx.Node | None = None) -> Any:
-        """An argument as the wrapper passes it."""
+        """Return an argument as the wrapper passes it."""
         if isinstance(value, fx.Node):
             held = self.values[value]
             if isinstance(held, Tensor):
@@ -405,7 +405,7 @@ class _Walk:
         self.builder.nodes += self._copies()
 
     def _copies(self) -> list[CopyInto]:
-        """The writes to inputs, after everything that reads them."""
+        """Return the writes to inputs, after everything that reads them."""
         written = {name for name, _ in self.copies}
         found: list[CopyInto] = []
         for name, source in self.copies:
@@ -432,7 +432,7 @@ class _Walk:
 
 
 def _dense(fake: Any, device: torch.device) -> bool:
-    """Whether loops can read and write it: a plain strided tensor there, of a known type."""
+    """Return whether loops can read and write it: a plain strided tensor there, of a known type."""
     if isinstance(fake, tuple | list):
         return all(_dense(item, device) for item in fake)
     if not isinstance(fake, torch.Tensor):
@@ -480,7 +480,7 @@ def spelled(target: Any, in_place: bool = False) -> str:
 
 
 def origin_of(node: fx.Node) -> Origin:
-    """Provenance of an fx node."""
+    """Return provenance of an fx node."""
     place = place_of(node)
     line = "" if place is None else str(place)
     if not line and node.meta.get("stack_trace"):

@@ -196,7 +196,7 @@ def indirect(
     wrap: bool = True,
     checked: bool = True,
 ) -> Expr:
-    """The element at indices some of which are values.
+    """Return the element at indices some of which are values.
 
     An ``at`` expression holds the values as operands; its index names them ``x0, x1, …``.
     Values must be in range (after adding the size to negative ones, if ``wrap``): the kernel fails
@@ -233,7 +233,7 @@ def indirect(
 
 
 def _few(source: Tensor, sizes: Sequence[Index]) -> bool:
-    """Whether so few elements are read that computing them anew is less than writing all."""
+    """Return whether so few elements are read that computing them anew is less than writing all."""
     has, read = ix.product(list(source.sizes)).constant, ix.product(list(sizes)).constant
     return has is not None and read is not None and FEW * read <= has
 
@@ -252,7 +252,7 @@ def _chosen(element: Expr, names: Sequence[Index]) -> set[Expr]:
 
 
 def from_the_end(position: Expr, extent: Index) -> Expr:
-    """A position, the size added to a negative one."""
+    """Return a position, the size added to a negative one."""
     value = converted(position, torch.int64)
     negative = compare("lt", value, constant(0, torch.int64))
     return Expr("where", (negative, apply("add", value, index_value(extent)), value), torch.int64)
@@ -340,7 +340,7 @@ def positions(
 
 
 def common_sizes(all_sizes: Sequence[Sequence[Index]]) -> tuple[Index, ...]:
-    """The sizes that tensors broadcast to."""
+    """Return the sizes that tensors broadcast to."""
     rank = max(map(len, all_sizes), default=0)
     found = [ix.ONE] * rank
     for sizes in all_sizes:

@@ -61,12 +61,12 @@ def uniform(b: Builder, call: Call, low: float, high: float) -> Tensor:
 
 
 def _above_zero(value: Expr) -> Expr:
-    """A number in (0, 1] for one in [0, 1)."""
+    """Return a number in (0, 1] for one in [0, 1)."""
     return apply("sub", like(1, value), value)
 
 
 def kept(b: Builder, call: Call, probability: float) -> Expr:
-    """Whether an element is drawn."""
+    """Return whether an element is drawn."""
     value = fraction(drawn(b, call, call.sizes), torch.float32)
     return compare("lt", value, like(probability, value))
 

@@ -35,7 +35,7 @@ class Call:
         return self.args[name]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """An argument the overload may not have."""
+        """Return an argument the overload may not have."""
         return self.args.get(name, default)
 
     @property
@@ -74,7 +74,7 @@ def overload(name: str) -> Any | None:
 
 
 def made_of_loops(node: fx.Node) -> bool:
-    """Whether a call is lowered, as far as its op tells."""
+    """Return whether a call is lowered, as far as its op tells."""
     chosen = node.target not in BY_CHOICE or bool(node.meta.get(CHOSEN))
     return node.target in LOWERINGS and chosen
 
@@ -105,14 +105,14 @@ def lowering(
 
 
 def tensor(value: Any) -> Tensor:
-    """The value, which must be a tensor that loops can read."""
+    """Return the value, which must be a tensor that loops can read."""
     if not isinstance(value, Tensor):
         raise NotLowered(f"expected a tensor, got {type(value).__name__}")
     return value
 
 
 def number(value: Any) -> int:
-    """The value, which must be a constant int."""
+    """Return the value, which must be a constant int."""
     if isinstance(value, Index):
         value = value.constant
     if not isinstance(value, int):
@@ -121,6 +121,6 @@ def number(value: Any) -> int:
 
 
 def dimension(value: Any, rank: int) -> int:
-    """A dimension number counted from the front."""
+    """Return a dimension number counted from the front."""
     dim = number(value)
     return dim + max(rank, 1) if dim < 0 else dim

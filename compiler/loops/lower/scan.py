@@ -32,7 +32,7 @@ LONG, LANES = 256, 8
 
 
 def _running(b: Builder, dtype: torch.dtype) -> torch.dtype:
-    """The type a sum, product or logarithm runs in."""
+    """Return the type a sum, product or logarithm runs in."""
     wide = b.device.type == "cpu" and dtype is torch.float32
     return torch.float64 if wide else compute_dtype(dtype)
 

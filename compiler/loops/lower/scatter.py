@@ -177,7 +177,7 @@ def _taken(
     into: Sequence[Index | Expr],
     wide: torch.dtype,
 ) -> Expr:
-    """The value to take in; a dear one is put in memory where no vector would compute it."""
+    """Return the value to take in; a dear one is put in memory where no vector would compute it."""
     apart = any(place is variables[-1] for place in into) if variables else True
     if not (apart or in_any_order(b.device)) and source.cell.body.exceeds(CHEAP):
         b.realize(source.cell)

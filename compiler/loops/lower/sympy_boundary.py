@@ -53,11 +53,11 @@ class SizeReader:
         return Buffer(name, fake.dtype, self.sizes(fake), self.strides(fake))
 
     def sizes(self, fake: torch.Tensor) -> tuple[Index, ...]:
-        """Sizes of a fake tensor."""
+        """Return sizes of a fake tensor."""
         return tuple(self.number(extent) for extent in fake.shape)
 
     def strides(self, fake: torch.Tensor) -> tuple[Index, ...]:
-        """Strides of a fake tensor."""
+        """Return strides of a fake tensor."""
         return tuple(self.number(step) for step in fake.stride())
 
     def number(self, value: int | torch.SymInt) -> Index:

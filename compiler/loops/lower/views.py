@@ -20,7 +20,7 @@ Sizes = tuple[Index, ...]
 
 
 def reshaped(source: Tensor, sizes: Sizes) -> Tensor:
-    """The elements in row order under other sizes."""
+    """Return the elements in row order under other sizes."""
     if source.sizes == sizes:
         return source
     if any(extent is ix.ZERO for extent in sizes):
@@ -86,7 +86,7 @@ def _slice(b: Builder, call: Call) -> Tensor:
 
 
 def slice_start(start: Any, extent: Index) -> Index:
-    """Where a slice begins, as Python clips it.
+    """Return where a slice begins, as Python clips it.
 
     Raises:
         NotLowered: whether it is negative is not known.
