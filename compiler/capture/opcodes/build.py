@@ -178,7 +178,7 @@ def unpack_ex(f: Frame, i: Instruction) -> None:
 
 @opcode("MAKE_FUNCTION", until=(3, 12))
 def make_function(f: Frame, i: Instruction) -> None:
-    """Make a function of the code on top and what its flags announce."""
+    """Make a function of the code on top and the parts that the flags announce."""
     code = f.t.python.concrete(f.pop())
     function = FunctionValue(code, f.module_globals, code.co_qualname)
     for flag in (8, 4, 2, 1):

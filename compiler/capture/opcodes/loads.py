@@ -185,12 +185,12 @@ def delete_attr(f: Frame, i: Instruction) -> None:
 
 @opcode("MAKE_CELL")
 def make_cell(f: Frame, i: Instruction) -> None:
-    """Turn a local into a cell; done when the frame was set up."""
+    """Do nothing: the frame's setup has made the local a cell."""
 
 
 @opcode("COPY_FREE_VARS")
 def copy_free_vars(f: Frame, i: Instruction) -> None:
-    """Take over the cells of the closure; done when the frame was set up."""
+    """Do nothing: the frame's setup has taken the cells of the closure."""
 
 
 @opcode("LOAD_CLOSURE")

@@ -72,10 +72,10 @@ class FrameInterface(Protocol):
         """Return whether a local that is not kept in a cell has a value."""
 
     def place(self) -> StackFrame:
-        """Return where this frame is in the user's source."""
+        """Return this frame's current place in the user's source."""
 
     def next_instruction(self) -> Instruction:
-        """Return the instruction after the one at work."""
+        """Return the instruction after the current one."""
 
     def places(self) -> list[StackFrame]:
         """Return the stack of frames, the frame under capture first."""
@@ -109,7 +109,7 @@ class ResidualInterface(Protocol):
         """Push an output of the graph."""
 
     def load_object(self, obj: Any) -> None:
-        """Push any Python object, through a global of ours."""
+        """Push any Python object, through a generated global."""
 
     def load_callable(self, obj: Any) -> None:
         """Push a Python object that will be called."""
@@ -130,7 +130,7 @@ class ResidualInterface(Protocol):
         """Pop the top into a new local and return its name."""
 
     def replay_attribute(self, owner: Value, name: str, value: Value | None) -> None:
-        """Emit ``owner.name = value``, past a ``__setattr__`` that was traced already."""
+        """Emit ``owner.name = value``, bypassing a ``__setattr__`` that was traced already."""
 
     def replay_global(self, space: dict[str, Any], name: str, value: Value) -> None:
         """Emit a store to a global."""
@@ -158,7 +158,7 @@ class GraphInterface(Protocol):
         """The graph that calls are recorded into: the captured one, or that of a body in it."""
 
     def in_scope(self, node: fx.Node, example: Any) -> fx.Node:
-        """Return a node, or what stands for it in the body that is being captured."""
+        """Return a node, or its placeholder in the body that is being captured."""
 
     def add_input(self, value: NodeValue) -> fx.Node:
         """Make the placeholder of a sourced tensor or number, before all calls."""
@@ -167,18 +167,18 @@ class GraphInterface(Protocol):
         """Record a call and return the value of its result."""
 
     def call_state(self, target: Any, args: Args, kwargs: Kwargs) -> Value:
-        """Record a call that changes a state of torch, and change it for what is traced next."""
+        """Record a call that changes a state of torch, and apply it to the rest of the trace."""
 
     def run_fake(
         self, target: Any, text: str, fakes: list[Any], named: dict[str, Any], method: bool
     ) -> Any:
-        """Call a function on fake tensors; what it raises breaks the graph."""
+        """Call a function on fake tensors; an exception breaks the graph."""
 
     def known_by_example(self, value: TensorValue) -> TensorValue:
-        """Note a tensor by its fake: a call that returns this fake returns this tensor."""
+        """Record the fake of a tensor: a call that returns this fake returns this tensor."""
 
     def result_of(self, result: Any, node: fx.Node) -> Value:
-        """Return the value of a node's result, whatever it is made of."""
+        """Return the value of a node's result: a tensor, a number, or a nest of these."""
 
     def number_from(self, tensor: TensorValue, method: str, found: Any, *args: int) -> Value:
         """Return the value of an integer read off a tensor; a node only if it is symbolic."""
@@ -194,10 +194,10 @@ class IdentityInterface(Protocol):
     """What is noted of objects that have to stay different ones."""
 
     def differ(self, left: Value, right: Value) -> None:
-        """Note that two values were compared and are different objects."""
+        """Record that two values were compared and are distinct objects."""
 
     def hashed(self, key: Value) -> None:
-        """Note that a value was looked for, or stored, by its identity."""
+        """Record that a value was a key that is hashed by identity."""
 
 
 class GuardInterface(Protocol):
@@ -223,16 +223,16 @@ class GuardInterface(Protocol):
         """Ids of functions whose guard is on their code."""
 
     def add(self, kind: str, source: Source, value: Any = None) -> None:
-        """Rest the result on a fact about a source; aliases of our own need no guard."""
+        """Guard a fact about a source; global aliases that tc itself made need no guard."""
 
     def identity(self, source: Source, obj: Any) -> None:
-        """Rest the result on which object is found at a source, whoever holds it."""
+        """Guard which object is found at a source, even one that something else already guards."""
 
     def tensor_property(self, tensor: TensorValue, name: str, method: bool = False) -> None:
-        """Guard an attribute, or a method's answer, that the guard on tensors leaves out."""
+        """Guard an attribute, or a method's result, that the TENSOR guard does not cover."""
 
     def ask_process_again(self, function: Callable[[], Any], name: str, answer: Any) -> None:
-        """Guard the answer of a function of the process's state, which takes no arguments."""
+        """Guard the result of a function without arguments that reads the state of the process."""
 
     def keys(self, value: DictValue) -> None:
         """Guard on all keys of a dict."""
@@ -241,13 +241,13 @@ class GuardInterface(Protocol):
         """Guard on a key being in a dict or not."""
 
     def absent(self, owner: ObjectValue, name: str) -> None:
-        """Guard on an object not holding an attribute itself."""
+        """Guard that an object's instance dictionary lacks an attribute."""
 
     def same(self, obj: Any, source: Source, first: Source | None) -> None:
-        """Guard on an object that was met before where no guard says which object it is."""
+        """Guard that a source leads to an object seen before, where no guard fixes its identity."""
 
     def look_up(self, namespace: dict[str, Any], name: str, source: Source) -> None:
-        """Let the guard on definitions hold what a module has under a name, and be found there."""
+        """Let the guard on definitions cover a name of a module; record the lookup."""
 
 
 class ValueInterface(Protocol):
@@ -287,7 +287,7 @@ class ValueInterface(Protocol):
         """Return the value of a tensor made from a sourced object."""
 
     def wrap_kept(self, obj: Any) -> Value:
-        """Return the value of an object that compiled code keeps, not reached from the frame."""
+        """Return the value of an object that compiled code keeps and that the frame does not reach."""
 
     def lazy_slots(self, items: Any, source: Source) -> list[Slot]:
         """Return the items of a sequence, to be wrapped when looked at."""
@@ -302,7 +302,7 @@ class ValueInterface(Protocol):
         """Return the value of a function found in a class."""
 
     def make_inside(self, obj: Any, value: Value) -> None:
-        """Let an object that lives only as long as the trace stand for a value."""
+        """Register an object that lives only as long as the trace as the object of a value."""
 
     def keep(self, obj: Any) -> None:
         """Keep an object alive as long as the trace."""
@@ -320,7 +320,7 @@ class ValueInterface(Protocol):
         """Return a value's source, making one for classes and modules reached otherwise."""
 
     def has_rule(self, obj: Any) -> bool:
-        """Return whether a function is one of torch, or one that users annotated."""
+        """Return whether a function is torch's, or annotated by users."""
 
     def load_global(self, module_globals: dict[str, Any], name: str) -> Value:
         """Return a global of a module, or a builtin."""
@@ -354,10 +354,10 @@ class PythonInterface(Protocol):
     """What is asked of Python's semantics."""
 
     def fold(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Run a pure function on Python objects; what it raises is raised into the traced code."""
+        """Run a pure function on Python objects; its exceptions are raised into the traced code."""
 
     def folded(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Value:
-        """Return the value of what `fold` returns."""
+        """Return the result of `fold` as a value."""
 
     def raise_(self, cls: type[BaseException], *args: Any) -> NoReturn:
         """Raise into the traced code."""
@@ -372,7 +372,7 @@ class PythonInterface(Protocol):
         """Return the Python objects of keyword arguments; see `concrete`."""
 
     def key(self, value: Value) -> Any:
-        """Return what stands for a value as a dictionary key: equal keys, equal tokens."""
+        """Return the token of a dictionary key: equal keys have equal tokens."""
 
     def is_none(self, value: Value) -> bool:
         """Return whether a value is None."""
@@ -425,7 +425,7 @@ class StateInterface(Protocol):
         """Whether gradients were recorded."""
 
     def as_at_entry(self) -> AbstractContextManager[None]:
-        """Dispatch as torch did when the frame began, outside of transforms and modes."""
+        """Dispatch as at the start of the frame, outside of the transforms and modes entered since."""
 
 
 class ModeInterface(Protocol):
