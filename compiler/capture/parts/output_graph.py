@@ -207,7 +207,7 @@ class OutputGraph:
                 try:
                     return call(*given, **named)
                 except DataDependentOutputException:
-                    with enable_python_dispatcher():  # its Python decomposition may not need the data
+                    with enable_python_dispatcher():  # decompositions may need no data
                         return call(*given, **named)
         except DataDependentOutputException as error:
             raise breaks.GraphBreak(breaks.TENSOR_ITEM, f"{text}()", str(error)) from None
@@ -248,7 +248,7 @@ class OutputGraph:
                     return arg
             known = self._by_example.get(id(result))
             if known is not None and self._is_sibling(known, node):
-                return tensor_value(node, result)  # one call returned it twice: backends get both nodes
+                return tensor_value(node, result)  # one call returned it twice
             if known is not None:  # the call returned an object that was stored before
                 return known
             value = self.known_by_example(tensor_value(node, result))
@@ -321,7 +321,7 @@ class OutputGraph:
         if isinstance(value, NodeValue):
             return value.node(self.t), value.example
         if isinstance(value, ArrayValue) and value.fixed is not None:
-            return value.fixed.item(), value.fixed.item()  # torch accepts numpy's scalars as numbers
+            return value.fixed.item(), value.fixed.item()  # numbers, to torch
         if isinstance(value, ArrayValue | StorageValue):
             return self.graphable(value.tensor, text)
         if isinstance(value, SequenceValue):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TorchState:
-    """The state of torch when the frame began.
+    """The state of torch at the start of the frame.
 
     Attributes:
         levels_before: transforms and dispatch modes that were active.
@@ -33,7 +33,7 @@ class TorchState:
 
     @contextmanager
     def as_at_entry(self) -> Iterator[None]:
-        """Dispatch as at the start of the frame, outside of the transforms and modes entered since."""
+        """Dispatch as at the start of the frame, outside of later transforms and modes."""
         keys = torch._C._ForceDispatchKeyGuard(*self._dispatch_keys)
         with levels.popped_to(self.levels_before[0]), keys:
             before = torch.is_grad_enabled()

@@ -128,7 +128,7 @@ class ValueFactory:
         return wrap_tensor(self.t, tensor, source)
 
     def wrap_kept(self, obj: Any) -> Value:
-        """Return the value of an object that compiled code keeps and that the frame does not reach."""
+        """Return the value of an object that compiled code keeps, unreachable from the frame."""
         return self.wrap(obj, self.object_source(obj))
 
     def keep(self, obj: Any) -> None:
@@ -165,8 +165,8 @@ class ValueFactory:
             self._cells[id(cell)] = (cell, value)
             return value
         value = known[1]
-        if value.root_name is not None:  # guards on a source through a cell of the frame see the content
-            if id(cell) not in self._met_again:  # the cell may hold a function that refers to the cell
+        if value.root_name is not None:  # a cell of the frame: guards see its content
+            if id(cell) not in self._met_again:  # the cell may contain itself by a function
                 self._met_again.add(id(cell))
                 with contextlib.suppress(ValueError):
                     self.wrap(cell.cell_contents, AttrSource(source, "cell_contents"))
@@ -217,7 +217,7 @@ class ValueFactory:
     def _find_global(self, module_globals: dict[str, Any], name: str) -> Value:
         if name in module_globals:
             source = self.global_source(module_globals, name)
-            if module_globals is not self.t.frame.globals:  # globals of the frame's own module get a guard each
+            if module_globals is not self.t.frame.globals:  # the frame's own module has guards
                 self.t.guards.look_up(module_globals, name, source)
             return self.wrap(module_globals[name], source)
         builtins = module_globals.get("__builtins__", __builtins__)

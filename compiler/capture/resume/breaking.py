@@ -108,7 +108,7 @@ def breakable(frames: Sequence[Frame]) -> list[Frame]:
 
 
 def _runs_elsewhere(frame: Frame, root: Frame) -> bool:
-    """Return whether a frame's current instruction has the same effect in the frame under capture."""
+    """Return whether a frame's current instruction has the same effect in the root frame."""
     opname = frame.current.opname
     if opname.startswith(OWN_FRAME):
         return False
@@ -187,7 +187,7 @@ class _Ending:
         return Ending(r, self.name)
 
     def _deleted(self, one: Instruction) -> list[str]:
-        """Return the arguments of the instruction that are locals which the frame has deleted."""
+        """Return the frame's arguments that the instruction names and that traced code deleted."""
         root = self.chain[0]
         if self.leaf is not root or not one.opname.startswith(("LOAD_FAST", "DELETE_FAST")):
             return []
@@ -196,7 +196,7 @@ class _Ending:
         return [n for n in names if n in given and not root.bound({n})]
 
     def _handler(self, label: Instruction) -> Handler | None:
-        """Return the handler of the instruction's errors: an inlined frame has to raise them itself."""
+        """Return the handler of the instruction's errors: inlined frames have to raise them."""
         handler = self.leaf.current.handler
         depth = handler.depth if handler is not None else 0
         if self.leaf is not self.chain[0]:

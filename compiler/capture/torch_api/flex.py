@@ -1,6 +1,6 @@
-"""Flex attention: traced as the dense attention that it stands for, so that all of it is fused.
+"""Traces flex attention as the equivalent dense attention, so that all of it is fused.
 
-Its functions of scores and positions are written for single elements; `torch.vmap` gives them all.
+Its functions of scores and positions take single elements; `torch.vmap` applies them to all.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ BY_NAME.add("torch._dynamo._trace_wrapped_higher_order_op.__torch_function__", _
 
 
 def _sizes_may_stay_symbols(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    """``mark_static``, by which flex attention asks for what its own kernels need."""
+    """Ignore ``mark_static``, which only torch's own kernels of flex attention need."""
     return ConstValue(None)
 
 
@@ -62,9 +62,9 @@ BY_NAME.add("torch._dynamo.decorators.mark_static", _sizes_may_stay_symbols)
 
 
 def _at_positions(t: Interpreter, tensor: Value, key: Value) -> Value | None:
-    """Read a tensor at positions that are tensors of one number; None: it is another index.
+    """Read a tensor at positions that are tensors of one element; None for any other index.
 
-    Under `torch.vmap` such a number cannot become a Python one, as plain indexing would have it.
+    Plain indexing would convert these to Python numbers, which `torch.vmap` does not allow.
     """
     positions = key.unpack(t) if isinstance(key, TupleValue) else [key]
     for position in positions:

@@ -1,4 +1,4 @@
-"""Higher-order operations: calls that take functions become nodes that take captured bodies."""
+"""Traces higher-order operations: their functions become captured bodies of a node."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
 
 
-#: breaks inside a branch that are the program's fault: eager torch.cond has no way for it either
+#: breaks inside a branch that are errors of the program: eager torch.cond rejects them as well
 _FAULTS = (breaks.BODY_EFFECT, breaks.LEAKED_BODY)
 
 
@@ -48,10 +48,10 @@ def call(
     body: Body,
     examples: list[Any] | None = None,
 ) -> Value:
-    """Record a call of an operation; return what its body returned, as values around it.
+    """Record a call of an operation; return its body's result as values of the outer graph.
 
     Args:
-        examples: of what the operation returns, where they differ from those of the body's.
+        examples: fakes of the operation's results, if they differ from those of its body.
     """
     node = t.output.graph.call_function(target, args, kwargs)
     t.output.annotate(node, tuple(examples) if examples is not None else None)
@@ -60,12 +60,12 @@ def call(
 
 
 def read(t: Interpreter, name: str, body: Body) -> fx.Node:
-    """Make a body an attribute of the graph around it; return the node that reads it."""
+    """Make a body an attribute of the enclosing graph; return the node that reads it."""
     return t.output.scopes[-1].add_body(name, body.scope.module())
 
 
 def reject(name: str, why: str) -> UncapturedHigherOrderOpError:
-    """Return the error of an operation whose bodies do not fit it."""
+    """Return the error for an operation whose bodies are invalid."""
     return UncapturedHigherOrderOpError(f"{name} cannot be captured: {why}")
 
 
@@ -114,7 +114,7 @@ def _checkpoint(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     contexts = kwargs.get("context_fn", ConstValue(None))
     if not t.python.is_none(
         contexts
-    ):  # an operation of its own, which torch's partitioner knows too
+    ):  # a separate operation, which torch's partitioner knows too
         target = wraps.tag_activation_checkpoint
         module.meta["_checkpoint_context_fn"] = _contexts(t, contexts)
     function = t.output.scopes[-1].add_body("wrap_body", module)
@@ -122,7 +122,7 @@ def _checkpoint(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _contexts(t: Interpreter, function: Value) -> Callable[[], Any]:
-    """Return the real ``context_fn`` of a checkpoint, which graphs call as it is."""
+    """Return the real ``context_fn`` of a checkpoint, which graphs call."""
     real = _real(t, function)
     if real is not torch.utils.checkpoint.noop_context_fn:
         made = t.python.fold(real)
@@ -136,7 +136,7 @@ def _contexts(t: Interpreter, function: Value) -> Callable[[], Any]:
 
 
 def _real(t: Interpreter, function: Value) -> Any:
-    """Return a function that was there before the frame, guarded to stay the same object."""
+    """Return a function that existed before the frame, and guard its identity."""
     if isinstance(function, PartialValue):
         args = [t.python.real_object(arg) for arg in function.args]
         named = {name: t.python.real_object(arg) for name, arg in function.kwargs.items()}

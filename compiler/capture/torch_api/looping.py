@@ -1,4 +1,4 @@
-"""Higher-order operations that run a body many times: map, scan, associative_scan, while_loop."""
+"""Traces operations that run a body many times: map, scan, associative_scan, while_loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _tensors(t: Interpreter, name: str, value: Value) -> list[TensorValue]:
-    """Return the tensors of a flat list of them; numbers in it break the graph."""
+    """Return the tensors of a flat list; numbers in it break the graph."""
     found = value.unpack(t)
     if not all(isinstance(one, TensorValue) for one in found):
         raise breaks.GraphBreak(
@@ -43,7 +43,7 @@ def _form(tensors: list[TensorValue]) -> list[tuple[Any, ...]]:
 
 
 def _slices(t: Interpreter, tensors: list[TensorValue], name: str) -> list[tuple[str, Any]]:
-    """Return placeholders for what a body gets of tensors that are walked along axis 0."""
+    """Return placeholders for the slices along axis 0 that a body gets of tensors."""
     with t.shapes.mode:
         return [(name, torch.select_copy(one.example, 0, 0)) for one in tensors]
 

@@ -1,4 +1,4 @@
-"""Tensors that wrap other tensors: fakes of them, and the guards that graphs of them rest on."""
+"""Wrapper tensor subclasses as inputs: their fakes and their guards."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def accepts(obj: Any) -> bool:
-    """Return whether an object is a tensor that says which tensors it wraps."""
+    """Return whether an object is a tensor with ``__tensor_flatten__``."""
     return isinstance(obj, torch.Tensor) and is_traceable_wrapper_subclass(obj)
 
 
 def wrap_wrapper(t: Interpreter, obj: torch.Tensor, source: Source) -> Value:
-    """Return the value of a wrapper, guarded on its class, its metadata and what it wraps."""
+    """Return the value of a wrapper; guard its class, its metadata and its inner tensors."""
     dims = t.sizes.dimensions(source, obj)
     try:
         with t.state.as_at_entry():
@@ -59,10 +59,10 @@ def _metadata_guard(cls: type, names: list[str], metadata: Any) -> Predicate:
 
 
 def _comparison(cls: type) -> Any:
-    """Return the function of two metadata that a class has, or equality.
+    """Return the class's comparison of two metadata, or equality.
 
     Raises:
-        StageError: its ``__metadata_guard__`` cannot be called with two metadata on the class.
+        StageError: its ``__metadata_guard__`` is no classmethod or staticmethod of two metadata.
     """
     own = getattr(cls, "__metadata_guard__", None)
     if own is None:

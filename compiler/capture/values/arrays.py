@@ -1,7 +1,7 @@
-"""numpy arrays: calls of numpy become nodes that run the same function over tensors.
+"""numpy arrays: calls of numpy become nodes that run the same function on tensors.
 
-PyTorch's own numpy over tensors (``torch._numpy``) does the work, so types are promoted and
-errors raised as numpy does; arrays enter the graph as tensors that share their memory.
+PyTorch's own numpy over tensors (``torch._numpy``) does the work, so types are promoted and errors
+raised as numpy does; arrays enter the graph as tensors that share their memory.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from tc.compiler.core.sources import CallSource, Source
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
-#: functions that give an array also where the result has no dimension
+#: functions that return an array even if the result has no dimension
 MAKERS = frozenset(
     ("array", "asarray", "ascontiguousarray", "zeros", "ones", "empty", "full", "reshape", "copy")
 )
-#: functions that may get types in the place of arrays
+#: functions that accept types in place of arrays
 ON_TYPES = frozenset(
     ("issubdtype", "can_cast", "promote_types", "result_type", "min_scalar_type", "isscalar")
 )
-#: functions whose results have another shape or type there than numpy gives them
+#: functions whose results differ from numpy's in shape or type
 DIFFERENT = frozenset(("median", "percentile", "quantile", "corrcoef", "cov", "histogram"))
 TO_PYTHON = frozenset(("item", "tolist", "tobytes", "__bool__", "__int__", "__float__"))
 #: functions that make an array of lists of arrays
@@ -66,12 +66,12 @@ def numpy_call(name: str, args: Any, kwargs: Any) -> Any:
 
 
 def _stacked(items: Any) -> Any:
-    """Return nested lists of arrays as one array, where all the items are arrays of one shape."""
+    """Return nested lists of arrays as one array if all items are arrays of one shape."""
     parts = [_stacked(item) if isinstance(item, list | tuple) else item for item in items]
     if not parts or not all(isinstance(part, torch.Tensor) for part in parts):
         return items
     if len({part.dtype for part in parts}) != 1:
-        return items  # numpy promotes otherwise than torch
+        return items  # numpy's type promotion differs from torch's
     return torch.stack(parts)
 
 
@@ -106,11 +106,11 @@ def _tensors(value: Any) -> Any:
 
 # -- values ----------------------------------------------------------------------------------
 class ArrayValue(Value):
-    """A numpy array, or a numpy scalar if `scalar`, known by a tensor.
+    """A numpy array, or a numpy scalar if `scalar`, represented by a tensor.
 
     Attributes:
-        tensor: what stands for it in the graph.
-        fixed: the scalar itself, where traced code made it of constants.
+        tensor: the tensor that represents it in the graph.
+        fixed: the scalar itself, if traced code made it of constants.
     """
 
     noun = "a numpy array"
@@ -190,7 +190,7 @@ class ArrayValue(Value):
 
 
 class FixedScalar(ArrayValue):
-    """A numpy scalar that traced code made of constants; its tensor is made where one is needed."""
+    """A numpy scalar that traced code made of constants; its tensor is made on demand."""
 
     def __init__(self, fixed: Any, make: Callable[[], TensorValue]) -> None:
         self.fixed = fixed
@@ -199,7 +199,7 @@ class FixedScalar(ArrayValue):
 
     @functools.cached_property
     def tensor(self) -> TensorValue:  # type: ignore[override]
-        """What stands for it in the graph."""
+        """The tensor that represents it in the graph."""
         return self._make()
 
     @property
@@ -228,7 +228,7 @@ def _to_scalar(tensor: torch.Tensor) -> Any:
 
 
 class NumpyFunctionValue(Value):
-    """A function of numpy that PyTorch has over tensors."""
+    """A function of numpy that ``torch._numpy`` implements on tensors."""
 
     noun = "a numpy function"
 
@@ -269,7 +269,7 @@ def _record(
     t: Interpreter, target: Callable[..., Any], args: tuple[Any, ...], scalars: bool
 ) -> Value:
     values = [a if isinstance(a, Value) else ConstValue(a) for a in args]
-    with t.overrides.at_least(OFF):  # to the program these are no calls of torch
+    with t.overrides.at_least(OFF):  # the program does not call torch here, so no override applies
         return _as_arrays(t, t.output.call_torch(target, values, {}), scalars)
 
 
@@ -288,7 +288,7 @@ def _named(t: Interpreter, kwargs: Kwargs) -> DictValue:
 
 
 def _argument(t: Interpreter, value: Value) -> Value:
-    """Return an argument of numpy as an argument of a node: dtypes by name, arrays as tensors."""
+    """Return numpy's argument as a node's argument: dtypes by name, arrays as tensors."""
     if isinstance(value, ArrayValue):
         return value.tensor
     if isinstance(value, TensorValue | SymValue):
@@ -312,7 +312,7 @@ def _is_dtype(kind: type) -> bool:
 
 # -- from Python -----------------------------------------------------------------------------
 def is_array(obj: Any) -> bool:
-    """Return whether an object is an array or scalar that a tensor can stand for."""
+    """Return whether an object is an array or scalar that a tensor can represent."""
     return type(obj) is np.ndarray or isinstance(obj, np.generic)
 
 
@@ -339,7 +339,7 @@ def wrap_array(t: Interpreter, obj: Any, source: Source) -> Value | None:
 
 
 def numpy_name(obj: Any) -> str | None:
-    """Return under which name PyTorch has a numpy function, or None."""
+    """Return the name of a numpy function in ``torch._numpy``, or None."""
     if isinstance(obj, type | types.ModuleType) or not callable(obj):
         return None
     module = getattr(obj, "__module__", None) or ("numpy" if isinstance(obj, np.ufunc) else "")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class AttributesValue(DictValue):
-    """``vars(owner)``: reads see what traced code stored, stores are stores to the owner."""
+    """``vars(owner)``: reads return the values that traced code stored, stores go to the owner."""
 
     noun = "an object's __dict__"
 
@@ -59,7 +59,7 @@ class AttributesValue(DictValue):
         return there
 
     def put(self, t: Interpreter, key: Value, value: Value) -> None:
-        """Store an attribute, past descriptors."""
+        """Store an attribute, bypassing descriptors."""
         t.effects.store_attribute(self.owner, t.python.concrete(key), value)
 
     def drop(self, t: Interpreter, key: Value) -> Value:

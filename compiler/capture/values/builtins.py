@@ -1,4 +1,4 @@
-"""Builtin functions and types: what a call of each does to values, one row a function."""
+"""Handlers of builtin functions and types, one for each function."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Handler = Callable[["Interpreter", Args, Kwargs], Value]
 #: builtin functions and types by identity
 BUILTINS: Table[int, Handler] = Table("builtins")
 #: functions without side effects: folded when all arguments are constants
-#: answers that the process may change: asked again at each call
+#: functions of state that the process may change: evaluated again at each call
 ASKED_AGAIN = frozenset(map(id, (sys.getrecursionlimit,)))
 PURE_MODULES = frozenset(("math", "operator", "_operator", "cmath", "itertools", "_struct"))
 PURE = frozenset(
@@ -124,7 +124,7 @@ class BuiltinValue(KnownObject):
             special = CLASS_METHODS.get(name)
             if special is not None:
                 return special(t, owner, args, kwargs)
-            if name not in PURE_CLASS_METHODS:  # as `datetime.now` and `__subclasses__` are not
+            if name not in PURE_CLASS_METHODS:  # unlike `datetime.now` and `__subclasses__`
                 self.cannot(breaks.BUILTIN_CALL, f"{self.describe()}()")
             return self._fold(t, args, kwargs)
         if module in ("_operator", "operator") or id(self.obj) in OPERATORS:
@@ -152,7 +152,7 @@ class BuiltinValue(KnownObject):
         r.load_object(self.obj)
 
 
-#: class methods in C whose answer their arguments decide
+#: class methods in C that are pure functions of their arguments
 PURE_CLASS_METHODS = frozenset(
     ("from_bytes", "fromhex", "maketrans", "mro", "__instancecheck__", "__subclasscheck__",
      "__subclasshook__", "__init_subclass__", "fromisoformat", "fromordinal")
@@ -398,7 +398,7 @@ def _hasattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _has_unread(t: Interpreter, owner: Value, name: str) -> bool:
-    """Say whether an attribute that cannot be read is there: on the class, or the real object."""
+    """Return whether an attribute that cannot be read exists on the class or the real object."""
     obj = owner.obj
     if obj is None or owner.source is None:
         return type_lookup(owner.python_type(), name) is not MISSING
@@ -529,7 +529,7 @@ def slot_method(t: Interpreter, owner: Value, raw: Any) -> Value:
     if isinstance(owner, TupleValue) and raw.__objclass__ is tuple:
         return t.attributes.builtin_method(
             TupleValue(owner.slots), name
-        )  # past what the class defines
+        )  # bypassing the class's own method
     if isinstance(owner, ExceptionValue):
         return _exception_method(owner, name)
     if isinstance(owner, TensorValue):

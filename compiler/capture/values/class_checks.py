@@ -1,8 +1,8 @@
-"""``isinstance`` and ``issubclass``: answered for values, and guarded where answers can change.
+"""``isinstance`` and ``issubclass`` of values, guarded if their results can change.
 
-A class is guarded with its bases, and so is what it defines (`definitions`). Left are answers that
-classes make up themselves: abstract classes by a registry, protocols by looking at the instance,
-and metaclasses by an ``__instancecheck__`` of their own, which is traced.
+The guard on definitions covers a class, its bases and its attributes. Other results come from the
+classes' own rules: abstract classes have a registry, protocols inspect the instance, and
+metaclasses may define ``__instancecheck__``, which is traced.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def _isinstance(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _checked_by_users(t: Interpreter, value: Value, classes: Any) -> Value | None:
-    """Return what a class's own ``__instancecheck__`` says, None where it has none in Python.
+    """Return the result of a class's ``__instancecheck__``, or None if it has none in Python.
 
-    What an abstract class or a protocol answers may change, and gets its guard here.
+    The result for an abstract class or a protocol may change, and is guarded here.
     """
     found: bool | None = None
     for cls in classes if isinstance(classes, tuple) else (classes,):
@@ -65,7 +65,7 @@ def _checked_by_users(t: Interpreter, value: Value, classes: Any) -> Value | Non
 
 def _ask_protocol_again(t: Interpreter, value: Value, source: Source, cls: type) -> None:
     real = value.obj
-    if real is not None:  # it looks at the attributes of the instance itself
+    if real is not None:  # a protocol inspects the attributes of the instance
         answer = isinstance(real, cls)
         text = f"isinstance({{}}, {cls.__qualname__}) is {answer}"
         check = Predicate(text, lambda found: isinstance(found, cls) is answer)

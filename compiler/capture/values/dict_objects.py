@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Storage(DictValue):
-    """The items of a dict object; changed and replayed past the methods of its class."""
+    """The items of a dict object; changes and replays bypass the methods of its class."""
 
     def __init__(self, owner: DictObjectValue, entries: Entries, kind: type) -> None:
         super().__init__(entries, kind=kind)
@@ -50,7 +50,7 @@ class DictObjectValue(ObjectValue):
         self.storage = Storage(self, entries or {}, base)
 
     def missing(self, t: Interpreter, key: Value) -> Value:
-        """Return what an item that is not there is, by the class's own ``__missing__``."""
+        """Return the value of a missing item by the class's ``__missing__``."""
         raw = type_lookup(self.cls, "__missing__")
         if raw is MISSING:
             return t.python.raise_(KeyError, key)
@@ -102,12 +102,12 @@ def wrap_dict_object(t: Interpreter, obj: Any, source: Source) -> Value:
 
 
 def keys_of(mapping: dict[Any, Any]) -> tuple[Any, ...]:
-    """Return the keys, past what the class makes of them."""
+    """Return the keys, bypassing methods of the class."""
     return tuple(dict.keys(mapping))
 
 
 def item_of(key: Any, mapping: dict[Any, Any]) -> Any:
-    """Return an item, past what the class makes of item access."""
+    """Return an item, bypassing methods of the class."""
     return dict.__getitem__(mapping, key)
 
 
@@ -119,7 +119,7 @@ def make(cls: Any, items: dict[Any, Any]) -> Any:
 
 
 def refill(target: Any, items: dict[Any, Any]) -> None:
-    """Replace all items, past the methods of the class; called from residual code."""
+    """Replace all items, bypassing the methods of the class; called from residual code."""
     base: Any = collections.OrderedDict if isinstance(target, collections.OrderedDict) else dict
     base.clear(target)
     for key, value in items.items():

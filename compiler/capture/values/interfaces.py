@@ -1,6 +1,6 @@
-"""What values and handlers need of the tracer and its parts, as protocols.
+"""The interfaces of the tracer and its parts, as protocols that values and handlers use.
 
-Modules below the tracer name these, never the tracer: so that none of them is in a cycle with it.
+Modules below the tracer import these and never the tracer, so that no import cycle arises.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 
 class FrameInterface(Protocol):
-    """What values need of a frame under interpretation."""
+    """The interface of an interpreted frame for values."""
 
     @property
     def code(self) -> CodeType:
-        """What it runs."""
+        """Its code object."""
 
     @property
     def cells(self) -> Mapping[str, CellValue]:
@@ -51,15 +51,15 @@ class FrameInterface(Protocol):
 
     @property
     def parent(self) -> FrameInterface | None:
-        """The frame that called."""
+        """The calling frame."""
 
     @property
     def started(self) -> bool:
-        """Whether a generator was advanced."""
+        """Whether a generator has started."""
 
     @property
     def returned(self) -> Value | None:
-        """What it returned."""
+        """Its return value."""
 
     @property
     def runs_code_if_closed(self) -> bool:
@@ -85,7 +85,7 @@ class FrameInterface(Protocol):
 
 
 class ResidualInterface(Protocol):
-    """What values need of the residual code that rebuilds them."""
+    """The interface of residual code, which rebuilds values."""
 
     @property
     def e(self) -> Emitter:
@@ -137,7 +137,7 @@ class ResidualInterface(Protocol):
 
 
 class GraphInterface(Protocol):
-    """What is asked of the graph under construction."""
+    """The interface of the graph under construction."""
 
     calls: int
 
@@ -147,11 +147,11 @@ class GraphInterface(Protocol):
 
     @property
     def marks(self) -> set[str]:
-        """What a backend has to know of the graph."""
+        """Keys of the graph's ``meta`` that tell backends about it."""
 
     @property
     def derived(self) -> ClassesMet:
-        """The tensor classes that were met."""
+        """The tensor subclasses among the values."""
 
     @property
     def graph(self) -> fx.Graph:
@@ -191,7 +191,7 @@ class GraphInterface(Protocol):
 
 
 class IdentityInterface(Protocol):
-    """What is noted of objects that have to stay different ones."""
+    """The interface of the record of objects that have to be distinct."""
 
     def differ(self, left: Value, right: Value) -> None:
         """Record that two values were compared and are distinct objects."""
@@ -201,7 +201,7 @@ class IdentityInterface(Protocol):
 
 
 class GuardInterface(Protocol):
-    """What is asked of the guard recorder."""
+    """The interface of the guard recorder."""
 
     aliasing_matters: bool
     gradients_matter: bool
@@ -212,11 +212,11 @@ class GuardInterface(Protocol):
 
     @property
     def definitions(self) -> Definitions:
-        """Classes, modules and functions that the result rests on."""
+        """Classes, modules and functions that the result depends on."""
 
     @property
     def identities(self) -> IdentityInterface:
-        """Objects taken to be different ones."""
+        """The objects that are assumed to be distinct."""
 
     @property
     def guarded_by_code(self) -> set[int]:
@@ -251,7 +251,7 @@ class GuardInterface(Protocol):
 
 
 class ValueInterface(Protocol):
-    """What is asked of the value factory."""
+    """The interface of the value factory."""
 
     @property
     def aliases(self) -> dict[Source, Any]:
@@ -287,7 +287,7 @@ class ValueInterface(Protocol):
         """Return the value of a tensor made from a sourced object."""
 
     def wrap_kept(self, obj: Any) -> Value:
-        """Return the value of an object that compiled code keeps and that the frame does not reach."""
+        """Return the value of an object that compiled code keeps, unreachable from the frame."""
 
     def lazy_slots(self, items: Any, source: Source) -> list[Slot]:
         """Return the items of a sequence, to be wrapped when looked at."""
@@ -327,7 +327,7 @@ class ValueInterface(Protocol):
 
 
 class AttributeInterface(Protocol):
-    """What is asked of attributes out of classes."""
+    """The interface of the lookup of class attributes."""
 
     def builtin_method(self, owner: Value, name: str) -> Value:
         """Return a bound method of a list, dict, set … as a value."""
@@ -351,7 +351,7 @@ class AttributeInterface(Protocol):
 
 
 class PythonInterface(Protocol):
-    """What is asked of Python's semantics."""
+    """The interface of Python's operators, conversions and comparisons."""
 
     def fold(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run a pure function on Python objects; its exceptions are raised into the traced code."""
@@ -418,40 +418,40 @@ class PythonInterface(Protocol):
 
 
 class StateInterface(Protocol):
-    """What is asked of the state of torch at entry."""
+    """The interface of the state of torch at the start of the frame."""
 
     @property
     def grad_before(self) -> bool:
         """Whether gradients were recorded."""
 
     def as_at_entry(self) -> AbstractContextManager[None]:
-        """Dispatch as at the start of the frame, outside of the transforms and modes entered since."""
+        """Dispatch as at the start of the frame, outside of later transforms and modes."""
 
 
 class ModeInterface(Protocol):
-    """What is asked of torch's global modes."""
+    """The interface of torch's global modes."""
 
     inference: list[tuple[Any, bool]]
     mixed: bool
 
     def value_before(self, name: str) -> Any:
-        """Return what a mode was when the frame began."""
+        """Return the value of a mode at the start of the frame."""
 
     def open_inference(self, guard: Any) -> None:
-        """Note that an inference mode was entered; gradients are off from here on."""
+        """Record that an inference mode was entered, which switches gradients off."""
 
     def close_inference(self) -> None:
-        """Note that the inference mode entered last was left."""
+        """Record that the innermost inference mode was left."""
 
     def changes(self) -> Iterator[tuple[Any, Any]]:
-        """Give, for each mode that is set otherwise now: the call that sets it, and one back."""
+        """Yield for each changed mode the call that sets it and the call that restores it."""
 
     def restore(self) -> None:
-        """Set all modes back."""
+        """Restore all modes."""
 
 
 class OverrideInterface(Protocol):
-    """What is asked of ``__torch_function__``."""
+    """The interface of ``__torch_function__`` overrides."""
 
     level: int
     modes: list[Value]
@@ -459,14 +459,14 @@ class OverrideInterface(Protocol):
     device_modes: int
 
     def aside(self) -> AbstractContextManager[None]:
-        """Keep overrides from the tracer's own use of torch."""
+        """Switch overrides off for the tracer's own calls of torch."""
 
     def at_least(self, level: int) -> AbstractContextManager[None]:
-        """Have at least so much switched off."""
+        """Switch off at least the overrides of a level."""
 
 
 class Interpreter(Protocol):
-    """The tracer as values and handlers know it: it drives frames, its parts do the rest."""
+    """The interface of the tracer: it drives frames, its parts do the rest."""
 
     strict: bool | None
     leave_classes: bool
@@ -478,15 +478,15 @@ class Interpreter(Protocol):
 
     @property
     def guards(self) -> GuardInterface:
-        """What the result rests on."""
+        """Records guards."""
 
     @property
     def values(self) -> ValueInterface:
-        """Where the values of objects come from."""
+        """Makes the values of objects."""
 
     @property
     def attributes(self) -> AttributeInterface:
-        """What objects have from their classes."""
+        """Looks up class attributes."""
 
     @property
     def python(self) -> PythonInterface:
@@ -494,7 +494,7 @@ class Interpreter(Protocol):
 
     @property
     def state(self) -> StateInterface:
-        """The state of torch when the frame began."""
+        """The state of torch at the start of the frame."""
 
     @property
     def modes(self) -> ModeInterface:
@@ -502,11 +502,11 @@ class Interpreter(Protocol):
 
     @property
     def overrides(self) -> OverrideInterface:
-        """Whose ``__torch_function__`` is asked."""
+        """The active ``__torch_function__`` overrides."""
 
     @property
     def effects(self) -> Effects:
-        """What traced code changed."""
+        """The side effects of traced code."""
 
     @property
     def shapes(self) -> Shapes:
@@ -514,7 +514,7 @@ class Interpreter(Protocol):
 
     @property
     def sizes(self) -> DynamicSizes:
-        """What becomes dynamic."""
+        """Decides which sizes and numbers are dynamic."""
 
     @property
     def frame(self) -> hook.Frame:
@@ -522,14 +522,14 @@ class Interpreter(Protocol):
 
     @property
     def top(self) -> FrameInterface | None:
-        """The frame at work."""
+        """The innermost running frame."""
 
     @property
     def handled(self) -> list[HandlingValue]:
         """Exceptions being handled, innermost last."""
 
     def user_line(self) -> tuple[str, int] | None:
-        """Return file and line of the traced code at work, outside of libraries if it can be."""
+        """Return file and line of the current traced code, outside of libraries if possible."""
 
     def inline(self, function: FunctionValue, args: Args, kwargs: Kwargs) -> Value:
         """Interpret a call of a Python function as part of this frame."""
@@ -551,7 +551,10 @@ class Interpreter(Protocol):
     def intercept(
         self, operation: Callable[..., Any], args: Args, kwargs: Kwargs | None = None
     ) -> Value | None:
-        """Return what ``__torch_function__`` makes of an operation; None: nothing overrides it."""
+        """Return the result of an operation's ``__torch_function__``.
+
+        None if nothing overrides it.
+        """
 
     def initialise_lazy(self, module: NNModuleValue, args: Args, kwargs: Kwargs) -> None:
-        """Initialise a module that waits for its first input; the frame is traced anew then."""
+        """Initialise a lazy module for its first input; the frame is then traced again."""

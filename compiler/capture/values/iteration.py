@@ -1,4 +1,4 @@
-"""Builtins that iterate, and functools and itertools: what a call of each does to values."""
+"""Handlers of builtins that iterate, and of functools and itertools."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _extreme(name: str) -> Handler:
 
 
 def _better(t: Interpreter, name: str, best: Value, item: Value) -> Value:
-    """Return which of two values max or min keeps: a node of the graph where they are numbers."""
+    """Return the result of max or min of two values: a node if they are symbolic numbers."""
     if isinstance(best, SymValue) or isinstance(item, SymValue):
         function = torch.sym_max if name == "gt" else torch.sym_min
         return t.output.call_torch(function, [best, item], {})
@@ -160,7 +160,7 @@ def _better(t: Interpreter, name: str, best: Value, item: Value) -> Value:
 
 
 def _one_number(*values: Value) -> bool:
-    """Return whether a choice between values is one between numbers of one dtype."""
+    """Return whether values are numbers of one dtype."""
     tensors = [v.example for v in values if isinstance(v, TensorValue)]
     first = tensors[0]
     alike = all(one.dtype == first.dtype and one.shape == first.shape for one in tensors)

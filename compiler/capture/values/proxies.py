@@ -80,7 +80,7 @@ def accepts(obj: Any) -> bool:
 
 
 def wrap_proxy(t: Interpreter, obj: types.MappingProxyType[Any, Any], source: Source) -> Value:
-    """Return the value of an existing proxy, which is read through, item by item."""
+    """Return the value of an existing proxy; reads go to the dict behind it, item by item."""
     t.guards.add("TYPE", source, type(obj))
     entries: Any = {k: (ConstValue(k), Lazy(v, ItemSource(source, k))) for k, v in obj.items()}
     return MappingProxyValue(DictValue(entries, source, obj=obj), source)

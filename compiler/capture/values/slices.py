@@ -1,4 +1,4 @@
-"""Slices."""
+"""Slice objects."""
 
 from __future__ import annotations
 
