@@ -2,9 +2,9 @@
 quotients; immutable and interned, so equal expressions are the same object.
 
 In: Python ints, names of sizes, sympy expressions of torch's `ShapeEnv` (see `lower/border.py`).
-Out: canonical `Index` objects that print as Python. Sizes and loop variables are taken to be
-non-negative, sizes inside loops positive (a loop over an empty range evaluates nothing); numbers
-of the user's may be negative.
+Out: canonical `Index` objects that print as Python. Sizes and loop variables are assumed to be
+non-negative, sizes inside loops positive (a loop over an empty range evaluates nothing); the user's
+numbers may be negative.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def size(name: str) -> Index:
 
 
 def number(name: str) -> Index:
-    """Return the symbolic integer of that name, of which no bound is known."""
+    """Return the symbolic integer of that name, without known bounds."""
     return _single(Atom("number", name, ()))
 
 
@@ -216,7 +216,7 @@ def atom_of(index: Index) -> Atom | None:
 
 
 def extent(variable: Index) -> Index:
-    """Return how far a loop variable runs."""
+    """Return the extent of a loop variable."""
     atom = atom_of(variable)
     assert atom is not None and atom.kind == "var", variable
     return atom.args[0]
@@ -435,7 +435,7 @@ def substitute(index: Index, values: Mapping[Atom, Index]) -> Index:
 
 
 def _touches(monomial: Monomial, values: Mapping[Atom, Index]) -> bool:
-    """Return whether a product has something that is replaced."""
+    """Return whether a substitution affects a product."""
     for atom in monomial:
         if atom in values:
             return True
@@ -455,10 +455,10 @@ def _substitute_atom(atom: Atom, values: Mapping[Atom, Index]) -> Index:
 def regrouped(
     old: tuple[Index, ...], new: tuple[Index, ...], position: tuple[Index, ...]
 ) -> list[Index]:
-    """Return where element ``position`` of shape ``new`` lies in shape ``old``, both in row order.
+    """Return the position in shape ``old`` of element ``position`` of shape ``new``, both row-major.
 
-    Dimensions are split into the smallest runs of equal product first, so that the division by
-    which an index is taken apart stays within its run.
+    The dimensions are first split into the smallest runs of equal product, so that the divisions
+    that delinearize an index stay within one run.
     """
     result: list[Index] = [ZERO] * len(old)
     i = j = 0

@@ -1,4 +1,4 @@
-"""The scalar-op table: a row says how an op is named, typed, evaluated, spelled in C and in Triton.
+"""The scalar-op table: how each op is named, typed, evaluated, and spelled in C and in Triton.
 
 In: nothing. Out: `SCALAR_OPS`, read by the printer, the constant folder, the reference interpreter
 and all code generators. Rows compute in float32, float64, integers and bool only: lower precision
@@ -77,8 +77,8 @@ class ScalarOp:
         python: evaluates it on tensors (elementwise); the meaning all spellings must have.
         c: its spelling in C.
         triton: its spellings in Triton.
-        cost: rough price in additions; above `CHEAP` it is not computed twice to save a buffer.
-        ulps: stated error bound of the float32 spelling, for tests.
+        cost: rough cost in additions; above `CHEAP` it is not computed twice to save a buffer.
+        ulps: error bound of the float32 spelling in units in the last place, for tests.
     """
 
     name: str
@@ -116,8 +116,8 @@ def _shift(op: Callable[..., Any]) -> Callable[..., Any]:
     return lambda a, b: op(a, b)
 
 
-# Triton has no `/` and no `-x` that follow IEEE; its own exp and sin are faster and less exact
-# than those of libdevice.
+# Triton's `/` and `-x` do not follow IEEE; its own exp and sin are faster and less exact than
+# those of libdevice.
 _NAN = "propagate_nan=tl.PropagateNan.ALL"
 
 # arithmetic

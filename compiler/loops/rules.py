@@ -1,7 +1,7 @@
 """Simplification rules of value expressions, and the pass that applies them.
 
-In: `LoopGraph`. Out: the same graph with simpler values. Each rule keeps the value bit for bit, NaN
-and signed zeros included, and asks the gate as ``loops.rule.<name>``.
+In: `LoopGraph`. Out: the same graph with simpler values. Each rule preserves the value bit for bit,
+NaN and signed zeros included; the gate is asked for ``loops.rule.<name>``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tc.compiler.loops.ir import LoopGraph, Nest, Node
 from tc.compiler.loops.ops import SCALAR_OPS
 
 X, Y = Any_("x"), Any_("y")
-#: values of a higher cost are told of as `LONG` only
+#: values of a higher cost are reported as `LONG` only
 TOLD_COST = 100
 LONG = "(a long value)"
 
@@ -123,7 +123,7 @@ EXPR_SHAPE: Shape[Expr] = Shape(
 
 
 def simplifier(gate: Gate, observe: Callable[[Firing], None] | None = None) -> Rewriter[Expr]:
-    """Return a rewriter of value expressions."""
+    """Return a function that rewrites value expressions."""
     return Rewriter(RULES, EXPR_SHAPE, lambda name: gate.allow(f"loops.rule.{name}"), observe)
 
 
@@ -143,7 +143,7 @@ def simplify(graph: LoopGraph, gate: Gate) -> LoopGraph:
 
 
 def told_to(notes: Notes) -> Callable[[Firing], None]:
-    """Return an observer that writes firings down; long values are not told."""
+    """Return an observer that records applied rules, without the text of long values."""
 
     def text(value: Expr) -> str:
         return LONG if value.exceeds(TOLD_COST) else str(value)

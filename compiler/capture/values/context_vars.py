@@ -109,7 +109,7 @@ class TokenValue(DeferredCall):
     Attributes:
         before: the earlier value of the variable, or None.
         used: whether the variable was reset with it.
-        undone: whether nothing could read the variable before the reset, so that it need not be set.
+        undone: whether nothing could read the variable before the reset: it need not be set.
     """
 
     noun = "a token of a context variable"

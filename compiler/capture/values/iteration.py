@@ -149,7 +149,7 @@ def _extreme(name: str) -> Handler:
 
 
 def _better(t: Interpreter, name: str, best: Value, item: Value) -> Value:
-    """Return the result of max or min of two values: a node if they are symbolic numbers."""
+    """Return the result of max or min of two values: a node if it depends on data or sizes."""
     if isinstance(best, SymValue) or isinstance(item, SymValue):
         function = torch.sym_max if name == "gt" else torch.sym_min
         return t.output.call_torch(function, [best, item], {})

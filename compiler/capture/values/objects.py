@@ -304,7 +304,7 @@ class NNModuleValue(ObjectValue):
         return None
 
     def _table_now(self, t: Interpreter, name: str) -> Value | None:
-        """Return a table of parameters, buffers or modules that traced code replaced or changed, or None."""
+        """Return a table of parameters, buffers or modules that traced code changed, or None."""
         stored = t.effects.attribute(self, name)
         if stored is not None:
             return stored

@@ -94,7 +94,7 @@ class LaunchValue(Value):
         return ConstValue(None)
 
     def _kind(self, t: Interpreter, name: str, value: Value) -> str:
-        """Return how the kernel gets a number: as ``int`` or ``float`` at run time, or as a constant."""
+        """Return how the kernel gets a number: as ``int`` or ``float``, or as a constant."""
         if name in _fixed(self.kernel.obj) or name not in self.kernel.obj.arg_names:
             return "constant"
         if isinstance(value, SymValue):

@@ -1,4 +1,4 @@
-"""Creation ops: tensors whose elements depend on nothing but their index.
+"""Creation ops: tensors whose elements depend only on their index.
 
 In: calls of ATen factories. Out: constant or index values, which cost no memory when read in loops.
 """

@@ -56,7 +56,7 @@ def category(value: Any) -> int:
 
 
 def promoted(values: list[Any]) -> torch.dtype:
-    """Return the type torch computes a mix of tensors, 0-d tensors and numbers in."""
+    """Return the type to which torch promotes tensors, 0-d tensors and numbers."""
     ranks: list[list[torch.dtype]] = [[], [], []]
     for value in values:
         if isinstance(value, Tensor):

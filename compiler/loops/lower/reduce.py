@@ -2,7 +2,7 @@
 layer norm).
 
 In: calls of ATen reductions. Out: reduction nodes and pointwise values around them. Variance is
-taken in two passes (mean first), which is exact where Welford's recurrence is, and vectorises.
+computed in two passes (mean first), which is as exact as Welford's recurrence, and vectorises.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Axes:
 
     @property
     def count(self) -> Index:
-        """How many elements go into one result."""
+        """The number of elements that are reduced to one result."""
         return ix.product([self.source[d] for d in sorted(self.dims)])
 
     def kept(self) -> tuple[Index, ...]:
@@ -93,7 +93,7 @@ def reduced(
 
 
 def spread(b: Builder, value: Tensor, over: Axes) -> Expr:
-    """Return a reduction's result (dimensions kept) at each element of what was reduced."""
+    """Return a reduction's result, dimensions kept, broadcast to the reduced elements."""
     variables = loop_vars(over.source)
     index = [ix.ZERO if d in over.dims else variables[d] for d in range(len(over.source))]
     return b.element(value, index)
@@ -201,7 +201,7 @@ def variance(
     """Return variance at each result element (dimensions kept), the mean, and the axes, kept.
 
     Raises:
-        NotLowered: the elements are whole numbers, of which ATen says what is wrong.
+        NotLowered: the elements are integers, for which ATen raises the right error.
     """
     if not source.dtype.is_floating_point:
         raise NotLowered(f"the variance of {source.dtype}")
@@ -307,7 +307,7 @@ def _softmax(b: Builder, call: Call) -> Tensor:
 
 
 def shared(b: Builder, source: Tensor) -> Tensor:
-    """Put a dear value that is read more than once in memory."""
+    """Realize an expensive value that is read more than once."""
     if source.cell.body.cost() > 4:
         b.realize(source.cell)
     return source

@@ -1,4 +1,4 @@
-"""The lowering table: ATen overload -> function `(builder, call) -> tensor or tuple of tensors`."""
+"""The lowering table: ATen overload -> function ``(builder, call) -> tensor or tuple of tensors``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tc.compiler.loops.lower.sympy_boundary import SizeReader
 
 @dataclass(frozen=True)
 class Call:
-    """One call of an ATen op: arguments as lowered values, and what torch says the result is.
+    """One call of an ATen op: its arguments as lowered values, and its fake result.
 
     Attributes:
         args: positional arguments filled up with the schema's defaults, keywords included:
@@ -54,11 +54,11 @@ class Call:
 Lowering = Callable[[Builder, Call], Any]
 LOWERINGS: Table[Any, Lowering] = Table("lowerings")
 VIEWS: Table[Any, bool] = Table("view ops")
-#: ops that write at computed places; who reads them reads memory, as with calls
+#: ops that write at computed positions; their results are in memory, like those of calls
 SCATTERS: Table[Any, Lowering] = Table("scatters")
-#: ops that are lowered only where an earlier stage chose so, by this key of the node's ``meta``
+#: ops that are lowered only if an earlier stage set this key of the node's ``meta``
 CHOSEN = "tc_lowered"
-#: key of the ``meta`` of a node: the routine of ours that the wrapper calls in its op's place
+#: key of the ``meta`` of a node: tc's routine that the wrapper calls instead of its op
 ROUTINE = "tc_routine"
 BY_CHOICE = (torch.ops.aten.mm.default,)
 
@@ -74,13 +74,13 @@ def overload(name: str) -> Any | None:
 
 
 def made_of_loops(node: fx.Node) -> bool:
-    """Return whether a call is lowered, as far as its op tells."""
+    """Return whether a call is lowered, judging by its op alone."""
     chosen = node.target not in BY_CHOICE or bool(node.meta.get(CHOSEN))
     return node.target in LOWERINGS and chosen
 
 
 def readers(node: fx.Node) -> list[fx.Node]:
-    """Return all that read a result, seen through views."""
+    """Return all readers of a result, directly or through views."""
     found: list[fx.Node] = []
     for user in node.users:
         found += readers(user) if user.target in VIEWS else [user]
