@@ -226,7 +226,7 @@ class AotGraph(Artifact):
         return Contract(tensors, self.outputs, self.mutated, self.rewritten, self.autocast)
 
     def verify(self) -> None:
-        """Check that the graph is valid, functional except for trailing writes, with fake values."""
+        """Check that the graph is valid, functional but for trailing writes, with fake values."""
         self.module.graph.lint()
         inputs = self.module.graph.find_nodes(op="placeholder")
         written = []

@@ -455,7 +455,7 @@ def _substitute_atom(atom: Atom, values: Mapping[Atom, Index]) -> Index:
 def regrouped(
     old: tuple[Index, ...], new: tuple[Index, ...], position: tuple[Index, ...]
 ) -> list[Index]:
-    """Return the position in shape ``old`` of element ``position`` of shape ``new``, both row-major.
+    """Return the position in shape ``old`` of an element of shape ``new``, both row-major.
 
     The dimensions are first split into the smallest runs of equal product, so that the divisions
     that delinearize an index stay within one run.

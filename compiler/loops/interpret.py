@@ -224,7 +224,7 @@ def _read(node: Expr, args: list[torch.Tensor], scope: Env, checked: bool) -> to
     scope = {**scope, **{f"x{k}": arg for k, arg in enumerate(args)}}
     try:
         where = torch.as_tensor(ix.evaluate(node.data[1], scope))
-    except (ZeroDivisionError, RuntimeError):  # the errors for which eager raises RuntimeError
+    except (ZeroDivisionError, RuntimeError):  # tensors raise the latter
         if checked:
             raise
         where = torch.zeros((), dtype=torch.int64)  # positions in an empty view, which are not used

@@ -240,7 +240,7 @@ class ScalarNode:
 
 @dataclass(frozen=True)
 class CopyInto:
-    """Write a value into a graph input: an input mutation that functionalisation moved to the end."""
+    """Write a value into a graph input: an input mutation that functionalisation deferred."""
 
     input: str
     source: View

@@ -170,7 +170,7 @@ class Builder:
         self.inlined.clear()
 
     def origins(self) -> tuple[Origin, ...]:
-        """Return the origins of a new value: the nodes inlined into it, and the one being lowered."""
+        """Return the origins of a new value: the inlined nodes, and the one being lowered."""
         return (*self.inlined, self.origin)
 
     def name(self) -> str:
@@ -282,7 +282,10 @@ class Builder:
         return result
 
     def scan(self, kind: str, dtype: torch.dtype, dim: int, body: Expr, sizes: Sizes) -> Tensor:
-        """Return a scan along ``dim`` of ``body`` over ``loop_vars(sizes)``, which is not converted."""
+        """Return a scan of ``body`` along ``dim``.
+
+        ``body``, over ``loop_vars(sizes)``, has the accumulator's type already.
+        """
         strides = self.strides
         if strides is None or len(strides) != len(sizes):
             strides = contiguous(sizes)
@@ -306,7 +309,7 @@ class Builder:
 
         Args:
             base: the initial content; nothing else uses it.
-            into: a position for each dimension; those that are values, of int64, have to be in range.
+            into: a position for each dimension; those that are int64 values have to be in range.
         """
         name = self.realize(base)
         places: list[Index] = []

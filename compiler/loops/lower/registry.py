@@ -1,4 +1,4 @@
-"""The lowering table: ATen overload -> function ``(builder, call) -> tensor or tuple of tensors``."""
+"""The lowering table: ATen overload -> function ``(builder, call) -> tensor or tensors``."""
 
 from __future__ import annotations
 
