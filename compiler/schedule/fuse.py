@@ -278,7 +278,9 @@ def _is_dot(node: Nest) -> bool:
 
 
 def _after_dot(group: Group, node: Nest) -> tuple[Group | None, str]:
-    """Fuse a node that reads a matrix product elementwise with the product.
+    """Return the group with a node computed elementwise from its matrix product, or why not.
+
+    The order of the loops stays.
 
     None for other nodes.
     """
@@ -293,7 +295,7 @@ def _over(group: Group, node: Nest, outer: Variables, inner: Variables) -> tuple
     unchanged = (outer, inner) == (group.outer, group.inner)
     members: list[Member] = list(group.members) if unchanged else []
     todo = [node] if unchanged else [*(m.node for m in group.members), node]
-    # Reductions and scans determine a node's placement: they go first when members are placed again.
+    # Reductions and scans constrain a node's placement: they go first when members are placed again.
     waiting = todo if unchanged else sorted(todo, key=lambda n: isinstance(n, Pointwise))
     placed: dict[str, Member] = {m.name: m for m in members}
     while waiting:

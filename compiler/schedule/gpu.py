@@ -322,7 +322,7 @@ class _Writer:
         return again
 
     def _body(self, member: Member, number: int) -> Expr:
-        """Return the member's value, with reads of other members replaced by registers or values."""
+        """Return the member's value, with reads of other members replaced by their values."""
 
         def change(node: Expr) -> Expr:
             other = self.members.get(node.data[0]) if node.op == "load" else None

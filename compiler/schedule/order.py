@@ -47,7 +47,7 @@ def ordered(group: Group) -> Order:
 
 
 def _gives_positions(group: Group) -> bool:
-    """Return whether a result is a position in the inner loops in their order (argmax and the like)."""
+    """Return whether a result depends on the order of the inner loops (argmax and the like)."""
     kinds = (getattr(member.node, "kind", "") for member in group.members)
     return any(str(kind).startswith("arg") for kind in kinds)
 
@@ -117,7 +117,7 @@ def _lane(group: Group, outer: Variables, inner: Variables) -> Index | None:
         return None
     last = inner[-1]
     read = [use.data[1] for m in group.members if m.level == "inner" for use in m.body.loads()]
-    read = [index for index in read if any(stride(index, v) for v in inner)]  # not loads of one value for each row
+    read = [index for index in read if any(stride(index, v) for v in inner)]  # varying in a row
     score = {v: sum(stride(index, v) == 1 for index in read) for v in (*outer, last)}
     along = score.pop(last)
     best = max(score, key=lambda v: score[v])

@@ -297,7 +297,7 @@ class Free:
 
 @dataclass(frozen=True)
 class Written:
-    """Report to autograd that inputs were written to, by the buffers that took over their memory."""
+    """Report to autograd that inputs were written to, through the buffers in their memory."""
 
     names: tuple[str, ...]
 

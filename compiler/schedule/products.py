@@ -349,7 +349,7 @@ def _running(index: Index, variables: tuple[Index, ...]) -> tuple[Index, ...] | 
 
 
 def _inlined(kernel: Kernel) -> Expr:
-    """What a kernel stores, without names."""
+    """Return the value that a kernel stores, with its local names substituted."""
     known: dict[str, Expr] = {}
 
     def change(node: Expr) -> Expr:

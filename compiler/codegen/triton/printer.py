@@ -1,8 +1,8 @@
 """Printing of value expressions as statements of a Triton kernel.
 
 In: value expressions and the block they are computed in (`Space`). Out: lines that compute them,
-each shared subexpression once, and the text of the result. What a `select` chooses between is
-computed in all lanes, with the loads of each arm masked by the choice.
+each shared subexpression once, and the text of the result. Both arms of a `select` are computed in
+all lanes, with the loads of each arm masked by the condition.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Space:
         return [axis.mask for axis in used]
 
     def spread(self, index: Index) -> str:
-        """An index, as a block of the whole shape even if it does not move along every axis."""
+        """Return an index as a block of the whole shape, broadcast along axes that it does not use."""
         return spread(triton_index(index), index, self.axes)
 
 
@@ -97,7 +97,7 @@ class BlockPrinter:
     """Prints expressions of one block; knows what has been computed there already.
 
     Attributes:
-        evict: buffer -> what the caches are told of it as it is read (`tl.load`).
+        evict: buffer -> the eviction policy of its loads (`tl.load`).
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class BlockPrinter:
         return arm
 
     def value(self, root: Expr) -> str:
-        """Emit what is needed and return the text of the value."""
+        """Emit the statements that a value needs, and return its text."""
         if root in self.known:
             return self.known[root]
         counts: dict[Expr, int] = {}
@@ -147,7 +147,7 @@ class BlockPrinter:
         return name
 
     def _order(self, root: Expr, counts: dict[Expr, int]) -> list[Expr]:
-        """Nodes to print, operands first; what only an arm of a `select` needs stays out."""
+        """Return the nodes to print, operands first, except those that only an arm needs."""
         order: list[Expr] = []
         seen: set[Expr] = set()
         stack: list[tuple[Expr, bool]] = [(root, False)]
