@@ -51,7 +51,7 @@ def generate(plan: Plan, *, threads: int, kind: str = "") -> Program:
 
 
 def costs_of(plan: Plan, printed: Wrapper) -> tuple[StepCost, ...]:
-    """Return the steps of a printed wrapper's lines, with their costs if an event sink is attached."""
+    """Return the steps of a wrapper's lines, with their costs if an event sink is attached."""
     costs, buffers = [], buffers_of(plan) if trace.enabled() else None
     for step, line in printed.at:
         name = step.target if isinstance(step, Extern) else "copy_"
@@ -112,7 +112,7 @@ def _text(origin: Origin) -> str:
 
 
 def lines_of(plan: Plan, program: Program) -> dict[str, dict[str, list[str]]]:
-    """Return user line (``file:line``) -> the ``nodes``, ``kernels`` and ``calls`` that come from it.
+    """Return user line (``file:line``) -> the ``nodes``, ``kernels`` and ``calls`` made of it.
 
     Args:
         plan: the printed plan.

@@ -286,7 +286,7 @@ class Wrapper:
         return tuple_text(shape.sizes), tuple_text(shape.strides)
 
     def _returned(self) -> dict[str, View]:
-        """Return the shapes of buffers that only kernels use and that are returned in another shape.
+        """Return the buffers that only kernels use and that are returned in another shape.
 
         Kernels take pointers, so such a buffer can have that shape from the start.
         """

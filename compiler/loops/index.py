@@ -1,7 +1,7 @@
 """Integer index expressions: polynomials with integer coefficients over sizes, loop variables and
 quotients; immutable and interned, so equal expressions are the same object.
 
-In: Python ints, names of sizes, sympy expressions of torch's `ShapeEnv` (see `lower/border.py`).
+In: Python ints, names of sizes, sympy expressions of `ShapeEnv` (see `lower/sympy_boundary.py`).
 Out: canonical `Index` objects that print as Python. Sizes and loop variables are assumed to be
 non-negative, sizes inside loops positive (a loop over an empty range evaluates nothing); the user's
 numbers may be negative.

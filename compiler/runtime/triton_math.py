@@ -1,5 +1,4 @@
-"""What generated Triton kernels call beyond Triton's own functions: roundings and reductions that
-mean what torch means by them.
+"""Functions of generated Triton kernels: roundings and reductions with torch's semantics.
 
 In and out: Triton values inside kernels. Needs triton; imported by generated code alone.
 """

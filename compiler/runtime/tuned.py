@@ -29,7 +29,7 @@ def tuner(thorough: bool = False) -> Tuner:
 
 
 def machine_limits() -> tuple[float, float]:
-    """Return this machine's memory bandwidth (bytes a second) and product speed (operations a second).
+    """Return this machine's memory bandwidth in bytes, and product speed in operations, a second.
 
     They are measured once for a processor, torch and a number of threads, and stored on disk: by a
     copy of memory larger than the caches, counting reads and writes, and by a float32 product of

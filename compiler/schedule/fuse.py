@@ -295,7 +295,7 @@ def _over(group: Group, node: Nest, outer: Variables, inner: Variables) -> tuple
     unchanged = (outer, inner) == (group.outer, group.inner)
     members: list[Member] = list(group.members) if unchanged else []
     todo = [node] if unchanged else [*(m.node for m in group.members), node]
-    # Reductions and scans constrain a node's placement: they go first when members are placed again.
+    # Reductions and scans constrain a node's placement: they go first in a new placement.
     waiting = todo if unchanged else sorted(todo, key=lambda n: isinstance(n, Pointwise))
     placed: dict[str, Member] = {m.name: m for m in members}
     while waiting:

@@ -112,9 +112,7 @@ def _checkpoint(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     body = capture_body(t, ("checkpoint", target), args[0], args[1:], given)
     module = body.scope.module()
     contexts = kwargs.get("context_fn", ConstValue(None))
-    if not t.python.is_none(
-        contexts
-    ):  # a separate operation, which torch's partitioner knows too
+    if not t.python.is_none(contexts):  # a separate operation, which torch's partitioner knows too
         target = wraps.tag_activation_checkpoint
         module.meta["_checkpoint_context_fn"] = _contexts(t, contexts)
     function = t.output.scopes[-1].add_body("wrap_body", module)

@@ -178,10 +178,10 @@ class Block:
                 del self.known[name]
 
     def _check(self, line: str) -> None:
-        """Raise for a line that uses unknown names, calls helpers wrongly, or leaves brackets open."""
+        """Raise for a line with unknown names, wrong calls of helpers, or open brackets."""
         words = PRAGMA_WORDS if line.startswith("#") else WORDS
         known = self.known
-        waiting: list[tuple[str, str, int]] = []  # the closing bracket, the called helper, the number of commas
+        waiting: list[tuple[str, str, int]] = []  # closing bracket, helper, commas
         called = ""
         for token in _TOKENS.findall(line):
             if token in _CLOSING:

@@ -34,7 +34,7 @@ class Tiles:
 
 
 def tiles_of(rows: int, width: int, threads: int) -> Tiles:
-    """Tiles as large as the registers hold, and blocks alike in width, for all threads."""
+    """Return tiles as large as the registers allow, in blocks of equal width for all threads."""
     tall = _ceil(rows, _ceil(rows, MOST_TALL))
     most = min((REGISTERS - 1) // (tall + 1), MOST_VECTORS)
     whole = _ceil(width, LANES)

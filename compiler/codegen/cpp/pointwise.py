@@ -46,7 +46,7 @@ class PointwiseWriter(Writer):
             self._nest([s for section in sections for s in section.statements])
 
     def _in_last_loop(self, section: Section) -> bool:
-        """Return whether a section is a range of the last of several loops, without streaming stores."""
+        """Return whether a section is a range of the last of several loops, and nothing streams."""
         outer, over = self.kernel.outer, section.over
         ranged = over is not None and len(outer) > 1 and over[0] is outer[-1]
         return ranged and not self.to_stream(section.statements, outer[-1])
@@ -71,7 +71,7 @@ class PointwiseWriter(Writer):
     def _fetch_next_row(
         self, statements: Sequence[Statement], row: Index, last: Index, start: Index, stop: Index
     ) -> None:
-        """Prefetch the lines that the next iteration writes, as the L2 cache delivers them too late."""
+        """Prefetch the lines that the next iteration writes, as the L2 cache is too late."""
         for store in statements:
             if not isinstance(store, Store) or ix.coefficient(store.index, last) is not ix.ONE:
                 continue
@@ -86,7 +86,7 @@ class PointwiseWriter(Writer):
     def _nest(
         self, statements: Sequence[Statement], over: tuple[Index, Index, Index] | None = None
     ) -> None:
-        """Print nested loops around pointwise statements, one of them restricted to a range if given."""
+        """Print nested loops around pointwise statements, one of them over a range if given."""
         outer = self.kernel.outer
         bounds = {v: ("0", c_index(ix.extent(v))) for v in outer}
         if over is not None:

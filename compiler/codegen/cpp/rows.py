@@ -90,7 +90,10 @@ class RowWriter(Writer):
         return made
 
     def _find(self, statement: Accumulate, best: str) -> None:
-        """Print the search for the first position of the best value or NaN: `WIDE` at once, then one by one."""
+        """Print the search for the first position of the best value or NaN.
+
+        It compares `WIDE` elements at once, then single ones.
+        """
         name, last = statement.name, self.kernel.inner[-1]
         base, stop = f"{last}_by", f"{last}_to"
         self.declare("long long", f"a_{name}", "-1")

@@ -184,7 +184,7 @@ class Writer(Block):
         stop: str,
         clause: str = "",
     ) -> None:
-        """Print a vectorised loop that buffers `STREAM` elements of each store, and streams them."""
+        """Print a vectorised loop that buffers `STREAM` elements of each store and streams them."""
         base = f"{variable}_by"
         self.count(base, start, stop, str(STREAM))
         left = call("tc_min", str(STREAM), f"{stop} - {base}")

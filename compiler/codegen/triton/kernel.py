@@ -364,7 +364,7 @@ class KernelWriter:
             self._result(each, f"a_{each.name}{place}")
 
     def _evictions(self, section: Section) -> dict[str, str]:
-        """Set the eviction policy: values of a row that a later pass reads again stay in the caches."""
+        """Return the eviction policies: data that a later pass reads again stays in the caches."""
         passes = [s for s in self.kernel.sections if s.level == "inner"]
         at = next(k for k, one in enumerate(passes) if one is section)
         read = [set(self._of_rows(one)) for one in passes]

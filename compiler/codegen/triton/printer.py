@@ -83,7 +83,7 @@ class Space:
         return [axis.mask for axis in used]
 
     def spread(self, index: Index) -> str:
-        """Return an index as a block of the whole shape, broadcast along axes that it does not use."""
+        """Return an index as a block of the whole shape, broadcast along unused axes."""
         return spread(triton_index(index), index, self.axes)
 
 

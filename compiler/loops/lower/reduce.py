@@ -1,5 +1,4 @@
-"""Reductions: sums, extrema, products, counts, and what is made of them (mean, variance, softmax,
-layer norm).
+"""Reductions: sums, extrema, products, counts, and ops composed of them (variance, softmax, ...).
 
 In: calls of ATen reductions. Out: reduction nodes and pointwise values around them. Variance is
 computed in two passes (mean first), which is as exact as Welford's recurrence, and vectorises.
