@@ -240,8 +240,8 @@ class OneByOne(fx.Interpreter):
             ours = self.env[n.args[0]].stride()  # type: ignore[index]
             if list(map(dim_key, ours)) != list(map(dim_key, n.args[0].meta["val"].stride())):  # type: ignore[union-attr]
                 raise RuntimeError(
-                    f"the backward of a compiled function has {n.target}, which gradients that are "
-                    "many in one (vmap) cannot follow. Compile the function with backend='eager'."
+                    f"the backward of a compiled function calls {n.target}, which does not support "
+                    "batched gradients (vmap). Compile the function with backend='eager'."
                 )
         return super().run_node(n)
 

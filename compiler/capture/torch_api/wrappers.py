@@ -62,7 +62,7 @@ def _comparison(cls: type) -> Any:
     """Return the class's comparison of two metadata, or equality.
 
     Raises:
-        StageError: its ``__metadata_guard__`` is no classmethod or staticmethod of two metadata.
+        StageError: its ``__metadata_guard__`` is no classmethod of two metadata.
     """
     own = getattr(cls, "__metadata_guard__", None)
     if own is None:
@@ -70,7 +70,7 @@ def _comparison(cls: type) -> Any:
     if not inspect.ismethod(own) or len(inspect.signature(own).parameters) != 2:
         raise StageError(
             "capture",
-            f"{cls.__qualname__}.__metadata_guard__ has to be a classmethod of two arguments: the"
-            " metadata that was compiled for, and that of another tensor",
+            f"{cls.__qualname__}.__metadata_guard__ has to be a classmethod with two parameters:"
+            " the metadata of the tensor at compile time, and that of the tensor in a later call",
         )
     return own
