@@ -445,13 +445,16 @@ class RootFrame(Frame):
 
         Unread ones are passed on unwrapped.
         """
-        unread = {n: OpaqueValue(self.unread[n], LocalSource(n)) for n in names & {*self.unread}}
-        return {**unread, **super().bound(names)}
+        found: dict[str, Value] = {}
+        for name in names & self.unread.keys():
+            found[name] = OpaqueValue(self.unread[name], LocalSource(name))
+        return found | super().bound(names)
 
     def local(self, name: str) -> Value:
         """Return a local, wrapping an argument when it is first read."""
         if name not in self.locals and name in self.unread:
-            self.locals[name] = self.t.values.wrap(self.unread.pop(name), LocalSource(name))
+            obj = self.unread.pop(name)
+            self.locals[name] = self.t.values.wrap(obj, LocalSource(name))
         return super().local(name)
 
 

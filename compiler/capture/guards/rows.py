@@ -241,7 +241,8 @@ def global_state(snapshot: Any = None) -> dict[str, Any]:
 
 def _explain_global_state(value: Any, guard: Guard, scope: Scope) -> list[Difference]:
     old, new = global_state(guard.expected), global_state()
-    return [(name, str(old[name]), str(new[name])) for name in old if old[name] != new[name]]
+    changed = [name for name in old if old[name] != new[name]]
+    return [(name, str(old[name]), str(new[name])) for name in changed]
 
 
 def _install_modes(tree: GuardTree, guard: Guard) -> None:

@@ -40,27 +40,35 @@ def build_set(f: Frame, i: Instruction) -> None:
 def build_map(f: Frame, i: Instruction) -> None:
     """Make a dict of the top n pairs."""
     flat = f.popn(2 * (i.arg or 0))
-    f.push(f.t.values.dict_of(zip(flat[::2], flat[1::2], strict=True)))
+    keys, values = flat[::2], flat[1::2]
+    pairs = zip(keys, values, strict=True)
+    f.push(f.t.values.dict_of(pairs))
 
 
 @opcode("BUILD_CONST_KEY_MAP")
 def build_const_key_map(f: Frame, i: Instruction) -> None:
     """Make a dict of constant keys and the top n values."""
     keys = f.t.python.concrete(f.pop())
-    f.push(f.t.values.dict_of(zip(keys, f.popn(i.arg or 0), strict=True)))
+    values = f.popn(i.arg or 0)
+    pairs = zip(keys, values, strict=True)
+    f.push(f.t.values.dict_of(pairs))
 
 
 @opcode("BUILD_SLICE")
 def build_slice(f: Frame, i: Instruction) -> None:
     """Make a slice of two or three bounds."""
-    parts = f.popn(i.arg or 2)
-    f.push(SliceValue([*parts, *[ConstValue(None)] * (3 - len(parts))]))
+    bounds = f.popn(i.arg or 2)
+    while len(bounds) < 3:
+        bounds.append(ConstValue(None))
+    f.push(SliceValue(bounds))
 
 
 @opcode("BUILD_STRING")
 def build_string(f: Frame, i: Instruction) -> None:
     """Join the top n strings."""
-    f.push(ConstValue("".join(f.t.python.concrete(part) for part in f.popn(i.arg or 0))))
+    parts = f.popn(i.arg or 0)
+    texts = [f.t.python.concrete(part) for part in parts]
+    f.push(ConstValue("".join(texts)))
 
 
 CONVERSIONS: dict[int, Callable[[Any], str]] = {1: str, 2: repr, 3: ascii}

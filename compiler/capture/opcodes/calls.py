@@ -37,19 +37,18 @@ def call_kw(f: Frame, i: Instruction) -> None:
 
 
 def _call(f: Frame, count: int, names: tuple[str, ...]) -> None:
-    args = f.popn(count)
-    positional = args[: count - len(names)]
-    keywords = dict(zip(names, args[count - len(names) :], strict=True))
-    f.push(_invoke(f, positional, keywords))
+    named = dict(zip(names, f.popn(len(names)), strict=True))
+    positional = f.popn(count - len(names))
+    f.push(_invoke(f, positional, named))
 
 
 def _invoke(f: Frame, args: Args, kwargs: Kwargs) -> Value:
     first, second = f.popn(2)
-    if NULL_FIRST:
-        function, args = (second, args) if first is NULL else (first, [second, *args])
-    else:
-        function, args = (first, args) if second is NULL else (first, [second, *args])
-    return f.t.call(f, function, args, kwargs)
+    if NULL_FIRST and first is NULL:
+        return f.t.call(f, second, args, kwargs)
+    if not NULL_FIRST and second is NULL:
+        return f.t.call(f, first, args, kwargs)
+    return f.t.call(f, first, [second, *args], kwargs)
 
 
 @opcode("CALL_FUNCTION_EX")

@@ -86,7 +86,11 @@ def load_global(f: Frame, i: Instruction) -> None:
 @opcode("LOAD_NAME")
 def load_name(f: Frame, i: Instruction) -> None:
     """Push a name of a class body."""
-    f.push(f.locals[i.argval] if i.argval in f.locals else f.global_value(i.argval))
+    name = i.argval
+    if name in f.locals:
+        f.push(f.locals[name])
+    else:
+        f.push(f.global_value(name))
 
 
 @opcode("STORE_NAME")
@@ -201,8 +205,12 @@ def load_closure(f: Frame, i: Instruction) -> None:
 
 @opcode("LOAD_CLASSDEREF", until=(3, 11))
 def load_class_deref(f: Frame, i: Instruction) -> None:
-    """Push a name of a class body, or else what a cell holds."""
-    f.push(f.locals[i.argval] if i.argval in f.locals else _held(f, i.argval))
+    """Push a name of a class body, or else the content of a cell."""
+    name = i.argval
+    if name in f.locals:
+        f.push(f.locals[name])
+    else:
+        f.push(_held(f, name))
 
 
 @opcode("LOAD_DEREF")

@@ -120,7 +120,8 @@ class OutputGraph:
     def add_input(self, value: NodeValue) -> fx.Node:
         """Make the placeholder of a sourced tensor or number, before all calls."""
         assert value.source is not None
-        name = re.sub(r"[\W_]+", "_", value.source.name.replace(".__dict__", "")).strip("_") + "_"
+        path = value.source.name.replace(".__dict__", "")
+        name = re.sub(r"[\W_]+", "_", path).strip("_") + "_"
         if name in self._names:  # different sources may differ only in what is no part of a name
             name = f"{name}{len(self._names)}_"
         self._names.add(name)
@@ -147,8 +148,9 @@ class OutputGraph:
         self.derived.forget(making=isinstance(target, type))
         nodes, named, fakes, fake_named = self._operands(args, kwargs, text)
         if self.derived.making:
-            given = zip([*args, *kwargs.values()], [*fakes, *fake_named.values()], strict=True)
-            self.derived.hold(given)
+            held = [*args, *kwargs.values()]
+            held_fakes = [*fakes, *fake_named.values()]
+            self.derived.hold(zip(held, held_fakes, strict=True))
         result = self.run_fake(target, text, fakes, fake_named, method)
         in_place = bool(_IN_PLACE.search(text)) or "out" in kwargs or text == "setitem"
         self.t.guards.aliasing_matters |= in_place
@@ -328,7 +330,7 @@ class OutputGraph:
             pairs = [self.graphable(item, text) for item in value.values(self.t)]
             kind = list if isinstance(value, ListValue) else tuple
             if self.derived.making and hasattr(value.python_type(), "_fields"):
-                return self._made(value.python_type(), [n for n, _ in pairs], [f for _, f in pairs])
+                return self._made(value.python_type(), pairs)
             return kind(n for n, _ in pairs), kind(f for _, f in pairs)
         if isinstance(value, ObjectValue) and is_record(value.cls) and value.source is None:
             return self._record_of(value, text)
@@ -357,13 +359,20 @@ class OutputGraph:
     def _record_of(self, value: ObjectValue, text: str) -> tuple[Any, Any]:
         """Return the node that makes an object of a frozen dataclass, and a fake of the object."""
         held = self.t.effects.attributes_of(value)
-        pairs = {name: self.graphable(item, text) for name, item in held.items()}
-        make = Record(value.cls, tuple(pairs))
-        return self._made(make, [n for n, _ in pairs.values()], [f for _, f in pairs.values()])
+        pairs = [self.graphable(item, text) for item in held.values()]
+        make = Record(value.cls, tuple(held))
+        return self._made(make, pairs)
 
-    def _made(self, make: Any, nodes: list[Any], fakes: list[Any]) -> tuple[Any, Any]:
+    def _made(self, make: Any, pairs: list[tuple[Any, Any]]) -> tuple[Any, Any]:
+        """Return the node of a call with these arguments, and its fake result.
+
+        Args:
+            pairs: each argument as the graph holds it, and as a fake.
+        """
+        nodes = tuple(node for node, _ in pairs)
+        fakes = [fake for _, fake in pairs]
         fake = make(*fakes)
-        node = self.graph.call_function(make, tuple(nodes))
+        node = self.graph.call_function(make, nodes)
         self.annotate(node, fake)
         return node, fake
 

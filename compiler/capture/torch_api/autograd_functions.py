@@ -313,8 +313,11 @@ def _record(
     except (RuntimeError, TypeError, ValueError) as error:
         note = f"{type(error).__name__}: {error}"
         raise breaks.GraphBreak(breaks.OP_FAILED, "autograd.Function.apply", note) from error
-    names = ("autograd_forward", "autograd_backward")
-    reads = [t.output.scopes[-1].add_body(n, m) for n, m in zip(names, modules, strict=True)]
+    scope = t.output.scopes[-1]
+    reads = (
+        scope.add_body("autograd_forward", modules[0]),
+        scope.add_body("autograd_backward", modules[1]),
+    )
     node = t.output.graph.call_function(apply_function, (*reads, name, *marks, *operands))
     t.output.annotate(node, examples)
     t.output.calls += 1

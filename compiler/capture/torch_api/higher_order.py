@@ -72,7 +72,8 @@ def reject(name: str, why: str) -> UncapturedHigherOrderOpError:
 @handles(wraps.wrap)
 def _wrap(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     body = capture_body(t, ("wrap", wraps.wrap), args[0], args[1:], kwargs)
-    return call(t, wraps.wrap, (read(t, "wrap_body", body), *body.lifted), {}, body)
+    operands = (read(t, "wrap_body", body), *body.lifted)
+    return call(t, wraps.wrap, operands, {}, body)
 
 
 @handles(hints_wrapper)
@@ -86,26 +87,28 @@ def _hints_wrapper(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         t.python.raise_(
             RuntimeError, "hints_wrapper: kwargs must be an empty dict, and hints a dict"
         )
-    plain = {t.python.concrete(k): v for k, v in zip(hints.keys(t), hints.values(t), strict=True)}
-    if not all(isinstance(v, ConstValue) for v in plain.values()) or not all(
-        isinstance(v.constant(), int | float | str) for v in plain.values()
-    ):
-        t.python.raise_(RuntimeError, "hints_wrapper: each hint must be an int, float, bool or str")
-    body = capture_body(
-        t, ("hints_wrapper", hints_wrapper), given["body_fn"], given["args"].unpack(t)
-    )
+    plain: dict[str, Any] = {}
+    for name, value in zip(hints.keys(t), hints.values(t), strict=True):
+        if not isinstance(value, ConstValue) or not isinstance(value.obj, int | float | str):
+            t.python.raise_(
+                RuntimeError, "hints_wrapper: each hint must be an int, float, bool or str"
+            )
+        plain[t.python.concrete(name)] = value.obj
+    operation = ("hints_wrapper", hints_wrapper)
+    body = capture_body(t, operation, given["body_fn"], given["args"].unpack(t))
+    function = read(t, "hints_wrapper_body", body)
     no_names: dict[str, Any] = {}
-    operands = (read(t, "hints_wrapper_body", body), tuple(body.lifted), no_names)
-    hint_values = {name: value.constant() for name, value in plain.items()}
-    return call(t, hints_wrapper, operands, {"hints": hint_values}, body)
+    operands = (function, tuple(body.lifted), no_names)
+    return call(t, hints_wrapper, operands, {"hints": plain}, body)
 
 
 # -- checkpoint ------------------------------------------------------------------------------
 @handles(torch.utils.checkpoint.checkpoint)
 def _checkpoint(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     own = ("use_reentrant", "preserve_rng_state", "determinism_check", "debug", "early_stop")
-    plain: dict[str, Any] = {k: t.python.concrete(v) for k, v in kwargs.items() if k in own}
+    settings = {name: value for name, value in kwargs.items() if name in own}
     given = {k: v for k, v in kwargs.items() if k not in (*own, "context_fn")}
+    plain: dict[str, Any] = t.python.concrete_dict(settings)
     if plain.get("use_reentrant") is None:
         plain["use_reentrant"] = True
     target: Any = torch.utils.checkpoint.checkpoint
@@ -172,10 +175,10 @@ def _cond(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         raise
     _agree(bodies)
     lifted = same_operands(bodies)
-    true, false = (
-        read(t, name, body) for name, body in zip(("cond_true", "cond_false"), bodies, strict=True)
-    )
-    return call(t, cond_op, (condition.node(t), true, false, tuple(lifted)), {}, bodies[0])
+    true = read(t, "cond_true", bodies[0])
+    false = read(t, "cond_false", bodies[1])
+    given = (condition.node(t), true, false, tuple(lifted))
+    return call(t, cond_op, given, {}, bodies[0])
 
 
 def _operands(t: Interpreter, value: Value) -> list[Value]:

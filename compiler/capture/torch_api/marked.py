@@ -187,7 +187,8 @@ def _over_tensors(t: Interpreter, obj: Any, args: Args, kwargs: Kwargs) -> Value
     keywords = map_items(t, named, enter)
     assert isinstance(keywords, DictValue)
     names = t.python.concrete_list(keywords.keys(t))
-    found = function.call(t, arrays, dict(zip(names, keywords.values(t), strict=True)))
+    converted = dict(zip(names, keywords.values(t), strict=True))
+    found = function.call(t, arrays, converted)
     return map_items(t, found, leave)
 
 

@@ -149,14 +149,15 @@ def _made(t: Interpreter, value: Value, leaves: list[NodeValue]) -> PytreeNode:
     known = pytree.SUPPORTED_NODES.get(kind)
     if known is None and _is_frozen(kind):
         names = tuple(field.name for field in fields(kind))
-        return PytreeNode(kind, names, [_shape(t, value.attr(t, name), leaves) for name in names])
+        held = [value.attr(t, name) for name in names]
+        return PytreeNode(kind, names, [_shape(t, one, leaves) for one in held])
     if known is None:
         what = f"a {kind.__qualname__}, which is not registered with torch.utils._pytree,"
         raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, f"{what} as an argument")
     children, context = t.inline_object(known.flatten_fn, [value]).unpack(t)
-    return PytreeNode(
-        kind, t.python.concrete(context), [_shape(t, c, leaves) for c in children.unpack(t)]
-    )
+    known_context = t.python.concrete(context)
+    shapes = [_shape(t, child, leaves) for child in children.unpack(t)]
+    return PytreeNode(kind, known_context, shapes)
 
 
 def _value(t: Interpreter, shape: Any, parts: Iterator[Value]) -> Value:

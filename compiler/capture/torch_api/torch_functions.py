@@ -352,8 +352,9 @@ handles(is_compiling)(_always(True))
 
 @handles(graph_break)
 def _graph_break(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    text = [str(t.python.concrete(value)) for value in (*args, *kwargs.values())]
-    raise breaks.GraphBreak(breaks.USER_BREAK, note="".join(text))
+    given = t.python.concrete_list([*args, *kwargs.values()])
+    text = "".join(str(one) for one in given)
+    raise breaks.GraphBreak(breaks.USER_BREAK, note=text)
 
 
 BY_NAME.add("torch._dynamo.decorators.graph_break", _graph_break)

@@ -40,8 +40,9 @@ def wrap_wrapper(t: Interpreter, obj: torch.Tensor, source: Source) -> Value:
     t.guards.add("CUSTOM", source, _metadata_guard(type(obj), list(names), metadata))
     value = tensor_value(None, fake, source, obj)
     t.values.tensors.append(value)
-    inner = [t.values.wrap(getattr(obj, name), AttrSource(source, name)) for name in names]
-    t.output.derived.hold(zip(inner, [getattr(fake, name) for name in names], strict=True))
+    for name in names:
+        inner = t.values.wrap(getattr(obj, name), AttrSource(source, name))
+        t.output.derived.hold([(inner, getattr(fake, name))])
     return value
 
 

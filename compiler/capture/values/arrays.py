@@ -143,7 +143,8 @@ class ArrayValue(Value):
         if name in ("strides", "nbytes"):
             size = ConstValue(self.tensor.example.itemsize)
             if name == "nbytes":
-                return t.python.binary("mul", METHODS["numel"](t, self.tensor, [], {}), size)
+                count = METHODS["numel"](t, self.tensor, [], {})
+                return t.python.binary("mul", count, size)
             strides = METHODS["stride"](t, self.tensor, [], {}).unpack(t)
             return TupleValue([t.python.binary("mul", stride, size) for stride in strides])
         if name in FIELDS:
@@ -178,7 +179,8 @@ class ArrayValue(Value):
 
     def iterate(self, t: Interpreter) -> Value:
         rows = self.tensor.unpack_rows(t)
-        return t.values.list_of(ArrayValue(row, row.example.dim() == 0) for row in rows).iterate(t)
+        arrays = [ArrayValue(row, row.example.dim() == 0) for row in rows]
+        return t.values.list_of(arrays).iterate(t)
 
     def children(self, t: Interpreter) -> list[Value]:
         return [self.tensor]
@@ -252,9 +254,11 @@ class NumpyFunctionValue(Value):
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if self.name.startswith("random."):
             self.cannot(breaks.BUILTIN_CALL, f"numpy.{self.name}()")
-        if self.name in ON_TYPES and all(a.is_constant() for a in (*args, *kwargs.values())):
+        operands = (*args, *kwargs.values())
+        if self.name in ON_TYPES and all(one.is_constant() for one in operands):
+            plain = t.python.concrete_list(args)
             named = t.python.concrete_dict(kwargs)
-            return t.python.folded(self.obj, *map(t.python.concrete, args), **named)
+            return t.python.folded(self.obj, *plain, **named)
         given = t.values.new_tuple([_argument(t, a) for a in args]), _named(t, kwargs)
         out = kwargs.get("out")
         t.guards.aliasing_matters |= out is not None

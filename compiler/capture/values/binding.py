@@ -49,7 +49,8 @@ def bind_descriptor(
         return owner.base_attr(t, name)
     getter = type_lookup(type(raw), "__get__")
     if isinstance(getter, types.FunctionType):
-        return t.inline_object(getter, [t.values.known(raw), owner, t.values.known(cls)])
+        descriptor = t.values.known(raw)
+        return t.inline_object(getter, [descriptor, owner, t.values.known(cls)])
     if getter is not MISSING and not isinstance(raw, type):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_ATTR, f"{owner.describe()}.{name}")
     source: Source | None = None

@@ -220,9 +220,10 @@ def _object_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(tuple.__new__)
 def _tuple_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    return TupleValue(
-        list(args[1].unpack(t)) if len(args) > 1 else [], kind=t.python.concrete(args[0])
-    )
+    cls, *contents = args
+    items = contents[0].unpack(t) if contents else []
+    kind = t.python.concrete(cls)
+    return TupleValue([*items], kind=kind)
 
 
 @builtin(object.__init__)
@@ -350,8 +351,9 @@ CLASS_METHODS["fromkeys"] = _fromkeys
 @builtin(slice)
 def _slice(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     none: Value = ConstValue(None)
-    bounds = [none, args[0], none] if len(args) == 1 else [*args, none][:3]
-    return SliceValue(bounds)
+    if len(args) == 1:
+        return SliceValue([none, args[0], none])
+    return SliceValue([*args, none][:3])
 
 
 @builtin(range)
@@ -514,7 +516,9 @@ def _round(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(format)
 def _format(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    return t.python.format(args[0], t.python.concrete(args[1]) if len(args) > 1 else "")
+    value, *rest = args
+    spec = t.python.concrete(rest[0]) if rest else ""
+    return t.python.format(value, spec)
 
 
 def slot_method(t: Interpreter, owner: Value, raw: Any) -> Value:

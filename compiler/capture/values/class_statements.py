@@ -104,7 +104,8 @@ def _decorator(kind: Any) -> Any:
         if not all(isinstance(one, FunctionValue) or t.python.is_none(one) for one in functions):
             raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {kind.__name__}")
         real = [_real(t, function) for function in args]
-        made = kind(*real, **{name: _real(t, function) for name, function in kwargs.items()})
+        named = {name: _real(t, function) for name, function in kwargs.items()}
+        made = kind(*real, **named)
         value = DescriptorValue(made)
         t.values.make_inside(made, value)
         return value

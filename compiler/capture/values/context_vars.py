@@ -14,6 +14,9 @@ from tc.compiler.core.sources import AttrSource, CallSource, Source
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
+#: method of a context variable -> the numbers of arguments that it accepts
+ARITIES = {"get": (0, 1), "set": (1,), "reset": (1,)}
+
 
 class ContextVarValue(KnownObject):
     """A `contextvars.ContextVar`.
@@ -37,8 +40,7 @@ class ContextVarValue(KnownObject):
         )
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
-        wanted = {"get": (0, 1), "set": (1,), "reset": (1,)}.get(name, ())
-        if kwargs or len(args) not in wanted:
+        if kwargs or len(args) not in ARITIES.get(name, ()):
             self.cannot(breaks.UNSUPPORTED_CALL, f"ContextVar.{name}")
         if name == "get":
             return self._get(t, args)

@@ -68,7 +68,8 @@ def _reduce(t: Interpreter, x: ObjectValue) -> Value:
         held = names.method(t, "copy", [], {})
         state = held if held.truth(t) else ConstValue(None)
     maker = t.values.known(copyreg.__newobj__)  # type: ignore[attr-defined]
-    return t.values.new_tuple([maker, t.values.new_tuple([t.values.known(x.cls)]), state])
+    arguments = t.values.new_tuple([t.values.known(x.cls)])
+    return t.values.new_tuple([maker, arguments, state])
 
 
 def _is_plain_class(cls: type) -> bool:

@@ -203,7 +203,8 @@ class CycleIterator(LazyIterator):
 
     def parts(self) -> list[Value]:
         if self.iterated is None:
-            return [TupleValue([*self.saved[self.place :], *self.saved[: self.place]])]
+            ahead, behind = self.saved[self.place :], self.saved[: self.place]
+            return [TupleValue([*ahead, *behind])]
         if self.saved:
             self.cannot(breaks.UNSUPPORTED_VALUE, "an itertools.cycle on its first round")
         return [self.iterated]

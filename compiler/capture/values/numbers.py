@@ -104,7 +104,8 @@ def each_pow(t: Interpreter, args: Args, kwargs: Kwargs) -> Value | None:
     """Trace ``_foreach_pow`` of one base and several exponents; None for other arguments."""
     if len(args) != 2 or not isinstance(args[0], TensorValue):
         return None
-    return TupleValue([t.output.call_torch(torch.pow, [args[0], e], {}) for e in args[1].unpack(t)])
+    base, exponents = args[0], args[1].unpack(t)
+    return TupleValue([t.output.call_torch(torch.pow, [base, e], {}) for e in exponents])
 
 
 def tensor_of_tensors(t: Interpreter, args: Args, kwargs: Kwargs) -> Value | None:

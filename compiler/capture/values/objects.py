@@ -508,7 +508,8 @@ class SuperValue(Value):
         if self.cls not in start.__mro__:  # in a method of a metaclass
             self.cannot(breaks.UNSUPPORTED_ATTR, f"super().{name} of a class")
         raw = type_lookup(start, name, after=self.cls)
-        mro = start.__mro__[start.__mro__.index(self.cls) + 1 :]
+        own = start.__mro__.index(self.cls)
+        mro = start.__mro__[own + 1 :]
         stored = t.effects.class_attribute(mro, name)
         if stored is not None:
             return stored
@@ -516,7 +517,8 @@ class SuperValue(Value):
             return t.python.raise_(AttributeError, f"'super' object has no attribute '{name}'")
         if not hasattr(type(raw), "__get__"):
             home = next(base for base in mro if name in base.__dict__)
-            return t.values.wrap(raw, AttrSource(t.values.source_of(t.values.known(home)), name))
+            source = t.values.source_of(t.values.known(home))
+            return t.values.wrap(raw, AttrSource(source, name))
         if isinstance(self.owner, ClassValue):
             return t.attributes.bind_class_attr(self.owner, raw, name)
         return t.attributes.bind_descriptor(self.owner, start, raw, name, inherited=True)

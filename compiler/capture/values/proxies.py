@@ -82,5 +82,8 @@ def accepts(obj: Any) -> bool:
 def wrap_proxy(t: Interpreter, obj: types.MappingProxyType[Any, Any], source: Source) -> Value:
     """Return the value of an existing proxy; reads go to the dict behind it, item by item."""
     t.guards.add("TYPE", source, type(obj))
-    entries: Any = {k: (ConstValue(k), Lazy(v, ItemSource(source, k))) for k, v in obj.items()}
+    entries: dict[Any, Any] = {}
+    for key, item in obj.items():
+        unread = Lazy(item, ItemSource(source, key))
+        entries[key] = (ConstValue(key), unread)
     return MappingProxyValue(DictValue(entries, source, obj=obj), source)

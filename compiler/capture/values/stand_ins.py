@@ -37,8 +37,10 @@ def raise_as_python(t: Interpreter, owner: Value, name: str, args: Args, kwargs:
         stand_in = kind()
     else:
         return
+    method = getattr(stand_in, name)
     given = [_plain(value) for value in args]
-    t.python.fold(getattr(stand_in, name), *given, **{key: _plain(v) for key, v in kwargs.items()})
+    named = {key: _plain(value) for key, value in kwargs.items()}
+    t.python.fold(method, *given, **named)
 
 
 def call_handler(
