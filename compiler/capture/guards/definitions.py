@@ -149,7 +149,8 @@ class Definitions:
         names = frozenset(self.names) | IMPLICIT
         abstract = functools.partial(_as_answered, self.answers) if self.answers else None
         watch = (make or PlainWatch)(names, classes, dicts, functions, abstract)
-        labels = [*map(label_of, (*classes, *functions)), *map(str, (named for _, named in dicts))]
+        labels = [label_of(one) for one in (*classes, *functions)]
+        labels += [str(named) for _, named in dicts]
         key = f"{zlib.crc32(' '.join(sorted((*labels, *self.names))).encode()):08x}"
         return Unchanged(len(classes), len(dicts), len(functions), watch, key)
 
@@ -205,7 +206,10 @@ class Unchanged:
     def differences(self) -> list[tuple[str, str, str]]:
         """Return (name, old, new) as text for each definition that differs."""
         rows = self.watch.changed()
-        return [(_place(owner, name), _named(old), _named(new)) for owner, name, old, new in rows]
+        found = []
+        for owner, name, old, new in rows:
+            found.append((_place(owner, name), _named(old), _named(new)))
+        return found
 
 
 def unchanged(key: str, **counts: int) -> bool:
@@ -282,7 +286,8 @@ def _held(items: dict[Any, Any], wanted: tuple[str | tuple[str], ...] | None) ->
 
 
 def _differing(owner: Any, old: dict[str, Any], now: dict[str, Any]) -> list[Change]:
-    names = [name for name in {**old, **now} if old.get(name, ...) != now.get(name, ...)]
+    names = [*old, *(name for name in now if name not in old)]
+    names = [name for name in names if old.get(name, ...) != now.get(name, ...)]
     return [(owner, name, _read(old, name), _read(now, name)) for name in names]
 
 

@@ -108,7 +108,8 @@ def install_entry(
         code = hook.uncaptured(entry.code)
         run = FunctionType(code, fn.__globals__, fn.__name__, None, fn.__closure__)
         places, tensors = tuple(way.places), tuple(way.tensors)
-        return bool(fast_path.add(epoch, run, len(args), places, tuple(way.tests), tensors, check))
+        tests = tuple(way.tests)
+        return bool(fast_path.add(epoch, run, len(args), places, tests, tensors, check))
     return False
 
 

@@ -219,7 +219,8 @@ class CheckedGuards:
                 if guards.drop is not None:
                     guards.drop()
 
-        for ref in {ref.id: ref for guard in self.guards for ref in _refs(guard.expected)}.values():
+        refs = {ref.id: ref for guard in self.guards for ref in _refs(guard.expected)}
+        for ref in refs.values():
             if ref.is_weak:
                 self._watched.append(weakref.ref(ref.get(), died))
 

@@ -88,7 +88,8 @@ def format_value(f: Frame, i: Instruction) -> None:
 @opcode("CONVERT_VALUE", since=(3, 13))
 def convert_value(f: Frame, i: Instruction) -> None:
     """Apply ``!s``, ``!r`` or ``!a``."""
-    f.push(f.t.python.convert_text(CONVERSIONS[i.arg or 1], f.pop()))
+    convert = CONVERSIONS[i.arg or 1]
+    f.push(f.t.python.convert_text(convert, f.pop()))
 
 
 @opcode("FORMAT_SIMPLE", since=(3, 13))
@@ -108,14 +109,16 @@ def format_with_spec(f: Frame, i: Instruction) -> None:
 def list_append(f: Frame, i: Instruction) -> None:
     """Append in a comprehension."""
     value = f.pop()
-    f.stack[-(i.arg or 1)].method(f.t, "append", [value], {})
+    container = f.stack[-(i.arg or 1)]
+    container.method(f.t, "append", [value], {})
 
 
 @opcode("SET_ADD")
 def set_add(f: Frame, i: Instruction) -> None:
     """Add in a comprehension."""
     value = f.pop()
-    f.stack[-(i.arg or 1)].method(f.t, "add", [value], {})
+    container = f.stack[-(i.arg or 1)]
+    container.method(f.t, "add", [value], {})
 
 
 @opcode("MAP_ADD")
@@ -130,7 +133,8 @@ def extend(f: Frame, i: Instruction) -> None:
     """Add all items of the top to a container below."""
     values = f.pop()
     name = "extend" if i.opname == "LIST_EXTEND" else "update"
-    f.stack[-(i.arg or 1)].method(f.t, name, [values], {})
+    container = f.stack[-(i.arg or 1)]
+    container.method(f.t, name, [values], {})
 
 
 @opcode("DICT_MERGE")

@@ -33,7 +33,8 @@ def call(f: Frame, i: Instruction) -> None:
 @opcode("CALL_KW", since=(3, 13))
 def call_kw(f: Frame, i: Instruction) -> None:
     """Call with the keyword names on top."""
-    _call(f, i.arg or 0, tuple(f.t.python.concrete(f.pop())))
+    names = f.t.python.concrete(f.pop())
+    _call(f, i.arg or 0, tuple(names))
 
 
 def _call(f: Frame, count: int, names: tuple[str, ...]) -> None:
@@ -67,7 +68,8 @@ def call_function_ex(f: Frame, i: Instruction) -> None:
 def call_intrinsic_1(f: Frame, i: Instruction) -> None:
     """Call one of the interpreter's own unary functions."""
     if i.arg == 3:  # StopIteration that leaves a generator
-        f.push(f.t.values.known(RuntimeError).call(f.t, [], {}))
+        error = f.t.values.known(RuntimeError)
+        f.push(error.call(f.t, [], {}))
         f.popn(2)
         f.t.python.raise_(RuntimeError, "generator raised StopIteration")
     elif i.arg == 5:

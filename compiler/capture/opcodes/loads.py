@@ -170,7 +170,8 @@ def load_method(f: Frame, i: Instruction) -> None:
 def load_super_attr(f: Frame, i: Instruction) -> None:
     """Read ``super(cls, owner).name``."""
     _, cls, owner = f.popn(3)
-    found = SuperValue(f.t.python.concrete(cls), owner).attr(f.t, i.argval)
+    base = SuperValue(f.t.python.concrete(cls), owner)
+    found = base.attr(f.t, i.argval)
     f.push_callable(found) if (i.arg or 0) & 1 else f.push(found)
 
 

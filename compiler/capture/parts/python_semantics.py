@@ -343,7 +343,8 @@ class PythonSemantics:
         """Compare two objects one of whose classes compares in C; None if neither does."""
         classes = [side.cls for side in (left, right) if isinstance(side, ObjectValue)]
         if classes == [types.SimpleNamespace] * 2:
-            return self.binary(name, left.attr(self.t, "__dict__"), right.attr(self.t, "__dict__"))
+            own, other = left.attr(self.t, "__dict__"), right.attr(self.t, "__dict__")
+            return self.binary(name, own, other)
         for cls in classes:
             raw = type_lookup(cls, "__eq__")
             identity = raw is object.__eq__ or cls is types.SimpleNamespace

@@ -139,7 +139,9 @@ def ask_process_again(
     answer: Any,
 ) -> None:
     """Guard the result of a function of the process's state: each call evaluates it again."""
-    shown = ", ".join([*map(repr, args), *(f"{k}={v!r}" for k, v in kwargs.items())])
+    texts = [repr(one) for one in args]
+    texts += [f"{name}={one!r}" for name, one in kwargs.items()]
+    shown = ", ".join(texts)
     check = Predicate(
         f"{text}({shown}) == {answer!r}".replace("{", "{{").replace("}", "}}"),
         lambda _: bool(function(*args, **kwargs) == answer),

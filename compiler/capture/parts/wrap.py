@@ -308,7 +308,8 @@ def _partial(t: Interpreter, obj: functools.partial[Any], source: Source) -> Val
     keywords = t.values.wrap(obj.keywords, AttrSource(source, "keywords"))
     assert isinstance(keywords, DictValue)
     names = t.python.concrete_list(keywords.keys(t))
-    return PartialValue(function, args, dict(zip(names, keywords.values(t), strict=True)), source)
+    named = dict(zip(names, keywords.values(t), strict=True))
+    return PartialValue(function, args, named, source)
 
 
 def _script_function(t: Interpreter, obj: Any, source: Source) -> Value:

@@ -276,7 +276,8 @@ class _Ending:
         The stack has ``depth`` entries.
         """
         e = self.r.e
-        marks = [i for i, v in enumerate((*self.below, *self.leaf.stack)) if self._handles(v)]
+        stack = (*self.below, *self.leaf.stack)
+        marks = [i for i, value in enumerate(stack) if self._handles(value)]
         if marks:
             e.copy(depth - marks[0])
             e.end_handling()

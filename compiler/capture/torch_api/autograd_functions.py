@@ -239,7 +239,8 @@ def _forward(
     if setup is type_lookup(torch.autograd.function._SingleLevelFunction, "setup_context"):
         return forward.call(t, [context, *args], kwargs)
     result = forward.call(t, args, kwargs)
-    cls.attr(t, "setup_context").call(t, [context, t.values.new_tuple(args), result], {})
+    setup = cls.attr(t, "setup_context")
+    setup.call(t, [context, t.values.new_tuple(args), result], {})
     return result
 
 

@@ -71,4 +71,5 @@ def _at_positions(t: Interpreter, tensor: Value, key: Value) -> Value | None:
         held = position.example if isinstance(position, TensorValue) else None
         if held is None or held.dim() or held.dtype not in (torch.int32, torch.int64):
             return None
-    return t.output.call_torch(torch.ops.aten.index.Tensor, [tensor, ListValue([*positions])], {})
+    index = torch.ops.aten.index.Tensor
+    return t.output.call_torch(index, [tensor, ListValue([*positions])], {})

@@ -177,8 +177,8 @@ def _cond(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     lifted = same_operands(bodies)
     true = read(t, "cond_true", bodies[0])
     false = read(t, "cond_false", bodies[1])
-    given = (condition.node(t), true, false, tuple(lifted))
-    return call(t, cond_op, given, {}, bodies[0])
+    passed = (condition.node(t), true, false, tuple(lifted))
+    return call(t, cond_op, passed, {}, bodies[0])
 
 
 def _operands(t: Interpreter, value: Value) -> list[Value]:
@@ -198,6 +198,7 @@ def _agree(bodies: list[Body]) -> None:
     for body in bodies:
         (output,) = (node for node in body.scope.graph.nodes if node.op == "output")
         examples = [node.meta.get("example_value") for node in output.args[0]]
-        shapes.append([(e.shape, e.dtype) for e in examples if isinstance(e, torch.Tensor)])
+        tensors = [example for example in examples if isinstance(example, torch.Tensor)]
+        shapes.append([(tensor.shape, tensor.dtype) for tensor in tensors])
     if shapes[0] != shapes[1]:
         raise reject("torch.cond", f"its branches return {shapes[0]} and {shapes[1]}")

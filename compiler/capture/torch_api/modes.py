@@ -237,7 +237,8 @@ def _asking(name: str, mode: Mode) -> Callable[..., Value]:
 
 
 def _guard(t: Interpreter, name: str) -> None:
-    t.guards.recorded.add("MODE", PROCESS, (name, t.modes.value_before(name)), t.user_line())
+    expected = (name, t.modes.value_before(name))
+    t.guards.recorded.add("MODE", PROCESS, expected, t.user_line())
 
 
 def _setting(

@@ -103,7 +103,11 @@ def _mapped(t: Interpreter, func: Value, tree: Value, rests: Args) -> tuple[list
     leaves, spec = _flatten(t, tree)
     others = [t.python.fold(spec.flatten_up_to, as_tree(t, rest)) for rest in rests]
     rows = zip(leaves, *others, strict=True)
-    return [func.call(t, [as_value(t, item) for item in row], {}) for row in rows], spec
+    found = []
+    for row in rows:
+        given = [as_value(t, item) for item in row]
+        found.append(func.call(t, given, {}))
+    return found, spec
 
 
 def _tree_map(t: Interpreter, func: Value, tree: Value, *rests: Value) -> Value:

@@ -68,7 +68,8 @@ def _make_subclass(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _as_subclass(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
-    return with_class(t, tensor, t.python.concrete([*args, *kwargs.values()][0]))
+    cls = [*args, *kwargs.values()][0]
+    return with_class(t, tensor, t.python.concrete(cls))
 
 
 METHODS["as_subclass"] = _as_subclass

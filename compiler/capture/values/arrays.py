@@ -126,7 +126,8 @@ class ArrayValue(Value):
     @property
     def dtype(self) -> Any:
         """The array's numpy dtype."""
-        return torch.empty(0, dtype=self.tensor.example.dtype, device="cpu").numpy().dtype
+        empty = torch.empty(0, dtype=self.tensor.example.dtype, device="cpu")
+        return empty.numpy().dtype
 
     def python_type(self) -> type:
         return self.dtype.type if self.scalar else np.ndarray
@@ -161,7 +162,8 @@ class ArrayValue(Value):
             return self.tensor.method(t, "tolist", [], {})
         if name in TO_PYTHON:
             if self.fixed is not None and all(a.is_constant() for a in args):
-                return t.python.folded(getattr(self.fixed, name), *map(t.python.concrete, args))
+                plain = t.python.concrete_list(args)
+                return t.python.folded(getattr(self.fixed, name), *plain)
             self.cannot(breaks.TENSOR_ITEM, f"{name}()")
         if not hasattr(tensor_numpy().ndarray, name):
             self.cannot(breaks.UNSUPPORTED_CALL, f"ndarray.{name}")

@@ -132,7 +132,8 @@ class BuiltinValue(KnownObject):
         if isinstance(self.obj, types.MethodDescriptorType | types.WrapperDescriptorType):
             overridden = type_lookup(args[0].python_type(), name) is not self.obj
             if overridden and isinstance(args[0], ObjectValue | TupleValue):
-                return slot_method(t, args[0], self.obj).call(t, args[1:], kwargs)
+                method = slot_method(t, args[0], self.obj)
+                return method.call(t, args[1:], kwargs)
             return args[0].method(t, name, args[1:], kwargs)
         if id(self.obj) in ASKED_AGAIN:
             answer = self.obj(*map(t.python.concrete, args))
@@ -318,7 +319,8 @@ def _all_constant(items: Iterable[Any]) -> bool:
 def _deque(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     limit = kwargs.get("maxlen", args[1] if len(args) > 1 else ConstValue(None))
     items = args[0] if args else kwargs.get("iterable")
-    return DequeValue(list(items.unpack(t)) if items else [], maxlen=t.python.concrete(limit))
+    contents = items.unpack(t) if items else []
+    return DequeValue([*contents], maxlen=t.python.concrete(limit))
 
 
 def _dict_of_kind(kind: type) -> Handler:
@@ -492,7 +494,9 @@ def _prod(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(divmod)
 def _divmod(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    return TupleValue([t.python.binary("floordiv", *args), t.python.binary("mod", *args)])
+    quotient = t.python.binary("floordiv", *args)
+    rest = t.python.binary("mod", *args)
+    return TupleValue([quotient, rest])
 
 
 @builtin(abs)

@@ -128,7 +128,8 @@ class ConstMethod(Value):
 
 
 def _join(t: Interpreter, text: str, args: Args) -> Value:
-    return t.python.folded(text.join, t.python.concrete_list(args[0].unpack(t)))
+    parts = t.python.concrete_list(args[0].unpack(t))
+    return t.python.folded(text.join, parts)
 
 
 STRING_METHODS: dict[str, Callable[[Interpreter, str, Args], Value]] = {"join": _join}

@@ -359,7 +359,8 @@ class DequeValue(ListValue):
         t.effects.changed(self)
         if self.slots:
             count %= len(self.slots)
-            self.slots[:] = [*self.slots[-count:], *self.slots[:-count]] if count else self.slots
+            if count:
+                self.slots[:] = [*self.slots[-count:], *self.slots[:-count]]
         return ConstValue(None)
 
 

@@ -455,7 +455,8 @@ def _algebra(name: str) -> Any:
         values = {t.python.key(v): v for v in s.values(t)}
         for other in others:
             right = {t.python.key(v): v for v in other.unpack(t)}
-            kept = getattr(dict.fromkeys(values).keys(), name)(dict.fromkeys(right).keys())
+            own_keys, other_keys = dict.fromkeys(values).keys(), dict.fromkeys(right).keys()
+            kept = getattr(own_keys, name)(other_keys)
             values = {k: v for k, v in {**values, **right}.items() if k in kept}
         return SetValue(dict(values), kind=s.kind)
 
@@ -483,7 +484,8 @@ def _relation(name: str) -> Any:
 
 def _set_reduce(t: Interpreter, s: SetValue, protocol: Value) -> Value:
     items = t.values.new_tuple([t.values.list_of(s.values(t))])
-    return t.values.new_tuple([t.values.known(s.kind), items, ConstValue(None)])
+    cls, state = t.values.known(s.kind), ConstValue(None)
+    return t.values.new_tuple([cls, items, state])
 
 
 def _dict_reduce(t: Interpreter, d: DictValue, protocol: Value) -> Value:

@@ -169,7 +169,8 @@ class Effects:
             at_break: whether the frame is resumed after a break, and needs its own cells.
         """
         new_cells = [v for v in made.values() if isinstance(v, CellValue) and v.held()]
-        for value in {id(v): v for v in [*self._changed.values(), *new_cells]}.values():
+        distinct = {id(value): value for value in [*self._changed.values(), *new_cells]}
+        for value in distinct.values():
             new_cell = isinstance(value, CellValue) and id(value) in made
             if self._outlives(value, at_break) or new_cell:
                 value.replay(r)  # type: ignore[attr-defined]

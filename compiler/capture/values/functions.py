@@ -262,7 +262,8 @@ class FunctionDict(DictValue):
 
     def whole(self, t: Interpreter) -> Entries:
         """Return all attributes in the function's dictionary."""
-        found = {k: v for k, v in self.owner.extra.items() if not hasattr(types.FunctionType, k)}
+        extra = self.owner.extra
+        found = {k: v for k, v in extra.items() if not hasattr(types.FunctionType, k)}
         self.entries = {name: (ConstValue(name), value) for name, value in found.items()}
         return self.entries
 
@@ -355,7 +356,9 @@ class PartialValue(Value):
         return f"partial({self.function.describe()})"
 
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        return self.function.call(t, [*self.args, *args], {**self.kwargs, **kwargs})
+        given = [*self.args, *args]
+        named = {**self.kwargs, **kwargs}
+        return self.function.call(t, given, named)
 
     def answering(self) -> tuple[types.CodeType, ...]:
         return self.function.answering()

@@ -112,7 +112,8 @@ class MapIterator(LazyIterator):
         return [self.function, *self.sources]
 
     def advance(self, t: Interpreter) -> Value:
-        return self.function.call(t, [source.advance(t) for source in self.sources], {})
+        items = [source.advance(t) for source in self.sources]
+        return self.function.call(t, items, {})
 
 
 class FilterIterator(LazyIterator):

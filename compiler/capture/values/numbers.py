@@ -95,7 +95,8 @@ def each_lerp(t: Interpreter, args: Args, kwargs: Kwargs) -> Value | None:
     """Trace ``_foreach_lerp_`` with a tensor as its weight; None for other weights."""
     if len(args) != 3 or not isinstance(args[2], TensorValue):
         return None
-    for one, end in zip(args[0].unpack(t), args[1].unpack(t), strict=True):
+    starts, ends = args[0].unpack(t), args[1].unpack(t)
+    for one, end in zip(starts, ends, strict=True):
         t.output.call_torch("lerp_", [one, end, args[2]], {}, method=True)
     return args[0]
 

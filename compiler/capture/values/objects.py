@@ -405,7 +405,8 @@ class ClassValue(KnownObject):
                 getattr(self.obj, name), AttrSource(t.values.source_of(self), name)
             )
         if name == "__dict__":
-            return t.values.wrap(self.obj.__dict__, AttrSource(t.values.source_of(self), name))
+            source = AttrSource(t.values.source_of(self), name)
+            return t.values.wrap(self.obj.__dict__, source)
         stored = t.effects.class_attribute(self.obj.__mro__, name)
         if stored is not None:
             return stored

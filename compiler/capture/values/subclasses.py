@@ -220,7 +220,8 @@ class SubclassValue(TensorValue):
     def _special(self, t: Interpreter, operation: Any, name: str, args: Args) -> Value | None:
         raw = own_attribute(self.kind, name)
         if raw is not MISSING:
-            return t.attributes.bind_descriptor(self, self.kind, raw, name).call(t, args, {})
+            method = t.attributes.bind_descriptor(self, self.kind, raw, name)
+            return method.call(t, args, {})
         return t.intercept(operation, [self, *args])
 
     def item(self, t: Interpreter, key: Value) -> Value:
