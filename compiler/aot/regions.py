@@ -31,7 +31,7 @@ RECOMPUTE = (CheckpointPolicy.MUST_RECOMPUTE, CheckpointPolicy.PREFER_RECOMPUTE)
 REGION = "tc_region"
 """Key of a node's ``meta``: the `Region` it is in."""
 KEEP = "tc_keep"
-"""Key of a node's ``meta``: there if a policy asks to keep its value."""
+"""Key of a node's ``meta``: present if a policy asks to save its value."""
 
 
 @dataclass(frozen=True, eq=False)

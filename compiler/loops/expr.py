@@ -18,7 +18,7 @@ from tc.compiler.loops.index import Atom, Index
 from tc.compiler.loops.ops import SCALAR_OPS
 
 UNKNOWN = 1 << 30
-"""An upper bound of a cost where parts are shared so often that it says nothing."""
+"""The upper bound of a cost that counts as unknown, because parts are shared too often."""
 READS = ("load", "at")
 DIVISIONS = ("truncdiv", "floordiv", "remainder", "fmod")
 

@@ -129,7 +129,7 @@ def simplifier(gate: Gate, observe: Callable[[Firing], None] | None = None) -> R
 
 def simplify(graph: LoopGraph, gate: Gate) -> LoopGraph:
     """Apply the rules to every loop nest."""
-    rewriter = simplifier(gate, None if gate.notes is None else told_to(gate.notes))
+    rewriter = simplifier(gate, None if gate.notes is None else observer_of(gate.notes))
     nodes: list[Node] = []
     with gate.counting("loops.simplify", len(graph.nodes)):
         for node in graph.nodes:
@@ -142,7 +142,7 @@ def simplify(graph: LoopGraph, gate: Gate) -> LoopGraph:
     return replace(graph, nodes=tuple(nodes))
 
 
-def told_to(notes: Notes) -> Callable[[Firing], None]:
+def observer_of(notes: Notes) -> Callable[[Firing], None]:
     """Return an observer that records applied rules, without the text of long values."""
 
     def text(value: Expr) -> str:

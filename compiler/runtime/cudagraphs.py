@@ -140,7 +140,7 @@ class Replayed:
         self.compile_id = trace.current_compile()
         self.recordings: dict[Key, Recording] = {}
         self.refused: set[Key] = set()
-        self.told: set[str] = set()
+        self.reported: set[str] = set()
         self._pool: Any = None
         self._lock = threading.RLock()  # all calls share the memory of inputs and results
 
@@ -259,7 +259,7 @@ class Replayed:
         why = "results of an earlier call are still in use: they are copied from now on"
         self._report("recorded anew", "held", why)
 
-    # ---------------------------------------------------------------- telling
+    # ---------------------------------------------------------------- reports
 
     def _refuse(self, key: Key, cause: str, why: str) -> None:
         self.refused.add(key)
@@ -267,9 +267,9 @@ class Replayed:
         self._report("refused", cause, why)
 
     def _report(self, action: str, cause: str, why: str) -> None:
-        if action != "recorded" and why in self.told:
+        if action != "recorded" and why in self.reported:
             return
-        self.told.add(why)
+        self.reported.add(why)
         trace.emit(trace.CudaGraph(action, cause, why, self.name), self.compile_id)
 
 

@@ -18,7 +18,7 @@ from tc.compiler.errors import StageError
 from tc.compiler.runtime.build import build
 
 NAMES = ("launch", "fast_path", "watch", *(("memo",) if sys.version_info < (3, 13) else ()))
-"""Modules there are; Python 3.13 did away with the versions of dictionaries that memo reads."""
+"""The modules; Python 3.13 removed the versions of dictionaries that memo reads."""
 
 
 @once

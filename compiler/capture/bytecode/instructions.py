@@ -24,7 +24,7 @@ from tc.compiler.capture.bytecode.linetable import (
 TERMINAL = frozenset(
     {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "INTERPRETER_EXIT"}
 )
-"""Opcodes after which the frame does not go on, unless at a handler."""
+"""Opcodes after which the frame does not continue, except at a handler."""
 
 ALWAYSPLAIN_JUMPS = frozenset(PLAIN_JUMPS)
 """Jumps that never fall through."""
@@ -48,7 +48,7 @@ def _names_of(opcodes: Iterable[int]) -> frozenset[str]:
 
 
 jump_opnames = _names_of([*dis.hasjrel, *dis.hasjabs]) | frozenset(DIALECT.directions)
-"""Every opcode that may go on elsewhere than at the next instruction."""
+"""Every opcode that may continue elsewhere than at the next instruction."""
 
 _FUSED = frozenset(DIALECT.fused)
 _CONST = _names_of(dis.hasconst)
@@ -76,12 +76,12 @@ class Instruction:
     """The raw argument; where there is an `argval` or a target, only its flag bits count."""
 
     argval: Any = None
-    """The local, cell, global or attribute name, the constant or the comparison it stands for."""
+    """The resolved argument: the name of a variable or attribute, a constant or a comparison."""
 
     target: Instruction | None = None
     positions: dis.Positions | None = None
     offset: int | None = None
-    """Where the opcode stood in the code it came from, in bytes, as in `frame.f_lasti`."""
+    """The offset of the opcode in its original code, in bytes, as in `frame.f_lasti`."""
 
     handler: Handler | None = None
 

@@ -217,7 +217,7 @@ def literal(value: Any) -> str:
 
 
 def same(value: Any, expected: Any) -> bool:
-    """Return whether a value equals the constant in type too, ``-0.0`` and ``True`` told apart."""
+    """Return whether a value equals the constant, also in type and in the sign of zero."""
     kind = type(expected)
     if isinstance(expected, ObjectRef):
         return id(value) == expected.id

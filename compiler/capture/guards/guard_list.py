@@ -146,7 +146,7 @@ class CheckedGuards:
         lines = [str(guard) for guard in self.guards]
         return "\n".join([*lines, *(f"SHAPE: {guard}" for guard in self.shapes.guards)])
 
-    def told(self) -> trace.Guards:
+    def to_event(self) -> trace.Guards:
         """Return the guards as an event."""
         of, shapes = self.guards, self.shapes.guards
         return trace.Guards(
@@ -329,7 +329,7 @@ def build(
     checked = CheckedGuards(tuple(guards), shapes, compile_id, tree.root)
     _verify(checked, locals, globals)
     if trace.enabled():
-        checked.event = checked.told()
+        checked.event = checked.to_event()
     checked._watch()
     return checked
 

@@ -32,7 +32,7 @@ _CACHED = "_tc_autograd_function"
 
 
 Places = tuple[int, ...]
-"""Which of its outputs a forward said something about."""
+"""The outputs of a forward that it marked (as non-differentiable, say)."""
 
 
 def apply_function(

@@ -29,7 +29,7 @@ BOUND = (types.BuiltinMethodType, types.MethodType, types.MethodWrapperType)
 
 
 def is_constant_object(obj: Any) -> bool:
-    """Return whether an object is one that `ConstValue` stands for."""
+    """Return whether `ConstValue` can represent an object."""
     kind = type(obj)
     if kind in BY_EQUALITY or kind in BY_IDENTITY or isinstance(obj, enum.Enum):
         return True
