@@ -305,8 +305,11 @@ class Neighbours:
             self.models = [self._moved(count) for count in self.ROUNDINGS]
         found, reached = dict.fromkeys(eager, 0.0), False
         for count, model in zip(self.ROUNDINGS, self.models, strict=True):
-            inputs = self.specimen.inputs(index)
-            inputs = {name: roundings_off(value, count) for name, value in inputs.items()}
+            random_numbers = torch.Generator().manual_seed(count)
+            inputs = {
+                name: roundings_off(value, count, random_numbers)
+                for name, value in self.specimen.inputs(index).items()
+            }
             seen = step(model, model, inputs, mode)  # each step: models keep state
             if not reached:
                 for name in found:
@@ -320,9 +323,10 @@ class Neighbours:
 
     def _moved(self, count: int) -> torch.nn.Module:
         model = copy.deepcopy(self.specimen.model)
+        random_numbers = torch.Generator().manual_seed(-count)
         with torch.no_grad():
             for parameter in model.parameters():
-                parameter.copy_(roundings_off(parameter, count))
+                parameter.copy_(roundings_off(parameter, count, random_numbers))
         return model
 
 
@@ -332,11 +336,10 @@ def apart(one: Seen, other: Seen, name: str) -> float:
     return distance(one[name], other[name]) if alike else 0.0
 
 
-def roundings_off(value: Any, count: int) -> Any:
+def roundings_off(value: Any, count: int, random_numbers: torch.Generator) -> Any:
     """Return a tensor with its numbers moved by some units of rounding, up or down at random."""
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
         return value
-    random_numbers = torch.Generator().manual_seed(count)
     signs = torch.randint(0, 2, value.shape, generator=random_numbers) * 2 - 1
     return value * (1 + count * torch.finfo(value.dtype).eps * signs.to(value.dtype))
 

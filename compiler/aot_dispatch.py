@@ -30,7 +30,7 @@ from tc.compiler.capture.values.subclasses import FAKED
 from tc.compiler.core.fakes import fake_mode_of
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.graphtext import emit_captured
-from tc.compiler.core.notes import noting, told
+from tc.compiler.core.notes import noted_events, noting
 from tc.compiler.deferred import Deferred, Work
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def _inference(
     if trace.enabled():
         events = [trace.AtenGraph("inference", str(functional))]
         trace.emit(events[0])
-        events += told(notes, "aot", "inference")
+        events += noted_events(notes, "aot", "inference")
     run = _compiled(functional.module, compilers.inference, compilers)
     if compilers.cache is not None:
         compilers.cache.keep(gm, functional.contract, (*captured, *events))
@@ -166,7 +166,7 @@ def _training(
         parts = training(gm, examples, gate.noted(notes), decompositions, compilers.joint)
     events = _cut_events(parts)
     if trace.enabled():
-        events += told(notes, "aot", "joint")
+        events += noted_events(notes, "aot", "joint")
     if parts.backward is None:
         forward = _compiled(parts.forward.module, compilers.inference, compilers)
         return aot.wrap_training(parts, forward, None)

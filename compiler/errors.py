@@ -57,7 +57,7 @@ def user_place(stack: Sequence[StackFrame]) -> StackFrame:
 
 
 def in_library(file: str) -> bool:
-    """Whether a file belongs to torch, to tc or to another installed package."""
+    """Return whether a file belongs to torch, to tc or to another installed package."""
     return any(part in file for part in LIBRARY)
 
 

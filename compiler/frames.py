@@ -434,7 +434,7 @@ class FrameCompiler:
 
 
 def runs_by_eager(compiled: Compiled) -> bool:
-    """Whether a backend left a graph to eager: there is nothing to compare."""
+    """Return whether a backend left a graph to eager: there is nothing to compare."""
     return isinstance(getattr(compiled, "__self__", None), fx.GraphModule)
 
 

@@ -203,8 +203,8 @@ class InductorOptions:
         """
         if mode is not None and options:
             raise OptionError(
-                f"pass mode={mode!r} or options, not both; list_mode_options() in tc tells what "
-                "options a mode stands for"
+                f"pass mode={mode!r} or options, not both; tc.list_mode_options({mode!r}) returns "
+                "the options of that mode"
             )
         settings = {}
         for name, value in {**list_mode_options(mode or "default"), **options}.items():

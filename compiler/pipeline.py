@@ -24,7 +24,7 @@ from tc.compiler.capture import hook
 from tc.compiler.core import levels
 from tc.compiler.core.artifacts import Program
 from tc.compiler.core.gate import Gate
-from tc.compiler.core.notes import Notes, noting, told
+from tc.compiler.core.notes import Notes, noted_events, noting
 from tc.compiler.devices.gpus import Cut, cut, gpu_of, in_turn, report_limits
 from tc.compiler.options import InductorOptions, config
 from tc.compiler.process import PROCESS
@@ -213,7 +213,11 @@ def _generate(plan: Plan, job: Job) -> tuple[Program, list[trace.Event]]:
         program = triton.generate(plan, job.gpu, job.kind, options.triton_cudagraphs, tuning)
     if not trace.enabled():
         return program, []
-    taken = [event for stage, notes in job.notes.items() for event in told(notes, stage, job.kind)]
+    taken = [
+        event
+        for stage, notes in job.notes.items()
+        for event in noted_events(notes, stage, job.kind)
+    ]
     taken += [*job.times.told, *(tuning.tuner.told if tuning is not None else ())]
     return program, [*taken, *emit_plan(plan, program, job.kind, codegen.lines_of(plan, program))]
 

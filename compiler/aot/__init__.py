@@ -1,7 +1,7 @@
-"""aot: from a captured graph of torch calls to functional graphs of ATen ops.
+"""AOT stage: turns a captured graph of torch calls into functional graphs of ATen ops.
 
-What runs compiled graphs is here; what makes them is in `inference`, `training` and `standalone`,
-which a process that finds its graphs on disk never loads.
+This package exports the parts that run compiled graphs. Those that make them are in `inference`,
+`training` and `standalone`, which a process that loads its graphs from disk never imports.
 """
 
 from tc.compiler.aot.artifact import (

@@ -1,6 +1,6 @@
-"""What a captured graph's outputs are in terms of memory: new, an input, or a view of either.
+"""Alias analysis: whether each output of a captured graph is new memory, an input, or a view.
 
-Found by running the graph once on fake tensors, which share and view memory as real ones do.
+The graph runs once on fake tensors, which share and view memory as real ones do.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Outputs:
     returned: list[Any] = field(default_factory=list)
 
     def fresh(self, value: Any) -> Fresh:
-        """Have the compiled graph return this value; each value once."""
+        """Add a value to the results of the compiled graph, each value once."""
         for i, known in enumerate(self.returned):
             if known is value:
                 return Fresh(i)
@@ -62,15 +62,15 @@ class Outputs:
 def analyse_outputs(
     outputs: Sequence[Any], inputs: Sequence[Any], made: dict[int, Made]
 ) -> Outputs:
-    """Say how each output is made.
+    """Return the plan by which each output is made.
 
     Args:
-        outputs: of the captured graph, as its run over ``inputs`` left them.
-        inputs: of the run.
-        made: storage -> first value that the captured graph held in it.
+            outputs: outputs of the captured graph, after its run over ``inputs``.
+            inputs: inputs of the run.
+            made: storage -> first value of the captured graph that used it.
 
-    Raises:
-        Fallback: outputs share memory in a way that cannot be said.
+        Raises:
+            Fallback: outputs share memory in a way that the plan cannot express.
     """
     result = Outputs()
     owners: dict[int, int] = {}
@@ -108,7 +108,7 @@ def _new(
     made: dict[int, Made],
     result: Outputs,
 ) -> Output:
-    """Plan an output whose memory the graph made: itself, or a view of what it made first."""
+    """Plan an output in memory that the graph made: a new value, or a view of an earlier one."""
     distinct = {id(other) for other in sharing}
     if len(distinct) == 1 and dense(value):
         return result.fresh(value)
@@ -124,13 +124,13 @@ def _new(
 
 
 def _covers(base: torch.Tensor, view: torch.Tensor) -> bool:
-    """Whether all memory of a view is memory of a dense base."""
+    """Return whether all memory of a view is memory of a dense base."""
     if base is view:
         return True
     if base.dtype != view.dtype or not dense(base):
         return False
     if any(isinstance(size, torch.SymInt) for t in (base, view) for size in t.shape):
-        return bool(base.storage_offset() == 0)  # fresh memory begins at the start of its storage
+        return bool(base.storage_offset() == 0)  # as all new tensors do
     start = view.storage_offset() - base.storage_offset()
     return start >= 0 and start + extent(view) <= base.numel()
 
@@ -161,9 +161,9 @@ def check_inputs(
     """Return which inputs were written to.
 
     Args:
-        inputs: of the run, after it.
-        before: layout of each input before it.
-        written: storages some op wrote to.
+        inputs: inputs of the run, after it.
+        before: layout of each input before the run.
+        written: storages that some op wrote to.
 
     Raises:
         Fallback: an input's shape changed, or one written to shares its memory with another.
@@ -185,12 +185,12 @@ def check_inputs(
 
 
 def layout_of(value: Any) -> Any:
-    """Return what may not change about an input: its memory, dtype, shape and stride."""
+    """Return the properties of an input that must not change: memory, dtype, shape and stride."""
     if not isinstance(value, torch.Tensor):
         return None
     return storage_key(value), value.dtype, (*value.shape, *value.stride())
 
 
 def _layout_keys(layout: Any) -> Any:
-    # Late, because a symbol may have been found to be a number since the layout was taken.
+    # Evaluated here, because a symbol may have become a constant since the layout was read.
     return (*layout[:2], *map(dim_key, layout[2]))

@@ -1,4 +1,4 @@
-"""The artifact of this stage: a functional ATen graph, and how the user's outputs come from it."""
+"""The artifact of this stage: a functional ATen graph, and the plan of the user's outputs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ ORIGIN_KEYS = ("tc_origin", "stack_trace", "nn_module_stack", "source_fn_stack")
 
 
 class Fallback(Exception):
-    """Control flow: this graph is not compiled but run as it was captured.
+    """Control flow: this graph is not compiled; the captured graph runs instead.
 
-    No TcError: those are RuntimeErrors, and what torch raises as such gives other reasons.
+    It is no TcError, as these are RuntimeErrors, and handlers of torch's RuntimeErrors must not
+    catch it.
 
     Attributes:
-        reason: what could not be proven right, as one clause.
+        reason: the property that could not be proven, as one clause.
     """
 
     def __init__(self, reason: str) -> None:
@@ -33,7 +34,7 @@ class Fallback(Exception):
         self.reason = reason
 
     def __str__(self) -> str:
-        # Not from the arguments: torch.fx adds "While executing ..." to those of any exception.
+        # Not in the arguments, as torch.fx adds "While executing ..." to those of any exception.
         return f"This graph runs uncompiled, because {self.reason}."
 
 
@@ -45,7 +46,7 @@ def first_line(error: BaseException) -> str:
 
 @dataclass(frozen=True)
 class Fresh:
-    """A new value: output ``index`` of the compiled graph."""
+    """A user's output that is output ``index`` of the compiled graph."""
 
     index: int
 
@@ -55,7 +56,7 @@ class Fresh:
 
 @dataclass(frozen=True)
 class SameInput:
-    """The very object that came in as input ``index``."""
+    """A user's output that is the same object as input ``index``."""
 
     index: int
 
@@ -65,7 +66,7 @@ class SameInput:
 
 @dataclass(frozen=True)
 class SameOutput:
-    """The very object that is returned as output ``index`` too."""
+    """A user's output that is the same object as output ``index``."""
 
     index: int
 
@@ -78,12 +79,12 @@ Dim = int | Fresh
 
 @dataclass(frozen=True)
 class View:
-    """A view of an input or of an output of the compiled graph.
+    """A user's output that is a view of an input or of an output of the compiled graph.
 
     Attributes:
         of: the viewed tensor.
         offset: storage offset relative to that of the viewed tensor.
-        detached: gradients do not flow through it.
+        detached: whether gradients do not flow through it.
     """
 
     of: SameInput | Fresh
@@ -100,7 +101,7 @@ class View:
 
 @dataclass(frozen=True)
 class Constant:
-    """A value known when compiling."""
+    """A user's output that is known at compile time."""
 
     value: Any
 
@@ -114,15 +115,15 @@ OUTPUTS = (Fresh, SameInput, SameOutput, View, Constant)
 
 @dataclass(frozen=True)
 class Contract:
-    """What callers of a compiled graph must know.
+    """The calling contract of a compiled graph.
 
     Attributes:
         tensors: for each input, whether it is a tensor.
         outputs: how each output of the captured graph is made.
         mutated: inputs that the graph writes to.
-        rewritten: inputs that are written to after it, where autograd sees it, each with the
-            output that is their new value.
-        autocast: device types for which autocast was on and its casts are now in the graph.
+        rewritten: inputs that the caller writes to after the graph, so that autograd records it,
+            each with the output that is its new value.
+        autocast: device types with autocast on during capture, whose casts are in the graph.
     """
 
     tensors: tuple[bool, ...]
@@ -133,7 +134,7 @@ class Contract:
 
     @property
     def fresh(self) -> bool:
-        """Whether the compiled graph's outputs are the user's outputs as they are."""
+        """Whether the outputs of the compiled graph are the user's outputs."""
         return not self.rewritten and all(out == Fresh(i) for i, out in enumerate(self.outputs))
 
     @property
@@ -144,16 +145,16 @@ class Contract:
 
 @dataclass(frozen=True)
 class RerunPlan:
-    """How the captured graph is run again for gradients that have gradients themselves.
+    """How the captured graph is run again to compute differentiable gradients (double backward).
 
     Attributes:
-        outputs: for each output with gradients the node of the captured graph that has its value,
-            by name, and which item of it; None where that lies inside of a checkpointed region.
-        draws: device types of the random generators that forward draws from.
-        originals: inputs that are written to, each with the kept value that is its earlier one.
-        lost: inputs that are written to and whose earlier value nothing keeps.
-        by_operations: backward keeps nothing that has gradients, so that its own operations are
-            differentiated and nothing is run again.
+        outputs: for each differentiable output the name of the captured graph's node with its
+            value, and the index of its item; None if it is inside of a checkpointed region.
+        draws: device types of the random generators that forward uses.
+        originals: inputs that are written to, each with the saved value that it had before.
+        lost: inputs that are written to and whose earlier value is not saved.
+        by_operations: whether backward saves no differentiable value, so that its own operations
+            are differentiated and nothing runs again.
     """
 
     outputs: tuple[tuple[str, int | None] | None, ...]
@@ -165,19 +166,19 @@ class RerunPlan:
 
 @dataclass(frozen=True)
 class TrainingContract:
-    """What callers of a compiled forward and backward must know.
+    """The calling contract of a compiled forward and backward.
 
     Attributes:
-        forward: of the graph of outputs.
+        forward: the contract of forward.
         gradients: how each gradient is made of backward's results.
-        saved_from: where to find what backward takes: an ``input``'s number, or an ``output`` of
+        saved_from: where to find each saved value: an ``input``'s number, or an ``output`` of
             forward; tensors, then sizes.
-        saved_tensors: how many of those are tensors.
-        returned: how many of forward's outputs are the user's.
-        differentiable: which of those have gradients, and their types in `dtypes`.
-        again: how gradients are made that have gradients themselves.
-        watched: inputs and outputs that backward does not use but eager's would: where they are
-            written to in between is an error.
+        saved_tensors: the number of tensors among those.
+        returned: the number of forward's outputs that are the user's.
+        differentiable: which of these have gradients; their types are in `dtypes`.
+        again: how differentiable gradients are computed.
+        watched: inputs and outputs that eager autograd would save and backward does not: a write
+            to one before backward is an error.
     """
 
     forward: Contract
@@ -193,7 +194,7 @@ class TrainingContract:
 
 @dataclass(frozen=True)
 class AotGraph(Artifact):
-    """A functional graph of ATen ops with what its callers must know.
+    """A functional graph of ATen ops with its calling contract.
 
     Attributes:
         kind: ``inference``, ``forward`` or ``backward``.
@@ -203,7 +204,7 @@ class AotGraph(Artifact):
         mutated: inputs that the graph writes to.
         rewritten: inputs that are written to after it, where autograd sees it, each with the
             output that is their new value.
-        eager: the captured graph, for calls that the compiled one is not right for.
+        eager: the captured graph, for calls that the compiled one does not support.
         autocast: device types for which autocast was on and its casts are now in the graph.
         decomposed: op -> how often it was decomposed.
     """
@@ -219,13 +220,13 @@ class AotGraph(Artifact):
 
     @property
     def contract(self) -> Contract:
-        """What callers must know."""
+        """The calling contract."""
         inputs = self.module.graph.find_nodes(op="placeholder")
         tensors = tuple(isinstance(node.meta.get("val"), torch.Tensor) for node in inputs)
         return Contract(tensors, self.outputs, self.mutated, self.rewritten, self.autocast)
 
     def verify(self) -> None:
-        """Check that the graph is sound, functional but for trailing writes, and has values."""
+        """Check that the graph is valid, functional but for trailing writes, with fake values."""
         self.module.graph.lint()
         inputs = self.module.graph.find_nodes(op="placeholder")
         written = []
@@ -262,13 +263,13 @@ class AotGraph(Artifact):
 def as_module(
     graph: fx.Graph, constants: dict[str, torch.Tensor] | fx.GraphModule
 ) -> fx.GraphModule:
-    """Return a graph as a module with these constants, or those of another module.
+    """Return a graph as a module with the given constants, or those of another module.
 
-    Its Python code is not written before someone asks for it.
+    Its Python code is generated on first use.
     """
     return _LazyGraphModule(constants, graph)
 
 
 def is_mutable(target: Any) -> bool:
-    """Whether an op writes to one of its arguments."""
+    """Return whether an op writes to one of its arguments."""
     return isinstance(target, torch._ops.OpOverload) and bool(target._schema.is_mutable)

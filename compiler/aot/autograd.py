@@ -31,15 +31,15 @@ def wrap_training(
     by_operations: Compiled | None = None,
     draws_as_eager: bool = True,
 ) -> Callable[..., list[Any]]:
-    """Return a function over the captured graph's inputs that returns its outputs, with gradients.
+    """Return a function from the captured graph's inputs to its outputs that supports autograd.
 
     Args:
-        graphs: what was compiled.
-        forward: runs ``graphs.forward``; takes a list, returns the user's values and kept ones.
-        backward: runs ``graphs.backward``, None if there is none.
-        by_operations: the same by calls of torch, for gradients that are many in one or of a class
-            of their own, and where backward is itself traced; `one_by_one` if omitted.
-        draws_as_eager: whether forward draws the random numbers that the captured graph would.
+        graphs: the graphs that were compiled.
+        forward: runs ``graphs.forward``; takes a list, returns the user's and the saved values.
+        backward: runs ``graphs.backward``; None if there is none.
+        by_operations: runs backward by calls of torch, for gradients that are batched by vmap or of
+            a tensor subclass, and if backward is itself traced; `one_by_one` if omitted.
+        draws_as_eager: whether forward draws the same random numbers as the captured graph.
     """
     if graphs.backward is None or backward is None:
         return wrap(graphs.forward, torch.no_grad()(forward))
@@ -58,12 +58,15 @@ def wrap_training_contract(
     by_operations: Compiled,
     draws_as_eager: bool = True,
 ) -> Callable[..., list[Any]]:
-    """Return the same of graphs of which no more is known; ``eager`` runs in place of them."""
+    """Do as `wrap_training`, with only the contract of the graphs.
+
+    ``eager`` runs in their place.
+    """
     rerun = None
     if not contract.again.by_operations:
         rerun = Rerun(contract, eager, draws_as_eager)
     function = autograd_function(contract, forward, backward, by_operations, rerun)
-    # Past Function.apply, which looks at what only matters under functorch's transforms.
+    # Bypasses Function.apply, whose checks matter only under functorch's transforms.
     apply: Callable[..., Any] = super(torch.autograd.Function, function).apply  # type: ignore[misc]
 
     def call(args: list[Any]) -> tuple[Any, ...]:
@@ -80,11 +83,11 @@ def autograd_function(
     by_operations: Compiled,
     rerun: Rerun | None = None,
 ) -> type[torch.autograd.Function]:
-    """Return the autograd function of one graph.
+    """Return the `torch.autograd.Function` of one graph.
 
-    Saved tensors are checked by autograd: one that was written to before backward is an error
-    there, as in eager. For the arguments see `wrap_training`; ``rerun`` computes gradients that
-    are to have gradients, the operations of backward if omitted.
+    Autograd checks saved tensors: a write to one before backward is an error there, as in eager.
+    For the arguments see `wrap_training`; ``rerun`` computes differentiable gradients, and if it is
+    omitted the operations of backward do.
     """
     run_forward = _forward_of(contract, forward, rerun)
     run_backward = _backward_of(contract, backward, by_operations, rerun)
@@ -101,7 +104,7 @@ def autograd_function(
 def _forward_of(
     contract: TrainingContract, forward: Compiled, rerun: Rerun | None
 ) -> Callable[..., Any]:
-    """Return what runs forward, and keeps what backward takes."""
+    """Return the function that runs forward and saves values for backward."""
     count, places = contract.returned, contract.saved_from
     tensors, sizes = places[: contract.saved_tensors], places[contract.saved_tensors :]
     diffs, watched = contract.differentiable, contract.watched
@@ -134,7 +137,7 @@ def _forward_of(
 def _backward_of(
     contract: TrainingContract, backward: Compiled, by_operations: Compiled, rerun: Rerun | None
 ) -> Callable[..., Any]:
-    """Return what runs backward, from what forward kept."""
+    """Return the function that runs backward on the saved values."""
     plan, diffs, watched = contract.gradients, contract.differentiable, contract.watched
     whole, in_parts = (wrap_backward(plan, run) for run in (backward, by_operations))
     dtypes: tuple[torch.dtype, ...] = tuple(getattr(torch, name) for name in contract.dtypes)
@@ -148,7 +151,7 @@ def _backward_of(
             return traced(ctx, tangents, plan, by_operations)
         if watched and any(counter._version != count for counter, count in ctx.watched):
             raise RuntimeError(WRITTEN)
-        # as in eager, a graph that saves nothing can be gone through again
+        # as in eager, a graph that saves nothing can run backward again
         saved = ctx.saved_tensors if saves else ()
         if ctx.kept is not None:
             saved = [laid_out(t, *layout) for t, layout in zip(saved, ctx.kept, strict=True)]
@@ -164,7 +167,7 @@ def _backward_of(
         args = [*saved, *ctx.sizes, *tangents]
         del saved
         if saves:
-            ctx.maybe_clear_saved_tensors()  # unless retain_graph: the program frees them
+            ctx.maybe_clear_saved_tensors()  # unless retain_graph is set, the program frees them
             if keeps and not keeps_graph():
                 ctx.again = None
         return tuple(without_autocast(program)(args))
@@ -180,7 +183,7 @@ WRITTEN = (
 
 
 def writes_of(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
-    """Return a counter of the writes to a tensor that keeps none of its memory, and its count."""
+    """Return a tensor's version counter, which keeps none of its memory alive, and its count."""
     counter = tensor.detach()
     if counter.is_inference():
         return EMPTY, 0
@@ -189,9 +192,9 @@ def writes_of(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
 
 
 def on_its_own(value: Any, kept: Sequence[Any]) -> Any:
-    """Return an output as a tensor that may be written to: autograd forbids it for views made here.
+    """Return an output as a writable tensor: autograd forbids writes to views made in a Function.
 
-    A view of memory that is kept for backward stays one: a write to it has to be an error.
+    A view of memory that is saved for backward stays a view: a write to it has to be an error.
     """
     if not isinstance(value, torch.Tensor) or not value._is_view():
         return value
@@ -202,14 +205,14 @@ def on_its_own(value: Any, kept: Sequence[Any]) -> Any:
 
 
 def one_by_one(module: fx.GraphModule) -> Compiled:
-    """Return a function that runs a graph by calls of torch, on any tensors that torch takes."""
+    """Return a function that runs a graph by calls of torch, on any tensors that torch supports."""
     return lambda args: tuple(OneByOne(module).run(*args))
 
 
 def traced(
     ctx: Any, tangents: Sequence[Any], plan: Sequence[Output], by_operations: Compiled
 ) -> tuple[Any, ...]:
-    """Return what backward does, where its calls are captured (torch's compiled autograd)."""
+    """Return backward's result where its calls are traced (torch's compiled autograd)."""
     args = [*ctx.saved_tensors, *ctx.sizes, *tangents]
     results = by_operations(args)
     gradients = []
@@ -222,23 +225,23 @@ def traced(
 
 
 class OneByOne(fx.Interpreter):
-    """Runs a graph once, on tensors that may be laid out otherwise than the graph says.
+    """Runs a graph once, on tensors whose layouts may differ from those in the graph.
 
-    What it views may have to be copied then.
+    Views may then have to become copies.
     """
 
     def run_node(self, n: fx.Node) -> Any:
-        """Run one operation; addresses in memory are for the layout of the graph only.
+        """Run one operation; positions in memory are valid only for the layouts in the graph.
 
         Raises:
-            RuntimeError: it has another layout, and the operation computes with addresses.
+            RuntimeError: a layout differs, and the operation uses positions in memory.
         """
         if n.target in ADDRESSING:
             ours = self.env[n.args[0]].stride()  # type: ignore[index]
             if list(map(dim_key, ours)) != list(map(dim_key, n.args[0].meta["val"].stride())):  # type: ignore[union-attr]
                 raise RuntimeError(
-                    f"the backward of a compiled function has {n.target}, which gradients that are "
-                    "many in one (vmap) cannot follow. Compile the function with backend='eager'."
+                    f"the backward of a compiled function calls {n.target}, which does not support "
+                    "batched gradients (vmap). Compile the function with backend='eager'."
                 )
         return super().run_node(n)
 
@@ -250,7 +253,7 @@ class OneByOne(fx.Interpreter):
 
 
 def is_many(gradient: Any) -> bool:
-    """Whether a gradient is not one plain tensor: wrapped for a level of vmap, or a subclass."""
+    """Return whether a gradient is no plain tensor: batched by vmap, or of a subclass."""
     return type(gradient) is not torch.Tensor or is_batched(gradient) or is_wrapped(gradient)
 
 
@@ -267,7 +270,7 @@ def without_autocast(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def layouts(tensors: Sequence[torch.Tensor]) -> list[tuple[tuple[int, ...], torch.dtype]]:
-    """Return how tensors are laid out."""
+    """Return the layouts of tensors."""
     return [(tensor.stride(), tensor.dtype) for tensor in tensors]
 
 

@@ -1,10 +1,10 @@
-"""Numbers out of data in a recording: the nodes that make them, and the checks that rest on them.
+"""Data-dependent numbers in a recording: their nodes, and the runtime checks of them.
 
-A size that comes out of a tensor's values has a symbol of its own, a new one in every trace; torch
-keeps what was assumed of it (`ShapeEnv.deferred_runtime_asserts`) for the compiled code to check.
-In: that environment and what a recorder has recorded. Out: an ``aten._assert_scalar`` for each
-assumption, as early as all its numbers exist. What it asks is computed from the numbers themselves:
-fake values know an assumption such as ``u0 == 3`` already, and would make it a constant.
+A size that depends on a tensor's values has an unbacked symbol, a new one in every trace; torch
+stores the assumptions on it (`ShapeEnv.deferred_runtime_asserts`) for the compiled code to check.
+In: that environment and the recorded nodes. Out: an ``aten._assert_scalar`` for each assumption, as
+soon as all its numbers exist. Its condition is computed from the numbers themselves: fake values
+already imply an assumption such as ``u0 == 3``, and would make it a constant.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ BINDINGS = "unbacked_bindings"
 
 
 def name_as_captured(node: fx.Node, result: Any, fake_mode: FakeTensorMode) -> bool:
-    """Give the symbols that a node of a captured graph made in this run the names of the capture's.
+    """Rename the unbacked symbols that a node made in this run to those of the captured graph.
 
     Returns:
-        Whether it makes any.
+        Whether the node makes any.
 
-    Raises:
-        Fallback: torch cannot tell which is which.
+        Raises:
+            Fallback: torch cannot match the symbols.
     """
     if not node.meta.get(BINDINGS):
         return False
@@ -45,10 +45,10 @@ def name_as_captured(node: fx.Node, result: Any, fake_mode: FakeTensorMode) -> b
 
 
 class Checks:
-    """Symbols out of data met by a recorder, and what was assumed of them.
+    """The unbacked symbols of a recording, and the assumptions on them.
 
     Args:
-        sizes: makes nodes of the expressions that the program itself uses; told of each symbol.
+        sizes: makes nodes of the expressions that the program itself uses; gets each symbol.
     """
 
     def __init__(self, graph: fx.Graph, sizes: SizeNodes) -> None:
@@ -59,7 +59,7 @@ class Checks:
         self._done: set[Any] = set()
 
     def made(self, values: Iterable[Any], node_of: Callable[[Any], Any]) -> None:
-        """Look for new symbols in values that an op has just made."""
+        """Register new symbols in the results of an op."""
         if self.env is None or not self.env.pending_fresh_unbacked_symbols:
             return
         fresh = set(self.env.pending_fresh_unbacked_symbols)
@@ -78,7 +78,7 @@ class Checks:
         """Record the checks whose numbers exist by now.
 
         Raises:
-            Fallback: one speaks of a number of the captured graph that this one does not hold.
+            Fallback: one is on a number of the captured graph that this graph does not have.
         """
         if self.env is None or not self.env.deferred_runtime_asserts:
             return
@@ -93,7 +93,7 @@ class Checks:
                 raise Fallback(f"the assumption {expr} about data cannot be checked")
 
     def _is_captured(self, expr: Any) -> bool:
-        """Whether an assumption is one of the captured graph, not of another run over it."""
+        """Return whether an assumption is the captured graph's, not that of another run over it."""
         of_data: set[Any] = _free(expr) - self.env.backed_var_to_val.keys()
         return of_data.issubset(self.env.unbacked_renamings.values())
 
@@ -111,28 +111,28 @@ def _free(expr: Any) -> set[Any]:
 
 
 class _Raw(SizeNodes):
-    """Nodes of expressions over the numbers themselves, whatever is assumed of them."""
+    """Makes nodes of expressions over the numbers themselves, ignoring assumptions on them."""
 
     def __init__(self, sizes: SizeNodes) -> None:
         super().__init__(sizes.graph, sizes.env)
         self.homes, self.of_data, self.known = sizes.homes, sizes.of_data, sizes.nodes
 
     def knows(self, symbol: Any) -> bool:
-        """Whether there is a node that tells a symbol."""
+        """Return whether there is a node with the value of a symbol."""
         return symbol in self.homes or symbol in self.known or self.data_of(symbol) is not None
 
     def symbol(self, symbol: Any) -> fx.Node:
-        """Return the node of a symbol, of an input where it has one."""
+        """Return the node of a symbol, preferring a node of an input."""
         number = self.known.get(symbol)
         told = symbol in self.homes or self.data_of(symbol) is not None
         return super().symbol(symbol) if told or number is None else number
 
     def same(self, symbol: Any) -> set[Any]:
-        """Return a symbol's other names, by renaming alone."""
+        """Return a symbol's other name, applying only renamings."""
         return {symbol, self.env.unbacked_renamings.get(symbol)}
 
     def call(self, function: Callable[..., Any], *args: Any) -> fx.Node:
-        """Add a call; its value is left open, and so decides nothing."""
+        """Add a call without a fake value, so that nothing is decided by it."""
         node = self.graph.call_function(function, args)
         node.meta.update({"val": None, OF_CHECK: True})
         return node

@@ -1,9 +1,9 @@
-"""Chooses what of forward's values backward is given, and what it computes again.
+"""Chooses which values forward saves for backward, and which ones backward recomputes.
 
-The choice is a minimum cut through forward: keeping a value costs its bytes; computing it again is
-free for ops that will be fused, as long as the chain back to a kept value stays short, and
-forbidden for the rest (products, reductions, random draws, library calls). In a checkpointed region
-all but random draws and what its policy keeps is computed again, from the region's inputs.
+The choice is a minimum cut of forward's graph. Saving a value costs its bytes. Recomputing it is
+free for ops that will be fused, as long as the chain back to a saved value stays short, and
+forbidden for the rest (products, reductions, random draws, library calls). A checkpointed region is
+recomputed from its inputs, except random draws and the values that its policy saves.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tc.compiler.core.gate import Gate
 
 aten = torch.ops.aten
 
-# Ops without the pointwise tag that fuse into their users all the same.
+# Ops that fuse into their users although they lack the pointwise tag.
 CHEAP = {
     aten._to_copy.default,
     aten.clone.default,
@@ -48,20 +48,20 @@ LIGHT = frozenset((
     "ne", "neg", "reciprocal", "relu", "remainder", "round", "sign", "sub", "trunc", "where",
     "square",
 ))  # fmt: skip
-HEAVY = 8  # what any other pointwise op (an exponential, a power) costs
-LIMIT = 128  # work an element, from a kept value to one that is computed again
+HEAVY = 8  # the cost of any other pointwise op (an exponential, a power)
+LIMIT = 128  # limit of work for each element on the chain from a saved value to a recomputed one
 REGION_PENALTY = (
     1 << 12
-)  # a value in a checkpointed region is kept only where there is no other way
+)  # a value in a checkpointed region is saved only if it cannot be recomputed
 
 
 class Cut:
-    """The choice of what to keep.
+    """The choice of the values to save.
 
     Attributes:
         backward: nodes that depend on a gradient of an output.
         instead: result -> the node that backward computes in its place.
-        once: values of forward that backward may not compute once more, and why.
+        once: values of forward that backward must not recompute, and the reason for each.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Cut:
         self.once: dict[fx.Node, str] = {}
 
     def choose(self, gradients: Iterable[fx.Node]) -> tuple[list[fx.Node], dict[fx.Node, str]]:
-        """Return the values to keep, in graph order, and why each."""
+        """Return the values to save, in graph order, and the reason for each."""
         needed, frontier = self._needed(gradients)
         if not frontier:
             return [], {}
@@ -109,17 +109,17 @@ class Cut:
             if node in frontier:
                 network.edge(leave, sink, INFINITE)
         flow, near = network.source_side(source, sink)
-        if flow >= INFINITE:  # a view of something that cannot be kept: keep what is asked for
+        if flow >= INFINITE:  # a view of a value that cannot be saved: save the view itself
             return [n for n in ends if n in frontier], dict.fromkeys(frontier, "no cut found")
         kept = [n for n, (enter, leave) in ends.items() if enter in near and leave not in near]
         return kept, {node: self._why(node, frontier) for node in kept}
 
     def takes(self, node: fx.Node) -> Sequence[fx.Node]:
-        """Return what backward computes a node's value from."""
+        """Return the nodes from which backward recomputes a node's value."""
         return [self.instead[node]] if node in self.instead else node.all_input_nodes
 
     def _needed(self, gradients: Iterable[fx.Node]) -> tuple[set[fx.Node], set[fx.Node]]:
-        """Return all nodes the gradients depend on, and forward's among them used in backward."""
+        """Return all nodes that gradients depend on, and those of forward that backward uses."""
         needed: set[fx.Node] = set()
         frontier = {node for node in gradients if node not in self.backward}
         stack = list(gradients)
@@ -135,7 +135,7 @@ class Cut:
         return needed, {node for node in frontier if node.op != "get_attr"}
 
     def _distance(self, forward: Sequence[fx.Node]) -> dict[fx.Node, int]:
-        """Return how many steps each forward node is away from its next use in backward."""
+        """Return the number of steps from each forward node to its next use in backward."""
         distance: dict[fx.Node, int] = {}
         for node in reversed(forward):
             uses = [0 for user in node.users if user in self.backward]
@@ -144,7 +144,7 @@ class Cut:
         return distance
 
     def _find_done_once(self, forward: Sequence[fx.Node], needed: set[fx.Node]) -> None:
-        """Find the values that backward may not compute once more."""
+        """Find the values that backward must not recompute."""
         work: dict[fx.Node, int] = {}
         for node in forward:
             before = max((work[a] for a in self.takes(node) if a in work), default=0)
@@ -184,7 +184,7 @@ class Cut:
         return None if allowed else "backward uses it"
 
     def _leaves_region(self, node: fx.Node, needed: set[fx.Node]) -> bool:
-        """Whether what is computed outside of a node's checkpointed region needs its value."""
+        """Return whether a node outside of its checkpointed region needs a node's value."""
         for user in node.users:
             if user.meta.get(REGION) is not node.meta[REGION]:
                 if user in needed:
@@ -194,9 +194,9 @@ class Cut:
         return False
 
     def cost(self, node: fx.Node, distance: int) -> int:
-        """Return what keeping a node's value costs; slightly more the farther from its use."""
+        """Return the cost of saving a node's value, slightly more if it is far from its use."""
         value = node.meta["val"]
-        if isinstance(value, SYMBOLIC):  # kernels take symbols, which an expression does not tell
+        if isinstance(value, SYMBOLIC):  # kernels take the symbol itself
             return INFINITE if is_size_expression(node) else 1
         if not isinstance(value, torch.Tensor) or is_view(node) or node in self.twins:
             return INFINITE
@@ -214,19 +214,19 @@ class Cut:
 
 
 def is_size_expression(node: fx.Node) -> bool:
-    """Whether a node computes an integer from sizes."""
+    """Return whether a node computes an integer from sizes."""
     if node.op != "call_function" or not isinstance(node.meta.get("val"), torch.SymInt):
         return False
     return not isinstance(node.target, torch._ops.OpOverload)
 
 
 def is_pointwise(target: Any) -> bool:
-    """Whether each element of an op's result comes from one of each argument."""
+    """Return whether each element of an op's result comes from one of each argument."""
     return isinstance(target, torch._ops.OpOverload) and torch.Tag.pointwise in target.tags
 
 
 def work_of(node: fx.Node) -> int:
-    """Return what computing an element of a node's value costs, in reads from memory."""
+    """Return the cost of computing an element of a node's value, in reads from memory."""
     if node.op != "call_function" or is_view(node) or node.target is operator.getitem:
         return 0
     if is_size_expression(node):
@@ -237,7 +237,7 @@ def work_of(node: fx.Node) -> int:
 
 
 def is_view(node: fx.Node) -> bool:
-    """Whether a node's value is its argument's memory seen otherwise."""
+    """Return whether a node's value is a view of its argument."""
     target = node.target
     if target is operator.getitem:
         source = node.args[0]

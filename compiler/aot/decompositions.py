@@ -1,7 +1,7 @@
-"""The table of decompositions: ATen op -> a function over simpler ops, asked for op by op.
+"""The table of decompositions: ATen op -> a function over simpler ops; the gate is asked for each.
 
-Ops that the next stage lowers itself, or that a library does better (products, convolutions,
-attention), have no row; nor has any op that draws random numbers, so that eager's stream is kept.
+Ops that the next stage lowers itself, or that a library computes faster (products, convolutions,
+attention), have no row. Neither has any op that draws random numbers, to keep eager's stream.
 """
 
 from __future__ import annotations
@@ -61,21 +61,21 @@ FROM_TORCH = {
 }
 
 DECOMPOSITIONS: Table[Any, tuple[str, Callable[..., Any]]] = Table("decompositions")
-#: what is used in place of the table: op -> a function over simpler ops
+#: replacements of rows of torch's table: op -> a function over simpler ops
 Chosen = Mapping[Any, Callable[..., Any]]
 
 
-#: taken apart whatever is chosen: the stand-in's result is laid out otherwise than the real one's
+#: always decomposed: the layout of the fake result differs from the real one's
 ALWAYS: Chosen = get_decompositions([aten.native_dropout_backward])
 
 
 def decomposition_of(
     op: Any, gate: Gate, chosen: Chosen | None = None, at: Callable[[], str] = str
 ) -> Any:
-    """Return the function an op is replaced by, or None to keep it.
+    """Return the decomposition of an op, or None to keep the op.
 
-    Composite ops are always taken apart (they have no kernel of their own); rows of the table are
-    optional steps named ``aot.decompose.<op>``. ``at`` tells the gate the user's line.
+    Composite ops are always decomposed (they have no kernel of their own); rows of the table are
+    optional steps named ``aot.decompose.<op>``. ``at`` is the user's line, for the gate.
     """
     if op in ALWAYS and not (chosen and op in chosen):
         return ALWAYS[op]
@@ -90,14 +90,14 @@ def decomposition_of(
 
 
 def draws_random_numbers(op: Any) -> bool:
-    """Whether an op advances the state of a random generator."""
+    """Return whether an op advances the state of a random generator."""
     return torch.Tag.nondeterministic_seeded in op.tags
 
 
 def batch_norm_without_writes(
     x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
 ) -> Any:
-    """Take the form of batch normalisation whose signature tells what it writes to."""
+    """Replace batch normalisation by the overload whose schema declares its writes."""
     if not training:
         return aten._native_batch_norm_legit_no_training(x, weight, bias, mean, var, momentum, eps)
     if mean is None:
@@ -108,7 +108,7 @@ def batch_norm_without_writes(
 def batch_norm_inference(
     x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float
 ) -> Any:
-    """Normalise with given statistics: one multiplication and one addition an element."""
+    """Normalise with given statistics: one multiplication and one addition for each element."""
     wide = torch.promote_types(x.dtype, torch.float32)
     shape = [-1 if dim == 1 else 1 for dim in range(x.dim())]
     scale = (var.to(wide) + eps).rsqrt()
@@ -155,15 +155,15 @@ def functional_batch_norm(
 
 
 def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    """Stand in for `torch.nn.functional.dropout`: draws as eager does, keeps a byte an element.
+    """Stand in for `torch.nn.functional.dropout`: draws as eager does, saves a byte an element.
 
-    Torch's own form for tracing copies where eager returns its argument.
+    Torch's own decomposition copies where eager returns its argument.
     """
     if inplace or not 0 <= p <= 1:
         return torch.nn.functional.dropout(input, p, training, inplace)
     if not training or p == 0:
         return input
-    if p == 1:  # nothing is drawn
+    if p == 1:  # eager draws nothing
         return input * torch.zeros((), dtype=input.dtype, device=input.device)
     return aten.native_dropout(input, p, True)[0]
 
@@ -175,7 +175,7 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.nll_loss2d_backward.default: nll_loss_backward,
 }
 
-# Torch function -> what is run in its place when a captured graph calls it.
+# Torch function -> the function that replaces it in a captured graph.
 STAND_INS: Table[Any, Callable[..., Any]] = Table("stand-ins of torch functions")
 STAND_INS.add(torch.batch_norm, batch_norm)
 STAND_INS.add(torch.nn.functional.batch_norm, functional_batch_norm)
@@ -192,7 +192,7 @@ def _packets(names: str) -> list[Any]:
     found: list[Any] = []
     for name in names.split():
         packet, _, overload = name.partition(".")
-        op = getattr(aten, packet, None)  # an op that this version of torch lacks has no row
+        op = getattr(aten, packet, None)  # ops that this version of torch lacks have no row
         if op is not None and overload:
             op = getattr(op, overload, None)
         if op is not None:
@@ -201,7 +201,7 @@ def _packets(names: str) -> list[Any]:
 
 
 def _fill() -> None:
-    packets = _packets(" ".join(FROM_TORCH.values()))  # all at once: torch looks at all its rows
+    packets = _packets(" ".join(FROM_TORCH.values()))  # torch scans its table
     for op, function in get_decompositions(packets).items():
         if not isinstance(op, torch._ops.OpOverload) or op in DECOMPOSITIONS:
             continue

@@ -1,8 +1,8 @@
-"""Gradients that have gradients themselves: what backward runs where ``create_graph`` is asked for.
+"""Double backward: differentiable gradients, which backward computes under ``create_graph``.
 
-The captured graph is run again by eager operations, from the inputs of the call, and eager autograd
-gives its gradients. So whatever decides derivatives of any order (detached values, functions with
-a backward of their own, casts, random numbers) is as in eager.
+The captured graph runs again by eager operations on the inputs of the call, and eager autograd
+computes its gradients. So everything that affects derivatives of any order (detached values, custom
+autograd functions, casts, random numbers) is as in eager.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _version = attrgetter("_version")
 
 @dataclass
 class Kept:
-    """What one call keeps for gradients that have gradients.
+    """The values that one call saves for double backward.
 
     Attributes:
-        values: held inputs, in the order of `Rerun.held`.
-        versions: how often each of `Rerun.checked` had been written to; None where it does not say.
-        states: of the random generators that forward draws from.
+        values: saved inputs, in the order of `Rerun.held`.
+        versions: version counter of each of `Rerun.checked`; None if it has none.
+        states: states of the random generators that forward uses.
     """
 
     values: list[Any]
@@ -47,10 +47,10 @@ class Kept:
 
 
 class Rerun:
-    """Computes the gradients of one compiled graph in a form that has gradients.
+    """Computes differentiable gradients of one compiled graph.
 
     Attributes:
-        held: inputs that a call keeps besides those that backward keeps anyway.
+        held: inputs that a call saves in addition to those that backward saves anyway.
     """
 
     def __init__(
@@ -67,20 +67,20 @@ class Rerun:
         count = len(contract.forward.tensors)
         self.held = [i for i in range(count) if i not in self._saved]
         self._rewritten = {i for i, _ in contract.forward.rewritten}
-        # A leaf never comes to depend on what is computed of it; any other tensor may, by a later
-        # write, and whatever kept the tensor itself would then never be freed.
+        # A leaf never depends on values computed from it. Any other tensor may, after a later
+        # write, and then saving the tensor itself would make a cycle that is never freed.
         self._apart = [at for at, i in enumerate(self.held)
                        if i in self._gets or i in self._rewritten]  # fmt: skip
         self._checked = [at for at, i in enumerate(self.held)
                          if contract.forward.tensors[i] and i not in self._written]  # fmt: skip
-        # autocast is off while compiled code runs, but its type is not changed by that
+        # autocast is off while compiled code runs, but its dtype stays
         self._autocast = [(device, torch.get_autocast_dtype(device))
                           for device in contract.forward.autocast]  # fmt: skip
         self._probe: fx.GraphModule | None = None
 
     @property
     def keeps_nothing(self) -> bool:
-        """Whether a call has nothing to keep."""
+        """Whether a call has nothing to save."""
         return self._refused is not None or not (self.held or self._plan.draws)
 
     def _why_not(self, draws_as_eager: bool) -> str | None:
@@ -101,11 +101,11 @@ class Rerun:
 
     # -- in forward --------------------------------------------------------------------------
     def keep(self, args: Sequence[Any]) -> Kept:
-        """Return what has to be kept of a call, before it runs."""
+        """Return the values of a call to save, before it runs."""
         values = [args[i] for i in self.held]
         try:
             versions = tuple([_version(values[at]) for at in self._checked])
-        except RuntimeError:  # tensors made in inference mode count no writes
+        except RuntimeError:  # inference tensors have no version counter
             versions = None
         for at in self._apart:
             value = values[at]
@@ -129,7 +129,7 @@ class Rerun:
         """Return a gradient or None for each input, connected to inputs and tangents.
 
         Raises:
-            RuntimeError: that cannot be done, or an input has been written to since.
+            RuntimeError: the graph cannot run again, or an input was written to since the call.
         """
         if self._refused is not None:
             raise RuntimeError(REFUSED.format(why=self._refused))
@@ -158,13 +158,13 @@ class Rerun:
         return tuple(results)
 
     def _arguments(self, kept: Kept, saved: Sequence[Any]) -> list[Any]:
-        """Return the inputs of the call; those with gradients as new values equal to them.
+        """Return the inputs of the call; differentiable ones as separate values equal to them.
 
-        New ones, for an input may have been computed of another: what goes to each on its own
-        is asked for.
+        Separate ones, because one input may be computed from another, and the gradient of each
+        alone is needed.
         """
         for at, version in zip(self._checked, kept.versions or (), strict=False):
-            # what stands apart counts its writes with the tensor it was made of
+            # a separate value shares the version counter of its tensor
             if _version(kept.values[at]) != version:
                 raise RuntimeError(WRITTEN.format(index=self.held[at]))
         args: list[Any] = [None] * (len(self.held) + len(self._saved))
@@ -180,7 +180,7 @@ class Rerun:
         return args
 
     def _run(self, args: Sequence[Any], states: Sequence[torch.Tensor]) -> list[Any]:
-        """Run the captured graph as the call did, and return its outputs that have gradients."""
+        """Run the captured graph as the call did, and return its differentiable outputs."""
         if self._probe is None:
             assert isinstance(self._eager, fx.GraphModule)
             self._probe = probe(self._eager, self._plan.outputs)
@@ -189,23 +189,23 @@ class Rerun:
             stack.enter_context(drawing_from(list(self._generators()), states))
             for device, dtype in self._autocast:
                 stack.enter_context(torch.autocast(device, dtype, cache_enabled=False))
-            # A compiled function may ask for gradients: what it calls is captured, but not this,
-            # whose own gradients would be asked for in the same way, and so on.
+            # A compiled function may compute gradients. Capture must not trace into this call,
+            # whose own gradients would need the same call again, and so on.
             stack.enter_context(levels.frames_unseen())
             return list(self._probe(*args))
 
 
 def apart(value: torch.Tensor) -> torch.Tensor:
-    """Return an equal tensor with the same memory and history, which later writes do not change.
+    """Return an equal tensor with the same memory and autograd history, unaffected by later writes.
 
-    Its writes are counted with those of the tensor.
+    It shares the version counter of the tensor.
     """
     with torch.enable_grad():
         return Apart.apply(value)  # type: ignore[no-untyped-call, no-any-return]
 
 
 class Apart(torch.autograd.Function):
-    """The identity: not a view, for a write to what is viewed changes the history of views."""
+    """The identity, but not as a view: a write to a base changes the history of its views."""
 
     @staticmethod
     def forward(ctx: Any, value: torch.Tensor) -> torch.Tensor:
@@ -214,12 +214,12 @@ class Apart(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        """Hand the gradient on."""
+        """Return the gradient."""
         return gradients[0]
 
 
 def probe(captured: fx.GraphModule, outputs: Sequence[tuple[str, int | None] | None]) -> Any:
-    """Return the captured graph as a module that returns these of its values."""
+    """Return the captured graph as a module that returns the given values."""
     graph = fx.Graph()
     known: dict[fx.Node, fx.Node] = {}
     graph.graph_copy(captured.graph, known)
@@ -242,7 +242,7 @@ def _item(values: Sequence[Any], index: int) -> Any:
 def drawing_from(
     generators: Sequence[torch.Generator], states: Sequence[torch.Tensor]
 ) -> Iterator[None]:
-    """Draw random numbers as from these states for the length of a block."""
+    """Draw random numbers from the given generator states inside a ``with`` block."""
     before = [generator.get_state() for generator in generators]
     for generator, state in zip(generators, states, strict=True):
         generator.set_state(state)

@@ -29,7 +29,7 @@ def foreach_rows() -> dict[Any, Callable[..., Any]]:
 
 
 def one_by_one(op: torch._ops.OpOverload, name: str) -> Callable[..., Any]:
-    """Return a function that does to each tensor what ``op`` does to all."""
+    """Return a function that applies the single-tensor op to each tensor of a list."""
     arguments = op._schema.arguments
     lists = [str(a.type) in ("List[Tensor]", "List[number]") for a in arguments]
     single = single_op(name, op._overloadname)

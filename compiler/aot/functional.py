@@ -1,6 +1,6 @@
-"""Runs a program on top of torch's functionalisation: writes become new values.
+"""Runs a program under torch's functionalisation: writes become new values.
 
-Writes to inputs are put off to the end, where each is one copy.
+Writes to inputs become one copy for each input at the end.
 """
 
 from __future__ import annotations

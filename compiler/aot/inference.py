@@ -1,4 +1,4 @@
-"""Takes a captured graph that needs no gradients and returns its functional ATen graph."""
+"""Lowers a captured graph that needs no gradients to a functional ATen graph."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ UNTRACEABLE = (
     UnsupportedOperatorException,
     GuardOnDataDependentSymNode,
 )
-#: goes past handlers of RuntimeErrors, which take what torch raises for a fact about the graph
+#: not a RuntimeError: handlers of those treat torch's errors as properties of the graph
 PASSED_ON = (*UNTRACEABLE, TcError)
 
 
 def inference(
     gm: fx.GraphModule, examples: Sequence[Any], gate: Gate, decompositions: Chosen | None = None
 ) -> AotGraph:
-    """Trace a captured graph to ATen ops, without mutation but for trailing writes to inputs.
+    """Trace a captured graph to ATen ops, without mutation except trailing writes to inputs.
 
     Args:
         gm: calls of torch functions and tensor methods, returning a flat tuple or list.
@@ -58,7 +58,7 @@ def inference(
         decompositions: used in place of the table.
 
     Raises:
-        Fallback: the result could not be proven to do what the captured graph does.
+        Fallback: the result could not be proven equivalent to the captured graph.
     """
     with torch.no_grad(), falling_back():
         observed = observe(gm, examples)
@@ -68,7 +68,7 @@ def inference(
 
 @contextmanager
 def falling_back() -> Iterator[None]:
-    """Turn what torch's fake tensors and functionalisation cannot do into a `Fallback`."""
+    """Convert errors of torch's fake tensors and functionalisation to a `Fallback`."""
     try:
         yield
     except UNTRACEABLE as error:
@@ -80,7 +80,7 @@ def falling_back() -> Iterator[None]:
 def record(
     gm: fx.GraphModule, observed: Observation, gate: Gate, decompositions: Chosen | None = None
 ) -> tuple[Recorder, list[Any]]:
-    """Record the functional graph; returns what it must return, as nodes and constants."""
+    """Record the functional graph; return its results as nodes and constants."""
     recorder = start(gm, observed, gate, decompositions)
     runner = Runner(gm, recorder, before=observed.runner)
 
@@ -97,7 +97,7 @@ def record(
 def start(
     gm: fx.GraphModule, observed: Observation, gate: Gate, decompositions: Chosen | None = None
 ) -> Recorder:
-    """Return a recorder that knows the graph's inputs."""
+    """Return a recorder with placeholders for the graph's inputs."""
     recorder = Recorder(observed.fake_mode, gate, decompositions)
     for node, value in zip(gm.graph.find_nodes(op="placeholder"), observed.inputs, strict=True):
         recorder.placeholder(node.name, value)
@@ -118,7 +118,7 @@ def run_functional(
     inputs: list[Any],
     writes: bool,
 ) -> list[Any]:
-    """Run a program under the recorder; one that writes, functionalised."""
+    """Run a program under the recorder, functionalised if it writes."""
     if not writes:
         return list(run_watched(recorder, program, [inputs]))
     try:
@@ -134,7 +134,7 @@ def run_functional(
 def returned_nodes(
     recorder: Recorder, observed: Observation, tensors: Sequence[torch.Tensor]
 ) -> list[Any]:
-    """Return nodes of what the compiled graph returns, in the layouts eager has."""
+    """Return the nodes of the compiled graph's results, in eager's layouts."""
     left = iter(tensors)
     return [
         match_layout(recorder, next(left), value)
@@ -167,7 +167,7 @@ def finish(
     )
 
 
-# Functional forms of draws into existing memory; they draw in the order of a contiguous result.
+# Functional variants of in-place random ops; they draw in the order of a contiguous result.
 DRAWN_IN_PLACE = {
     "aten.bernoulli.p",
     "aten.bernoulli.Tensor",
@@ -184,10 +184,10 @@ DRAWN_IN_PLACE = {
 
 
 def check_record(graph: fx.Graph, mutated: tuple[int, ...], layouts_differ: bool) -> None:
-    """Check a functional trace against what was observed.
+    """Check a functional trace against the observed run.
 
     Raises:
-        Fallback: it writes to other inputs, or addresses memory whose layout has changed.
+        Fallback: it writes to other inputs, or uses positions in memory whose layout has changed.
     """
     inputs = graph.find_nodes(op="placeholder")
     writes = graph.find_nodes(op="call_function", target=aten.copy_.default)
@@ -207,7 +207,7 @@ def check_record(graph: fx.Graph, mutated: tuple[int, ...], layouts_differ: bool
 def match_layout(recorder: Recorder, value: torch.Tensor, wanted: torch.Tensor) -> Any:
     """Return the node of ``value``, copied into the strides of ``wanted`` if it has others.
 
-    Functional forms of writes allocate anew and may choose other strides than eager had.
+    Functional variants of writes allocate new memory and may choose other strides than eager's.
     """
     if layout_key(value) != layout_key(wanted):
         if (
@@ -224,10 +224,10 @@ def match_layout(recorder: Recorder, value: torch.Tensor, wanted: torch.Tensor) 
 
 
 def move_writes_last(graph: fx.Graph) -> None:
-    """Put the writes to inputs after everything else.
+    """Move the writes to inputs after everything else.
 
     Raises:
-        Fallback: something reads an input after it was written, or writes to anything else.
+        Fallback: a node reads an input after it was written, or writes to another tensor.
     """
     writes = []
     for node in graph.nodes:
@@ -246,5 +246,5 @@ def move_writes_last(graph: fx.Graph) -> None:
 
 
 def autocast_devices() -> tuple[str, ...]:
-    """Return the device types for which autocast is on now, so that its casts are recorded."""
+    """Return the device types for which autocast is on, so that casts are recorded."""
     return tuple(d for d in ("cpu", "cuda") if torch.is_autocast_enabled(d))

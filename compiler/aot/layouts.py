@@ -1,4 +1,4 @@
-"""What every step of this stage asks of single tensors: gradient, extent, layout as a key."""
+"""Properties of single tensors that the steps of this stage use: gradient, extent, layout."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torch.fx.experimental.symbolic_shapes import guard_or_false
 
 
 def wants_grad(value: Any) -> bool:
-    """Whether a value is a tensor that has gradients."""
+    """Return whether a value is a tensor that requires gradients."""
     return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 def extent(tensor: torch.Tensor) -> int:
-    """Return how many elements of memory lie between a tensor's first and last, inclusive."""
+    """Return the number of memory elements from a tensor's first to its last, inclusive."""
     if any(size == 0 for size in tensor.shape):
         return 0
     steps = zip(tensor.shape, tensor.stride(), strict=True)
@@ -24,13 +24,14 @@ def extent(tensor: torch.Tensor) -> int:
 
 
 def elements_apart(tensor: torch.Tensor) -> bool:
-    """Whether no two elements share a place in memory, whatever lies between them.
+    """Return whether no two elements share a memory location; there may be gaps between them.
 
-    Symbolic sizes are taken as they are in this call, and guarded where that is no proof.
+    Symbolic sizes have their values in this call, with a guard where that proves nothing in
+    general.
     """
     if dense(tensor):
         return True
-    end: Any = 1  # behind the elements along the dimensions so far
+    end: Any = 1  # the extent of the dimensions so far
     dims = zip(tensor.stride(), tensor.shape, strict=True)
     for step, size in sorted(dims, key=_step_in_this_call):
         if guard_or_false(size == 1):

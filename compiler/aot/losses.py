@@ -1,4 +1,4 @@
-"""Stand-ins for losses of which torch's forms for tracing are wrong."""
+"""Replacements for losses whose decompositions in torch are wrong."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 def multilabel_margin_loss(input: Any, target: Any, reduction: int = 1) -> Any:
     """Stand in for `torch._C._nn.multilabel_margin_loss`.
 
-    Torch's form for tracing counts places of ``target`` after its first -1 too.
+    Torch's decomposition also counts entries of ``target`` after its first -1.
 
     Args:
         input: ``(classes)`` or ``(batch, classes)``.
@@ -60,10 +60,10 @@ def nll_loss_backward(
     ignore_index: int,
     total_weight: Any,
 ) -> Any:
-    """Take the gradient of `nll_loss` as a choice by class, which fuses; torch's form scatters.
+    """Compute the gradient of `nll_loss` by comparing classes, which fuses; torch scatters.
 
     Args:
-        grad_output: of the loss: a number, or one a target where ``reduction`` is 0.
+        grad_output: gradient of the loss: 0-d, or of the target's shape if ``reduction`` is 0.
         input: ``(classes)``, ``(batch, classes)`` or ``(batch, classes, height, width)``.
         target: of its shape without classes.
         weight: one a class, or None.

@@ -50,7 +50,7 @@ class FlowNetwork:
         return levels
 
     def _blocking_flow(self, source: int, sink: int, levels: list[int]) -> int:
-        """Push flow along shortest paths until each has a full edge."""
+        """Push flow along shortest paths until each of them has a saturated edge."""
         total = 0
         tried = [0] * len(self.edges)
         path: list[int] = []  # edges from the source to ``vertex``

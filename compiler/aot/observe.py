@@ -1,7 +1,7 @@
-"""Takes a captured graph and tells what its outputs are and which inputs it writes to.
+"""Observes what a captured graph does with memory: its outputs, and the inputs that it writes to.
 
-Found by running it once, as it is, on fake tensors: they share, view and write memory as real
-ones do, so this run is the truth that the functional trace is held against.
+The graph runs once, unchanged, on fake tensors. They share, view and write memory as real ones do,
+so this run is the reference that the functional trace is checked against.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tc.compiler.aot.layouts import wants_grad
 from tc.compiler.aot.run import Made, Observer, Runner, run_watched, storage_key
 from tc.compiler.core.fakes import fake_mode_of
 
-# Methods whose effect is not an op on memory; what they do cannot be read off the trace.
+# Methods whose effect is not an op on memory, so that the trace does not show it.
 OPAQUE_METHODS = {
     "requires_grad_",
     "retain_grad",
@@ -33,27 +33,27 @@ OPAQUE_METHODS = {
     "untyped_storage",
     "storage",
 }
-# Where the operations of torch's compiled autograd are.
+# The module of the operations of torch's compiled autograd.
 OPAQUE_HOME = "torch._dynamo.compiled_autograd.ops"
 
 
 @dataclass
 class Observation:
-    """What a captured graph does with memory.
+    """The observed effects of a captured graph on memory.
 
     Attributes:
         captured: the graph.
-        inputs: stand-ins of the example inputs, which were written to.
-        outputs: of the run.
+        inputs: stand-ins of the example inputs, after the writes of the run.
+        outputs: outputs of the run.
         results: the plan of the outputs.
         places: where another run finds the tensors that the compiled graph has to return: at an
             output's position, or at a value inside the captured graph.
-        wanting: inputs that have gradients.
+        wanting: inputs that require gradients.
         mutated: inputs that are written to in place, unseen by autograd.
-        rewritten: inputs whose writes have gradients, each with the place in ``results.returned``
-            of its last value.
-        writes: whether anything is written to.
-        runner: holds all values of the run.
+        rewritten: inputs whose writes have gradients, each with the position in
+            ``results.returned`` of its last value.
+        writes: whether the graph writes to any tensor.
+        runner: has all values of the run.
     """
 
     captured: fx.GraphModule
@@ -70,15 +70,15 @@ class Observation:
 
 
 def observe(gm: fx.GraphModule, examples: Sequence[Any], *, gradients: bool = False) -> Observation:
-    """Run a captured graph once and say what it does with memory.
+    """Run a captured graph once and return its effects on memory.
 
     Args:
         gm: the captured graph.
         examples: its inputs, fake.
-        gradients: let those that require grad do so in the run.
+        gradients: whether inputs that require gradients do so in the run.
 
     Raises:
-        Fallback: that cannot be said in terms of inputs, outputs and their views.
+        Fallback: the effects cannot be described by inputs, outputs and their views.
     """
     _refuse_opaque(gm)
     fake_mode = fake_mode_of(examples)
@@ -111,7 +111,7 @@ def observe(gm: fx.GraphModule, examples: Sequence[Any], *, gradients: bool = Fa
 
 
 def grad_fn_of(value: Any) -> Any:
-    """Return the node of autograd's graph that made a value, None for anything else."""
+    """Return the ``grad_fn`` of a value, or None."""
     return value.grad_fn if isinstance(value, torch.Tensor) else None
 
 
@@ -132,7 +132,7 @@ def as_inputs(
     Raises:
         Fallback: an input is of a tensor subclass.
 
-    Those that eager lets programs write to, because they are no leaves, are none here.
+    Inputs that eager allows programs to write to, because they are no leaves, are no leaves here.
     """
     inputs: list[Any] = []
     stand_ins: dict[int, torch.Tensor] = {}
@@ -150,7 +150,7 @@ def as_inputs(
 
 
 def _stand_in(value: torch.Tensor, wants_grad: bool) -> torch.Tensor:
-    """Return a tensor like one input; where autograd lets that be written to, so is this."""
+    """Return a stand-in for one input, writable if autograd allows writes to the input."""
     alike = value.detach().requires_grad_(wants_grad)
     if value.is_leaf or not wants_grad:
         return alike
@@ -163,7 +163,7 @@ def flat_outputs(result: Any) -> list[Any]:
     """Return a graph's outputs as a flat list.
 
     Raises:
-        Fallback: they are nested.
+        Fallback: the outputs are nested.
     """
     outputs = list(result) if isinstance(result, (list, tuple)) else [result]
     if any(isinstance(value, (list, tuple, dict)) for value in outputs):

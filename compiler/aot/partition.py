@@ -1,4 +1,4 @@
-"""Cuts a joint graph into forward and backward; what is kept between the two, `cut` chooses."""
+"""Partitions a joint graph into forward and backward; `cut` chooses the saved values."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Takes = Callable[[fx.Node], Sequence[fx.Node]]
 
 @dataclass(frozen=True)
 class Saved:
-    """A value kept for backward.
+    """A value that forward saves for backward.
 
     Attributes:
-        name: of its node.
+        name: the name of its node.
         kind: ``input``, ``output`` (returned to the user too), ``extra`` or ``size``.
-        bytes: what keeping it costs; 0 for what is alive anyway.
-        reason: why it is kept.
-        line: of the user's code that made it, ``file:line``; empty for inputs.
+        bytes: the bytes that saving it costs; 0 for values that are alive anyway.
+        reason: why it is saved.
+        line: the user's line that made it, ``file:line``; empty for inputs.
     """
 
     name: str
@@ -49,12 +49,12 @@ class Saved:
 
 @dataclass(frozen=True)
 class Recomputed:
-    """A value that backward computes again.
+    """A value that backward recomputes.
 
     Attributes:
-        bytes: what keeping it would have cost.
-        reason: why it is not kept.
-        line: of the user's code it is computed for.
+        bytes: the bytes that saving it would have cost.
+        reason: why it is not saved.
+        line: the user's line that it is computed for.
     """
 
     name: str
@@ -71,14 +71,14 @@ class Recomputed:
 
 @dataclass(frozen=True)
 class Partition(Artifact):
-    """A joint graph in two.
+    """A joint graph divided into forward and backward.
 
     Attributes:
-        forward: from inputs to what the user gets, then what is kept.
-        backward: from what is kept and the gradients of outputs to the gradients of inputs.
-        saved: what is kept, in the order in which backward takes it: tensors, then sizes.
+        forward: from inputs to the user's outputs, then the saved values.
+        backward: from the saved values and the gradients of outputs to the gradients of inputs.
+        saved: the saved values, in the order of backward's inputs: tensors, then sizes.
         saved_from: where to find each: an input's number, or an output of forward.
-        recomputed: what backward computes again.
+        recomputed: the values that backward recomputes.
         inputs: names of the joint graph's inputs.
     """
 
@@ -109,15 +109,15 @@ class Partition(Artifact):
 def partition(
     joint: fx.Graph, inputs: int, returned: int, mutated: Sequence[int], gate: Gate
 ) -> Partition:
-    """Cut a joint graph.
+    """Partition a joint graph.
 
     Args:
-        joint: placeholders are the inputs and then gradients of outputs; it returns what the
-            user gets and then the gradients of inputs.
-        inputs: how many inputs there are.
-        returned: how many of the outputs are the user's.
-        mutated: inputs that forward writes to, so that they cannot be kept as they are.
-        gate: asked before a value is computed again (``aot.recompute.<op>``).
+        joint: placeholders are the inputs and then gradients of outputs; it returns the user's
+            outputs and then the gradients of inputs.
+        inputs: the number of inputs.
+        returned: the number of outputs that are the user's.
+        mutated: inputs that forward writes to, so that they cannot be saved as they are.
+        gate: asked before a value is recomputed (``aot.recompute.<op>``).
     """
     placeholders = joint.find_nodes(op="placeholder")
     results = list(joint.output_node().args[0])  # type: ignore[arg-type]
@@ -147,7 +147,7 @@ def _forward(
     mutated: set[int],
     cut: Cut,
 ) -> tuple[fx.Graph, list[tuple[str, int]]]:
-    """Return forward's graph, and where each kept value is found after it ran."""
+    """Return forward's graph, and where each saved value is found after the run."""
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     effects = [n for n in joint.nodes if n.op == "call_function" and has_effect(n)
@@ -181,7 +181,7 @@ def _forward(
 def _backward(
     kept: Sequence[fx.Node], tangents: Sequence[fx.Node], gradients: Sequence[Any], cut: Cut
 ) -> tuple[fx.Graph, tuple[Recomputed, ...]]:
-    """Return backward's graph, and what it computes again: each just before it is used."""
+    """Return backward's graph, and the recomputed values: each comes just before its use."""
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     for node in (*kept, *tangents):
@@ -203,9 +203,9 @@ def _backward(
 
 
 def _missing(root: fx.Node, copies: dict[fx.Node, fx.Node], takes: Takes) -> Iterable[fx.Node]:
-    """Yield the nodes that have no copy yet out of a node and all it depends on, it last.
+    """Yield a node and its dependencies that have no copy yet, dependencies first.
 
-    Each must have its copy before the next is asked for.
+    The caller must copy each before it requests the next.
     """
     stack = [root]
     while stack:
@@ -225,7 +225,7 @@ def _inputs(node: fx.Node) -> Sequence[fx.Node]:
 def _ancestors(
     nodes: Iterable[fx.Node], takes: Takes = _inputs, stop: set[fx.Node] | None = None
 ) -> set[fx.Node]:
-    """Return nodes and all they depend on, not going beyond those in ``stop``."""
+    """Return nodes and all their dependencies, up to those in ``stop``."""
     found: set[fx.Node] = set()
     stack = list(nodes)
     while stack:

@@ -1,4 +1,4 @@
-"""Graph passes of this stage, each from a functional ATen graph to an equal one, in order."""
+"""Graph passes of this stage, each from a functional ATen graph to an equivalent one, in order."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ aten = torch.ops.aten
 
 Pass = Callable[[fx.Graph], None]
 
-# Checks that torch makes for data it has; the shapes they hold for are guarded already.
+# Checks that torch makes of known data; guards cover the shapes already.
 CHECKS = (
     aten._assert_tensor_metadata.default,
     aten._assert_async.msg,
     aten._assert_async.default,
 )
 
-# What such an op makes out of data has a symbol of its own.
+# Data-dependent results, each of which has an unbacked symbol.
 OF_DATA = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 
 
 def run_passes(graph: fx.Graph, gate: Gate, kind: str) -> None:
-    """Run those of `PASSES` that the gate allows, in place; then give outputs their own memory.
+    """Run the `PASSES` that the gate allows, in place; then give each output its own memory.
 
     Args:
-        kind: of the graph, for the notes that the gate takes.
+        kind: the graph's kind, for the gate's notes.
     """
     for graph_pass in PASSES:
         name = f"aot.{graph_pass.__name__}"
@@ -49,7 +49,7 @@ def run_passes(graph: fx.Graph, gate: Gate, kind: str) -> None:
 
 
 def has_effect(node: fx.Node) -> bool:
-    """Whether a node must stay though nobody uses its value."""
+    """Return whether a node must stay even if nothing uses its value."""
     if node.op in ("placeholder", "output"):
         return True
     if not isinstance(node.target, torch._ops.OpOverload):
@@ -62,14 +62,14 @@ def has_effect(node: fx.Node) -> bool:
 
 
 def drop_dead_code(graph: fx.Graph) -> None:
-    """Remove nodes whose value nobody uses; random draws stay, since they move eager's stream."""
+    """Remove nodes without users; random draws stay, since they advance eager's stream."""
     for node in reversed(list(graph.nodes)):
         if not node.users and not has_effect(node):
             graph.erase_node(node)
 
 
 def drop_no_ops(graph: fx.Graph) -> None:
-    """Replace ops that return their argument as it is by that argument."""
+    """Replace ops that return their argument unchanged by the argument."""
     for node in list(graph.nodes):
         if node.op != "call_function" or not node.args or not isinstance(node.args[0], fx.Node):
             continue
@@ -91,7 +91,7 @@ IDENTITIES = (
 
 
 def same_layout(node: fx.Node, source: fx.Node) -> bool:
-    """Whether two nodes hold tensors of one dtype, shape and stride, known for certain."""
+    """Return whether two nodes hold tensors of one dtype, shape and stride, known for certain."""
     a, b = node.meta.get("val"), source.meta.get("val")
     if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor) or a.dtype != b.dtype:
         return False
@@ -99,9 +99,9 @@ def same_layout(node: fx.Node, source: fx.Node) -> bool:
 
 
 def fold_transposes(graph: fx.Graph) -> None:
-    """Replace a transposition of the same transposition by what was transposed.
+    """Cancel two transpositions that undo each other.
 
-    Gradients of linear layers are full of them, and at the graph's end each would be a copy.
+    Gradients of linear layers have many of them, and at the graph's end each would be a copy.
     """
     for node in graph.find_nodes(op="call_function", target=aten.transpose.int):
         source = node.args[0]
@@ -114,7 +114,7 @@ def fold_transposes(graph: fx.Graph) -> None:
 
 
 def share_common_subexpressions(graph: fx.Graph) -> None:
-    """Keep one of the nodes that compute the same from the same."""
+    """Merge nodes with the same op and arguments (common subexpression elimination)."""
     seen: dict[Hashable, fx.Node] = {}
     for node in list(graph.nodes):
         if node.op == "get_attr":
@@ -131,7 +131,7 @@ def share_common_subexpressions(graph: fx.Graph) -> None:
 
 
 def may_share(node: fx.Node) -> bool:
-    """Whether two such nodes may become one: no random draw, write, fresh memory or size."""
+    """Return whether equal nodes may merge: no random draws, writes, new memory or sizes."""
     if node.target is operator.getitem:
         return True
     if has_effect(node) or OF_DATA & set(getattr(node.target, "tags", ())):
@@ -161,10 +161,10 @@ PASSES: tuple[Pass, ...] = (
 
 
 def separate_outputs(graph: fx.Graph) -> None:
-    """Give each output memory of its own; needed for rightness, so no pass one may switch off.
+    """Give each output memory of its own; correctness needs it, so it is no optional pass.
 
-    Outputs that share memory in eager are described to the runtime instead and come here once.
-    One whose layout no fresh memory has (an expanded gradient) becomes contiguous.
+    Outputs that share memory in eager are described to the runtime instead and occur once here. One
+    whose layout newly allocated memory cannot have (an expanded gradient) becomes contiguous.
     """
     output = graph.output_node()
     seen: set[fx.Node] = set()

@@ -1,8 +1,8 @@
-"""Cheap formulas for results of ops that are not done twice.
+"""Recomputation (rematerialization): cheap formulas for results of ops that never run twice.
 
-Normalisation is a reduction, and dropout draws: backward may do neither again. But with the
-statistics, or with the mask, which backward keeps anyway, the large result takes a few operations
-on each element.
+Normalisation is a reduction, and dropout draws random numbers: backward must repeat neither. But
+with the statistics, or with the mask, which are saved anyway, the large result takes only a few
+operations for each element.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Formula:
         self.after = next(node for node in reversed(op.graph.nodes) if node in parts)
 
     def part(self, index: int) -> fx.Node:
-        """Return another result of the op."""
+        """Return another result of the same op."""
         if index not in self.parts:
             value = self.op.meta["val"][index]
             self.parts[index] = self._add(operator.getitem, (self.op, index), value)
@@ -48,7 +48,7 @@ class Formula:
         return self._add(target, args, value)
 
     def take_back(self) -> None:
-        """Remove all nodes again."""
+        """Remove all added nodes."""
         for node in reversed(self.made):
             self.op.graph.erase_node(node)
 
@@ -92,7 +92,7 @@ FORMULAS: dict[Any, Callable[[Formula], fx.Node | None]] = {
 
 
 def add_formulas(joint: fx.Graph, gate: Gate) -> dict[fx.Node, fx.Node]:
-    """Add formulas to a joint graph, used by nobody; returns result -> the node equal to it."""
+    """Add formulas to a joint graph, without users yet; return result -> the node equal to it."""
     found: dict[fx.Node, fx.Node] = {}
     for target, formula_of in FORMULAS.items():
         for op in joint.find_nodes(op="call_function", target=target):
@@ -103,7 +103,7 @@ def add_formulas(joint: fx.Graph, gate: Gate) -> dict[fx.Node, fx.Node]:
             formula = Formula(op, result)
             same = formula_of(formula)
             if same is not None and same_layout(same, result):
-                formula.after.append(result)  # what is computed from comes before
+                formula.after.append(result)  # operands come before their users
                 found[result] = same
             else:
                 formula.take_back()
@@ -111,7 +111,7 @@ def add_formulas(joint: fx.Graph, gate: Gate) -> dict[fx.Node, fx.Node]:
 
 
 def _shared(joint: fx.Graph, formulas: dict[fx.Node, fx.Node]) -> dict[fx.Node, fx.Node]:
-    """Have formulas and gradients use the same nodes for what they have in common."""
+    """Merge the common subexpressions of formulas and gradients."""
     with joint.inserting_before(joint.output_node()):
         holder = joint.call_function(tuple, (list(formulas.values()),))
     share_common_subexpressions(joint)
@@ -123,7 +123,7 @@ def _shared(joint: fx.Graph, formulas: dict[fx.Node, fx.Node]) -> dict[fx.Node, 
 
 
 def drop_formulas(joint: fx.Graph, formulas: dict[fx.Node, fx.Node]) -> None:
-    """Remove what nobody came to use of what `add_formulas` added."""
+    """Remove the nodes of `add_formulas` that nothing uses."""
     stack = list(formulas.values())
     while stack:
         node = stack.pop()

@@ -1,7 +1,7 @@
-"""Runs a function over fake tensors and records the ATen ops it comes down to, as an FX graph.
+"""Runs a function over fake tensors and records the ATen ops that reach the dispatcher.
 
-A dispatch mode of our own in the place of torch's general-purpose tracer: it records tensors,
-symbolic sizes and constants, which is all a captured graph holds, in a third of the time.
+A dispatch mode of tc in place of torch's general-purpose tracer: it records tensors, symbolic sizes
+and constants, which is all that a captured graph has, in a third of the time.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records every op that reaches it, below autograd, functionalisation and composite ops.
 
     Attributes:
-        graph: what was recorded.
-        origin: metadata put on the nodes being recorded; set by whoever runs the function.
-        origins_by_sequence: number of the first autograd node made for an origin, and the origin,
-            ascending: the ops that autograd runs backward belong to the same user lines.
-        decomposed: op -> how often it was replaced by simpler ones.
-        constants: real tensors met on the way, by the name they have in the graph.
+        graph: the recorded graph.
+        origin: metadata for the nodes being recorded; set by the caller that runs the function.
+        origins_by_sequence: sequence number of the first autograd node of an origin, and the
+            origin, ascending: the ops that autograd runs in backward belong to the same user lines.
+        decomposed: op -> the number of its decomposed calls.
+        constants: real tensors that the function uses, by their names in the graph.
     """
 
-    supports_higher_order_operators = True  # they come here to be refused
+    supports_higher_order_operators = True  # they are dispatched here to be refused
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # torch would wrap the dispatch, to keep off a compiler that is not at work
+        return False  # else torch wraps the dispatch, to disable a compiler that does not run
 
     def __init__(
         self, fake_mode: FakeTensorMode, gate: Gate, decompositions: Chosen | None = None
@@ -64,11 +64,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.decomposed: Counter[str] = Counter()
         self.constants: dict[str, torch.Tensor] = {}
         self._nodes: dict[int, fx.Node] = {}
-        self._inside = False  # an op that is being taken apart
-        self._kept: list[Any] = []  # ids stand for objects: none may die while recording
+        self._inside = False  # an op that is being decomposed
+        self._kept: list[Any] = []  # objects are identified by id: none may die while recording
 
     def placeholder(self, name: str, value: Any, *, tells_sizes: bool = True) -> fx.Node:
-        """Add an input of the graph; one that forward does not have tells it no sizes."""
+        """Add an input of the graph; an input that forward lacks defines no size symbols."""
         node = self.graph.placeholder(name)
         node.meta["val"] = value
         if isinstance(value, torch.Tensor):
@@ -78,7 +78,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return node
 
     def constant(self, real: torch.Tensor) -> fx.Node:
-        """Return the node of a real tensor that the graph holds."""
+        """Return the node of a real tensor, which becomes a constant of the graph."""
         if id(real) not in self._nodes:
             name = f"constant{len(self.constants)}"
             self.constants[name] = real
@@ -88,7 +88,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._nodes[id(real)]
 
     def fake_constant(self, real: torch.Tensor) -> torch.Tensor:
-        """Return the fake tensor that stands for a real one held by the graph."""
+        """Return the fake of a real tensor that is a constant of the graph."""
         node = self.constant(real)
         fake: torch.Tensor = node.meta["val"]
         self._remember(fake, node)
@@ -98,7 +98,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Return the node that computes a value, or the value itself if it is a constant.
 
         Raises:
-            Fallback: the value cannot stand in a graph.
+            Fallback: a graph cannot contain the value.
         """
         if isinstance(value, torch.Tensor):
             node = self._nodes.get(id(value))
@@ -117,7 +117,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """End the graph with these outputs (nodes or constants) and return it.
 
         Raises:
-            Fallback: an assumption about data has no check.
+            Fallback: an assumption about data cannot be checked.
         """
         self.checks.add(last=True)
         self.graph.output(list(outputs))
@@ -130,7 +130,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Record one op; or run what it decomposes into, and record that."""
+        """Record one op, or run its decomposition and record that."""
         kwargs = kwargs or {}
         if not isinstance(func, torch._ops.OpOverload):
             raise Fallback(f"the operator {func} takes functions as arguments")
@@ -139,7 +139,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         asked = None if self._inside else self._region_now()
         inside, self._inside = self._inside, True
         try:
-            with levels.own_tensors():  # decompositions make some
+            with levels.own_tensors():  # decompositions may make new tensors
                 result = self._simplest(func, args, kwargs)
         finally:
             self._inside = inside
@@ -150,7 +150,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def _region_now(self) -> Region | None:
-        """Return the checkpointed region that runs forward now."""
+        """Return the checkpointed region whose forward is running."""
         forward = torch._C._current_autograd_node() is None
         return self.origin.get(REGION) if forward else None
 
@@ -163,7 +163,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self.decomposed[str(func)] += 1
                 return result
         if func is aten.lift_fresh.default:
-            func = aten.lift_fresh_copy.default  # each call of the program makes the tensor anew
+            func = aten.lift_fresh_copy.default  # each call of the program makes a new tensor
         return self._record(func, args, kwargs)
 
     def _record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -184,7 +184,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def _note_data(self, node: fx.Node, result: Any) -> None:
-        """Note the symbols that an op has made out of a tensor's values."""
+        """Record the unbacked symbols that an op has made."""
         if isinstance(result, SYMBOLIC):
             self.checks.made([result], lambda _: node)
         else:
@@ -192,7 +192,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.checks.made(result if several else [result], lambda made: self._nodes[id(made)])
 
     def node_done(self, makes_symbols: bool) -> None:
-        """Check what has been assumed so far, if a node of the captured graph made symbols."""
+        """Add checks of the assumptions so far, if a node of the captured graph made symbols."""
         if makes_symbols:
             self.checks.add()
 
@@ -232,12 +232,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @functools.cache
 def _has_no_kernel(op: torch._ops.OpOverload) -> bool:
-    """Whether an op is a question about a tensor (``prim.device``, ``aten.size``), not a step."""
+    """Return whether an op is a query of a tensor (``prim.device``, ``aten.size``)."""
     if op.namespace == "prim":
         return True
     try:
         op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
-    except RuntimeError:  # the dispatcher does not know it
+    except RuntimeError:  # the dispatcher has no such op
         return True
     return False
 

@@ -1,7 +1,7 @@
-"""Stand-ins for torch's recurrent networks of several layers, which draw between the layers.
+"""Replacements for torch's recurrent networks with several layers and dropout between them.
 
-torch's forms of `lstm`, `gru` and `rnn` for tracing leave the dropout out; so a traced network that
-has some is taken apart into layers here.
+torch's decompositions of `lstm`, `gru` and `rnn` omit the dropout, so a traced network with dropout
+is decomposed into layers here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Network = Callable[..., Any]
 
 
 def layered(network: Network, dropout: Callable[[Any, float], Any]) -> Network:
-    """Return a stand-in for ``torch.lstm`` and its like that calls it layer by layer.
+    """Return a replacement for ``torch.lstm`` and its like that calls it layer by layer.
 
     Args:
         network: takes ``(input, hidden, parameters, ...)``, or ``(data, batch sizes, hidden,

@@ -1,8 +1,8 @@
-"""Activation checkpoints: regions of a captured graph that backward computes again.
+"""Activation checkpoints: regions of a captured graph that backward recomputes.
 
-The body of `torch.utils.checkpoint.checkpoint` is traced in place, once. Its nodes carry the region
-they are in, and the partition computes them again instead of keeping them: all but random draws,
-whose results are kept so that both passes see the same, and what a policy asks to keep.
+The body of `torch.utils.checkpoint.checkpoint` is traced in place, once. Its nodes carry their
+region, and the partition recomputes them instead of saving them. Exceptions are random draws, whose
+results are saved so that both passes see the same, and values that a policy saves.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RECOMPUTE = (CheckpointPolicy.MUST_RECOMPUTE, CheckpointPolicy.PREFER_RECOMPUTE)
 REGION = "tc_region"
 """Key of a node's ``meta``: the `Region` it is in."""
 KEEP = "tc_keep"
-"""Key of a node's ``meta``: there if a policy asks to keep its value."""
+"""Key of a node's ``meta``: present if a policy asks to save its value."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,15 +39,15 @@ class Region:
     """One checkpoint call; a region inside another one is part of it.
 
     Attributes:
-        name: of the call's node.
-        policy: asked for each op of the region whether its result is kept; None keeps none.
+        name: the name of the call's node.
+        policy: decides for each op of the region whether its result is saved; None saves none.
     """
 
     name: str
     policy: Policy | None = None
 
     def keeps(self, op: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> bool:
-        """Whether the policy asks to keep an op's result."""
+        """Return whether the policy saves an op's result."""
         if self.policy is None or op in SAC_IGNORED_OPS:
             return False
         context = SelectiveCheckpointContext(is_recompute=False, op_output=result)
@@ -59,7 +59,7 @@ def region_of(name: str, body: fx.GraphModule) -> Region:
     """Return the region of a checkpoint call.
 
     Raises:
-        Fallback: its contexts are something else than a policy.
+        Fallback: its contexts are no policy.
     """
     contexts = body.meta.get("_checkpoint_context_fn", torch.utils.checkpoint.noop_context_fn)
     if contexts is torch.utils.checkpoint.noop_context_fn:

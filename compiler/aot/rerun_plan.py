@@ -1,4 +1,4 @@
-"""Says how a captured graph is run again for gradients that have gradients (`double_backward`)."""
+"""Plans how a captured graph runs again for differentiable gradients (`double_backward`)."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def rerun_plan(
 
     Args:
         observed: a plain run of the captured graph.
-        diffs: which values that the compiled graph returns have gradients.
-        parts: what is kept, and backward.
+        diffs: which results of the compiled graph have gradients.
+        parts: the saved values, and backward.
         written: inputs that the graph writes to.
         needed: inputs that gradients are computed from.
-        draws: device types of generators that are drawn from.
+        draws: device types of the random generators that the graph uses.
     """
     kept = parts.saved[: parts.saved_tensors]
     clones = {i: at for i in written for at, saved in enumerate(kept)
@@ -47,8 +47,8 @@ def rerun_plan(
 
 #: positions of the running statistics among the arguments of a normalisation
 STATISTICS = (3, 4)
-#: normalisation -> position of the argument that says whether it trains; if it does, the running
-#: statistics affect only the updated statistics, which are results 3 and 4
+#: normalisation -> position of its ``training`` argument; if that is true, the running statistics
+#: affect only the updated statistics, which are results 3 and 4
 TRAINING: dict[Any, int] = {
     aten.native_batch_norm.default: 5,
     aten._native_batch_norm_legit.default: 5,
@@ -103,7 +103,7 @@ def devices_drawn_from(joint: fx.Graph) -> tuple[str, ...]:
 def _places(
     observed: Observation, diffs: Sequence[int]
 ) -> tuple[tuple[str, int | None] | None, ...]:
-    """Return where the captured graph has the values that have gradients."""
+    """Return the nodes of the captured graph with the differentiable outputs."""
     captured = observed.captured.graph
     given: Any = captured.output_node().args[0]
     outputs = given if isinstance(given, (list, tuple)) else [given]
@@ -122,15 +122,15 @@ def _places(
 
 
 def _has_bodies(captured: fx.GraphModule) -> bool:
-    """Return whether graphs are nested in a graph: their gradients may be by rules of their own."""
+    """Return whether a graph has nested graphs, whose gradients may follow their own rules."""
     return any(isinstance(child, fx.GraphModule) for child in captured.children())
 
 
 def _by_operations(parts: Partition) -> bool:
-    """Return whether the derivatives of backward are those of its operations.
+    """Return whether backward can be differentiated operation by operation.
 
-    They are where it keeps nothing that has gradients: backward is linear in the gradients of the
-    outputs, and nothing else of it depends on anything.
+    It can if no saved value is differentiable: then backward depends only on the gradients of the
+    outputs, in which it is linear.
     """
     kept = parts.backward.find_nodes(op="placeholder")[: parts.saved_tensors]
     if any(
@@ -154,6 +154,6 @@ def _by_operations(parts: Partition) -> bool:
 
 
 def _overload(op: torch._ops.OpOverload) -> str:
-    """Return the ending of the name under which the dispatcher knows an operator's overload."""
+    """Return the overload's suffix in the dispatcher's name of an operator."""
     overload = op._schema.overload_name
     return f".{overload}" if overload else ""

@@ -1,9 +1,9 @@
-"""Nearest-neighbour resampling, with the very indices that ATen's CPU kernels compute.
+"""Nearest-neighbour resampling with exactly the indices of ATen's CPU kernels.
 
-Torch's own form for tracing takes a neighbour where the kernels take another one: they multiply by
-a factor rounded to the tensor's type, or to float32, in ways that depend on type and layout
-(ATen's ``UpSampleKernel.cpp``, which is followed here and held against by tests). A neighbour is
-either the right one or quite another value, so rounding matters, unlike for the smooth modes.
+Torch's own decomposition sometimes picks another neighbour than the kernels, which multiply by a
+factor rounded to the tensor's type, or to float32, depending on type and layout (this follows
+ATen's ``UpSampleKernel.cpp``, and tests compare the two). A wrong neighbour is an entirely
+different value, so rounding matters, unlike in the smooth modes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SMALL_IMAGE = 128
 
 
 def _fuses() -> bool:
-    """Whether ATen's kernels here round ``a * b + c`` once (instructions for it), not twice."""
+    """Return whether ATen's kernels on this CPU round ``a * b + c`` only once (FMA)."""
     pair = torch.arange(2.0).view(1, 1, 2)
     found: Tensor = torch.nn.functional.interpolate(pair, size=41, mode="nearest-exact")
     once = (torch.arange(41) + 0.5).double() * torch.tensor(2 / 41).double() - 0.5
@@ -65,13 +65,13 @@ def interpolate(
 
 
 def nearest(input: Tensor, after: Sequence[Any], factors: Sequence[Any], exact: bool) -> Tensor:
-    """Take for each place of a larger or smaller image the value of the nearest one.
+    """Return a resized image in which each pixel has the value of the nearest input pixel.
 
     Args:
-        input: batch, channels, and one to three dimensions that change.
-        after: their sizes in the result.
-        factors: by which they grow, where the indices are computed with these; else None.
-        exact: measure from the middle of places, not from their beginning.
+        input: ``(batch, channels, ...)`` with one to three spatial dimensions.
+        after: the spatial sizes of the result.
+        factors: scale factors if the indices are computed with these; else None.
+        exact: whether distances are measured from the centres of pixels, not from their corners.
     """
     layout = CHANNELS_LAST.get(input.dim())
     last = layout is not None and input.is_contiguous(memory_format=layout) and input.shape[1] > 3
@@ -87,7 +87,7 @@ def nearest(input: Tensor, after: Sequence[Any], factors: Sequence[Any], exact: 
 
 
 def _indices(input: Tensor, n: Any, m: Any, factor: Any, exact: bool, vectorised: bool) -> Tensor:
-    """Which of ``n`` places is nearest to each of ``m``."""
+    """Return the indices of the nearest of ``n`` pixels for each of ``m`` pixels."""
     kind = torch.double if input.dtype is torch.double and not vectorised else torch.float
     place = torch.arange(m, device=input.device)
     if vectorised and not exact and factor is not None:

@@ -1,4 +1,4 @@
-"""Runs a captured graph over fake tensors, under a dispatch mode that watches what it does."""
+"""Runs a captured graph over fake tensors, under a dispatch mode that observes its operations."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tc.compiler.aot.symbols import SYMBOLIC
 from tc.compiler.core import levels
 
 aten = torch.ops.aten
-#: reductions without a value for no elements, whose shape functions accept that
+#: reductions undefined for zero elements, whose shape functions accept these all the same
 REDUCE_SOMETHING = frozenset((aten.max.default, aten.min.default, aten.max.dim, aten.min.dim))
 
 
 def storage_key(tensor: torch.Tensor) -> int:
-    """Return a number that two living tensors share exactly if they share their memory.
+    """Return an id of a tensor's storage: equal for two live tensors exactly if they share it.
 
     Raises:
         Fallback: the tensor is sparse and has no storage.
@@ -46,26 +46,26 @@ class Watcher(Protocol):
     origins_by_sequence: list[tuple[int, dict[str, Any]]]
 
     def fake_constant(self, real: torch.Tensor) -> torch.Tensor:
-        """Return the fake tensor that stands for a real one held by the graph."""
+        """Return the fake of a real tensor that is a constant of the graph."""
         ...
 
     def node_done(self, makes_symbols: bool) -> None:
-        """Learn that a node of the captured graph has run, and whether it makes symbols of data."""
+        """Handle the end of a node of the captured graph, which may have made unbacked symbols."""
         ...
 
 
 class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes which memory is written to, and records nothing.
+    """Observes which storages are written to, and records no ops.
 
     Attributes:
-        written: storages some op wrote to.
+        written: storages that some op wrote to.
     """
 
-    supports_higher_order_operators = True  # they come here to be refused
+    supports_higher_order_operators = True  # they are dispatched here to be refused
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # torch would wrap the dispatch, to keep off a compiler that is not at work
+        return False  # else torch wraps the dispatch, to disable a compiler that does not run
 
     def __init__(self, fake_mode: FakeTensorMode) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -75,16 +75,16 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.written: set[int] = set()
         self.constants: dict[int, torch.Tensor] = {}
         self._kept: list[Any] = []
-        self._windows: dict[int, Any] = {}  # views through `unfold`, kept alive for their ids
+        self._windows: dict[int, Any] = {}  # views by `unfold`, alive for their ids
 
     def fake_constant(self, real: torch.Tensor) -> torch.Tensor:
-        """Return the fake tensor that stands for a real one held by the graph."""
+        """Return the fake of a real tensor that is a constant of the graph."""
         if id(real) not in self.constants:
             self.constants[id(real)] = self.fake_mode.from_tensor(real, static_shapes=True)
         return self.constants[id(real)]
 
     def node_done(self, makes_symbols: bool) -> None:
-        """Forget the symbols of this run: the recording makes its own."""
+        """Discard the symbols of this run: the recording makes its own."""
         if makes_symbols and self.fake_mode.shape_env is not None:
             self.fake_mode.shape_env.pending_fresh_unbacked_symbols.clear()
 
@@ -95,7 +95,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Run one op and note what it writes to."""
+        """Run one op and record the storages that it writes to."""
         kwargs = kwargs or {}
         if not isinstance(func, torch._ops.OpOverload):
             raise Fallback(f"the operator {func} takes functions as arguments")
@@ -118,9 +118,9 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _note_windows(
         self, func: torch._ops.OpOverload, args: tuple[Any, ...], result: Any
     ) -> None:
-        """Note views that go through `unfold`.
+        """Record views made by `unfold`.
 
-        What functionalisation puts back through one has zeros where no window looks.
+        A write through one by functionalisation leaves zeros at elements outside of all windows.
         """
         if func is aten.unfold.default or (args and id(args[0]) in self._windows):
             if not any(out.alias_info for out in func._schema.returns):
@@ -132,10 +132,10 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def check_something_is_reduced(
     func: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
-    """Leave reductions over nothing to eager, which raises; shape functions of these ops do not.
+    """Fall back to eager for reductions over zero elements: eager raises, shape functions do not.
 
-    Where sizes are symbolic, the graph is guarded to have elements; where they come out of data,
-    it checks that at run time.
+    If sizes are symbolic, a guard requires elements; if they depend on data, the graph checks that
+    at run time.
     """
     source = args[0]
     if not source.dim():
@@ -151,7 +151,7 @@ def check_something_is_reduced(
 def written_arguments(
     func: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Iterable[torch.Tensor]:
-    """Yield the tensors that an op says it writes to."""
+    """Yield the tensors that an op's schema declares as written."""
     for i, argument in enumerate(func._schema.arguments):
         if argument.alias_info is None or not argument.alias_info.is_write:
             continue
@@ -164,8 +164,8 @@ def written_arguments(
 def run_watched(watcher: Watcher, function: Callable[..., Any], args: Iterable[Any]) -> Any:
     """Call a function with the watcher on top of its fake mode.
 
-    With torch's Python dispatcher on: some ops have forms for symbolic sizes, or with a true
-    account of what they write to (batch normalisation), only there.
+    Torch's Python dispatcher is on: only there some ops have variants for symbolic sizes, or with a
+    correct declaration of their writes (batch normalisation).
     """
     mode: Any = watcher
     fake_mode = watcher.fake_mode
@@ -175,8 +175,8 @@ def run_watched(watcher: Watcher, function: Callable[..., Any], args: Iterable[A
 
 @contextmanager
 def data_allowed(fake_mode: FakeTensorMode) -> Iterator[None]:
-    """Let ops make numbers out of tensors' values, anew, for the length of a block."""
-    fake_mode.epoch += 1  # what tensors remember of such ops is of another run
+    """Allow ops to make new unbacked symbols inside a ``with`` block."""
+    fake_mode.epoch += 1  # tensors cache the symbols of earlier runs
     env = fake_mode.shape_env
     if env is None:
         yield
@@ -191,7 +191,7 @@ def data_allowed(fake_mode: FakeTensorMode) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Made:
-    """The first value a captured graph held in some memory, and where to find it in another run."""
+    """The first value of a captured graph in a storage, and its place in another run."""
 
     value: torch.Tensor
     node: fx.Node
@@ -199,11 +199,11 @@ class Made:
 
 
 class Runner(fx.Interpreter):
-    """Runs a captured graph, telling the watcher whose ops it is seeing.
+    """Runs a captured graph, and sets for the watcher the node whose ops run.
 
     Attributes:
-        made: storage -> the first value the captured graph held in it.
-        layouts_differ: some value has other strides than it had in the run before.
+        made: storage -> the first value of the captured graph in it.
+        layouts_differ: whether some value has other strides than in the earlier run.
         region: the checkpointed region whose body this is.
         inner: node of a checkpoint call -> the run of its body.
     """
@@ -245,10 +245,10 @@ class Runner(fx.Interpreter):
         return result
 
     def _compare(self, result: Any, before: Any) -> None:
-        """Check that values share memory exactly as they did in the run before.
+        """Check that values share memory exactly as in the earlier run.
 
-        Functional forms of writes may lay out their result otherwise than the write left its
-        target, and then what was a copy may become a view, which later writes would reach.
+        The result of a functional variant may have another layout than the target of the write.
+        Then an op that copied may return a view instead, which later writes would change.
         """
         for (_, ours), (_, theirs) in zip(_tensors(result), _tensors(before), strict=True):
             key = storage_key(ours)
@@ -257,12 +257,12 @@ class Runner(fx.Interpreter):
             self.layouts_differ |= layout_key(ours) != layout_key(theirs)
 
     def found(self, made: Made) -> Any:
-        """Return what this run has in the place where another run had ``made``."""
+        """Return the value of this run at the place of another run's ``made``."""
         value = self._value_of(made.node)
         return value if made.item is None else value[made.item]
 
     def _value_of(self, node: fx.Node) -> Any:
-        """Return a node's value, of this graph or of a body in it."""
+        """Return the value of a node of this graph or of a body in it."""
         if node in self.env:
             return self.env[node]
         found = (inner._value_of(node) for inner in self.inner.values())
@@ -280,11 +280,11 @@ class Runner(fx.Interpreter):
         return result
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        """Call a torch function, or what stands in for it."""
+        """Call a torch function, or its replacement."""
         if target in CHECKPOINTS and isinstance(args[0], fx.GraphModule):
             return self._checkpoint(*args)
         if target is aten._assert_scalar.default and isinstance(args[0], SYMBOLIC):
-            return None  # the environment holds the assumption: see `aot.checks`
+            return None  # the environment has the assumption: see `aot.checks`
         return super().call_function(STAND_INS.get(target) or target, args, kwargs)
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
@@ -296,9 +296,9 @@ class Runner(fx.Interpreter):
 
 
 def _tensors(result: Any) -> Iterable[tuple[int | None, torch.Tensor]]:
-    """Yield the tensors of a node's value with their place in it, None for the value itself.
+    """Yield the tensors of a node's value with their positions, None for the value itself.
 
-    Without what is wrapped for a level of torch.func: it has no memory that outlives the level.
+    Tensors wrapped for a functorch level are left out: they have no memory that outlives the level.
     """
     if isinstance(result, torch.Tensor):
         if not is_wrapped(result):

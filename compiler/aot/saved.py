@@ -1,7 +1,7 @@
-"""Which of its inputs and outputs eager autograd would save, and notices if they are written to.
+"""Finds the inputs and outputs that eager autograd would save, to detect writes to them.
 
-A compiled backward may keep other values than eager's. Writing to what eager saves is an error
-there, and so it is here, though nothing that is computed would be wrong.
+A compiled backward may use other saved values than eager's. Writing to a value that eager saves is
+an error in eager, and so it is here, although the compiled result would be right.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ PREFIX = "_saved_"
 def saved_by_eager(
     observed: Observation, kept: Sequence[tuple[str, int]]
 ) -> tuple[tuple[str, int], ...]:
-    """Return inputs and outputs that eager saves and that are not among the kept values.
+    """Return inputs and outputs that eager saves and that are not among the saved values.
 
     Args:
         observed: a plain run of the captured graph.
-        kept: what backward is given: ``input`` or ``output`` of forward, and its number.
+        kept: the values saved for backward: ``input`` or ``output`` of forward, and its number.
     """
     returned = observed.results.returned
     roots = [value.grad_fn for value in returned if isinstance(value, torch.Tensor)]
@@ -34,7 +34,7 @@ def saved_by_eager(
         for tensor in saved_tensors(root for root in roots if root is not None)
         if tensor.layout == torch.strided
     }
-    # The new value of an input is put into it after the call, which counts as a write.
+    # The new value of an input is copied into it after the call, which counts as a write.
     written = {*observed.mutated, *(i for i, _ in observed.rewritten)}
     after = {place for _, place in observed.rewritten}
     found = [("input", i) for i in _in(memories, observed.inputs) if i not in written]
@@ -50,7 +50,7 @@ def _in(memories: set[int], values: Sequence[Any]) -> list[int]:
 
 
 def saved_tensors(roots: Iterable[Any]) -> Iterator[torch.Tensor]:
-    """Yield what the nodes of a graph of autograd have saved for their backward."""
+    """Yield the tensors that the nodes of an autograd graph have saved for backward."""
     stack, seen = list(roots), set()
     while stack:
         node = stack.pop()
@@ -62,7 +62,7 @@ def saved_tensors(roots: Iterable[Any]) -> Iterator[torch.Tensor]:
         for name in _names(kind):
             try:
                 value = getattr(node, name)
-            except RuntimeError:  # written to inside of the graph, or it cannot be shown
+            except RuntimeError:  # written to inside of the graph, or not accessible
                 continue
             for item in value if isinstance(value, (list, tuple)) else [value]:
                 if isinstance(item, torch.Tensor):

@@ -1,7 +1,7 @@
-"""Makes graphs of this stage fit for compilers that know nothing of ours.
+"""Prepares graphs of this stage for other compilers.
 
 In: a graph that may end in writes to its inputs. Out: the same graph without any write, whose
-results share memory neither with its inputs nor with each other, op by op as ATen runs it.
+results share memory neither with its inputs nor with each other when ATen runs it op by op.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Compiled = Callable[[list[Any]], tuple[Any, ...]]
 
 
 def standalone(module: fx.GraphModule) -> tuple[fx.GraphModule, tuple[int, ...]]:
-    """Return a copy of a graph with what it writes as further outputs, in place of writing it.
+    """Return a copy of a graph that returns its written values as further outputs.
 
     Returns:
         The copy, and the inputs that its further outputs belong to.
@@ -54,7 +54,7 @@ def _apart(graph: fx.Graph, results: list[Any]) -> list[Any]:
 
 
 def _base(node: fx.Node) -> fx.Node:
-    """Return the node whose memory a node's value is in."""
+    """Return the node that owns the memory of a node's value."""
     while is_view(node) and isinstance(node.args[0], fx.Node):
         node = node.args[0]
     return node

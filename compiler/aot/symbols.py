@@ -58,14 +58,14 @@ _fill()
 
 
 class SizeNodes:
-    """Makes, once each, the nodes that compute symbolic expressions from a graph's inputs.
+    """Makes the nodes that compute symbolic expressions from a graph's inputs, each only once.
 
     Attributes:
         env: the environment of the symbols; None where there are none.
         nodes: expression -> node.
         homes: symbol -> input and dimension.
-        of_data: symbol that an op made out of a tensor's values -> its node, and the dimension
-            or the expression in which it shows it.
+        of_data: unbacked symbol -> the node that has it, and the dimension or expression of that
+            node's value in which it occurs.
     """
 
     def __init__(self, graph: fx.Graph, env: Any = None) -> None:
@@ -76,7 +76,7 @@ class SizeNodes:
         self.of_data: dict[Any, tuple[fx.Node, Any]] = {}
 
     def add_input(self, node: fx.Node, value: Any) -> None:
-        """Learn which symbols an input brings: itself, or one a dimension."""
+        """Record the symbols that an input defines: itself, or one for each dimension."""
         if isinstance(value, SYMBOLIC):
             self.nodes.setdefault(value.node.expr, node)
         elif isinstance(value, torch.Tensor):
@@ -85,10 +85,10 @@ class SizeNodes:
                     self.homes.setdefault(size.node.expr, (node, dim))
 
     def node_for(self, value: Symbolic) -> fx.Node | int | float | bool:
-        """Return the node that computes a symbolic number, or the number if it is one after all.
+        """Return the node that computes a symbolic number, or the number if it is constant.
 
         Raises:
-            Fallback: it holds a symbol that no input tells, or a function without a row above.
+            Fallback: it has a symbol that no input defines, or a function without a row above.
         """
         result = self.build(value.node.expr)
         if isinstance(result, fx.Node) and "val" not in result.meta:
@@ -113,10 +113,10 @@ class SizeNodes:
         return node
 
     def symbol(self, symbol: Any) -> fx.Node:
-        """Return the node that tells a symbol.
+        """Return the node that computes a symbol.
 
         Raises:
-            Fallback: neither an input nor an op does.
+            Fallback: neither an input nor an op defines it.
         """
         made = self.data_of(symbol)
         if made is None:
@@ -129,12 +129,12 @@ class SizeNodes:
         return node if where.is_Symbol else self.call(torch.sym_ite, node, 1, 0)
 
     def data_of(self, symbol: Any) -> tuple[fx.Node, Any] | None:
-        """Return what tells a symbol that is made out of data, under any of its names."""
+        """Return the entry of an unbacked symbol under any of its names."""
         found = (made for raw, made in self.of_data.items() if symbol in self.same(raw))
         return next(found, None)
 
     def same(self, symbol: Any) -> set[Any]:
-        """Return a symbol, and what stands for it by now."""
+        """Return a symbol and its current replacement."""
         return {symbol, self.env.replace(symbol)}
 
     def _apply(self, function: Callable[..., Any], expr: Any) -> fx.Node:

@@ -1,4 +1,4 @@
-"""Takes a captured graph that needs gradients and returns its forward and backward ATen graphs."""
+"""Lowers a captured graph that needs gradients to forward and backward ATen graphs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from tc.compiler.core.artifacts import Artifact
 from tc.compiler.core.gate import Gate
 
 aten = torch.ops.aten
-#: changes a graph in place to an equal one, asking the gate
+#: changes a graph in place to an equivalent one, asking the gate
 Arrange = Callable[[fx.GraphModule, Gate], None]
 
 
@@ -56,15 +56,15 @@ class Training(Artifact):
     """A captured graph with its gradients.
 
     Attributes:
-        joint: forward and backward as one graph, with what is computed again by a formula.
-        forward: returns the user's outputs, and after them what is kept for backward.
-        backward: from what is kept and the gradients of `differentiable` outputs to one gradient
-            (or None) an input. None if no output has gradients.
-        partition: what is kept and why.
-        returned: how many of forward's outputs are the user's.
-        differentiable: which of those have gradients.
+        joint: forward and backward as one graph, with the formulas for recomputed values.
+        forward: returns the user's outputs, and after them the saved values.
+        backward: from the saved values and the gradients of `differentiable` outputs to a gradient
+            (or None) for each input. None if no output has gradients.
+        partition: the saved values and the reasons.
+        returned: the number of forward's outputs that are the user's.
+        differentiable: which of these have gradients.
         again: how the captured graph is run again; None if no output has gradients.
-        watched: inputs and outputs that eager saves and backward does not take.
+        watched: inputs and outputs that eager saves and this backward does not use.
     """
 
     joint: AotGraph | None
@@ -78,7 +78,7 @@ class Training(Artifact):
 
     @property
     def contract(self) -> TrainingContract:
-        """What callers must know, where there is a backward."""
+        """The calling contract if there is a backward."""
         assert self.partition is not None and self.backward is not None
         assert self.again is not None
         results: Any = self.forward.module.graph.output_node().args[0]
@@ -115,17 +115,17 @@ def training(
     decompositions: Chosen | None = None,
     arrange: Arrange | None = None,
 ) -> Training:
-    """Trace a captured graph and its gradients, and cut the result in forward and backward.
+    """Trace a captured graph and its gradients, and partition the result.
 
     Args:
         gm: calls of torch functions and tensor methods, returning a flat tuple or list.
         examples: fake inputs; those that require grad get gradients.
         gate: asked for each decomposition, pass and recomputation.
         decompositions: used in place of the table.
-        arrange: changes the joint graph to an equal one before it is cut.
+        arrange: changes the joint graph to an equivalent one before the partition.
 
     Raises:
-        Fallback: the result could not be proven to do what eager autograd does.
+        Fallback: the result could not be proven equivalent to eager autograd.
     """
     with falling_back():
         observed = _observe(gm, examples)
@@ -148,7 +148,7 @@ def training(
 
 
 def _observe(gm: fx.GraphModule, examples: Sequence[Any]) -> Observation:
-    """Run the graph as it is, with gradients."""
+    """Run the captured graph with gradients."""
     try:
         return observe(gm, examples, gradients=True)
     except PASSED_ON:
@@ -173,9 +173,9 @@ class Joint:
         self.tensors = len(tensors)
 
     def record(self) -> tuple[Recorder, list[Any], list[Any]]:
-        """Run forward and backward and return what they return, as nodes.
+        """Run forward and backward and return their results as nodes.
 
-        Always functionalised: autograd's formulas write to temporaries of theirs.
+        Always functionalised, as autograd's formulas write to temporaries.
         """
         recorder, observed = self.recorder, self.observed
         inputs = [*observed.inputs, *self.tangents]
@@ -194,7 +194,7 @@ class Joint:
         return recorder, returned, nodes
 
     def _forward_backward(self, args: Sequence[Any]) -> list[Any]:
-        """Return the tensors forward returns, and a gradient or None for each input with one."""
+        """Return forward's results, and a gradient or None for each input that requires one."""
         count, wanting = len(self.observed.inputs), self.observed.wanting
         leaves = [
             value.detach().requires_grad_() if i in wanting else value
@@ -215,7 +215,7 @@ class Joint:
 def _tangents(recorder: Recorder, observed: Observation, diffs: Sequence[int]) -> list[Any]:
     """Add a placeholder for the gradient of each differentiable output, laid out like it.
 
-    That of an output with gaps in its memory is contiguous.
+    The gradient of an output with gaps in its memory is contiguous.
     """
     tangents = []
     for position, i in enumerate(diffs):
@@ -244,7 +244,7 @@ def _cut(
     graph = joint.module.graph
     needed = inputs_of_gradients(graph, len(observed.inputs), returned)
     draws = devices_drawn_from(graph)
-    with gate.watching("aot.partition", graph, "joint"):  # it puts formulas into the joint graph
+    with gate.watching("aot.partition", graph, "joint"):  # it adds formulas to the joint graph
         parts = partition(graph, len(observed.inputs), returned, written, gate)
     again = rerun_plan(observed, diffs, parts, written, needed, draws)
     with gate.watching("aot.separate_outputs", parts.forward, "forward"):
@@ -260,7 +260,7 @@ def _take_as_made(parts: Partition) -> None:
     """Give backward's inputs the layouts in which forward returns them.
 
     Raises:
-        Fallback: one has another than it had when traced, and backward addresses memory.
+        Fallback: a layout differs from the traced one, and backward uses positions in memory.
     """
     made = parts.forward.output_node().args[0]
     kept = parts.backward.find_nodes(op="placeholder")
@@ -275,7 +275,7 @@ def _take_as_made(parts: Partition) -> None:
 
 
 def _backward_graph(parts: Partition, recorder: Recorder, gate: Gate) -> AotGraph:
-    """Return backward's artifact: gradients that are the same tensor are computed once."""
+    """Return backward's artifact, in which gradients that are the same tensor are computed once."""
     graph = parts.backward
     inputs = graph.find_nodes(op="placeholder")
     output = graph.output_node()

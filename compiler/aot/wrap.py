@@ -1,6 +1,7 @@
-"""Makes the function that callers of a compiled graph get: user's inputs in, user's outputs out.
+"""Makes the wrapper of a compiled graph: a function from the user's inputs to the user's outputs.
 
-Written as Python source for each graph: it costs next to nothing where there is nothing to do.
+It is Python source, generated for each graph, so that steps which a graph does not need cost
+nothing.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ Compiled = Callable[[list[Any]], tuple[Any, ...]]
 
 
 def wrap(graph: AotGraph, compiled: Compiled) -> Callable[..., list[Any]]:
-    """Return a function over the captured graph's inputs that returns its outputs.
+    """Return a function from the captured graph's inputs to its outputs.
 
     Args:
-        graph: says how outputs are made, which inputs are written to, and what to run instead
-            where inputs share memory with one that is written to.
+        graph: has the plan of the outputs, the inputs that are written to, and the graph to run
+            if inputs share memory with one that is written to.
         compiled: runs the graph; takes a list, which it may empty.
     """
     return wrap_contract(graph.contract, compiled, graph.eager)
@@ -44,7 +45,7 @@ def wrap(graph: AotGraph, compiled: Compiled) -> Callable[..., list[Any]]:
 def wrap_contract(
     contract: Contract, compiled: Compiled, eager: Callable[..., Any] | None
 ) -> Callable[..., list[Any]]:
-    """Return the same of a graph of which no more is known; ``eager`` runs in place of it."""
+    """Do as `wrap`, with only the contract of the graph; ``eager`` runs in its place."""
     names: dict[str, Any] = {"__name__": __name__, "compiled": compiled, "torch": torch}
     source = wrapper_source(contract, eager, names)
     function: Callable[..., list[Any]] | None = _with_lines(contract, source, compiled, names)
@@ -58,9 +59,9 @@ def wrap_contract(
 def _with_lines(
     contract: Contract, source: str, compiled: Compiled, names: dict[str, Any]
 ) -> Callable[..., list[Any]] | None:
-    """Return the wrapper with the lines of the compiled function in place of a call of it.
+    """Inline the lines of the compiled function into the wrapper (wrapper inlining).
 
-    Done where they are few and the wrapper's last line is that call.
+    This is done if they are few and the wrapper ends in the call.
     """
     lines = straight_of(compiled)
     direct = contract.fresh and not contract.autocast
@@ -92,10 +93,10 @@ def _with_lines(
 def wrap_backward(
     outputs: tuple[Output, ...], compiled: Compiled
 ) -> Callable[[list[Any]], list[Any]]:
-    """Return a function from a list of backward's inputs, which it empties, to its outputs.
+    """Return a function that takes a list of backward's inputs, which it empties, to its outputs.
 
-    Nothing here holds on to an input that is not returned, so that each can be freed when it has
-    been used.
+    Nothing here keeps an input alive that is not returned, so that each can be freed after its last
+    use.
     """
     same = {out.index for out in outputs if isinstance(out, SameInput)}
     lines = [f"a{i} = args[{i}]" for i in sorted(same)]
@@ -108,7 +109,7 @@ def wrap_backward(
 
 
 def wrapper_source(graph: Contract, eager: Callable[..., Any] | None, names: dict[str, Any]) -> str:
-    """Return the wrapper's source; puts the values it names into ``names``."""
+    """Return the wrapper's source, and add the values that it refers to by name to ``names``."""
     args = "".join(f"a{i}, " for i in range(len(graph.tensors)))
     lines = [f"def wrapper({args}):"]
     body = []
@@ -164,14 +165,14 @@ def _dims(dims: tuple[Dim, ...]) -> str:
 
 
 def _without_autocast(devices: tuple[str, ...], call: str) -> list[str]:
-    """Call with autocast off: its casts are part of the graph already."""
+    """Emit a call with autocast off, as its casts are part of the graph already."""
     lines = [f"torch.set_autocast_enabled({device!r}, False)" for device in devices]
     lines += ["try:", f"    out = {call}", "finally:"]
     return lines + [f"    torch.set_autocast_enabled({device!r}, True)" for device in devices]
 
 
 def _modes_check(args: str, names: dict[str, Any]) -> list[str]:
-    """Run the captured graph where each operation is seen: by a mode, or by forward mode AD."""
+    """Emit a check that runs the captured graph under a dispatch mode or forward-mode AD."""
     names["modes"] = torch._C._len_torch_dispatch_stack
     names["seen_by_mode"] = seen_by_mode
     names["forward_ad"] = forward_ad
@@ -180,17 +181,17 @@ def _modes_check(args: str, names: dict[str, Any]) -> list[str]:
 
 
 def seen_by_mode() -> bool:
-    """Whether a dispatch mode is to see each operation of the user's.
+    """Return whether a dispatch mode has to see each operation of the user.
 
-    Modes say by `ignore_compile_internals` that they are to see what compiled graphs call instead,
-    as DebugMode does.
+    A mode with `ignore_compile_internals`, such as DebugMode, sees the operations that compiled
+    graphs call instead.
     """
     modes = _get_current_dispatch_mode_stack()
     return not all(mode.ignore_compile_internals() for mode in modes)
 
 
 def _overlap_check(graph: Contract, args: str, names: dict[str, Any]) -> list[str]:
-    """Run the captured graph where an input that is written to shares memory with another."""
+    """Emit a check that runs the captured graph if a written input shares memory with another."""
     tensors = [i for i, is_tensor in enumerate(graph.tensors) if is_tensor]
     others = [i for i in tensors if i not in graph.written]
     if not graph.written or len(tensors) < 2:
@@ -207,7 +208,7 @@ def _overlap_check(graph: Contract, args: str, names: dict[str, Any]) -> list[st
 
 
 def overlap(written: tuple[torch.Tensor, ...], others: tuple[torch.Tensor, ...]) -> bool:
-    """Whether memory of a tensor that is written to may also be another tensor's.
+    """Return whether a written tensor may share memory with another tensor.
 
     Tensors whose memory interleaves without touching count as overlapping.
     """

@@ -1,6 +1,6 @@
 """Compiled graphs on disk: a second process that captures the same graph compiles nothing.
 
-In: a graph. Out: its program from an earlier compile, and what was told of that one; or None.
+In: a graph. Out: its program from an earlier compile, and the events of that compile; or None.
 Captured graphs have entries with all that a call needs: one, or where gradients are wanted two, for
 forward and backward. The ATen graphs of captured ones that have no key have entries of their own.
 """
@@ -72,8 +72,8 @@ class Kept:
         program: without its constants.
         constants: name -> where the value is found.
         contract: how the program is called; None for graphs of ATen operations.
-        events: what was told when it was compiled, its code last; on disk it is apart.
-        pair: tells whether forward and backward are of one cut.
+        events: the events of its compile, its code last; on disk they are separate.
+        pair: identifies the partition that forward and backward belong to.
         operations: backward as operations, with forward's entry: a `PlainGraph` as text, which is
             read where it is asked for.
         conditions: on symbolic sizes, for which it is right.
@@ -136,7 +136,7 @@ class GraphCache:
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        # Entries made untold lack what was to tell.
+        # Entries made without a trace lack the events of their compile.
         self.settings = {**settings, "told": trace.enabled()}
         self._missed: Key | None = None
         self._made: tuple[Program, tuple[trace.Event, ...]] | None = None
@@ -161,7 +161,7 @@ class GraphCache:
         """Leave an entry for the captured graph that was looked for, if that can be done.
 
         Args:
-            events: what was told before its program was made.
+            events: the events before its program was made.
         """
         if self._missed is None or self._made is None:
             return
@@ -199,7 +199,7 @@ class GraphCache:
 
         Args:
             backward: its operations; compiling changes them.
-            told: ``forward`` and ``backward`` -> what was told before its program was made.
+            told: ``forward`` and ``backward`` -> the events before its program was made.
         """
         key, self._missed = self._missed, None
         if key is None:
@@ -234,7 +234,7 @@ class GraphCache:
 
         Args:
             kind: ``forward`` or ``backward``.
-            make: returns the program and the events that tell of it.
+            make: returns the program and its events.
         """
         if self._cut is not None:
             return run(self._cut_program(self._cut, kind, make))
@@ -318,7 +318,7 @@ def run(program: Program, code: trace.Remembered | None = None) -> Boxed:
     """Build and load a program, and tell its code.
 
     Args:
-        code: what was told of it when it was compiled.
+        code: the events of its compile.
     """
     with trace.stage("runtime.build"):
         call = load_gpu(program) if isinstance(program, GpuProgram) else load(program)

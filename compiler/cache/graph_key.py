@@ -30,13 +30,13 @@ from tc.compiler.runtime.tuned import gpu_identity
 
 #: the folder of the compiler
 ROOT = Path(__file__).parents[1]
-#: packages whose functions are told apart by name: their versions, or our code, are in the key
+#: packages whose functions are identified by name: their versions, or tc's code, are in the key
 KNOWN_PACKAGES = ("torch", "operator", "_operator", "math", "builtins", "tc")
 #: operators that no user defines
 KNOWN_NAMESPACES = ("aten", "prims", "prim")
 #: bytes of a constant that may be part of a key
 SMALL = 1 << 16
-#: kinds of devices whose tensors a key can tell apart
+#: kinds of devices whose tensors a key distinguishes
 DEVICES = ("cpu", "cuda")
 #: variables that say where things go, not what is made
 ELSEWHERE = ("TC_CACHE_DIR", "TC_TRACE", "TC_LOGS", "TC_LOGS_OUT", "TC_LOGS_FORMAT")

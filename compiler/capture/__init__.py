@@ -1,1 +1,1 @@
-"""capture."""
+"""Capture: bytecode of a frame becomes an FX graph, guards and residual code."""

@@ -1,4 +1,4 @@
-"""NumPy arrays as tensors on the same memory."""
+"""Makes tensors that share the memory of NumPy arrays."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import torch
 
 
 def as_tensor(array: Any) -> torch.Tensor:
-    """Return a tensor on the memory of a NumPy array, on the CPU whatever the default device is.
+    """Return a CPU tensor that shares the memory of a NumPy array, whatever the default device is.
 
-    It is a copy of a scalar, and of what may not be written to.
+    Scalars and read-only arrays are copied.
     """
     memory = array if array.flags.writeable else array.copy()
-    with torch._C.DisableTorchFunction():  # modes of the program have nothing to do with it
+    with torch._C.DisableTorchFunction():  # function modes of the program must not see this call
         return torch.as_tensor(memory, device="cpu")

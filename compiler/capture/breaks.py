@@ -1,4 +1,4 @@
-"""Graph breaks: why a frame cannot go on being captured, one row a reason, in the user's terms."""
+"""Graph breaks: the table of reasons why capture of a frame stops, in users' terms."""
 
 from __future__ import annotations
 
@@ -196,15 +196,15 @@ UNREADABLE_SIZE = _row(
 
 
 class GraphBreak(Exception):
-    """Control flow: the frame under capture has to break at the current instruction.
+    """Control flow: capture breaks the graph at the current instruction.
 
     Attributes:
         reason: a row of REASONS.
         detail: fills the ``{}`` of the title.
-        note: more for a reader who wants to know (an error text of torch, say).
-        places: the user's stack where it was met, set by the innermost frame.
-        positions: of the expression at which it was met.
-        frame: the innermost frame at that time, if it got to one.
+        note: further detail, for example the text of an error of torch.
+        places: the user's stack at the break, set by the innermost frame.
+        positions: line and column range of the expression at the break.
+        frame: the innermost frame at the break; None if the break came before any frame.
     """
 
     frame: object = None
@@ -224,14 +224,14 @@ class GraphBreak(Exception):
 
 
 class Aftermath(GraphBreak):
-    """What an earlier break brings (a loop comes round, an error is raised): users are not told."""
+    """A consequence of an earlier break (a loop that repeats, an error): not reported to users."""
 
 
 class TraceAgain(Exception):
-    """Control flow: what the frame was traced with has changed for good; trace it anew.
+    """Control flow: tracing changed the frame's inputs for good, so the frame is traced again.
 
     Attributes:
-        leave_classes: leave class statements to Python this time.
+        leave_classes: whether the next attempt leaves class statements to Python.
     """
 
     def __init__(self, leave_classes: bool = False) -> None:
@@ -240,11 +240,11 @@ class TraceAgain(Exception):
 
 
 class SkipFrame(Exception):
-    """Control flow: this frame runs as it is.
+    """Control flow: this frame is not captured; Python runs it unchanged.
 
     Attributes:
-        fix: what would change it.
-        harmless: nothing is lost by it.
+        fix: what the user can change so that the frame is captured.
+        harmless: whether skipping the frame costs no speed, so that no warning is due.
     """
 
     def __init__(self, why: str, fix: str = "", harmless: bool = False) -> None:

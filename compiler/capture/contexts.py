@@ -1,4 +1,4 @@
-"""Which dimensions of an input get symbols, in the terms of torch's fake tensors."""
+"""Tells torch's fake tensors which dimensions of an input get symbols."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Sizes = Callable[[Source, torch.Tensor], frozenset[int]]
 def plain_context(
     tensor: torch.Tensor, dynamic: Dynamic, duck: bool, demands: Mapping[int, Mark]
 ) -> Any:
-    """Say to torch which dimensions get symbols; a view's base gets none."""
+    """Return torch's symbolic context of a plain tensor; the base of a view gets no symbols."""
     from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
 
     symbol = DimDynamic.DUCK if duck else DimDynamic.DYNAMIC
     chosen = _chosen(tensor, dynamic)
     sizes = [symbol if i in chosen else DimDynamic.STATIC for i in range(tensor.dim())]
     for dim in demands:
-        sizes[dim] = DimDynamic.DYNAMIC  # with a symbol of its own
+        sizes[dim] = DimDynamic.DYNAMIC  # which gets its own symbol
     base = tensor._base if tensor._is_view() else None
     return StatelessSymbolicContext(
         dynamic_sizes=sizes,
@@ -42,17 +42,17 @@ def wrapper_context(
     sizes: Sizes,
     border: Callable[[Source], Any],
 ) -> tuple[Any, bool]:
-    """Say to torch which dimensions of a wrapper, and of what it wraps, get symbols.
+    """Return torch's symbolic context of a wrapper subclass and of the tensors that it wraps.
 
     Args:
         tensor: the live wrapper.
         source: where it comes from.
-        dynamic: dimensions of the wrapper, and of wrapped tensors of its shape.
-        sizes: asked for those of each wrapped tensor.
-        border: makes a source one of torch's.
+        dynamic: dynamic dimensions of the wrapper, and of wrapped tensors of its shape.
+        sizes: returns the dynamic dimensions of each wrapped tensor.
+        border: converts a source to one of torch's.
 
     Returns:
-        What torch takes, and whether there is any symbol in it.
+        The symbolic context, and whether it has any symbol.
     """
     from torch.fx.experimental.symbolic_shapes import DimDynamic, SubclassSymbolicContext
 
@@ -68,7 +68,7 @@ def wrapper_context(
         if is_traceable_wrapper_subclass(part):
             inner[name], below = wrapper_context(part, where, dims, sizes, border)
         else:
-            own = frozenset(getattr(part, "_dynamo_dynamic_indices", ()))  # as torch marks them
+            own = frozenset(getattr(part, "_dynamo_dynamic_indices", ()))  # set by torch
             own |= {dim for dim, mark in marks_of(part).items() if mark.kind == "dynamic"}
             inner[name] = plain_context(part, dims | own, duck=not own, demands={})
             below = bool(dims | own)
@@ -100,7 +100,7 @@ def _chosen(tensor: torch.Tensor, dynamic: Dynamic) -> Collection[int]:
 
 
 def _constraint(mark: Mark | None) -> Any:
-    """Return a demand as torch takes it."""
+    """Return the user's mark as a constraint of torch's shape environment."""
     from torch.fx.experimental import symbolic_shapes
     from torch.utils._sympy.numbers import int_oo
     from torch.utils._sympy.value_ranges import ValueRanges

@@ -1,4 +1,4 @@
-"""Which sizes and integers are dynamic: remembers what a code object was called with before."""
+"""Decides which sizes and integers are dynamic, by the user's marks and by the earlier calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tc.compiler.core.sources import Source
 MARKS = "_tc_dimension_marks"
 #: attribute on tensors that stay at their address: "guarded" or "unguarded"; torch reads it too
 ADDRESS = "_dynamo_static_input_type"
-#: attributes that torch's own functions put on tensors -> the kind of mark they stand for
+#: attributes that torch's own functions set on tensors -> the kind of mark that each means
 TORCH_MARKS = {
     "_dynamo_static_indices": "static",
     "_dynamo_weak_dynamic_indices": "maybe",
@@ -23,12 +23,12 @@ TORCH_MARKS = {
 
 @dataclass(frozen=True)
 class Mark:
-    """What the user said of one dimension of a tensor.
+    """The user's mark on one dimension of a tensor.
 
     Attributes:
         kind: "static"; "dynamic": it must not become a constant; "maybe": it may; "unbacked":
             nothing may depend on its value.
-        low, high: bounds; None is open.
+        low, high: bounds; None means unbounded.
     """
 
     kind: str
@@ -37,7 +37,7 @@ class Mark:
 
 
 def marks_of(tensor: torch.Tensor) -> dict[int, Mark]:
-    """Return what the user said of the dimensions of a tensor, through us or through torch."""
+    """Return the user's marks on the dimensions of a tensor, made by tc's functions or torch's."""
     attributes = getattr(tensor, "__dict__", None)
     if not attributes:
         return {}
@@ -54,22 +54,22 @@ def marks_of(tensor: torch.Tensor) -> dict[int, Mark]:
 
 @dataclass
 class Memory:
-    """What a code object has seen, by the text of the source: sizes of tensors, integers.
+    """The sizes and integers that a code object was called with, by the text of the source.
 
     Attributes:
-        sizes: source -> one entry a dimension, None once two sizes were seen there.
-        numbers: source -> the number, None once two were seen.
+        sizes: source -> one entry a dimension; None once two different sizes were seen.
+        numbers: source -> the number; None once two different numbers were seen.
     """
 
     sizes: dict[str, tuple[int | None, ...]] = field(default_factory=dict)
     numbers: dict[str, float | None] = field(default_factory=dict)
 
     def copy(self) -> Memory:
-        """Return a memory that takes in more on its own, to become the code object's at the end."""
+        """Return a copy that one translation extends; it replaces the original if that succeeds."""
         return Memory(dict(self.sizes), dict(self.numbers))
 
     def see_tensor(self, source: Source, tensor: torch.Tensor) -> tuple[int | None, ...]:
-        """Note a tensor's sizes; return them with None where they differ from call to call."""
+        """Record a tensor's sizes; return them, with None where they differ from call to call."""
         now: tuple[int | None, ...] = tuple(tensor.shape)
         before = self.sizes.get(source.name)
         if before is not None and len(before) == len(now):
@@ -78,7 +78,7 @@ class Memory:
         return now
 
     def see_number(self, source: Source, number: float) -> float | None:
-        """Note a number; return None if it differs from call to call."""
+        """Record a number; return None if it differs from call to call."""
         before = self.numbers.get(source.name, number)
         now = number if before == number else None
         self.numbers[source.name] = now
@@ -92,9 +92,9 @@ class DynamicSizes:
     Attributes:
         scalars: ``item()`` gives a symbol in place of a graph break.
         shapes: ``nonzero`` and the like give symbolic sizes in place of a graph break.
-        fixed_numbers: integers are never dynamic.
-        fixed_floats: floats are never dynamic.
-        lenient: a dimension marked dynamic may become a constant.
+        fixed_numbers: whether integers are never dynamic.
+        fixed_floats: whether floats are never dynamic.
+        lenient: whether a dimension marked dynamic may become a constant without an error.
     """
 
     dynamic: bool | None
@@ -123,7 +123,7 @@ class DynamicSizes:
         return frozenset(chosen - {dim for dim, mark in marks.items() if mark.kind == "static"})
 
     def number(self, source: Source, number: float) -> bool:
-        """Say whether a number input gets a symbol."""
+        """Return whether a number input gets a symbol."""
         seen = self.memory.see_number(source, number)
         if self.fixed_floats if isinstance(number, float) else self.fixed_numbers:
             return False

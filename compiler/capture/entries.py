@@ -1,15 +1,16 @@
-"""Entries of torch's cache: what C reads of them, and how they end while other threads run.
+"""Entries of torch's cache: the objects that C reads, and their removal while other threads run.
 
-C++ walks the entries of a code object, a raw pointer to each guard tree in its hand. Checking a
-tree gives up the GIL (each tree has a lock of its own, taken without the GIL), so anything may
-happen in the middle of a walk:
+C++ iterates over the entries of a code object with a raw pointer to each guard tree. Checking a
+tree releases the GIL (each tree has its own lock, taken without the GIL), so other threads may
+change the list during an iteration:
 
-* Entries are added at the front, or moved there: the walk may then miss one that holds. `Code`
-  knows which answers C has not made entries of yet, and the hook looks again before a compile.
-* An entry is emptied: its tree must live on until no thread can be in it. `_RETIRED` keeps it
+* An entry is added at the front or moved there: the iteration may then miss an entry that matches.
+  `Code` knows which results C has not made entries of yet, and the hook looks again before a
+  compile.
+* An entry is emptied: its tree must live until no thread can be using it. `_RETIRED` keeps it
   until no thread is inside a compiled call.
-* All entries of a code object go away at once (torch's ``reset_code``): nothing protects a walk
-  from that, so `tc` never asks for it; it empties entries one by one.
+* All entries of a code object are removed at once (torch's ``reset_code``): nothing protects an
+  iteration from that, so `tc` never calls it; it empties entries one by one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any, ClassVar, Protocol
 
 
 class Guards(Protocol):
-    """What the hook needs of guards."""
+    """The interface of guards that the hook uses."""
 
     root: Any
     """torch's C++ ``RootGuardManager``."""
@@ -35,7 +36,7 @@ class Guards(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """The answer to torch asking which guard failed: none of torch's concern."""
+    """The result that torch gets when it asks which guard failed: none."""
 
     result: bool = True
     verbose_code_parts: tuple[str, ...] = ()
@@ -43,7 +44,7 @@ class _Verdict:
 
 
 class _SeenByTorch:
-    """What torch.compile reads of entries on a code object that it compiles too, ours included."""
+    """What torch.compile reads of tc's entries on a code object that it compiles too."""
 
     id_matched_objs: ClassVar[dict[str, Any]] = {}
     global_scope: ClassVar[dict[str, Any]] = {"G": {}}
@@ -56,15 +57,15 @@ class _SeenByTorch:
         self.name = name
 
     def check_verbose(self, f_locals: dict[str, Any]) -> _Verdict:
-        """Say that all guards hold: what differs is the compiler.
+        """Report that all guards hold, as the entry is another compiler's.
 
-        torch then looks up whose code the entry's is, in a table that it may have emptied since.
+        torch then looks the entry's code up in its own table, which it may have emptied since.
         """
         introduce(None if self.code is None else self.code(), self.name)
         return _Verdict()
 
     def collect_diff_guard_sources(self) -> set[str]:
-        """Say that no guard of ours should be tried first."""
+        """Return no sources: none of tc's guards should be tried first."""
         return set()
 
     def populate_diff_guard_manager(self) -> None:
@@ -75,9 +76,9 @@ class Manager(_SeenByTorch):
     """The guard manager of an entry as C wants it: four attributes, all of them writable.
 
     Attributes:
-        root: None from the moment on at which the entry ends before C has made it.
-        cache_entry: set by C when it makes the entry, None again when the code object dies.
-        dropped: the entry has ended.
+        root: the guard tree; None if the entry was removed before C made it.
+        cache_entry: set by C when it makes the entry; None again when the code object dies.
+        dropped: whether the entry was removed.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class Manager(_SeenByTorch):
 
     def drop(self) -> None:
         """Empty the cache entry, if it is still there."""
-        ending = sys is None or sys.is_finalizing()  # at exit Python empties modules
+        ending = sys is None or sys.is_finalizing()  # at exit Python clears the globals of modules
         if self.dropped or ending:
             return
         self.dropped = True
@@ -105,21 +106,21 @@ class Manager(_SeenByTorch):
         _RETIRED.free()
 
     def empty(self) -> None:
-        """Let go of the code of the entry, if C has made it."""
-        frame_code = self._frame_code()  # held, as C's part of the entry dies with it
+        """Release the code of the entry, if C has made the entry."""
+        frame_code = self._frame_code()  # kept alive, because C's part of the entry dies with it
         if frame_code is not None and self.cache_entry is not None:
             _RETIRED.add(self.root, self.diff_guard_root, self.cache_entry.code)
             emptied = Emptied(self.cache_entry.code, self.name)
             self.extra_state.invalidate(self.cache_entry, emptied)
 
     def narrow(self, root: Any) -> None:
-        """Set the tree of the few guards that are checked where only some are; see `narrow`."""
+        """Set the reduced guard tree for calls that check only some guards; see `narrow`."""
         _RETIRED.add(self.diff_guard_root)
         self.diff_guard_root = root
 
 
 class Emptied(_SeenByTorch):
-    """The guard manager of an entry that is never found (C sets attributes on it too)."""
+    """The guard manager of an entry that never matches (C sets attributes on it too)."""
 
     guards = None
     root = None
@@ -131,30 +132,30 @@ class Emptied(_SeenByTorch):
         self.extra_state: Any = None
 
     def empty(self) -> None:
-        """Let go of the code of the entry that C made with this manager."""
+        """Release the code of the entry that C made with this manager."""
         if self.cache_entry is not None:
             emptied = Emptied(self.cache_entry.code, self.name)
             self.extra_state.invalidate(self.cache_entry, emptied)
 
 
 def introduce(code: CodeType | None, name: str) -> None:
-    """Let torch.compile, where it is loaded, look tc's code up when it meets tc's entries.
+    """Register tc's code with torch.compile, if that is loaded, because it looks entries up.
 
     Args:
-        code: of an entry; None: of one that was emptied, where torch finds None.
+        code: the code of an entry; None stands for the code of an emptied entry.
     """
     loaded = sys.modules.get("torch._dynamo.utils")
     originals = getattr(loaded, "orig_code_map", None)
     if originals is None:
         return
-    originals.values[id(None)] = name  # nothing can refer weakly to None
+    originals.values[id(None)] = name  # None allows no weak references
     if code is not None:
         originals[code] = name  # the frame's code itself would never die
 
 
 @dataclass(slots=True)
 class GuardedCode:
-    """What C reads of an answer that has code."""
+    """What C reads of a callback's result that has code."""
 
     code: CodeType
     guard_manager: Any
@@ -164,27 +165,30 @@ class GuardedCode:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """An answer of a callback that C was given."""
+    """A callback's result that was passed to C."""
 
     callback: Any
     answer: GuardedCode
     thread: int = field(default_factory=threading.get_ident)
 
     def is_on_its_way(self) -> bool:
-        """Whether C is still to make an entry of it: Ctrl-C may come before C gets the answer."""
+        """Return whether C has yet to make an entry of it.
+
+        Ctrl-C may come before C gets the result.
+        """
         if self.answer.guard_manager.cache_entry is not None:
             return False
-        here = self.thread == threading.get_ident()  # which has got as far as the next question
+        here = self.thread == threading.get_ident()  # which then has moved on to another call
         return not here and _is_in(_answering, sys._current_frames().get(self.thread))
 
 
 class Code(dict[Any, Any]):
-    """What is kept with a code object for as long as it lives; the items are the callbacks' own.
+    """What is stored with a code object for as long as it lives; the items belong to the callbacks.
 
     Attributes:
         code: the code object.
-        pending: answers that C may not have made an entry of yet.
-        spent: answers for one call, of which C makes entries that are never found.
+        pending: results that C may not have made an entry of yet.
+        spent: results for one call only, of which C makes entries that never match.
     """
 
     def __init__(self, code: CodeType) -> None:
@@ -194,7 +198,7 @@ class Code(dict[Any, Any]):
         self.spent: tuple[Pending, ...] = ()
 
     def settle(self) -> None:
-        """Forget what C has taken over; called with the compile lock."""
+        """Drop the pending results that C has made entries of; called with the compile lock."""
         pending, spent = self.pending, self.spent
         self.pending = tuple(one for one in pending if one.is_on_its_way())
         self.spent = tuple(one for one in spent if one.is_on_its_way())
@@ -204,20 +208,20 @@ class Code(dict[Any, Any]):
 
 
 class _Retired:
-    """Guard trees and code of entries that have ended, kept while a thread may be using them."""
+    """Guard trees and code of removed entries, kept alive while a thread may be using them."""
 
     def __init__(self) -> None:
         self._kept: deque[Any] = deque()
         self._freeing = threading.Lock()
 
     def add(self, *things: Any) -> None:
-        """Keep things that C++ may hold pointers to."""
+        """Keep objects alive that C++ may hold raw pointers to."""
         self._kept.append(things)
 
     def free(self) -> None:
-        """Free all that was added so far, if no thread is inside a compiled call."""
+        """Free all objects added so far, if no thread is inside a compiled call."""
         if not self._freeing.acquire(blocking=False):
-            return  # another thread does, or this one in a callback of the garbage collector
+            return  # another thread frees, or a callback of the collector in this one
         try:
             count = len(self._kept)
             if nobody_inside():
@@ -227,7 +231,7 @@ class _Retired:
             self._freeing.release()
 
     def start_over(self) -> None:
-        """In a forked child: another thread may have been freeing."""
+        """Reset the lock in a forked child: another thread may have held it."""
         self._freeing = threading.Lock()
 
 
@@ -237,22 +241,22 @@ _answering: dict[int, CodeType] = {}
 
 
 def is_caller(code: CodeType) -> None:
-    """Note code that turns the hook on: while its frames run, C++ may be walking entries."""
+    """Register code that turns the hook on: C++ may iterate over entries while its frames run."""
     _callers[id(code)] = code
 
 
 def answers(code: CodeType) -> None:
-    """Note code that C calls for an answer."""
+    """Register code that C calls as the callback."""
     _answering[id(code)] = code
 
 
 def nobody_inside() -> bool:
-    """Whether no thread, this one included, is inside a call of compiled code."""
+    """Return whether no thread, this one included, is inside a call of compiled code."""
     return not any(_is_in(_callers, frame) for frame in sys._current_frames().values())
 
 
 def _is_in(codes: Container[int], frame: Any) -> bool:
-    """Whether a frame, or one that it was called from, runs one of some code objects."""
+    """Return whether a frame, or one that it was called from, runs one of some code objects."""
     while frame is not None:
         if id(frame.f_code) in codes:
             return True
@@ -261,5 +265,5 @@ def _is_in(codes: Container[int], frame: Any) -> bool:
 
 
 def start_over() -> None:
-    """In a forked child: forget the locks of threads that are gone."""
+    """Reset the state in a forked child, in which the other threads are gone."""
     _RETIRED.start_over()

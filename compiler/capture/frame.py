@@ -1,4 +1,4 @@
-"""A frame under interpretation: bytecode in, values and graph nodes out."""
+"""Interprets the bytecode of one frame over values, and so records graph nodes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Program:
-    """The instructions of a code object and where each of them stands."""
+    """The instructions of a code object, and the index of each."""
 
     def __init__(self, code: CodeType) -> None:
         self.code = code
@@ -35,7 +35,7 @@ class Program:
         self._live: dict[int, frozenset[str]] = {}
 
     def live_at(self, target: Instruction) -> frozenset[str]:
-        """Return the locals that matter from an instruction on, worked out once."""
+        """Return the locals that are live at an instruction; the result is cached."""
         found = self._live.get(id(target))
         if found is None:
             names = live_at(self.instructions, target, frame_locals=self._varnames)
@@ -50,7 +50,7 @@ def program_of(code: CodeType) -> Program:
 
 
 class Reached(BaseException):
-    """Control flow: a repeated trace has come to the instruction that it is to end at."""
+    """Control flow: a repeated trace has reached the instruction at which it has to end."""
 
     def __init__(self, frame: Frame) -> None:
         super().__init__()
@@ -63,11 +63,11 @@ class Frame:
     Attributes:
         locals: bound names, cells excluded.
         cells: own and free variables kept in cells.
-        current: the instruction at work.
-        parent: the frame that called, or None for the frame under capture.
+        current: the instruction being interpreted.
+        parent: the calling frame, or None for the frame under capture.
         answers: what it returns is, untouched, what the calling instruction of `parent` pushes.
-        runs: stretches of instructions that were gone through, up to the last jump.
-        step_number: which of the trace's instructions `current` is.
+        runs: ranges of instructions that were interpreted, up to the last jump.
+        step_number: the number of `current` among the instructions of the trace.
     """
 
     def __init__(
@@ -138,11 +138,11 @@ class Frame:
         return value
 
     def is_bound(self, name: str) -> bool:
-        """Say whether a local that is not kept in a cell has a value."""
+        """Return whether a local that is not kept in a cell has a value."""
         return name in self.locals
 
     def bound(self, names: Set[str]) -> dict[str, Value]:
-        """Return those of some locals that have a value and are not kept in cells."""
+        """Return those of the given locals that have a value and are not kept in cells."""
         return {n: self.locals[n] for n in names if n in self.locals and n not in self.cells}
 
     def global_value(self, name: str) -> Value:
@@ -160,7 +160,7 @@ class Frame:
 
     # -- control ---------------------------------------------------------------------------
     def jump(self, instruction: Instruction) -> None:
-        """Go on at a jump's target."""
+        """Continue at a jump's target."""
         self._go_to(instruction.target)
 
     def _go_to(self, target: Instruction | None) -> None:
@@ -168,11 +168,11 @@ class Frame:
         self.run_from = self.pc = self.program.index[id(target)]
 
     def visited(self) -> set[tuple[int, int]]:
-        """Return the stretches of instructions gone through: their first, and the one after."""
+        """Return the ranges of interpreted instructions, as first and one past last."""
         return {*self.runs, (self.run_from, self.pc)}
 
     def step(self) -> None:
-        """Interpret one instruction; exceptions of traced code go to their handler."""
+        """Interpret one instruction; an exception of traced code continues at its handler."""
         one = self.current = self.program.instructions[self.pc]
         self.pc += 1
         self.t.top = self
@@ -200,7 +200,7 @@ class Frame:
             raise
 
     def unwind(self, one: Instruction, raised: Raised) -> None:
-        """Go to the handler that covers an instruction, or raise further."""
+        """Continue at the handler that covers an instruction, or raise to the caller."""
         self._note(raised.value)
         handler = one.handler
         if handler is None:
@@ -212,9 +212,9 @@ class Frame:
         self._go_to(handler.target)
 
     def _note(self, error: Value) -> None:
-        """Keep with an exception where it is raised, and the calls that it leaves.
+        """Record in an exception the line that raises it, and the calls that it leaves.
 
-        A frame that raises it again keeps its first line, unless the exception came to it anew.
+        A frame that raises it again keeps its first line, unless a call has raised it once more.
         """
         trail = error.trail
         if trail and self.depth > trail[-1][0]:
@@ -263,7 +263,7 @@ class Frame:
         return [*(self.parent.chain() if self.parent is not None else ()), self]
 
     def place(self) -> StackFrame:
-        """Return where this frame is in the user's source."""
+        """Return this frame's current place in the user's source."""
         positions = self.current.positions
         line = positions.lineno if positions is not None else None
         return StackFrame(
@@ -274,7 +274,7 @@ class Frame:
         )
 
     def spot(self) -> StackFrame:
-        """Return where this frame is, with the part of the line that is at work."""
+        """Return this frame's place with the column range of the current instruction."""
         place, at = self.place(), self.current.positions
         if at is None or at.lineno is None or at.col_offset is None:
             return place
@@ -288,7 +288,7 @@ class Frame:
         )
 
     def next_instruction(self) -> Instruction:
-        """Return the instruction after the one at work."""
+        """Return the instruction after the current one."""
         return self.program.instructions[self.program.index[id(self.current)] + 1]
 
     def places(self) -> list[StackFrame]:
@@ -297,7 +297,7 @@ class Frame:
         return [*above, self.place()]
 
     def spots(self) -> tuple[StackFrame, ...]:
-        """Return `places`, each with the part of its line that is at work."""
+        """Return `places`, each with the column range of its current instruction."""
         return tuple(frame.spot() for frame in self.chain())
 
 

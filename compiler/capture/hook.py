@@ -1,19 +1,19 @@
-"""Offers each Python frame run under it to a callback; takes back guarded code to run instead.
+"""The frame hook: offers each Python frame to a callback, and runs the guarded code it returns.
 
 The only file that touches `torch._C._dynamo.eval_frame`, torch's PEP 523 frame hook in C. Facts
 about it that callers rely on:
 
-* The hook is per thread. While the callback runs it is off, so nothing of ours is traced.
-* An exception of the callback goes to the user's call. Should the user catch it inside the frame
-  that was running, frames called later from there are no longer offered: C leaves the hook off.
+* The hook is per thread. It is off while the callback runs, so the compiler itself is not traced.
+* An exception of the callback is raised in the user's call. If the user catches it inside of the
+  running frame, frames called later from there are no longer offered: C leaves the hook off.
 * Cached code belongs to the callback (compared by ``==``): two `wrap` of one callback share it,
-  another callback sees none of it. `Skip` and `never_trace` hold for all callbacks, torch's too.
-* C imports nothing of `torch._dynamo` on any path taken here. It reads ``random``'s state before
-  the callback and puts it back after. If `torch._dynamo` is loaded, its hook for errors in guards
-  is set, but guards of ours never raise (see `tc.compiler.capture.guards.guard_list`).
-* The object given as guard manager gets attributes set by C, up to when the entry dies; one that
-  refuses aborts the process. `entries.Manager` is that object.
-* Any number of threads may be in C's part at once; see `entries` for what that means.
+  another callback sees none of it. `Skip` and `never_trace` apply to all callbacks, torch's too.
+* C imports nothing of `torch._dynamo` on any path used here. It saves ``random``'s state before
+  the callback and restores it after. If `torch._dynamo` is loaded, its hook for errors in guards
+  is set, but tc's guards never raise (see `tc.compiler.capture.guards.guard_list`).
+* C sets attributes on the object that is passed as guard manager, until the entry dies. If setting
+  one fails, the process aborts. `entries.Manager` is that object.
+* Any number of threads may run C's part at once; see `entries` for the consequences.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tc.compiler.errors import StageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: attribute of a compiled function: what it was made of
+#: attribute of a wrapped function: the original function
 ORIGINAL = "_tc_original"
 _VARARGS = 0x04 | 0x08  # CO_VARARGS | CO_VARKEYWORDS
 
@@ -88,7 +88,7 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Run the frame as it is and never offer its code again; ``recursive``: nor what it calls."""
+    """Run the frame uncompiled and never offer its code again; ``recursive``: nor its callees."""
 
     reason: str
     recursive: bool = False
@@ -96,12 +96,12 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class RunOnce:
-    """Run the frame as it is this time; what it calls is offered, and so is it the next time."""
+    """Run the frame uncompiled this time; its callees, and its next call, are offered."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunCached:
-    """Offer the code no more: run what is cached where its guards hold, else the frame as it is."""
+    """Stop offering the code: run cached code if its guards hold, else run the frame uncompiled."""
 
     reason: str
 
@@ -133,11 +133,11 @@ _RUN_ONLY = int(_c._FrameAction.RUN_ONLY)
 
 
 def _answer(outcome: Outcome, frame_code: CodeType) -> _Answer:
-    """Build the object that C reads; everything it reads is checked here."""
+    """Build the object that C reads, and check every attribute that C reads of it."""
     match outcome:
         case Compiled(code, guards, compile_id):
             _check_fits(frame_code, code)
-            if code is frame_code:  # its cache would hold the code that holds the cache
+            if code is frame_code:  # a reference cycle through its own cache
                 code = code.replace()
             manager = Manager(guards, frame_code, code, _close_fast_paths)
             guards.drop = manager.drop
@@ -155,7 +155,7 @@ def _answer(outcome: Outcome, frame_code: CodeType) -> _Answer:
 
 
 def _check_fits(old: CodeType, new: CodeType) -> None:
-    """Refuse code whose arguments C could not fill from the frame of ``old``."""
+    """Raise unless C can fill the new code's arguments from a frame of ``old``."""
     for what in ("co_argcount", "co_kwonlyargcount", "co_freevars"):
         if (a := getattr(old, what)) != (b := getattr(new, what)):
             raise StageError(
@@ -166,7 +166,7 @@ def _check_fits(old: CodeType, new: CodeType) -> None:
 
 
 def _adapt(callback: Callback) -> Any:
-    """Turn a callback of ours into one of C's."""
+    """Return tc's callback as a function with the signature that C calls."""
     glance: Any = getattr(callback, "glance", None)
 
     def offer(c_frame: Any, _first: Any, state: dict[Any, Any]) -> _Answer:
@@ -179,7 +179,7 @@ def _adapt(callback: Callback) -> Any:
             return _answer(early, code)
         return alone(
             lambda: _decide(frame, own, callback),
-            lambda: _answer(RunOnce(), code),  # as Python, which is right, if not as quick
+            lambda: _answer(RunOnce(), code),  # run by Python: correct, but slower
         )
 
     entries.answers(offer.__code__)
@@ -192,7 +192,7 @@ def _adapt(callback: Callback) -> Any:
 
 
 def _kept_with(code: CodeType, state: dict[Any, Any]) -> Code:
-    """Return what is kept with a code object, in the dictionary that C keeps with it."""
+    """Return tc's state of a code object, from the dictionary that C stores with it."""
     own: Code | None = state.get("tc")
     if own is None:
         own = state.setdefault("tc", Code(code))
@@ -201,7 +201,10 @@ def _kept_with(code: CodeType, state: dict[Any, Any]) -> Code:
 
 
 def _decide(frame: Frame, own: Code, callback: Callback) -> _Answer:
-    """Answer C, with the compile lock: by the callback, unless another thread was quicker."""
+    """Return the outcome for C, with the compile lock held.
+
+    The callback decides, unless another thread has compiled the code meanwhile.
+    """
     code = frame.code
     own.settle()
     found = _holding(own, callback, frame.locals)
@@ -210,7 +213,7 @@ def _decide(frame: Frame, own: Code, callback: Callback) -> _Answer:
         if answer.guarded_code is not None:
             own.pending = (Pending(callback, answer.guarded_code), *own.pending)
         return answer
-    # C cannot be told to look again. It makes an entry of each answer; this one is never found.
+    # C cannot repeat its lookup. It makes an entry of each result; this entry never matches.
     _keep_order()
     label = f"tc {found.compile_id} {code.co_name}"
     emptied = Emptied(found.code, found.code.co_qualname)
@@ -220,9 +223,9 @@ def _decide(frame: Frame, own: Code, callback: Callback) -> _Answer:
 
 
 def _holding(own: Code, callback: Callback, locals: dict[str, Any]) -> CacheEntry | None:
-    """Return the entry of a callback that holds for a frame, made by C or not.
+    """Return the entry of a callback whose guards hold for a frame, whether C has made it or not.
 
-    C's own walk may have missed it: another thread made it since, or moved it out of the way.
+    C's own lookup may have missed it, because another thread made or moved it meanwhile.
     """
     answered = [
         CacheEntry(one.answer.code, one.answer.guard_manager.guards, one.answer.compile_id)
@@ -241,7 +244,7 @@ def _holding(own: Code, callback: Callback, locals: dict[str, Any]) -> CacheEntr
 
 
 def _keep_order() -> None:
-    """Have C leave entries where they are once threads meet: a walk then misses none."""
+    """Stop C from reordering entries once several threads run: a lookup then misses none."""
     switch = getattr(_c, "_set_lru_cache", None)
     if switch is not None:
         switch(False)
@@ -252,18 +255,18 @@ MakeOffer: TypeAlias = Callable[[Any, Callback], Any]
 
 @dataclass(slots=True)
 class _Process:
-    """What the hook knows of its process. Attributes that calls ask are replaced whole.
+    """The hook's state in this process; attributes that calls read are replaced as a whole.
 
     Attributes:
         find_offer_type: see `offer_by`.
         fast_paths: see `use_fast_paths`.
         choice: see `choose_by`.
         few_guards: see `check_few_guards`.
-        hook_only: whether calls have to go to the hook, whatever fast paths say.
-        codes: what is kept with each code object whose frames were offered, by its id.
-        wrappers: the code objects of what `wrap` returned, by id.
-        run_only: what `cached_only` returned.
-        forks_with_threads: whether the fork under way is one of several threads.
+        hook_only: whether all calls have to go through the hook, past no fast path.
+        codes: the state of each code object whose frames were offered, by its id.
+        wrappers: the code objects of functions that `wrap` returned, by id.
+        run_only: functions that `cached_only` returned.
+        forks_with_threads: whether the current fork is of a process with several threads.
     """
 
     find_offer_type: Callable[[], MakeOffer | None] = lambda: None
@@ -279,11 +282,11 @@ class _Process:
     forks_with_threads: bool = False
 
     def before_fork(self) -> None:
-        """Note whether there are other threads, which may be checking guards."""
+        """Record whether there are other threads, which may be checking guards."""
         self.forks_with_threads = len(sys._current_frames()) > 1
 
     def in_child(self) -> None:
-        """End all entries where a thread that the child lacks may hold the lock of a guard tree."""
+        """Remove all entries if a thread that the child lacks may hold the lock of a guard tree."""
         entries.start_over()
         if not self.forks_with_threads:
             return
@@ -298,10 +301,10 @@ os.register_at_fork(before=_process.before_fork, after_in_child=_process.in_chil
 
 
 def offer_by(find: Callable[[], MakeOffer | None]) -> None:
-    """Set what finds the type of offers: ``(function, owner)``, called as the function.
+    """Set how the type of offers is found: ``(function, owner)``, called as the function.
 
-    C asks an offer at each call who owns cached code; a type made for that answers more quickly
-    than Python objects do. It is looked for once, when the first function is wrapped.
+    C asks an offer at each call who owns cached code; a C type answers faster than a Python object.
+    It is looked up once, when the first function is wrapped.
     """
     _process.find_offer_type = find
     _offer_type.cache_clear()  # type: ignore[attr-defined]
@@ -340,10 +343,10 @@ def wrap(fn: F, callback: Callback) -> F:
                 return found
         choice = process.choice
         used = offer if choice is None else _chosen(choice, callback)
-        previous = None  # Ctrl-C may come right after the hook is set: it is off again then
+        previous = None  # Ctrl-C may come right after the hook is set: it is switched off then
         try:
             previous = set_hook(used)
-            # Handing on names makes a dictionary of them, even where there are none.
+            # Forwarding keywords builds a dictionary even if there are none.
             found = fn(*args, **kwargs) if kwargs else fn(*args)
         finally:
             set_hook(previous)
@@ -359,7 +362,7 @@ def wrap(fn: F, callback: Callback) -> F:
 
 
 class FastPaths(Protocol):
-    """Makes fast paths, past which calls need no hook, and opens them."""
+    """Makes fast paths, on which calls bypass the hook, and installs their entries."""
 
     def make(self, fn: FunctionType) -> tuple[Any, Any] | None:
         """Return the fast path of a function, and the value by which it reports a cache miss."""
@@ -368,14 +371,14 @@ class FastPaths(Protocol):
         self, fast_path: Any, fn: FunctionType, entries: Callable[[], list[CacheEntry]],
         args: tuple[Any, ...],
     ) -> bool:  # fmt: skip
-        """Let calls through that are like one with these arguments."""
+        """Install an entry for calls that match these arguments."""
 
     def close_all(self) -> None:
-        """Let no call through any more by what fast paths know so far; at once, for all threads."""
+        """Remove all entries of all fast paths, with immediate effect in all threads."""
 
 
 def use_fast_paths(fast_paths: FastPaths) -> None:
-    """Set what makes fast paths."""
+    """Set the maker of fast paths."""
     _process.fast_paths = fast_paths
 
 
@@ -385,15 +388,15 @@ def _open(fast_path: Any, fn: FunctionType, callback: Callback, args: tuple[Any,
 
 
 def _close_fast_paths() -> None:
-    """Send all calls to the hook again, which knows what has changed."""
+    """Send all calls to the hook again, which is aware of the latest changes."""
     if _process.fast_paths is not None:
         _process.fast_paths.close_all()
 
 
 def original_of(obj: Any) -> Any:
-    """Return what `wrap` or `cached_only` was given to make a function; None for other objects.
+    """Return the function that `wrap` or `cached_only` wrapped; None for other objects.
 
-    The attribute alone says nothing: `functools.wraps` copies it to functions around.
+    The attribute alone proves nothing: `functools.wraps` copies it to other wrappers.
     """
     made_here = isinstance(obj, FunctionType) and (
         id(obj.__code__) in _process.wrappers or obj in _process.run_only
@@ -402,11 +405,11 @@ def original_of(obj: Any) -> Any:
 
 
 def choose_by(choice: Callable[[Any], Any] | None) -> None:
-    """Ask a function, at each call of what `wrap` returned, for the callback to use.
+    """Set the function that chooses the callback at each call of a wrapped function.
 
     Args:
-        choice: the callback given to `wrap` -> the one to use, or None: the frames run as they
-            are. None in place of a function: each has its own again.
+        choice: the callback given to `wrap` -> the one to use, or None: the frames run
+            uncompiled. None in place of a function: each wrapped function uses its own callback.
     """
     _process.choice = choice
     _process.hook_only = choice is not None or _process.few_guards
@@ -418,14 +421,14 @@ def _chosen(choice: Callable[[Any], Any], callback: Callback) -> Any:
 
 
 def check_few_guards(few: bool) -> None:
-    """Check only the guards that `narrow` picked; where none of them hold, C++ raises."""
+    """Check only the guards that `narrow` picked; if no entry matches, C++ raises."""
     _process.few_guards = few
     _process.hook_only = few or _process.choice is not None
     _c.set_skip_guard_eval_unsafe(few)
 
 
 def narrow(code: CodeType, root_of: Callable[[Any], Any]) -> None:
-    """Pick the tree of guards that `check_few_guards` leaves to each entry of a code object."""
+    """Set the reduced guard tree of each entry of a code object, for `check_few_guards`."""
     for entry in _c._debug_get_cache_entry_list(code):
         manager = entry.guard_manager
         if isinstance(manager, Manager):
@@ -439,7 +442,7 @@ def disabled(fn: F) -> F:
 
 
 def cached_only(fn: F) -> F:
-    """Return a function that calls ``fn`` with what is compiled already, for any callback."""
+    """Return a function that calls ``fn`` with existing compiled code of any callback."""
     wrapper = _under(fn, False)
     setattr(wrapper, ORIGINAL, fn)
     _process.run_only.add(wrapper)
@@ -465,16 +468,16 @@ off = frames_unseen
 
 
 def _dressed(call: Callable[..., Any], fn: F) -> F:
-    """Give a wrapper the name of what it wraps, and keep the wrapper's own frame from callbacks."""
+    """Give a wrapper the name of its function, and never offer the wrapper's own frame."""
     _c.set_code_exec_strategy(call.__code__, _strategy(_SKIP, _DEFAULT))
     wrapper: Any = functools.update_wrapper(call, fn)
     return wrapper  # type: ignore[no-any-return]
 
 
 def passed_over(fn: Any) -> Any:
-    """Return a function like ``fn`` whose frames are not offered; what it calls is.
+    """Return a copy of ``fn`` whose frames are not offered, but those of its callees are.
 
-    The twin has a code object of its own, so that ``fn`` itself is still offered.
+    The copy has a code object of its own, so that ``fn`` itself is still offered.
 
     Raises:
         TypeError: ``fn`` has no Python code.
@@ -492,7 +495,7 @@ def passed_over(fn: Any) -> Any:
 
 
 def never_trace(target: F) -> F:
-    """Run a function, method or code object, and all it calls, as it is; costs nothing at run time.
+    """Never compile a function, method or code object, nor its callees; free at run time.
 
     Raises:
         TypeError: ``target`` has no Python code.
@@ -502,7 +505,7 @@ def never_trace(target: F) -> F:
 
 
 def uncaptured(code: CodeType) -> CodeType:
-    """Keep frames of a code object from being offered; what they call is. Returns the code."""
+    """Stop offering the frames of a code object, but not those of callees. Returns the code."""
     _c.set_code_exec_strategy(code, _strategy(_SKIP, _DEFAULT))
     return code
 
@@ -524,9 +527,9 @@ def code_of(target: Any) -> CodeType:
 
 
 def reset(code: CodeType) -> None:
-    """Forget all about a code object that is of tc: cached code, state, `Skip`, `never_trace`.
+    """Remove all of tc's data on a code object: cached code, state, `Skip`, `never_trace`.
 
-    Other threads may be inside calls of it: they finish with the code they have found.
+    Other threads may be inside calls of it: they finish with the code that they have found.
     """
     drop_entries(code)
     own = _process.codes.get(id(code))
@@ -536,7 +539,7 @@ def reset(code: CodeType) -> None:
 
 
 def drop_entries(code: CodeType) -> None:
-    """End all entries of a code object, those that C is about to make included."""
+    """Remove all entries of a code object, including those that C is about to make."""
     _close_fast_paths()
     own = _process.codes.get(id(code))
     for one in own.pending if own is not None else ():
@@ -556,7 +559,7 @@ def cache_entries(code: CodeType, callback: Any = None) -> list[CacheEntry]:
     found: list[CacheEntry] = []
     for entry in _c._debug_get_cache_entry_list(code):
         manager = entry.guard_manager
-        if not isinstance(manager, Manager) or manager.dropped:  # else torch.compile's, or ended
+        if not isinstance(manager, Manager) or manager.dropped:  # torch.compile's, or removed
             continue
         owner = getattr(entry.backend, "owner", entry.backend)
         if callback is None or owner == callback:
@@ -565,5 +568,5 @@ def cache_entries(code: CodeType, callback: Any = None) -> list[CacheEntry]:
 
 
 def active() -> bool:
-    """Whether frames called from here, in this thread, are offered to a callback."""
+    """Return whether frames called from here, in this thread, are offered to a callback."""
     return _c.get_eval_frame_callback() not in (None, False)

@@ -1,4 +1,4 @@
-"""The frames that a translation went through go in; the user's lines they are, come out."""
+"""Finds the lines of user code that a translation interpreted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tc import trace
 from tc.compiler.capture.bytecode.resume_functions import user_code
 from tc.compiler.capture.frame import Frame, Program
 
-#: whose functions are not the user's own: Python's, those of installed packages, and of no file
+#: starts of file names that are not user code: Python's, installed packages', and no file
 _THEIRS = tuple(
     {path for name in ("stdlib", "platstdlib", "purelib", "platlib")
      if (path := sysconfig.get_path(name))} | {"<"}
@@ -19,7 +19,7 @@ _THEIRS = tuple(
 
 
 def lines_of(frames: Iterable[Frame]) -> Iterator[trace.FunctionLines]:
-    """Yield the user's functions that were gone through, those without a source left out."""
+    """Yield the interpreted functions of the user that have source code."""
     traced: dict[int, tuple[CodeType, set[int]]] = {}  # by id: code of two files may be equal
     for program, runs in _visited(frames).items():
         code = user_code(program.code)
@@ -44,7 +44,7 @@ def lines_of(frames: Iterable[Frame]) -> Iterator[trace.FunctionLines]:
 
 
 def _visited(frames: Iterable[Frame]) -> dict[Program, set[tuple[int, int]]]:
-    """Return the stretches of instructions gone through, of the user's functions."""
+    """Return the ranges of interpreted instructions, as first and one past last."""
     found: dict[Program, set[tuple[int, int]]] = {}
     theirs: set[Program] = set()  # most frames are of torch.nn
     for frame in frames:
@@ -60,7 +60,7 @@ def _visited(frames: Iterable[Frame]) -> dict[Program, set[tuple[int, int]]]:
 
 
 def _last(code: CodeType) -> int:
-    """Return the last line of a function, functions in it included."""
+    """Return the last line of a function, nested functions included."""
     mine = max((line for _, _, line in code.co_lines() if line), default=code.co_firstlineno)
     inner = (_last(const) for const in code.co_consts if isinstance(const, CodeType))
     return max((mine, *inner))

@@ -1,4 +1,4 @@
-"""The modules that fill tables of handlers by being loaded; `translate` loads them all."""
+"""Imports the modules that fill the tables of handlers; `translate` imports this one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs under construction: the captured one, and those of bodies inside it."""
+"""Graphs under construction: the captured graph, and the bodies of operations inside it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Scope:
     """One graph under construction: the captured one, or that of a body inside it.
 
     Attributes:
-        operations: names and targets of the operations whose bodies it is in, outermost first.
-        lifted: nodes of the graphs around it -> the placeholders that stand for them.
+        operations: names and targets of the enclosing operations, outermost first.
+        lifted: nodes of the enclosing graphs -> their placeholders in this one.
         bodies: graph modules of the bodies inside it, by attribute name.
     """
 
@@ -29,7 +29,7 @@ class Scope:
         self._body_names = body_names if body_names is not None else set()
 
     def placeholder(self, name: str) -> fx.Node:
-        """Return a new placeholder, after those there are and before all calls."""
+        """Return a new placeholder, after the existing ones and before all calls."""
         base, number = name, 0
         while name in self._names:
             number += 1
@@ -45,7 +45,7 @@ class Scope:
         return node
 
     def lift(self, outer: fx.Node, example: Any) -> fx.Node:
-        """Return the placeholder that stands for a node of the graph around this one."""
+        """Return the placeholder of a node of the enclosing graph."""
         if outer not in self.lifted:
             node = self.lifted[outer] = self.placeholder(outer.name)
             node.meta["example_value"] = example
@@ -59,11 +59,11 @@ class Scope:
         full = f"{name}_{number}"
         self._body_names.add(full)
         self.bodies[full] = module
-        # get_attr checks against an owning module, which is made only at the end
+        # get_attr checks the owning module, which is made only at the end
         return self.graph.create_node("get_attr", full)
 
     def inner(self, operation: tuple[str, Any] | None) -> Scope:
-        """Return a new graph to be made inside this one, as a body of an operation."""
+        """Return a new graph inside this one, for a body of an operation."""
         operations = (*self.operations, operation) if operation else self.operations
         return Scope(operations, self._body_names)
 

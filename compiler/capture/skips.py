@@ -1,4 +1,4 @@
-"""What is not captured: frames left to Python, and functions that are not inlined."""
+"""Decides which frames are left to Python, and which functions are not inlined."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from tc.compiler.capture.hook import Frame
     from tc.compiler.capture.values.functions import FunctionValue
 
-#: calls without tensors of a package's function that are let pass before it is captured too
+#: calls without tensors of a package's function before the function is captured too
 PASSED = 16
-#: of how many members of a list, or attributes of an object, tensors are looked for
+#: the number of members of a list, or attributes of an object, searched for tensors
 MEMBERS = 32
-#: attribute that marks a function as disabled; its value says whether callees are too
+#: attribute that marks a function as disabled; its value is whether callees are too
 DISABLED = "_tc_disabled"
 #: packages whose functions act on the outside world or on hidden state
 OUTSIDE = frozenset(
@@ -71,7 +71,7 @@ OUTSIDE = frozenset(
         "hypothesis",
     ]
 )
-#: those of their functions that only read what guards can see
+#: functions of these packages that only read state that guards can check
 READING = frozenset(
     (
         "os.getenv",
@@ -93,13 +93,13 @@ TRANSFORMS = frozenset(
 #: Python that torch's compiled autograd puts into its graphs, to be traced through
 ENGINE_CODE = "torch._dynamo.external_utils"
 TRACEABLE = "tc.compiler.capture.traceable"
-#: modules of our own that are traced into
+#: modules of tc that are traced into
 TRACED = ("tc.examples", TRACEABLE, "tc.compiler.frontend.modules", "tc.compiler.aot.autograd")
 #: torch modules and packages whose functions are traced into from the code that calls them
 INLINED = (
     "torch._higher_order_ops.", "torch._ops", "torch._tensor", "torch.functional", "torch.nn.init"
 )  # fmt: skip
-#: torch modules whose functions only wrap the user's own
+#: torch modules whose functions only wrap functions of the user
 DECORATORS = ("torch.utils._contextlib",)
 _STDLIB = tuple(
     path for name in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(name))
@@ -108,25 +108,25 @@ _GENERATOR = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENE
 
 
 def in_transform() -> bool:
-    """Return whether a transform of torch.func, or a forward-mode derivative, is at work.
+    """Return whether a transform of torch.func or forward-mode AD is active.
 
-    Their tensors are for levels of their own: derivatives travel with them, unseen by fake tensors.
+    Their tensors belong to functorch levels: they carry derivatives that fake tensors do not show.
     """
     return torch._C._functorch.peek_interpreter_stack() is not None or in_forward_mode()
 
 
 def in_forward_mode() -> bool:
-    """Return whether forward-mode derivatives are at work."""
+    """Return whether forward-mode AD is active."""
     return forward_ad._current_level >= 0
 
 
 def can_be_captured() -> bool:
-    """Return whether code under the transforms at work can be captured, with fake tensors."""
+    """Return whether code under the active transforms can be captured with fake tensors."""
     return not in_forward_mode() and all(level[0] in ("Vmap", "Grad") for level in transforms())
 
 
 def skip_reason(frame: Frame) -> tuple[str, bool] | None:
-    """Say why a frame is left to Python, and whether users should hear of it; None: capture it."""
+    """Return why a frame is left to Python, and whether to warn users; None: capture it."""
     module = str(frame.globals.get("__name__", ""))
     if (module == "tc" or module.startswith("tc.")) and module != TRACEABLE:
         return "a frame of tc itself", False
@@ -156,19 +156,19 @@ def skip_reason(frame: Frame) -> tuple[str, bool] | None:
 
 
 def is_being_imported(frame: Frame) -> bool:
-    """Say whether a frame's module is not all there yet: capture could need what is missing."""
+    """Return whether a frame's module is still being imported: capture could need missing names."""
     module = sys.modules.get(str(frame.globals.get("__name__", "")))
     return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
 
 def runs_on_for_now(frame: Frame, state: dict[Any, Any]) -> bool:
-    """Return whether a frame of a package that had nothing to do with tensors runs as it is.
+    """Return whether a package's frame without tensors is left to Python for now.
 
-    Much of what packages run once (imports, look-ups, checks of versions) is not worth a compile;
-    what is called again and again is.
+    Much code of packages runs once (imports, look-ups, version checks) and is not worth a compile;
+    code that is called again and again is.
 
     Args:
-        state: what is kept with the code object; the calls let pass are counted in it.
+        state: the state of the code object, which counts the skipped calls.
     """
     if f"{os.sep}site-packages{os.sep}" not in frame.code.co_filename:
         return False
@@ -181,7 +181,7 @@ def runs_on_for_now(frame: Frame, state: dict[Any, Any]) -> bool:
 
 
 def _is_of_tensors(value: Any) -> bool:
-    """Say whether a value is a tensor or array, holds one at its surface, or is torch's."""
+    """Return whether a value is a tensor or array, directly contains one, or is torch's."""
     held: Iterable[Any] = ()
     if isinstance(value, list | tuple | set | frozenset):
         held = value
@@ -201,7 +201,7 @@ def _is_torchs(value: Any) -> bool:
 
 
 def stays_whole(module: str) -> bool:
-    """Say whether a break inside a library's function is taken at the call of that function."""
+    """Return whether a break inside a library's function is moved to the call of that function."""
     package = module.partition(".")[0]
     if package not in ("torch", "sympy", "numpy", "dataclasses") or _is_model_code(module):
         return package == "tc"
@@ -209,7 +209,7 @@ def stays_whole(module: str) -> bool:
 
 
 def _is_kernels(value: object) -> bool:
-    """Say whether a value is a tensor of Triton's language."""
+    """Return whether a value is a tensor of Triton's language."""
     kind = type(value)
     return kind.__module__ == "triton.language.core" and kind.__name__ == "tensor"
 
@@ -219,9 +219,9 @@ def _is_model_code(module: str) -> bool:
 
 
 def inlined_only(function: Any) -> bool:
-    """Say whether a callable has no frame to be captured, but can be traced from one.
+    """Return whether a callable has no frame to capture, but can be traced from a caller's.
 
-    So it is with what is written in C, and with torch's own functions around operations.
+    This holds for callables written in C, and for torch's own functions around operations.
     """
     if isinstance(function, types.MethodType | type):
         return False
@@ -234,7 +234,7 @@ def inlined_only(function: Any) -> bool:
 
 
 def _torch_leaves(function: types.FunctionType) -> bool:
-    """Say whether a function is marked with ``torch.compiler.disable``, or so by torch itself."""
+    """Return whether torch or the user marked a function by ``torch.compiler.disable``."""
     inner = function.__code__.co_qualname == "_disable_dynamo.<locals>.inner"
     return inner or getattr(function, "_torchdynamo_disable", False)
 

@@ -1,4 +1,4 @@
-"""Python of ours that traced code may call: it is traced into like the user's own."""
+"""Python functions of tc that traced code may call, and that are traced like user code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STRICTNESS = _Strictness()
 
 
 def breaks_are_errors() -> bool | None:
-    """Say whether graph breaks are errors in this thread; None: ``fullgraph`` decides."""
+    """Return whether graph breaks are errors in this thread; None if ``fullgraph`` decides."""
     return _STRICTNESS.on
 
 
@@ -59,10 +59,10 @@ class ErrorOnGraphBreak:
 
 
 def error_on_graph_break(on: bool) -> ErrorOnGraphBreak:
-    """Make graph breaks errors, or not, in a block or a function; ``fullgraph`` goes before.
+    """Make graph breaks errors, or not, in a block or a function; ``fullgraph`` takes precedence.
 
     Args:
-        on: True: `tc.exc.Unsupported` is raised at a break; False: breaks are let pass.
+        on: True: `tc.exc.Unsupported` is raised at a break; False: breaks are allowed.
 
     Example:
         >>> import tc
@@ -74,7 +74,7 @@ def error_on_graph_break(on: bool) -> ErrorOnGraphBreak:
 
 
 def over_tensors(function: Any, args: Any, kwargs: Any) -> Any:
-    """Call a function of numpy arrays on tensors; traced code has an answer of its own."""
+    """Call a function of numpy arrays on tensors; traced code uses a handler instead."""
     args, kwargs = pytree.tree_map_only(torch.Tensor, _to_array, (args, kwargs))
     return pytree.tree_map_only(
         (np.ndarray, np.generic), torch.as_tensor, function(*args, **kwargs)
@@ -96,14 +96,14 @@ def numpy_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def calling(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that calls another, which has no frame of its own to be captured."""
+    """Return a Python function, which has a frame to capture, that calls another callable."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
     own: Any = call
-    own.__code__ = own.__code__.replace()  # compiled code is kept with the code object
+    own.__code__ = own.__code__.replace()  # compiled code is stored with the code object
     return call
 
 
@@ -114,7 +114,7 @@ def count_elements(counts: Any, elements: Any) -> None:
 
 
 class _Ahead:
-    """What `groupby` read ahead of its groups: the element that comes next, with its key."""
+    """The lookahead of `groupby`: the next element, with its key."""
 
     def __init__(self, iterable: Iterable[Any], key: Callable[[Any], Any] | None) -> None:
         self.rest = iter(iterable)
@@ -123,7 +123,7 @@ class _Ahead:
         self.read()
 
     def read(self) -> None:
-        """Go on to the next element."""
+        """Advance to the next element."""
         self.over = True
         for element in self.rest:
             self.over = False
@@ -132,7 +132,7 @@ class _Ahead:
             break
 
     def members(self, group: int, key: Any) -> Iterator[Any]:
-        """Give the elements of a group, as long as no later group was asked for."""
+        """Yield the elements of a group until a later group is requested."""
         while not self.over and self.group == group and self.found == key:
             yield self.element
             if self.group == group:
@@ -142,7 +142,7 @@ class _Ahead:
 def groupby(
     iterable: Iterable[Any], key: Callable[[Any], Any] | None = None
 ) -> Iterator[tuple[Any, Iterator[Any]]]:
-    """Give runs of elements of one key, as `itertools.groupby` does."""
+    """Yield runs of elements with equal keys, as `itertools.groupby` does."""
     ahead = _Ahead(iterable, key)
     while not ahead.over:
         found = ahead.found
@@ -155,9 +155,9 @@ def groupby(
 def group_tensors(
     lists: list[list[Any]], with_indices: bool = False
 ) -> dict[tuple[torch.device, torch.dtype], tuple[list[list[Any]], list[int]]]:
-    """Part lists of one length by device and dtype of the first one's tensors, as optimizers do.
+    """Group lists of equal length by device and dtype of the first list's tensors, for optimizers.
 
-    A list may be empty. With ``with_indices`` each group tells where its tensors stood.
+    A list may be empty. With ``with_indices`` each group has the positions of its tensors.
     """
     groups: dict[tuple[torch.device, torch.dtype], tuple[list[list[Any]], list[int]]] = {}
     for index, first in enumerate(lists[0]):
@@ -173,12 +173,12 @@ def group_tensors(
 
 
 # -- flex attention ----------------------------------------------------------------------------
-#: of batch, head, query and key position the one that each level of vmap runs over, innermost first
+#: the dimension of each level of vmap, innermost first, among batch, head, query and key position
 AXES = ((None, None, None, 0), (None, None, 0, None), (None, 0, None, None), (0, None, None, None))
 
 
 def of_all_positions(function: Callable[..., Any], scores: int) -> Callable[..., Any]:
-    """Return a function of scores (as many as given) and four positions for all of them at once."""
+    """Return a function of scores and four positions, vectorised over all positions."""
     for axes in AXES:
         function = torch.vmap(function, in_dims=(0,) * scores + axes)
     return function
@@ -195,14 +195,14 @@ def dense_attention(
     score_mod_other_buffers: tuple[Any, ...] = (),
     mask_mod_other_buffers: tuple[Any, ...] = (),
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Attention of queries (B, Hq, L, E) over keys (B, Hkv, S, E) and values (B, Hkv, S, Ev).
+    """Compute attention of queries (B, Hq, L, E) to keys (B, Hkv, S, E) and values (B, Hkv, S, Ev).
 
-    Takes what the operation takes; blocks of its mask only save work, so the mask's function is
-    all that is used of them.
+    It has the parameters of the operation. Blocks of its mask only save work, so only the mask's
+    function is used.
 
     Returns:
-        The result (B, Hq, L, Ev); log2 of the sum of the exponents of scores, and the largest
-        score in units of log 2, each (B, Hq, L).
+        The result (B, Hq, L, Ev); log2 of the sum of the exponentials of the scores, and the
+        largest score divided by log 2, each (B, Hq, L).
     """
     batch, heads = query.shape[:2]
     groups = heads // key.shape[1]

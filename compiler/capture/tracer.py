@@ -1,4 +1,4 @@
-"""The tracer of one frame: wraps objects, inlines calls, keeps guards, effects and the graph."""
+"""The tracer of one frame: wraps objects, inlines calls, records guards, effects and the graph."""
 
 from __future__ import annotations
 
@@ -50,31 +50,31 @@ if TYPE_CHECKING:
     from tc.compiler.capture import hook
     from tc.compiler.capture.values.interfaces import Interpreter
 
-#: nesting of inlined calls; each takes about ten frames of the tracer's own
+#: maximum nesting of inlined calls; each needs about ten frames of the tracer
 MAX_DEPTH = 80
 #: attribute by which `torch.compiler.assume_constant_result` marks functions
 MARKED_CONSTANT = "_dynamo_marked_constant"
 
 
 class Tracer:
-    """State of one translation of one frame: it drives the frames, its parts do the rest.
+    """The state of one translation of one frame: it drives the frames, its parts do the rest.
 
     Attributes:
         output: the graph under construction.
-        guards: what the result rests on.
-        values: where the values of objects come from.
-        attributes: what objects have from their classes.
+        guards: records guards.
+        values: makes the values of objects.
+        attributes: looks up class attributes.
         python: operators, conversions and comparisons.
-        state: the state of torch when the frame began.
+        state: the state of torch at the start of the frame.
         shapes: fake tensors and symbolic sizes.
-        effects: what traced code changed.
+        effects: the side effects of traced code.
         modes: global modes of torch as traced code sets them.
-        overrides: whose ``__torch_function__`` is asked.
-        top: the frame at work.
+        overrides: the active ``__torch_function__`` overrides.
+        top: the innermost running frame.
         handled: exceptions being handled, innermost last.
         strict: whether a graph break is an error here; None leaves it to ``fullgraph``.
         steps: instructions interpreted so far, in all frames.
-        item_of_tensor: asked first for what an index of a tensor gives.
+        item_of_tensor: called first to index a tensor; None leaves it to torch.
         stop_at: the number of the instruction that ends the trace before it runs.
     """
 
@@ -109,7 +109,7 @@ class Tracer:
         self.shapes.derived |= bool(self.overrides.outer_modes)
 
     def user_line(self) -> tuple[str, int] | None:
-        """Return file and line of the traced code at work, outside of libraries if it can be."""
+        """Return file and line of the current traced code, outside of libraries if possible."""
         frame = self.top
         if frame is None:
             return None
@@ -128,11 +128,11 @@ class Tracer:
         return frame.locals
 
     def forget(self) -> None:
-        """Let go of everything: the frame's objects are in cycles with this tracer."""
+        """Drop all references: the frame's objects are in reference cycles with this tracer."""
         vars(self).clear()
 
     def count_step(self, f: Frame) -> int:
-        """Count an instruction that a frame begins. Raises Reached at the one to stop at."""
+        """Count an instruction before it runs. Raises Reached at the instruction to stop at."""
         self.steps += 1
         if self.steps == self.stop_at:
             f.step_number = self.steps
@@ -151,7 +151,7 @@ class Tracer:
 
     @property
     def calling(self) -> str:
-        """What was called last, in words."""
+        """A description of the latest call."""
         return self._calling.describe() if self._calling is not None else ""
 
     def _zero_argument_super(self, f: Frame) -> Value:
@@ -166,7 +166,7 @@ class Tracer:
         if handler is not None:
             return handler(self, args, kwargs)
         original = original_of(function.obj)
-        if original is not None:  # compiled on its own: here it is a part of this frame
+        if original is not None:  # a wrapped function: its original is inlined here
             inner = self._original(function, original)
             self._answering = inner.answering() if answers else ()
             return inner.call(self, args, kwargs)
@@ -226,14 +226,17 @@ class Tracer:
     def intercept(
         self, operation: Callable[..., Any], args: Args, kwargs: Kwargs | None = None
     ) -> Value | None:
-        """Return what ``__torch_function__`` makes of an operation; None: nothing overrides it."""
+        """Return the result of an operation's ``__torch_function__``.
+
+        None if nothing overrides it.
+        """
         return overrides.intercept(self, operation, args, kwargs)
 
     def initialise_lazy(self, module: NNModuleValue, args: Args, kwargs: Kwargs) -> None:
-        """Initialise a module that waits for its first input; the frame is traced anew then."""
+        """Initialise a lazy module for its first input; the frame is then traced again."""
         if module.obj is not None and lazy_modules.is_waiting(module.obj):
             lazy_modules.initialise(self, module.obj, args, kwargs)
 
     def places(self) -> list[StackFrame]:
-        """Return the user's stack at the instruction at work."""
+        """Return the user's stack at the current instruction."""
         return self.top.places() if self.top is not None else []

@@ -1,7 +1,7 @@
-"""Translation of one frame: code and live locals in, graph, guards and residual code out.
+"""Translates one frame: code and live locals become a graph, guards and residual code.
 
-A graph break restarts the translation: the next attempt stops at the instruction that broke, so
-that what the failed instruction did to the tracer's state never has to be undone.
+A graph break restarts the translation: the next attempt stops before the instruction that broke, so
+that effects of the failed instruction on the tracer's state never have to be undone.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class BreakRecord:
 
     Attributes:
         span: (end line, first column, end column) of the expression, as far as known.
-        attempt: in which attempt it was met.
+        attempt: the number of the attempt in which it occurred.
         strict: whether the program asked for an error here; None leaves it to ``fullgraph``.
     """
 
@@ -62,15 +62,15 @@ class BreakRecord:
 
 @dataclass
 class Captured:
-    """What a translation gives: a graph, the guards it rests on, and code to run instead.
+    """The result of a translation: a graph, its guards, and code to run instead of the frame's.
 
     Attributes:
         module: the graph; None if the frame has no tensor operation before its break.
         examples: fake inputs of the graph, in order.
         graph_name: the global by which the residual code calls the compiled graph.
         aliases: globals that the residual code needs.
-        build_guards: makes the guards of all that is known by now.
-        conditions: how many conditions on sizes `guards` was built of.
+        build_guards: builds the guards again, from all conditions recorded so far.
+        conditions: the number of conditions on sizes in `guards`.
     """
 
     code: CodeType
@@ -88,10 +88,10 @@ class Captured:
     sizes: dict[str, Any] = field(default_factory=dict)
 
     def rebuild_guards(self) -> None:
-        """Build the guards anew if a backend has asked for more of sizes than capture had.
+        """Build the guards again if a backend has added conditions on sizes.
 
         Raises:
-            SkipFrame: it has asked for what cannot be read off the inputs.
+            SkipFrame: a condition is on a size that no input has.
         """
         if len(self.tracer.shapes.env.guards) == self.conditions:
             return
@@ -101,7 +101,10 @@ class Captured:
             raise breaks.SkipFrame(cause.title) from cause
 
     def real_inputs(self, frame: hook.Frame) -> list[Any]:
-        """Return the graph's inputs in a live frame; symbolic numbers and ragged sizes stay so."""
+        """Return the graph's inputs in a live frame.
+
+        Symbolic numbers and ragged sizes stay symbolic.
+        """
         scope = Scope(frame.locals, frame.globals)
         found: list[Any] = []
         for entry in self.tracer.output.inputs:
@@ -134,15 +137,15 @@ def translate(
     """Capture a frame.
 
     Args:
-        on_break: told of each break (but not of an earlier one's aftermath) when it is met;
-            raising from there ends the translation.
-        fullgraph: a break ends the translation (``on_break`` is expected to raise).
-        guard_filter: says which guards are kept.
-        make_memo: gives what remembers checks of guards; see `guards.build`.
-        make_watch: gives what makes checks of definitions, where there is a C compiler.
+        on_break: called with each break when it occurs, but not with an earlier break's
+            aftermath; raising from it ends the translation.
+        fullgraph: whether a break ends the translation (``on_break`` is expected to raise).
+        guard_filter: decides which guards are kept.
+        make_memo: returns the constructor of memos of guards; see `guards.build`.
+        make_watch: returns the constructor of `Watch`, or None without a C compiler.
 
     Raises:
-        SkipFrame: the frame is to run as it is.
+        SkipFrame: the frame is not captured.
     """
     make_state(frame.code, str(frame.globals.get("__name__", "")), frame.locals)
     stop: Stop | None = None
@@ -163,7 +166,7 @@ def translate(
             if stop is not None and translation.t.steps >= stop.step:
                 stop = stop.further_out(cause)
                 continue
-            record = translation.record(cause.with_traceback(None))  # it holds all that was traced
+            record = translation.record(cause.with_traceback(None))  # which keeps the trace alive
             if not isinstance(cause, breaks.Aftermath):
                 on_break(record)
             if fullgraph:
@@ -181,7 +184,7 @@ def translate(
 
 @dataclass(frozen=True)
 class Stop:
-    """Where the next attempt ends: before the instruction that broke.
+    """The end of the next attempt: before the instruction that broke.
 
     Attributes:
         places: step number and offset of the current instruction of each frame that the break can
@@ -263,7 +266,7 @@ class Translation:
         raise cause from None
 
     def record(self, cause: breaks.GraphBreak) -> BreakRecord:
-        """Describe a break that was just met."""
+        """Describe the current break."""
         positions = cause.positions or self.root.current.positions
         span: tuple[int | None, int | None, int | None] = (None, None, None)
         if positions is not None:
@@ -274,7 +277,7 @@ class Translation:
     # -- ends ------------------------------------------------------------------------------
     def _finish_at_return(self, value: Value) -> tuple[Residual, None]:
         if self.t.output.calls == 0 and isinstance(value, GeneratorValue):
-            value.children(self.t)  # it is run ahead, which may do tensor operations
+            value.children(self.t)  # running it ahead may do tensor operations
         if self.t.output.calls == 0:
             raise breaks.SkipFrame("it does no tensor operation", harmless=True)
         r = self._begin([value], pinned=self.t.effects.any(), at_break=False)
@@ -292,13 +295,13 @@ class Translation:
         return resume.residual, replace(self.stop.record, resume=resume.name)
 
     def stop_before(self, cause: breaks.GraphBreak, record: BreakRecord) -> Stop:
-        """Return where the next attempt has to end for a break that this one met."""
+        """Return where the next attempt has to end because of a break in this one."""
         frames = cause.frame.chain() if isinstance(cause.frame, Frame) else [self.root]
         chain = breakable(frames if frames[0] is self.root else [self.root])
         return Stop(record, tuple((frame.step_number, frame.current.offset) for frame in chain))
 
     def _begin(self, values: list[Value], pinned: bool, at_break: bool = True) -> Residual:
-        """Start the residual code: graph call, values that must be read early, effects."""
+        """Emit the start of the residual code: graph call, values to read early, effects."""
         for one in self.t.effects.generators:
             if isinstance(one, GeneratorValue) and one.needs_closing:
                 raise breaks.SkipFrame(
@@ -348,7 +351,7 @@ class Translation:
             if not entry.node.users:
                 t.output.graph.erase_node(entry.node)
                 t.output.inputs.remove(entry)
-        # Our own backend never asks for its Python code.
+        # tc's own backend never needs the graph's Python code.
         self.module = t.output.scopes[0].module(_LazyGraphModule)
         self.module.meta.update(dict.fromkeys(t.output.marks, True))
 
@@ -408,7 +411,7 @@ class Translation:
         try:
             with self.t.overrides.aside():
                 return self.t.shapes.guards()
-        except UnreadableSize as error:  # of a view of a wrapper, or a ragged size made inside
+        except UnreadableSize as error:  # of a view of a wrapper, or of a ragged size
             raise breaks.GraphBreak(breaks.UNREADABLE_SIZE, note=str(error)) from error
 
 
@@ -434,24 +437,30 @@ class RootFrame(Frame):
         return cells
 
     def is_bound(self, name: str) -> bool:
-        """Say whether a local has a value, read or not."""
+        """Return whether a local has a value, read or not."""
         return name in self.unread or super().is_bound(name)
 
     def bound(self, names: Set[str]) -> dict[str, Value]:
-        """Return those of some locals that have a value; what was never read is passed on as is."""
-        unread = {n: OpaqueValue(self.unread[n], LocalSource(n)) for n in names & {*self.unread}}
-        return {**unread, **super().bound(names)}
+        """Return those of the given locals that have a value.
+
+        Unread ones are passed on unwrapped.
+        """
+        found: dict[str, Value] = {}
+        for name in names & self.unread.keys():
+            found[name] = OpaqueValue(self.unread[name], LocalSource(name))
+        return found | super().bound(names)
 
     def local(self, name: str) -> Value:
         """Return a local, wrapping an argument when it is first read."""
         if name not in self.locals and name in self.unread:
-            self.locals[name] = self.t.values.wrap(self.unread.pop(name), LocalSource(name))
+            obj = self.unread.pop(name)
+            self.locals[name] = self.t.values.wrap(obj, LocalSource(name))
         return super().local(name)
 
 
 @cached_by_code(4096)
 def is_handler_resumption(code: CodeType) -> bool:
-    """Say whether code resumes at the start of an exception handler."""
+    """Return whether code resumes at the start of an exception handler."""
     instructions = program_of(code).instructions
     resumed = code.co_name.startswith("torch_dynamo_resume_in_")
     return resumed and any(i.opname == "PUSH_EXC_INFO" for i in instructions[:12])

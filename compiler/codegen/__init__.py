@@ -1,4 +1,4 @@
-"""Codegen: plans become programs of C kernels and a Python wrapper (`generate`)."""
+"""Codegen stage: prints plans as programs of C kernels and a Python wrapper (`generate`)."""
 
 from tc.compiler.codegen.stage import generate, lines_of
 

@@ -1,7 +1,7 @@
-"""Canonical names: kernels that differ only in names become one C function.
+"""Canonical names: kernels that differ only in names share one C function.
 
-In: a `Kernel`. Out: the same kernel over ``in0, in1, …``, ``out0, …`` and locals ``v0, …``, and
-what each parameter was called. Repeated layers of a model then share their kernels.
+In: a `Kernel`. Out: the same kernel over ``in0, in1, …``, ``out0, …`` and locals ``v0, …``, and the
+original names of its parameters. Repeated layers of a model then share their kernels.
 """
 
 from __future__ import annotations

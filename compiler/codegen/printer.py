@@ -19,20 +19,20 @@ from tc.compiler.loops.index import Atom, Index
 from tc.compiler.loops.ops import C_TYPES, LOW_PRECISION, SCALAR_OPS
 
 INLINE_LENGTH = 70
-# From this cost on, what does not change in a loop is computed before it.
+# Loop-invariant values of at least this cost are hoisted.
 HOIST_COST = 2
 FIXABLE = ("const", "load", "index", "scalar", "local", "at")
-# Types that C computes as int, and that have to be cut back.
+# Types that C promotes to int, whose results have to be truncated.
 WIDENED = (torch.int16, torch.int8, torch.uint8, torch.bool)
 
 
 def c_type(dtype: torch.dtype) -> str:
-    """The C type of a tensor type."""
+    """Return the C type of a tensor type."""
     return C_TYPES[dtype][0]
 
 
 def suffix(dtype: torch.dtype) -> str:
-    """The suffix of helper functions for a type."""
+    """Return the suffix of helper functions for a type."""
     return C_TYPES[dtype][1]
 
 
@@ -40,11 +40,11 @@ def spelling(
     operation: Callable[[Atom, ix.AtomPrinter], str],
     names: Mapping[str, str] = MappingProxyType({}),
 ) -> ix.AtomPrinter:
-    """Return how a language spells atoms; names hold at any depth of an index.
+    """Return the function that spells atoms in a language, with names for some variables.
 
     Args:
-        operation: spells a quotient, remainder, minimum or maximum, its operands by the printer.
-        names: what some variables, the computed positions, are called.
+        operation: spells a quotient, remainder, minimum or maximum; the printer spells operands.
+        names: names of some variables: the computed positions.
     """
 
     def spell(atom: Atom) -> str:
@@ -117,7 +117,7 @@ def c_convert(text: str, source: torch.dtype, target: torch.dtype) -> str:
 
 
 class Lines(Protocol):
-    """What an expression is printed into (`cpp.block.Block`)."""
+    """The interface of the block that expressions are printed into (`cpp.block.Block`)."""
 
     def emit(self, line: str) -> None:
         """Add a line."""
@@ -136,10 +136,10 @@ class Lines(Protocol):
 
 
 class ExprPrinter:
-    """Prints expressions of one block of C; knows what has been computed there already.
+    """Prints expressions of one block of C, and remembers the values computed there already.
 
     Attributes:
-        inline: nothing is computed before the expression: it may not be needed.
+        inline: whether no statement may precede the expression, which may not be needed.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class ExprPrinter:
         self.known: dict[Expr, str] = {}
 
     def hoist(self, root: Expr, fixed: Callable[[Expr], bool]) -> None:
-        """Emit the largest parts of a value that are the same in all rounds of the next loop.
+        """Emit the largest loop-invariant parts of a value before the next loop.
 
         Args:
             root: a value computed in that loop.
@@ -176,18 +176,18 @@ class ExprPrinter:
                     self.known[part] = self._named(part, self.value(part))
 
     def nested(self, inline: bool = False) -> ExprPrinter:
-        """A printer for a block inside this one, or for a part of an expression."""
+        """Return a printer for a block inside this one, or for a part of an expression."""
         inner = ExprPrinter(self.lines, self.local, self.names, self.short_nans, inline)
         inner.known = dict(self.known)
         return inner
 
     def value(self, root: Expr) -> str:
-        """Emit what is needed and return the text of the value."""
+        """Emit the statements that a value needs, and return its text."""
         if root in self.known:
             return self.known[root]
         counts: dict[Expr, int] = {}
         order = self._order(root, counts)
-        # gcc loads under a mask what stands in an arm, at several times the price.
+        # gcc uses masked loads for the loads in an arm, at several times the cost.
         arms = {arg for node in order if node.op == "where" for arg in node.args}
         for node in order:
             if node in self.known:
@@ -202,7 +202,7 @@ class ExprPrinter:
         return self.known[root]
 
     def _order(self, root: Expr, counts: dict[Expr, int]) -> list[Expr]:
-        """Nodes to print, operands first; what only an arm of a `select` needs stays out."""
+        """Return the nodes to print, operands first, except those that only an arm needs."""
         order: list[Expr] = []
         seen: set[Expr] = set()
         stack: list[tuple[Expr, bool]] = [(root, False)]
@@ -222,7 +222,7 @@ class ExprPrinter:
         return order
 
     def fresh(self) -> str:
-        """An unused name."""
+        """Return an unused name."""
         self.names[0] += 1
         return f"t{self.names[0]}"
 
@@ -293,7 +293,7 @@ class ExprPrinter:
         return f"({some} ? {element} : ({c_type(node.dtype)})0)"
 
     def element(self, buffer: str, index: Index, node: Expr) -> str:
-        """An element at the computed positions of an ``at`` or ``into``."""
+        """Return an element at the computed positions of an ``at`` or ``into``."""
         text_of: dict[str, str] = {}
         for k, position in enumerate(_positions(node)):
             self.value(position[0])
@@ -301,9 +301,9 @@ class ExprPrinter:
         return f"{buffer}[{ix.render(index, spelling(_c_operation, text_of))}]"
 
     def skip_outside(self, node: Expr) -> None:
-        """Emit branches to the loop's next round where a position of an ``into`` is out of range.
+        """Emit branches to the next iteration if a position of an ``into`` is out of range.
 
-        Nothing waits for a branch that is never taken; a chain of clamps is on the way to memory.
+        A predicted branch costs nothing, while a chain of clamps delays the memory access.
         """
         for value, bound, checked in _positions(node):
             text, key = self.value(value), _position_key(value, bound, checked)
@@ -329,7 +329,7 @@ class ExprPrinter:
 
 
 def _position_key(value: Expr, bound: Index, checked: bool) -> Expr:
-    """What a printer knows a position by."""
+    """Return the key under which a printer caches a position."""
     return Expr("position", (value,), torch.int64, (bound, checked))
 
 
@@ -342,7 +342,7 @@ def _positions(node: Expr) -> list[tuple[Expr, Index, bool]]:
 
 
 def _rounds(node: Expr) -> bool:
-    """Whether it rounds a float32 to a type of 16 bits and comes back."""
+    """Return whether a node rounds a float32 to a 16-bit type and converts it back."""
     inner = node.args[0] if node.op == "to" and node.dtype is torch.float32 else node
     if inner is node or inner.op != "to" or inner.dtype not in LOW_PRECISION:
         return False
@@ -350,9 +350,9 @@ def _rounds(node: Expr) -> bool:
 
 
 def has_short_nans(value: Expr) -> bool:
-    """Whether a NaN in it has no bits below those of bfloat16, so that rounding leaves it one.
+    """Return whether NaNs in a value stay NaN when truncated to bfloat16.
 
-    Arithmetic hands on the bits of a NaN it was given, and makes new ones without low bits.
+    Arithmetic preserves the bits of a NaN operand, and makes new NaNs without low bits.
     """
     for node in walk(value):
         if node.op in ("scalar", "bits"):
@@ -364,6 +364,6 @@ def has_short_nans(value: Expr) -> bool:
 
 
 def _plain(value: Expr) -> bool:
-    """Whether it can be the arm of a conditional expression without statements of its own."""
+    """Return whether a value can be an arm of a conditional expression without statements."""
     nodes = walk(value)
     return len(nodes) <= 3 and not any(n.op in ("at", "select") or can_fail(n) for n in nodes)

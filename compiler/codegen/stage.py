@@ -51,7 +51,7 @@ def generate(plan: Plan, *, threads: int, kind: str = "") -> Program:
 
 
 def costs_of(plan: Plan, printed: Wrapper) -> tuple[StepCost, ...]:
-    """Return what the lines of a printed wrapper do; what they cost only if anybody listens."""
+    """Return the steps of a wrapper's lines, with their costs if an event sink is attached."""
     costs, buffers = [], buffers_of(plan) if trace.enabled() else None
     for step, line in printed.at:
         name = step.target if isinstance(step, Extern) else "copy_"
@@ -66,7 +66,7 @@ def costs_of(plan: Plan, printed: Wrapper) -> tuple[StepCost, ...]:
 
 
 def kernel_alone(kernel: Kernel, plan: Plan, threads: int) -> tuple[str, KernelSpec, list[str]]:
-    """Return one kernel of a plan as a C file, its entry, and the names of what it takes."""
+    """Return one kernel of a plan as a C file, its entry, and the names of its arguments."""
     printed = print_kernel(kernel, dtypes_of(plan), threads)
     body = _function(printed, list(origins(kernel)))
     return (
@@ -88,7 +88,7 @@ def spec_of(kernel: CKernel) -> KernelSpec:
 
 
 def print_kernel(kernel: Kernel, dtypes: dict[str, torch.dtype], threads: int) -> CKernel:
-    """A kernel as C over canonical names, and as its arguments the buffers of the plan."""
+    """Return a kernel as C over canonical names, and as its arguments the buffers of the plan."""
     renamed = canonical(kernel)
     own = {new: dtypes[old] for new, old in renamed.buffers.items()}
     printed = generate_kernel(renamed.kernel, own, threads)
@@ -115,8 +115,8 @@ def lines_of(plan: Plan, program: Program) -> dict[str, dict[str, list[str]]]:
     """Return user line (``file:line``) -> the ``nodes``, ``kernels`` and ``calls`` made of it.
 
     Args:
-        plan: what was printed.
-        program: names the kernels; one may do the work of several that were planned alike.
+        plan: the printed plan.
+        program: has the names of kernels, one of which may serve several equal ones of the plan.
     """
     externs = [step for step in plan.steps if isinstance(step, Extern)]
     all_origins = [o for kernel in plan.kernels() for o in kernel.origins]

@@ -31,7 +31,7 @@ from tc.compiler.routines import ROUTINES
 from tc.compiler.schedule.plan import Allocate, Free, Kernel, Plan, Written
 
 LARGE_BYTES = 32 << 20
-# ATen ops whose result layout the fake result always tells.
+# ATen ops whose results always have the layout of the fake result.
 EXACT = (
     *(f"aten.{name}." for name in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot")),
     *(f"aten.{name}.default" for name in ("topk", "sort", "cumsum", "cumprod")),
@@ -40,7 +40,7 @@ EXACT = (
     *(call for _, row in ROUTINES.rows() for call in row.calls),
 )
 
-# Python bindings that are quicker than the same op called through `torch.ops`: by 1 microsecond,
+# Python bindings that are faster than the same op called through `torch.ops`: by 1 microsecond,
 # for convolutions by 4.
 QUICK = {"aten.bernoulli.p": "torch.bernoulli"}
 QUICK |= {
@@ -61,7 +61,7 @@ QUICK |= {
 REINTERPRET = "from torch._C._dynamo.guards import _reinterpret_tensor as window\n"
 WRITTEN = "from torch._C import _increment_version as written\n"
 
-# Ops that keep what their gradient needs only in grad mode, which compiled code runs without.
+# Ops that save values for their gradient only in grad mode, which compiled code runs without.
 KEEPING = ("aten.mkldnn_rnn_layer.default",)
 KEPT = '''\
 def keeping(op, *args):
@@ -95,7 +95,7 @@ class Argument(Protocol):
 
 
 class Callee(Protocol):
-    """What the wrapper has to know of a printed kernel."""
+    """The interface of a printed kernel for the wrapper."""
 
     @property
     def name(self) -> str:
@@ -103,7 +103,7 @@ class Callee(Protocol):
 
     @property
     def arguments(self) -> Sequence[Argument]:
-        """What it takes."""
+        """Its arguments."""
 
 
 class Wrapper:
@@ -168,7 +168,7 @@ class Wrapper:
         self.lines.append(line)
 
     def _read(self) -> set[str]:
-        """Buffers that a step reads or the graph returns."""
+        """Return buffers that a step reads or the graph returns."""
         found = {view.buffer for view in views_in(tuple(self.plan.outputs))}
         for step in self.plan.steps:
             if isinstance(step, Kernel):
@@ -176,7 +176,7 @@ class Wrapper:
             elif isinstance(step, Extern | CopyInto):
                 found.update(reads(step))
             elif isinstance(step, Allocate) and step.reuse is not None:
-                found.add(step.reuse)  # what was written over may be read first
+                found.add(step.reuse)  # the overwritten buffer may be read first
         return found
 
     def _arguments(self) -> None:
@@ -204,7 +204,7 @@ class Wrapper:
             raise StageError("codegen", f"no input of the graph tells the sizes {names}")
 
     def _learn(self, buffers: Sequence[Buffer], wanted: set[str]) -> None:
-        """Name the sizes that buffers tell, now that those exist."""
+        """Name the sizes that buffers define, once these exist."""
         known = self.known_sizes
         places: list[tuple[Index, str]] = []
         for buffer in buffers:
@@ -220,7 +220,7 @@ class Wrapper:
             self._solve(index, text, known, wanted)
 
     def _solve(self, index: Index, text: str, known: set[str], wanted: set[str]) -> None:
-        """Learn the one unknown size of a linear expression such as ``2*s0 + s1``."""
+        """Solve a linear expression such as ``2*s0 + s1`` for its one unknown size."""
         unknown = [a for a in index.atoms() if a.kind in ix.SYMBOLS and a.name not in known]
         if len(unknown) != 1:
             return
@@ -286,7 +286,7 @@ class Wrapper:
         return tuple_text(shape.sizes), tuple_text(shape.strides)
 
     def _returned(self) -> dict[str, View]:
-        """Buffers that only kernels touch, and that are returned once, whole, in another shape.
+        """Return the buffers that only kernels use and that are returned in another shape.
 
         Kernels take pointers, so such a buffer can have that shape from the start.
         """
@@ -331,8 +331,8 @@ class Wrapper:
                 self.emit(f"{buffer.name} = pinned({buffer.name}, {size}, {stride})")
 
     def _bound(self, step: Extern) -> str:
-        """A name for an op, looked up once rather than in every call."""
-        # The bindings take no list with gaps.
+        """Return the name of a global for an op, so that calls do not look the op up."""
+        # The bindings accept no list with None in it.
         gaps = any(isinstance(value, list | tuple) and None in value for value in step.args)
         if step.target in QUICK and not gaps:
             return QUICK[step.target]
@@ -388,7 +388,7 @@ def _strides_agree(buffer: Buffer, view: View) -> bool:
 
 
 def _covers(view: View, buffer: Buffer) -> bool:
-    """Whether a view shows each element of a buffer once; said of known sizes only."""
+    """Return whether a view of known sizes has each element of a buffer once."""
     pairs = [(n.constant, s.constant) for n, s in zip(view.sizes, view.strides, strict=True)]
     step = 1
     for stride, extent in sorted((s, n) for n, s in pairs if n is not None and s is not None):

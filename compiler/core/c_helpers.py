@@ -160,7 +160,7 @@ def _rows(head: str) -> Iterator[dict[str, str]]:
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
-    """The text with its placeholders filled in."""
+    """Return the text with its placeholders filled in."""
     if not values:
         return text
     pieces, start = [], 0

@@ -113,7 +113,7 @@ def name_of_default_device() -> str:
 
 
 def modes_in_force() -> bool:
-    """Whether there are modes of functions, and none are switched off."""
+    """Return whether there are modes of functions, and none are switched off."""
     disabled = torch._C._is_torch_function_all_disabled()
     return not disabled and torch._C._len_torch_function_stack() > 0
 

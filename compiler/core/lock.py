@@ -30,7 +30,7 @@ class _CompileLock:
         self.given_up = threading.local()
 
     def owned(self) -> bool:
-        """Whether this thread has the lock."""
+        """Return whether this thread has the lock."""
         return bool(self.lock._is_owned())
 
     def wait(self) -> bool:

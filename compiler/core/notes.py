@@ -44,7 +44,7 @@ class _State:
         return list(zip(*ids, strict=True))
 
     def same(self, other: _State) -> bool:
-        """Whether nothing changed; objects are compared, as ``==`` of sizes would guard."""
+        """Return whether nothing changed; objects are compared, as ``==`` of sizes would guard."""
         return len(self.nodes) == len(other.nodes) and (
             all(map(is_, self.nodes, other.nodes))
             and all(map(is_, self.args, other.args))
@@ -155,7 +155,7 @@ class Notes:
         """Return the numbers of the first and the last step since a pass began."""
         return (self.since, self.total) if self.since else (0, 0)
 
-    def told(self, stage: str, graph: str) -> list[trace.Event]:
+    def to_events(self, stage: str, graph: str) -> list[trace.Event]:
         """Return the records of the stage, one a graph; the first holds the steps.
 
         Args:
@@ -187,9 +187,9 @@ def noting() -> Notes | None:
     return Notes() if trace.enabled() else None
 
 
-def told(notes: Notes | None, stage: str, graph: str) -> list[trace.Event]:
+def noted_events(notes: Notes | None, stage: str, graph: str) -> list[trace.Event]:
     """Tell what was written down of a stage; returns what was told."""
-    events = [] if notes is None else notes.told(stage, graph)
+    events = [] if notes is None else notes.to_events(stage, graph)
     for event in events:
         trace.emit(event)
     return events

@@ -60,7 +60,7 @@ def number_of(bound: Bound) -> int:
 
 
 def is_kernel(obj: Any) -> bool:
-    """Say whether an object is a function of ``triton.jit``, compiled or interpreted."""
+    """Return whether an object is a function of ``triton.jit``, compiled or interpreted."""
     if not type(obj).__module__.startswith("triton."):
         return False
     names = ("JITFunction", "InterpretedFunction")
@@ -164,7 +164,7 @@ class _Writes:
                     self.made_of[leaf.id] = self.made_of.get(leaf.id, frozenset()) | parts
 
     def _parts(self, value: ast.AST | None) -> frozenset[str]:
-        """The parameters that an expression is made of."""
+        """Return the parameters that an expression is made of."""
         if value is None:
             return frozenset()
         leaves = (leaf.id for leaf in ast.walk(value) if isinstance(leaf, ast.Name))
@@ -185,7 +185,7 @@ class _Writes:
         return self._parts(call)  # whatever another function is given, it may write to
 
     def _of_language(self, value: ast.AST) -> bool:
-        """Whether an expression is a module, or a function, of Triton's language."""
+        """Return whether an expression is a module, or a function, of Triton's language."""
         if isinstance(value, ast.Attribute):
             return self._of_language(value.value)
         found = self.scope.get(value.id) if isinstance(value, ast.Name) else None

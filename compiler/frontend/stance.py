@@ -136,7 +136,7 @@ _NO_DATA = (type, types.ModuleType, types.FunctionType)
 
 
 def has_tensors(objects: Iterable[Any], depth: int = 4) -> bool:
-    """Say whether there are tensors or modules among objects, or near in what they hold."""
+    """Return whether there are tensors or modules among objects, or near in what they hold."""
     for obj in objects:
         if isinstance(obj, torch.Tensor | torch.nn.Module):
             return True

@@ -41,7 +41,7 @@ def arrange_joint(module: fx.GraphModule, gate: Gate, tuner: Tuner | None = None
     Args:
         module: as in `arrange`; changed in place.
         gate: asked before each change, as ``library.<kind>``.
-        tuner: tells what is quickest on this machine; None: nothing is timed.
+        tuner: measures what is fastest on this machine; None: nothing is timed.
     """
     with gate.watching("library.train_channels_last", module.graph, "joint"):
         train_channels_last(Editor(module.graph, gate, tuner))
@@ -60,7 +60,7 @@ def arrange(
         module: ATen calls with fake values in ``meta["val"]``; changed in place.
         gate: asked before each change, as ``library.<kind>``.
         frozen: inputs that are constants, see `freeze`.
-        tuner: tells what is quickest on this machine; None: nothing is timed.
+        tuner: measures what is fastest on this machine; None: nothing is timed.
 
     Returns:
         What was done, and what was not and why.

@@ -38,7 +38,7 @@ def draw_numbers(editor: Editor) -> None:
 
 
 def _is_plain(node: fx.Node) -> bool:
-    """Whether numbers are drawn, in the order of memory, on the CPU."""
+    """Return whether numbers are drawn, in the order of memory, on the CPU."""
     if len(node.args) != 3:
         return False
     given, rate, train = node.args

@@ -22,7 +22,7 @@ class Editor:
 
     Attributes:
         gate: asked before each step, by the name of the pass.
-        tuner: tells what is quickest on this machine; None: nothing is timed.
+        tuner: measures what is fastest on this machine; None: nothing is timed.
     """
 
     graph: fx.Graph

@@ -75,7 +75,7 @@ def _arrange(
 
 
 def _fits(node: fx.Node) -> bool:
-    """Whether a node is a convolution of images, and loops read what it gives."""
+    """Return whether a node is a convolution of images, and loops read what it gives."""
     if node.target is not CONVOLUTION:
         return False
     image, kernel, _bias, _, _, _, transposed, _, groups = node.args
@@ -88,7 +88,7 @@ def _fits(node: fx.Node) -> bool:
 
 
 def _gains(node: fx.Node, tuner: Tuner | None) -> bool:
-    """Whether a convolution alone is quicker channels last."""
+    """Return whether a convolution alone is quicker channels last."""
     if tuner is not None and tuner.thorough and len(node.all_input_nodes) <= 3:
         return _quickest(tuner, node) == "channels_last"
     result = fake(node)
@@ -96,7 +96,7 @@ def _gains(node: fx.Node, tuner: Tuner | None) -> bool:
 
 
 def _trains_quicker(node: fx.Node, tuner: Tuner | None) -> bool:
-    """Whether a convolution and its gradients are quicker channels last."""
+    """Return whether a convolution and its gradients are quicker channels last."""
     held = [fake(part) for part in (node.args[1], node.args[0], node)]
     kernel, *images = (0 if part is None else part.numel() for part in held)
     if tuner is not None and tuner.thorough:
@@ -132,18 +132,18 @@ def _quickest(tuner: Tuner, node: fx.Node, gradients: bool = False) -> str:
 
 
 def _plain(node: Any) -> bool:
-    """Whether a node holds 32-bit floats row by row."""
+    """Return whether a node holds 32-bit floats row by row."""
     held = fake(node)
     return held is not None and held.dtype is torch.float32 and held.is_contiguous()
 
 
 def _reads_either(node: fx.Node) -> bool:
-    """Whether a reader of an image takes it in either layout."""
+    """Return whether a reader of an image takes it in either layout."""
     return _follows(node) or _reduces(node) or grouped_moments(node) is not None
 
 
 def _reduces(node: fx.Node) -> bool:
-    """Whether a node takes a sum, or the like, over all pixels of an image."""
+    """Return whether a node takes a sum, or the like, over all pixels of an image."""
     image = fake(node.args[0]) if node.args else None
     if node.target not in REDUCES or image is None or image.dim() != 4:
         return False
@@ -152,7 +152,7 @@ def _reduces(node: fx.Node) -> bool:
 
 
 def _follows(node: fx.Node) -> bool:
-    """Whether loops compute a node from images in the layout they have."""
+    """Return whether loops compute a node from images in the layout they have."""
     if node.op != "call_function":
         return False
     if node.target in (operator.getitem, CONVOLUTION, GRADIENTS):

@@ -105,6 +105,6 @@ def add_bias_later(editor: Editor) -> None:
 
 
 def _loops_add_to(node: fx.Node) -> bool:
-    """Whether loops read a result, and nobody else but the caller of the graph."""
+    """Return whether loops read a result, and nobody else but the caller of the graph."""
     others = [reader for reader in readers(node) if reader.op != "output"]
     return bool(others) and all(map(made_of_loops, others))

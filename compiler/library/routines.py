@@ -47,7 +47,7 @@ def choose_routines(editor: Editor) -> None:
 
 
 def onednn_computes_alike() -> bool:
-    """Whether oneDNN is there and multiplies 32-bit floats as such."""
+    """Return whether oneDNN is there and multiplies 32-bit floats as such."""
     backend: Any = torch.backends.mkldnn
     full = backend.matmul.fp32_precision in ("none", "ieee")
     return full and torch._C._has_mkldnn and torch._C._get_mkldnn_enabled()
@@ -77,7 +77,7 @@ def _product(node: fx.Node) -> tuple[fx.Node, fx.Node, fx.Node | None] | None:
 
 
 def _is_dense(matrix: fx.Node) -> bool:
-    """Whether a matrix lies row by row, or column by column, without repetition."""
+    """Return whether a matrix lies row by row, or column by column, without repetition."""
     (rows, columns), stride = _layout(matrix)
     return (stride[1] == 1 and stride[0] >= columns) or (stride[0] == 1 and stride[1] >= rows)
 

@@ -1,4 +1,4 @@
-"""Loops: ATen graphs become loop nests over scalar ops (`lower`)."""
+"""Loop stage: lowers ATen graphs to loop nests over scalar ops (`lower`)."""
 
 from tc.compiler.loops.lower.graph import CPU, lower
 from tc.compiler.loops.lower.sympy_boundary import UnsupportedSizeExpr, size_hints

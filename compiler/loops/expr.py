@@ -18,7 +18,7 @@ from tc.compiler.loops.index import Atom, Index
 from tc.compiler.loops.ops import SCALAR_OPS
 
 UNKNOWN = 1 << 30
-"""An upper bound of a cost where parts are shared so often that it says nothing."""
+"""The upper bound of a cost that counts as unknown, because parts are shared too often."""
 READS = ("load", "at")
 DIVISIONS = ("truncdiv", "floordiv", "remainder", "fmod")
 
@@ -31,8 +31,8 @@ class Expr:
             ``const`` (value), ``load`` (buffer name, flat index), ``index`` (an index as int64),
             ``at`` (buffer name, flat index over ``x0, x1, …``, which are the operands; extents of
             those; whether being outside of them is an error), for reads at computed positions,
-            ``into`` (extents of ``x0, x1, …``), a value and the places ``x0, x1, …`` it goes to,
-            at the root of what a `Scatter` does; being outside of the extents is an error,
+            ``into`` (extents of ``x0, x1, …``), a value and the positions ``x0, x1, …`` it goes to,
+            at the root of the body of a `Scatter`; being outside of the extents is an error,
             ``scalar`` (name of a float computed in the wrapper),
             ``local`` (name of a value computed earlier in the same kernel), ``to`` (conversion),
             ``bits`` (the same bits as another type), ``where`` (both arms may be evaluated),
@@ -49,8 +49,8 @@ class Expr:
     dtype: torch.dtype
     data: tuple[Any, ...]
     _cost: int
-    _at_least: int  # what the cost cannot be below
-    _at_most: int  # nor above, leaving loads aside
+    _at_least: int  # a lower bound of the cost
+    _at_most: int  # an upper bound, loads excluded
     _loads: tuple[Expr, ...] | None
 
     def __new__(
@@ -74,19 +74,19 @@ class Expr:
         return Expr, (self.op, self.args, self.dtype, self.data)
 
     def cost(self) -> int:
-        """Rough price of evaluating it once, in additions (shared parts count once)."""
+        """Rough cost of evaluating it once, in additions; shared subexpressions count once."""
         if self._cost < 0:
             self._cost = sum(_own_cost(node) for node in walk(self))
         return self._cost
 
     def exceeds(self, limit: int) -> bool:
-        """Whether its `cost` is above a limit, mostly without walking over it."""
+        """Return whether its `cost` exceeds a limit, mostly without traversing it."""
         if self._cost < 0 and self._at_most + len(self.loads()) <= limit:
             return False
         return self._at_least > limit or self.cost() > limit
 
     def loads(self) -> tuple[Expr, ...]:
-        """All loads in it."""
+        """Return all loads in it."""
         if self._loads is None:
             below = [arg._loads for arg in self.args]
             if self.op in READS or None in below:
@@ -128,7 +128,7 @@ def _own_cost(node: Expr) -> int:
 
 
 def walk(root: Expr) -> list[Expr]:
-    """All distinct nodes below and including ``root``, operands first."""
+    """Return all distinct nodes below and including ``root``, operands first."""
     seen: set[Expr] = set()
     order: list[Expr] = []
     stack: list[tuple[Expr, bool]] = [(root, False)]
@@ -144,9 +144,9 @@ def walk(root: Expr) -> list[Expr]:
 
 
 def needed(root: Expr) -> dict[Expr, Expr]:
-    """When each node's value is needed, as conditions: that of what no `select` chooses is `TRUE`.
+    """Return the condition under which each node's value is needed: `TRUE` outside of `select`.
 
-    A load may be out of range wherever its condition does not hold.
+    A load may be out of range if its condition does not hold.
     """
     order = walk(root)
     found = dict.fromkeys(order, FALSE)
@@ -173,7 +173,7 @@ def _both(one: Expr, other: Expr) -> Expr:
 
 
 def either(one: Expr, other: Expr) -> Expr:
-    """Whether at least one of two conditions holds."""
+    """Return whether at least one of two conditions holds."""
     if one is FALSE or one is other:
         return other
     if other is FALSE:
@@ -183,7 +183,7 @@ def either(one: Expr, other: Expr) -> Expr:
 
 
 def can_fail(node: Expr) -> bool:
-    """Whether an operation is an error for some values: bad positions, integers over zero."""
+    """Return whether an operation can fail: a bad position, or an integer division by zero."""
     if node.op == "at":
         return bool(node.data[3])
     if node.op == "into":
@@ -198,7 +198,7 @@ _NEUTRAL: dict[str, float | int | bool] = {"sum": 0, "prod": 1, "any": False, "a
 
 
 def constant(value: Any, dtype: torch.dtype) -> Expr:
-    """A constant of a type."""
+    """Return a constant of a type."""
     if dtype is torch.bool:
         value = bool(value)
     elif dtype.is_floating_point:
@@ -212,7 +212,7 @@ TRUE, FALSE = constant(True, torch.bool), constant(False, torch.bool)
 
 
 def neutral(kind: str, dtype: torch.dtype) -> Expr:
-    """The value that changes no reduction of that kind: ``sum prod any all``, or a max or min."""
+    """Return the neutral element of a reduction: ``sum prod any all``, or a max or min."""
     if kind in _NEUTRAL:
         return constant(_NEUTRAL[kind], dtype)
     highest = "max" not in kind
@@ -225,12 +225,12 @@ def neutral(kind: str, dtype: torch.dtype) -> Expr:
 
 
 def load(buffer: str, index: Index, dtype: torch.dtype) -> Expr:
-    """Element ``index`` (counted in elements from the buffer's first) of a buffer."""
+    """Return element ``index`` (counted in elements from the buffer's first) of a buffer."""
     return Expr("load", (), dtype, (buffer, index))
 
 
 def index_value(index: Index) -> Expr:
-    """An index as an int64 value."""
+    """Return an index as an int64 value."""
     value = index.constant
     return (
         constant(value, torch.int64)
@@ -240,12 +240,12 @@ def index_value(index: Index) -> Expr:
 
 
 def rebuild(node: Expr, args: tuple[Expr, ...]) -> Expr:
-    """The same operation over other operands."""
+    """Return the same operation on other operands."""
     return Expr(node.op, args, node.dtype, node.data)
 
 
 def transform(root: Expr, change: Callable[[Expr], Expr]) -> Expr:
-    """Replace each node, its operands replaced already, by ``change(node)``; sharing is kept."""
+    """Rebuild an expression bottom-up, each node replaced by ``change(node)``; sharing is kept."""
     if not root.args:
         return change(root)
     done: dict[Expr, Expr] = {}

@@ -1,10 +1,10 @@
 """Integer index expressions: polynomials with integer coefficients over sizes, loop variables and
 quotients; immutable and interned, so equal expressions are the same object.
 
-In: Python ints, names of sizes, sympy expressions of torch's `ShapeEnv` (see `lower/border.py`).
-Out: canonical `Index` objects that print as Python. Sizes and loop variables are taken to be
-non-negative, sizes inside loops positive (a loop over an empty range evaluates nothing); numbers
-of the user's may be negative.
+In: Python ints, names of sizes, sympy expressions of `ShapeEnv` (see `lower/sympy_boundary.py`).
+Out: canonical `Index` objects that print as Python. Sizes and loop variables are assumed to be
+non-negative, sizes inside loops positive (a loop over an empty range evaluates nothing); the user's
+numbers may be negative.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Index:
         return None
 
     def atoms(self) -> frozenset[Atom]:
-        """All sizes and variables in it, also inside quotients."""
+        """Return all sizes and variables in it, also inside quotients."""
         if self._atoms is None:
             found: set[Atom] = set()
             for monomial, _ in self.terms:
@@ -95,7 +95,7 @@ class Index:
         return self._atoms
 
     def variables(self) -> frozenset[Atom]:
-        """The loop variables in it."""
+        """Return the loop variables in it."""
         return frozenset(atom for atom in self.atoms() if atom.kind == "var")
 
     def __add__(self, other: IndexLike) -> Index:
@@ -171,7 +171,7 @@ def _from_dict(total: dict[Monomial, int]) -> Index:
 
 
 def const(value: int) -> Index:
-    """The constant ``value``."""
+    """Return the constant ``value``."""
     return Index((((), value),)) if value else Index(())
 
 
@@ -189,41 +189,41 @@ def _single(atom: Atom) -> Index:
 
 
 def size(name: str) -> Index:
-    """The symbolic size of that name."""
+    """Return the symbolic size of that name."""
     return _single(Atom("size", name, ()))
 
 
 def number(name: str) -> Index:
-    """The symbolic integer of that name, of which no bound is known."""
+    """Return the symbolic integer of that name, without known bounds."""
     return _single(Atom("number", name, ()))
 
 
 def symbol(atom: Atom) -> Index:
-    """The index that is this size or number."""
+    """Return the index that is this size or number."""
     return _single(atom)
 
 
 def var(name: str, extent: IndexLike) -> Index:
-    """The loop variable of that name, running from 0 up to ``extent``."""
+    """Return the loop variable of that name, running from 0 up to ``extent``."""
     return _single(Atom("var", name, (as_index(extent),)))
 
 
 def atom_of(index: Index) -> Atom | None:
-    """The atom if the index is a single atom."""
+    """Return the atom if the index is a single atom."""
     if len(index.terms) == 1 and index.terms[0][1] == 1 and len(index.terms[0][0]) == 1:
         return index.terms[0][0][0]
     return None
 
 
 def extent(variable: Index) -> Index:
-    """How far a loop variable runs."""
+    """Return the extent of a loop variable."""
     atom = atom_of(variable)
     assert atom is not None and atom.kind == "var", variable
     return atom.args[0]
 
 
 def product(sizes: Iterator[Index] | tuple[Index, ...] | list[Index]) -> Index:
-    """Product of sizes."""
+    """Return product of sizes."""
     total = ONE
     for factor in sizes:
         total = total * factor
@@ -263,7 +263,7 @@ def _lowest(atom: Atom) -> int | None:
 
 
 def lower_bound(index: Index) -> int | None:
-    """An integer the index never falls below (sizes being positive), if one is found."""
+    """Return an integer the index never falls below (sizes being positive), if one is found."""
     for _ in range(8):
         worst = next(
             (
@@ -298,13 +298,13 @@ def lower_bound(index: Index) -> int | None:
 
 
 def is_at_least(index: Index, bound: int) -> bool:
-    """Whether the index is known never to fall below ``bound``."""
+    """Return whether the index is known never to fall below ``bound``."""
     low = lower_bound(index)
     return low is not None and low >= bound
 
 
 def is_less(left: Index, right: Index) -> bool:
-    """Whether ``left < right`` is known."""
+    """Return whether ``left < right`` is known."""
     return is_at_least(right - left, 1)
 
 
@@ -381,7 +381,7 @@ def mod(a: Index, b: Index) -> Index:
 
 
 def minimum(a: Index, b: Index) -> Index:
-    """The smaller of two."""
+    """Return the smaller of two."""
     if a is b or is_at_least(b - a, 0):
         return a
     if is_at_least(a - b, 0):
@@ -390,7 +390,7 @@ def minimum(a: Index, b: Index) -> Index:
 
 
 def maximum(a: Index, b: Index) -> Index:
-    """The larger of two."""
+    """Return the larger of two."""
     if a is b or is_at_least(a - b, 0):
         return a
     if is_at_least(b - a, 0):
@@ -435,7 +435,7 @@ def substitute(index: Index, values: Mapping[Atom, Index]) -> Index:
 
 
 def _touches(monomial: Monomial, values: Mapping[Atom, Index]) -> bool:
-    """Whether a product has something that is replaced."""
+    """Return whether a substitution affects a product."""
     for atom in monomial:
         if atom in values:
             return True
@@ -455,10 +455,10 @@ def _substitute_atom(atom: Atom, values: Mapping[Atom, Index]) -> Index:
 def regrouped(
     old: tuple[Index, ...], new: tuple[Index, ...], position: tuple[Index, ...]
 ) -> list[Index]:
-    """Where element ``position`` of shape ``new`` lies in shape ``old``, both in row order.
+    """Return the position in shape ``old`` of an element of shape ``new``, both row-major.
 
-    Dimensions are split into the smallest runs of equal product first, so that the division by
-    which an index is taken apart stays within its run.
+    The dimensions are first split into the smallest runs of equal product, so that the divisions
+    that delinearize an index stay within one run.
     """
     result: list[Index] = [ZERO] * len(old)
     i = j = 0
@@ -526,7 +526,7 @@ COMBINE: Mapping[str, Callable[[Index, Index], Index]] = {
 
 
 def evaluate(index: Index, values: Mapping[str, Any]) -> Any:
-    """The value for given sizes and variables: ints, or tensors of ints."""
+    """Return the value for given sizes and variables: ints, or tensors of ints."""
     total: Any = 0
     for monomial, k in index.terms:
         term: Any = k

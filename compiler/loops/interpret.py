@@ -62,7 +62,7 @@ REDUCE: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
 
 
 def interpret(graph: LoopGraph, args: Sequence[Any]) -> tuple[Any, ...]:
-    """Run a loop graph."""
+    """Run a loop graph and return its outputs."""
     env = bound(graph.inputs, graph.constants, args)
     for node in graph.nodes:
         if isinstance(node, Nest):
@@ -75,7 +75,7 @@ def interpret(graph: LoopGraph, args: Sequence[Any]) -> tuple[Any, ...]:
 def bound(
     inputs: Sequence[Input], constants: Sequence[tuple[str, Any]], args: Sequence[Any]
 ) -> Env:
-    """Name -> value of what a graph starts with: constants, inputs, and the sizes they show."""
+    """Return name -> value of the graph's constants, inputs, and the sizes that these define."""
     env: Env = dict(constants)
     for item, value in zip(inputs, args, strict=True):
         env[item.name] = value
@@ -87,7 +87,7 @@ def bound(
 
 
 def call(node: Extern | ScalarNode | CopyInto, env: Env) -> None:
-    """Do what the wrapper does itself: call ATen, compute a number, write into an input."""
+    """Run a step of the wrapper: call ATen, compute a number, or write into an input."""
     if isinstance(node, Extern):
         _extern(node, env)
     elif isinstance(node, ScalarNode):
@@ -107,7 +107,7 @@ def _learn_sizes(buffer: Buffer, tensor: torch.Tensor, env: Env) -> None:
 
 
 def ints(indices: Sequence[Index], env: Env) -> list[int]:
-    """The values of indices."""
+    """Return the values of indices."""
     return [int(ix.evaluate(index, env)) for index in indices]
 
 
@@ -149,7 +149,7 @@ def store(memory: torch.Tensor, where: torch.Tensor, value: torch.Tensor) -> Non
 def scattered(
     memory: torch.Tensor, kind: str, index: Index, body: Expr, scope: Env, shape: Sequence[int]
 ) -> torch.Tensor:
-    """Take values into the elements of a tensor at computed places (see `Scatter`)."""
+    """Combine values into the elements of a tensor at computed positions (see `Scatter`)."""
     value, *places = (evaluate(arg, scope, {}, checked=True).expand(shape) for arg in body.args)
     for place, extent in zip(places, ints(body.data[0], scope), strict=True):
         if bool(((place < 0) | (place >= extent)).any()):
@@ -166,22 +166,22 @@ def scattered(
 
 
 def _whole(memory: torch.Tensor) -> torch.Tensor:
-    """All of a tensor's memory from its first element on."""
+    """Return a tensor's memory from its first element to the end of the storage."""
     count = memory.untyped_storage().nbytes() // memory.dtype.itemsize - memory.storage_offset()
     return memory.as_strided((count,), (1,))
 
 
 def grid(rank: int, position: int, values: torch.Tensor) -> torch.Tensor:
-    """The values of one of several loop variables, along its own dimension."""
+    """Return the values of one of several loop variables, along its own dimension."""
     return values.view([-1 if d == position else 1 for d in range(rank)])
 
 
 def evaluate(node: Expr, scope: Env, done: dict[Expr, Any], checked: bool) -> torch.Tensor:
-    """Value of an expression on the whole grid; reads clamp where not every element is used.
+    """Return value of an expression on the whole grid; reads clamp where not every element is used.
 
     Args:
-        done: values of shared parts, found so far.
-        checked: all elements are used, so reading outside of memory is an error.
+        done: values of shared subexpressions computed so far.
+        checked: whether all elements are used, so that reading out of bounds is an error.
     """
     if node in done:
         found: torch.Tensor = done[node]
@@ -224,10 +224,10 @@ def _read(node: Expr, args: list[torch.Tensor], scope: Env, checked: bool) -> to
     scope = {**scope, **{f"x{k}": arg for k, arg in enumerate(args)}}
     try:
         where = torch.as_tensor(ix.evaluate(node.data[1], scope))
-    except (ZeroDivisionError, RuntimeError):  # torch raises the second for the first
+    except (ZeroDivisionError, RuntimeError):  # tensors raise the latter
         if checked:
             raise
-        where = torch.zeros((), dtype=torch.int64)  # places in a view of no elements: not used
+        where = torch.zeros((), dtype=torch.int64)  # positions in an empty view, which are not used
     room = tensor.untyped_storage().nbytes() // tensor.dtype.itemsize - tensor.storage_offset()
     flat = torch.as_strided(tensor, (max(room, 0),), (1,), tensor.storage_offset())
     if not checked:
@@ -257,7 +257,7 @@ def _named(target: str) -> Callable[..., Any]:
 
 
 def read_value(value: Any, env: Env) -> Any:
-    """An argument or output, its views, sizes and references looked up."""
+    """Return an argument or output, its views, sizes and references looked up."""
     if isinstance(value, View):
         tensor: torch.Tensor = env[value.buffer]
         start = int(ix.evaluate(value.offset, env)) + tensor.storage_offset()

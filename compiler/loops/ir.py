@@ -36,7 +36,7 @@ def _argument(value: Any) -> str:
 
 
 def contiguous(sizes: tuple[Index, ...]) -> tuple[Index, ...]:
-    """Strides of a tensor laid out row by row."""
+    """Return the strides of a row-major tensor."""
     strides: list[Index] = []
     step = ix.ONE
     for extent in reversed(sizes):
@@ -47,7 +47,7 @@ def contiguous(sizes: tuple[Index, ...]) -> tuple[Index, ...]:
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory that holds a tensor: an input, or what a node computes."""
+    """Memory of a tensor: of an input, or of the result of a node."""
 
     name: str
     dtype: torch.dtype
@@ -65,7 +65,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a node comes from: the fx node, the op it calls, the user's line."""
+    """The origin of a node: the fx node, the op that it calls, the user's line."""
 
     node: str
     op: str
@@ -77,7 +77,7 @@ class Origin:
         return self.line.partition(" in ")[0]
 
     def __hash__(self) -> int:
-        return hash(self.node)  # mostly all there is to it, and a chain of n ops asks n² times
+        return hash(self.node)  # the common case; a chain of n ops evaluates this n² times
 
 
 @dataclass(frozen=True)
@@ -96,13 +96,13 @@ class Pointwise:
 
 @dataclass(frozen=True)
 class Scatter(Pointwise):
-    """``for vars, in any order: buffer[index] = kind of what is there and body``.
+    """``for vars, in any order: buffer[index] = kind of buffer[index] and body``.
 
     Attributes:
-        index: over ``vars`` and ``x0, x1, …``, places that are computed.
+        index: over ``vars`` and ``x0, x1, …``, positions that are computed.
         body: an ``into``: the value, and ``x0, x1, …``.
-        base: what is there at first; its memory becomes the buffer's, and nobody else reads it.
-        kind: ``sum max min``, or ``set``, where any of several values for one place may stay.
+        base: the buffer's initial content, whose memory it takes over; nothing else reads the base.
+        kind: ``sum max min``, or ``set``, where any of several values for one position may stay.
     """
 
     base: str = ""
@@ -142,7 +142,7 @@ class Scan:
     Attributes:
         scanned: the loop variable that runs in order.
         kind: a row of `scans.SCANS`.
-        body: what is taken in, in the type the scan runs in.
+        body: the scanned value, in the type of the accumulator.
     """
 
     buffer: Buffer
@@ -160,7 +160,7 @@ class Scan:
 
 @dataclass(frozen=True)
 class View:
-    """A strided window on a buffer, handed to ATen or returned."""
+    """A strided view of a buffer, which is passed to ATen or returned."""
 
     buffer: str
     dtype: torch.dtype
@@ -202,8 +202,8 @@ class Extern:
         args: Python values, `View`, `SymValue`, `Ref`, nested in tuples and lists.
         results: buffers made; None for an output that is not a tensor or unused.
         unpack: the target returns a tuple.
-        takes_over: buffers whose memory lives on in the results: written in place (then nobody
-            else reads them), or viewed.
+        takes_over: buffers whose memory the results use: written in place (then nothing else
+            reads them), or viewed.
     """
 
     target: str
@@ -240,7 +240,7 @@ class ScalarNode:
 
 @dataclass(frozen=True)
 class CopyInto:
-    """Write a value into a graph input: the input mutation functionalisation left at the end."""
+    """Write a value into a graph input: an input mutation that functionalisation deferred."""
 
     input: str
     source: View
@@ -267,12 +267,12 @@ class Input:
 
 @dataclass(frozen=True)
 class LoopGraph(Artifact):
-    """All loop nests and ATen calls of a graph, in an order that respects their dependencies.
+    """All loop nests and ATen calls of a graph, in topological order.
 
     Attributes:
         outputs: `View`, `SymValue`, `Ref`, constants (None, numbers), or an input's name as `Ref`.
         constants: name -> tensor.
-        decisions: which calls could not or might not be lowered, and why.
+        decisions: calls that could not or must not be lowered, and the reasons.
     """
 
     inputs: tuple[Input, ...]
@@ -319,14 +319,14 @@ class LoopGraph(Artifact):
 
 
 def inner_loops(node: Nest) -> tuple[Index, ...]:
-    """The loops inside of those over results or rows: what is reduced, or scanned."""
+    """Return the inner loops, over the elements of a row: those that are reduced or scanned."""
     if isinstance(node, Scan):
         return (node.scanned,)
     return node.reduced if isinstance(node, Reduction) else ()
 
 
 def views_in(value: Any) -> list[View]:
-    """All views in a nested argument."""
+    """Return all views in a nested argument."""
     if isinstance(value, View):
         return [value]
     if isinstance(value, tuple | list):
@@ -335,7 +335,7 @@ def views_in(value: Any) -> list[View]:
 
 
 def reads(node: Node) -> list[str]:
-    """Names of the buffers a node reads, in order, without repetition."""
+    """Return names of the buffers a node reads, in order, without repetition."""
     if isinstance(node, Nest):
         names = [use.data[0] for use in node.body.loads()]
         return list(dict.fromkeys([*names, node.base] if isinstance(node, Scatter) else names))
@@ -348,7 +348,7 @@ def reads(node: Node) -> list[str]:
 
 
 def writes(node: Node) -> list[Buffer]:
-    """The buffers a node makes."""
+    """Return the buffers a node makes."""
     if isinstance(node, Nest):
         return [node.buffer]
     return [b for b in node.results if b is not None] if isinstance(node, Extern) else []

@@ -1,4 +1,4 @@
-"""The scalar-op table: a row says how an op is named, typed, evaluated, spelled in C and in Triton.
+"""The scalar-op table: how each op is named, typed, evaluated, and spelled in C and in Triton.
 
 In: nothing. Out: `SCALAR_OPS`, read by the printer, the constant folder, the reference interpreter
 and all code generators. Rows compute in float32, float64, integers and bool only: lower precision
@@ -49,7 +49,7 @@ class Triton:
     bytes: str = ""
 
     def spelling(self, dtype: torch.dtype) -> str:
-        """The spelling for operands of a type."""
+        """Return the spelling for operands of a type."""
         if dtype is torch.float64 and self.double:
             return self.double
         if dtype.is_floating_point:
@@ -61,7 +61,7 @@ class Triton:
         return self.ints or self.floats
 
     def called(self) -> set[str]:
-        """The functions of `runtime/triton_math.py` that the spellings call."""
+        """Return the functions of `runtime/triton_math.py` that the spellings call."""
         texts = " ".join((self.floats, self.ints, self.bools, self.double, self.bytes))
         return {name for name in _CALLED.findall(texts) if not hasattr(builtins, name)}
 
@@ -77,8 +77,8 @@ class ScalarOp:
         python: evaluates it on tensors (elementwise); the meaning all spellings must have.
         c: its spelling in C.
         triton: its spellings in Triton.
-        cost: rough price in additions; above `CHEAP` it is not computed twice to save a buffer.
-        ulps: stated error bound of the float32 spelling, for tests.
+        cost: rough cost in additions; above `CHEAP` it is not computed twice to save a buffer.
+        ulps: error bound of the float32 spelling in units in the last place, for tests.
     """
 
     name: str
@@ -116,8 +116,8 @@ def _shift(op: Callable[..., Any]) -> Callable[..., Any]:
     return lambda a, b: op(a, b)
 
 
-# Triton has no `/` and no `-x` that follow IEEE; its own exp and sin are faster and less exact
-# than those of libdevice.
+# Triton's `/` and `-x` do not follow IEEE; its own exp and sin are faster and less exact than
+# those of libdevice.
 _NAN = "propagate_nan=tl.PropagateNan.ALL"
 
 # arithmetic
@@ -374,5 +374,5 @@ LOW_PRECISION = (torch.bfloat16, torch.float16)
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The type in which values stored as ``dtype`` are computed."""
+    """Return the type in which values stored as ``dtype`` are computed."""
     return torch.float32 if dtype in LOW_PRECISION else dtype

@@ -1,7 +1,7 @@
 """Simplification rules of value expressions, and the pass that applies them.
 
-In: `LoopGraph`. Out: the same graph with simpler values. Each rule keeps the value bit for bit, NaN
-and signed zeros included, and asks the gate as ``loops.rule.<name>``.
+In: `LoopGraph`. Out: the same graph with simpler values. Each rule preserves the value bit for bit,
+NaN and signed zeros included; the gate is asked for ``loops.rule.<name>``.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tc.compiler.loops.ir import LoopGraph, Nest, Node
 from tc.compiler.loops.ops import SCALAR_OPS
 
 X, Y = Any_("x"), Any_("y")
-#: values of a higher cost are told of as `LONG` only
+#: values of a higher cost are reported as `LONG` only
 TOLD_COST = 100
 LONG = "(a long value)"
 
 
 def _is(*values: float | int | bool) -> Callable[[Any], bool]:
-    """A predicate: a constant of one of these values, sign of zero included."""
+    """Return a predicate: a constant of one of these values, sign of zero included."""
 
     def test(node: Any) -> bool:
         return node.op == "const" and any(
@@ -123,13 +123,13 @@ EXPR_SHAPE: Shape[Expr] = Shape(
 
 
 def simplifier(gate: Gate, observe: Callable[[Firing], None] | None = None) -> Rewriter[Expr]:
-    """A rewriter of value expressions."""
+    """Return a function that rewrites value expressions."""
     return Rewriter(RULES, EXPR_SHAPE, lambda name: gate.allow(f"loops.rule.{name}"), observe)
 
 
 def simplify(graph: LoopGraph, gate: Gate) -> LoopGraph:
     """Apply the rules to every loop nest."""
-    rewriter = simplifier(gate, None if gate.notes is None else told_to(gate.notes))
+    rewriter = simplifier(gate, None if gate.notes is None else observer_of(gate.notes))
     nodes: list[Node] = []
     with gate.counting("loops.simplify", len(graph.nodes)):
         for node in graph.nodes:
@@ -142,8 +142,8 @@ def simplify(graph: LoopGraph, gate: Gate) -> LoopGraph:
     return replace(graph, nodes=tuple(nodes))
 
 
-def told_to(notes: Notes) -> Callable[[Firing], None]:
-    """Return an observer that writes firings down; long values are not told."""
+def observer_of(notes: Notes) -> Callable[[Firing], None]:
+    """Return an observer that records applied rules, without the text of long values."""
 
     def text(value: Expr) -> str:
         return LONG if value.exceeds(TOLD_COST) else str(value)

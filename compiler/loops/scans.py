@@ -1,7 +1,7 @@
-"""The table of scans: running totals along a loop that runs in order.
+"""The table of scans: prefix sums and the like along a sequential loop.
 
-In: nothing. Out: `SCANS`, read by the reference interpreters and the code generators. A row says
-how a value is taken into the total so far, over the scalar ops, so that all printers can spell it.
+In: nothing. Out: `SCANS`, read by the reference interpreters and the code generators. A row defines
+how a value is combined with the accumulator, in scalar ops, so that all printers can spell it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class ScanKind:
     """One kind of scan.
 
     Attributes:
-        python: ``(values, dim) -> totals``, the meaning all spellings must have.
-        start: the total before the first value, of a type.
-        combine: the total after one more value; both in the type the scan runs in. For kinds that
-            give positions it is the best value so far.
+        python: ``(values, dim) -> totals``, the semantics of all spellings.
+        start: the initial accumulator of a type.
+        combine: the accumulator after one more value, both in the accumulator's type. For kinds
+            that return positions it is the best value so far.
         takes: for kinds that choose one of the values: whether the newer one is chosen.
-        position: the result is the place of the chosen value.
+        position: whether the result is the position of the chosen value.
     """
 
     python: Callable[[torch.Tensor, int], torch.Tensor]
@@ -47,7 +47,7 @@ def _binary(op: str) -> Callable[[Expr, Expr], Expr]:
 
 
 def _takes(test: str) -> Callable[[Expr, Expr], Expr]:
-    """The newer of equals wins, and NaN over all that is none, as in torch."""
+    """Return the newer of equals wins, and NaN over all that is none, as in torch."""
 
     def takes(total: Expr, value: Expr) -> Expr:
         better = Expr(test, (value, total), BOOL)

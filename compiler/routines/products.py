@@ -63,7 +63,7 @@ def form(count: int, depth: int, width: int, across: Steps, down: Steps) -> str:
 
 
 def _is_small(count: int, depth: int, width: int) -> bool:
-    """Whether a product with a row-major matrix is within what was measured."""
+    """Return whether a product with a row-major matrix is within what was measured."""
     part = MOST_PART_OF_BARELY if count <= BARELY_ROWS else MOST_PART
     most = int(part * caches().second) // torch.float32.itemsize
     fits = count <= MOST_ROWS_OF_SMALL and depth <= MOST_DEPTH and depth * width <= most

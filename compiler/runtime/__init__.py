@@ -1,1 +1,1 @@
-"""runtime: builds, caches, loads and calls compiled programs; knows not how they were made."""
+"""Runtime: builds, caches, loads and calls compiled programs, independently of the compiler."""

@@ -1,9 +1,9 @@
-"""A program whose steps are events of torch's profilers: made, and run, only while one is at work.
+"""A program whose steps are events of torch's profilers: made and run only while one is active.
 
-In: a program's wrapper and what is known of its lines. Out: the same function, each line that
+In: a program's wrapper and the facts about its lines. Out: the same function, with each line that
 computes something inside an event that names the kernel or the operation, the user's lines and the
-compile. `load` puts a look at torch's flag in front of each wrapper: a load from a module, which is
-all that a call costs without a profiler.
+compile. `load` inserts a test of torch's profiler flag before each wrapper: one load from a module,
+which is the only cost of a call without a profiler.
 """
 
 from __future__ import annotations
@@ -19,19 +19,18 @@ from torch._C._profiler import _RecordFunctionFast as Event
 from tc import trace
 from tc.compiler.core.artifacts import Program, StepCost
 
-#: names in wrappers that no generated name is like
+#: names in wrappers that no generated name can equal
 PROFILER, ANNOTATED = "_tc_profiler", "_tc_annotated"
 _EVENT, _ABOUT = "_tc_event", "_tc_about"
-#: a wrapper's first lines -> the same with the look, by which the lines of its body stay where
-#: they are
+#: a wrapper's first lines -> the same with the test, which keeps the line numbers of its body
 _HEAD = "\n\ndef call(args):\n"
 _WATCHED = f"\ndef call(args):\n    if {PROFILER}._is_profiler_enabled: return {ANNOTATED}(args)\n"
-#: lines of the user's that an event's name gives; ``user_lines`` has all
+#: the number of user lines in an event's name; ``user_lines`` has all
 MOST_LINES = 4
 
 
 def watched(source: str) -> str:
-    """Return a wrapper's source with the look at the profilers' flag in front of its body."""
+    """Return a wrapper's source with the test of the profilers' flag before its body."""
     return source.replace(_HEAD, _WATCHED, 1)
 
 
@@ -49,7 +48,7 @@ class Annotated:
         self._call: Any = None
 
     def __call__(self, args: list[Any]) -> tuple[Any, ...]:
-        """Run it, as one event that the others are in."""
+        """Run it inside an event that contains the others."""
         if self._call is None:
             self._call = self._made()
         of = "" if self._compile_id is None else f"{self._compile_id} "
@@ -80,7 +79,7 @@ class Annotated:
         return " ".join(part for part in parts if part)
 
     def _about(self, step: StepCost) -> dict[str, str]:
-        """Return what profilers keep with an event if they record shapes."""
+        """Return the arguments that profilers store with an event if they record shapes."""
         about = {"tc_step": step.name, "user_lines": ", ".join(step.places)}
         if self._compile_id is not None:
             about["compile_id"] = str(self._compile_id)
@@ -113,6 +112,6 @@ def _as_event(statement: ast.stmt, title: str) -> ast.stmt:
 
 
 def annotate(program: Program, names: dict[str, Any]) -> None:
-    """Give a wrapper's globals what `watched` names."""
+    """Add the names that `watched` uses to a wrapper's globals."""
     names[PROFILER] = torch.autograd.profiler
     names[ANNOTATED] = Annotated(program, names)

@@ -1,7 +1,7 @@
-"""Folders of a cache that stay small: what was used least recently goes first.
+"""Cache folders of bounded size, with least-recently-used eviction.
 
 Files of one name with several endings (a library and its source) are one entry. Any process may
-remove any entry at any time: whoever is about to use one makes it again where it is gone.
+remove any entry at any time: a reader that finds it missing makes it again.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from pathlib import Path
 LIMIT = 1 << 30
 #: entries of a kind are spread over this many folders by the first two digits of their keys
 FOLDERS = 256
-#: an entry used since then is at work in some process, and stays
+#: an entry used more recently may be in use by a process, and stays
 YOUNG_SECONDS = 60
 
 Files = list[tuple[int, int, Path]]  # time of last use, bytes, place
 
 
 def share() -> int:
-    """Return how many bytes one folder may take."""
+    """Return the maximum size of one folder in bytes."""
     return LIMIT // FOLDERS
 
 
 def touch(path: Path) -> None:
-    """Note that an entry was used, so that others go first."""
+    """Record the use of an entry, so that others are evicted first."""
     with suppress(OSError):
         os.utime(path)
 
@@ -44,7 +44,7 @@ def shrink(folder: Path) -> None:
     entries: defaultdict[str, Files] = defaultdict(list)
     with suppress(OSError):
         for file in os.scandir(folder):
-            with suppress(OSError):  # another process was quicker
+            with suppress(OSError):  # another process was faster
                 stat = file.stat()
                 name = file.name.partition(".")[0]
                 entries[name].append((stat.st_mtime_ns, stat.st_size, Path(file.path)))

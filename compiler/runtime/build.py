@@ -1,4 +1,4 @@
-"""Takes C source and returns the path of a shared library, from a cache that survives kills.
+"""Builds C source as a shared library, in a cache that survives killed processes.
 
 One call of the C compiler per source. A finished library carries a trailer with its own checksum,
 so that whatever a crash, a full disk or another program left in the cache is recognised before it
@@ -40,7 +40,7 @@ KERNEL_FLAGS = (
 )
 
 
-# A build for tests: kernels stop where they read or write outside of memory, or overflow.
+# A build for tests: kernels abort on out-of-bounds accesses and overflows.
 SANITIZED_FLAGS = (
     "-O1",
     "-g",
@@ -50,7 +50,7 @@ SANITIZED_FLAGS = (
     "-fPIC",
     "-shared",
     "-fsanitize=address,undefined",
-    # Integers wrap around as eager's do; floats become integers as the processor has it.
+    # Integers wrap around as in eager; the processor defines float to integer conversion.
     "-fno-sanitize=signed-integer-overflow,shift,float-cast-overflow,float-divide-by-zero",
     "-fno-sanitize-recover=undefined",
 )
@@ -58,7 +58,7 @@ SANITIZED_FLAGS = (
 
 @dataclass(frozen=True)
 class Compiler:
-    """A C compiler: the command, and what tells it from other versions of itself."""
+    """A C compiler: the command, and an identification of its version."""
 
     command: tuple[str, ...]
     identity: str
@@ -70,14 +70,14 @@ class Compiler:
 
 
 def caches_disabled() -> bool:
-    """Whether the user asked that nothing be read from, or kept in, the cache."""
+    """Return whether the user asked that nothing be read from, or kept in, the cache."""
     return os.environ.get("TC_FORCE_DISABLE_CACHES") == "1"
 
 
 def cache_dir() -> Path:
     """Return the cache's folder (``TC_CACHE_DIR``, else ``~/.cache/tc``), made if needed.
 
-    With caches disabled, or where that folder cannot be written, it is one private to the process.
+    With caches disabled, or if that folder is not writable, it is private to the process.
     """
     if caches_disabled():
         return _private_dir()
@@ -126,7 +126,7 @@ def find_compiler() -> Compiler:
             "Install gcc or set CC to a C compiler; tc.config.suppress_errors = True runs the "
             "function eagerly instead.",
         )
-    # The binary's size and time stand for its version: asking it would cost a process.
+    # The binary's size and time identify its version: running it would cost a process.
     marks = []
     for path in filter(None, found):
         real = os.path.realpath(path)
@@ -152,13 +152,13 @@ def cpu_identity() -> str:
 def kernel_flags(compiler: Compiler) -> tuple[str, ...]:
     """Return the flags kernels are compiled with on this machine.
 
-    ``TC_SANITIZE=1`` asks for kernels that check themselves (`SANITIZED_FLAGS`); the process has to
-    run with gcc's libasan loaded first, as ``make sanitize`` does.
+    ``TC_SANITIZE=1`` builds kernels with sanitizers (`SANITIZED_FLAGS`); the process has to load
+    gcc's libasan first, as under ``make sanitize``.
     """
     flags = list(SANITIZED_FLAGS if os.environ.get("TC_SANITIZE") == "1" else KERNEL_FLAGS)
     if " avx512f" in cpu_identity() and not compiler.is_clang:
         flags.append("-mprefer-vector-width=512")
-    # -Wp hands -fopenmp to the compiler proper but not to the linker: the GOMP_* symbols stay
+    # -Wp passes -fopenmp to the compiler proper but not to the linker: the GOMP_* symbols stay
     # undefined and bind to the OpenMP runtime that torch loaded, so there is never a second one.
     flags.append("-Wno-unknown-pragmas" if compiler.is_clang else "-Wp,-fopenmp")
     return tuple(flags)
@@ -178,13 +178,13 @@ def build(
     salt: str = "",
     compiler: Compiler | None = None,
 ) -> Path:
-    """Return a shared library made of ``source``; compiles only what the cache does not hold.
+    """Return a shared library made of ``source``, from the cache if possible.
 
     Args:
         source: one C file that includes nothing outside the compiler's own search path.
         flags: flags before the source.
         libraries: linker arguments after it.
-        salt: what else the library depends on (a Python version, headers).
+        salt: further dependencies of the library (a Python version, headers).
         compiler: by default `find_compiler`.
 
     Raises:
@@ -204,13 +204,13 @@ def build(
 
 
 def key_of(compiler: Compiler, *parts: str) -> str:
-    """Return the name of what a compiler makes of something on this machine."""
+    """Return the cache key of a compiler's output on this machine."""
     parts = (*parts, *compiler.command, compiler.identity, cpu_identity())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:40]
 
 
 def intact(library: Path) -> bool:
-    """Whether a library is there and is byte for byte what the compiler wrote."""
+    """Return whether a library exists and is byte for byte as the compiler wrote it."""
     try:
         content = library.read_bytes()
     except OSError:
@@ -219,12 +219,12 @@ def intact(library: Path) -> bool:
 
 
 def sealed(content: bytes) -> bytes:
-    """Return content with a trailer that tells whether it is whole."""
+    """Return content with a trailer that detects truncation and corruption."""
     return content + _trailer(content)
 
 
 def unsealed(content: bytes) -> bytes | None:
-    """Return what `sealed` was given, None if it is not all there."""
+    """Return the content that `sealed` was given, None if it is damaged."""
     body = content[:-TRAILER]
     return body if body and content[-TRAILER:] == _trailer(body) else None
 
@@ -234,7 +234,7 @@ def _trailer(content: bytes) -> bytes:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file that other processes see wholly or not at all."""
+    """Write a file atomically: other processes see all of it or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=cache_dir() / "tmp", suffix=path.suffix)
     with os.fdopen(handle, "wb") as file:
@@ -279,7 +279,7 @@ def _compile(
 
 
 def _refused(compiler: Compiler, source: Path, run: subprocess.CompletedProcess[str]) -> StageError:
-    """Say what the compiler said first, where the source is, and what to do."""
+    """Return the error: the compiler's first message, the path of the source, and what to do."""
     lines = [line for line in run.stderr.splitlines() if "error" in line] or run.stderr.splitlines()
     said = lines[0].strip() if lines else f"exit status {run.returncode}"
     return StageError(
@@ -291,11 +291,11 @@ def _refused(compiler: Compiler, source: Path, run: subprocess.CompletedProcess[
 
 
 def _sweep(temporary: Path) -> None:
-    """Remove what processes that were killed left behind long ago."""
+    """Remove old temporary files of processes that were killed."""
     limit = time.time() - STALE_SECONDS
     for entry in os.scandir(temporary):
         try:
             if entry.stat().st_mtime < limit:
                 os.unlink(entry.path)
         except OSError:
-            continue  # another process was quicker
+            continue  # another process was faster

@@ -1,13 +1,13 @@
-"""Launches replayed as CUDA graphs: a program's kernels are recorded once, then started as one.
+"""CUDA graphs: a program's launches are recorded once, then replayed as one launch.
 
-In: what runs a program, and how a device records (`Recorder`). Out: a function of the same inputs
-that replays (`Replayed`). The first call of each set of sizes runs as ever (kernels get compiled,
-libraries set up), the second records, later ones replay.
+In: the function that runs a program, and the device's `Recorder`. Out: a function of the same
+inputs that replays (`Replayed`). The first call of each set of sizes runs normally (kernels are
+compiled, libraries set up), the second one records, later ones replay.
 
-A recording reads its inputs where they lay and writes its results where they lay. So inputs that
-come from elsewhere are copied to where they are expected, and nothing is replayed over a result
-that someone still holds: such results are handed out as copies from then on. All recordings of a
-program share one pool of memory. Whatever cannot be replayed runs as ever, and that is told.
+A recording has fixed addresses of inputs and results. So inputs at other addresses are copied
+there, and a result that the program still references is never overwritten by a replay: such results
+are returned as copies from then on. All recordings of a program share one memory pool. A program
+that cannot be replayed runs normally, and that is reported.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ Key = tuple[Any, ...]
 
 #: recordings that one program may have, each of other sizes or numbers
 MOST_RECORDINGS = 16
-#: times that one recording is made anew because inputs moved
+#: the number of times that one recording is repeated because inputs moved
 MOST_MOVES = 3
 
 
 class Recorder(Protocol):
-    """How a device records launches and starts them again."""
+    """Records and replays the launches of a device."""
 
     device: torch.device
 
     def pool(self) -> Any:
-        """Return memory that recordings share."""
+        """Return a memory pool for recordings to share."""
 
     def join(self) -> None:
-        """Let the caller's stream wait for what other streams do to the recordings' memory."""
+        """Make the caller's stream wait for other streams' work on the recordings' memory."""
 
     def record(
         self, launch: Callable[[], tuple[Any, ...]], pool: Any
     ) -> tuple[Callable[[], None], tuple[Any, ...]]:
-        """Return what replays the launches, and the results, which each replay writes anew.
+        """Return the replay function, and the results, which each replay overwrites.
 
         Raises:
-            RuntimeError: something in it cannot be recorded.
+            RuntimeError: an operation cannot be recorded.
         """
 
 
 class CudaRecorder:
-    """CUDA graphs, by torch's classes for them."""
+    """Records CUDA graphs by torch's classes."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -72,7 +72,7 @@ class CudaRecorder:
     ) -> tuple[Callable[[], None], tuple[Any, ...]]:
         """See `Recorder`."""
         graph = torch.cuda.CUDAGraph()
-        # Other threads may go on to allocate: only this one's launches are recorded.
+        # Other threads may allocate meanwhile: only this thread's launches are recorded.
         with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
             results = launch()
         return graph.replay, results
@@ -85,7 +85,7 @@ class CudaRecorder:
         self.last = stream
 
 
-#: type of a device -> how it records; a device without a row launches one by one
+#: device type -> its recorder; a device without a row launches one by one
 RECORDERS: Table[str, Callable[[torch.device], Recorder]] = Table("recorders of launches")
 RECORDERS.add("cuda", CudaRecorder)
 
@@ -95,12 +95,12 @@ class Recording:
     """The launches for one set of sizes.
 
     Attributes:
-        places: position of an input -> where it lay in the last run.
-        copies: position -> the memory that takes the input's elements before a replay.
-        memory: the results' storages, each once.
-        idle: how many references each storage has while nobody else holds it.
-        copied: storages that are handed out as copies.
-        moves: how often it was made anew.
+        places: position of an input -> its address in the last run.
+        copies: position -> the memory into which the input is copied before a replay.
+        memory: the distinct storages of the results.
+        idle: the reference count of each storage without outside references.
+        copied: storages that are returned as copies.
+        moves: how often it was recorded again.
     """
 
     places: dict[int, int]
@@ -113,7 +113,7 @@ class Recording:
     moves: int = 0
 
     def held(self) -> list[int]:
-        """Return the storages that someone outside holds."""
+        """Return the storages with outside references."""
         pairs = enumerate(zip(self.memory, self.idle, strict=True))
         return [number for number, (memory, idle) in pairs if _references(memory) > idle]
 
@@ -127,9 +127,9 @@ class Replayed:
 
     Args:
         launch: runs the program.
-        recorder: of the device it runs on.
+        recorder: the recorder of its device.
         written: positions of inputs that the program writes to.
-        name: of the program, for the trace.
+        name: the program's name, for the trace.
     """
 
     def __init__(
@@ -140,9 +140,9 @@ class Replayed:
         self.compile_id = trace.current_compile()
         self.recordings: dict[Key, Recording] = {}
         self.refused: set[Key] = set()
-        self.told: set[str] = set()
+        self.reported: set[str] = set()
         self._pool: Any = None
-        self._lock = threading.RLock()  # the memory of inputs and results is that of all calls
+        self._lock = threading.RLock()  # all calls share the memory of inputs and results
 
     def __call__(self, args: list[Any]) -> tuple[Any, ...]:
         """Run the program; ``args`` is emptied. Calls of several threads run one after another."""
@@ -184,7 +184,7 @@ class Replayed:
 
     def _record(self, known: Recording, args: Sequence[Any], moved: Sequence[int]) -> None:
         known.moves += known.replay is not None
-        if known.moves > MOST_MOVES:  # whatever may move is copied
+        if known.moves > MOST_MOVES:  # inputs that may move are copied
             moved = [k for k in known.places if k not in self.written]
         for k in moved:
             known.copies.setdefault(k, self._room(k, args[k]))
@@ -211,7 +211,7 @@ class Replayed:
         self._report("recorded", "", f"{copied}, {len(known.copied)} results")
 
     def _room(self, k: int, arg: torch.Tensor) -> torch.Tensor:
-        """Memory for an input that lies elsewhere each time."""
+        """Return fixed memory for an input whose address changes."""
         if k in self.written:
             why = "it writes to an input whose address changes between calls"
             raise Cannot("mutation", why)
@@ -240,7 +240,7 @@ class Replayed:
                 continue
             memory = fresh.get(number[result.untyped_storage()._cdata])
             if memory is None:
-                found.append(result.data)  # its writes are its own: no shared version
+                found.append(result.data)  # it has its own version counter
                 continue
             empty = torch.empty(0, dtype=result.dtype, device=result.device)
             start, size, stride = result.storage_offset(), result.size(), result.stride()
@@ -248,9 +248,9 @@ class Replayed:
         return tuple(found)
 
     def _start_over(self) -> None:
-        """Leave all memory so far to who holds some of it, and record anew in other memory.
+        """Give the old memory up to its users, and record again in new memory.
 
-        A recording's results may lie where another one of the pool computes in between.
+        A recording's results may be in memory that another recording of the pool uses temporarily.
         """
         for one in self.recordings.values():
             one.copied.update(one.held())
@@ -259,7 +259,7 @@ class Replayed:
         why = "results of an earlier call are still in use: they are copied from now on"
         self._report("recorded anew", "held", why)
 
-    # ---------------------------------------------------------------- telling
+    # ---------------------------------------------------------------- reports
 
     def _refuse(self, key: Key, cause: str, why: str) -> None:
         self.refused.add(key)
@@ -267,14 +267,14 @@ class Replayed:
         self._report("refused", cause, why)
 
     def _report(self, action: str, cause: str, why: str) -> None:
-        if action != "recorded" and why in self.told:
+        if action != "recorded" and why in self.reported:
             return
-        self.told.add(why)
+        self.reported.add(why)
         trace.emit(trace.CudaGraph(action, cause, why, self.name), self.compile_id)
 
 
 def replayed(launch: Launch, program: GpuProgram) -> Launch:
-    """Return a function that replays a program's launches where that can be done."""
+    """Return a function that replays a program's launches if possible."""
     device = torch.device(program.device)
     if device.type not in RECORDERS:
         return launch
@@ -305,14 +305,14 @@ def _start(tensor: torch.Tensor) -> int:
 
 
 def _case(arg: Any) -> Any:
-    """What a recording is made for, of one input."""
+    """Return the part of a recording's key for one input."""
     if isinstance(arg, torch.Tensor):
         return arg.size(), arg.stride(), arg.dtype
     return arg
 
 
 def _moved(known: Recording, args: Sequence[Any]) -> list[int]:
-    """The inputs that lie elsewhere than in the first run, and are not copied."""
+    """Return the inputs at other addresses than in the first run that are not copied."""
     places = known.places.items()
     return [k for k, place in places if k not in known.copies and args[k].data_ptr() != place]
 

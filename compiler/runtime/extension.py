@@ -1,7 +1,7 @@
-"""Takes the name of a C file beside this one and returns the extension module built from it.
+"""Builds the C extension modules of this folder.
 
-All of them are one library: it is built once a machine, and reading Python's headers is most of
-that work, so a later need for another of the modules costs nothing.
+They are one library, built once for each machine. Parsing Python's headers is most of that work, so
+a later need for another module costs nothing.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from tc.compiler.errors import StageError
 from tc.compiler.runtime.build import build
 
 NAMES = ("launch", "fast_path", "watch", *(("memo",) if sys.version_info < (3, 13) else ()))
-"""Modules there are; Python 3.13 did away with the versions of dictionaries that memo reads."""
+"""The modules; Python 3.13 removed the versions of dictionaries that memo reads."""
 
 
 @once
 def extension(name: str) -> ModuleType | None:
     """Return the module ``tc_{name}``, built once a machine, Python and compiler from ``{name}.c``.
 
-    None where it cannot be built: no C compiler, no headers of Python, or not for this Python.
+    None if it cannot be built: no C compiler, no headers of Python, or an unsupported Python.
     """
     include = Path(sysconfig.get_path("include"))
     if name not in NAMES or not (include / "Python.h").exists():

@@ -1,4 +1,4 @@
-"""Offers `FastPath`, the way past the frame hook for calls that compiled code was made for."""
+"""Provides `FastPath`, by which matching calls bypass the frame hook."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tc.compiler.runtime.extension import extension
 
 
 def make_fast_path(fn: FunctionType) -> tuple[Any, Any] | None:
-    """Return a fast path of a function, without entries, and the value that means a cache miss.
+    """Return a fast path without entries, and the value that means a cache miss.
 
     ``fast_path(args)`` calls compiled code with a tuple of arguments; ``fast_path.add`` (see
     ``fast_path.c``) adds an entry. The result is None without a C compiler.
@@ -19,7 +19,7 @@ def make_fast_path(fn: FunctionType) -> tuple[Any, Any] | None:
 
 
 def close_fast_paths() -> None:
-    """Close all fast paths of the process, in calls that other threads are just making as well."""
+    """Close all fast paths of the process, also for calls that other threads have just begun."""
     module = extension("fast_path")
     if module is not None:
         module.close_all()

@@ -1,7 +1,7 @@
-"""Takes the address and signature of a compiled function and returns a callable over tensors.
+"""Makes a callable over tensors of a compiled function's address and signature.
 
-The callable is a C object (``launch.c``, built once a machine, Python and compiler) that costs
-0.02 microseconds over the kernel itself; without Python's headers, ctypes takes its place.
+The callable is a C object (``launch.c``, built once a machine, Python and compiler) that costs 0.02
+microseconds over the kernel itself; without Python's headers, ctypes takes its place.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def make_kernel(
 
     Args:
         name: the kernel's name, for messages.
-        address: of a C function that returns nothing, or, with ``on_fault``, an int64.
+        address: address of a C function that returns nothing, or, with ``on_fault``, an int64.
         signature: one of ``p`` (a tensor: its data pointer), ``i64``, ``f64`` an argument.
-        release_gil: let other Python threads run meanwhile; pays for kernels that take long.
-        on_fault: called with what the function returned, if that is not 0.
+        release_gil: whether other Python threads may run meanwhile; pays for slow kernels.
+        on_fault: called with the function's result if that is not 0.
 
     Raises:
         StageError: more arguments than a kernel can have.
@@ -66,7 +66,7 @@ def launcher() -> ModuleType | None:
 
 
 def offer_type() -> Callable[[Any, Any], Any] | None:
-    """Return the type of what torch's frame hook gets (``launch.c``), or None as `launcher`."""
+    """Return the type of callbacks for torch's frame hook (``launch.c``), or None as `launcher`."""
     extension = launcher()
     return None if extension is None else extension.Offer
 
@@ -79,7 +79,7 @@ def ctypes_kernel(
     release_gil: bool = False,
     on_fault: Callable[[int], None] | None = None,
 ) -> Kernel:
-    """Return the slow callable, which needs nothing but Python: 0.3 microseconds a call."""
+    """Return a callable made by ctypes, without C extensions: 0.3 microseconds a call."""
     prototype = (ctypes.CFUNCTYPE if release_gil else ctypes.PYFUNCTYPE)(
         ctypes.c_longlong if on_fault else None, *(CTYPES[kind] for kind in signature)
     )
@@ -112,7 +112,7 @@ def open_library(library: Path, source: str) -> ctypes.CDLL:
 
 
 def address_of(library: ctypes.CDLL, name: str) -> int:
-    """Return where a function of a library starts."""
+    """Return the address of a function of a library."""
     return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
 
 
@@ -120,8 +120,8 @@ def address_of(library: ctypes.CDLL, name: str) -> int:
 def share_openmp() -> None:
     """Make the OpenMP runtime that torch loaded visible to the kernels.
 
-    They leave its symbols undefined. Usually torch loaded it globally and there is nothing to do;
-    otherwise its very file is opened again, which loads no second copy but opens its symbols.
+    Their symbols for it are undefined. Usually torch has loaded it globally and there is nothing to
+    do; otherwise the same file is opened again, which loads no second copy but exports its symbols.
     """
     if hasattr(ctypes.CDLL(None), "GOMP_parallel"):
         return

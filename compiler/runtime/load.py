@@ -1,4 +1,4 @@
-"""Takes a `Program` and returns the function that runs it: builds, opens, binds, and no more."""
+"""Loads a `Program`: builds and opens its library, and returns the function that runs it."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 Compiled = Callable[[list[Any]], tuple[Any, ...]]
 
-#: lines of a wrapper up to which it is worth the while to take it apart (see `core.straight`)
+#: the most lines of a wrapper that is inlined (see `core.wrapper_inlining`)
 SHORT = 60
-#: what tells PyTorch's tracer not to read a function: compiled autograd meets backward's wrappers
+#: attribute that keeps PyTorch's tracer, in compiled autograd, from tracing backward's wrappers
 OPAQUE = {"_torchdynamo_disable": True, "_torchdynamo_disable_msg": "compiled by tc"}
 
 
@@ -128,7 +128,7 @@ def open_kernels(
 
 
 def fault_handler(kernel: str, computes: Sequence[str]) -> Callable[[int], None]:
-    """Return a function of a kernel's fault bits (see `KernelSpec`) that raises what eager does.
+    """Return a function that raises eager's error for a kernel's fault bits (see `KernelSpec`).
 
     It raises `IndexOutOfRange`, or RuntimeError where an integer is divided by zero.
     """
@@ -151,8 +151,8 @@ def keep_wrapper(source: str) -> Path:
         if caches_disabled() or not path.exists() or path.read_bytes() != content:
             write_atomically(path, content)
             bounded.shrink(path.parent)
-    except OSError:  # reading it later is a convenience, running it now is not
+    except OSError:  # only reading it later fails; running it now does not
         pass
-    # The entry of a missing file survives linecache.checkcache because it has no time stamp.
+    # An entry without a time stamp survives linecache.checkcache even if its file is missing.
     linecache.cache[str(path)] = (len(source), None, source.splitlines(keepends=True), str(path))
     return path

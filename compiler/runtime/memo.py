@@ -1,4 +1,4 @@
-"""Offers `Memo`, a check that is remembered while the dictionaries it rests on do not change."""
+"""Provides `Memo`, a check that is cached while the dictionaries that it reads do not change."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def memo_type() -> MakeMemo | None:
     """Return ``Memo(steps, full check, wanted steps, check of their values)``.
 
     Without a full check it returns the wanted values instead of whether all checks pass. The
-    result is None where dictionaries have no versions (from Python 3.13 on), and without a C
-    compiler, as there is nothing then that reads them.
+    result is None if dictionaries have no versions (from Python 3.13 on), or if there is no C
+    compiler to build the code that reads them.
     """
     module = extension("memo")
     return module.Memo if module is not None else None

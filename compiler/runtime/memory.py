@@ -1,4 +1,4 @@
-"""Output memory: the quickest way to a fresh CPU tensor of a given size, stride and dtype."""
+"""Output memory: the fastest allocation of a new CPU tensor of a given size, stride and dtype."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from tc.compiler.runtime.launch import launcher
 
-LARGE = 32 * 2**20  # glibc maps blocks from this size on anew each time: all pages are fresh
+LARGE = 32 * 2**20  # glibc maps new pages for each block of at least this size
 
 Allocator = Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], torch.Tensor]
 
@@ -27,9 +27,9 @@ empty_strided_cpu: Allocator = getattr(
 
 
 def empty_large(size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """Allocate like `empty_strided_cpu`, and ask for huge pages if that is worth it.
+    """Allocate like `empty_strided_cpu`, and request huge pages for large tensors.
 
-    The first write to fresh memory takes a page fault per page; with huge pages kernels that
+    The first write to new memory causes a page fault for each page; with huge pages kernels that
     write large outputs run four to five times as fast.
     """
     tensor = empty_strided_cpu(size, stride, dtype)

@@ -1,8 +1,8 @@
-"""Takes a C file of a routine; returns a function of it, built once a machine.
+"""Opens C routines, which are built once for each machine.
 
-Routines (`compiler/routines/`) are called by wrappers where ATen's own would be, with tensors of
-any size. A comment ``/* helpers: tc_exp_f32, ... */`` in a file is where helpers of generated
-kernels go, and ``/* limits */`` where constants go that the routine's row decides.
+Wrappers call routines (`compiler/routines/`) in place of ATen's, with tensors of any size. A
+comment ``/* helpers: tc_exp_f32, ... */`` in a file is replaced by those helpers of generated
+kernels, and ``/* limits */`` by the constants in the routine's row.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ Limits = tuple[tuple[str, int], ...]
 def open_routine(
     file: Path, name: str, signature: tuple[str, ...], limits: Limits = ()
 ) -> Kernel | None:
-    """Return function ``name`` of a C file, None where it cannot be built.
+    """Return function ``name`` of a C file, or None if it cannot be built.
 
-    It returns whether memory was lacking, which raises `MemoryError`. Other threads run meanwhile.
+    The C function returns whether it ran out of memory, which raises `MemoryError`. Other threads
+    run meanwhile.
     """
     source = source_of(file, limits)
     try:
@@ -52,7 +53,7 @@ def open_routine(
 
 
 def source_of(file: Path, limits: Limits = ()) -> str:
-    """Return the text of a C file with the limits, and with the helpers that it names."""
+    """Return the text of a C file with its limits and helpers inserted."""
     text = file.read_text(encoding="utf-8")
     head, mark_of_limits, rest = text.partition(_LIMITS)
     if mark_of_limits:

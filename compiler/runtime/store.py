@@ -1,7 +1,7 @@
-"""Small files by the hash of what they were made from: written whole or not at all, bounded.
+"""A content-addressed store of small files: written atomically, bounded in size.
 
 In: a key and bytes. Out: the same bytes, or nothing: an entry that a crash, a full disk or another
-program left incomplete is as if it were not there.
+program left incomplete counts as missing.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import NamedTuple
 from tc.compiler.runtime import bounded
 from tc.compiler.runtime.build import TRAILER, cache_dir, sealed, unsealed, write_atomically
 
-#: length and CRC of what is told, at the end of the content
+#: length and CRC of the text for traces, at the end of the content
 _TOLD = struct.Struct("<QI")
 _LONG = 1 << 16  # bytes
 _APART = 1021  # bytes
 
 
 class Entry(NamedTuple):
-    """What is kept under a key.
+    """The entry of a key.
 
     Attributes:
-        content: what results depend on, under a cryptographic hash.
-        told: what a trace is told of it, which is longer. Its checksum is a quick one: it has to
-            find what a crash left, and no result depends on it.
+        content: the data that results depend on, under a cryptographic hash.
+        told: longer text for traces. A fast checksum is enough for it: it has to detect incomplete
+            writes, and no result depends on it.
     """
 
     content: bytes
@@ -34,13 +34,13 @@ class Entry(NamedTuple):
 
 
 def read(kind: str, key: str) -> bytes | None:
-    """Return the content of a key's entry, None if there is none that is whole."""
+    """Return the content of a key's entry, None without a complete entry."""
     found = entry(kind, key)
     return None if found is None else found.content
 
 
 def entry(kind: str, key: str) -> Entry | None:
-    """Return the entry of a key (hexadecimal digits), None if there is none that is whole."""
+    """Return the entry of a key (hexadecimal digits), None without a complete one."""
     path = _path(kind, key)
     try:
         whole = path.read_bytes()
@@ -65,7 +65,7 @@ def _opened(whole: bytes) -> Entry | None:
 
 
 def write(kind: str, key: str, content: bytes, told: bytes = b"") -> bool:
-    """Keep an entry; returns False where it is too large or the disk refuses it."""
+    """Store an entry; return False if it is too large or the disk rejects it."""
     path = _path(kind, key)
     whole = told + sealed(content + _TOLD.pack(len(told), _checksum(told)))
     if len(whole) > bounded.share():
@@ -73,13 +73,13 @@ def write(kind: str, key: str, content: bytes, told: bytes = b"") -> bool:
     try:
         write_atomically(path, whole)
         bounded.shrink(path.parent)
-    except OSError:  # the result is there; only the next process has to make it again
+    except OSError:  # this process has the result; only the next one has to compute it again
         return False
     return True
 
 
 def _checksum(told: bytes | memoryview) -> int:
-    """Return the CRC of what is told; of long texts that of a byte in each page of the disk."""
+    """Return the CRC of a text; for a long one that of a byte in each disk page."""
     return zlib.crc32(told if len(told) < _LONG else bytes(told[::_APART]))
 
 

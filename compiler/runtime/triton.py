@@ -1,4 +1,4 @@
-"""Triton kernels at run time: modules of them are loaded, and launched on the caller's stream.
+"""Triton kernels at run time: loads their modules, and launches them on the caller's stream.
 
 In: a `GpuProgram`. Out: the function that runs it. Triton itself compiles each kernel at its first
 launch and keeps the result in its own cache, by content.
@@ -29,11 +29,11 @@ Rows = int | Callable[..., int]
 
 
 class Launch:
-    """A Triton kernel that knows how many blocks its arguments need.
+    """A Triton kernel that computes its grid from its arguments.
 
-    Triton's own call looks at every argument anew, in Python. What it looks for, which pointers
-    and sizes are multiples of 16, is asked here in one go; then the machine code that it made for
-    that case is called.
+    Triton's own launch examines every argument in Python. It tests which pointers and sizes are
+    multiples of 16; here one step does so, and then calls the machine code that Triton made for
+    that case.
 
     Attributes:
         jit: Triton's function.
@@ -42,7 +42,7 @@ class Launch:
 
     def __init__(self, jit: Any, rows: Rows, settings: dict[str, Any]) -> None:
         self.jit, self.rows = jit, rows
-        # As in the C kernels, each operation rounds by itself, as eager's do.
+        # As in the C kernels, each operation rounds separately, as eager's do.
         self.settings = {**settings, "enable_fp_fusion": False}
         self.block: int = settings["XBLOCK"]
         self.constants = tuple(v for k, v in settings.items() if k.endswith("BLOCK"))
@@ -62,7 +62,7 @@ class Launch:
 
 
 def _case(arg: Any) -> Any:
-    """What Triton compiles a kernel for, of one argument."""
+    """Return one argument's part of the key under which Triton compiles a kernel."""
     if isinstance(arg, int):
         return arg % 16 == 0, arg == 1, -(2**31) <= arg < 2**31
     return None if isinstance(arg, float) else (arg.data_ptr() % 16 == 0, arg.device.index)
@@ -85,7 +85,7 @@ def load(program: GpuProgram) -> Compiled:
 
 
 def _on_device(compiled: Compiled, device: str) -> Compiled:
-    """Make a program's device the current one around it, where there are several to choose from."""
+    """Make a program's device the current one during calls, if there are several devices."""
     index = torch.device(device).index
     if index is None or not torch.cuda.is_available() or torch.cuda.device_count() < 2:
         return compiled
@@ -99,7 +99,7 @@ def _on_device(compiled: Compiled, device: str) -> Compiled:
 
 
 def available() -> bool:
-    """Whether triton is installed; asked without importing it."""
+    """Return whether triton is installed, without importing it."""
     return importlib.util.find_spec("triton") is not None
 
 

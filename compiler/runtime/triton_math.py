@@ -1,5 +1,4 @@
-"""What generated Triton kernels call beyond Triton's own functions: roundings and reductions that
-mean what torch means by them.
+"""Functions of generated Triton kernels: roundings and reductions with torch's semantics.
 
 In and out: Triton values inside kernels. Needs triton; imported by generated code alone.
 """
@@ -79,7 +78,7 @@ def integer_pow(a, b):
 
 @triton.jit
 def clip(position, extent):
-    """A position read from memory, made safe to read at."""
+    """Return a position read from memory, clipped to the valid range."""
     return tl.minimum(tl.maximum(position, 0), extent - 1)
 
 
@@ -124,19 +123,19 @@ def reduce_min(x):
 
 @triton.jit
 def reduce_any(x):
-    """Whether anything in a row is true."""
+    """Return whether any element of a row is true."""
     return tl.max(x.to(tl.int32), 1, keep_dims=True) != 0
 
 
 @triton.jit
 def reduce_all(x):
-    """Whether everything in a row is true."""
+    """Return whether all elements of a row are true."""
     return tl.min(x.to(tl.int32), 1, keep_dims=True) != 0
 
 
 @triton.jit
 def better_max(value, place, best, best_place):
-    """Whether a candidate beats the largest so far: NaN first, then size, then the earlier."""
+    """Return whether a candidate beats the maximum: NaN first, then size, then the earlier."""
     nan, best_nan = value != value, best != best
     same = (value == best) | (nan & best_nan)
     return (value > best) | (nan & (best == best)) | (same & (place < best_place))
@@ -144,7 +143,7 @@ def better_max(value, place, best, best_place):
 
 @triton.jit
 def better_min(value, place, best, best_place):
-    """Whether a candidate beats the smallest so far."""
+    """Return whether a candidate beats the minimum so far."""
     nan, best_nan = value != value, best != best
     same = (value == best) | (nan & best_nan)
     return (value < best) | (nan & (best == best)) | (same & (place < best_place))
@@ -164,14 +163,14 @@ def _pick_min(value, place, other, other_place):
 
 @triton.jit
 def reduce_argmax(value, place):
-    """Where the largest of each row is."""
+    """Return the position of the maximum of each row."""
     _, found = tl.reduce((value, place), 1, _pick_max, keep_dims=True)
     return found
 
 
 @triton.jit
 def reduce_argmin(value, place):
-    """Where the smallest of each row is."""
+    """Return the position of the minimum of each row."""
     _, found = tl.reduce((value, place), 1, _pick_min, keep_dims=True)
     return found
 
@@ -183,7 +182,7 @@ def _add(a, b):
 
 @triton.jit
 def _newer_max(total, value):
-    """Whether a newer value is chosen: not less, or NaN."""
+    """Return whether a newer value is chosen: it is not less, or NaN."""
     return (value >= total) | (value != value)
 
 
@@ -254,21 +253,21 @@ def _newest_min(value, place, other, other_place):
 
 @triton.jit
 def scan_argmax(value, place, before, before_place):
-    """The newest of the largest so far, and where it is."""
+    """Return running row maxima, and the position of the newest of equal ones."""
     best, found = tl.associative_scan((value, place), 1, _newest_max)
     return _newest_max(before, before_place, best, found)
 
 
 @triton.jit
 def scan_argmin(value, place, before, before_place):
-    """The newest of the smallest so far, and where it is."""
+    """Return running row minima, and the position of the newest of equal ones."""
     best, found = tl.associative_scan((value, place), 1, _newest_min)
     return _newest_min(before, before_place, best, found)
 
 
 @triton.jit
 def last_of(totals, place, block: tl.constexpr):
-    """The last total of each row of a block, to which the next block adds."""
+    """Return the last total of each row of a block, to which the next block adds."""
     last = tl.where(place == block - 1, totals, tl.zeros_like(totals))
     return tl.sum(last, 1, keep_dims=True).to(totals.dtype)
 

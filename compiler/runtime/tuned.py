@@ -1,4 +1,4 @@
-"""The tuner of this process's machine: where its answers are kept, and what they depend on."""
+"""The tuner of this machine: where its results are stored, and what they depend on."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from tc.compiler.core.tune import KIND, ROUNDS, SAMPLE, WARM_UPS, Tuner, Way, me
 from tc.compiler.runtime import store
 from tc.compiler.runtime.build import cpu_identity
 
-#: rows of a product that is bound by arithmetic
+#: rows of a matrix product that is compute-bound
 SQUARE = 512
 
 
 def tuner(thorough: bool = False) -> Tuner:
-    """Return what tells the quickest way on this machine; see `Tuner`."""
+    """Return the tuner of this machine; see `Tuner`."""
     machine = f"{cpu_identity()}\0{torch.__version__}\0{torch.get_num_threads()} threads"
     return Tuner(store, machine, thorough)
 
 
 def machine_limits() -> tuple[float, float]:
-    """Return bytes a second from memory, and operations a second of a product, of this machine.
+    """Return this machine's memory bandwidth in bytes, and product speed in operations, a second.
 
-    Measured once for a processor, torch and a number of threads, and kept on disk: a copy of
-    memory that no cache holds, its reads and writes counted, and a product of square matrices of
-    `SQUARE` rows in float32. The program's modes do not see it, and its random numbers stay.
+    They are measured once for a processor, torch and a number of threads, and stored on disk: by a
+    copy of memory larger than the caches, counting reads and writes, and by a float32 product of
+    square matrices of `SQUARE` rows. The program's modes and random numbers are not affected.
     """
     key = hashlib.sha256(f"limits\0{tuner().machine}".encode()).hexdigest()
     kept = store.read(KIND, key)
@@ -51,14 +51,14 @@ def machine_limits() -> tuple[float, float]:
 
 
 def gpu_tuner(device: torch.device) -> Tuner:
-    """Return what tells the quickest way on a GPU, each question being timed there."""
+    """Return the tuner of a GPU, which times each question there."""
     known = device.type == "cuda" and torch.cuda.is_available()
     name = torch.cuda.get_device_name(device) if known else str(device)
     return Tuner(store, f"{name}\0{_versions()}", True, measure_launches)
 
 
 def gpu_identity() -> str:
-    """Return all of this process's GPUs that compiling for one depends on: models, libraries."""
+    """Return the facts about this process's GPUs that compiling depends on: models, libraries."""
     cuda: Any = torch.cuda
     models = [
         f"{cuda.get_device_name(n)} {cuda.get_device_capability(n)}"
@@ -77,12 +77,12 @@ def _versions() -> str:
 
 
 def measure_launches(ways: Mapping[str, Way], rounds: int) -> dict[str, float]:
-    """Return the seconds of one call of each way on the current GPU, the least of several samples.
+    """Return the seconds of a call of each way on the current GPU: the minimum of several samples.
 
-    The device's own clock is read, so what it costs to launch is left out.
+    The device's own clock is read, so the cost of launches is left out.
     """
     least = dict.fromkeys(ways, math.inf)
-    for turn in range(rounds + 1):  # the first one warms up, and tells how many make a sample
+    for turn in range(rounds + 1):  # the first one warms up, and determines the calls of a sample
         for name, way in ways.items():
             took = least[name]
             count = WARM_UPS if turn == 0 else max(1, math.ceil(SAMPLE / max(took, 1e-7)))

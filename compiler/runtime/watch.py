@@ -1,4 +1,4 @@
-"""Offers `Watch`, the check that classes, modules and functions keep their definitions."""
+"""Provides `Watch`, the check that classes, modules and functions keep their definitions."""
 
 from __future__ import annotations
 

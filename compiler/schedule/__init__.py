@@ -1,4 +1,4 @@
-"""Schedule: loop graphs become plans of kernels, ATen calls and memory: `plan`, or `gpu_plan`."""
+"""Schedule stage: turns loop graphs into plans of kernels, ATen calls and memory."""
 
 from tc.compiler.schedule.gpu import plan as gpu_plan
 from tc.compiler.schedule.stage import plan

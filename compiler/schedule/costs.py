@@ -1,13 +1,13 @@
-"""What the steps of a plan move and compute, as formulas over sizes.
+"""The cost model: bytes moved and operations of each step of a plan, as formulas over sizes.
 
 In: a step of a `Plan`. Out: its `Work`: bytes between memory and the step, and floating-point
-operations, both as an `Index`. They give each step its share of what the machine can do (the
-roofline model: Williams, Waterman, Patterson, "Roofline", CACM 52(4), 2009).
+operations, both as an `Index`. With them the time of a step is compared with the limits of the
+machine (the roofline model: Williams, Waterman, Patterson, "Roofline", CACM 52(4), 2009).
 
-A kernel moves each element that it reads or writes once: what it reads again comes from a cache,
-or from a register. Elements at computed places are counted one for each turn of the loop, and never
-more than the buffer has. One turn's operations are those of its expressions, elementary functions
-at the price that `Expr.cost` gives them.
+A kernel moves each element that it reads or writes once: repeated reads hit a cache or a register.
+Elements at computed positions count once for each iteration, and at most as many as the buffer has.
+The operations of an iteration are those of its expressions, elementary functions at the cost that
+`Expr.cost` gives them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tc.compiler.schedule.plan import (
 
 @dataclass(frozen=True)
 class Work:
-    """What a step does.
+    """The work of a step.
 
     Attributes:
         moved: bytes read from and written to memory.
@@ -47,10 +47,10 @@ class Work:
 
 
 def work_of(step: Step, buffers: Mapping[str, Buffer]) -> Work | None:
-    """Return what a step does; None if it only arranges memory or numbers.
+    """Return the work of a step; None if it only manages memory or numbers.
 
     Args:
-        buffers: of the plan; see `buffers_of`.
+        buffers: the plan's buffers; see `buffers_of`.
     """
     if isinstance(step, Kernel):
         return _kernel(step, buffers)
@@ -65,7 +65,7 @@ def work_of(step: Step, buffers: Mapping[str, Buffer]) -> Work | None:
 
 
 def buffers_of(plan: Plan) -> dict[str, Buffer]:
-    """Return the buffers that a plan makes or is given, by name."""
+    """Return the buffers of a plan, inputs included, by name."""
     given = (item.buffer for item in plan.inputs if item.buffer is not None)
     return {buffer.name: buffer for buffer in (*given, *plan.buffers)}
 
@@ -83,7 +83,7 @@ def _kernel(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Work:
             _touch(statement.value, loops, touched)
             if isinstance(statement, Store):
                 touched[statement.buffer, statement.index] = _elements(statement.index, loops)
-            # What a turn reads is counted in bytes, not as an operation.
+            # Loads count as bytes, not as operations.
             arithmetic = max(statement.value.cost() - len(statement.value.loads()), 0)
             operations += (arithmetic + isinstance(statement, Accumulate | Running)) * turns
     moved: dict[str, list[Index]] = {}
@@ -95,7 +95,7 @@ def _kernel(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Work:
 
 
 def _loops(kernel: Kernel, section: Section) -> tuple[Sequence[Index], Index]:
-    """Return the loops that a section is in, and how many turns they make together."""
+    """Return the loops around a section, and the total number of their iterations."""
     loops = kernel.loops() if section.level == "inner" else kernel.outer
     if section.over is None:
         return loops, _turns(loops)
@@ -110,9 +110,9 @@ def _touch(value: Expr, loops: Sequence[Index], touched: dict[tuple[str, Index],
 
 
 def _elements(index: Index, loops: Sequence[Index]) -> Index:
-    """Return how many places an index goes to, if no two turns of the loops it names meet.
+    """Return the number of positions of an index, assuming that they are all distinct.
 
-    An index that names anything else is computed from values, one in each turn.
+    An index of anything but loop variables is computed from values, one for each iteration.
     """
     named = index.variables()
     used = [v for v in loops if ix.atom_of(v) in named]
@@ -120,7 +120,7 @@ def _elements(index: Index, loops: Sequence[Index]) -> Index:
 
 
 def _turns(variables: Sequence[Index]) -> Index:
-    """Return the turns of loops; those of a constant variable are one."""
+    """Return the number of iterations of loops; a constant variable counts as one."""
     return ix.product([ix.extent(v) for v in variables if ix.atom_of(v) is not None])
 
 
@@ -164,7 +164,7 @@ def _attention(views: Sequence[View]) -> Index:
 
 
 CONVOLUTIONS = ("aten.convolution.", "mkldnn._convolution_pointwise.")
-#: beginnings of targets -> operations of such a call, from its tensors in order
+#: prefix of a call's target -> the operations of the call, from its tensors in order
 PRODUCTS: tuple[tuple[tuple[str, ...], Callable[[Sequence[View]], Index]], ...] = (
     (("aten.mm.", "aten.bmm.", "aten.mv.", "aten.dot.", "aten.addmm.", "aten.baddbmm.",
       "aten.addmv.", "aten.addbmm."), _matmul),
@@ -174,14 +174,14 @@ PRODUCTS: tuple[tuple[tuple[str, ...], Callable[[Sequence[View]], Index]], ...] 
 
 
 def _products(step: Extern) -> Index:
-    """Return the operations of a call, nought where nothing is known of it."""
+    """Return the operations of a call; zero for unknown targets."""
     views: list[Any] = views_in(step.args)
     target = step.target.removeprefix("torch.ops.")
     if target.startswith(CONVOLUTIONS) and len(views) >= 2:
         (result, *_), weight = step.results, views[1]
         if result is None:
             return ix.ZERO
-        # each element of the result takes one filter: [out, in / groups, ...] without the first
+        # each element of the result takes one filter, [in / groups, ...]
         return 2 * result.numel * ix.product(list(weight.sizes[1:]))
     if target.startswith("aten.convolution_backward.") and len(views) >= 3:
         gradient, _, weight = views[:3]

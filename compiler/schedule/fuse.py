@@ -1,11 +1,11 @@
-"""Fusion: loop nests over the same space are put in one kernel.
+"""Fusion: loop nests over the same iteration space become one kernel.
 
 In: the nodes of a `LoopGraph` in order. Out: groups (loop nests over common variables) and ATen
 calls in an order that respects dependencies, and a `Decision` for each fusion tried.
 
-A group has outer variables (rows) and inner ones (the elements of a row, if it holds reductions).
-A member is a node written over those variables: at level `row` or `inner`. What one member writes
-another may read only at the very same place, which is compared on flat indices.
+A group has outer variables (rows) and inner ones (the elements of a row, if it has reductions). A
+member is a node rewritten over those variables, at level `row` or `inner`. A member may read the
+result of another only at the same position, which is checked by comparing flat indices.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def fuse(
     """Group the loop nests of a graph.
 
     Args:
-        turns: whether a node alone would read along one loop and write along another, tile by
-            tile; kernels with rows cannot, so it is kept out of these.
+        turns: whether a node alone would be a transpose, which reads along one loop and writes
+            along another, tile by tile; kernels with rows cannot, so it is kept out of these.
     """
     with gate.counting("schedule.fuse", len(graph.nodes)) as after:
         fusion = _Fusion(gate, _symbols_of_inputs(graph), turns)
@@ -98,18 +98,18 @@ def fuse(
 
 
 class _Fusion:
-    """Groups and calls in order, as far as the graph has been read.
+    """Groups and calls in order, for the part of the graph read so far.
 
     Attributes:
-        slots: None where a group was that has moved.
-        given: symbols that the graph's inputs tell.
-        turning: buffer -> the answer of ``turns`` for the node that makes it.
+        slots: groups and calls; None in the old slot of a group that moved.
+        given: symbols that the graph's inputs define.
+        turning: buffer -> the result of ``turns`` for the node that makes it.
         made_at: buffer -> the slot that makes it.
-        number_at: number or symbol that is not given -> the first slot that tells it.
+        number_at: number or symbol that is not given -> the first slot that defines it.
         read_at: buffer -> the last slot that reads it.
         wall: the last slot that is no group; groups before it do not move.
-        check: the last slot that makes nothing but raises an error if a condition is false: what
-            comes after it may rest on that, and joins no group before it.
+        check: the last slot that only raises an error if a condition is false: nodes after it may
+            depend on the condition, and join no group before it.
     """
 
     def __init__(self, gate: Gate, given: set[str], turns: Callable[[Nest], bool] | None) -> None:
@@ -125,7 +125,7 @@ class _Fusion:
         self.decisions: list[Decision] = []
 
     def append(self, slot: Slot) -> None:
-        """Put a group or call behind all others."""
+        """Append a group or call."""
         self.slots.append(None)
         self._put(len(self.slots) - 1, slot)
 
@@ -148,7 +148,7 @@ class _Fusion:
             self.read_at[name] = max(place, self.read_at.get(name, place))
 
     def join(self, node: Nest) -> bool:
-        """Put a node into the last group it can join, if there is one."""
+        """Add a node to the last group that it can join, if there is one."""
         wanted = set(reads(node))
         made = [self.made_at.get(name, -1) for name in wanted]
         if self.number_at:
@@ -167,7 +167,7 @@ class _Fusion:
         return self._join_moved(node, wanted, earliest)
 
     def _join_moved(self, node: Nest, wanted: set[str], earliest: int) -> bool:
-        """Put a node with a group that makes what it reads, moved behind all others."""
+        """Add a node to a group that makes one of its operands, and move that group to the end."""
         places = {self.made_at.get(name, -1) for name in wanted}
         for place in sorted((p for p in places if self.wall < p < earliest), reverse=True):
             group = self.slots[place]
@@ -182,7 +182,7 @@ class _Fusion:
         return False
 
     def _turns(self, member: Member) -> bool:
-        """Whether a member that is written element by element would better be a kernel alone."""
+        """Return whether a transposing member is better as a kernel of its own."""
         if self.turns is None or member.level != "inner" or type(member.node) is not Pointwise:
             return False
         if member.name not in self.turning:
@@ -204,7 +204,7 @@ class _Fusion:
 
 
 def _symbols(indices: Iterable[Index]) -> set[str]:
-    """Names of the sizes in indices."""
+    """Return names of the sizes in indices."""
     return {atom.name for i in indices for atom in i.atoms() if atom.kind in ix.SYMBOLS}
 
 
@@ -215,7 +215,7 @@ def _symbols_of_inputs(graph: LoopGraph) -> set[str]:
 
 
 def _numbers(node: Nest) -> set[str]:
-    """Names of the Python values and sizes that a node takes."""
+    """Return names of the Python values and sizes that a node takes."""
     found: set[str] = set()
     used = [node.index, *extents((*node.vars, *inner_loops(node)))]
     for use in walk(node.body):
@@ -227,7 +227,7 @@ def _numbers(node: Nest) -> set[str]:
 
 
 def alone(node: Nest) -> Group:
-    """A group of one node, over fresh variables."""
+    """Return a group of one node, over fresh variables."""
     outer, inner = domain(node)
     member = next(iter(placements(node, outer, inner, [])))
     return Group(outer, inner, [member])
@@ -244,12 +244,12 @@ def fresh(variables: Variables, prefix: str) -> Variables:
 
 
 def extents(variables: Variables) -> Variables:
-    """How far each variable runs."""
+    """Return how far each variable runs."""
     return tuple(ix.extent(v) for v in variables)
 
 
 def combined(group: Group, node: Nest) -> tuple[Group | None, str]:
-    """The group with the node in it, or why not."""
+    """Return the group with the node in it, or the reason why it cannot join."""
     if len(group.members) >= MAX_MEMBERS or len(group.reads() | group.writes()) >= MAX_BUFFERS:
         return None, "the kernel would be too large"
     if _is_dot(node) or any(_is_dot(m.node) for m in group.members):
@@ -278,7 +278,12 @@ def _is_dot(node: Nest) -> bool:
 
 
 def _after_dot(group: Group, node: Nest) -> tuple[Group | None, str]:
-    """A product of matrices with what is computed of its results one by one, if the node is."""
+    """Return the group with a node computed elementwise from its matrix product, or why not.
+
+    The order of the loops stays.
+
+    None for other nodes.
+    """
     found, why = _over(group, node, group.outer, group.inner)
     if found is None or _is_dot(node) or found.members[-1].level != "row":
         return None, why or "a product is computed in registers"
@@ -286,11 +291,11 @@ def _after_dot(group: Group, node: Nest) -> tuple[Group | None, str]:
 
 
 def _over(group: Group, node: Nest, outer: Variables, inner: Variables) -> tuple[Group | None, str]:
-    """All members and the node over given variables."""
+    """Return all members and the node over given variables."""
     unchanged = (outer, inner) == (group.outer, group.inner)
     members: list[Member] = list(group.members) if unchanged else []
     todo = [node] if unchanged else [*(m.node for m in group.members), node]
-    # What is reduced or scanned fixes a node's place: it goes first when members are placed anew.
+    # Reductions and scans constrain a node's placement: they go first in a new placement.
     waiting = todo if unchanged else sorted(todo, key=lambda n: isinstance(n, Pointwise))
     placed: dict[str, Member] = {m.name: m for m in members}
     while waiting:
@@ -311,7 +316,7 @@ def _over(group: Group, node: Nest, outer: Variables, inner: Variables) -> tuple
 
 
 def _next(waiting: list[Nest], placed: Mapping[str, Member]) -> Any:
-    """Return the node to place next: one that touches what the placed ones do has a hint where."""
+    """Return the node to place next: one that shares accesses with the placed ones."""
     if len(waiting) == 1 or not placed or not isinstance(waiting[0], Pointwise):
         return waiting[0]
     known = {name for m in placed.values() for name in (m.name, *reads(m.node))}
@@ -320,7 +325,7 @@ def _next(waiting: list[Nest], placed: Mapping[str, Member]) -> Any:
 
 
 def _placed(node: Nest, outer: Variables, inner: Variables, others: list[Member]) -> Member | None:
-    """Place a node where it agrees with the others and touches most elements when they do."""
+    """Place a node so that it agrees with the others and shares most accesses with them."""
     theirs = {access for other in others for access in _accesses(other)}
     names = {name for name, _ in theirs}
     best: Member | None = None
@@ -336,7 +341,7 @@ def _placed(node: Nest, outer: Variables, inner: Variables, others: list[Member]
 
 
 def _accesses(member: Member) -> set[tuple[str, Index]]:
-    """Buffers that a member touches, and where."""
+    """Return the buffers that a member accesses, with the indices."""
     loads = {(use.data[0], use.data[1]) for use in member.body.loads()}
     return {(member.name, member.index), *loads}
 
@@ -344,7 +349,7 @@ def _accesses(member: Member) -> set[tuple[str, Index]]:
 def placements(
     node: Nest, outer: Variables, inner: Variables, others: list[Member]
 ) -> Iterator[Member]:
-    """The ways to write a node over a group's variables, best first."""
+    """Yield the rewritings of a node over a group's variables, best first."""
     if isinstance(node, Reduction):
         same = ix.product(extents(node.vars)) is ix.product(extents(outer))
         if same and inner and ix.product(extents(node.reduced)) is ix.product(extents(inner)):
@@ -435,12 +440,12 @@ def _by_strides(
 
 
 def _agrees(member: Member, others: list[Member]) -> bool:
-    """Whether reads between members meet what was written, at the same place."""
+    """Return whether members read each other's results only at the written positions."""
     return all(_reads_same(member, other) and _reads_same(other, member) for other in others)
 
 
 def _reads_same(reader: Member, writer: Member) -> bool:
-    # What is taken into memory is there when all of the kernel has run.
+    # The result of a scatter is complete only after the whole kernel.
     if isinstance(reader.node, Scatter) and reader.node.base == writer.name:
         return False
     if isinstance(writer.node, Scatter) and writer.name in reads(reader.node):
@@ -455,7 +460,7 @@ def _reads_same(reader: Member, writer: Member) -> bool:
 
 
 def _quotients(group: Group) -> int:
-    """How many divisions its indices hold."""
+    """Return the number of divisions in its indices."""
     count = 0
     for member in group.members:
         for text in [str(member.index), *(str(use.data[1]) for use in member.body.loads())]:
@@ -464,7 +469,7 @@ def _quotients(group: Group) -> int:
 
 
 def _starves(group: Group) -> bool:
-    """Whether rows are few and long, and need more than one pass: then threads would idle."""
+    """Return whether few long rows that need several passes would leave threads idle."""
     if not group.inner or all(isinstance(m.node, Reduction) for m in group.members):
         passes = 1 if group.inner and not _chained(group) else 2
         if passes == 1 or not group.inner:

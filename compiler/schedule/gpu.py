@@ -1,9 +1,9 @@
 """The schedule for GPUs: the same fusion, order and memory, but other kernels than a CPU's.
 
 In: `LoopGraph`. Out: `Plan`. A block of threads holds its rows in registers, so there is no scratch
-memory: what a later pass needs is written as computed again, and the printer shares it where both
-passes see the same registers. Long reductions to few results are taken in two steps, so that all
-of the GPU works on them; loops are not split by position, since each thread would run all pieces.
+memory: a value that a later pass needs is computed again there, and the printer shares it if both
+passes use the same registers. Long reductions to few results are done in two steps, so that all of
+the GPU works on them. Loops are not split by position, since each thread would run all pieces.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ from tc.compiler.schedule.products import Choose, with_products
 from tc.compiler.schedule.stage import kernel_title, outside_readers, slot_reads
 
 BLOCKS = 512  # fewer blocks of threads than this leave part of a GPU idle
-PART = 4096  # elements that one block reduces, where a row runs along memory
-COLUMNS, COLUMN_PART = 64, 256  # rows of a block and its elements of each, where it does not
+PART = 4096  # elements that one block reduces if a row is contiguous
+COLUMNS, COLUMN_PART = 64, 256  # rows of a block and its elements of each if it is not
 
 
 def plan(graph: LoopGraph, gate: Gate, choose: Choose | None = None) -> Plan:
-    """Cut long reductions, fuse, order, build kernels, plan memory.
+    """Split long reductions, fuse, order, build kernels, plan memory.
 
     Args:
         choose: decides which matrix products become kernels; None: none do.
@@ -96,7 +96,7 @@ def with_parts(graph: LoopGraph, gate: Gate) -> tuple[LoopGraph, list[Decision]]
     nodes: list[Node] = []
     decisions: list[Decision] = []
     for node in graph.nodes:
-        if isinstance(node, Reduction) and node.kind == "dot":  # a way to sum up on a CPU
+        if isinstance(node, Reduction) and node.kind == "dot":  # a blocked sum for CPUs
             node = replace(node, kind="sum")
         size = _part(node) if isinstance(node, Reduction) else 0
         if isinstance(node, Reduction) and size and gate.allow("schedule.cut", node.buffer.name):
@@ -109,7 +109,7 @@ def with_parts(graph: LoopGraph, gate: Gate) -> tuple[LoopGraph, list[Decision]]
 
 
 def _part(node: Reduction) -> int:
-    """How many elements each part shall have; 0 if it is not worth while."""
+    """Return the number of elements of each part; 0 if splitting does not pay."""
     length = ix.product(_extents(node.reduced)).constant
     results = ix.product(_extents(node.vars)).constant
     if length is None or results is None or node.kind.startswith("arg"):
@@ -119,7 +119,7 @@ def _part(node: Reduction) -> int:
 
 
 def _across(node: Reduction) -> bool:
-    """Whether memory runs along the results rather than along what is reduced."""
+    """Return whether memory runs along the results rather than along the reduced loop."""
     indices = [use.data[1] for use in node.body.loads()]
 
     def along(variables: Sequence[Index]) -> int:
@@ -129,7 +129,7 @@ def _across(node: Reduction) -> bool:
 
 
 def cut(node: Reduction, size: int) -> tuple[Reduction, Reduction]:
-    """A reduction over parts of ``size`` elements, and the reduction of its results."""
+    """Return a reduction over parts of ``size`` elements, and the reduction of its results."""
     extents = _extents(node.reduced)
     length = ix.product(extents).constant
     assert length is not None
@@ -170,10 +170,10 @@ def _atom(variable: Index) -> Atom:
 
 
 def untwisted(slots: Sequence[Slot]) -> tuple[list[Slot], list[Decision]]:
-    """Take out of reductions what only fits by taking positions apart.
+    """Undo fusions into reductions that need divisions in indices.
 
-    Elements that a pointwise node could write side by side would be written by the few blocks, and
-    in the order, that suit the reduction.
+    The few blocks of the reduction, in its order, would write elements that a pointwise kernel
+    could write contiguously.
     """
     found: list[Slot] = []
     decisions: list[Decision] = []
@@ -197,7 +197,7 @@ def untwisted(slots: Sequence[Slot]) -> tuple[list[Slot], list[Decision]]:
 
 
 def _place(member: Member, slots: list[Slot]) -> None:
-    """Put a node into the last group that takes it as it is, else behind everything so far."""
+    """Add a node to the last group that fits without divisions, else append it."""
     needed = set(reads(member.node))
     made = (k for k, slot in enumerate(slots) if needed & _made(slot))
     for place in range(len(slots) - 1, max(made, default=0) - 1, -1):
@@ -217,7 +217,7 @@ def _made(slot: Slot) -> set[str]:
 
 
 def _twisted(member: Member) -> bool:
-    """Whether its positions hold more quotients than its own loops need."""
+    """Return whether its indices have more quotients than its own loops need."""
     if isinstance(member.node, Reduction | Scan):
         return False
     return _quotients(member) > _quotients(alone(member.node).members[0])
@@ -258,7 +258,7 @@ def build(order: Order, needed: set[str], name: str) -> Kernel:
 
 
 class _Writer:
-    """Statements of a kernel, pass by pass; a reduction's result is there in the next pass."""
+    """Statements of a kernel, pass by pass; a reduction's result is available in the next pass."""
 
     def __init__(self, group: Group, needed: set[str]) -> None:
         self.group, self.needed = group, needed
@@ -272,7 +272,7 @@ class _Writer:
             self.ready[member.name] = number + (1 if _reduces(member) else 0)
 
     def last_pass(self) -> int:
-        """The number of the last pass."""
+        """Return the number of the last pass."""
         return max(self.ready.values(), default=0)
 
     def statements(self, number: int, level: Literal["row", "inner"]) -> tuple[Statement, ...]:
@@ -310,7 +310,7 @@ class _Writer:
         return Running(_local(member.name), kind, self._body(member, number), dtype)
 
     def _scans_again(self, statements: Sequence[Statement], number: int) -> list[Running]:
-        """The scans of earlier passes that this one needs: blocks do not read what they wrote."""
+        """Return the scans of earlier passes to repeat: blocks do not read what they wrote."""
         needed = {leaf.data[0] for s in statements for leaf in walk(s.value) if leaf.op == "local"}
         again: list[Running] = []
         for member in reversed(self.group.members):
@@ -322,7 +322,7 @@ class _Writer:
         return again
 
     def _body(self, member: Member, number: int) -> Expr:
-        """The member's value, reads of other members replaced by their registers or values."""
+        """Return the member's value, with reads of other members replaced by their values."""
 
         def change(node: Expr) -> Expr:
             other = self.members.get(node.data[0]) if node.op == "load" else None

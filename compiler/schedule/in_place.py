@@ -1,9 +1,9 @@
-"""Writing in place: kernels write over a graph's inputs, or over operands that are read no more.
+"""In-place writes: kernels overwrite a graph's inputs, or operands after their last use.
 
 In: kernels and ATen calls in order, the writes to inputs at their end. Out: the same steps, where
-results take over the memory of the inputs they would be copied to, and `Written` tells autograd;
-or that of an operand that dies. An input that is written to shares no memory with another one: the
-caller sees to that.
+results take over the memory of the inputs to which they would be copied (`Written` reports that to
+autograd), or that of an operand after its last use. The caller guarantees that a written input
+shares no memory with another input.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tc.compiler.loops.ir import (
 from tc.compiler.schedule.memory import Work
 from tc.compiler.schedule.plan import Kernel, Let, Section, Store, Written
 
-# ATen ops whose results have memory of their own, whatever their arguments.
+# ATen ops whose results never share memory with their arguments.
 FRESH = (
     *(f"aten.{name}." for name in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "convolution")),
     *("mkldnn._linear_pointwise.", "mkldnn._convolution_pointwise."),
@@ -44,10 +44,10 @@ def in_place(
     buffers: Mapping[str, Buffer],
     gate: Gate,
 ) -> tuple[list[Work], dict[str, str], list[Decision]]:
-    """Let kernels write to inputs, where nothing else can tell.
+    """Let kernels write to inputs directly where that is not observable.
 
     Returns:
-        The steps; buffer -> the input whose memory it takes over; what was done.
+        The steps; buffer -> the input whose memory it takes over; the decisions.
     """
     found = list(steps)
     users = _users(steps)
@@ -69,7 +69,7 @@ def in_place(
             continue
         if any(user > maker and user != at for user in users[copy.input]):
             continue
-        read = any(isinstance(steps[k], Kernel) for k in users[copy.input])  # so it is on the CPU
+        read = any(isinstance(steps[k], Kernel) for k in users[copy.input])  # as on the CPU
         changed = _onto(found[maker], name, copy.input) if read else None
         if changed is not None and gate.allow("schedule.in_place", name):
             found[maker] = changed
@@ -88,13 +88,13 @@ def over_dead(
     taken: Mapping[str, str],
     gate: Gate,
 ) -> tuple[list[Work], dict[str, str], list[Decision]]:
-    """Let kernels write results over operands that nobody reads afterwards, in memory that is warm.
+    """Let kernels write results over operands after their last use, as that memory is in the cache.
 
     Args:
-        taken: buffer -> what it takes over already.
+        taken: buffer -> the memory that it takes over already.
 
     Returns:
-        The steps; buffer -> the operand whose memory it takes over; what was done.
+        The steps; buffer -> the operand whose memory it takes over; the decisions.
     """
     found = list(steps)
     users = _users(steps)
@@ -125,7 +125,7 @@ def over_dead(
 
 
 def _dies(name: str, at: int, users: Mapping[str, list[int]], steps: Sequence[Work]) -> bool:
-    """Whether a buffer, made by a kernel or as memory of its own, is last used by a step.
+    """Return whether a step is the last use of a buffer that owns its memory.
 
     All other users are kernels: what an ATen op returns could share the buffer's memory.
     """
@@ -136,7 +136,7 @@ def _dies(name: str, at: int, users: Mapping[str, list[int]], steps: Sequence[Wo
 
 
 def _makes(step: Work, name: str) -> bool:
-    """Whether an ATen op gives a buffer memory that is nobody else's."""
+    """Return whether an ATen op allocates the memory of a buffer."""
     if not isinstance(step, Extern) or not step.target.startswith(FRESH) or step.takes_over:
         return False
     return any(b is not None and b.name == name for b in step.results)
@@ -154,7 +154,7 @@ def _done(copy: CopyInto, over: Mapping[str, str]) -> bool:
 
 
 def _users(steps: Sequence[Work]) -> dict[str, list[int]]:
-    """Buffer -> the steps that touch it, in order."""
+    """Return buffer -> the steps that use it, in order."""
     users: dict[str, list[int]] = {}
     for at, step in enumerate(steps):
         if isinstance(step, Kernel):
@@ -172,7 +172,7 @@ def _users(steps: Sequence[Work]) -> dict[str, list[int]]:
 
 
 def _nothing_fails_from(steps: Sequence[Work]) -> int:
-    """Return from which step on none can raise an error, which would leave inputs half written."""
+    """Return the first step after which none can raise, which would leave inputs half written."""
     for at in range(len(steps) - 1, -1, -1):
         if _can_fail(steps[at]):
             return at + 1
@@ -190,7 +190,7 @@ def _stores(step: Work, name: str) -> bool:
 
 
 def _same_memory(source: View, target: Buffer, buffers: Mapping[str, Buffer]) -> bool:
-    """Whether a view is all of a buffer that is laid out as the input is."""
+    """Return whether a view covers a buffer that has the input's layout."""
     buffer = buffers.get(source.buffer)
     if buffer is None or source.offset is not ZERO:
         return False
@@ -200,7 +200,7 @@ def _same_memory(source: View, target: Buffer, buffers: Mapping[str, Buffer]) ->
 
 
 def _onto(kernel: Work, name: str, target: str) -> Kernel | None:
-    """Return a kernel that reads an input where it writes a result; None if it reads elsewhere.
+    """Return a kernel that reads an input only where it writes; None if it reads elsewhere.
 
     All values are computed before any is written.
     """

@@ -1,8 +1,8 @@
 """The reference interpreter of plans: kernels statement by statement, on torch tensors.
 
-In: `Plan` and its inputs. Out: what the program made of it must return. It shares nothing with the
-code generators, so what differs from it is theirs; what differs from `loops/interpret.py` is the
-schedule's.
+In: `Plan` and its inputs. Out: the expected results of the plan's program. It shares nothing with
+the code generators, so a difference from its results is their fault; a difference between it and
+`loops/interpret.py` is the schedule's.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ RunKernel = Callable[[Kernel, Env], None]
 
 
 def run_kernel(kernel: Kernel, env: Env) -> None:
-    """Run a kernel on the buffers in ``env``, those it writes included."""
+    """Run a kernel on the buffers in ``env``, which include those that it writes."""
     _Run(kernel, env).run()
 
 
 def interpret(plan: Plan, args: Sequence[Any], run: RunKernel = run_kernel) -> tuple[Any, ...]:
-    """Run a plan; ``run`` does the kernels."""
+    """Run a plan; ``run`` executes the kernels."""
     env = bound(plan.inputs, plan.constants, args)
     for step in plan.steps:
         if isinstance(step, Kernel):
@@ -79,7 +79,7 @@ def _allocated(step: Allocate, env: Env) -> torch.Tensor:
 
 
 def empty(buffer: Buffer, env: Env) -> torch.Tensor:
-    """Memory for a buffer, sizes being known."""
+    """Return new memory for a buffer of known sizes."""
     sizes, strides = ints(buffer.sizes, env), ints(buffer.strides, env)
     return torch.empty_strided(sizes, strides, dtype=buffer.dtype)
 
@@ -124,7 +124,7 @@ class _Run:
         totals: Env = {}
         for statement in section.statements:
             self._statement(statement, shape, totals)
-        self.scope.update(totals)  # a reduction is there after its loop
+        self.scope.update(totals)  # a reduction's result exists after its loop
 
     def _statement(self, statement: Statement, shape: list[int], totals: Env) -> None:
         if isinstance(statement, Store) and 0 in shape:
@@ -154,7 +154,7 @@ class _Run:
         write(self.scope[statement.buffer], where, value)
 
     def _own_rows(self, value: Expr) -> Expr:
-        """The value, reads of scratch memory going to the row's own part of it."""
+        """Return the value with reads of scratch memory directed to the row's part of it."""
         if not self.scratch:
             return value
 

@@ -1,8 +1,8 @@
-"""Kernels: a fused group becomes sections of statements, passes over a row one after the other.
+"""Kernels: a fused group becomes sections of statements, in one or more passes over a row.
 
-In: an ordered group and the buffers read outside it. Out: a `Kernel`. A value is kept in a register
-where its readers are in the same pass; it is computed again, or written to a row of scratch memory,
-where they are in a later pass; and written to its buffer if anyone outside reads it.
+In: an ordered group and the buffers read outside it. Out: a `Kernel`. A value stays in a register
+if its readers are in the same pass. If they are in a later pass, it is recomputed, or written to a
+row of scratch memory. It is written to its buffer if a step outside of the group reads it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from tc.compiler.schedule.plan import (
     Store,
 )
 
-# Up to this cost a value is computed again rather than kept in a row of scratch memory.
+# Up to this cost a value is recomputed rather than stored in a row of scratch memory.
 AGAIN = 2
 
 
 @dataclass
 class _Passes:
-    """When each member runs, and how its value reaches its readers."""
+    """The pass in which each member runs, and how its value reaches its readers."""
 
     number: dict[str, int] = field(default_factory=dict)
     ready: dict[str, int] = field(default_factory=dict)
@@ -71,7 +71,7 @@ def build(order: Order, needed: set[str], name: str) -> Kernel:
 
 
 def _passes(group: Group) -> _Passes:
-    """A reduction's result is ready for the pass after its own."""
+    """Return the pass of each member; a reduction's result is available in the next pass."""
     found = _Passes()
     for member in group.members:
         own = [name for name in reads(member.node) if name in found.ready]
@@ -96,7 +96,7 @@ class _Writer:
             self.placed[member.name] = self._placement(member)
 
     def _placement(self, member: Member) -> str:
-        """``local``, ``again``, ``scratch`` or ``memory``: how readers in later passes get it."""
+        """Return how later passes get a value: ``local``, ``again``, ``scratch`` or ``memory``."""
         if member.level == "row" or isinstance(member.node, Reduction):
             return "local"
         number = self.passes.number[member.name]
@@ -107,7 +107,7 @@ class _Writer:
         ]
         if not later or member.name in self.needed:
             return "memory" if later else "local"
-        once = isinstance(member.node, Scan)  # its elements are not to be had one by one
+        once = isinstance(member.node, Scan)  # its elements cannot be recomputed one by one
         if member.body.cost() <= AGAIN and not once:
             return "again"
         extent = ix.product(extents(self.group.inner))
@@ -163,7 +163,7 @@ class _Writer:
         return flat
 
     def _body(self, member: Member, number: int) -> Expr:
-        """The member's value, reads of other members replaced by how their values are kept."""
+        """Return the member's value, with reads of other members replaced by their storage."""
 
         def change(node: Expr) -> Expr:
             if node.op != "load" or node.data[0] not in self.members:

@@ -1,7 +1,7 @@
-"""Memory: when buffers get and lose their memory, and which take over a dead one's.
+"""Memory planning: allocates and frees buffers, and reuses the memory of dead ones.
 
-In: kernels and ATen calls in order. Out: the same steps with `Allocate` and `Free` between them.
-A dead buffer waits for a later one of its shape only where that does not raise the peak.
+In: kernels and ATen calls in order. Out: the same steps with `Allocate` and `Free` between them. A
+dead buffer is kept for a later one of its shape only if that does not raise the peak.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def used(step: Work) -> list[str]:
 
 
 def refs_in(value: Any) -> list[str]:
-    """Names of all `Ref` in a nested argument."""
+    """Return names of all `Ref` in a nested argument."""
     if isinstance(value, Ref):
         return [value.name]
     if isinstance(value, tuple | list):
@@ -59,8 +59,8 @@ def with_memory(
 ) -> tuple[list[Step], list[Decision]]:
     """Allocate each kernel result before its kernel, free each buffer after its last use.
 
-    Inputs are freed too: one that only this program still holds, such as a value kept for
-    backward, gives its memory back then.
+    Inputs are freed too: one that only this program still references, such as a value saved for
+    backward, then returns its memory.
 
     Args:
         over: buffer -> the input whose memory it takes over, see `in_place`.
@@ -82,20 +82,20 @@ def with_memory(
             result += [Allocate(buffers[name], taken.get(name)) for name in step.stored()]
         result.append(step)
         dead = tuple(name for name in lives.ending(at) if name not in waiting)
-        if dead and at < len(steps) - 1:  # the last ones die with the call
+        if dead and at < len(steps) - 1:  # the last ones are freed at the end of the call
             result.append(Free(dead))
     reason = "same shape, no longer read"
     return result, [Decision("reuse", pair, True, reason) for pair in reuse.items()]
 
 
 class Lives:
-    """From which step to which each buffer is alive.
+    """The live ranges of buffers, in steps.
 
     Attributes:
-        onto: buffer written over another, at computed places or not -> that one.
+        onto: buffer that overwrites another, by a scatter or in place -> the other one.
         first: buffer -> the step that makes it.
-        last: buffer -> the last step that uses it; not there for what is returned.
-        bytes: step -> what is alive during it, as far as sizes are known.
+        last: buffer -> the last step that uses it; absent for returned buffers.
+        bytes: step -> live bytes during it, as far as sizes are known.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Lives:
         self.bytes = self._bytes()
 
     def ending(self, at: int) -> list[str]:
-        """Buffers that nobody uses after a step."""
+        """Return the buffers whose last use is a step."""
         return self._ending[at]
 
     def _bytes(self) -> list[int]:
@@ -147,7 +147,7 @@ class Lives:
         return alive
 
     def reuses(self, gate: Gate) -> dict[str, str]:
-        """Return which buffer takes over which dead one of the same shape."""
+        """Return buffer -> the dead buffer of the same shape whose memory it takes over."""
         peak = max(self.bytes, default=0)
         taken_over = {n for s in self.steps if isinstance(s, Extern) for n in s.takes_over}
         taken_over |= set(self.onto.values())
@@ -172,7 +172,7 @@ class Lives:
         return reuse
 
     def _waiting(self, pool: Sequence[str], at: int, peak: int) -> str | None:
-        """Return the buffer that died last before a step, if it may wait until then."""
+        """Return the buffer that died last before a step, if it may be kept until then."""
         dead = [name for name in pool if self.last[name] < at]
         if not dead:
             return None

@@ -1,7 +1,7 @@
-"""Loop order: which loop is outermost, which is vectorised, which loops become one.
+"""Loop order: interchanges loops, chooses the vectorised one, and merges loops.
 
-In: a fused group. Out: the same group over reordered and merged variables, and its lane.
-Sizes that are symbolic count as `HINT` when strides are compared.
+In: a fused group. Out: the same group over reordered and merged variables, with its lane. Sizes
+that are symbolic count as `HINT` when strides are compared.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TILE = 16
 
 @dataclass(frozen=True)
 class Order:
-    """An ordered group, with the loops that are treated specially (see `Kernel`)."""
+    """An ordered group, with its special loops (see `Kernel`)."""
 
     group: Group
     lane: Index | None = None
@@ -28,7 +28,7 @@ class Order:
 
 
 def ordered(group: Group) -> Order:
-    """Order the loops by stride, pick lane or tile, and merge what can be merged."""
+    """Order the loops by stride, choose a lane or a tile, and merge loops."""
     if any(isinstance(m.node, Reduction) and m.node.kind == "dot" for m in group.members):
         return Order(group)
     outer = _sorted(group, group.outer)
@@ -47,13 +47,13 @@ def ordered(group: Group) -> Order:
 
 
 def _gives_positions(group: Group) -> bool:
-    """Whether a result is a place in the inner loops as they stand (argmax and the like)."""
+    """Return whether a result depends on the order of the inner loops (argmax and the like)."""
     kinds = (getattr(member.node, "kind", "") for member in group.members)
     return any(str(kind).startswith("arg") for kind in kinds)
 
 
 def _tiled(group: Group) -> Order:
-    """Turn loads that run along another loop than the stores do."""
+    """Return the tile of loads that run along another loop than the stores (a transpose)."""
     if group.inner or len(group.outer) < 2:
         return Order(group)
     last = group.outer[-1]
@@ -78,12 +78,12 @@ def _long(variable: Index) -> bool:
 
 
 def loads(group: Group) -> list[Index]:
-    """Flat indices of all direct loads of a group."""
+    """Return flat indices of all direct loads of a group."""
     return [use.data[1] for m in group.members for use in m.body.loads() if use.op == "load"]
 
 
 def accesses(group: Group) -> list[Index]:
-    """All flat indices of a group, stores first."""
+    """Return all flat indices of a group, stores first."""
     found = [member.index for member in group.members]
     for member in group.members:
         found += [use.data[1] for use in member.body.loads()]
@@ -91,7 +91,7 @@ def accesses(group: Group) -> list[Index]:
 
 
 def stride(index: Index, variable: Index) -> int:
-    """A step's distance in elements, symbolic sizes guessed; 0 if the index does not depend."""
+    """Return the stride of a variable in elements, symbolic sizes estimated; 0 if it is absent."""
     step = ix.coefficient(index, variable)
     if step is None:
         return HINT * HINT
@@ -112,30 +112,30 @@ def _sorted(group: Group, variables: Variables) -> Variables:
 
 
 def _lane(group: Group, outer: Variables, inner: Variables) -> Index | None:
-    """The outer variable to vectorise, if reading runs along it rather than along the rows."""
+    """Return the outer variable to vectorise if loads run along it rather than along rows."""
     if not inner or not outer:
         return None
     last = inner[-1]
     read = [use.data[1] for m in group.members if m.level == "inner" for use in m.body.loads()]
-    read = [index for index in read if any(stride(index, v) for v in inner)]  # not once a row
+    read = [index for index in read if any(stride(index, v) for v in inner)]  # varying in a row
     score = {v: sum(stride(index, v) == 1 for index in read) for v in (*outer, last)}
     along = score.pop(last)
     best = max(score, key=lambda v: score[v])
     small = ix.extent(best).constant
     if score[best] == 0 or not (small is None or small >= 8):
         return None
-    if score[best] == along:  # as in a product of matrices that both lie row by row
+    if score[best] == along:  # as in a product of row-major matrices
         return best if _apart(read, best) < _apart(read, last) else None
     return best if score[best] > along else None
 
 
 def _apart(read: list[Index], variable: Index) -> int:
-    """How many loads take elements that lie apart, step by step of a loop."""
+    """Return the number of loads whose elements are not adjacent along a loop."""
     return sum(stride(index, variable) > 1 for index in read)
 
 
 def _merged(group: Group, variables: Variables, keep: int) -> tuple[Variables, Group]:
-    """Make neighbouring loops one where every index walks through both in one stride."""
+    """Merge adjacent loops if every index traverses both with one stride."""
     result = list(variables)
     position = len(result) - 2 - keep
     while position >= 0:
@@ -160,7 +160,7 @@ def _all_indices(group: Group) -> list[Index]:
 
 
 def index_values(member: Member) -> list[Index]:
-    """Indices used as values in a member."""
+    """Return indices used as values in a member."""
     from_walk: list[Index] = []
     seen = set()
     stack = [member.body]

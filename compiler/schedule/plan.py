@@ -1,4 +1,4 @@
-"""The plan: kernels and ATen calls in order, with the memory each needs.
+"""The plan: kernels and ATen calls in order, with allocations.
 
 In: built by `schedule/stage.py` from a `LoopGraph`. Out: `Plan`, which codegen prints as C and
 Python, and which prints itself.
@@ -21,7 +21,7 @@ from tc.compiler.loops.ir import Buffer, CopyInto, Extern, Input, Origin, Scalar
 
 @dataclass(frozen=True)
 class Let:
-    """A value kept in a register under a name."""
+    """A named value in a register."""
 
     name: str
     value: Expr
@@ -44,10 +44,10 @@ class Store:
 
 @dataclass(frozen=True)
 class Atomic(Store):
-    """A value taken into memory at a computed place, where other elements may do the same.
+    """A value combined into memory at a computed position, possibly concurrently with others.
 
     Attributes:
-        buffer: over the memory of ``base``.
+        buffer: the result, in the memory of ``base``.
         index, value, base, kind: see `loops.ir.Scatter`.
     """
 
@@ -60,7 +60,7 @@ class Atomic(Store):
 
 @dataclass(frozen=True)
 class Accumulate:
-    """A value taken into a running reduction; ``name`` holds the result after the loop."""
+    """A value added to an accumulator; ``name`` is the reduction's result after the loop."""
 
     name: str
     kind: str
@@ -73,12 +73,12 @@ class Accumulate:
 
 @dataclass(frozen=True)
 class Running:
-    """A value taken into a running total; ``name`` is the total so far, in every element.
+    """A step of a scan: ``name`` is the accumulator after this element.
 
     Attributes:
         kind: a row of `loops.scans.SCANS`.
-        value: in the type the total runs in.
-        dtype: of ``name``.
+        value: the scanned value, in the accumulator's type.
+        dtype: the type of ``name``.
     """
 
     name: str
@@ -95,10 +95,10 @@ Statement = Let | Store | Accumulate | Running
 
 @dataclass(frozen=True)
 class Section:
-    """Statements run once a row (`row`) or for each inner element (`inner`).
+    """Statements that run once for each row (`row`) or for each inner element (`inner`).
 
     Attributes:
-        over: an outer variable and the range of it that this section runs over, instead of all.
+        over: an outer variable and the range of it to which this section is restricted.
     """
 
     level: Literal["row", "inner"]
@@ -108,7 +108,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Scratch:
-    """Memory of one row's length, private to a thread."""
+    """Thread-private memory of one row's length."""
 
     name: str
     dtype: torch.dtype
@@ -125,8 +125,8 @@ class Kernel:
         lane: the outer loop variable that is vectorised instead of the innermost inner one,
             for reductions that run across rows of memory.
         members: names of the buffers computed here, also those that never reach memory.
-        tile: the last two outer loops where some loads run along the first of them; those are
-            read tile by tile and turned, so that both loads and stores run along memory.
+        tile: the last two outer loops if some loads run along the first of them; those are read
+            tile by tile and transposed, so that both loads and stores run along memory.
     """
 
     name: str
@@ -157,15 +157,15 @@ class Kernel:
         return "\n".join(lines)
 
     def statements(self) -> list[Statement]:
-        """All statements in order."""
+        """Return all statements in order."""
         return [statement for section in self.sections for statement in section.statements]
 
     def values(self) -> list[Expr]:
-        """All expressions, in order."""
+        """Return all expressions, in order."""
         return [statement.value for statement in self.statements()]
 
     def loops(self) -> tuple[Index, ...]:
-        """All loop variables."""
+        """Return all loop variables."""
         return (*self.outer, *self.inner)
 
     def stored(self) -> list[str]:
@@ -175,7 +175,7 @@ class Kernel:
         return [name for name in dict.fromkeys(names) if name not in private]
 
     def bases(self) -> dict[str, str]:
-        """Buffer written at computed places -> the buffer whose memory it takes over."""
+        """Scattered buffer -> the buffer whose memory it takes over."""
         return {s.buffer: s.base for s in self.statements() if isinstance(s, Atomic)}
 
     def loaded(self) -> list[str]:
@@ -187,13 +187,13 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Tile:
-    """How a product is cut.
+    """The tile sizes of a matrix product.
 
     Attributes:
-        rows, columns: of the result that a block computes.
-        depth: elements of a row and a column multiplied at a time.
+        rows, columns: size of the part of the result that a block computes.
+        depth: elements of a row and a column multiplied in one iteration.
         warps: threads of a block, in groups of 32.
-        stages: loads under way at a time.
+        stages: stages of the software pipeline of loads.
     """
 
     rows: int
@@ -207,21 +207,21 @@ class Tile:
         return f"triton {size}, {self.warps} warps, {self.stages} stages"
 
 
-#: the sum of a product, in float32, as its statements name it
+#: the name of the product's float32 accumulator in its statements
 TOTAL = Expr("local", (), torch.float32, ("total",))
 
 
 @dataclass(frozen=True)
 class Product(Kernel):
-    """Products of matrices, and what is done with their elements; statements read `TOTAL`.
+    """A batch of matrix products with an epilogue: statements on each element, which read `TOTAL`.
 
     Attributes:
-        result: the buffer that the call would have made; memory only if a statement stores it.
-        space: loop variables: which pair of matrices, row and column of its product, and the depth
-            as the left and as the right factor names it.
+        result: the buffer of the replaced call; in memory only if a statement stores it.
+        space: loop variables: pair of matrices, row and column of its product, and the depth in
+            the left and in the right factor.
         left, right: an element of the factors, by those variables.
-        precision: of float32 factors, as Triton names it: ``ieee``, or ``tf32``.
-        cut: into which tiles; None until that is chosen.
+        precision: precision of float32 factors in Triton's terms: ``ieee`` or ``tf32``.
+        cut: the tile sizes; None until they are chosen.
     """
 
     result: str = ""
@@ -238,23 +238,23 @@ class Product(Kernel):
         return f"{head}: {self.left} * {self.right} ({how})\n{super().__str__()}"
 
     def values(self) -> list[Expr]:
-        """All expressions, in order."""
+        """Return all expressions, in order."""
         return [self.left, self.right, *super().values()]
 
     def loops(self) -> tuple[Index, ...]:
-        """All loop variables."""
+        """Return all loop variables."""
         return self.space
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A call, and kernels that could do its work.
+    """A call, and kernels that could replace it.
 
     Attributes:
-        producers: kernels that only make its factors.
-        follower: the pointwise kernel that reads its result.
-        ways: the product with its follower: with factors from memory; and, if there are producers,
-            with factors computed where they are needed.
+        producers: kernels that only compute its factors (prologues).
+        follower: the pointwise kernel that reads its result (epilogue).
+        ways: the product with its epilogue: with factors from memory and, if there are producers,
+            with fused prologues.
     """
 
     call: Extern
@@ -263,7 +263,7 @@ class Proposal:
     ways: tuple[Product, ...]
 
     def left_over(self, chosen: Product) -> tuple[Kernel, ...]:
-        """The producers that a product still needs."""
+        """Return the producers that a product still needs."""
         return tuple(p for p in self.producers if set(p.stored()) & set(chosen.loaded()))
 
 
@@ -273,7 +273,10 @@ def _loops(variables: tuple[Index, ...]) -> str:
 
 @dataclass(frozen=True)
 class Allocate:
-    """Take memory for a buffer; ``reuse`` names a dead buffer of the same shape to take over."""
+    """Allocate a buffer.
+
+    ``reuse`` is a dead buffer of the same shape whose memory it takes over.
+    """
 
     buffer: Buffer
     reuse: str | None = None
@@ -284,7 +287,7 @@ class Allocate:
 
 @dataclass(frozen=True)
 class Free:
-    """Drop buffers that are not read again."""
+    """Free buffers that are not read again."""
 
     names: tuple[str, ...]
 
@@ -294,7 +297,7 @@ class Free:
 
 @dataclass(frozen=True)
 class Written:
-    """Tell autograd that inputs were written to, by the names of what took over their memory."""
+    """Report to autograd that inputs were written to, through the buffers in their memory."""
 
     names: tuple[str, ...]
 
@@ -307,7 +310,7 @@ Step = Kernel | Extern | ScalarNode | CopyInto | Written | Allocate | Free
 
 @dataclass(frozen=True)
 class Plan(Artifact):
-    """Everything codegen needs: steps in order, inputs, outputs, and the choices made."""
+    """The input of codegen: steps in order, inputs, outputs, and the decisions."""
 
     inputs: tuple[Input, ...]
     steps: tuple[Step, ...]
@@ -317,7 +320,7 @@ class Plan(Artifact):
     decisions: tuple[Decision, ...] = ()
 
     def kernels(self) -> list[Kernel]:
-        """The kernels in order."""
+        """Return the kernels in order."""
         return [step for step in self.steps if isinstance(step, Kernel)]
 
     def verify(self) -> None:

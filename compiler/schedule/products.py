@@ -1,8 +1,8 @@
-"""Matrix products as kernels of ours, with the pointwise kernels around them computed inside.
+"""Matrix products as generated kernels, fused with the pointwise kernels around them.
 
-In: kernels and ATen calls in order, and who chooses. Out: the same with products in the place of
-calls where that was chosen: with the kernel that follows as epilogue, and kernels that only make a
-factor as prologues, computed where the factor is read. A product comes where its epilogue was.
+In: kernels and ATen calls in order, and a chooser. Out: the same with products in place of the
+chosen calls: with the kernel that follows as epilogue, and kernels that only compute a factor as
+prologues, inlined where the factor is read. A product takes the position of its epilogue.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tc.compiler.schedule.plan import (
     Store,
 )
 
-#: products by ATen, and whether a summand comes before the factors
+#: ATen's products, and whether a summand precedes the factors
 TARGETS = {
     "aten.mm.default": False,
     "aten.bmm.default": False,
@@ -41,7 +41,7 @@ TARGETS = {
 TYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
-#: returns one of the ways with its cut, or None where the call and the kernels are quicker
+#: returns one of the ways with its tile sizes, or None if the call and the kernels are faster
 Choose = Callable[[Proposal, Mapping[str, Buffer]], Product | None]
 
 
@@ -90,7 +90,7 @@ def with_products(
 def _proposal(
     call: Extern, made: Product, work: Sequence[Work], returned: set[str]
 ) -> tuple[Proposal, list[Decision]]:
-    """What a call could be, and which kernels before it cannot be part of that."""
+    """Return the proposal for a call, and the reasons why earlier kernels cannot be fused."""
     follower = _follower(call, made, work)
     kept = made.result in returned or any(
         made.result in used(step) for step in work if step not in (call, follower)
@@ -121,7 +121,7 @@ def _proposal(
 
 
 def _product(call: Extern) -> Product | None:
-    """A call as a kernel by itself, if it is a product that can be one."""
+    """Return the kernel for a call, if it is a supported product."""
     if call.target not in TARGETS or len(call.results) != 1:
         return None
     summand, factors = (call.args[0], call.args[1:]) if TARGETS[call.target] else (None, call.args)
@@ -130,7 +130,7 @@ def _product(call: Extern) -> Product | None:
         return None
     if not scales.keys() <= {"alpha", "beta"} or not all(map(_plain, scales.values())):
         return None
-    if scales.get("alpha") == 0:  # then not even the NaNs of factors count
+    if scales.get("alpha") == 0:  # then even NaNs of the factors are ignored
         return None
     if buffer.dtype not in TYPES or ix.product(buffer.sizes).constant == 0:
         return None
@@ -175,7 +175,7 @@ def _scaled(
     """``beta * summand + alpha * total`` in float32, rounded once as the libraries do."""
     value = _times(TOTAL, scales.get("alpha", 1))
     beta = scales.get("beta", 1)
-    if summand is not None and beta != 0:  # else not even its NaNs count
+    if summand is not None and beta != 0:  # else even its NaNs are ignored
         matching = zip(summand.sizes, places[len(places) - len(summand.sizes) :], strict=True)
         one_for_all = [ix.ZERO if size is ix.ONE else place for size, place in matching]
         added = _converted(_element(summand, one_for_all), torch.float32)
@@ -204,10 +204,10 @@ def _element(view: View, places: Sequence[Index]) -> Expr:
 
 
 def _follower(call: Extern, made: Product, work: Sequence[Work]) -> Kernel | None:
-    """The pointwise kernel that reads the result, element by element, before all others do."""
+    """Return the pointwise kernel that reads the result element by element, before other users."""
     for step in work[list(work).index(call) + 1 :]:
         if _overwritten(step) & set(made.loaded()):
-            return None  # what is multiplied does not live longer
+            return None  # the factors must not have to live longer
         if made.result not in used(step):
             continue
         if not isinstance(step, Kernel) or isinstance(step, Product):
@@ -237,7 +237,7 @@ def _count(kernel: Kernel) -> Index:
 
 
 def flat(variables: Sequence[Index]) -> Index:
-    """The position of loop variables, the last one running fastest."""
+    """Return the position of loop variables, the last one running fastest."""
     place = ix.ZERO
     for variable in variables:
         place = place * ix.extent(variable) + variable
@@ -245,7 +245,7 @@ def flat(variables: Sequence[Index]) -> Index:
 
 
 def _joined(made: Product, follower: Kernel, kept: bool) -> Product:
-    """The product with its follower; ``kept`` if others read the product itself."""
+    """Return the product with its follower; ``kept`` if others read the product itself."""
     own, stored = made.sections[0].statements
     assert isinstance(stored, Store)
     old, new = (tuple(map(ix.extent, kernel.outer)) for kernel in (follower, made))
@@ -279,7 +279,7 @@ def _joined(made: Product, follower: Kernel, kept: bool) -> Product:
 
 
 def _producer(name: str, work: Sequence[Work]) -> Kernel | None:
-    """The kernel that makes a buffer."""
+    """Return the kernel that computes a buffer."""
     makers = (step for step in work if isinstance(step, Kernel) and name in step.stored())
     return next(makers, None)
 
@@ -309,7 +309,7 @@ def _refusal(
 
 
 def _with_prologue(product: Product, name: str, producer: Kernel) -> Product | None:
-    """Return the product with a factor computed; None if indices would have to be split."""
+    """Return the product with a fused prologue; None if indices would need divisions."""
     store = next(s for s in producer.statements() if isinstance(s, Store))
     order = _running(store.index, producer.outer)
     if order is None:
@@ -334,7 +334,7 @@ def _with_prologue(product: Product, name: str, producer: Kernel) -> Product | N
 
 
 def _running(index: Index, variables: tuple[Index, ...]) -> tuple[Index, ...] | None:
-    """The variables in the order in which an index runs through memory, without gaps."""
+    """Return the variables from the largest to the smallest stride of a dense index, else None."""
     if index is flat(variables):
         return variables
     steps = [ix.coefficient(index, v) for v in variables]
@@ -349,7 +349,7 @@ def _running(index: Index, variables: tuple[Index, ...]) -> tuple[Index, ...] | 
 
 
 def _inlined(kernel: Kernel) -> Expr:
-    """What a kernel stores, without names."""
+    """Return the value that a kernel stores, with its local names substituted."""
     known: dict[str, Expr] = {}
 
     def change(node: Expr) -> Expr:

@@ -1,7 +1,7 @@
-"""Splitting: a pointwise kernel that chooses by position becomes one loop a range of positions.
+"""Index-set splitting: a pointwise kernel that selects by position becomes one loop for each range.
 
-In: a kernel, e.g. of a concatenation, whose values `select` between pieces. Out: the same kernel
-with a section a range, in which the choices are decided and gone.
+In: a kernel, for example of a concatenation, whose values `select` between pieces. Out: the same
+kernel with a section for each range, in which the selects are resolved.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COMPARISONS = ("lt", "ge")
 
 
 def split(kernel: Kernel) -> Kernel:
-    """Split a pointwise kernel along the variable that its outermost choice tests."""
+    """Split a pointwise kernel along the variable that its outermost select tests."""
     if kernel.inner or kernel.tile is not None or not kernel.outer or kernel.bases():
         return kernel
     for variable in kernel.outer:
@@ -41,7 +41,7 @@ def split(kernel: Kernel) -> Kernel:
 
 
 def _ranges(kernel: Kernel, variable: Index) -> list[tuple[Index, Index]]:
-    """The ranges between the positions where a choice changes; one range if they are not known."""
+    """Return the ranges between positions where a select changes; one range if they are unknown."""
     end = ix.extent(variable)
     points: list[Index] = [ix.ZERO, end]
     for statement in kernel.statements():
@@ -71,7 +71,7 @@ def _as_index(value: Expr) -> Index | None:
 
 
 def _turning_point(test: Expr, variable: Index) -> Index | None:
-    """Where a test on ``variable`` changes its answer."""
+    """Return the value of ``variable`` at which a test on it changes."""
     left, right = (_as_index(arg) for arg in test.args)
     if left is None or right is None or ix.coefficient(left, variable) is not ix.ONE:
         return None
@@ -80,7 +80,7 @@ def _turning_point(test: Expr, variable: Index) -> Index | None:
 
 
 def _insert(points: list[Index], point: Index) -> bool:
-    """Put a point in order; False if its place is not known."""
+    """Insert a point in order; return False if its order is unknown."""
     for position, other in enumerate(points):
         if point is other:
             return True
@@ -94,7 +94,7 @@ def _insert(points: list[Index], point: Index) -> bool:
 
 
 def _decided(value: Expr, variable: Index, low: Index, high: Index) -> Expr:
-    """The value for positions from ``low`` up to ``high``."""
+    """Return the value for positions from ``low`` to before ``high``, with its selects resolved."""
 
     def change(node: Expr) -> Expr:
         if node.op in COMPARISONS:

@@ -52,7 +52,7 @@ def plan(graph: LoopGraph, gate: Gate) -> Plan:
 
 
 def with_scatters_alone(slots: Sequence[Slot]) -> list[Slot]:
-    """Take scatters out of groups: threads share out their loops in another way."""
+    """Move scatters out of groups, because their loops are parallelised differently."""
     found: list[Slot] = []
     for slot in slots:
         found.append(slot)
@@ -66,12 +66,12 @@ def with_scatters_alone(slots: Sequence[Slot]) -> list[Slot]:
 
 
 def slot_reads(name: str, slot: Slot, readers: dict[str, list[Slot | None]]) -> bool:
-    """Whether anyone but this slot reads the buffer."""
+    """Return whether another slot reads the buffer."""
     return any(reader is not slot for reader in readers.get(name, ()))
 
 
 def outside_readers(slots: Sequence[Slot], outputs: Any) -> dict[str, list[Slot | None]]:
-    """For each buffer who reads it; None stands for the graph's outputs."""
+    """Return the readers of each buffer; None stands for the graph's outputs."""
     readers: dict[str, list[Slot | None]] = {}
     for slot in slots:
         for name in slot.reads() if isinstance(slot, Group) else reads(slot):
@@ -82,7 +82,7 @@ def outside_readers(slots: Sequence[Slot], outputs: Any) -> dict[str, list[Slot 
 
 
 def kernel_title(group: Group) -> str:
-    """A short name from the ops it computes."""
+    """Return a short name from the ops it computes."""
     origins: list[Origin] = [o for m in group.members for o in m.node.origins]
     names = [o.op.removeprefix("aten.").split(".")[0].lstrip("_") for o in origins]
     text = "_".join(name for name in dict.fromkeys(names) if name.isidentifier())

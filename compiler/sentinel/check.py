@@ -52,7 +52,7 @@ class Written:
         return cls(tuple(rows))
 
     def unnoticed(self) -> bool:
-        """Whether one has other values, and autograd does not know."""
+        """Return whether one has other values, and autograd does not know."""
         return any(
             _version(now) == version and not is_equal(before, now)
             for now, before, version in self.rows
@@ -287,7 +287,7 @@ def _gradients(
 
 
 def is_many(gradient: torch.Tensor) -> bool:
-    """Whether a gradient is not one plain tensor: of a level of vmap, or of a subclass."""
+    """Return whether a gradient is not one plain tensor: of a level of vmap, or of a subclass."""
     of_vmap = torch._C._functorch
     return (
         type(gradient) is not torch.Tensor

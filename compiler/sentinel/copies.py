@@ -98,7 +98,7 @@ class RandomState:
             torch.cuda.set_rng_state(state, device)
 
     def is_now(self) -> bool:
-        """Whether nothing was drawn since."""
+        """Return whether nothing was drawn since."""
         if not torch.equal(self.cpu, torch.get_rng_state()):
             return False
         return all(torch.equal(torch.cuda.get_rng_state(at), state) for at, state in self.gpus)

@@ -20,7 +20,7 @@ class _Counts:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.told: dict[str, int] = {}
+        self.reported: dict[str, int] = {}
         self.listening = False
         os.register_at_fork(after_in_child=self.start_over)
 
@@ -30,19 +30,19 @@ class _Counts:
             PROCESS.counters[NAME][name] += 1
             first, self.listening = not self.listening, True
         if first:
-            atexit.register(self.tell)
+            atexit.register(self.report)
 
     def skip(self, reason: str) -> None:
         """Count a call that was not compared."""
         self.add(f"{SKIPPED}{reason}")
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Tell the counts, if there is anything new."""
         with self.lock:
             now: Counter[str] = Counter(PROCESS.counters[NAME])
-            if now == self.told:
+            if now == self.reported:
                 return
-            self.told = dict(now)
+            self.reported = dict(now)
         skipped = {
             name.removeprefix(SKIPPED): count
             for name, count in sorted(now.items())

@@ -56,7 +56,7 @@ class Reference:
 
 
 def is_equal(mine: Any, theirs: Any) -> bool:
-    """Whether two results are equal, up to a few units in the last place of float32."""
+    """Return whether two results are equal, up to a few units in the last place of float32."""
     if isinstance(mine, torch.Tensor) and isinstance(theirs, torch.Tensor):
         if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
             return False

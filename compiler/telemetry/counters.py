@@ -27,7 +27,7 @@ from tc.trace import CompileId, StackFrame
 SAMPLED = 16
 #: seconds between two records of a running process
 PERIOD = 30.0
-#: graphs that a record tells of, those called most
+#: the number of graphs in a record, those called most
 MOST = 1000
 
 
@@ -70,19 +70,19 @@ class _Counted:
 
     def __init__(self) -> None:
         self.graphs: list[_Counts] = []
-        self.told = time.monotonic()
+        self.reported_at = time.monotonic()
         self.calls_told = 0
 
     def add(self, counts: _Counts) -> None:
         if not self.graphs:
-            atexit.unregister(self.tell)
-            atexit.register(self.tell)
+            atexit.unregister(self.report)
+            atexit.register(self.report)
         self.graphs.append(counts)
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Tell the counts, if there is anything new."""
-        self.told = time.monotonic()
-        programs.tell()
+        self.reported_at = time.monotonic()
+        programs.report()
         calls = sum(one.calls for one in tuple(self.graphs))
         if calls == self.calls_told:
             return
@@ -101,7 +101,7 @@ class _Counted:
 
     def forget(self) -> None:
         """Tell the counts, and forget the graphs: other compiles get their ids."""
-        self.tell()
+        self.report()
         self.graphs.clear()
         programs.forget()
         self.calls_told = 0
@@ -140,8 +140,8 @@ def counted(
         began = clock()
         result = compiled(*args)
         counts.sample(clock() - began)
-        if time.monotonic() - _counted.told > PERIOD:
-            _counted.tell()
+        if time.monotonic() - _counted.reported_at > PERIOD:
+            _counted.report()
         return result
 
     return hook.never_trace(call)
@@ -204,7 +204,7 @@ def count_in_python(code: CodeType, compile_id: CompileId) -> None:
 
 def emit_counts() -> None:
     """Tell the counts now; that is done by itself now and then, and when the process ends."""
-    _counted.tell()
+    _counted.report()
 
 
 def reset() -> None:

@@ -30,7 +30,7 @@ Boxed = Callable[[list[Any]], tuple[Any, ...]]
 
 #: after the first calls, one in so many is measured line by line
 SAMPLED = 256
-#: programs that a record tells of, those that took most time
+#: the number of programs in a record, those that took most time
 MOST = 200
 #: names in the measured wrapper that no generated name is like
 _MARK, _RESULT = "_tc_mark", "_tc_result"
@@ -39,7 +39,7 @@ _clock = time.perf_counter
 
 
 def is_sampled(call: int) -> bool:
-    """Whether the steps of a program's call of that number, from 1, are measured one by one.
+    """Return whether the steps of a program's call of that number, from 1, are measured one by one.
 
     The first is not: memory and caches are cold. Then come those of numbers that are powers of
     two, so that short runs have some, and one in `SAMPLED`.
@@ -237,8 +237,8 @@ class _Programs:
             return call
         made = Profiled(call, program, compile_id)
         if not self.all:
-            atexit.unregister(self.tell)
-            atexit.register(self.tell)
+            atexit.unregister(self.report)
+            atexit.register(self.report)
         self.all.append(made)
         return made
 
@@ -256,7 +256,7 @@ class _Programs:
         for one in self.all:
             one.start_over()
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Tell what was measured, if there is anything new."""
         unknown = StackFrame("", 0, "")
         rows = [one.row(self._places.get(one.compile_id, unknown)) for one in tuple(self.all)]

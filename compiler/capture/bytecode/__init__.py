@@ -1,1 +1,1 @@
-"""Bytecode: read, written for the running Python, and the code of resume functions."""
+"""Reads bytecode, writes bytecode for the running Python, and builds resume functions."""

@@ -1,4 +1,7 @@
-"""Caches and tables by code object, in which each code object is told from all others.
+"""Caches and tables keyed by the identity of a code object.
+
+Code objects of two files compare equal if the text of a function and its first line are the same:
+neither the file name nor the globals count. An entry of one must not be used for the other.
 
 Code objects of two files are equal where the text of a function and the line it begins at are the
 same: neither file name nor globals count. What is known of one must not be taken for the other.
@@ -17,7 +20,7 @@ V = TypeVar("V")
 
 
 class CodeKey:
-    """A key that equals another where both are of one code object, which it does not keep alive."""
+    """A weak key for a code object: two keys are equal if they refer to the same object."""
 
     __slots__ = ("code", "number")
 
@@ -33,10 +36,10 @@ class CodeKey:
 
 
 def cached_by_code(maxsize: int) -> Callable[[F], F]:
-    """Keep the results of a function of a code object and of hashable arguments.
+    """Cache the results of a function whose first argument is a code object.
 
     Args:
-        maxsize: results kept; those used least recently go.
+        maxsize: the number of results kept; the least recently used ones are evicted.
     """
 
     def decorate(function: F) -> F:
@@ -54,17 +57,19 @@ def cached_by_code(maxsize: int) -> Callable[[F], F]:
 
 
 class ByCode(Generic[V]):
-    """What is known of code objects, each as long as it lives."""
+    """A weak dictionary keyed by the identity of code objects."""
 
     def __init__(self) -> None:
         self._values: dict[CodeKey, V] = {}
 
     def get(self, code: CodeType) -> V | None:
-        """Return what is known of a code object, None if nothing is."""
+        """Return the entry of a code object, or None."""
         return self._values.get(CodeKey(code))
 
     def set(self, code: CodeType, value: V) -> None:
-        """Keep what is known of a code object until that dies.
+        """Store an entry that lives as long as the code object.
+
+        The key is found by its hash and by identity, also after the code object has died.
 
         The key is found by its hash and by being the same object, also after the code is gone.
         """

@@ -1,4 +1,8 @@
-"""What a generator does when it is closed, or dropped, before its end.
+"""Decides whether closing or dropping a suspended generator runs user code.
+
+Python raises GeneratorExit at the instruction where the generator is suspended. A handler for other
+exceptions (``except IndexError`` around the loop of ``Sequence.__iter__``) lets it pass; `finally`,
+`with` and handlers for all exceptions run user code.
 
 Python raises GeneratorExit where the generator is suspended. A handler for other exceptions
 (``except IndexError`` around the loop of ``Sequence.__iter__``) lets it pass; `finally`, `with` and
@@ -13,7 +17,7 @@ from collections.abc import Container, Mapping, Sequence
 from tc.compiler.capture.bytecode.instructions import Handler, Instruction
 
 NAMES = ("LOAD_GLOBAL", "LOAD_NAME")
-#: between a handler's tests
+#: opcodes without effect between the type tests of a handler
 QUIET = ("NOP", "CACHE", "PUSH_NULL", "BUILD_TUPLE")
 
 
@@ -23,18 +27,18 @@ def runs_code(
     handler: Handler | None,
     shadowed: Container[str],
 ) -> bool:
-    """Whether GeneratorExit, raised where a generator is suspended, runs code of the program.
+    """Return whether raising GeneratorExit at a suspended generator runs user code.
 
     Args:
-        instructions: of the generator.
-        index: where each of them stands, by id.
-        handler: of the instruction where it is suspended.
-        shadowed: names that are globals of its module.
+        instructions: the generator's instructions.
+        index: position of each instruction, by its id.
+        handler: the handler that covers the instruction where the generator is suspended.
+        shadowed: names that its module defines, which may shadow builtin exceptions.
     """
     while handler is not None:
         at = index[id(handler.target)]
         first = instructions[at]
-        if first.opname != "PUSH_EXC_INFO":  # it only cleans up, and raises on
+        if first.opname != "PUSH_EXC_INFO":  # the handler only cleans up and raises again
             handler = first.handler
             continue
         end = _passed_on(instructions, index, at + 1, shadowed)
@@ -47,7 +51,10 @@ def runs_code(
 def _passed_on(
     instructions: Sequence[Instruction], index: Mapping[int, int], at: int, shadowed: Container[str]
 ) -> int | None:
-    """Return where GeneratorExit is raised on, past tests for other exceptions; None if caught."""
+    """Return the instruction that raises GeneratorExit again, or None if a handler catches it.
+
+    Type tests for other exceptions are skipped.
+    """
     tested: list[str] = []
     while True:
         one = instructions[at]

@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Continuation:
-    """What a resumed function returns at a break: the function that goes on, its arguments."""
+    """What a resume function that breaks returns: the next resume function and its arguments."""
 
     __slots__ = ("args", "function")
 
@@ -23,7 +23,7 @@ class Continuation:
 
 
 def trampoline(function: Callable[..., Any], *args: Any) -> Any:
-    """Call a resumed function, and those that go on from its breaks; return what the last does."""
+    """Call a resume function, then each `Continuation` that it returns; return the final result."""
     result = function(*args)
     while type(result) is Continuation:
         result = result.function(*result.args)
@@ -31,7 +31,9 @@ def trampoline(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def raised_here(error: BaseException) -> BaseException:
-    """Give an exception that traced code raised the traceback of one raised in the caller.
+    """Return an exception of traced code with the traceback of one raised in the caller.
+
+    Opcodes of handlers require a traceback, and crash without one.
 
     Opcodes of handlers take one for granted, and crash without.
     """

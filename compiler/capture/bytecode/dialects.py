@@ -1,4 +1,4 @@
-"""A Python version in, what its bytecode does its own way out: one row a version."""
+"""What differs between the bytecode of Python versions: one row a version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RUNNING: Version = (sys.version_info[0], sys.version_info[1])
 
 @dataclass(frozen=True)
 class Dialect:
-    """What one Python version's bytecode does its own way."""
+    """The bytecode conventions of one Python version."""
 
     directions: Mapping[str, tuple[str, str | None]]
     """Jump that has a direction -> its forward and its backward opcode (None: there is none)."""

@@ -1,6 +1,6 @@
-"""Calls by the code generator in, a list of instructions for the running Python version out.
+"""Emits instructions for the running Python version, one method for each kind of instruction.
 
-Each method appends what its name says; `TRAITS` holds what the versions do differently.
+`TRAITS` holds what differs between versions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tc.compiler.core.table import Table
 
 @dataclass(frozen=True)
 class Traits:
-    """How one Python version encodes what the emitter emits."""
+    """How one Python version encodes the instructions that the emitter emits."""
 
     null_first: bool
     """A call's NULL lies below the callable, not above it."""
@@ -99,7 +99,7 @@ class Emitter:
     # ------------------------------------------------------------ frame
 
     def prologue(self, cellvars: Sequence[str] = (), freevars: Sequence[str] = ()) -> None:
-        """Set up the frame: what must stand first in every code object."""
+        """Emit the instructions with which every code object has to begin."""
         if freevars:
             self.emit("COPY_FREE_VARS", len(freevars))
         for name in cellvars:
@@ -111,16 +111,19 @@ class Emitter:
         self.emit("RETURN_VALUE")
 
     def raise_varargs(self, count: int) -> None:
-        """Raise: 0 again, 1 the exception on top, 2 that with a cause above it."""
+        """Raise: 0 re-raises, 1 raises the exception on top, 2 has its cause above it."""
         self.emit("RAISE_VARARGS", count)
 
     def handle(self) -> None:
-        """Make the exception on top the one being handled; leave the one before it in its place."""
+        """Make the exception on top the handled one.
+
+        The exception that was handled before takes its place on the stack.
+        """
         self.emit("PUSH_EXC_INFO")
         self.pop_top()
 
     def end_handling(self) -> None:
-        """Pop what `handle` left: the exception that is being handled again."""
+        """Pop the exception that `handle` left, and make it the handled one again."""
         self.emit("POP_EXCEPT")
 
     # ------------------------------------------------------------ loads, stores, deletes
@@ -130,7 +133,7 @@ class Emitter:
         self.emit("LOAD_CONST", argval=value)
 
     def load_fast(self, name: str, *, checked: bool = False) -> None:
-        """Push a local. One that may be unbound must be `checked`, or the process may die."""
+        """Push a local. With ``checked`` an unbound one raises; without, it crashes the process."""
         self.emit(self._traits.checked_load if checked else "LOAD_FAST", argval=name)
 
     def store_fast(self, name: str) -> None:
@@ -259,7 +262,7 @@ class Emitter:
             self.emit("LOAD_ATTR", 1, name)
 
     def call(self, positional: int, kwnames: Sequence[str] = ()) -> None:
-        """Call what is ready with the arguments above it, the last of which are keywords."""
+        """Call the callable below the arguments, the last of which are keyword arguments."""
         count = positional + len(kwnames)
         if kwnames and self._traits.call_kw:
             self.load_const(tuple(kwnames))
@@ -306,11 +309,11 @@ class Emitter:
     # ------------------------------------------------------------ jumps
 
     def label(self) -> Instruction:
-        """Return a place that jumps may name before `place` puts it down."""
+        """Return a jump target whose position `place` sets later."""
         return Instruction("NOP", positions=self.positions)
 
     def place(self, label: Instruction) -> None:
-        """Put a label down here."""
+        """Place a label at the current position."""
         label.positions = self.positions
         label.handler = self.handler
         self.append(label)

@@ -1,4 +1,4 @@
-"""A code object in, a list of instructions without caches or offsets out; and the way back.
+"""Disassembles code objects into instructions without caches or offsets, and assembles them again.
 
 What differs between Python versions is in `dialects.py`: one row a version.
 """
@@ -24,7 +24,7 @@ from tc.compiler.capture.bytecode.linetable import (
 TERMINAL = frozenset(
     {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "INTERPRETER_EXIT"}
 )
-"""Opcodes after which the frame does not go on, unless at a handler."""
+"""Opcodes after which the frame does not continue, except at a handler."""
 
 ALWAYSPLAIN_JUMPS = frozenset(PLAIN_JUMPS)
 """Jumps that never fall through."""
@@ -48,7 +48,7 @@ def _names_of(opcodes: Iterable[int]) -> frozenset[str]:
 
 
 jump_opnames = _names_of([*dis.hasjrel, *dis.hasjabs]) | frozenset(DIALECT.directions)
-"""Every opcode that may go on elsewhere than at the next instruction."""
+"""Every opcode that may continue elsewhere than at the next instruction."""
 
 _FUSED = frozenset(DIALECT.fused)
 _CONST = _names_of(dis.hasconst)
@@ -60,7 +60,7 @@ _FAST = _names_of(dis.haslocal) - _FUSED - {"LOAD_CLOSURE"}
 
 @dataclass(eq=False, slots=True)
 class Handler:
-    """One entry of the exception table: where to go, and how much of the stack to keep."""
+    """One entry of the exception table: the handler's target, and the stack depth to unwind to."""
 
     target: Instruction
     depth: int
@@ -76,12 +76,12 @@ class Instruction:
     """The raw argument; where there is an `argval` or a target, only its flag bits count."""
 
     argval: Any = None
-    """The local, cell, global or attribute name, the constant or the comparison it stands for."""
+    """The resolved argument: the name of a variable or attribute, a constant or a comparison."""
 
     target: Instruction | None = None
     positions: dis.Positions | None = None
     offset: int | None = None
-    """Where the opcode stood in the code it came from, in bytes, as in `frame.f_lasti`."""
+    """The offset of the opcode in its original code, in bytes, as in `frame.f_lasti`."""
 
     handler: Handler | None = None
 
@@ -113,7 +113,7 @@ def _spelled(opname: str) -> str:
 
 
 def slot_names(code: CodeType) -> list[str]:
-    """Name of every fast-local slot: locals, then cells that are no locals, then free variables."""
+    """Return the names of the fast-local slots: locals, then other cells, then free variables."""
     locals_ = code.co_varnames
     cells = [name for name in code.co_cellvars if name not in locals_]
     return [*locals_, *cells, *code.co_freevars]
@@ -200,7 +200,7 @@ def _attach_handlers(
 def successors(
     instructions: Sequence[Instruction],
 ) -> Callable[[Instruction], list[Instruction]]:
-    """Return a function from an instruction to those that may run after it, handlers included."""
+    """Return a function from an instruction to its possible successors, handlers included."""
     following = dict(pairwise(instructions))
 
     def after(instruction: Instruction) -> list[Instruction]:
@@ -217,7 +217,7 @@ def successors(
 
 
 def reachable(instructions: Sequence[Instruction], start: Instruction) -> set[Instruction]:
-    """Return the instructions that may run from `start` on."""
+    """Return the instructions that are reachable from `start`."""
     after = successors(instructions)
     seen: set[Instruction] = set()
     todo = [start]
@@ -230,19 +230,19 @@ def reachable(instructions: Sequence[Instruction], start: Instruction) -> set[In
 
 
 def stack_effect(instruction: Instruction, *, jump: bool) -> int:
-    """How much deeper the stack is after `instruction`, when it jumps or when it does not."""
+    """Return by how much an instruction changes the stack depth, if it jumps or if it does not."""
     opcode = instruction.opcode
     arg = (instruction.arg or 0) if opcode in _HAS_ARG else None
     return dis.stack_effect(opcode, arg, jump=jump)
 
 
 def stack_depths(instructions: Sequence[Instruction]) -> dict[Instruction, int]:
-    """Return the depth of the stack on entry to each instruction that can be reached.
+    """Return the stack depth on entry to each reachable instruction.
 
     As in `dis.stack_effect`, a FOR_ITER that ends leaves what END_FOR pops (Python 3.12 and later).
 
     Raises:
-        ValueError: two ways into an instruction disagree, or the stack would underflow.
+        ValueError: two paths to an instruction have different depths, or the stack underflows.
     """
     if not instructions:
         return {}
@@ -324,7 +324,7 @@ def _same(value: Any) -> object:
 
 
 def _kept(order: Iterable[Any], used: Iterable[Any], key: Callable[[Any], object]) -> list[Any]:
-    """Return the values of `used`, each once: first in the order of `order`, then as met."""
+    """Return the distinct values of `used`: those of `order` in its order, then the others."""
     wanted = _Pool(used, key)
     first = [value for value in order if value in wanted]
     return _Pool([*first, *wanted.values], key).values
@@ -392,7 +392,7 @@ class _Operands:
         self._free_count = len(freevars)
 
     def parts(self, one: Instruction) -> list[tuple[str, int]]:
-        """Return the opcodes and arguments that `one` is written as; more than one if it splits."""
+        """Return the opcodes and arguments of an instruction: several if it is split."""
         opname = one.opname
         arg = one.arg or 0
         if opname in _CONST:
@@ -529,12 +529,12 @@ def assemble(
     cellvars: Sequence[str] | None = None,
     flags: int | None = None,
 ) -> CodeType:
-    """Build the code object of `instructions`; what is not given is as in `like`.
+    """Assemble a code object; attributes that are not given are copied from `like`.
 
     `args` names positional parameters; without it the parameters are those of `like`.
 
     Raises:
-        ValueError: a jump leads outside, a cell has no slot, or the stack does not add up.
+        ValueError: a jump target is not in the list, a cell has no slot, or stack depths disagree.
     """
     signature = _Signature.of(like, args)
     free = tuple(like.co_freevars if freevars is None else freevars)

@@ -1,4 +1,4 @@
-"""Positions and exception ranges per instruction in, CPython's two packed tables out, and back."""
+"""Packs source positions and exception ranges as CPython's two tables, and unpacks the latter."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _head(out: bytearray, code: int, units: int) -> None:
 
 
 def _varint(out: bytearray, value: int) -> None:
-    """Six bits a byte, lowest first; 0x40 says that more follow."""
+    """Return a number as six bits a byte, lowest first; bit 0x40 means that more bytes follow."""
     while value >= 0x40:
         out.append(0x40 | value & 0x3F)
         value >>= 6
@@ -118,7 +118,7 @@ def encode_exceptions(ranges: Iterable[ExceptionRange]) -> bytes:
 
 
 def _big_varint(out: bytearray, value: int) -> None:
-    """Six bits a byte, highest first; 0x40 says that more follow."""
+    """Return a number as six bits a byte, highest first; bit 0x40 means that more bytes follow."""
     groups = [value & 0x3F]
     while value := value >> 6:
         groups.append(0x40 | value & 0x3F)

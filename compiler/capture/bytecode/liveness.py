@@ -1,4 +1,4 @@
-"""Instructions and a place in them in, the locals that matter there out."""
+"""Liveness analysis: finds the locals that are live at an instruction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FRAME_GETTERS = frozenset({"_getframe", "currentframe"})
 
 
 def reads(instruction: Instruction) -> tuple[str, ...]:
-    """Return the locals that `instruction` needs a value of, and the cells it touches."""
+    """Return the locals that an instruction reads, and the cells that it reads or writes."""
     opname, name = instruction.opname, instruction.argval
     if opname in _READS or opname in _CELLS or opname in _CELL_CHANGES:
         return (name,)
@@ -29,7 +29,7 @@ def reads(instruction: Instruction) -> tuple[str, ...]:
 
 
 def writes(instruction: Instruction) -> tuple[str, ...]:
-    """Return the locals that `instruction` gives a new value or takes the value of."""
+    """Return the locals that an instruction stores to or deletes."""
     opname, name = instruction.opname, instruction.argval
     if opname == "STORE_FAST" or opname in _TAKES:
         return (name,)
@@ -41,7 +41,7 @@ def writes(instruction: Instruction) -> tuple[str, ...]:
 
 
 def reads_frame(instruction: Instruction) -> bool:
-    """Say whether `instruction` names something that may look at the frame's locals."""
+    """Return whether an instruction names a function that may inspect the frame's locals."""
     if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
         return instruction.argval in _FRAME_READERS | _FRAME_GETTERS
     if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
@@ -57,9 +57,9 @@ def live_at(
 ) -> set[str]:
     """Return the locals that may be read from `target` on before they are written.
 
-    Cells count as read wherever they are touched, because others may hold them. `frame_locals`
-    (usually `co_varnames`) are live too if anything at all may read the frame as a whole: what
-    does so may have been pushed before `target`.
+    Every access to a cell counts as a read, because closures may share the cell. `frame_locals`
+    (usually `co_varnames`) are live too if any instruction may inspect the frame as a whole: the
+    function that does so may have been pushed before `target`.
     """
     kept = reachable(instructions, target)
     region = [one for one in instructions if one in kept]

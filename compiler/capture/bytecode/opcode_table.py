@@ -1,4 +1,4 @@
-"""The table of bytecode handlers: name and versions of Python in, handler out."""
+"""The table of bytecode handlers, by opcode name and Python versions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tc.compiler.capture.bytecode.dialects import RUNNING, Version
 from tc.compiler.capture.bytecode.instructions import Instruction
 from tc.compiler.core.table import Table
 
-#: gets the `Frame` (of which the table knows nothing) and the instruction
+#: called with the `Frame` (this module does not import it) and the instruction
 Handler = Callable[[Any, Instruction], None]
 
 #: handlers of the running Python
 OPCODES: Table[str, Handler] = Table("opcodes")
-#: (name, first version, last version) of every handler, of whatever Python
+#: (name, first version, last version) of every handler, for all versions of Python
 ALL_ROWS: list[tuple[str, Version, Version | None]] = []
 
 

@@ -1,4 +1,4 @@
-"""A code object and a place in it in, the code of a function that goes on from there out."""
+"""Builds the code of resume functions, which continue a frame after a graph break."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HANDLING: Literal["handling"] = "handling"
 Kind = bool | Literal["handling"]
 """A stack entry: a value, a NULL (False), or what PUSH_EXC_INFO put below the error it handles."""
 
-# LOAD_SUPER_ATTR has both arguments on the stack, but without this flag it ignores them.
+# LOAD_SUPER_ATTR has both arguments on the stack, but ignores them unless this flag is set.
 _SUPER_TAKES_TWO = 2
 
 _NAME = re.compile(r"torch_dynamo_resume_in_(?P<function>.*)_at_\d+")
@@ -34,7 +34,7 @@ _NEVER = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTIN
 
 @dataclass(frozen=True)
 class Origin:
-    """Where resumed code comes from: the user's code, and offsets here -> offsets there."""
+    """The user's code that a resume function is made of, and resumed offsets -> user's offsets."""
 
     code: CodeType
     offsets: dict[int, int]
@@ -44,28 +44,31 @@ _ORIGINS: ByCode[Origin] = ByCode()
 
 
 def can_resume(code: CodeType) -> bool:
-    """Say whether a frame of this code can go on in a function: no generator, no coroutine."""
+    """Return whether a function can resume a frame of this code: not that of a generator."""
     return not code.co_flags & _NEVER
 
 
 def is_handed_on(source: Source | None) -> bool:
-    """Say whether a value lies on the stack that resumed code was called with."""
+    """Return whether a local of resumed code holds a stack entry that it was called with."""
     return isinstance(source, LocalSource) and source.local.startswith((STACK_PREFIX, INNER))
 
 
 def is_resumed(code: CodeType) -> bool:
-    """Say whether `cached_resume_code` made a code object."""
+    """Return whether a code object is that of a resume function."""
     return _ORIGINS.get(code) is not None
 
 
 def user_code(code: CodeType) -> CodeType:
-    """Return the user's code that resumed code was made of; other code as it is."""
+    """Return the user's code that a resume function is made of; other code is returned as is."""
     origin = _ORIGINS.get(code)
     return code if origin is None else origin.code
 
 
 def origin_of(code: CodeType, offset: int) -> tuple[CodeType, int]:
-    """Return the user's code and offset that an instruction of resumed code stands for.
+    """Return the user's code and the offset there that an offset in resumed code corresponds to.
+
+    A break in a resume function is resumed by code made of the user's code: a loop that breaks in
+    each iteration gets the same code each time, not the resumption of a resumption.
 
     A break in resumed code is resumed by code made from there: a loop that breaks each time it
     comes round gets the same code each time, not the resumption of a resumption.
@@ -88,12 +91,12 @@ def cached_resume_code(
     """Return code that rebuilds the frame's state from its arguments and continues at `offset`.
 
     Its parameters are `___stack0` and so on, one for each entry of `stack` that is not False
-    (bottom first; False is a NULL, `HANDLING` the error being handled from there up), then
+    (bottom first; False is a NULL; `HANDLING` is the error that the entries above it handle), then
     `locals`. With `inner`, a function and that many arguments for it follow: the instruction at
-    `offset` is a call, in place of which that function is called. With `raises`, the last entry of
-    `stack` is an exception, and the instruction at `offset` raises it. The variables that `code`
-    keeps in cells, its own and others', are its free variables: the caller makes the closure of
-    `co_freevars`. The same arguments give the same code object, whose origin is recorded.
+    `offset` is a call, and the resume function calls that function in its place. With `raises`,
+    the last entry of `stack` is an exception, which the instruction at `offset` raises. All cell
+    and free variables of `code` are free variables of the result: the caller makes a closure for
+    `co_freevars`. Equal arguments give the same code object, whose origin is recorded.
 
     Raises:
         ValueError: `code` is a generator's or a coroutine's, no instruction starts at `offset`,
@@ -107,7 +110,7 @@ def cached_resume_code(
 
 
 def _offsets(made: CodeType, instructions: Sequence[Instruction]) -> dict[int, int]:
-    """Return where each instruction with an offset of its own stands in the code made of them."""
+    """Return user's offset by offset in the assembled code."""
     found: dict[int, int] = {}
     placed = iter(disassemble(made))
     for one in instructions:
@@ -196,7 +199,7 @@ def _check(code: CodeType, locals: Sequence[str], free: Sequence[str]) -> None:
 
 
 def _call_inner(emitter: Emitter, passed: Sequence[str], site: Instruction) -> None:
-    """Call what stands for the frame that was called from `site`, under the same handler."""
+    """Emit the call of an inlined frame's resume function, under the handler of the call site."""
     emitter.handler = site.handler
     emitter.before_callable()
     emitter.load_const(trampoline)
@@ -210,7 +213,7 @@ def _call_inner(emitter: Emitter, passed: Sequence[str], site: Instruction) -> N
 
 
 def _at(instructions: Sequence[Instruction], offset: int) -> Instruction:
-    """Return the instruction at `offset`, or the first of the user's if that sets the frame up."""
+    """Return the instruction at `offset`, moved past the instructions that set the frame up."""
     opnames = [one.opname for one in instructions]
     first = opnames.index("RESUME") + 1 if "RESUME" in opnames else 0
     for i, one in enumerate(instructions):
@@ -220,7 +223,7 @@ def _at(instructions: Sequence[Instruction], offset: int) -> Instruction:
 
 
 def _push_stack(emitter: Emitter, stack: Sequence[Kind]) -> None:
-    """Move the stack's values from the parameters, which must not keep them alive."""
+    """Push the stack entries from the parameters, which must not keep them alive afterwards."""
     position = 0
     for kind in stack:
         if not kind:
@@ -237,10 +240,10 @@ def _push_stack(emitter: Emitter, stack: Sequence[Kind]) -> None:
 def _spell_super_out(
     body: list[Instruction], target: Instruction, code: CodeType, known: set[str]
 ) -> Instruction:
-    """Give `super()` its two arguments: the first parameter no longer is the first argument.
+    """Rewrite `super()` as the call with two arguments: the first parameter is no longer ``self``.
 
-    Only where the compiler made a `__class__` cell and the first argument is at hand. Return
-    the target, or what now stands before it if that is such a call.
+    Calls without a `__class__` cell or without the first argument stay as they are. Return the
+    target, or the first instruction inserted before it if the target is such a call.
     """
     for one in body:
         if one.opname == "LOAD_SUPER_ATTR":

@@ -1,1 +1,1 @@
-"""Guards: what compiled code takes for granted, checked at each call."""
+"""Guards: the assumptions of compiled code, checked at each call."""

@@ -1,14 +1,14 @@
-"""Definitions that a trace looked at outside of its frame: classes, modules, builtins, functions.
+"""Guards the definitions that a trace used: classes, modules, builtins and functions.
 
-Goes in: each class, module and function that capture meets, and the code it interprets. Comes out:
-one guard that none of them defines something else by now under any name that the code spells.
+In: each class, module and function that capture meets, and the code that it interprets. Out: one
+guard that all names which the code uses still have the same definitions there.
 
-Capture reads a definition in many places (an operator looks a method up, ``len`` finds a builtin,
-``F.relu`` is an attribute of a module), and a place that forgot its guard would give stale results.
-So no place adds one. What traced code can look up is bounded by its text: names are in ``co_names``
-of the code objects, are special methods, or were given to ``getattr`` and the like as strings. The
-guard covers all of these names in all classes, along with their bases, that values of the trace
-have; present or absent alike. It costs one comparison of a version tag a class (`Watch`).
+Capture reads definitions in many places (an operator looks a method up, ``len`` finds a builtin,
+``F.relu`` is an attribute of a module). A place that forgot its guard would give stale results, so
+no place adds one. The text of traced code bounds what it can look up: a name is in ``co_names`` of
+a code object, is a special method, or was passed to ``getattr`` and the like as a string. The guard
+covers all of these names in the classes of all values of the trace and in their bases, whether they
+are present or absent. It costs one comparison of a version tag a class (`Watch`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torch.autograd import forward_ad
 
 from tc.compiler.capture.guards.facts import label_of
 
-#: what the interpreter and torch look up by themselves, whatever the code spells
+#: names that the interpreter and torch look up by themselves, whatever the code uses
 IMPLICIT = frozenset(
     (
         *dir(object), *dir(int), *dir(float), *dir(str), *dir(list), *dir(dict), *dir(set),
@@ -55,7 +55,7 @@ Of definitions it matters which they are, of data only their type; a name in a t
 stands for data of which it matters which object they are.
 """
 
-#: Whether forward-mode derivatives are at work: compiled code would drop them.
+#: Returns whether forward-mode AD is active: compiled code would drop its derivatives.
 FORWARD_LEVEL: Names = (vars(forward_ad), (("_current_level",),))
 
 
@@ -65,7 +65,7 @@ class Watch(Protocol):
     def __call__(self, _: Any = None, /) -> bool: ...
 
     def changed(self) -> list[Change]:
-        """Return what differs."""
+        """Return the definitions that differ."""
 
 
 MakeWatch = Callable[
@@ -82,15 +82,15 @@ MakeWatch = Callable[
 
 @dataclass
 class Definitions:
-    """What one trace looked at.
+    """The definitions that one trace used.
 
     Attributes:
-        names: what its code spells.
-        classes: of all values, and those that are values.
+        names: the names that its code uses.
+        classes: the classes of all values, and classes that are values themselves.
         modules: dictionaries of modules, by id, with the names that were looked up there.
-        functions: whose code was interpreted, and that the frame does not hand over itself.
+        functions: interpreted functions that are not among the frame's inputs.
         counted: dictionaries of which only the size matters.
-        answers: class, abstract class, and whether the one is a subclass of the other.
+        answers: class, abstract class, and whether the first is a subclass of the second.
     """
 
     names: set[str] = field(default_factory=set)
@@ -101,41 +101,41 @@ class Definitions:
     answers: list[tuple[weakref.ref[type], weakref.ref[type], bool]] = field(default_factory=list)
 
     def spell(self, code: types.CodeType) -> None:
-        """Take in the names that code spells."""
+        """Add the names that a code object uses."""
         self.names.update(code.co_names)
 
     def meet(self, obj: Any) -> None:
-        """Take in the class of an object, and the object itself if it is one."""
+        """Add the class of an object, and the object itself if it is a class."""
         self.classes[type(obj)] = None
         if isinstance(obj, type):
             self.classes[obj] = None
 
     def look_up(self, namespace: dict[str, Any], name: str) -> None:
-        """Note that a name was looked up in the dictionary of a module."""
+        """Record that a name was looked up in the dictionary of a module."""
         self.modules.setdefault(id(namespace), (namespace, {}))[1][name] = None
 
     def count(self, items: dict[Any, Any]) -> None:
-        """Note that it matters how many items a dictionary has."""
+        """Record that the trace depends on the number of items of a dictionary."""
         self.counted[id(items)] = items
 
     def register(self, cls: type, abstract: type) -> None:
-        """Note that a class was looked for among those registered with an abstract one."""
+        """Record the result of a subclass test against an abstract class."""
         self.answers.append((weakref.ref(cls), weakref.ref(abstract), issubclass(cls, abstract)))
 
     def resolve_import(self, name: str) -> None:
-        """Note that a module was imported by name."""
+        """Record that a module was imported by name."""
         self.look_up(sys.modules, name)
 
     def interpret(self, function: types.FunctionType) -> None:
-        """Note that a function's code was interpreted."""
+        """Record that a function's code was interpreted."""
         self.functions[id(function)] = function
 
     def watch(self, made_inside: Iterable[int], make: MakeWatch | None) -> Unchanged:
-        """Return what checks all of it from now on.
+        """Return a check that all recorded definitions stay the same.
 
         Args:
             made_inside: ids of classes that the trace itself made, which die with it.
-            make: what makes a `Watch`; None where there is no C compiler.
+            make: the constructor of `Watch`; None where there is no C compiler.
         """
         inside = frozenset(made_inside)
         mro = dict.fromkeys(base for cls in self.classes for base in cls.__mro__)
@@ -149,7 +149,8 @@ class Definitions:
         names = frozenset(self.names) | IMPLICIT
         abstract = functools.partial(_as_answered, self.answers) if self.answers else None
         watch = (make or PlainWatch)(names, classes, dicts, functions, abstract)
-        labels = [*map(label_of, (*classes, *functions)), *map(str, (named for _, named in dicts))]
+        labels = [label_of(one) for one in (*classes, *functions)]
+        labels += [str(named) for _, named in dicts]
         key = f"{zlib.crc32(' '.join(sorted((*labels, *self.names))).encode()):08x}"
         return Unchanged(len(classes), len(dicts), len(functions), watch, key)
 
@@ -171,7 +172,7 @@ def is_changeable(cls: type) -> bool:
 
 
 def is_definition(value: Any) -> bool:
-    """Return whether it matters which object a name of a module or class stands for."""
+    """Return whether an object counts as a definition: a class, function, module or the like."""
     is_module = isinstance(value, types.ModuleType)
     return callable(value) or is_module or hasattr(type(value), "__get__")
 
@@ -181,10 +182,10 @@ _living: weakref.WeakValueDictionary[str, Unchanged] = weakref.WeakValueDictiona
 
 @dataclass(frozen=True, eq=False)
 class Unchanged:
-    """What a guard on definitions expects; calling `watch` checks it.
+    """The expectation of a guard on definitions; calling `watch` checks it.
 
     Attributes:
-        key: a hash of the names of all of it, by which the printed guard finds it again.
+        key: a hash of the names of all definitions, by which the printed guard finds this object.
     """
 
     classes: int
@@ -203,9 +204,12 @@ class Unchanged:
         return f"{self.key!r}, " + ", ".join(f"{what}={count}" for count, what in counts)
 
     def differences(self) -> list[tuple[str, str, str]]:
-        """Return (what, old, new) for each definition that differs, as people write them."""
+        """Return (name, old, new) as text for each definition that differs."""
         rows = self.watch.changed()
-        return [(_place(owner, name), _named(old), _named(new)) for owner, name, old, new in rows]
+        found = []
+        for owner, name, old, new in rows:
+            found.append((_place(owner, name), _named(old), _named(new)))
+        return found
 
 
 def unchanged(key: str, **counts: int) -> bool:
@@ -231,7 +235,7 @@ def _named(value: Any) -> str:
 
 
 class PlainWatch:
-    """`Watch` in Python, for machines without a C compiler: it compares everything each time."""
+    """`Watch` in Python, for machines without a C compiler: each check compares everything."""
 
     def __init__(
         self,
@@ -255,7 +259,7 @@ class PlainWatch:
         return not self.changed()
 
     def changed(self) -> list[Change]:
-        """Return what differs."""
+        """Return the definitions that differ."""
         rows: list[Change] = []
         for function, code in self._functions:
             f = function()
@@ -282,7 +286,8 @@ def _held(items: dict[Any, Any], wanted: tuple[str | tuple[str], ...] | None) ->
 
 
 def _differing(owner: Any, old: dict[str, Any], now: dict[str, Any]) -> list[Change]:
-    names = [name for name in {**old, **now} if old.get(name, ...) != now.get(name, ...)]
+    names = [*old, *(name for name in now if name not in old)]
+    names = [name for name in names if old.get(name, ...) != now.get(name, ...)]
     return [(owner, name, _read(old, name), _read(now, name)) for name in names]
 
 
@@ -292,7 +297,7 @@ def _read(found: dict[str, Any], name: str) -> Any:
 
 
 def _core(value: Any) -> tuple[str, Any]:
-    """Return what of a definition is compared: its kind, and an object or a weak reference."""
+    """Return the compared part of a definition: its kind, and an object or a weak reference."""
     slots = (types.MemberDescriptorType, types.GetSetDescriptorType)
     if isinstance(value, property):
         return "property", _weak(value.fget)

@@ -1,7 +1,7 @@
-"""What guards remember of live values, without keeping tensors or modules alive.
+"""Facts about live values that guards store without keeping tensors or modules alive.
 
-Goes in: a live value. Comes out: its `ObjectRef`, `TensorSpec` or normalised constant; each prints
-as a Python expression over `NAMES` and compares with later values through the functions there.
+In: a live value. Out: its `ObjectRef`, `TensorSpec` or normalised constant. Each prints as a Python
+expression over `NAMES`, and the functions there compare it with later values.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tc.compiler.errors import StageError
 
 @dataclass(frozen=True)
 class Process(Source):
-    """Not a place in the frame: the state of the process (grad mode, default device, ...)."""
+    """A source outside of the frame: the state of the process (grad mode, default device, ...)."""
 
     def _name(self) -> str:
         return ""
@@ -35,7 +35,7 @@ class Process(Source):
         return "global state"
 
     def evaluate(self, scope: Scope) -> None:
-        """Return nothing: guards on the process look for themselves."""
+        """Return None: guards on the process read its state themselves."""
 
 
 PROCESS = Process()
@@ -43,7 +43,7 @@ PROCESS = Process()
 
 @dataclass(frozen=True)
 class ObjectRef:
-    """An object by identity; weak, unless its type allows no weak references."""
+    """A reference to an object by identity; weak if the object's type allows weak references."""
 
     id: int
     label: str
@@ -51,7 +51,7 @@ class ObjectRef:
 
     @classmethod
     def of(cls, value: Any) -> ObjectRef:
-        """Refer to a live object."""
+        """Return the reference to a live object."""
         if isinstance(value, ObjectRef):
             return value
         try:
@@ -66,7 +66,7 @@ class ObjectRef:
         return isinstance(self.get, weakref.ref)
 
     def is_(self, value: Any) -> bool:
-        """Whether ``value`` is the object, and the object still lives."""
+        """Return whether ``value`` is the object, and the object still lives."""
         return id(value) == self.id and self.get() is value
 
     def __str__(self) -> str:
@@ -74,12 +74,12 @@ class ObjectRef:
 
 
 def the(id_: int, label: str) -> ObjectRef:
-    """Refer to an object by its address, for evaluating printed guards."""
+    """Return the reference to the object at an address, to evaluate printed guards."""
     return ObjectRef(id_, label, lambda: None)
 
 
 def label_of(value: Any) -> str:
-    """Return what a person would call an object: its kind and full name."""
+    """Return a readable label of an object: its kind and full name."""
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
     if isinstance(value, enum.Enum):
         return f"{type(value).__qualname__}.{value.name}"
@@ -92,12 +92,14 @@ def label_of(value: Any) -> str:
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """What compiled code assumes of a tensor. None in ``size`` or ``stride`` stands for any.
+    """The properties of a tensor that compiled code assumes.
+
+    None in ``size`` or ``stride`` is free.
 
     Attributes:
         keys: the tensor's dispatch keys, as C++ takes them.
-        key_names: those keys with the thread's own added and taken away, as C++ compares them.
-        requires_grad: False as long as grad mode is off, as C++ sees it.
+        key_names: those keys after the thread's included and excluded sets, as C++ compares them.
+        requires_grad: False while grad mode is off, as C++ sees it.
     """
 
     cls: ObjectRef
@@ -118,7 +120,7 @@ class TensorSpec:
     ) -> TensorSpec:
         """Read a live tensor; ``size`` and ``stride``, if given, say which dimensions are free."""
         keys = torch._C._dispatch_keys(tensor)
-        with torch._C.DisableTorchFunction():  # reading runs no code of users
+        with torch._C.DisableTorchFunction():  # so that no __torch_function__ of the user runs
             return cls(
                 ObjectRef.of(type(tensor)),
                 tensor.dtype,
@@ -131,7 +133,7 @@ class TensorSpec:
             )
 
     def properties(self) -> dict[str, Any]:
-        """Return what is compared, by the name under which a failure is reported."""
+        """Return the compared properties by the name under which a failure is reported."""
         return {
             "type({})": self.cls.label,
             "{}.dtype": self.dtype,
@@ -144,7 +146,7 @@ class TensorSpec:
         }
 
     def differences(self, other: TensorSpec) -> list[tuple[str, Any, Any]]:
-        """Return (property, own value, other value) for all that ``other`` does not fulfil."""
+        """Return (property, own value, other value) for each property that differs."""
         mine, theirs = self.properties(), other.properties()
         if len(self.size) != len(other.size):
             mine = {name: value for name, value in mine.items() if "[" not in name}
@@ -170,7 +172,7 @@ def _strides(tensor: torch.Tensor) -> tuple[int | None, ...]:
 
 
 def key_names(keys: Any) -> str:
-    """Print dispatch keys as they count in this thread."""
+    """Return the names of dispatch keys after applying this thread's included and excluded sets."""
     keys = keys | torch._C._dispatch_tls_local_include_set()
     keys = keys - torch._C._dispatch_tls_local_exclude_set()
     return str(keys).removeprefix("DispatchKeySet(").removesuffix(")")
@@ -184,7 +186,7 @@ BY_EQUALITY = (
 
 
 def constant(value: Any) -> Any:
-    """Return a constant as guards keep it: enum members by identity, tuples item by item.
+    """Return a constant as guards store it: enum members by identity, tuples item by item.
 
     Raises:
         StageError: the value is of a type that is not compared by value.
@@ -215,7 +217,7 @@ def literal(value: Any) -> str:
 
 
 def same(value: Any, expected: Any) -> bool:
-    """Whether a value is the constant: same type, and no ``-0.0`` or ``True`` in disguise."""
+    """Return whether a value equals the constant, also in type and in the sign of zero."""
     kind = type(expected)
     if isinstance(expected, ObjectRef):
         return id(value) == expected.id
@@ -245,24 +247,24 @@ def _same_float(a: float, b: float) -> bool:
 
 
 def keys_of(value: Any) -> tuple[Any, ...]:
-    """Return the keys of a mapping in order, past any ``keys`` of a dict's subclass."""
-    if isinstance(value, collections.OrderedDict):  # its order is not that of the dict below
+    """Return the keys of a mapping in order, ignoring an overridden ``keys`` of a dict subclass."""
+    if isinstance(value, collections.OrderedDict):  # its order is not the dict's
         return tuple(collections.OrderedDict.keys(value))
     return tuple(dict.keys(value)) if isinstance(value, dict) else tuple(value.keys())
 
 
 def same_keys(value: Any, expected: tuple[Any, ...]) -> bool:
-    """Whether a mapping has these keys in this order."""
+    """Return whether a mapping has these keys in this order."""
     return isinstance(value, Mapping) and same(keys_of(value), expected)
 
 
 def is_type(value: Any, expected: ObjectRef) -> bool:
-    """Whether a value is of exactly that type."""
+    """Return whether a value is of exactly that type."""
     return id(type(value)) == expected.id
 
 
 def has_length(value: Any, length: int, kind: ObjectRef | None = None) -> bool:
-    """Whether a value has ``len`` and it is this; with a kind, whether it is of that type, too."""
+    """Return whether a value has this length and, if a kind is given, exactly that type."""
     if kind is not None and not is_type(value, kind):
         return False
     try:
@@ -272,12 +274,12 @@ def has_length(value: Any, length: int, kind: ObjectRef | None = None) -> bool:
 
 
 def has_code(value: Any, expected: ObjectRef) -> bool:
-    """Whether a value is a Python function with that code object."""
+    """Return whether a value is a Python function with that code object."""
     return id(getattr(value, "__code__", None)) == expected.id
 
 
 def check_tensor(value: Any, cls: str, dtype: Any, device: Any, **rest: Any) -> bool:
-    """Whether a value is a tensor with these properties."""
+    """Return whether a value is a tensor with these properties."""
     if not isinstance(value, torch.Tensor):
         return False
     now = TensorSpec.of(value)
@@ -288,12 +290,12 @@ def check_tensor(value: Any, cls: str, dtype: Any, device: Any, **rest: Any) -> 
 
 
 def no_aliases(*values: Any) -> bool:
-    """Whether no two values are one object."""
+    """Return whether no two values are one object."""
     return len(set(map(id, values))) == len(values)
 
 
 def default_device() -> Any:
-    """Return what `torch.set_default_device` or ``with torch.device`` set, or None."""
+    """Return the device set by `torch.set_default_device` or ``with torch.device``, or None."""
     return torch.utils._device.CURRENT_DEVICE
 
 
@@ -310,14 +312,14 @@ def mode_types() -> list[str]:
 
 
 def transforms() -> list[tuple[Any, ...]]:
-    """Return the levels that transforms of torch.func have pushed, innermost last."""
+    """Return the functorch levels that transforms have pushed, innermost last."""
     if torch._C._functorch.peek_interpreter_stack() is None:
         return []
     return [level.get_state() for level in retrieve_all_functorch_interpreters()]
 
 
 def is_heap_type(cls: type) -> bool:
-    """Say whether a class was made by a class statement, not in C."""
+    """Return whether a class was made by a class statement, not in C."""
     return bool(cls.__flags__ & 1 << 9)  # Py_TPFLAGS_HEAPTYPE
 
 
@@ -326,7 +328,7 @@ MIXED = "set switch by switch"
 
 
 def torch_mode(reader: str) -> Any:
-    """Return what a function of torch._C says of a mode, `MIXED` where it raises."""
+    """Return the mode that a function of torch._C reports, `MIXED` if it raises."""
     try:
         return getattr(torch._C, reader)()
     except RuntimeError:
@@ -334,7 +336,7 @@ def torch_mode(reader: str) -> Any:
 
 
 def handles_error() -> bool:
-    """Say whether an exception is being handled on this thread."""
+    """Return whether an exception is being handled on this thread."""
     return sys.exc_info()[1] is not None
 
 

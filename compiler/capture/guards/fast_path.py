@@ -1,12 +1,12 @@
-"""Fast-path dispatch: calls that compiled code was made for go to it past the frame hook.
+"""Fast-path dispatch: matching calls run compiled code without going through the frame hook.
 
-In: a function, what it was just called with, and the hook's entries for its code. Out: an entry of
-the function's fast path (``fast_path.c``), which checks the same guards from the arguments alone
-and calls the residual code as a function. The hook, its lookup and torch's guard tree are more than
-half of what a short call costs.
+In: a function, the arguments of its latest call, and the hook's entries for its code. Out: an entry
+of the function's fast path (``fast_path.c``), which checks the same guards from the arguments alone
+and calls the residual code as a function. The hook, its lookup and torch's guard tree take more
+than half of the time of a short call.
 
-A fast path has entries only where all guards are of kinds it knows, and where the residual code
-does nothing but call its graph, so that no frame runs that the hook should have been offered.
+A fast path has an entry only if it supports all kinds of the guards, and if the residual code does
+nothing but call its graph, so that no frame runs that should have been offered to the hook.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Place = Any
 Test = tuple[str, Any, Any]
 """Kind, place or what is called, expected value or its address."""
 
-#: what residual code may do besides one call
+#: opcodes that residual code may contain besides one call
 HARMLESS = frozenset((
     "RESUME", "NOP", "POP_TOP", "COPY", "SWAP", "PUSH_NULL", "PRECALL", "RETURN_VALUE",
     "RETURN_CONST", "LOAD_GLOBAL", "LOAD_CONST", "LOAD_DEREF", "LOAD_CLOSURE",
@@ -42,7 +42,7 @@ HARMLESS = frozenset((
     "STORE_FAST_STORE_FAST", "DELETE_FAST", "BINARY_SUBSCR", "UNPACK_SEQUENCE", "BUILD_TUPLE",
     "BUILD_LIST", "BUILD_MAP", "BUILD_CONST_KEY_MAP",
 ))  # fmt: skip
-#: values that an entry looks at; see ``fast_path.c``
+#: the most values that an entry may read; see ``fast_path.c``
 MOST = 32
 _GENERATOR_OR_VARIADIC = 0x04 | 0x08 | 0x20 | 0x80 | 0x200  # flags of code objects
 #: constants that C compares as `guard_values.same` does
@@ -50,11 +50,11 @@ _PLAIN = (int, str, bytes, torch.dtype, torch.device, torch.layout, torch.memory
 
 
 class _Unknown(Exception):
-    """A guard that fast paths do not know."""
+    """Control flow: fast paths do not support a guard."""
 
 
 class FastPaths:
-    """Makes fast paths for the hook; the gate is asked as ``capture.fast_path``."""
+    """Makes fast paths for the hook; the gate is asked for ``capture.fast_path``."""
 
     def __init__(
         self,
@@ -73,13 +73,13 @@ def install_entry(
     entries: Callable[[], Iterable[hook.CacheEntry]],
     args: tuple[Any, ...],
 ) -> bool:
-    """Add the entry that a call's arguments belong to; say whether there was one to add.
+    """Add the entry that matches a call's arguments; return whether there was one.
 
     Args:
-        fast_path: of ``fn``, which was just called with ``args`` and no names.
-        entries: gives those of the hook, for the function's code.
+        fast_path: the fast path of ``fn``, which was just called with positional ``args`` only.
+        entries: returns the hook's entries for the function's code.
     """
-    epoch = fast_path.epoch  # an epoch that ends from here on refuses the entry
+    epoch = fast_path.epoch  # the entry is refused if the epoch changes after this read
     code = fn.__code__
     plain = not code.co_flags & _GENERATOR_OR_VARIADIC and not code.co_kwonlyargcount
     if not plain or len(args) != code.co_argcount:
@@ -108,7 +108,8 @@ def install_entry(
         code = hook.uncaptured(entry.code)
         run = FunctionType(code, fn.__globals__, fn.__name__, None, fn.__closure__)
         places, tensors = tuple(way.places), tuple(way.tensors)
-        return bool(fast_path.add(epoch, run, len(args), places, tuple(way.tests), tensors, check))
+        tests = tuple(way.tests)
+        return bool(fast_path.add(epoch, run, len(args), places, tests, tensors, check))
     return False
 
 
@@ -119,7 +120,7 @@ def _only_calls_graph(code: CodeType) -> bool:
 
 
 class _Way:
-    """What an entry is made of: places, tests of what is there, tensors there."""
+    """The parts of an entry: the values to read, the tests of each, and the tensors among them."""
 
     def __init__(self, fn: FunctionType, locals: dict[str, Any]) -> None:
         self.places: list[Place] = []
@@ -137,7 +138,7 @@ class _Way:
         """Add a guard.
 
         Raises:
-            _Unknown: it is of a kind, or at a source, that fast paths do not know.
+            _Unknown: fast paths do not support its kind or its source.
         """
         if guard.source is PROCESS:
             self._add_of_process(guard)
@@ -163,7 +164,7 @@ class _Way:
             raise _Unknown
 
     def check_of_tensors(self) -> Any:
-        """Return torch's check of all tensors: sizes where they matter, and no tensor twice.
+        """Return torch's check that all tensors are distinct and have the guarded properties.
 
         Raises:
             _Unknown: it cannot check them.
@@ -196,7 +197,7 @@ class _Way:
             raise _Unknown
 
     def _is(self, name: str, place: Place, value: Any) -> None:
-        """Demand a constant of Python at a place."""
+        """Add the test that a value is a certain Python constant."""
         self.tests.append(("i", self._numbered(name, place), id(value)))
 
     def _place(self, source: Source) -> int:

@@ -1,4 +1,4 @@
-"""Leaving guards out by a rule of the user's: faster calls, and wrong results where it is wrong."""
+"""Guard filters of the user: calls get faster, and results wrong if a dropped guard mattered."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tc.compiler.capture.shapes import ShapeGuards
 from tc.compiler.core.sources import GlobalSource, Scope, Source
 from tc.compiler.errors import OptionError
 
-#: our kinds of guards by the names that filters written for torch.compile know
+#: kinds of guards -> the names of these kinds in torch.compile, which users' filters test
 TORCH_NAMES = {
     "TYPE": "TYPE_MATCH",
     "ID": "ID_MATCH",
@@ -39,12 +39,12 @@ class GuardEntry:
     """One guard, as a filter sees it.
 
     Attributes:
-        name: of what is guarded, as Python over ``L`` and ``G``.
-        has_value: whether it could be read; `value` is None if not.
-        guard_type: kind of the guard in torch's words; `kind`: in ours ("SHAPE" for all
+        name: the guarded source, as Python over ``L`` and ``G``.
+        has_value: whether the value could be read; `value` is None if not.
+        guard_type: kind of the guard in torch.compile; `kind`: in tc ("SHAPE" for all
             conditions on sizes together).
-        is_global: reached from a global.
-        modules: what of `torch.nn` the way to it leads through, outermost first.
+        is_global: whether the source starts at a global.
+        modules: the `torch.nn` modules that the source leads through, outermost first.
         orig_guard: the guard itself; None for conditions on sizes.
     """
 
@@ -68,7 +68,7 @@ def filtered(
     """Return the guards that a filter keeps.
 
     Raises:
-        OptionError: it does not return one truth value a guard.
+        OptionError: the filter does not return one bool for each guard.
     """
     entries = [_entry(guard, scope) for guard in guards]
     if shapes.guards:
@@ -140,20 +140,20 @@ def keep_tensor_guards_unsafe(
 
 
 def skip_guard_on_inbuilt_nn_modules_unsafe(entries: Sequence[GuardEntry]) -> list[bool]:
-    """Leave out guards on modules that come with torch, and on all they hold."""
+    """Leave out guards on modules of torch's classes, and on everything reached through them."""
     return [not any(map(_of_torch, entry.modules)) for entry in entries]
 
 
 def skip_guard_on_all_nn_modules_unsafe(entries: Sequence[GuardEntry]) -> list[bool]:
-    """Leave out guards on modules, and on all they hold."""
+    """Leave out guards on modules, and on everything reached through them."""
     return [not entry.modules for entry in entries]
 
 
 def skip_guard_on_globals_unsafe(entries: Sequence[GuardEntry]) -> list[bool]:
-    """Leave out guards on globals, and on all that is reached from them."""
+    """Leave out guards on globals, and on everything reached from them."""
     return [not entry.is_global for entry in entries]
 
 
 def skip_all_guards_unsafe(entries: Sequence[GuardEntry]) -> list[bool]:
-    """Leave out all guards: the first compiled code runs whatever comes."""
+    """Leave out all guards: the first compiled code runs for all later calls."""
     return [False for _ in entries]

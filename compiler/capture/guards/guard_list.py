@@ -1,8 +1,8 @@
-"""Guards of a compiled frame: collected while tracing, checked by C++ at each call, explained.
+"""Guards of a compiled frame: collected by tracing, checked by C++ at each call, and explained.
 
-Goes in: a `GuardList` and the frame it was made for. Comes out: `CheckedGuards`, whose C++ tree
-decides in a fraction of a microsecond, and which can tell every guard that fails for another
-frame, with old and new value.
+In: a `GuardList` and the frame that it was made for. Out: `CheckedGuards`, whose C++ tree decides
+in a fraction of a microsecond, and which can list every guard that fails for another frame, with
+old and new values.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ UserLine = tuple[str, int]
 FIX_TYPE = frozenset(
     ("TYPE", "ID", "EQUALS", "NONE", "LENGTH", "TENSOR", "CALLABLE_CODE", "DUPLICATE")
 )
-#: entries of a code object whose differences from a new call are all looked for
+#: the number of a code object's newest entries whose failing guards are all listed
 EXPLAINED = 16
-#: nodes of the tree between an object and what is reached through it
+#: suffixes of the names of tree nodes between an object and the values reached through it
 BETWEEN = ("", ".__dict__", "._parameters", "._buffers", "._modules")
 
 
 class GuardList:
-    """Guards in the order in which tracing needed them, each once."""
+    """The guards of one trace without duplicates, in the order in which tracing needed them."""
 
     def __init__(self) -> None:
         self._guards: dict[tuple[str, str], Guard] = {}
-        self._typed: set[str] = set()  # sources of objects whose type a guard fixes
+        self._typed: set[str] = set()  # sources with a guard that implies the type
 
     def fixes_type(self, source: Source) -> bool:
-        """Say whether a guard holds only for objects of one type at a source."""
+        """Return whether a guard holds only for objects of one type at a source."""
         return source.name in self._typed
 
     def add(
@@ -57,7 +57,7 @@ class GuardList:
             value: the live value, or what the row documents (the key for CONTAINS, the other
                 source for DUPLICATE, other sources for NO_ALIASING, a `TensorSpec` with
                 None at free dimensions for TENSOR, a `Predicate` for CUSTOM, ...).
-            user_line: what made the compiler assume it.
+            user_line: the user's line that needs the guard.
         """
         guard = Guard(kind, source, GUARDS[kind].remember(value), user_line)
         if kind in FIX_TYPE:
@@ -65,7 +65,7 @@ class GuardList:
         return self._guards.setdefault((kind, guard.text), guard)
 
     def drop(self, kind: str, source: Source, value: Any) -> None:
-        """Take a guard back that another one implies."""
+        """Remove a guard that another one implies."""
         guard = Guard(kind, source, GUARDS[kind].remember(value), None)
         self._guards.pop((kind, guard.text), None)
 
@@ -82,7 +82,7 @@ class GuardList:
         self._typed |= other._typed
 
     def copy(self) -> GuardList:
-        """Return a list that grows on its own, for tracing that may be undone."""
+        """Return an independent copy, for tracing that may be undone."""
         twin = GuardList()
         twin.extend(self)
         return twin
@@ -99,7 +99,7 @@ class GuardList:
 
 @dataclass(frozen=True)
 class Failure:
-    """One thing about a frame that compiled code did not expect.
+    """One property of a frame that made a guard fail.
 
     Attributes:
         source: what changed, as the user would write it (``x.shape[0]``).
@@ -123,10 +123,10 @@ class CheckedGuards:
 
     Attributes:
         root: the C++ tree.
-        drop: set by the frame hook; takes the code behind these guards out of its cache.
-        alive: False once an object that the code knows by identity has died.
-        telling: names of sources at which a call that these guards refused differed.
-        event: tells of them, if somebody listens.
+        drop: set by the frame hook; removes the code behind these guards from its cache.
+        alive: False once an object that the code refers to by identity has died.
+        telling: names of the sources whose guards failed in refused calls.
+        event: records these guards, if an event sink is attached.
     """
 
     guards: tuple[Guard, ...]
@@ -146,7 +146,7 @@ class CheckedGuards:
         lines = [str(guard) for guard in self.guards]
         return "\n".join([*lines, *(f"SHAPE: {guard}" for guard in self.shapes.guards)])
 
-    def told(self) -> trace.Guards:
+    def to_event(self) -> trace.Guards:
         """Return the guards as an event."""
         of, shapes = self.guards, self.shapes.guards
         return trace.Guards(
@@ -161,10 +161,10 @@ class CheckedGuards:
         return self.alive and bool(self.root.check(locals))
 
     def explain(self, locals: dict[str, Any], globals: dict[str, Any]) -> list[Failure]:
-        """Return every guard that fails for a frame, part by part. Never raises."""
+        """Return every guard that fails for a frame. Never raises."""
         scope = Scope(locals, globals)
         failures = [f for guard in self.guards for f in _failures(guard, scope)]
-        if not failures:  # shapes are read off tensors that the other guards vouch for
+        if not failures:  # shape guards may read only tensors whose own guards hold
             failures = [
                 Failure(None, where, text, old, new, line)
                 for where, text, old, new, line in self.shapes.failures(scope)
@@ -175,13 +175,13 @@ class CheckedGuards:
         return failures
 
     def refuse(self, locals: dict[str, Any], globals: dict[str, Any]) -> list[Failure]:
-        """Do as `explain` does, and remember at which sources the frame differed."""
+        """Explain a refusal as `explain` does, and remember the sources whose guards failed."""
         failures = self.explain(locals, globals)
         self.telling |= {f.guard.source.name for f in failures if f.guard is not None}
         return failures
 
     def differs(self, at: Collection[str], scope: Scope) -> bool:
-        """Whether one of the guards on some sources fails for a frame."""
+        """Return whether one of the guards on some sources fails for a frame."""
         if self._by_source is None:
             self._by_source = {}
             for guard in self.guards:
@@ -190,7 +190,7 @@ class CheckedGuards:
         return any(_fails(guard, scope) for name in at for guard in rows.get(name, ()))
 
     def few(self, telling: set[str]) -> Any:
-        """Return a tree of the guards on tensors, on sizes, and on some sources only."""
+        """Return a tree of only the guards on tensors, on sizes, and on the given sources."""
         chosen = [g.source for g in self.guards if g.kind == "TENSOR" or g.source.name in telling]
         ways = {"L", "G"}
         for source in chosen:
@@ -207,7 +207,10 @@ class CheckedGuards:
         return self.root.clone_manager(keeps)
 
     def _watch(self) -> None:
-        """Give up when an object known by identity dies: its address may be used again."""
+        """Invalidate the code when an object that it refers to by identity dies.
+
+        The object's address may be used again.
+        """
         own = weakref.ref(self)
 
         def died(_: Any) -> None:
@@ -216,7 +219,8 @@ class CheckedGuards:
                 if guards.drop is not None:
                     guards.drop()
 
-        for ref in {ref.id: ref for guard in self.guards for ref in _refs(guard.expected)}.values():
+        refs = {ref.id: ref for guard in self.guards for ref in _refs(guard.expected)}
+        for ref in refs.values():
             if ref.is_weak:
                 self._watched.append(weakref.ref(ref.get(), died))
 
@@ -224,10 +228,10 @@ class CheckedGuards:
 def refusals(
     entries: Sequence[CheckedGuards], locals: dict[str, Any], globals: dict[str, Any]
 ) -> list[Failure]:
-    """Return why the newest of these guards refuse a frame, and note where the others differ.
+    """Return why the newest guards refuse a frame, and record the differing sources of older ones.
 
-    Of many, only the newest ones are asked for all that differs; of an older one it is enough that
-    the frame differs from it at a source that is known to tell calls apart.
+    Only the newest entries list all failing guards. An older one is skipped if one of its guards
+    fails at a source that differed in an earlier call.
 
     Args:
         entries: newest first.
@@ -290,7 +294,7 @@ def build(
     compile_id: str,
     make_memo: Callable[[], MakeMemo | None] = lambda: None,
 ) -> CheckedGuards:
-    """Install guards in C++ and make sure that they hold for the frame they were made from.
+    """Install guards in C++ and check that they hold for the frame that they were made from.
 
     Args:
         guards: in the order of checking.
@@ -299,7 +303,7 @@ def build(
         locals: as `tc.compiler.capture.hook.Frame` gives them.
         globals: of the frame.
         compile_id: for messages.
-        make_memo: gives what remembers checks, if anything does; asked when it would be of use.
+        make_memo: returns the constructor of memos of checks, or None; called only when needed.
 
     Raises:
         StageError: a guard cannot be installed, or does not hold.
@@ -325,7 +329,7 @@ def build(
     checked = CheckedGuards(tuple(guards), shapes, compile_id, tree.root)
     _verify(checked, locals, globals)
     if trace.enabled():
-        checked.event = checked.told()
+        checked.event = checked.to_event()
     checked._watch()
     return checked
 

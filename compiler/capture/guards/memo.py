@@ -1,9 +1,9 @@
-"""Guards below one object that rest on dictionaries alone: checked in full once, then remembered.
+"""Memoizes guards that depend on dictionaries alone: a full check once, then version checks.
 
-A module's guards are many (its hooks, its flags, its submodules') and nearly never fail. They look
-at instance dictionaries and at what these hold, so as long as no dictionary on the way has changed
-they hold again. `groups` finds such guards; the memo that `build` is given compares versions. The
-tensors that it passes on the way are checked each time, all in one go.
+A module has many guards (on its hooks, its flags, its submodules), which almost never fail. They
+read instance dictionaries and the values in these, so they still hold if no dictionary on the path
+has changed. `groups` finds such guards; the memo that `build` gets compares the versions of the
+dictionaries. Tensors on these paths are checked each time, all in one call.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tc.compiler.capture.guards.rows import GUARDS, Guard
 from tc.compiler.capture.guards.tree import GuardTree
 from tc.compiler.core.sources import AttrSource, DictSource, ItemSource, Scope, Source
 
-#: from this many guards on, remembering pays
+#: a memo is made only for at least this many guards
 WORTHWHILE = 8
-#: what a changed version tells of
+#: kinds of guards that can fail only if a dictionary's version changes
 OF_DICTS = ("DICT_KEYS", "DICT_LENGTH", "CONTAINS", "NOT_CONTAINS", "LENGTH")
 OF_CONSTANTS = ("EQUALS", "NONE", "NOT_NONE", "BOOL")
 CONSTANTS = (int, float, complex, bool, str, bytes, type(None), type(...), enum.Enum,
@@ -34,7 +34,7 @@ Way = tuple[Any, ...]
 
 
 class MakeMemo(Protocol):
-    """Makes the check that is remembered; see ``memo.c`` in the runtime."""
+    """The constructor of memos; see ``memo.c`` in the runtime."""
 
     def __call__(
         self, steps: tuple[tuple[int, Any], ...], full: Any, wanted: tuple[int, ...], each: Any, /
@@ -42,13 +42,13 @@ class MakeMemo(Protocol):
 
 
 class Steps:
-    """The dictionaries below an object: parent and key of each step, the object itself first."""
+    """Paths through dictionaries from an object: parent and key of each step, the object first."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[int, Any], int] = {(-1, None): 0}
 
     def add(self, way: Way) -> int:
-        """Add what is missing of a way, and return the number of its last step."""
+        """Add the missing steps of a path, and return the number of its last step."""
         at = 0
         for key in way:
             at = self._numbers.setdefault((at, key), len(self._numbers))
@@ -61,11 +61,11 @@ class Steps:
 
 @dataclass
 class Group:
-    """Guards to be remembered together.
+    """Guards that share one memo.
 
     Attributes:
-        base: where they all start.
-        tensors: the guard of each tensor on the way, by its step.
+        base: the source at which all their paths start.
+        tensors: the guard of each tensor on a path, by its step.
     """
 
     base: Source
@@ -74,7 +74,7 @@ class Group:
     steps: Steps = field(default_factory=Steps)
 
     def add(self, guard: Guard, way: Way) -> None:
-        """Take a guard in, and the steps to what it looks at."""
+        """Add a guard, and the steps to the value that it checks."""
         step = self.steps.add(way)
         if guard.kind == "TENSOR":
             self.tensors[step] = guard
@@ -85,7 +85,7 @@ class Group:
         return len(self.guards) + len(self.tensors)
 
     def install(self, tree: GuardTree, make_memo: MakeMemo) -> None:
-        """Put all guards on trees of their own, and the memo of them on ``tree``."""
+        """Install the guards on trees of their own, and their memo on ``tree``."""
         below = GuardTree.below(self.base, tree)
         for guard in self.guards:
             GUARDS[guard.kind].install(below, guard)
@@ -102,7 +102,7 @@ class Group:
 
 
 def groups(guards: Iterable[Guard], scope: Scope) -> dict[int, Group]:
-    """Return the group of each guard that is to be remembered, by the guard's id."""
+    """Return the group of each guard to memoize, by the guard's id."""
     found: dict[str, Group] = {}
     ways = Ways(scope)
     taken: dict[int, Group] = {}
@@ -116,7 +116,7 @@ def groups(guards: Iterable[Guard], scope: Scope) -> dict[int, Group]:
             base, way = ways.way(guard.source)
             remembered = _rests_on_dicts(guard, guard.source.evaluate(scope), way)
         except Exception:
-            continue  # it cannot be reached: installing it tells
+            continue  # its value cannot be reached, which installing it reports
         if remembered:
             group = found.setdefault(base.name, Group(base))
             group.add(guard, way)
@@ -125,7 +125,7 @@ def groups(guards: Iterable[Guard], scope: Scope) -> dict[int, Group]:
 
 
 def _is_of_tensors(guard: Guard, scope: Scope) -> bool:
-    """Return whether a guard demands that tensors are different ones."""
+    """Return whether a guard requires tensors to be distinct."""
     apart = guard.kind == "NO_ALIASING"
     return apart and isinstance(guard.source.evaluate(scope), torch.Tensor)
 
@@ -133,7 +133,7 @@ def _is_of_tensors(guard: Guard, scope: Scope) -> bool:
 def reads(
     sources: Iterable[Source], scope: Scope
 ) -> Iterator[tuple[Source, Steps, dict[int, Source]]]:
-    """Yield bases below which many of the sources lie: base, steps, sources by number of step."""
+    """Yield the bases of many of the sources: base, steps, sources by the number of their step."""
     ways = Ways(scope)
     found: dict[str, tuple[Source, Steps, dict[int, Source]]] = {}
     for source in sources:
@@ -147,7 +147,7 @@ def reads(
 
 
 def _rests_on_dicts(guard: Guard, value: Any, way: Way) -> bool:
-    """Say whether a guard holds as long as its value is the same object, and no dict changed."""
+    """Return whether a guard holds while its value is the same object and no dictionary changed."""
     if guard.kind == "TENSOR":
         return bool(way)  # checked each time
     if guard.kind in OF_CONSTANTS:
@@ -160,14 +160,14 @@ def _rests_on_dicts(guard: Guard, value: Any, way: Way) -> bool:
 
 
 class Ways:
-    """Finds for sources where they start, and the dictionaries on the way from there."""
+    """Finds the base of a source and the path through dictionaries from the base to it."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self._known: dict[str, tuple[Source, Way]] = {}
 
     def way(self, source: Source) -> tuple[Source, Way]:
-        """Return the base of a source, and the way from the base to it."""
+        """Return the base of a source, and the path from the base to it."""
         found = self._known.get(source.name)
         if found is None:
             parent = source.parent
@@ -182,7 +182,7 @@ class Ways:
 
 
 def _step(source: Source, owner: Any) -> Way | None:
-    """Return the dictionaries between a source and its parent, or None if there is more."""
+    """Return the dictionaries from a parent to its source, or None for another kind of access."""
     if isinstance(source, DictSource):
         plain = not isinstance(owner, type) and hasattr(owner, "__dict__")
         return (None,) if plain and is_heap_type(type(owner)) else None

@@ -1,4 +1,4 @@
-"""The table of guard kinds: per kind, how it is remembered, printed, installed, checked, explained.
+"""The table of guard kinds: how each is stored, printed, installed, checked and explained.
 
 Adding a kind is adding a row at the end, and an example to ``tests/compiler/capture``.
 """
@@ -30,8 +30,8 @@ class Guard:
 
     Attributes:
         kind: a row of `GUARDS`.
-        expected: what the row remembers of the value seen; holds no tensor and no module alive.
-        user_line: file and line of the user's code that made the compiler assume it.
+        expected: the facts that the row stores of the value; keeps no tensor and no module alive.
+        user_line: file and line of the user's code that needs the guard.
     """
 
     kind: str
@@ -45,7 +45,7 @@ class Guard:
         return GUARDS[self.kind].text(self)
 
     def holds(self, value: Any, scope: Scope) -> bool:
-        """Whether ``value``, found at the source in a frame, is as expected."""
+        """Return whether ``value``, found at the source in a frame, is as expected."""
         return GUARDS[self.kind].holds(value, self, scope)
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class Guard:
 
 @dataclass(frozen=True)
 class Predicate:
-    """A check of its own for a CUSTOM guard.
+    """The check of a CUSTOM guard.
 
     ``text`` prints it as an expression with ``{}`` for the value, over `values.NAMES`.
     """
@@ -85,12 +85,12 @@ class Row:
     """How one kind of guard works.
 
     Attributes:
-        about: what it demands, for people.
-        remember: live value (or what `GuardList.add` was given) -> ``expected``.
+        about: the requirement, in words.
+        remember: computes ``expected`` from the live value (or the argument of `GuardList.add`).
         text: prints the guard.
-        install: puts it on the C++ tree.
-        holds: the same check in Python.
-        explain: where a failing guard's value differs.
+        install: installs it on the C++ tree.
+        holds: does the same check in Python.
+        explain: returns the differences of a value for which the guard fails.
     """
 
     about: str
@@ -106,7 +106,7 @@ def _install_equals(tree: GuardTree, guard: Guard) -> None:
 
 
 def _equals(tree: GuardTree, at: Manager, name: str, expected: Any, text: str) -> None:
-    """Compare by value in C++ as far as its ``==`` is exact, item by item for tuples."""
+    """Install an equality check: in C++ where its ``==`` is exact, item by item for tuples."""
     kind = type(expected)
     if kind is ObjectRef:
         tree.guard(at, "id_match", text, expected.id)
@@ -221,9 +221,9 @@ def _tensor_differences(value: Any, guard: Guard) -> list[tuple[str, Any, Any]]:
 def _explain_tensor(value: Any, guard: Guard, scope: Scope) -> list[Difference]:
     where = guard.source.pretty
     differences = _tensor_differences(value, guard)
-    if len(differences) > 1:  # a change of type or dtype changes the dispatch keys by itself
+    if len(differences) > 1:  # implied by a change of type or dtype
         differences = [d for d in differences if not d[0].startswith("dispatch keys")]
-    if any("shape" in d[0] for d in differences):  # and a change of sizes the strides
+    if any("shape" in d[0] for d in differences):  # implied by a change of sizes
         differences = [d for d in differences if "stride" not in d[0]]
     return [(part.format(where), str(old), str(new)) for part, old, new in differences]
 
@@ -233,7 +233,7 @@ def _install_global_state(tree: GuardTree, guard: Guard) -> None:
 
 
 def global_state(snapshot: Any = None) -> dict[str, Any]:
-    """Return the process state that compiled code depends on, by name: now, or at a snapshot."""
+    """Return the process state that compiled code depends on, by name; of a snapshot if given."""
     text: Any = (snapshot or GlobalStateGuard()).__getstate__()
     state: dict[str, Any] = json.loads(text)
     return state
@@ -241,7 +241,8 @@ def global_state(snapshot: Any = None) -> dict[str, Any]:
 
 def _explain_global_state(value: Any, guard: Guard, scope: Scope) -> list[Difference]:
     old, new = global_state(guard.expected), global_state()
-    return [(name, str(old[name]), str(new[name])) for name in old if old[name] != new[name]]
+    changed = [name for name in old if old[name] != new[name]]
+    return [(name, str(old[name]), str(new[name])) for name in changed]
 
 
 def _install_modes(tree: GuardTree, guard: Guard) -> None:

@@ -1,13 +1,13 @@
-"""The C++ guard tree of one compiled frame: sources in, managers (the tree's nodes) out.
+"""Builds the C++ guard tree of one compiled frame: a manager (tree node) for each source.
 
 The only file that touches `torch._C._dynamo.guards`. Facts about it:
 
 * The first node of a process makes C++ import `torch._dynamo` for an enum. The enum matters only
   for nodes given a live dict as example; all nodes here are made without example.
 * A node checks its own guards in order, then its children. A child whose value cannot be reached
-  (no such attribute, key, index, or a base of another type) fails; errors raised on the way are
-  dropped. Two guards break that rule and are never installed bare: LENGTH leaves an error set on
-  objects without ``len``, and mapping-keys reads memory of anything that is not a mapping proxy.
+  (no such attribute, key, index, or a base of another type) fails; errors raised by the access are
+  dropped. Two guards break that rule and are never installed alone: LENGTH leaves an error set on
+  objects without ``len``, and mapping-keys reads invalid memory unless it gets a mapping proxy.
 * Equality is ``type(a) is type(b) and (a is b or a == b)``, so it takes ``-0.0`` for ``0.0`` and
   ``(True,)`` for ``(1,)``.
 """
@@ -52,7 +52,7 @@ class GuardTree:
 
     @classmethod
     def below(cls, base: Source, tree: GuardTree) -> GuardTree:
-        """Return a tree whose root sees the value of ``base`` in place of a frame's locals."""
+        """Return a tree whose root checks the value of ``base`` instead of a frame's locals."""
         made = cls.__new__(cls)
         made.root = _c.RootGuardManager()
         made._scope, made._slots = tree._scope, {}
@@ -61,7 +61,7 @@ class GuardTree:
 
     @classmethod
     def of_items(cls, sources: Sequence[Source], tree: GuardTree) -> GuardTree:
-        """Return a tree whose root sees a tuple: the values of the sources in their order."""
+        """Return a tree whose root checks a tuple: the values of the sources in their order."""
         made = cls.below(LocalSource("items"), tree)
         made._managers = {
             source.name: child(made.root, "tuple_getitem", source.name, key=i)
@@ -74,7 +74,7 @@ class GuardTree:
         return source.evaluate(self._scope)
 
     def manager(self, source: Source) -> Manager:
-        """Return the node whose guards see the value of ``source``."""
+        """Return the node whose guards check the value of ``source``."""
         name = source.name
         if not name:
             return self.root
@@ -89,8 +89,8 @@ class GuardTree:
         Args:
             where: a source, or a manager that `child` or `manager` returned.
             kind: the middle of the C++ name, ``type_match`` for ``add_type_match_guard``.
-            text: how the guard prints when torch itself is asked why a check failed.
-            arguments: what that guard takes before its text.
+            text: the guard as torch prints it in the report of a failed check.
+            arguments: the C++ guard's arguments before its text.
         """
         manager = self.manager(where) if isinstance(where, Source) else where
         getattr(manager, f"add_{kind}_guard")(*arguments, [text], *_STACK)
@@ -107,11 +107,11 @@ class GuardTree:
         self.manager(source).add_tensor_match_guard(*arguments)
 
     def aliases(self, a: Source, b: Source, text: str) -> None:
-        """Demand that two sources are one object."""
+        """Require that two sources are the same object."""
         _c.install_object_aliasing_guard(self.manager(a), self.manager(b), [text], *_STACK)
 
     def no_aliases(self, sources: Sequence[Source], text: str) -> None:
-        """Demand that several sources lead to different objects, of whatever type."""
+        """Require that several sources are distinct objects, of any type."""
         managers = [self.manager(source) for source in sources]
         names = [source.name for source in sources]
         _c.install_no_tensor_aliasing_guard(managers, names, [text], *_STACK)
@@ -123,7 +123,7 @@ class GuardTree:
 
 
 def child(manager: Manager, way: str, name: str, **key: Any) -> Manager:
-    """Return the node below ``manager`` that ``{way}_manager`` of C++ leads to."""
+    """Return the child node that the C++ method ``{way}_manager`` of ``manager`` makes."""
     make = getattr(manager, f"{way}_manager")
     return make(**key, source=name, example_value=None, guard_manager_enum=None)
 
@@ -131,14 +131,14 @@ def child(manager: Manager, way: str, name: str, **key: Any) -> Manager:
 def check_of_tensors(
     tensors: Sequence[torch.Tensor], sizes: list[list[int | None]], strides: list[list[int | None]]
 ) -> Callable[..., bool] | None:
-    """Return a check, without a tree, that as many tensors are like these and all different.
+    """Return a check without a tree: tensors have the properties of these, and are distinct.
 
     Args:
-        sizes: of each tensor; None stands for any.
-        strides: in the same way.
+        sizes: sizes of each tensor; None is free.
+        strides: strides of each tensor; None is free.
 
     Returns:
-        None where torch has none.
+        None if this version of torch has no such check.
     """
     make: Any = getattr(_c, "TensorGuards", None)
     if make is None:
@@ -150,7 +150,7 @@ def check_of_tensors(
 
 
 def _takes_user_stack() -> bool:
-    """Whether guards take a user stack after their text, as they do since torch 2.12."""
+    """Return whether guards take a user stack after their text, as they do since torch 2.12."""
     text = _c.GuardManager.add_none_match_guard.__doc__ or ""
     return "arg1" in text
 

@@ -30,8 +30,9 @@ def before_with(f: Frame, i: Instruction) -> None:
 def with_except_start(f: Frame, i: Instruction) -> None:
     """Call the exit method with the exception that left the block."""
     error, leave = f.stack[-1], f.stack[-4]
-    none = ConstValue(None)
-    f.push(leave.call(f.t, [f.t.values.known(error.python_type()), error, none], {}))
+    kind = f.t.values.known(error.python_type())
+    traceback = ConstValue(None)
+    f.push(leave.call(f.t, [kind, error, traceback], {}))
 
 
 @opcode("PUSH_EXC_INFO")

@@ -40,27 +40,35 @@ def build_set(f: Frame, i: Instruction) -> None:
 def build_map(f: Frame, i: Instruction) -> None:
     """Make a dict of the top n pairs."""
     flat = f.popn(2 * (i.arg or 0))
-    f.push(f.t.values.dict_of(zip(flat[::2], flat[1::2], strict=True)))
+    keys, values = flat[::2], flat[1::2]
+    pairs = zip(keys, values, strict=True)
+    f.push(f.t.values.dict_of(pairs))
 
 
 @opcode("BUILD_CONST_KEY_MAP")
 def build_const_key_map(f: Frame, i: Instruction) -> None:
     """Make a dict of constant keys and the top n values."""
     keys = f.t.python.concrete(f.pop())
-    f.push(f.t.values.dict_of(zip(keys, f.popn(i.arg or 0), strict=True)))
+    values = f.popn(i.arg or 0)
+    pairs = zip(keys, values, strict=True)
+    f.push(f.t.values.dict_of(pairs))
 
 
 @opcode("BUILD_SLICE")
 def build_slice(f: Frame, i: Instruction) -> None:
     """Make a slice of two or three bounds."""
-    parts = f.popn(i.arg or 2)
-    f.push(SliceValue([*parts, *[ConstValue(None)] * (3 - len(parts))]))
+    bounds = f.popn(i.arg or 2)
+    while len(bounds) < 3:
+        bounds.append(ConstValue(None))
+    f.push(SliceValue(bounds))
 
 
 @opcode("BUILD_STRING")
 def build_string(f: Frame, i: Instruction) -> None:
     """Join the top n strings."""
-    f.push(ConstValue("".join(f.t.python.concrete(part) for part in f.popn(i.arg or 0))))
+    parts = f.popn(i.arg or 0)
+    texts = [f.t.python.concrete(part) for part in parts]
+    f.push(ConstValue("".join(texts)))
 
 
 CONVERSIONS: dict[int, Callable[[Any], str]] = {1: str, 2: repr, 3: ascii}
@@ -80,7 +88,8 @@ def format_value(f: Frame, i: Instruction) -> None:
 @opcode("CONVERT_VALUE", since=(3, 13))
 def convert_value(f: Frame, i: Instruction) -> None:
     """Apply ``!s``, ``!r`` or ``!a``."""
-    f.push(f.t.python.convert_text(CONVERSIONS[i.arg or 1], f.pop()))
+    convert = CONVERSIONS[i.arg or 1]
+    f.push(f.t.python.convert_text(convert, f.pop()))
 
 
 @opcode("FORMAT_SIMPLE", since=(3, 13))
@@ -100,14 +109,16 @@ def format_with_spec(f: Frame, i: Instruction) -> None:
 def list_append(f: Frame, i: Instruction) -> None:
     """Append in a comprehension."""
     value = f.pop()
-    f.stack[-(i.arg or 1)].method(f.t, "append", [value], {})
+    container = f.stack[-(i.arg or 1)]
+    container.method(f.t, "append", [value], {})
 
 
 @opcode("SET_ADD")
 def set_add(f: Frame, i: Instruction) -> None:
     """Add in a comprehension."""
     value = f.pop()
-    f.stack[-(i.arg or 1)].method(f.t, "add", [value], {})
+    container = f.stack[-(i.arg or 1)]
+    container.method(f.t, "add", [value], {})
 
 
 @opcode("MAP_ADD")
@@ -122,7 +133,8 @@ def extend(f: Frame, i: Instruction) -> None:
     """Add all items of the top to a container below."""
     values = f.pop()
     name = "extend" if i.opname == "LIST_EXTEND" else "update"
-    f.stack[-(i.arg or 1)].method(f.t, name, [values], {})
+    container = f.stack[-(i.arg or 1)]
+    container.method(f.t, name, [values], {})
 
 
 @opcode("DICT_MERGE")
@@ -178,7 +190,7 @@ def unpack_ex(f: Frame, i: Instruction) -> None:
 
 @opcode("MAKE_FUNCTION", until=(3, 12))
 def make_function(f: Frame, i: Instruction) -> None:
-    """Make a function of the code on top and what its flags announce."""
+    """Make a function of the code on top and the parts that the flags announce."""
     code = f.t.python.concrete(f.pop())
     function = FunctionValue(code, f.module_globals, code.co_qualname)
     for flag in (8, 4, 2, 1):

@@ -33,23 +33,23 @@ def call(f: Frame, i: Instruction) -> None:
 @opcode("CALL_KW", since=(3, 13))
 def call_kw(f: Frame, i: Instruction) -> None:
     """Call with the keyword names on top."""
-    _call(f, i.arg or 0, tuple(f.t.python.concrete(f.pop())))
+    names = f.t.python.concrete(f.pop())
+    _call(f, i.arg or 0, tuple(names))
 
 
 def _call(f: Frame, count: int, names: tuple[str, ...]) -> None:
-    args = f.popn(count)
-    positional = args[: count - len(names)]
-    keywords = dict(zip(names, args[count - len(names) :], strict=True))
-    f.push(_invoke(f, positional, keywords))
+    named = dict(zip(names, f.popn(len(names)), strict=True))
+    positional = f.popn(count - len(names))
+    f.push(_invoke(f, positional, named))
 
 
 def _invoke(f: Frame, args: Args, kwargs: Kwargs) -> Value:
     first, second = f.popn(2)
-    if NULL_FIRST:
-        function, args = (second, args) if first is NULL else (first, [second, *args])
-    else:
-        function, args = (first, args) if second is NULL else (first, [second, *args])
-    return f.t.call(f, function, args, kwargs)
+    if NULL_FIRST and first is NULL:
+        return f.t.call(f, second, args, kwargs)
+    if not NULL_FIRST and second is NULL:
+        return f.t.call(f, first, args, kwargs)
+    return f.t.call(f, first, [second, *args], kwargs)
 
 
 @opcode("CALL_FUNCTION_EX")
@@ -68,7 +68,8 @@ def call_function_ex(f: Frame, i: Instruction) -> None:
 def call_intrinsic_1(f: Frame, i: Instruction) -> None:
     """Call one of the interpreter's own unary functions."""
     if i.arg == 3:  # StopIteration that leaves a generator
-        f.push(f.t.values.known(RuntimeError).call(f.t, [], {}))
+        error = f.t.values.known(RuntimeError)
+        f.push(error.call(f.t, [], {}))
         f.popn(2)
         f.t.python.raise_(RuntimeError, "generator raised StopIteration")
     elif i.arg == 5:

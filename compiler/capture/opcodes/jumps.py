@@ -25,7 +25,7 @@ def _conditional(condition: str) -> tuple[str, ...]:
 
 @opcode("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP")
 def jump(f: Frame, i: Instruction) -> None:
-    """Go elsewhere."""
+    """Jump."""
     f.jump(i)
 
 
@@ -82,7 +82,10 @@ def get_iter(f: Frame, i: Instruction) -> None:
 
 
 def _next(f: Frame) -> Value:
-    """Return the next item of the iterator on top; a loop that broke advances its own for real."""
+    """Return the next item of the iterator on top.
+
+    A loop that contains a graph break advances its real iterator.
+    """
     iterator = f.stack[-1]
     if isinstance(iterator, OpaqueValue) and is_handed_on(iterator.source):
         raise breaks.Aftermath(breaks.UNSUPPORTED_OP, f"next() of {iterator.describe()}")
@@ -117,13 +120,13 @@ def return_value(f: Frame, i: Instruction) -> None:
 
 @opcode("RETURN_GENERATOR")
 def return_generator(f: Frame, i: Instruction) -> None:
-    """Push what the POP_TOP after it drops; the generator was made by the call."""
+    """Push a value for the POP_TOP that follows; the call has made the generator already."""
     f.push(ConstValue(None))
 
 
 @opcode("YIELD_VALUE")
 def yield_value(f: Frame, i: Instruction) -> None:
-    """Hand a value to whoever runs the generator."""
+    """Yield a value to the caller that advances the generator."""
     f.yielded = f.pop()
 
 

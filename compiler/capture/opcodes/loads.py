@@ -86,7 +86,11 @@ def load_global(f: Frame, i: Instruction) -> None:
 @opcode("LOAD_NAME")
 def load_name(f: Frame, i: Instruction) -> None:
     """Push a name of a class body."""
-    f.push(f.locals[i.argval] if i.argval in f.locals else f.global_value(i.argval))
+    name = i.argval
+    if name in f.locals:
+        f.push(f.locals[name])
+    else:
+        f.push(f.global_value(name))
 
 
 @opcode("STORE_NAME")
@@ -166,7 +170,8 @@ def load_method(f: Frame, i: Instruction) -> None:
 def load_super_attr(f: Frame, i: Instruction) -> None:
     """Read ``super(cls, owner).name``."""
     _, cls, owner = f.popn(3)
-    found = SuperValue(f.t.python.concrete(cls), owner).attr(f.t, i.argval)
+    base = SuperValue(f.t.python.concrete(cls), owner)
+    found = base.attr(f.t, i.argval)
     f.push_callable(found) if (i.arg or 0) & 1 else f.push(found)
 
 
@@ -185,12 +190,12 @@ def delete_attr(f: Frame, i: Instruction) -> None:
 
 @opcode("MAKE_CELL")
 def make_cell(f: Frame, i: Instruction) -> None:
-    """Turn a local into a cell; done when the frame was set up."""
+    """Do nothing: the frame's setup has made the local a cell."""
 
 
 @opcode("COPY_FREE_VARS")
 def copy_free_vars(f: Frame, i: Instruction) -> None:
-    """Take over the cells of the closure; done when the frame was set up."""
+    """Do nothing: the frame's setup has taken the cells of the closure."""
 
 
 @opcode("LOAD_CLOSURE")
@@ -201,8 +206,12 @@ def load_closure(f: Frame, i: Instruction) -> None:
 
 @opcode("LOAD_CLASSDEREF", until=(3, 11))
 def load_class_deref(f: Frame, i: Instruction) -> None:
-    """Push a name of a class body, or else what a cell holds."""
-    f.push(f.locals[i.argval] if i.argval in f.locals else _held(f, i.argval))
+    """Push a name of a class body, or else the content of a cell."""
+    name = i.argval
+    if name in f.locals:
+        f.push(f.locals[name])
+    else:
+        f.push(_held(f, name))
 
 
 @opcode("LOAD_DEREF")

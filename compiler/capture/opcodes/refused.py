@@ -1,4 +1,4 @@
-"""Opcodes that break the graph, and why: those of coroutines and modules."""
+"""Opcodes that break the graph, with the reasons: those of coroutines and modules."""
 
 from __future__ import annotations
 

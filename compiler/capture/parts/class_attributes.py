@@ -1,4 +1,4 @@
-"""Attributes that objects have from their classes: looked up and bound to the object."""
+"""Looks up class attributes and binds them to objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the result of a trace rests on: facts about sources in, a list of guards out."""
+"""Records the guards of a trace: the facts about sources that its result depends on."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class GuardRecorder:
 
     Attributes:
         recorded: the guards so far.
-        definitions: classes, modules and functions that the result rests on.
-        identities: which objects it takes to be different ones.
-        looked_up: where modules were asked for a name, which the guard on definitions holds.
-        guarded_by_code: ids of functions whose guard is on their code, so that others with the
-            same code, which a caller makes at each call, pass it as well.
-        aliasing_matters: traced code wrote to tensors.
-        gradients_matter: traced code turned gradients on.
+        definitions: classes, modules and functions that the result depends on.
+        identities: the objects that it assumes to be distinct.
+        looked_up: lookups of names in modules, which the guard on definitions covers.
+        guarded_by_code: ids of functions that are guarded by their code, so that another function
+            with the same code, which a caller makes at each call, passes as well.
+        aliasing_matters: whether traced code wrote to tensors.
+        gradients_matter: whether traced code switched gradients on.
     """
 
     def __init__(self, t: Interpreter) -> None:
@@ -52,7 +52,7 @@ class GuardRecorder:
         self.gradients_matter = False
 
     def add(self, kind: str, source: Source, value: Any = None) -> None:
-        """Rest the result on a fact about a source; aliases of our own need no guard."""
+        """Guard a fact about a source; global aliases that tc itself made need no guard."""
         if self._is_held(kind, source, value):
             return
         if kind == "EQUALS_SET":
@@ -64,15 +64,15 @@ class GuardRecorder:
         self.recorded.add(kind, source, value, self.t.user_line())
 
     def identity(self, source: Source, obj: Any) -> None:
-        """Rest the result on which object is found at a source, whoever holds it."""
+        """Guard which object is found at a source, even one that something else already guards."""
         self.recorded.add("ID", source, obj, self.t.user_line())
 
     def _is_held(self, kind: str, source: Source, value: Any) -> bool:
-        """Return whether a fact about what is found at a source holds without a guard of its own.
+        """Return whether a fact about the value of a source needs no guard of its own.
 
-        The guard on definitions holds which classes, functions and modules the modules define, and
-        the type of their data; that of an object made by a class statement can be set, though.
-        Names of tc's own nobody else binds, and what a library keeps further down stays.
+        The guard on definitions covers the classes, functions and modules that modules define, and
+        the types of their data, except of objects whose ``__class__`` can be set. Only tc binds the
+        names that it makes, and the deeper contents of a library are assumed to stay the same.
         """
         if kind not in ("ID", "TYPE", "CALLABLE_CODE"):
             return False
@@ -89,8 +89,8 @@ class GuardRecorder:
         return is_library((owner if isinstance(owner, type) else type(owner)).__module__)
 
     def tensor_property(self, tensor: TensorValue, name: str, method: bool = False) -> None:
-        """Guard an attribute, or a method's answer, that the guard on tensors leaves out."""
-        # Where gradients are off, the guard on tensors takes none of them to have any.
+        """Guard an attribute, or a method's result, that the TENSOR guard does not cover."""
+        # With gradients off, the TENSOR guard assumes that no tensor requires any.
         held = (
             self.t.state.grad_before if name == "requires_grad" else name in reads.OF_TENSOR_GUARD
         )
@@ -98,7 +98,7 @@ class GuardRecorder:
             reads.guard_property(self.t, tensor, name, name if method else None)
 
     def ask_process_again(self, function: Callable[[], Any], name: str, answer: Any) -> None:
-        """Guard the answer of a function of the process's state, which takes no arguments."""
+        """Guard the result of a function without arguments that reads the state of the process."""
         reads.ask_process_again(self.t, function, name, [], {}, answer)
 
     def keys(self, value: DictValue) -> None:
@@ -115,13 +115,13 @@ class GuardRecorder:
         self.add("CONTAINS" if there else "NOT_CONTAINS", value.source, key.constant())
 
     def absent(self, owner: ObjectValue, name: str) -> None:
-        """Guard on an object not holding an attribute itself."""
+        """Guard that an object's instance dictionary lacks an attribute."""
         assert owner.source is not None
         if hasattr(owner.obj, "__dict__"):
             self.add("NOT_CONTAINS", DictSource(owner.source), name)
 
     def same(self, obj: Any, source: Source, first: Source | None) -> None:
-        """Guard on an object that was met before where no guard says which object it is."""
+        """Guard that a source leads to an object seen before, where no guard fixes its identity."""
         if first is None:
             if is_definition(obj):
                 self.add("ID", source, obj)
@@ -130,6 +130,6 @@ class GuardRecorder:
             self.add("ID" if same else "DUPLICATE", source, obj if same else first)
 
     def look_up(self, namespace: dict[str, Any], name: str, source: Source) -> None:
-        """Let the guard on definitions hold what a module has under a name, and be found there."""
+        """Let the guard on definitions cover a name of a module; record the lookup."""
         self.definitions.look_up(namespace, name)
         self.looked_up.add(source)

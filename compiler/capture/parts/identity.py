@@ -1,12 +1,12 @@
-"""Which objects of the frame have to stay different objects for a trace to hold.
+"""Records which objects of the frame have to be distinct objects for a trace to be valid.
 
-Goes in: comparisons by identity that came out false, keys of dictionaries and sets, and what traced
-code changed. Comes out: guards that none of those objects has become another one.
+In: identity comparisons with a false result, keys of dictionaries and sets, and the objects that
+traced code changed. Out: guards that no two of these objects are the same one.
 
-One object always has one value, and finding an object under a second source leaves a DUPLICATE
-guard. The opposite, that two sources lead to different objects, is assumed wherever values are told
-apart, and matters in three places only: ``is`` (and whatever compares like it), keys that are
-hashed by identity, and writes, which a second name of the same object would see.
+One object always has one value, and an object found under a second source gets a DUPLICATE guard.
+The opposite, that two sources lead to distinct objects, is assumed whenever values are compared. It
+matters in three places only: ``is`` (and other comparisons by identity), keys that are hashed by
+identity, and writes, which a second name of the same object would see.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Apart = tuple[Source, ...]
 
 
 class Identities:
-    """What one trace assumed of identities."""
+    """The assumptions of one trace about the identity of objects."""
 
     def __init__(self) -> None:
         self._pairs: dict[tuple[str, str], Apart] = {}
         self._keys: dict[int, Value] = {}
 
     def differ(self, left: Value, right: Value) -> None:
-        """Note that two values were compared and are different objects."""
+        """Record that two values were compared and are distinct objects."""
         a, b = _outside(left), _outside(right)
         if a is None or b is None or left.python_type() is not right.python_type():
             return
@@ -46,11 +46,11 @@ class Identities:
         self._pairs.setdefault((first.name, second.name), (first, second))
 
     def hashed(self, key: Value) -> None:
-        """Note that a value was looked for, or stored, by its identity."""
+        """Record that a value was a key that is hashed by identity."""
         self._keys[id(key)] = key
 
     def apart(self, t: Interpreter) -> Iterator[Apart]:
-        """Yield the sources of objects that have to stay different, all known by now."""
+        """Yield groups of sources whose objects have to be distinct."""
         yield from self._pairs.values()
         yield from _by_type(self._keys.values())
         changed = t.effects.changed_outside()
@@ -82,10 +82,10 @@ def _has_attributes(value: Value) -> TypeGuard[ObjectValue]:
 
 
 def _outside(value: Value) -> Source | None:
-    """Return where an object is found that was there before the frame; None for what has no name.
+    """Return the source of an object that existed before the frame; None if it has none.
 
-    Constants are compared by value, and the source of a cell leads to what it holds. A number from
-    ``id()`` is as different as the object it is of.
+    Constants have none, as they are compared by value; nor have cells, whose source leads to their
+    contents. For a number from ``id()`` it is the source of the object.
     """
     if isinstance(value, IdentityNumber):
         return _outside(value.obj)
@@ -95,6 +95,6 @@ def _outside(value: Value) -> Source | None:
 
 
 def lasting(source: Source) -> Source:
-    """Return where an object that lives on is found: an array's tensor is made at each look."""
+    """Return the source of an object that persists: an array's tensor is made at each read."""
     made = isinstance(source, CallSource) and source.function is as_tensor
     return source.base if made else source  # type: ignore[attr-defined]

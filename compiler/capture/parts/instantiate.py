@@ -1,4 +1,4 @@
-"""Calls of classes: builtin types, exceptions, named tuples, and classes written in Python."""
+"""Interprets calls of classes: builtin types, exceptions, named tuples, and Python classes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def instantiate(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> 
     if issubclass(kind, dict) and is_heap_type(kind):
         return _object(t, cls, args, kwargs)
     if issubclass(kind, torch.autograd.Function):
-        return ObjectValue(kind)  # an old way to reach its apply
+        return ObjectValue(kind)  # the legacy way to call its apply
     if not _is_plain(kind):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {kind.__qualname__}")
     return _object(t, cls, args, kwargs)

@@ -1,4 +1,4 @@
-"""The graph under construction: torch calls of traced code in, fx nodes with fake results out."""
+"""Builds the graph: torch calls of traced code become fx nodes with fake results."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue, 
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
 
-#: types of Python that torch takes for a dtype; a printed graph cannot name them
+#: Python types that torch accepts as a dtype; a printed graph cannot name them
 PYTHON_DTYPES: dict[type, torch.dtype] = {
     bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128,
 }  # fmt: skip
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
-#: torch's fakes of quantized tensors are plain ones, of which operations say something else
+#: quantized dtypes: torch's fakes of such tensors are plain, and give other results
 QUANTIZED = (torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4)
-#: in-place by convention: the name ends in one underscore, or the operator is an in-place one
+#: names of in-place functions: they end in one underscore, or are in-place operators
 _IN_PLACE = re.compile(r"(?<!_)_$|^i(add|sub|mul|truediv|floordiv|mod|pow|and|or|xor|matmul)$")
 
-#: key of a placeholder's `meta`: whether its input had gradients before the graph
+#: key of a placeholder's `meta`: whether its input required gradients before the graph
 WANTS_GRAD = "tc_wants_grad"
 
 
 def is_record(cls: type) -> bool:
-    """Say whether a class is a frozen dataclass: what it holds stays as it was made."""
+    """Return whether a class is a frozen dataclass, whose fields never change."""
     params = getattr(cls, "__dataclass_params__", None)
     return params is not None and params.frozen and not hasattr(cls, "__slots__")
 
@@ -73,7 +73,7 @@ class Record:
 
 @dataclass
 class GraphInput:
-    """One input of the captured graph: its placeholder and the value it stands for."""
+    """One input of the captured graph: its placeholder and the value of that."""
 
     node: fx.Node
     value: NodeValue
@@ -84,10 +84,10 @@ class OutputGraph:
 
     Attributes:
         scopes: the captured graph, and the bodies of operations under construction inside it.
-        inputs: placeholders of the captured graph, and what they stand for.
-        calls: how many calls were recorded.
-        marks: what a backend has to know of the graph, as keys of its ``meta``.
-        derived: the tensor classes that were met.
+        inputs: placeholders of the captured graph, and their values.
+        calls: the number of recorded calls.
+        marks: keys of the graph's ``meta`` that tell backends about it.
+        derived: the tensor subclasses among the values.
     """
 
     def __init__(self, t: Interpreter) -> None:
@@ -106,7 +106,7 @@ class OutputGraph:
         return self.scopes[-1].graph
 
     def in_scope(self, node: fx.Node, example: Any) -> fx.Node:
-        """Return a node, or what stands for it in the body that is being captured."""
+        """Return a node, or its placeholder in the body that is being captured."""
         if node.graph is self.graph:
             return node
         graphs = [scope.graph for scope in self.scopes]
@@ -120,7 +120,8 @@ class OutputGraph:
     def add_input(self, value: NodeValue) -> fx.Node:
         """Make the placeholder of a sourced tensor or number, before all calls."""
         assert value.source is not None
-        name = re.sub(r"[\W_]+", "_", value.source.name.replace(".__dict__", "")).strip("_") + "_"
+        path = value.source.name.replace(".__dict__", "")
+        name = re.sub(r"[\W_]+", "_", path).strip("_") + "_"
         if name in self._names:  # different sources may differ only in what is no part of a name
             name = f"{name}{len(self._names)}_"
         self._names.add(name)
@@ -138,7 +139,7 @@ class OutputGraph:
 
         Args:
             target: a function, or the name of a tensor method.
-            method: the target is a method of the first argument.
+            method: whether the target is a method of the first argument.
         """
         found = self.t.intercept(calling(target) if method else target, args, kwargs)
         if found is not None:
@@ -147,15 +148,16 @@ class OutputGraph:
         self.derived.forget(making=isinstance(target, type))
         nodes, named, fakes, fake_named = self._operands(args, kwargs, text)
         if self.derived.making:
-            given = zip([*args, *kwargs.values()], [*fakes, *fake_named.values()], strict=True)
-            self.derived.hold(given)
+            held = [*args, *kwargs.values()]
+            held_fakes = [*fakes, *fake_named.values()]
+            self.derived.hold(zip(held, held_fakes, strict=True))
         result = self.run_fake(target, text, fakes, fake_named, method)
         in_place = bool(_IN_PLACE.search(text)) or "out" in kwargs or text == "setitem"
         self.t.guards.aliasing_matters |= in_place
         known = self._plain_result(result)
         if known is not None and result is not None and not in_place:
             guard_answer(self.t, target, text, args, kwargs, result)
-            return known  # a call that returns None is made for what it does
+            return known  # a call that returns None is made for its side effects
         guard_memory(self.t, text)
         kind = "call_method" if method else "call_function"
         called = target if method else by_name(target, self.t.guards.definitions)
@@ -167,7 +169,7 @@ class OutputGraph:
         return self._result(result, node, [*args, *kwargs.values()])
 
     def call_state(self, target: Any, args: Args, kwargs: Kwargs) -> Value:
-        """Record a call that changes a state of torch, and change it for what is traced next."""
+        """Record a call that changes a state of torch, and apply it to the rest of the trace."""
         text = target.__name__
         self.derived.forget()
         nodes, named, fakes, fake_named = self._operands(args, kwargs, text)
@@ -195,7 +197,7 @@ class OutputGraph:
     def run_fake(
         self, target: Any, text: str, fakes: list[Any], named: dict[str, Any], method: bool
     ) -> Any:
-        """Call a function on fake tensors; what it raises breaks the graph."""
+        """Call a function on fake tensors; an exception breaks the graph."""
         try:
             with (
                 self.t.shapes.mode,
@@ -207,7 +209,7 @@ class OutputGraph:
                 try:
                     return call(*given, **named)
                 except DataDependentOutputException:
-                    with enable_python_dispatcher():  # a form in Python may do without the data
+                    with enable_python_dispatcher():  # decompositions may need no data
                         return call(*given, **named)
         except DataDependentOutputException as error:
             raise breaks.GraphBreak(breaks.TENSOR_ITEM, f"{text}()", str(error)) from None
@@ -248,8 +250,8 @@ class OutputGraph:
                     return arg
             known = self._by_example.get(id(result))
             if known is not None and self._is_sibling(known, node):
-                return tensor_value(node, result)  # given twice by one call: backends see both
-            if known is not None:  # handed back from where it was put before
+                return tensor_value(node, result)  # one call returned it twice
+            if known is not None:  # the call returned an object that was stored before
                 return known
             value = self.known_by_example(tensor_value(node, result))
             if FAKED in self.marks and value.kind is torch.Tensor:
@@ -269,17 +271,17 @@ class OutputGraph:
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{node.target} (it returns {name})")
 
     def _is_sibling(self, value: TensorValue, node: fx.Node) -> bool:
-        """Say whether a value is another item of the same call's result."""
+        """Return whether a value is another item of the same call's result."""
         other = value.node(self.t)
         picked = node.target is operator.getitem and other.target is operator.getitem
         return picked and other.args[0] is node.args[0]
 
     def known_by_example(self, value: TensorValue) -> TensorValue:
-        """Note a tensor by its fake: a call that returns this fake returns this tensor."""
+        """Record the fake of a tensor: a call that returns this fake returns this tensor."""
         return self._by_example.setdefault(id(value.example), value)
 
     def result_of(self, result: Any, node: fx.Node) -> Value:
-        """Return the value of a node's result, whatever it is made of."""
+        """Return the value of a node's result: a tensor, a number, or a nest of these."""
         plain = self._plain_result(result)
         return plain if plain is not None else self._result(result, node, [])
 
@@ -321,14 +323,14 @@ class OutputGraph:
         if isinstance(value, NodeValue):
             return value.node(self.t), value.example
         if isinstance(value, ArrayValue) and value.fixed is not None:
-            return value.fixed.item(), value.fixed.item()  # to torch, numpy's scalars are numbers
+            return value.fixed.item(), value.fixed.item()  # numbers, to torch
         if isinstance(value, ArrayValue | StorageValue):
             return self.graphable(value.tensor, text)
         if isinstance(value, SequenceValue):
             pairs = [self.graphable(item, text) for item in value.values(self.t)]
             kind = list if isinstance(value, ListValue) else tuple
             if self.derived.making and hasattr(value.python_type(), "_fields"):
-                return self._made(value.python_type(), [n for n, _ in pairs], [f for _, f in pairs])
+                return self._made(value.python_type(), pairs)
             return kind(n for n, _ in pairs), kind(f for _, f in pairs)
         if isinstance(value, ObjectValue) and is_record(value.cls) and value.source is None:
             return self._record_of(value, text)
@@ -355,15 +357,22 @@ class OutputGraph:
         return constant, constant
 
     def _record_of(self, value: ObjectValue, text: str) -> tuple[Any, Any]:
-        """Return a new object of a frozen dataclass as a node that makes it, and as a fake one."""
+        """Return the node that makes an object of a frozen dataclass, and a fake of the object."""
         held = self.t.effects.attributes_of(value)
-        pairs = {name: self.graphable(item, text) for name, item in held.items()}
-        make = Record(value.cls, tuple(pairs))
-        return self._made(make, [n for n, _ in pairs.values()], [f for _, f in pairs.values()])
+        pairs = [self.graphable(item, text) for item in held.values()]
+        make = Record(value.cls, tuple(held))
+        return self._made(make, pairs)
 
-    def _made(self, make: Any, nodes: list[Any], fakes: list[Any]) -> tuple[Any, Any]:
+    def _made(self, make: Any, pairs: list[tuple[Any, Any]]) -> tuple[Any, Any]:
+        """Return the node of a call with these arguments, and its fake result.
+
+        Args:
+            pairs: each argument as the graph holds it, and as a fake.
+        """
+        nodes = tuple(node for node, _ in pairs)
+        fakes = [fake for _, fake in pairs]
         fake = make(*fakes)
-        node = self.graph.call_function(make, tuple(nodes))
+        node = self.graph.call_function(make, nodes)
         self.annotate(node, fake)
         return node, fake
 
@@ -382,11 +391,11 @@ class OutputGraph:
 
 
 def _dispatching(text: str, operands: list[Any]) -> AbstractContextManager[Any]:
-    """Have torch's forms in Python of operations run where sizes or numbers are symbolic.
+    """Run torch's Python decompositions of operations if sizes or numbers are symbolic.
 
     Not all of those in C++ take symbols, and some write past their memory where they fail.
     """
-    if text == "dropout":  # the form in Python copies where eager returns its argument
+    if text == "dropout":  # the decomposition copies where eager returns its argument
         return nullcontext()
     flat = torch.utils._pytree.tree_leaves(operands)
     symbolic = any(
@@ -398,7 +407,7 @@ def _dispatching(text: str, operands: list[Any]) -> AbstractContextManager[Any]:
 
 
 def _is_view_with_gradients(value: Any) -> bool:
-    """Whether a value is a view of a tensor that autograd follows."""
+    """Return whether a value is a view of a tensor that autograd follows."""
     if not isinstance(value, torch.Tensor) or value._base is None:
         return False
     return value.requires_grad or value._base.requires_grad

@@ -1,9 +1,9 @@
-"""Functions of torch by the names under which a printed graph calls them.
+"""Checks that functions of torch are found under the names that a printed graph calls.
 
-The code of an ``fx.GraphModule`` calls a function of torch by its name, looked up at each call.
-Traced code may hold the function itself, and the name may stand for another one: somebody patched
-it, before the capture or after. The name is therefore a definition that the capture looked at, and
-a function that is not found under its name is called through an object of its own.
+The code of an ``fx.GraphModule`` looks a function of torch up by its name at each call. Traced code
+may hold the function itself while the name refers to another one, because somebody patched it
+before the capture or after. So the guard on definitions covers the name, and a function that is not
+found under its name is called through an object of its own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 
 
 class HeldFunction:
-    """A function that a graph holds, and does not look up."""
+    """A function that a graph calls directly, not by its name."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -35,7 +35,7 @@ class HeldFunction:
 
 
 def by_name(target: Callable[..., Any], definitions: Definitions) -> Callable[..., Any]:
-    """Return what a node calls for a function: itself, if its name leads to it."""
+    """Return the target of a node for a function: the function itself if its name leads to it."""
     place = _place(target) if isinstance(target, FUNCTIONS) and _is_from_torch(target) else None
     if place is None:
         return target

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 REFLECTED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
 COMPARISONS = frozenset(REFLECTED)
-#: values whose classes may have operators written in Python
+#: kinds of values whose classes may define operators in Python
 OWNERS = (ObjectValue, TupleValue, SubclassValue)
 _EQUAL = object.__dict__["__eq__"]
 #: in-place operator -> the plain one, which immutable left operands fall back to
@@ -62,14 +62,14 @@ IN_PLACE = {
 
 
 class PythonSemantics:
-    """What operators, conversions and comparisons of Python do to values."""
+    """Applies Python's operators, conversions and comparisons to values."""
 
     def __init__(self, t: Interpreter) -> None:
         self.t = t
 
     # -- constants -----------------------------------------------------------------------------
     def fold(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Run a pure function on Python objects; what it raises is raised into the traced code."""
+        """Run a pure function on Python objects; its exceptions are raised into the traced code."""
         try:
             return function(*args, **kwargs)
         except (breaks.GraphBreak, breaks.SkipFrame, Raised, NotConstant):
@@ -80,7 +80,7 @@ class PythonSemantics:
             ) from None
 
     def folded(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Value:
-        """Return the value of what `fold` returns."""
+        """Return the result of `fold` as a value."""
         return self.t.values.known(self.fold(function, *args, **kwargs))
 
     def raise_(self, cls: type[BaseException], *args: Any) -> NoReturn:
@@ -123,7 +123,7 @@ class PythonSemantics:
         return {name: self.concrete(value) for name, value in values.items()}
 
     def key(self, value: Value) -> Any:
-        """Return what stands for a value as a dictionary key: equal keys, equal tokens."""
+        """Return the token of a dictionary key: equal keys have equal tokens."""
         if isinstance(value, SymValue):
             return value.specialise(self.t).obj
         if isinstance(value, TupleValue):
@@ -147,11 +147,11 @@ class PythonSemantics:
 
     # -- identity, truth, membership -----------------------------------------------------------
     def is_none(self, value: Value) -> bool:
-        """Say whether a value is None."""
+        """Return whether a value is None."""
         return isinstance(value, ConstValue) and value.obj is None
 
     def identical(self, left: Value, right: Value) -> bool:
-        """Say whether two values are the same object."""
+        """Return whether two values are the same object."""
         if left is right:
             return True
         if isinstance(left, ConstValue) and isinstance(right, ConstValue):
@@ -304,7 +304,7 @@ class PythonSemantics:
         return self.t.output.call_torch(getattr(operator, name), [left, right], {})
 
     def _user_binary(self, name: str, left: Value, right: Value) -> Value | None:
-        """Return what an operator method written by users gives, or None if there is none."""
+        """Return the result of an operator method written in Python, or None if there is none."""
         plain = name.rstrip("_")
         attempts = [(left, f"__{plain}__", right)]
         if name[0] == "i" and name not in ("invert", "is_"):
@@ -343,7 +343,8 @@ class PythonSemantics:
         """Compare two objects one of whose classes compares in C; None if neither does."""
         classes = [side.cls for side in (left, right) if isinstance(side, ObjectValue)]
         if classes == [types.SimpleNamespace] * 2:
-            return self.binary(name, left.attr(self.t, "__dict__"), right.attr(self.t, "__dict__"))
+            own, other = left.attr(self.t, "__dict__"), right.attr(self.t, "__dict__")
+            return self.binary(name, own, other)
         for cls in classes:
             raw = type_lookup(cls, "__eq__")
             identity = raw is object.__eq__ or cls is types.SimpleNamespace

@@ -1,8 +1,8 @@
-"""Calls of torch that answer with a plain value: what their answer rests on, and its guard.
+"""Guards the results of torch calls that return plain values.
 
-Goes in: a call that gave a number, a bool or a name rather than a tensor, and its arguments. Comes
-out: the guard under which later calls would get the same answer. A call is a row of one of the
-tables here, or is asked again at each call of the compiled code (`ask_process_again`).
+In: a call that returned a number, a bool or a name rather than a tensor, and its arguments. Out:
+the guard under which later calls return the same value. A function is in one of the tables here, or
+is evaluated again at each call of the compiled code (`ask_process_again`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tc.compiler.capture.values.tensor import NodeValue, TensorValue
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
 
-#: Answers that rest on a tensor's type, dtype, device, sizes, strides and dispatch keys alone:
-#: its own guard holds them.
+#: Functions of a tensor's type, dtype, device, sizes, strides and dispatch keys alone: its TENSOR
+#: guard covers them.
 OF_TENSOR_GUARD = frozenset((
     "dtype", "device", "layout", "ndim", "is_cuda", "is_cpu", "is_sparse", "is_quantized", "is_mps",
     "is_xpu", "is_meta", "is_nested", "itemsize", "nbytes", "is_mkldnn", "is_vulkan", "is_mtia",
@@ -34,36 +34,36 @@ OF_TENSOR_GUARD = frozenset((
     "__len__", "is_distributed", "_is_zerotensor", "is_tracing", "broadcast_shapes",
     "is_functorch_wrapped_tensor", "is_batchedtensor", "is_gradtrackingtensor", "maybe_get_level",
 ))  # fmt: skip
-#: Answers that only their arguments decide.
+#: Functions of their arguments alone.
 PURE = frozenset((
     "promote_types", "can_cast", "result_type", "finfo", "iinfo", "broadcast_shapes", "device",
     "dtype", "get_device_module", "typename", "is_floating_point", "is_complex", "is_tensor",
     "is_storage", "Size", "is_scripting", "is_tracing", "is_compiling", "is_available",
     "canonicalize_dim", "canonicalize_dims", "isinstance", "get_overridable_functions",
 ))  # fmt: skip
-#: Answers that the guard on global state holds.
+#: Functions that the GLOBAL_STATE guard covers.
 OF_GLOBAL_STATE = frozenset((
     "is_grad_enabled", "get_default_dtype", "are_deterministic_algorithms_enabled",
     "is_deterministic_algorithms_warn_only_enabled", "is_autocast_enabled", "get_autocast_dtype",
     "is_autocast_cache_enabled", "is_autocast_cpu_enabled", "get_autocast_cpu_dtype",
     "get_autocast_gpu_dtype",
 ))  # fmt: skip
-#: Operations that take positions in a tensor's memory, which move with its offset in the storage.
+#: Operations that take positions in a tensor's storage, which depend on the tensor's offset.
 OF_MEMORY = frozenset(("as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter"))
 
 
 def guard_answer(
     t: Interpreter, target: Any, text: str, args: Args, kwargs: Kwargs, answer: Any
 ) -> None:
-    """Guard what a plain answer of a call rests on.
+    """Guard the plain result of a call.
 
     Args:
         target: the function, or the name of a method of the first argument.
         text: its name.
-        answer: what it gave.
+        answer: its result.
 
     Raises:
-        GraphBreak: it rests on what can not be asked again.
+        GraphBreak: the result depends on something that no guard can check.
     """
     operands = [*args, *kwargs.values()]
     if text in OF_TENSOR_GUARD:
@@ -91,14 +91,14 @@ def guard_property(
     args: list[Any] | None = None,
     kwargs: dict[str, Any] | None = None,
 ) -> None:
-    """Guard a property of a tensor that the guard on tensors leaves out.
+    """Guard a property of a tensor that the TENSOR guard does not cover.
 
-    Of a tensor that traced code made, the property comes from those of the inputs: all of them are
-    guarded then, as the rules by which torch passes properties on are its own.
+    If traced code made the tensor, its property depends on those of the inputs: all of them are
+    guarded then, as only torch knows the rules by which operations propagate the property.
 
     Args:
-        function: what reads it, called with the tensor, ``args`` and ``kwargs``; the name of a
-            method; or None: an attribute.
+        function: reads the property, called with the tensor, ``args`` and ``kwargs``; the name of
+            a method; or None for an attribute.
     """
     owners = [tensor] if tensor.source is not None and tensor.obj is not None else t.values.tensors
     for owner in owners:
@@ -138,8 +138,10 @@ def ask_process_again(
     kwargs: dict[str, Any],
     answer: Any,
 ) -> None:
-    """Guard the answer of a function of the process's state: later calls ask it again."""
-    shown = ", ".join([*map(repr, args), *(f"{k}={v!r}" for k, v in kwargs.items())])
+    """Guard the result of a function of the process's state: each call evaluates it again."""
+    texts = [repr(one) for one in args]
+    texts += [f"{name}={one!r}" for name, one in kwargs.items()]
+    shown = ", ".join(texts)
     check = Predicate(
         f"{text}({shown}) == {answer!r}".replace("{", "{{").replace("}", "}}"),
         lambda _: bool(function(*args, **kwargs) == answer),
@@ -148,7 +150,7 @@ def ask_process_again(
 
 
 def guard_memory(t: Interpreter, text: str) -> None:
-    """Guard the offsets of the inputs in their storages, where positions in memory are taken."""
+    """Guard the storage offsets of the inputs if an operation takes positions in memory."""
     if text in OF_MEMORY:
         for tensor in t.values.tensors:
             guard_property(t, tensor, "storage_offset", "storage_offset")

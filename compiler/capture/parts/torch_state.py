@@ -1,4 +1,4 @@
-"""The state of torch around a trace: as the frame found it, and kept from what traced code does."""
+"""Saves the state of torch at the start of a frame, and shields it from traced code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TorchState:
-    """The state of torch when the frame began.
+    """The state of torch at the start of the frame.
 
     Attributes:
         levels_before: transforms and dispatch modes that were active.
@@ -33,7 +33,7 @@ class TorchState:
 
     @contextmanager
     def as_at_entry(self) -> Iterator[None]:
-        """Dispatch as torch did when the frame began, outside of transforms and modes."""
+        """Dispatch as at the start of the frame, outside of later transforms and modes."""
         keys = torch._C._ForceDispatchKeyGuard(*self._dispatch_keys)
         with levels.popped_to(self.levels_before[0]), keys:
             before = torch.is_grad_enabled()

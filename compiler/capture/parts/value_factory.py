@@ -1,4 +1,4 @@
-"""Where values come from: Python objects in; their values, one for each object, out."""
+"""Makes the values of Python objects, one for each object."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ValueFactory:
 
     Attributes:
         aliases: globals that the residual code needs and the module does not have.
-        tensors: values of the input tensors, in the order they were met.
+        tensors: values of the input tensors, in the order of first use.
         made_inside: ids of objects that live only as long as the trace.
     """
 
@@ -53,7 +53,7 @@ class ValueFactory:
         self._values: dict[int, tuple[Any, Value]] = {}
         self._kept: list[Any] = []
         self._cells: dict[int, tuple[types.CellType, CellValue]] = {}
-        self._met_again: set[int] = set()  # own cells of the frame, while their content is wrapped
+        self._met_again: set[int] = set()  # the frame's own cells whose content is being wrapped
         self._globals: dict[tuple[int, str], Value] = {}
 
     # -- new values ----------------------------------------------------------------------------
@@ -79,7 +79,7 @@ class ValueFactory:
         return set_of(self.t, values, frozenset)
 
     def number_is_dynamic(self, obj: float, source: Source) -> bool:
-        """Say whether a number gets a symbol; attributes and defaults stay constants."""
+        """Return whether a number gets a symbol; attributes and defaults stay constants."""
         if not isinstance(source, LocalSource | ItemSource) or isinstance(
             source.root, GlobalSource
         ):
@@ -110,7 +110,7 @@ class ValueFactory:
         return value
 
     def make_inside(self, obj: Any, value: Value) -> None:
-        """Let an object that lives only as long as the trace stand for a value."""
+        """Register an object that lives only as long as the trace as the object of a value."""
         self._values[id(obj)] = (obj, value)
         self.made_inside.add(id(obj))
 
@@ -128,7 +128,7 @@ class ValueFactory:
         return wrap_tensor(self.t, tensor, source)
 
     def wrap_kept(self, obj: Any) -> Value:
-        """Return the value of an object that compiled code keeps, not reached from the frame."""
+        """Return the value of an object that compiled code keeps, unreachable from the frame."""
         return self.wrap(obj, self.object_source(obj))
 
     def keep(self, obj: Any) -> None:
@@ -165,8 +165,8 @@ class ValueFactory:
             self._cells[id(cell)] = (cell, value)
             return value
         value = known[1]
-        if value.root_name is not None:  # a cell of the frame, of which guards see the content
-            if id(cell) not in self._met_again:  # it may hold a function that holds it
+        if value.root_name is not None:  # a cell of the frame: guards see its content
+            if id(cell) not in self._met_again:  # the cell may contain itself by a function
                 self._met_again.add(id(cell))
                 with contextlib.suppress(ValueError):
                     self.wrap(cell.cell_contents, AttrSource(source, "cell_contents"))
@@ -176,12 +176,12 @@ class ValueFactory:
         return value
 
     def own_cell(self, cell: types.CellType, value: CellValue) -> None:
-        """Make known a cell of the frame under capture."""
+        """Register a cell of the frame under capture."""
         self._cells[id(cell)] = (cell, value)
 
     # -- sources of what has none --------------------------------------------------------------
     def alias(self, name: str, obj: Any) -> GlobalSource:
-        """Return a global under a name of our own that the residual code finds an object by."""
+        """Return a global by whose generated name residual code finds an object."""
         source = GlobalSource(name)
         self.aliases[source] = obj
         return source
@@ -201,7 +201,7 @@ class ValueFactory:
     # -- globals -------------------------------------------------------------------------------
     @staticmethod
     def has_rule(obj: Any) -> bool:
-        """Say whether a function is one of torch, or one that users annotated."""
+        """Return whether a function is torch's, or annotated by users."""
         return torch_functions.classify(obj) is not None
 
     def load_global(self, module_globals: dict[str, Any], name: str) -> Value:
@@ -217,7 +217,7 @@ class ValueFactory:
     def _find_global(self, module_globals: dict[str, Any], name: str) -> Value:
         if name in module_globals:
             source = self.global_source(module_globals, name)
-            if module_globals is not self.t.frame.globals:  # its own have guards of their own
+            if module_globals is not self.t.frame.globals:  # the frame's own module has guards
                 self.t.guards.look_up(module_globals, name, source)
             return self.wrap(module_globals[name], source)
         builtins = module_globals.get("__builtins__", __builtins__)

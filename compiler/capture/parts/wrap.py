@@ -1,4 +1,4 @@
-"""Wrapping: a live Python object and its source in, a value and the guards it rests on out."""
+"""Wraps live Python objects: makes their values, and guards what these assume."""
 
 from __future__ import annotations
 
@@ -85,14 +85,14 @@ BUILTIN_TYPES = (
     types.MethodWrapperType,
     types.ClassMethodDescriptorType,
 )
-#: items of sets that are compared by identity: they live as long as the program
+#: types of set items that are compared by identity: they live as long as the program
 _LASTING = (*BUILTIN_TYPES, type, types.FunctionType, types.ModuleType)
 
 
 def wrap_object(t: Interpreter, obj: Any, source: Source) -> Value:
-    """Return the value of an object by the first row that takes it, its type guarded.
+    """Return the value of an object, made by the first row that accepts it, and guard its type.
 
-    Comparisons, and all else that asks no more than what an object is, rest on that guard.
+    Comparisons, and everything else that needs only the type of an object, rely on that guard.
     """
     t.guards.definitions.meet(obj)
     value = _wrapped(t, obj, source)
@@ -128,7 +128,7 @@ def _constant(t: Interpreter, obj: Any, source: Source) -> Value:
 
 def _tensor(t: Interpreter, obj: torch.Tensor, source: Source) -> TensorValue:
     dims = t.sizes.dimensions(source, obj)
-    with t.state.as_at_entry():  # a transform of torch.func may be at work
+    with t.state.as_at_entry():  # under a transform of torch.func
         try:
             fake = t.shapes.fake(obj, source, dims, demands=t.sizes.demands(obj))
         except Exception as error:
@@ -180,7 +180,7 @@ def _list(t: Interpreter, obj: Any, source: Source) -> Value:
     t.guards.add("TYPE", source, type(obj))
 
     def read() -> list[Slot]:
-        t.guards.recorded.drop("TYPE", source, type(obj))  # the length's guard says it, too
+        t.guards.recorded.drop("TYPE", source, type(obj))  # the LENGTH guard implies the type
         t.guards.add("LENGTH", source, obj)
         return t.values.lazy_slots(obj, source)
 
@@ -220,7 +220,7 @@ def _dict(t: Interpreter, obj: Any, source: Source) -> Value:
             try:
                 held, token = held_value, t.python.key(held_value)
             except breaks.GraphBreak:
-                return OpaqueValue(obj, source)  # its keys cannot be told apart here
+                return OpaqueValue(obj, source)  # its keys cannot be compared here
             item = CallSource(
                 source, functools.partial(_nth_value, index), f"list({{}}.values())[{index}]"
             )
@@ -291,7 +291,7 @@ def _bound_builtin(t: Interpreter, obj: Any, source: Source) -> Value:
 
 
 def _made_anew(obj: Any) -> bool:
-    """Say whether a builtin is a bound method, made each time that it is read."""
+    """Return whether a builtin is a bound method, of which each read makes a new object."""
     owner = getattr(obj, "__self__", None)
     return owner is not None and not isinstance(owner, types.ModuleType)
 
@@ -308,11 +308,12 @@ def _partial(t: Interpreter, obj: functools.partial[Any], source: Source) -> Val
     keywords = t.values.wrap(obj.keywords, AttrSource(source, "keywords"))
     assert isinstance(keywords, DictValue)
     names = t.python.concrete_list(keywords.keys(t))
-    return PartialValue(function, args, dict(zip(names, keywords.values(t), strict=True)), source)
+    named = dict(zip(names, keywords.values(t), strict=True))
+    return PartialValue(function, args, named, source)
 
 
 def _script_function(t: Interpreter, obj: Any, source: Source) -> Value:
-    inline = getattr(obj, "_torchdynamo_inline", None)  # the function that was scripted
+    inline = getattr(obj, "_torchdynamo_inline", None)  # the Python function that was scripted
     if inline is None:
         return OpaqueValue(obj, source)
     return t.values.wrap(inline, AttrSource(source, "_torchdynamo_inline"))
@@ -359,7 +360,7 @@ def _is_plain_tensor(obj: Any) -> bool:
 
 
 def _fake_tensor(t: Interpreter, obj: FakeTensor, source: Source) -> Value:
-    """Wrap a fake tensor of the user's own: what is made from it is fake too."""
+    """Wrap a fake tensor of the user; results computed from it are fake too."""
     t.output.marks.add(FAKED)
     symbolic = frozenset(i for i, n in enumerate(obj.shape) if isinstance(n, torch.SymInt))
     dims = t.sizes.dimensions(source, obj) | symbolic
@@ -373,14 +374,14 @@ def _fake_tensor(t: Interpreter, obj: FakeTensor, source: Source) -> Value:
 
 
 def _is_derived_tensor(obj: Any) -> bool:
-    """Say whether a tensor is a plain one of a class that adds only Python to it."""
+    """Return whether a tensor is of a subclass that only adds Python attributes and methods."""
     cls = type(obj)
     if not isinstance(obj, torch.Tensor) or cls.__torch_dispatch__ is not _NO_DISPATCH:
         return False
     if torch.nn.parameter.is_lazy(obj):
         return False  # it has no shape yet
     if any(own_attribute(cls, name) is not MISSING for name in READ):
-        return False  # torch itself would read what the class says
+        return False  # torch would read attributes that the class overrides
     if is_wrapper(cls) or obj.layout is not torch.strided or torch._is_functional_tensor(obj):
         return False
     return not (obj.is_nested or obj.is_quantized)

@@ -1,1 +1,1 @@
-"""The end of a trace: residual code around the graph, and what a break leaves to resume."""
+"""Ends a trace: makes the residual code around the graph, and the resume calls after a break."""

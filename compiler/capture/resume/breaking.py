@@ -1,7 +1,7 @@
-"""The end of a trace at a graph break: the instruction run for real, then the resume calls.
+"""Ends a trace at a graph break: runs the breaking instruction, then calls the resume functions.
 
-The instruction may be one of an inlined frame. Then the frame under capture goes on in a function
-that first calls the one in which the inlined frame goes on, and so forth down to the innermost.
+The instruction may belong to an inlined frame. Then the resume function of the frame under capture
+first calls the resume function of the inlined frame, and so on down to the innermost one.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from tc.compiler.capture.values.base import NULL, HandlingValue, Value
 if TYPE_CHECKING:
     from tc.compiler.capture.resume.residual import Residual
 
-#: opcodes that may leave a NULL or a method's owner on the stack: run as a plain load instead
+#: opcodes that may leave a NULL or a method's owner on the stack, replaced by a plain load
 NULL_PUSHERS = ("LOAD_METHOD", "LOAD_GLOBAL", "LOAD_ATTR", "LOAD_SUPER_ATTR")
-#: starts of opcodes that act on their own frame: never run in the place of another frame
+#: prefixes of opcodes that act on their own frame: never run in another frame
 OWN_FRAME = (
     "LOAD_FAST", "STORE_FAST", "DELETE_FAST", "LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF",
     "LOAD_CLOSURE", "LOAD_CLASSDEREF", "LOAD_FROM_DICT", "MAKE_CELL", "COPY_FREE_VARS", "LOAD_NAME",
     "STORE_NAME", "DELETE_NAME", "LOAD_LOCALS", "RETURN_", "YIELD_", "SEND", "MAKE_FUNCTION",
     "LOAD_SUPER_ATTR",
 )  # fmt: skip
-#: starts of opcodes that act on the globals of their frame
+#: prefixes of opcodes that act on the globals of their frame
 OWN_GLOBALS = ("LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_", "LOAD_BUILD_CLASS")
-#: names by which a function looks at the frame that calls it
+#: names of functions that inspect the frame of their caller
 LOOKS_BACK = frozenset(
     ["locals", "vars", "dir", "eval", "exec", "globals", "_getframe", "currentframe", "stack"]
 )
@@ -50,7 +50,7 @@ LOOKS_BACK = frozenset(
 
 @dataclass(frozen=True)
 class Ending:
-    """Residual code that ends at a break, and the name of the function that goes on."""
+    """Residual code that ends at a break, and the name of the resume function."""
 
     residual: Residual
     name: str
@@ -58,20 +58,20 @@ class Ending:
 
 @dataclass(frozen=True)
 class Here:
-    """A value on the residual code's own stack, counted from the bottom."""
+    """A value on the stack of the residual code, counted from the bottom."""
 
     index: int
 
 
 @dataclass(frozen=True)
 class Link:
-    """A frame that goes on after the break.
+    """A frame that is resumed after the break.
 
     Attributes:
-        offset: of the instruction at which it goes on; of its call, if `calls`.
+        offset: the instruction at which it resumes, or its call instruction if `calls`.
         kinds, slots: its stack, bottom first.
-        calls: it waits for the next link, which was called from there.
-        raises: it raises what is on top of its stack at that instruction.
+        calls: whether it first calls the resume function of the next link.
+        raises: whether it raises the exception on top of its stack at that instruction.
     """
 
     frame: Frame
@@ -94,7 +94,7 @@ class Link:
 
 
 def breakable(frames: Sequence[Frame]) -> list[Frame]:
-    """Return the frames, outermost first, down to the innermost that a break can be taken in."""
+    """Return the frames, outermost first, down to the innermost one that can break."""
     root, *inlined = frames
     chain = [root]
     for frame in inlined:
@@ -108,7 +108,7 @@ def breakable(frames: Sequence[Frame]) -> list[Frame]:
 
 
 def _runs_elsewhere(frame: Frame, root: Frame) -> bool:
-    """Say whether a frame's current instruction does the same in the frame under capture."""
+    """Return whether a frame's current instruction has the same effect in the root frame."""
     opname = frame.current.opname
     if opname.startswith(OWN_FRAME):
         return False
@@ -144,7 +144,7 @@ class _Ending:
         return id(value) in self.handled
 
     def _passed(self, value: Value) -> Value:
-        """Return what stands for a stack entry among the arguments of a resume function."""
+        """Return the value that passes a stack entry to a resume function."""
         return value.error if isinstance(value, HandlingValue) and self._handles(value) else value
 
     def _kinds(self, stack: Sequence[Value]) -> tuple[Kind, ...]:
@@ -187,7 +187,7 @@ class _Ending:
         return Ending(r, self.name)
 
     def _deleted(self, one: Instruction) -> list[str]:
-        """Return the arguments that the instruction takes from the frame, and that are deleted."""
+        """Return the frame's arguments that the instruction names and that traced code deleted."""
         root = self.chain[0]
         if self.leaf is not root or not one.opname.startswith(("LOAD_FAST", "DELETE_FAST")):
             return []
@@ -196,7 +196,7 @@ class _Ending:
         return [n for n in names if n in given and not root.bound({n})]
 
     def _handler(self, label: Instruction) -> Handler | None:
-        """Return what catches an error of the instruction: an inlined frame has to raise it."""
+        """Return the handler of the instruction's errors: inlined frames have to raise them."""
         handler = self.leaf.current.handler
         depth = handler.depth if handler is not None else 0
         if self.leaf is not self.chain[0]:
@@ -205,7 +205,7 @@ class _Ending:
 
     # -- links -----------------------------------------------------------------------------
     def _go_on(self, target: Instruction, kinds: tuple[Kind, ...]) -> None:
-        """Emit the call after which the innermost frame goes on at ``target``."""
+        """Emit the resume calls that continue the innermost frame at ``target``."""
         assert target.offset is not None
         wanted = self._wanted(target)
         last = Link(self.leaf, target.offset, kinds, self._slots(kinds), wanted)
@@ -214,7 +214,10 @@ class _Ending:
     def _go_on_jumped(
         self, label: Instruction, target: Instruction, kinds: tuple[Kind, ...]
     ) -> None:
-        """Emit what the instruction jumps to; the end of a loop jumps behind what stands there."""
+        """Emit the resume calls at the jump target.
+
+        The end of a loop skips CPython's cleanup there.
+        """
         skipped = _loop_end(self.leaf)
         if skipped:
             label.opname = skipped[0].opname
@@ -225,17 +228,17 @@ class _Ending:
         self._go_on(instructions[index + len(skipped)], kinds)
 
     def _slots(self, kinds: tuple[Kind, ...]) -> tuple[Value | Here, ...]:
-        """Return where the innermost frame's stack is to be found."""
+        """Return where each entry of the innermost frame's stack is found."""
         return tuple(
             self._passed(self.leaf.stack[i]) if kind == HANDLING else Here(len(self.below) + i)
             for i, kind in enumerate(kinds)
         )
 
     def _go_on_raised(self, handler: Handler) -> None:
-        """Emit the call after which an error of the instruction goes on.
+        """Emit the resume calls for an error of the instruction.
 
-        The frame under capture goes on in its handler. An inlined frame raises the error again,
-        where it came from: its own handlers and those of its callers, and tracebacks, see it there.
+        The frame under capture resumes in its handler. An inlined frame raises the error again at
+        its origin, where its own handlers, those of its callers, and tracebacks see it.
         """
         own = self.leaf.current.handler
         kept = handler.depth - len(self.below)
@@ -252,7 +255,7 @@ class _Ending:
         self._call([*self._waiting(), last], len(self.below) + len(kinds))
 
     def _waiting(self) -> list[Link]:
-        """Return the frames above the innermost: each waits for what it called."""
+        """Return the links of the frames above the innermost: each first calls the next one."""
         found: list[Link] = []
         for frame, locals_ in zip(self.chain[:-1], self.locals[:-1], strict=True):
             assert frame.current.offset is not None
@@ -262,15 +265,19 @@ class _Ending:
         return found
 
     def _wanted(self, target: Instruction) -> dict[str, Value]:
-        """Return the innermost frame's locals that matter at ``target``."""
+        """Return the innermost frame's locals that are live at ``target``."""
         names = self.leaf.program.live_at(target)
         return {name: value for name, value in self.locals[-1].items() if name in names}
 
     # -- calls -----------------------------------------------------------------------------
     def _call(self, links: list[Link], depth: int) -> None:
-        """Emit ``return`` of a call of the first link's function; the stack is ``depth`` deep."""
+        """Emit the return of a call of the first link's function.
+
+        The stack has ``depth`` entries.
+        """
         e = self.r.e
-        marks = [i for i, v in enumerate((*self.below, *self.leaf.stack)) if self._handles(v)]
+        stack = (*self.below, *self.leaf.stack)
+        marks = [i for i, value in enumerate(stack) if self._handles(value)]
         if marks:
             e.copy(depth - marks[0])
             e.end_handling()
@@ -291,7 +298,7 @@ class _Ending:
         e.return_value()
 
     def _make(self, link: Link, inner: int | None) -> None:
-        """Push the function in which a frame goes on."""
+        """Push the resume function of a frame."""
         code, offset = origin_of(link.frame.code, link.offset)
         if any(name.startswith(STACK_PREFIX) for name in link.locals):
             raise breaks.SkipFrame("it breaks the graph before its arguments are read")
@@ -326,7 +333,7 @@ def _following(frame: Frame) -> list[Instruction]:
 
 
 def _loop_end(frame: Frame) -> list[Instruction]:
-    """Return what CPython skips when FOR_ITER ends a loop (from 3.12 on): it pops by itself."""
+    """Return the instructions that CPython 3.12 and later skip when FOR_ITER ends a loop."""
     one = frame.current
     if one.opname != "FOR_ITER" or one.target is None or one.target.opname != "END_FOR":
         return []
@@ -339,7 +346,7 @@ def _handler_target(frame: Frame) -> list[Instruction]:
 
 
 def _copies(frame: Frame, one: Instruction, label: Instruction) -> list[Instruction]:
-    """Return the breaking instruction to be run for real, with what belongs to it."""
+    """Return copies of the breaking instruction and of those that belong to it."""
     if one.opname in NULL_PUSHERS and _pushes_null(one):
         return _plain_load(one)
     copied: list[Instruction] = []
@@ -375,7 +382,7 @@ def _copy(one: Instruction) -> Instruction:
 
 
 def _after(mask: tuple[Kind, ...], one: Instruction, jump: bool) -> tuple[Kind, ...]:
-    """Return which stack entries are values (and not NULL) after an instruction."""
+    """Return which stack entries are values, not NULL, after an instruction."""
     if one.opname in NULL_PUSHERS and _pushes_null(one):
         kept = mask if one.opname == "LOAD_GLOBAL" else mask[:-1]
         return (*kept, False, True)

@@ -1,7 +1,7 @@
-"""Residual code: what a frame still has to do in Python around its graph.
+"""Residual code: the Python part of a captured frame, around its graph.
 
-A finished trace comes in (the values that must exist, the graph's outputs, the effects); bytecode
-comes out that calls the graph, rebuilds objects, replays effects, and returns or runs on.
+In: a finished trace (the values that must exist, the graph's outputs, the effects). Out: bytecode
+that calls the graph, rebuilds objects, replays side effects, and returns or resumes.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Residual:
 
     # -- what is needed --------------------------------------------------------------------
     def need(self, values: Iterable[Value]) -> None:
-        """Announce values that the code will push, and all they consist of."""
+        """Register values that the code will push, and all their parts."""
         for value in values:
             self._need(value, ())
 
@@ -110,22 +110,22 @@ class Residual:
             self.need(self.t.effects.contents(value))
 
     def need_effects(self, at_break: bool) -> None:
-        """Announce all that the replay of effects needs."""
+        """Register all values that the replay of effects needs."""
         for owner in self.t.effects.roots(at_break):
             self.need(self.t.effects.contents(owner))
             self.need(owner.children(self.t))
         self.need(value for _, _, value in self.t.effects.global_stores())
         self.need(self.t.overrides.changes()[1])
         self.need(self.t.effects.demanded)
-        self.need(self.t.effects.demanded)  # twice: made once, then kept
+        self.need(self.t.effects.demanded)  # needed twice: it is made once and kept in a local
 
     # -- the graph -------------------------------------------------------------------------
     def call_graph(self, name: str, inputs: Iterable[Source], memo: MakeMemo | None) -> None:
         """Emit the call of the compiled graph; its outputs are kept in a local.
 
         Args:
-            name: the global that holds it.
-            memo: makes what reads many inputs at once, where there are many.
+            name: the global that holds the compiled graph.
+            memo: constructor of objects that read many inputs at once.
         """
         sources = list(inputs)
         if memo is not None:
@@ -166,7 +166,7 @@ class Residual:
                 self._shared_sources[source.name] = self.store_new()
 
     def restore_modes(self) -> None:
-        """Emit what leaves torch in the mode that traced code left it in."""
+        """Emit calls that leave torch in the modes that traced code set."""
         for (write, args), _ in self.t.modes.changes():
             self._call_with(write, *args)
         if self.t.strict != self.t.strict_before:
@@ -174,7 +174,7 @@ class Residual:
         gone, new = self.t.overrides.changes()
         for mode in self.t.overrides.outer_modes[-gone:] if gone else ():
             assert mode.source is not None
-            self.load_source(mode.source)  # which cannot be read off the stack any more
+            self.load_source(mode.source)  # which the stack no longer holds
             self._shared_sources[mode.source.name] = self.store_new()
         for _ in range(gone):
             self._call_with(torch._C._pop_torch_function_stack)
@@ -202,7 +202,7 @@ class Residual:
 
     # -- values ----------------------------------------------------------------------------
     def pin(self, values: Iterable[Value]) -> None:
-        """Put values into locals now, before anything they are read from can change."""
+        """Store values in locals before anything that they are read from can change."""
         for value in values:
             self._pin(value)
 
@@ -221,7 +221,7 @@ class Residual:
             self._temporaries[id(value)] = self.store_new()
 
     def pin_all(self) -> None:
-        """Pin every value that was announced."""
+        """Pin every registered value."""
         for value in list(self._made.values()):
             self._pin(value)
 
@@ -261,7 +261,7 @@ class Residual:
         self.e.load_subscr()
 
     def load_object(self, obj: Any) -> None:
-        """Push any Python object, through a global of ours."""
+        """Push any Python object, through a generated global."""
         if type(obj) in LITERALS:
             self.e.load_const(obj)
             return
@@ -308,7 +308,7 @@ class Residual:
         self.e.call(6)
 
     def unbind(self, name: str) -> None:
-        """Emit what deletes a local of the frame; sources still find what it held."""
+        """Emit the deletion of a frame's local; its sources still find the old value."""
         source = LocalSource(name)
         self.load_source(source)
         self._shared_sources[source.name] = self.store_new()
@@ -367,7 +367,7 @@ class Residual:
         self.t.effects.replay(self, self._made, at_break)
 
     def replay_attribute(self, owner: Value, name: str, value: Value | None) -> None:
-        """Emit ``owner.name = value``, past a ``__setattr__`` that was traced already."""
+        """Emit ``owner.name = value``, bypassing a ``__setattr__`` that was traced already."""
         if value is None:
             self.push(owner)
             self.e.delete_attr(name)

@@ -1,1 +1,1 @@
-"""What the tracer knows of the functions, classes and modes of torch."""
+"""How the tracer handles functions, classes and modes of torch."""

@@ -1,4 +1,4 @@
-"""torch.autograd.Function: a traced ``apply`` in, a node with a forward and a backward body out."""
+"""Traces torch.autograd.Function: ``apply`` becomes a node with a forward and a backward body."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _CACHED = "_tc_autograd_function"
 
 
 Places = tuple[int, ...]
-"""Which of its outputs a forward said something about."""
+"""The outputs of a forward that it marked (as non-differentiable, say)."""
 
 
 def apply_function(
     forward: Any, backward: Any, name: str, dirty: Places, non_differentiable: Places,
     *operands: Any,
 ) -> Any:  # fmt: skip
-    """Run a captured autograd.Function; called from graphs. Returns the tuple of its outputs.
+    """Run a captured autograd.Function and return the tuple of its outputs; called from graphs.
 
     Args:
-        name: of the user's class, after which autograd calls its node (``ScaleBackward``).
+        name: name of the user's class, from which autograd names its node (``ScaleBackward``).
     """
     function = getattr(forward, _CACHED, None)
     if function is None:
@@ -55,7 +55,7 @@ def apply_function(
 def _function_of(
     forward_body: Any, backward_body: Any, name: str, dirty: Places, non_differentiable: Places
 ) -> Any:
-    """Make the function that two captured bodies are."""
+    """Make an autograd.Function of two captured bodies."""
 
     def forward(ctx: Any, *operands: Any) -> Any:
         outputs, saved = forward_body(*operands)
@@ -147,7 +147,7 @@ class ApplyValue(Value):
 
 @contextmanager
 def without_grad() -> Iterator[None]:
-    """Trace with gradients off, as autograd runs both methods; nothing is recorded for it."""
+    """Trace with gradients off, as autograd runs both methods; the graph records nothing."""
     before = torch.is_grad_enabled()
     torch._C._set_grad_enabled(False)
     try:
@@ -158,9 +158,9 @@ def without_grad() -> Iterator[None]:
 
 @contextmanager
 def _without_grad_in_graph(t: Interpreter) -> Iterator[None]:
-    """Trace with gradients off, and run with them off what reads, or makes, a tensor with one.
+    """Trace with gradients off; the graph switches them off around tensors that require them.
 
-    Such a tensor is no argument: it is of a closure, of a module or made by the body.
+    Such a tensor is no argument: it comes from a closure or a module, or the body makes it.
     """
     enabled, graph = torch.is_grad_enabled(), t.output.graph
     last = next(iter(reversed(graph.nodes)), graph._root)
@@ -186,7 +186,7 @@ def _has_gradient(node: fx.Node) -> bool:
 
 
 def _arguments_as_views(t: Interpreter, context: ContextValue, args: Args, result: Value) -> Value:
-    """Return what forward returned; an argument comes back as a view, unless it was written to."""
+    """Return forward's result; an argument in it becomes a view unless it was written to."""
 
     def given(leaf: NodeValue) -> Value:
         same = any(leaf is arg for arg in args) and not any(leaf is one for one in context.dirty)
@@ -219,9 +219,9 @@ def apply(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _inside(scope: Scope, arg: Value) -> Value:
-    """Return an argument as forward sees it: autograd hands on the tensors it was given.
+    """Return an argument as forward gets it: autograd passes the caller's own tensors.
 
-    The example is the argument's own, so that `requires_grad`, `is_leaf` and the like are.
+    It has the argument's example, so that `requires_grad`, `is_leaf` and the like are the same.
     """
     assert isinstance(arg, TensorValue)
     node = scope.placeholder("arg")
@@ -239,7 +239,8 @@ def _forward(
     if setup is type_lookup(torch.autograd.function._SingleLevelFunction, "setup_context"):
         return forward.call(t, [context, *args], kwargs)
     result = forward.call(t, args, kwargs)
-    cls.attr(t, "setup_context").call(t, [context, t.values.new_tuple(args), result], {})
+    setup = cls.attr(t, "setup_context")
+    setup.call(t, [context, t.values.new_tuple(args), result], {})
     return result
 
 
@@ -257,7 +258,7 @@ def _backward(
     args: Args,
     scope: Scope,
 ) -> None:
-    """Trace backward; its graph returns one gradient, or None, for each tensor argument."""
+    """Trace backward; its graph returns a gradient or None for each tensor argument."""
     gradients: list[Value] = []
     for output in outputs:
         node = scope.placeholder("grad")
@@ -313,8 +314,11 @@ def _record(
     except (RuntimeError, TypeError, ValueError) as error:
         note = f"{type(error).__name__}: {error}"
         raise breaks.GraphBreak(breaks.OP_FAILED, "autograd.Function.apply", note) from error
-    names = ("autograd_forward", "autograd_backward")
-    reads = [t.output.scopes[-1].add_body(n, m) for n, m in zip(names, modules, strict=True)]
+    scope = t.output.scopes[-1]
+    reads = (
+        scope.add_body("autograd_forward", modules[0]),
+        scope.add_body("autograd_backward", modules[1]),
+    )
     node = t.output.graph.call_function(apply_function, (*reads, name, *marks, *operands))
     t.output.annotate(node, examples)
     t.output.calls += 1
@@ -327,7 +331,7 @@ def _record(
 
 
 def _pad(backward: Scope, count: int) -> None:
-    """Give the tensors that forward used without being passed them no gradient."""
+    """Add a gradient of None for each tensor that forward uses without it being an argument."""
     output = next(node for node in backward.graph.nodes if node.op == "output")
     gradients = output.args[0]
     assert isinstance(gradients, tuple)

@@ -1,6 +1,6 @@
-"""Flex attention: traced as the dense attention that it stands for, so that all of it is fused.
+"""Traces flex attention as the equivalent dense attention, so that all of it is fused.
 
-Its functions of scores and positions are written for single elements; `torch.vmap` gives them all.
+Its functions of scores and positions take single elements; `torch.vmap` applies them to all.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _flex_attention(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _call_under_its_mode(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    """An operation under the mode by which torch reads tensors at positions for masks."""
+    """Return an operation under the mode by which torch reads tensors at positions for masks."""
     _mode, function, _types, given, named = args
     assert isinstance(named, DictValue)
     names = t.python.concrete_list(named.keys(t))
@@ -54,7 +54,7 @@ BY_NAME.add("torch._dynamo._trace_wrapped_higher_order_op.__torch_function__", _
 
 
 def _sizes_may_stay_symbols(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    """``mark_static``, by which flex attention asks for what its own kernels need."""
+    """Ignore ``mark_static``, which only torch's own kernels of flex attention need."""
     return ConstValue(None)
 
 
@@ -62,13 +62,14 @@ BY_NAME.add("torch._dynamo.decorators.mark_static", _sizes_may_stay_symbols)
 
 
 def _at_positions(t: Interpreter, tensor: Value, key: Value) -> Value | None:
-    """Read a tensor at positions that are tensors of one number; None: it is another index.
+    """Read a tensor at positions that are tensors of one element; None for any other index.
 
-    Under `torch.vmap` such a number cannot become a Python one, as plain indexing would have it.
+    Plain indexing would convert these to Python numbers, which `torch.vmap` does not allow.
     """
     positions = key.unpack(t) if isinstance(key, TupleValue) else [key]
     for position in positions:
         held = position.example if isinstance(position, TensorValue) else None
         if held is None or held.dim() or held.dtype not in (torch.int32, torch.int64):
             return None
-    return t.output.call_torch(torch.ops.aten.index.Tensor, [tensor, ListValue([*positions])], {})
+    index = torch.ops.aten.index.Tensor
+    return t.output.call_torch(index, [tensor, ListValue([*positions])], {})

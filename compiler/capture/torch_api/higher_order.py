@@ -1,4 +1,4 @@
-"""Higher-order operations: calls that take functions become nodes that take captured bodies."""
+"""Traces higher-order operations: their functions become captured bodies of a node."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
 
 
-#: breaks inside a branch that are the program's fault: eager torch.cond has no way for it either
+#: breaks inside a branch that are errors of the program: eager torch.cond rejects them as well
 _FAULTS = (breaks.BODY_EFFECT, breaks.LEAKED_BODY)
 
 
@@ -48,10 +48,10 @@ def call(
     body: Body,
     examples: list[Any] | None = None,
 ) -> Value:
-    """Record a call of an operation; return what its body returned, as values around it.
+    """Record a call of an operation; return its body's result as values of the outer graph.
 
     Args:
-        examples: of what the operation returns, where they differ from those of the body's.
+        examples: fakes of the operation's results, if they differ from those of its body.
     """
     node = t.output.graph.call_function(target, args, kwargs)
     t.output.annotate(node, tuple(examples) if examples is not None else None)
@@ -60,19 +60,20 @@ def call(
 
 
 def read(t: Interpreter, name: str, body: Body) -> fx.Node:
-    """Make a body an attribute of the graph around it; return the node that reads it."""
+    """Make a body an attribute of the enclosing graph; return the node that reads it."""
     return t.output.scopes[-1].add_body(name, body.scope.module())
 
 
 def reject(name: str, why: str) -> UncapturedHigherOrderOpError:
-    """Return the error of an operation whose bodies do not fit it."""
+    """Return the error for an operation whose bodies are invalid."""
     return UncapturedHigherOrderOpError(f"{name} cannot be captured: {why}")
 
 
 @handles(wraps.wrap)
 def _wrap(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     body = capture_body(t, ("wrap", wraps.wrap), args[0], args[1:], kwargs)
-    return call(t, wraps.wrap, (read(t, "wrap_body", body), *body.lifted), {}, body)
+    operands = (read(t, "wrap_body", body), *body.lifted)
+    return call(t, wraps.wrap, operands, {}, body)
 
 
 @handles(hints_wrapper)
@@ -86,35 +87,35 @@ def _hints_wrapper(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         t.python.raise_(
             RuntimeError, "hints_wrapper: kwargs must be an empty dict, and hints a dict"
         )
-    plain = {t.python.concrete(k): v for k, v in zip(hints.keys(t), hints.values(t), strict=True)}
-    if not all(isinstance(v, ConstValue) for v in plain.values()) or not all(
-        isinstance(v.constant(), int | float | str) for v in plain.values()
-    ):
-        t.python.raise_(RuntimeError, "hints_wrapper: each hint must be an int, float, bool or str")
-    body = capture_body(
-        t, ("hints_wrapper", hints_wrapper), given["body_fn"], given["args"].unpack(t)
-    )
+    plain: dict[str, Any] = {}
+    for name, value in zip(hints.keys(t), hints.values(t), strict=True):
+        if not isinstance(value, ConstValue) or not isinstance(value.obj, int | float | str):
+            t.python.raise_(
+                RuntimeError, "hints_wrapper: each hint must be an int, float, bool or str"
+            )
+        plain[t.python.concrete(name)] = value.obj
+    operation = ("hints_wrapper", hints_wrapper)
+    body = capture_body(t, operation, given["body_fn"], given["args"].unpack(t))
+    function = read(t, "hints_wrapper_body", body)
     no_names: dict[str, Any] = {}
-    operands = (read(t, "hints_wrapper_body", body), tuple(body.lifted), no_names)
-    hint_values = {name: value.constant() for name, value in plain.items()}
-    return call(t, hints_wrapper, operands, {"hints": hint_values}, body)
+    operands = (function, tuple(body.lifted), no_names)
+    return call(t, hints_wrapper, operands, {"hints": plain}, body)
 
 
 # -- checkpoint ------------------------------------------------------------------------------
 @handles(torch.utils.checkpoint.checkpoint)
 def _checkpoint(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     own = ("use_reentrant", "preserve_rng_state", "determinism_check", "debug", "early_stop")
-    plain: dict[str, Any] = {k: t.python.concrete(v) for k, v in kwargs.items() if k in own}
+    settings = {name: value for name, value in kwargs.items() if name in own}
     given = {k: v for k, v in kwargs.items() if k not in (*own, "context_fn")}
+    plain: dict[str, Any] = t.python.concrete_dict(settings)
     if plain.get("use_reentrant") is None:
         plain["use_reentrant"] = True
     target: Any = torch.utils.checkpoint.checkpoint
     body = capture_body(t, ("checkpoint", target), args[0], args[1:], given)
     module = body.scope.module()
     contexts = kwargs.get("context_fn", ConstValue(None))
-    if not t.python.is_none(
-        contexts
-    ):  # an operation of its own, which torch's partitioner knows too
+    if not t.python.is_none(contexts):  # a separate operation, which torch's partitioner knows too
         target = wraps.tag_activation_checkpoint
         module.meta["_checkpoint_context_fn"] = _contexts(t, contexts)
     function = t.output.scopes[-1].add_body("wrap_body", module)
@@ -122,7 +123,7 @@ def _checkpoint(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _contexts(t: Interpreter, function: Value) -> Callable[[], Any]:
-    """Return the real ``context_fn`` of a checkpoint, which graphs call as it is."""
+    """Return the real ``context_fn`` of a checkpoint, which graphs call."""
     real = _real(t, function)
     if real is not torch.utils.checkpoint.noop_context_fn:
         made = t.python.fold(real)
@@ -136,7 +137,7 @@ def _contexts(t: Interpreter, function: Value) -> Callable[[], Any]:
 
 
 def _real(t: Interpreter, function: Value) -> Any:
-    """Return a function that was there before the frame, guarded to stay the same object."""
+    """Return a function that existed before the frame, and guard its identity."""
     if isinstance(function, PartialValue):
         args = [t.python.real_object(arg) for arg in function.args]
         named = {name: t.python.real_object(arg) for name, arg in function.kwargs.items()}
@@ -174,10 +175,10 @@ def _cond(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         raise
     _agree(bodies)
     lifted = same_operands(bodies)
-    true, false = (
-        read(t, name, body) for name, body in zip(("cond_true", "cond_false"), bodies, strict=True)
-    )
-    return call(t, cond_op, (condition.node(t), true, false, tuple(lifted)), {}, bodies[0])
+    true = read(t, "cond_true", bodies[0])
+    false = read(t, "cond_false", bodies[1])
+    passed = (condition.node(t), true, false, tuple(lifted))
+    return call(t, cond_op, passed, {}, bodies[0])
 
 
 def _operands(t: Interpreter, value: Value) -> list[Value]:
@@ -197,6 +198,7 @@ def _agree(bodies: list[Body]) -> None:
     for body in bodies:
         (output,) = (node for node in body.scope.graph.nodes if node.op == "output")
         examples = [node.meta.get("example_value") for node in output.args[0]]
-        shapes.append([(e.shape, e.dtype) for e in examples if isinstance(e, torch.Tensor)])
+        tensors = [example for example in examples if isinstance(example, torch.Tensor)]
+        shapes.append([(tensor.shape, tensor.dtype) for tensor in tensors])
     if shapes[0] != shapes[1]:
         raise reject("torch.cond", f"its branches return {shapes[0]} and {shapes[1]}")

@@ -1,8 +1,7 @@
-"""Modules that take their shapes from their first input: initialised before their call is traced.
+"""Initialises lazy modules, which take their shapes from their first input, before tracing them.
 
-Initialisation replaces parameters and the module's class, for good and once. It is done for real
-while the frame is captured, on fake inputs, which is when eager mode would do it too; the frame is
-then traced anew.
+Initialisation replaces the parameters and the module's class once. It runs on fake inputs while the
+frame is captured, which is when eager mode would do it too; the frame is then traced again.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ hook.never_trace(LazyModuleMixin._infer_parameters)  # where eager mode runs the
 
 
 def is_waiting(module: Any) -> bool:
-    """Say whether a module is to be initialised by its next call."""
+    """Return whether the next call of a module initialises it."""
     return isinstance(module, LazyModuleMixin) and "_initialize_hook" in vars(module)
 
 
@@ -43,7 +42,7 @@ def initialise(t: Interpreter, module: Any, args: Args, kwargs: Kwargs) -> None:
 
 
 def _likeness(t: Interpreter, value: Value) -> Any:
-    """Return a Python object like a value, its tensors fake."""
+    """Return the Python object of a value, with fake tensors."""
     if isinstance(value, TensorValue):
         if not all(isinstance(size, int) for size in value.example.shape):
             raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, "a lazy module with dynamic sizes")
@@ -73,5 +72,5 @@ def make_parameter(t: Interpreter, kind: type, args: Args, kwargs: Kwargs) -> Va
     return made
 
 
-#: mark on graphs that make parameters, leaves of a graph that is eager torch's own
+#: mark on graphs that make parameters, which are leaves of eager torch's autograd graph
 LEAF = "tc_leaf"

@@ -1,4 +1,4 @@
-"""Higher-order operations that run a body many times: map, scan, associative_scan, while_loop."""
+"""Traces operations that run a body many times: map, scan, associative_scan, while_loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _tensors(t: Interpreter, name: str, value: Value) -> list[TensorValue]:
-    """Return the tensors of a flat list of them; numbers in it break the graph."""
+    """Return the tensors of a flat list; numbers in it break the graph."""
     found = value.unpack(t)
     if not all(isinstance(one, TensorValue) for one in found):
         raise breaks.GraphBreak(
@@ -43,9 +43,14 @@ def _form(tensors: list[TensorValue]) -> list[tuple[Any, ...]]:
 
 
 def _slices(t: Interpreter, tensors: list[TensorValue], name: str) -> list[tuple[str, Any]]:
-    """Return placeholders for what a body gets of tensors that are walked along axis 0."""
+    """Return placeholders for the slices along axis 0 that a body gets of tensors."""
     with t.shapes.mode:
         return [(name, torch.select_copy(one.example, 0, 0)) for one in tensors]
+
+
+def _carried(tensors: list[TensorValue]) -> list[tuple[str, Any]]:
+    """Return placeholders for the tensors that a loop carries from one iteration to the next."""
+    return [("carried", one.example) for one in tensors]
 
 
 def _nodes(t: Interpreter, tensors: list[TensorValue]) -> list[Any]:
@@ -61,23 +66,29 @@ def _stacked(t: Interpreter, leaf: TensorValue, count: Any) -> Any:
 
 @handles(map_impl)
 def _map(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    mapped, rest = _tensors(t, "map", args[1]), args[2].unpack(t)
-    body = capture_body(t, ("map_impl", map_impl), args[0], rest, {}, _slices(t, mapped, "child"))
+    mapped = _tensors(t, "map", args[1])
+    rest = args[2].unpack(t)
+    operation = ("map_impl", map_impl)
+    first = _slices(t, mapped, "child")
+    body = capture_body(t, operation, args[0], rest, {}, first)
     returned = _returned(t, "map", body)
     function = read(t, "map_body", body)
     operands = (function, _nodes(t, mapped), body.lifted)
     count = mapped[0].example.shape[0]
-    return call(t, map_impl, operands, {}, body, [_stacked(t, leaf, count) for leaf in returned])
+    examples = [_stacked(t, leaf, count) for leaf in returned]
+    return call(t, map_impl, operands, {}, body, examples)
 
 
 @handles(scan_op)
 def _scan(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    given = dict(zip(("combine_fn", "init", "xs", "additional_inputs"), args, strict=False))
-    given |= kwargs
-    init, xs = (_tensors(t, "scan", given[name]) for name in ("init", "xs"))
-    first = [("carried", one.example) for one in init] + _slices(t, xs, "x")
+    names = ("combine_fn", "init", "xs", "additional_inputs")
+    given = dict(zip(names, args, strict=False)) | kwargs
+    init = _tensors(t, "scan", given["init"])
+    xs = _tensors(t, "scan", given["xs"])
+    first = _carried(init) + _slices(t, xs, "x")
     rest = given["additional_inputs"].unpack(t)
-    body = capture_body(t, ("scan", scan_op), given["combine_fn"], rest, {}, first)
+    operation = ("scan", scan_op)
+    body = capture_body(t, operation, given["combine_fn"], rest, {}, first)
     returned = _returned(t, "scan", body)
     carried, out = returned[: len(init)], returned[len(init) :]
     if _form(carried) != _form(init):
@@ -91,29 +102,33 @@ def _scan(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @handles(associative_scan_op)
 def _associative_scan(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    given = dict(zip(("combine_fn", "xs", "additional_inputs"), args, strict=False)) | kwargs
-    xs, rest = _tensors(t, "associative_scan", given["xs"]), given["additional_inputs"].unpack(t)
+    names = ("combine_fn", "xs", "additional_inputs")
+    given = dict(zip(names, args, strict=False)) | kwargs
+    xs = _tensors(t, "associative_scan", given["xs"])
+    rest = given["additional_inputs"].unpack(t)
     first = _slices(t, xs, "left") + _slices(t, xs, "right")
     operation = ("associative_scan", associative_scan_op)
     body = capture_body(t, operation, given["combine_fn"], rest, {}, first)
     returned = _returned(t, "associative_scan", body)
-    if _form(returned) != [(shape[1:], dtype) for shape, dtype in _form(xs)]:
+    slices = [(shape[1:], dtype) for shape, dtype in _form(xs)]
+    if _form(returned) != slices:
         raise reject(
             "associative_scan", "its function must return values of the type that it takes"
         )
     function = read(t, "associative_scan_body", body)
     operands = (function, _nodes(t, xs), tuple(body.lifted))
-    return call(t, associative_scan_op, operands, {}, body, [one.example for one in xs])
+    examples = [one.example for one in xs]
+    return call(t, associative_scan_op, operands, {}, body, examples)
 
 
 @handles(while_loop_op)
 def _while_loop(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    carried, rest = _tensors(t, "while_loop", args[2]), args[3].unpack(t)
-    first = [("carried", one.example) for one in carried]
+    carried = _tensors(t, "while_loop", args[2])
+    rest = args[3].unpack(t)
+    first = _carried(carried)
     operation = ("while_loop", while_loop_op)
-    condition, body = (
-        capture_body(t, operation, function, rest, {}, first) for function in args[:2]
-    )
+    condition = capture_body(t, operation, args[0], rest, {}, first)
+    body = capture_body(t, operation, args[1], rest, {}, first)
     decided = condition.result
     if not isinstance(decided, TensorValue) or decided.example.numel() != 1:
         raise reject("while_loop", "its condition must return a tensor of one element")
@@ -123,6 +138,7 @@ def _while_loop(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if found != _form(carried):
         raise reject("while_loop", f"its body takes {_form(carried)} and returns {found}")
     additional = same_operands([condition, body])
-    functions = (read(t, "while_cond", condition), read(t, "while_body", body))
-    operands = (*functions, tuple(_nodes(t, carried)), tuple(additional))
+    test = read(t, "while_cond", condition)
+    step = read(t, "while_body", body)
+    operands = (test, step, tuple(_nodes(t, carried)), tuple(additional))
     return call(t, while_loop_op, operands, {}, body)

@@ -1,4 +1,4 @@
-"""What users said of their functions: recorded whole, refused, replaced, or run while tracing."""
+"""Users' annotations of functions: recorded as one node, refused, replaced, or folded."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Call = Callable[["Interpreter", Any, Args, Kwargs], Value]
 
 @dataclass(frozen=True)
 class Mark:
-    """What a call of a marked function does: `call` gets the tracer, the function, arguments."""
+    """The handling of an annotated function: `call` gets the tracer, the function and arguments."""
 
     name: str
     call: Call
@@ -50,7 +50,10 @@ _MARKS: dict[int, tuple[Any, Mark]] = {}
 
 
 def mark(function: Any, name: str, call: Call) -> None:
-    """Say what a call of a function does in traced code; the last word holds."""
+    """Set the handling of a function's calls in traced code.
+
+    A later mark replaces an earlier one.
+    """
     key = id(function)
 
     def forget(_: Any, marks: dict[int, Any] = _MARKS) -> None:
@@ -59,12 +62,12 @@ def mark(function: Any, name: str, call: Call) -> None:
     try:
         held: Any = weakref.ref(function, forget)
     except TypeError:
-        held = function  # an id must not be used again while its mark is there
+        held = function  # the mark keeps the function alive, as its id is the key
     _MARKS[key] = held, Mark(name, call)
 
 
 def mark_of(function: Any) -> Mark | None:
-    """Return what was said of a function, here or to torch's own compiler."""
+    """Return a function's mark, made here or for torch.compile."""
     found = _MARKS.get(id(function))
     if found is not None:
         return found[1]
@@ -73,7 +76,7 @@ def mark_of(function: Any) -> Mark | None:
 
 
 class MarkedValue(KnownObject):
-    """A function that users said something of."""
+    """A function that users annotated."""
 
     noun = "a marked function"
 
@@ -102,7 +105,7 @@ class MarkedValue(KnownObject):
 
 # -- what can be said ----------------------------------------------------------------------------
 def _record(t: Interpreter, obj: Any, args: Args, kwargs: Kwargs) -> Value:
-    known = BUILTINS.get(id(obj))  # a class of C++ that the tracer knows by itself
+    known = BUILTINS.get(id(obj))  # a C++ class that the tracer handles by itself
     if known is not None:
         return known(t, args, kwargs)
     given = [*args, *kwargs.values()]
@@ -114,7 +117,7 @@ ALLOWED = Mark("allowed", _record)
 
 
 def allow(function: Any) -> None:
-    """Record calls of a function whole: it is not looked into."""
+    """Record each call of a function as one node, without tracing into it."""
     mark(function, ALLOWED.name, ALLOWED.call)
 
 
@@ -158,7 +161,7 @@ def substitute(function: Any, replacement: Any, original: Any, pure: bool) -> No
 
 
 def constant_result(t: Interpreter, obj: Any, args: Args, kwargs: Kwargs) -> Value:
-    """Call a function now, and take its result for a constant."""
+    """Call a function now, and treat its result as a constant."""
     plain = [t.python.real_object(a) for a in args]
     named = {name: t.python.real_object(value) for name, value in kwargs.items()}
     found = t.python.fold(obj, *plain, **named)
@@ -166,12 +169,12 @@ def constant_result(t: Interpreter, obj: Any, args: Args, kwargs: Kwargs) -> Val
 
 
 def fix_result(function: Any) -> None:
-    """Call a function while tracing, and take its result for a constant from then on."""
+    """Call a function while tracing, and treat its result as a constant from then on."""
     mark(function, "constant", constant_result)
 
 
 def _over_tensors(t: Interpreter, obj: Any, args: Args, kwargs: Kwargs) -> Value:
-    """Call a function of arrays on tensors: they become arrays on the way in, tensors after."""
+    """Call a function of arrays on tensors, which are converted to arrays and back."""
 
     def enter(value: Value) -> Value | None:
         return ArrayValue(value) if isinstance(value, TensorValue) else None
@@ -184,7 +187,8 @@ def _over_tensors(t: Interpreter, obj: Any, args: Args, kwargs: Kwargs) -> Value
     keywords = map_items(t, named, enter)
     assert isinstance(keywords, DictValue)
     names = t.python.concrete_list(keywords.keys(t))
-    found = function.call(t, arrays, dict(zip(names, keywords.values(t), strict=True)))
+    converted = dict(zip(names, keywords.values(t), strict=True))
+    found = function.call(t, arrays, converted)
     return map_items(t, found, leave)
 
 

@@ -1,8 +1,8 @@
-"""Modes of torch that traced code may ask for and set: grad mode, autocast, default dtype, ...
+"""Global modes of torch that traced code reads and sets: grad mode, autocast, default dtype, ...
 
-A mode that is set while tracing is set for what is traced next, recorded in the graph, set back
-at the graph's end, and set again by the residual code if the frame leaves it changed. A mode that
-is not part of torch's own guard on global state is guarded when it is looked at.
+A mode that traced code sets applies to the rest of the trace. The graph sets it, and restores it at
+its end; the residual code sets it again if the frame leaves it changed. A mode that is not part of
+the GLOBAL_STATE guard is guarded when it is read.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Mode:
     """One setting.
 
     Attributes:
-        read: asks for it; without arguments.
+        read: returns its value; takes no arguments.
         write: sets it.
         before: arguments of ``write`` that come before the value.
-        guarded: torch's guard on global state covers it.
+        guarded: whether the GLOBAL_STATE guard covers it.
     """
 
     read: Callable[[], Any]
@@ -64,7 +64,7 @@ def _set_deterministic(mode: tuple[bool, bool]) -> None:
 
 
 def _nest_autocast(depth: int) -> None:
-    """Set how many autocast blocks are open; the outermost that closes drops cached casts."""
+    """Set the number of open autocast blocks; closing the outermost one clears the cast cache."""
     while depth_of_autocast() > depth:
         if torch.autocast_decrement_nesting() == 0:
             torch.clear_autocast_cache()
@@ -73,13 +73,13 @@ def _nest_autocast(depth: int) -> None:
 
 
 def depth_of_autocast() -> int:
-    """Return how many autocast blocks are open on this thread."""
+    """Return the number of open autocast blocks on this thread."""
     torch.autocast_increment_nesting()
     return torch.autocast_decrement_nesting()
 
 
 def _set_matmul_precision(precision: str) -> None:
-    """Set the precision of float32 products; what the newer switches say is left alone."""
+    """Set the precision of float32 products; the settings of the newer API stay."""
     if precision != MIXED:
         _C._set_float32_matmul_precision(precision)
 
@@ -104,7 +104,7 @@ MODES.add(
         _set_deterministic,
     ),
 )
-#: reader and writer in torch._C of modes that its guard on global state leaves out
+#: reader and writer in torch._C of modes that the GLOBAL_STATE guard does not cover
 _UNGUARDED = (
     ("_get_flash_sdp_enabled", "_set_sdp_use_flash"),
     ("_get_mem_efficient_sdp_enabled", "_set_sdp_use_mem_efficient"),
@@ -127,12 +127,12 @@ MODES.add(
 )
 
 
-#: mark on a graph that sets modes on its way
+#: mark on a graph that sets modes between its nodes
 SETS_MODES = "tc_sets_modes"
 
 
 def restoring_modes(graph: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a graph that sets modes back when it raises: it may do so between two of its nodes."""
+    """Return a graph that restores modes also if it raises between two of its nodes."""
 
     def call(*args: Any) -> Any:
         modes = Modes()
@@ -146,9 +146,9 @@ def restoring_modes(graph: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class InferenceValue(Value):
-    """An inference mode of traced code: entered by the graph, and again behind a graph break.
+    """An inference mode of traced code: the graph enters it, and again after a graph break.
 
-    While it is traced only gradients are off, so that fake tensors stay of one kind.
+    Tracing only switches gradients off, so that all fake tensors are ordinary ones.
     """
 
     noun = "an inference mode"
@@ -188,8 +188,8 @@ class Modes:
     """The modes of torch while a frame is traced.
 
     Attributes:
-        inference: the inference modes that are open, each with the grad mode before it.
-        mixed: some tensors were made in an inference mode and some were not.
+        inference: the open inference modes, each with the grad mode before it.
+        mixed: whether only some of the tensors were made in an inference mode.
     """
 
     def __init__(self) -> None:
@@ -198,30 +198,30 @@ class Modes:
         self.mixed = False
 
     def value_before(self, name: str) -> Any:
-        """Return what a mode was when the frame began."""
+        """Return the value of a mode at the start of the frame."""
         return self._before[name]
 
     def open_inference(self, guard: InferenceValue) -> None:
-        """Note that an inference mode was entered; gradients are off from here on."""
+        """Record that an inference mode was entered, which switches gradients off."""
         self.mixed = True
         self.inference.append((guard, torch.is_grad_enabled()))
         _C._set_grad_enabled(not guard.on and torch.is_grad_enabled())
 
     def close_inference(self) -> None:
-        """Note that the inference mode entered last was left."""
+        """Record that the innermost inference mode was left."""
         _C._set_grad_enabled(self.inference.pop()[1])
 
     def changes(self) -> Iterator[tuple[Call, Call]]:
-        """Give, for each mode that is set otherwise now: the call that sets it, and one back."""
+        """Yield for each changed mode the call that sets it and the call that restores it."""
         for name, mode in MODES.rows():
             now, before = mode.read(), self._before[name]
             if name == "grad" and self.inference:
-                now = self.inference[0][1]  # what leaving it will bring back
+                now = self.inference[0][1]  # the grad mode that leaving it restores
             if now != before:
                 yield mode.setting(now), mode.setting(before)
 
     def restore(self) -> None:
-        """Set all modes back."""
+        """Restore all modes."""
         while self.inference:
             self.close_inference()
         for _, (write, args) in list(self.changes()):
@@ -237,7 +237,8 @@ def _asking(name: str, mode: Mode) -> Callable[..., Value]:
 
 
 def _guard(t: Interpreter, name: str) -> None:
-    t.guards.recorded.add("MODE", PROCESS, (name, t.modes.value_before(name)), t.user_line())
+    expected = (name, t.modes.value_before(name))
+    t.guards.recorded.add("MODE", PROCESS, expected, t.user_line())
 
 
 def _setting(
@@ -246,8 +247,8 @@ def _setting(
     """Return a handler that sets a mode now and in the graph.
 
     Args:
-        guarded: the mode that needs a guard of its own.
-        at_run: kernels look at the mode when they run, so that the graph has to set it for real.
+        guarded: the mode, if it needs a guard of its own.
+        at_run: whether kernels read the mode when they run, so that the graph has to set it.
     """
 
     def handler(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
@@ -285,9 +286,9 @@ def _in_inference(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _inference_mode_of_caller(t: Interpreter) -> bool:
-    """Say whether the frame was called in inference mode, and guard it.
+    """Return whether the frame was called in inference mode, and guard that.
 
-    The guards of tensors hold it as well, but a frame may have none.
+    The TENSOR guards cover it as well, but a frame may have none.
     """
     asked = torch.is_inference_mode_enabled
     found = asked()
@@ -296,12 +297,12 @@ def _inference_mode_of_caller(t: Interpreter) -> bool:
 
 
 def _detects_anomalies(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    """The search for anomalies is off while a frame is compiled: Python has to ask."""
+    """Return the search for anomalies is off while a frame is compiled: Python has to ask."""
     raise breaks.GraphBreak(breaks.BUILTIN_CALL, "torch.is_anomaly_enabled()")
 
 
 def _precision(handler: Callable[..., Value]) -> Callable[..., Value]:
-    """Have a handler break the graph where torch's newer switches say what the mode would."""
+    """Make a handler break the graph if torch's newer precision settings determine the mode."""
 
     def handle(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if torch_mode(PRECISION) == MIXED:
@@ -312,12 +313,12 @@ def _precision(handler: Callable[..., Value]) -> Callable[..., Value]:
 
 
 def _no_profile(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    """A region that only names a part of a profile or graph: its nodes have their own names."""
+    """Ignore a region that only names a part of a profile or graph: nodes have their own names."""
     return t.values.known(contextlib.nullcontext).call(t, [], {})
 
 
 def _exc_info(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    """``sys.exc_info()``; the traceback of an exception raised by traced code is not made."""
+    """Return ``sys.exc_info()``; an exception raised by traced code has no traceback."""
     if t.handled:
         error = t.handled[-1].error
         return TupleValue([t.values.known(error.python_type()), error, ConstValue(None)])

@@ -1,8 +1,8 @@
-"""Functions recorded whole: a call becomes one node, whatever its arguments are made of.
+"""Opaque calls: a call of a function becomes one node, with arguments of any structure.
 
-Arguments are taken apart into tensors, numbers and a *shape* (nested lists, tuples, dicts and
-`PytreeNode`, with `LEAF` in the place of each part), and put together again when the graph runs; so
-are results, the other way round.
+Arguments are flattened into tensors, numbers and a *shape* (nested lists, tuples, dicts and
+`PytreeNode`, with `LEAF` in the place of each leaf), and unflattened when the graph runs. Results
+are flattened when it runs, and unflattened while tracing.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ LEAF = object()
 
 @dataclass(frozen=True)
 class PytreeNode:
-    """An object of a class that torch's pytrees know, or a frozen dataclass, by what it holds."""
+    """The children of an object of a registered pytree class or frozen dataclass."""
 
     kind: type
     context: Any
     children: Any
 
     def make(self, children: Any) -> Any:
-        """Return an object like it."""
+        """Make such an object of its children."""
         known = pytree.SUPPORTED_NODES.get(self.kind)
         if known is not None:
             return known.unflatten_fn(children, self.context)
@@ -53,7 +53,7 @@ def _is_frozen(kind: type) -> bool:
 
 
 class WholeCall:
-    """A function with the shape of its arguments; called from graphs with their parts."""
+    """A function and the shape of its arguments; graphs call it with their leaves."""
 
     def __init__(self, function: Any, shape: Any) -> None:
         self.function = function
@@ -61,7 +61,7 @@ class WholeCall:
         self.__name__ = self.__qualname__ = function.__name__
 
     def call(self, parts: Any) -> Any:
-        """Call the function on arguments made of these parts."""
+        """Call the function on arguments unflattened from these leaves."""
         args, kwargs = together(self.shape, iter(parts))
         return self.function(*args, **kwargs)
 
@@ -72,7 +72,7 @@ class WholeCall:
 
 
 def apart(obj: Any, parts: list[Any]) -> Any:
-    """Return the shape of an object, and add what it is made of to the parts."""
+    """Flatten an object: return its shape, and append its leaves to the parts."""
     kind = type(obj)
     if kind in (list, tuple):
         return kind([apart(item, parts) for item in obj])
@@ -87,7 +87,7 @@ def apart(obj: Any, parts: list[Any]) -> Any:
 
 
 def together(shape: Any, parts: Iterator[Any]) -> Any:
-    """Make an object of a shape and its parts."""
+    """Unflatten an object: make it of a shape and its leaves."""
     kind = type(shape)
     if kind in (list, tuple):
         return kind([together(item, parts) for item in shape])
@@ -121,7 +121,7 @@ def call_tree(t: Interpreter, function: Any, args: Args, kwargs: Kwargs) -> Valu
 
 
 def holds_objects(t: Interpreter, value: Value) -> bool:
-    """Say whether an argument can be recorded only in parts."""
+    """Return whether an argument has to be flattened to be recorded."""
     if isinstance(value, ListValue | TupleValue | DictValue):
         return any(holds_objects(t, item) for item in value.values(t))
     return isinstance(value, ObjectValue)
@@ -149,14 +149,15 @@ def _made(t: Interpreter, value: Value, leaves: list[NodeValue]) -> PytreeNode:
     known = pytree.SUPPORTED_NODES.get(kind)
     if known is None and _is_frozen(kind):
         names = tuple(field.name for field in fields(kind))
-        return PytreeNode(kind, names, [_shape(t, value.attr(t, name), leaves) for name in names])
+        held = [value.attr(t, name) for name in names]
+        return PytreeNode(kind, names, [_shape(t, one, leaves) for one in held])
     if known is None:
         what = f"a {kind.__qualname__}, which is not registered with torch.utils._pytree,"
         raise breaks.GraphBreak(breaks.UNSUPPORTED_OP, f"{what} as an argument")
     children, context = t.inline_object(known.flatten_fn, [value]).unpack(t)
-    return PytreeNode(
-        kind, t.python.concrete(context), [_shape(t, c, leaves) for c in children.unpack(t)]
-    )
+    known_context = t.python.concrete(context)
+    shapes = [_shape(t, child, leaves) for child in children.unpack(t)]
+    return PytreeNode(kind, known_context, shapes)
 
 
 def _value(t: Interpreter, shape: Any, parts: Iterator[Value]) -> Value:
@@ -179,14 +180,14 @@ _WHOLE: weakref.WeakKeyDictionary[type, Any] = weakref.WeakKeyDictionary()
 
 
 def is_apply(cls: type, name: str) -> bool:
-    """Say whether reading a class attribute gives the ``apply`` of an autograd.Function."""
+    """Return whether reading a class attribute gives the ``apply`` of an autograd.Function."""
     if name != "apply" or not issubclass(cls, _BASE):
         return False
     return inspect.getattr_static(cls, name) is inspect.getattr_static(_BASE, name)
 
 
 def apply_whole(cls: type) -> Any:
-    """Return a function that applies an autograd.Function which graphs are to record whole."""
+    """Return a function that applies an autograd.Function, which graphs record as one node."""
     if cls not in _WHOLE:
 
         def call(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Optimizers of ``torch.optim``: what is around their steps; their state, made before capture."""
+"""Optimizers of ``torch.optim``: the wrapper of their steps, and the creation of their state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 MODULE = "torch.optim."
-#: what torch wraps a step in: it asks for breaks around the update, which is captured
+#: torch's wrapper of a step, which breaks the graph around the update; that is captured
 AROUND_STEPS = (
     "Optimizer.profile_hook_step.<locals>.wrapper",
     "_use_grad_for_differentiable.<locals>._use_grad",
@@ -17,14 +17,14 @@ AROUND_STEPS = (
 
 
 def is_around_step(code: types.CodeType, module: str) -> bool:
-    """Say whether code is what torch wraps the step of each optimizer in."""
+    """Return whether code is that of torch's wrapper around the step of each optimizer."""
     return module == "torch.optim.optimizer" and code.co_qualname in AROUND_STEPS
 
 
 def unpatched(function: Any) -> Any:
-    """Return a part of a step as it is before torch.compile, where it runs, marks it as disabled.
+    """Return a part of a step without the mark that torch.compile, where it runs, puts on it.
 
-    Other functions are returned as they are.
+    Other functions are returned unchanged.
     """
     original = getattr(function, "_torchdynamo_orig_callable", None)
     part = getattr(original, "__name__", "step") != "step"
@@ -32,10 +32,10 @@ def unpatched(function: Any) -> Any:
 
 
 def make_state(code: types.CodeType, module: str, values: dict[str, Any]) -> None:
-    """Have an optimizer make the state that its step would make first, if the code is a step.
+    """Initialise the state of an optimizer before its step is captured, if the code is a step.
 
-    The step would do the same before anything else; capture then sees parameters that have their
-    state already, as in all later steps, and the first graph serves those as well.
+    The step would do the same first. Capture then finds parameters that have their state, as in all
+    later steps, so that the first graph serves those as well.
 
     Args:
         values: the locals with which the code is about to run.
@@ -48,7 +48,7 @@ def make_state(code: types.CodeType, module: str, values: dict[str, Any]) -> Non
         isinstance(initialise, types.FunctionType) and initialise.__module__.startswith(MODULE)
     ):
         return
-    lists = initialise.__code__.co_argcount - 2  # it fills those: parameters, gradients, states
-    with contextlib.suppress(Exception), torch.no_grad():  # what it raises, the step will raise
+    lists = initialise.__code__.co_argcount - 2  # its output lists: parameters, gradients, states
+    with contextlib.suppress(Exception), torch.no_grad():  # the step will raise the same error
         for group in optimizer.param_groups:
             initialise(optimizer, group, *([] for _ in range(lists)))

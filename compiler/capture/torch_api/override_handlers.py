@@ -1,4 +1,4 @@
-"""The functions of torch that ask for overrides, switch them off and on, or are their base case."""
+"""Handles the functions of torch that query or switch ``__torch_function__`` overrides."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SWITCHES: dict[Any, int] = {
 
 
 class SwitchValue(Value):
-    """A context manager that switches overrides off."""
+    """A context manager of torch that switches overrides off."""
 
     noun = "a context manager that switches __torch_function__ off"
 
@@ -63,7 +63,10 @@ class SwitchValue(Value):
 
 
 def _entered(kind: Any) -> Any:
-    """Return a switch that is on; called from residual code that goes on inside of its block."""
+    """Return an entered context manager.
+
+    Called from residual code that resumes inside its block.
+    """
     switch = kind()
     switch.__enter__()
     return switch
@@ -113,7 +116,7 @@ def _handle(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 # -- the base cases --------------------------------------------------------------------------
 def _operation(args: Args, kwargs: Kwargs, t: Interpreter) -> tuple[Value, list[Value], Kwargs]:
-    """Return function, arguments and keywords out of those of a ``__torch_function__``."""
+    """Return the operation, arguments and keywords that a ``__torch_function__`` was given."""
     names = ("func", "types", "args", "kwargs")
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     plain = given["args"].unpack(t) if "args" in given else []
@@ -133,7 +136,7 @@ def _disabled(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @handles(torch.Tensor.__dict__["__torch_function__"].__func__)
 def _default(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    """Do the plain operation, and give tensors among its results the class."""
+    """Call the plain operation, and convert tensors among its results to the class."""
     cls = t.python.concrete(args[0])
     kinds = kwargs["types"] if "types" in kwargs else args[2]
     if not all(issubclass(cls, t.python.concrete(kind)) for kind in kinds.unpack(t)):

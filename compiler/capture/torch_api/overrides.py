@@ -1,7 +1,7 @@
-"""`__torch_function__`: operations of traced code that go to Python code of classes and modes.
+"""`__torch_function__`: traces the overrides of operations by classes and modes.
 
-What torch would hand to an override is found by asking torch: the operation is run on stand-ins
-below a mode that stops it. The override itself is then traced as the Python that it is.
+The arguments of an override come from torch itself: the operation runs on stand-ins under a mode
+that stops it. The override is then traced like other Python code.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class Overrides:
-    """Whom operations of traced code are offered to.
+    """The active overrides of operations in traced code.
 
     Attributes:
         level: ON, CLASSES_OFF or OFF.
         modes: the active modes, innermost last.
-        outer_modes: those that were active when the frame began.
-        device_modes: how many modes of devices are below them, which are left to torch itself.
+        outer_modes: the modes that were active when the frame began.
+        device_modes: the number of device modes below them, which torch itself applies.
     """
 
     level: int = ON
@@ -74,7 +74,7 @@ class Overrides:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Keep overrides from the tracer's own use of torch."""
+        """Switch overrides off for the tracer's own calls of torch."""
         taken = [_pop_mode() for _ in self.outer_modes]  # type: ignore[no-untyped-call]
         try:
             with torch._C.DisableTorchFunctionSubclass():
@@ -85,7 +85,7 @@ class Overrides:
 
     @contextmanager
     def left_out(self) -> Iterator[None]:
-        """Keep traced modes from the compiling of a graph that they were traced into."""
+        """Switch traced modes off while a graph that contains their operations is compiled."""
         if not self.outer_modes:
             yield
             return
@@ -103,7 +103,7 @@ class Overrides:
 
     @contextmanager
     def at_least(self, level: int) -> Iterator[None]:
-        """Have at least so much switched off."""
+        """Switch off at least the overrides of a level."""
         before = self.level
         self.level = max(level, before)
         try:
@@ -117,19 +117,22 @@ def _at(index: int, read: Callable[[int], Any]) -> Any:
 
 
 def without_classes(graph: Callable[..., Any], *inputs: Any) -> Any:
-    """Call a graph whose inputs' overrides were traced already; called from residual code."""
+    """Call a graph with overrides of classes off, as it contains them.
+
+    Called from residual code.
+    """
     with torch._C.DisableTorchFunctionSubclass():
         return graph(*inputs)
 
 
 def without_modes(graph: Callable[..., Any], *inputs: Any) -> Any:
-    """Call a graph that active modes were traced into; called from residual code."""
+    """Call a graph with active modes off, as it contains them; called from residual code."""
     with torch._C.DisableTorchFunction():
         return graph(*inputs)
 
 
 def runner(t: Interpreter) -> Callable[..., Any] | None:
-    """Return what a traced graph has to be called by, if not directly."""
+    """Return the function that has to call a traced graph, or None."""
     if t.overrides.outer_modes:
         return without_modes
     return without_classes if t.output.derived.below else None
@@ -151,7 +154,7 @@ def _overrides(value: Value) -> bool:
 
 
 def owners_among(t: Interpreter, values: Any) -> list[Value]:
-    """Return one argument for each overriding class, in the order in which they are asked."""
+    """Return one argument for each overriding class, in the order of dispatch."""
     found: list[Value] = []
     for value in _flat(t, values):
         kind = value.python_type() if _overrides(value) else None
@@ -165,7 +168,7 @@ def owners_among(t: Interpreter, values: Any) -> list[Value]:
 def intercept(
     t: Interpreter, operation: Callable[..., Any], args: Args, kwargs: Kwargs | None = None
 ) -> Value | None:
-    """Return what overrides make of an operation; None if there are none."""
+    """Return the result of an operation's overrides; None if there are none."""
     kwargs = kwargs or {}
     state = t.overrides
     if state.level == OFF or (state.level == CLASSES_OFF and not state.modes):
@@ -211,7 +214,7 @@ def dispatch(
 
 
 # -- asking torch ----------------------------------------------------------------------------
-#: the packages whose code offers whole operations: torch's, and ours, which calls what is in C
+#: packages whose code dispatches whole operations: torch's, and tc's, which calls C functions
 OFFERING = ("torch", "tc")
 
 
@@ -224,7 +227,7 @@ class _Stopper(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if sys._getframe(1).f_globals.get("__name__", "").partition(".")[0] not in OFFERING:
-            # It is a step of the operation, which is Python code that somebody put in its place.
+            # This call is a step inside the operation, which somebody has replaced by Python code.
             raise breaks.GraphBreak(
                 breaks.UNSUPPORTED_CALL, f"a replaced method, which calls {func.__name__}"
             )
@@ -232,13 +235,13 @@ class _Stopper(TorchFunctionMode):
 
 
 class _Overriding:
-    """Stands in for an object that is no tensor but overrides torch functions."""
+    """A stand-in for an object that is no tensor but overrides torch functions."""
 
     __torch_function__ = _Stopper.__torch_function__
 
 
 class _Probe:
-    """Finds what torch hands to overrides for one operation."""
+    """Finds the arguments that torch passes to the overrides of one operation."""
 
     def __init__(self, t: Interpreter) -> None:
         self.t = t
@@ -260,7 +263,7 @@ class _Probe:
             return function, back, {key: self._value(v) for key, v in found_named.items()}
         except breaks.GraphBreak:
             raise
-        except Exception:  # what is wrong with the operation shows when it is recorded
+        except Exception:  # recording the operation reports its error
             return None
         return None
 

@@ -1,7 +1,7 @@
-"""torch.utils._pytree over values: nests of tuples, lists and dicts are taken apart at once.
+"""torch.utils._pytree over values: nests of tuples, lists and dicts are flattened at once.
 
-Interpreting the Python of that module would give the same values a hundred times slower. Whatever
-holds another kind of container, or comes with an ``is_leaf``, is interpreted all the same.
+Interpreting the Python code of that module would give the same values a hundred times slower. A
+tree with another kind of container, or a call with ``is_leaf``, is interpreted all the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Unfamiliar(Exception):
-    """Control flow: a tree holds a container that only the interpreted code takes apart."""
+    """Control flow: a tree has a container that only the interpreted code can flatten."""
 
 
 class SpecValue(ConstValue):
@@ -103,7 +103,11 @@ def _mapped(t: Interpreter, func: Value, tree: Value, rests: Args) -> tuple[list
     leaves, spec = _flatten(t, tree)
     others = [t.python.fold(spec.flatten_up_to, as_tree(t, rest)) for rest in rests]
     rows = zip(leaves, *others, strict=True)
-    return [func.call(t, [as_value(t, item) for item in row], {}) for row in rows], spec
+    found = []
+    for row in rows:
+        given = [as_value(t, item) for item in row]
+        found.append(func.call(t, given, {}))
+    return found, spec
 
 
 def _tree_map(t: Interpreter, func: Value, tree: Value, *rests: Value) -> Value:

@@ -1,4 +1,4 @@
-"""Bodies of higher-order operations: traced functions in, graph modules and lifted operands out."""
+"""Captures bodies of higher-order operations as graph modules with lifted operands."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Body:
     """A captured body.
 
     Attributes:
-        scope: its graph, not closed yet.
-        result: what the function returned, as values of the body's graph.
+        scope: its graph, still open.
+        result: the function's result, as values of the body's graph.
     """
 
     scope: Scope
@@ -37,13 +37,13 @@ class Body:
 
     @property
     def lifted(self) -> list[fx.Node]:
-        """Nodes of the graph around it that the body uses, in order."""
+        """Nodes of the enclosing graph that the body uses, in order."""
         return list(self.scope.lifted)
 
 
 @contextmanager
 def new_scope(t: Interpreter, operation: tuple[str, Any] | None = None) -> Iterator[Scope]:
-    """Record into a new graph, the body of an operation, for the length of a block."""
+    """Record into a new graph, the body of an operation, inside a ``with`` block."""
     scope = t.output.scopes[-1].inner(operation)
     t.output.scopes.append(scope)
     try:
@@ -60,11 +60,11 @@ def capture_body(
     kwargs: Kwargs | None = None,
     first: Iterable[tuple[str, Any]] = (),
 ) -> Body:
-    """Capture a call of a function as a body; what it uses of the graph around it is lifted.
+    """Capture a call of a function as a body; nodes of the enclosing graph that it uses are lifted.
 
     Args:
-        operation: name and target of what takes the body.
-        args: of the graph around it.
+        operation: name and target of the operation that takes the body.
+        args: values of the enclosing graph.
         first: names and examples of placeholders before those; passed as first arguments.
     """
     with new_scope(t, operation) as scope, t.effects.body() as changed:
@@ -94,7 +94,7 @@ def map_leaves(t: Interpreter, value: Value, change: Callable[[NodeValue], Value
 
 
 def map_items(t: Interpreter, value: Value, change: Callable[[Value], Value | None]) -> Value:
-    """Return a value with those it is made of replaced; what `change` gives None for stays."""
+    """Return a value with its children replaced; a child stays if `change` returns None."""
     changed = change(value)
     if changed is not None:
         return changed
@@ -121,7 +121,7 @@ def close_flat(t: Interpreter, body: Body) -> None:
 
 
 def same_operands(bodies: Sequence[Body]) -> list[fx.Node]:
-    """Give several bodies the same placeholders in the same order; return what they stand for.
+    """Give several bodies the same placeholders in the same order; return the lifted nodes.
 
     Placeholders of a body's own come before them.
     """
@@ -142,7 +142,7 @@ def results(
     """Return the outer values of a call of a body that returned ``result``.
 
     Args:
-        examples: of the outer values, where they differ from those of the body's.
+        examples: fakes of the outer values, if they differ from those of the body's values.
     """
     index = iter(range(1 << 30))
 
@@ -160,7 +160,7 @@ def results(
 
 
 def leaves(t: Interpreter, value: Value) -> list[Value]:
-    """Return what is in a nest of lists, tuples and dicts, in the order of `map_leaves`."""
+    """Return the leaves of a nest of lists, tuples and dicts, in the order of `map_leaves`."""
     if isinstance(value, TupleValue | ListValue | DictValue):
         return [leaf for item in value.values(t) for leaf in leaves(t, item)]
     return [value]

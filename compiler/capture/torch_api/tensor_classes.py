@@ -1,4 +1,4 @@
-"""Making tensors of derived classes inside traced code: calls of the classes and what they use."""
+"""Traces the construction of tensors of derived classes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def construct(t: Interpreter, cls: ClassValue, args: Args, kwargs: Kwargs) -> Va
 
 @handles(_NEW)
 def _new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    """``torch.Tensor.__new__``: a tensor under another class, or a new one."""
+    """Trace ``torch.Tensor.__new__``: a tensor viewed as another class, or a new tensor."""
     kind: Any = t.python.concrete(args[0])
     if kwargs or is_wrapper(kind):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"{kind.__qualname__}()")
@@ -68,7 +68,8 @@ def _make_subclass(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _as_subclass(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value:
-    return with_class(t, tensor, t.python.concrete([*args, *kwargs.values()][0]))
+    cls = [*args, *kwargs.values()][0]
+    return with_class(t, tensor, t.python.concrete(cls))
 
 
 METHODS["as_subclass"] = _as_subclass

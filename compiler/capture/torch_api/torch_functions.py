@@ -1,4 +1,4 @@
-"""torch functions: which are recorded as graph nodes, which are answered at once."""
+"""torch functions: decides which become graph nodes and which are evaluated while tracing."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tc.compiler.core.sources import Source
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
-#: functions with handlers that ask ``__torch_function__`` first
+#: functions with handlers that dispatch to ``__torch_function__`` first
 OVERRIDABLE = frozenset((torch.is_floating_point, torch.is_complex, torch.numel, torch.is_nonzero))
 
-#: modules whose Python functions are recorded whole
+#: modules whose Python functions are recorded as one node
 RECORDED = frozenset(("torch.functional", "torch.nn.functional"))
 #: modules of builtins that are recorded
 BUILTIN_HOMES = (
@@ -118,17 +118,17 @@ class TensorGetter(TorchValue):
 
 
 def is_op(obj: Any) -> bool:
-    """Say whether an object is an operator of the torch.ops namespace."""
+    """Return whether an object is an operator of the torch.ops namespace."""
     return isinstance(obj, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
 
 
 def is_higher_order(obj: Any) -> bool:
-    """Say whether an object is an operation that takes functions."""
+    """Return whether an object is an operation that takes functions."""
     return isinstance(obj, torch._ops.HigherOrderOperator)
 
 
 def _of_condition(name: str) -> Handler:
-    """Return the handler of a function that decides a condition on sizes its own way."""
+    """Return the handler of a function that evaluates a condition on sizes by a rule of its own."""
 
     def decide(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         function = getattr(importlib.import_module(SYMBOLIC_SHAPES), name)
@@ -259,7 +259,7 @@ def _as_method(name: str) -> Handler:
 
 
 def _unless(handled: Callable[..., Value | None], function: Any) -> Handler:
-    """Return a handler that records the call where another one has no answer."""
+    """Return a handler that records the call if another handler returns None."""
 
     def handler(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         found = handled(t, args, kwargs)
@@ -338,12 +338,12 @@ def graph_break(msg: str = "") -> None:
     """Break the graph here; does nothing outside of compiled code.
 
     Args:
-        msg: told as a note on the break.
+        msg: reported as a note on the break.
     """
 
 
 def is_compiling() -> bool:
-    """Say whether the code is under capture: True in what is captured, False where it runs."""
+    """Return whether the code is under capture: True in captured code, False elsewhere."""
     return False
 
 
@@ -352,8 +352,9 @@ handles(is_compiling)(_always(True))
 
 @handles(graph_break)
 def _graph_break(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    text = [str(t.python.concrete(value)) for value in (*args, *kwargs.values())]
-    raise breaks.GraphBreak(breaks.USER_BREAK, note="".join(text))
+    given = t.python.concrete_list([*args, *kwargs.values()])
+    text = "".join(str(one) for one in given)
+    raise breaks.GraphBreak(breaks.USER_BREAK, note=text)
 
 
 BY_NAME.add("torch._dynamo.decorators.graph_break", _graph_break)
@@ -363,7 +364,7 @@ def skip_frame(msg: str = "") -> None:
     """Leave the compiled frame that this is called in to Python; does nothing outside of one.
 
     Args:
-        msg: told as the reason.
+        msg: reported as the reason.
     """
 
 
@@ -374,7 +375,7 @@ def _skip_frame(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 def mark_step() -> None:
-    """Say that a new iteration begins; nothing to do, as no memory is kept for replayed graphs."""
+    """Mark the start of an iteration: does nothing, as tc keeps no memory for replayed graphs."""
 
 
 handles(mark_step)(_always(None))
@@ -393,7 +394,7 @@ def _set_error_on_graph_break(t: Interpreter, args: Args, kwargs: Kwargs) -> Val
 
 
 def _make_module(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    """``Module.__init__`` as torch.compile leaves it in the process: it also notes each module."""
+    """Trace ``Module.__init__`` where torch.compile has patched it to record each module."""
     patched: Any = torch.nn.Module.__init__
     original = dict(zip(patched.__code__.co_freevars, patched.__closure__, strict=True))["init"]
     return t.inline_object(original.cell_contents, args, kwargs)

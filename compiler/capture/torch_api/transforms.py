@@ -1,8 +1,8 @@
-"""torch.func transforms: vmap, grad, jvp … traced as the Python that PyTorch wrote them in.
+"""torch.func transforms: vmap, grad, jvp … are traced as PyTorch's own Python code.
 
-What they come down to are levels: a level is pushed, tensors are wrapped for it, the function
-runs on what was wrapped, the level is popped. Each of these calls is a node of the graph, and the
-level really is at work while the function is traced over fake tensors.
+That code pushes a level, wraps tensors for it, runs the function on the wrapped tensors and pops
+the level. Each of these calls is a node of the graph, and the level is active while the function is
+traced over fake tensors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tc.compiler.capture.values.tensor import TensorValue
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
 
-#: mark on graphs that push levels: an exception at run time must not leave them pushed
+#: mark on graphs that push levels, which an exception at run time has to pop
 LEVELLED = "tc_levelled"
 _autograd = torch._C._autograd
 
@@ -63,7 +63,7 @@ SETTING = _among(
     "_saved_tensors_hooks_disable",
     "_saved_tensors_hooks_enable",
 )
-#: questions about modes, which those calls change
+#: queries of modes, which those calls change
 ASKING_MODES = _among(
     (_functorch, _autograd),
     "get_inplace_requires_grad_allowed",
@@ -72,7 +72,7 @@ ASKING_MODES = _among(
     "_saved_tensors_hooks_get_disabled_error_message",
     "_saved_tensors_hooks_is_enabled",
 )
-#: questions about a tensor, which its example answers
+#: queries of a tensor, evaluated on its example
 ASKING_TENSORS = _among(
     (_functorch,),
     "is_batchedtensor",
@@ -84,7 +84,7 @@ ASKING_TENSORS = _among(
     "maybe_get_level",
     "maybe_get_bdim",
 )
-#: what prepares torch itself, and may as well be done while tracing
+#: calls that only prepare torch itself, so that running them while tracing is enough
 PREPARING = _among(
     (predispatch, forward_ad), "lazy_load_decompositions", "_maybe_load_decompositions"
 )

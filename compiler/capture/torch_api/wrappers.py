@@ -1,4 +1,4 @@
-"""Tensors that wrap other tensors: fakes of them, and the guards that graphs of them rest on."""
+"""Wrapper tensor subclasses as inputs: their fakes and their guards."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def accepts(obj: Any) -> bool:
-    """Say whether an object is a tensor that says which tensors it wraps."""
+    """Return whether an object is a tensor with ``__tensor_flatten__``."""
     return isinstance(obj, torch.Tensor) and is_traceable_wrapper_subclass(obj)
 
 
 def wrap_wrapper(t: Interpreter, obj: torch.Tensor, source: Source) -> Value:
-    """Return the value of a wrapper, guarded on its class, its metadata and what it wraps."""
+    """Return the value of a wrapper; guard its class, its metadata and its inner tensors."""
     dims = t.sizes.dimensions(source, obj)
     try:
         with t.state.as_at_entry():
@@ -40,8 +40,9 @@ def wrap_wrapper(t: Interpreter, obj: torch.Tensor, source: Source) -> Value:
     t.guards.add("CUSTOM", source, _metadata_guard(type(obj), list(names), metadata))
     value = tensor_value(None, fake, source, obj)
     t.values.tensors.append(value)
-    inner = [t.values.wrap(getattr(obj, name), AttrSource(source, name)) for name in names]
-    t.output.derived.hold(zip(inner, [getattr(fake, name) for name in names], strict=True))
+    for name in names:
+        inner = t.values.wrap(getattr(obj, name), AttrSource(source, name))
+        t.output.derived.hold([(inner, getattr(fake, name))])
     return value
 
 
@@ -59,10 +60,10 @@ def _metadata_guard(cls: type, names: list[str], metadata: Any) -> Predicate:
 
 
 def _comparison(cls: type) -> Any:
-    """Return the function of two metadata that a class has, or equality.
+    """Return the class's comparison of two metadata, or equality.
 
     Raises:
-        StageError: its ``__metadata_guard__`` cannot be called with two metadata on the class.
+        StageError: its ``__metadata_guard__`` is no classmethod of two metadata.
     """
     own = getattr(cls, "__metadata_guard__", None)
     if own is None:
@@ -70,7 +71,7 @@ def _comparison(cls: type) -> Any:
     if not inspect.ismethod(own) or len(inspect.signature(own).parameters) != 2:
         raise StageError(
             "capture",
-            f"{cls.__qualname__}.__metadata_guard__ has to be a classmethod of two arguments: the"
-            " metadata that was compiled for, and that of another tensor",
+            f"{cls.__qualname__}.__metadata_guard__ has to be a classmethod with two parameters:"
+            " the metadata of the tensor at compile time, and that of the tensor in a later call",
         )
     return own

@@ -1,1 +1,1 @@
-"""values."""
+"""The values of Python objects that the tracer works on."""

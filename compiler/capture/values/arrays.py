@@ -1,7 +1,7 @@
-"""numpy arrays: calls of numpy become nodes that run the same function over tensors.
+"""numpy arrays: calls of numpy become nodes that run the same function on tensors.
 
-PyTorch's own numpy over tensors (``torch._numpy``) does the work, so types are promoted and
-errors raised as numpy does; arrays enter the graph as tensors that share their memory.
+PyTorch's own numpy over tensors (``torch._numpy``) does the work, so types are promoted and errors
+raised as numpy does; arrays enter the graph as tensors that share their memory.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from tc.compiler.core.sources import CallSource, Source
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
-#: functions that give an array also where the result has no dimension
+#: functions that return an array even if the result has no dimension
 MAKERS = frozenset(
     ("array", "asarray", "ascontiguousarray", "zeros", "ones", "empty", "full", "reshape", "copy")
 )
-#: functions that may get types in the place of arrays
+#: functions that accept types in place of arrays
 ON_TYPES = frozenset(
     ("issubdtype", "can_cast", "promote_types", "result_type", "min_scalar_type", "isscalar")
 )
-#: functions whose results have another shape or type there than numpy gives them
+#: functions whose results differ from numpy's in shape or type
 DIFFERENT = frozenset(("median", "percentile", "quantile", "corrcoef", "cov", "histogram"))
 TO_PYTHON = frozenset(("item", "tolist", "tobytes", "__bool__", "__int__", "__float__"))
 #: functions that make an array of lists of arrays
@@ -66,12 +66,12 @@ def numpy_call(name: str, args: Any, kwargs: Any) -> Any:
 
 
 def _stacked(items: Any) -> Any:
-    """Return nested lists of arrays as one array, where all the items are arrays of one shape."""
+    """Return nested lists of arrays as one array if all items are arrays of one shape."""
     parts = [_stacked(item) if isinstance(item, list | tuple) else item for item in items]
     if not parts or not all(isinstance(part, torch.Tensor) for part in parts):
         return items
     if len({part.dtype for part in parts}) != 1:
-        return items  # numpy promotes otherwise than torch
+        return items  # numpy's type promotion differs from torch's
     return torch.stack(parts)
 
 
@@ -106,11 +106,11 @@ def _tensors(value: Any) -> Any:
 
 # -- values ----------------------------------------------------------------------------------
 class ArrayValue(Value):
-    """A numpy array, or a numpy scalar if `scalar`, known by a tensor.
+    """A numpy array, or a numpy scalar if `scalar`, represented by a tensor.
 
     Attributes:
-        tensor: what stands for it in the graph.
-        fixed: the scalar itself, where traced code made it of constants.
+        tensor: the tensor that represents it in the graph.
+        fixed: the scalar itself, if traced code made it of constants.
     """
 
     noun = "a numpy array"
@@ -126,7 +126,8 @@ class ArrayValue(Value):
     @property
     def dtype(self) -> Any:
         """The array's numpy dtype."""
-        return torch.empty(0, dtype=self.tensor.example.dtype, device="cpu").numpy().dtype
+        empty = torch.empty(0, dtype=self.tensor.example.dtype, device="cpu")
+        return empty.numpy().dtype
 
     def python_type(self) -> type:
         return self.dtype.type if self.scalar else np.ndarray
@@ -143,7 +144,8 @@ class ArrayValue(Value):
         if name in ("strides", "nbytes"):
             size = ConstValue(self.tensor.example.itemsize)
             if name == "nbytes":
-                return t.python.binary("mul", METHODS["numel"](t, self.tensor, [], {}), size)
+                count = METHODS["numel"](t, self.tensor, [], {})
+                return t.python.binary("mul", count, size)
             strides = METHODS["stride"](t, self.tensor, [], {}).unpack(t)
             return TupleValue([t.python.binary("mul", stride, size) for stride in strides])
         if name in FIELDS:
@@ -160,7 +162,8 @@ class ArrayValue(Value):
             return self.tensor.method(t, "tolist", [], {})
         if name in TO_PYTHON:
             if self.fixed is not None and all(a.is_constant() for a in args):
-                return t.python.folded(getattr(self.fixed, name), *map(t.python.concrete, args))
+                plain = t.python.concrete_list(args)
+                return t.python.folded(getattr(self.fixed, name), *plain)
             self.cannot(breaks.TENSOR_ITEM, f"{name}()")
         if not hasattr(tensor_numpy().ndarray, name):
             self.cannot(breaks.UNSUPPORTED_CALL, f"ndarray.{name}")
@@ -178,7 +181,8 @@ class ArrayValue(Value):
 
     def iterate(self, t: Interpreter) -> Value:
         rows = self.tensor.unpack_rows(t)
-        return t.values.list_of(ArrayValue(row, row.example.dim() == 0) for row in rows).iterate(t)
+        arrays = [ArrayValue(row, row.example.dim() == 0) for row in rows]
+        return t.values.list_of(arrays).iterate(t)
 
     def children(self, t: Interpreter) -> list[Value]:
         return [self.tensor]
@@ -190,7 +194,7 @@ class ArrayValue(Value):
 
 
 class FixedScalar(ArrayValue):
-    """A numpy scalar that traced code made of constants; its tensor is made where one is needed."""
+    """A numpy scalar that traced code made of constants; its tensor is made on demand."""
 
     def __init__(self, fixed: Any, make: Callable[[], TensorValue]) -> None:
         self.fixed = fixed
@@ -199,7 +203,7 @@ class FixedScalar(ArrayValue):
 
     @functools.cached_property
     def tensor(self) -> TensorValue:  # type: ignore[override]
-        """What stands for it in the graph."""
+        """The tensor that represents it in the graph."""
         return self._make()
 
     @property
@@ -228,7 +232,7 @@ def _to_scalar(tensor: torch.Tensor) -> Any:
 
 
 class NumpyFunctionValue(Value):
-    """A function of numpy that PyTorch has over tensors."""
+    """A function of numpy that ``torch._numpy`` implements on tensors."""
 
     noun = "a numpy function"
 
@@ -252,9 +256,11 @@ class NumpyFunctionValue(Value):
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if self.name.startswith("random."):
             self.cannot(breaks.BUILTIN_CALL, f"numpy.{self.name}()")
-        if self.name in ON_TYPES and all(a.is_constant() for a in (*args, *kwargs.values())):
+        operands = (*args, *kwargs.values())
+        if self.name in ON_TYPES and all(one.is_constant() for one in operands):
+            plain = t.python.concrete_list(args)
             named = t.python.concrete_dict(kwargs)
-            return t.python.folded(self.obj, *map(t.python.concrete, args), **named)
+            return t.python.folded(self.obj, *plain, **named)
         given = t.values.new_tuple([_argument(t, a) for a in args]), _named(t, kwargs)
         out = kwargs.get("out")
         t.guards.aliasing_matters |= out is not None
@@ -269,7 +275,7 @@ def _record(
     t: Interpreter, target: Callable[..., Any], args: tuple[Any, ...], scalars: bool
 ) -> Value:
     values = [a if isinstance(a, Value) else ConstValue(a) for a in args]
-    with t.overrides.at_least(OFF):  # to the program these are no calls of torch
+    with t.overrides.at_least(OFF):  # the program does not call torch here, so no override applies
         return _as_arrays(t, t.output.call_torch(target, values, {}), scalars)
 
 
@@ -288,7 +294,7 @@ def _named(t: Interpreter, kwargs: Kwargs) -> DictValue:
 
 
 def _argument(t: Interpreter, value: Value) -> Value:
-    """Return an argument of numpy as an argument of a node: dtypes by name, arrays as tensors."""
+    """Return numpy's argument as a node's argument: dtypes by name, arrays as tensors."""
     if isinstance(value, ArrayValue):
         return value.tensor
     if isinstance(value, TensorValue | SymValue):
@@ -312,7 +318,7 @@ def _is_dtype(kind: type) -> bool:
 
 # -- from Python -----------------------------------------------------------------------------
 def is_array(obj: Any) -> bool:
-    """Say whether an object is an array or scalar that a tensor can stand for."""
+    """Return whether an object is an array or scalar that a tensor can represent."""
     return type(obj) is np.ndarray or isinstance(obj, np.generic)
 
 
@@ -339,7 +345,7 @@ def wrap_array(t: Interpreter, obj: Any, source: Source) -> Value | None:
 
 
 def numpy_name(obj: Any) -> str | None:
-    """Return under which name PyTorch has a numpy function, or None."""
+    """Return the name of a numpy function in ``torch._numpy``, or None."""
     if isinstance(obj, type | types.ModuleType) or not callable(obj):
         return None
     module = getattr(obj, "__module__", None) or ("numpy" if isinstance(obj, np.ufunc) else "")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class AttributesValue(DictValue):
-    """``vars(owner)``: reads see what traced code stored, stores are stores to the owner."""
+    """``vars(owner)``: reads return the values that traced code stored, stores go to the owner."""
 
     noun = "an object's __dict__"
 
@@ -52,14 +52,14 @@ class AttributesValue(DictValue):
         return found if found is not None else t.python.raise_(KeyError, token)
 
     def has(self, t: Interpreter, key: Value) -> bool:
-        """Say whether there is such an attribute."""
+        """Return whether there is such an attribute."""
         there = t.python.key(key) in self._names(t)
         if self.pending and self.source is not None:
             t.guards.contains(self, key, t.python.key(key) in self.obj)
         return there
 
     def put(self, t: Interpreter, key: Value, value: Value) -> None:
-        """Store an attribute, past descriptors."""
+        """Store an attribute, bypassing descriptors."""
         t.effects.store_attribute(self.owner, t.python.concrete(key), value)
 
     def drop(self, t: Interpreter, key: Value) -> Value:

@@ -1,4 +1,4 @@
-"""Values: what the tracer knows of one Python object, a class a kind of object.
+"""Values: the tracer's representation of Python objects, one class for each kind of object.
 
 A value is *sourced* if it was reached from the frame's inputs (and can be loaded again from there)
 and *new* otherwise. One object always has one value, so `is` on values is `is` on objects.
@@ -40,26 +40,26 @@ class Raised(Exception):
 
 
 class Exhausted(Exception):
-    """Control flow: an iterator value has no more items."""
+    """Control flow: an iterator is exhausted."""
 
 
 class Value:
-    """Base of all values. Every operation that a kind does not know breaks the graph."""
+    """Base of all values. Operations that a kind does not implement break the graph."""
 
-    #: What to call such a value in a message.
+    #: The name of this kind of value in messages.
     noun: ClassVar[str] = "a value"
 
     source: Source | None = None
-    #: the Python object that it stands for, if there is one
+    #: the Python object that it represents, if there is one
     obj: Any = None
-    #: of an exception that was raised: the frames it left, innermost first, each with its depth
+    #: for a raised exception: the frames that it left, innermost first, each with its depth
     trail: tuple[tuple[int, StackFrame, dis.Positions | None], ...] = ()
-    #: when an object was made that traced code can change; 0: before all others
+    #: the order in which traced code made its mutable objects; 0: it existed before
     creation_index = 0
 
     @staticmethod
     def next_creation_index() -> int:
-        """Return a number greater than those of all objects made before."""
+        """Return a number greater than those of all earlier objects."""
         return next(_births)
 
     # -- what is known ---------------------------------------------------------------------
@@ -72,7 +72,7 @@ class Value:
         raise NotConstant(self.describe())
 
     def is_constant(self) -> bool:
-        """Say whether `constant` has an answer."""
+        """Return whether `constant` does not raise."""
         try:
             self.constant()
         except NotConstant:
@@ -80,7 +80,7 @@ class Value:
         return True
 
     def describe(self) -> str:
-        """Name the value in a message."""
+        """Describe the value for a message."""
         return self.source.pretty if self.source is not None else self.noun
 
     # -- what can be done ------------------------------------------------------------------
@@ -101,7 +101,7 @@ class Value:
         self.cannot(breaks.UNSUPPORTED_CALL, self.describe())
 
     def answering(self) -> tuple[CodeType, ...]:
-        """Return the code whose result, if a call inlines it at once, is the call's, untouched."""
+        """Return the code that a call inlines in tail position, if any."""
         return ()
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
@@ -161,7 +161,7 @@ class Value:
 
 
 class KnownObject(Value):
-    """Base of what stands for a Python object that is known as it is."""
+    """Base of values whose Python object is known."""
 
     def __init__(self, obj: Any, source: Source | None = None) -> None:
         self.obj = obj
@@ -200,7 +200,7 @@ class IteratorValue(Value):
 
 
 class Lazy:
-    """An item of a sourced container that no one has looked at: not guarded, not wrapped yet."""
+    """An unread item of a sourced container: not guarded and not wrapped yet."""
 
     __slots__ = ("obj", "source")
 
@@ -234,7 +234,7 @@ class HandlingValue(Value):
     """What PUSH_EXC_INFO puts below an exception: the one handled before, which POP_EXCEPT takes.
 
     Attributes:
-        error: the exception that is being handled from there up.
+        error: the exception that the stack entries above it handle.
     """
 
     noun = "the exception handled before"
@@ -247,7 +247,7 @@ class HandlingValue(Value):
 
 
 class OpaqueValue(Value):
-    """A sourced object that the tracer does not look into: it can be passed on, nothing else."""
+    """A sourced object that the tracer does not model: it can only be passed on."""
 
     def __init__(self, obj: Any, source: Source | None) -> None:
         self.obj = obj
@@ -278,7 +278,7 @@ class OpaqueValue(Value):
 
 
 def is_ignored(method: Any) -> bool:
-    """Say whether the user lets calls of a logger's method be left out."""
+    """Return whether the user allows calls of a logger's method to be dropped."""
     known = config.ignore_logger_methods
     return method in known or getattr(method, "__func__", None) in known
 

@@ -1,4 +1,4 @@
-"""What reading a class attribute gives, through an instance or through the class."""
+"""Binds class attributes that are read through an instance or through the class."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 def bind_descriptor(
     t: Interpreter, owner: Value, cls: type, raw: Any, name: str, inherited: bool = False
 ) -> Value:
-    """Return what reading a class attribute through an instance gives."""
+    """Return the value of a class attribute that is read through an instance."""
     if isinstance(raw, types.FunctionType):
-        # a method read from the class: found again by id, so no source of its own is needed
+        # a method read from the class: it is found by id, so it needs no source of its own
         return MethodValue(owner, t.values.function_of_class(raw))
     if isinstance(raw, staticmethod):
         return t.values.function_of_class(raw.__func__)
@@ -49,7 +49,8 @@ def bind_descriptor(
         return owner.base_attr(t, name)
     getter = type_lookup(type(raw), "__get__")
     if isinstance(getter, types.FunctionType):
-        return t.inline_object(getter, [t.values.known(raw), owner, t.values.known(cls)])
+        descriptor = t.values.known(raw)
+        return t.inline_object(getter, [descriptor, owner, t.values.known(cls)])
     if getter is not MISSING and not isinstance(raw, type):
         raise breaks.GraphBreak(breaks.UNSUPPORTED_ATTR, f"{owner.describe()}.{name}")
     source: Source | None = None
@@ -63,14 +64,14 @@ def bind_descriptor(
 def _compute_once(
     t: Interpreter, owner: ObjectValue, raw: functools.cached_property[Any], name: str
 ) -> Value:
-    """Return what a property computes that its object does not hold yet, and let it be held."""
+    """Compute a cached property that its object does not store yet, and store it."""
     value = t.inline_object(raw.func, [owner])
     t.effects.store_attribute(owner, raw.attrname or name, value)
     return value
 
 
 def _source_in_class(t: Interpreter, cls: type, raw: Any, name: str) -> Source | None:
-    """Return where a class attribute can be read again, None if nothing could have changed it."""
+    """Return the source of a class attribute, or None if nothing can change the attribute."""
     for base in cls.__mro__:
         if id(base) not in t.values.made_inside and type_lookup(base, name) is raw:
             return (
@@ -82,7 +83,7 @@ def _source_in_class(t: Interpreter, cls: type, raw: Any, name: str) -> Source |
 
 
 def bind_class_attr(t: Interpreter, owner: ClassValue, raw: Any, name: str) -> Value:
-    """Return what reading a class attribute through the class gives."""
+    """Return the value of a class attribute that is read through the class."""
     if isinstance(raw, classmethod):
         return MethodValue(owner, t.values.known(raw.__func__))
     found = raw
@@ -91,5 +92,5 @@ def bind_class_attr(t: Interpreter, owner: ClassValue, raw: Any, name: str) -> V
     elif not isinstance(raw, types.FunctionType | property) and hasattr(type(raw), "__get__"):
         found = raw.__get__(None, owner.obj)
     if type_lookup(owner.obj, name) is not raw:
-        return t.values.known(found)  # found further up by super()
+        return t.values.known(found)  # super() finds it in a base
     return t.values.wrap(found, AttrSource(t.values.source_of(owner), name))

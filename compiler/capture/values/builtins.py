@@ -1,4 +1,4 @@
-"""Builtin functions and types: what a call of each does to values, one row a function."""
+"""Handlers of builtin functions and types, one for each function."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Handler = Callable[["Interpreter", Args, Kwargs], Value]
 #: builtin functions and types by identity
 BUILTINS: Table[int, Handler] = Table("builtins")
 #: functions without side effects: folded when all arguments are constants
-#: answers that the process may change: asked again at each call
+#: functions of state that the process may change: evaluated again at each call
 ASKED_AGAIN = frozenset(map(id, (sys.getrecursionlimit,)))
 PURE_MODULES = frozenset(("math", "operator", "_operator", "cmath", "itertools", "_struct"))
 PURE = frozenset(
@@ -124,7 +124,7 @@ class BuiltinValue(KnownObject):
             special = CLASS_METHODS.get(name)
             if special is not None:
                 return special(t, owner, args, kwargs)
-            if name not in PURE_CLASS_METHODS:  # as `datetime.now` and `__subclasses__` are not
+            if name not in PURE_CLASS_METHODS:  # unlike `datetime.now` and `__subclasses__`
                 self.cannot(breaks.BUILTIN_CALL, f"{self.describe()}()")
             return self._fold(t, args, kwargs)
         if module in ("_operator", "operator") or id(self.obj) in OPERATORS:
@@ -132,7 +132,8 @@ class BuiltinValue(KnownObject):
         if isinstance(self.obj, types.MethodDescriptorType | types.WrapperDescriptorType):
             overridden = type_lookup(args[0].python_type(), name) is not self.obj
             if overridden and isinstance(args[0], ObjectValue | TupleValue):
-                return slot_method(t, args[0], self.obj).call(t, args[1:], kwargs)
+                method = slot_method(t, args[0], self.obj)
+                return method.call(t, args[1:], kwargs)
             return args[0].method(t, name, args[1:], kwargs)
         if id(self.obj) in ASKED_AGAIN:
             answer = self.obj(*map(t.python.concrete, args))
@@ -152,7 +153,7 @@ class BuiltinValue(KnownObject):
         r.load_object(self.obj)
 
 
-#: class methods in C whose answer their arguments decide
+#: class methods in C that are pure functions of their arguments
 PURE_CLASS_METHODS = frozenset(
     ("from_bytes", "fromhex", "maketrans", "mro", "__instancecheck__", "__subclasscheck__",
      "__subclasshook__", "__init_subclass__", "fromisoformat", "fromordinal")
@@ -220,9 +221,10 @@ def _object_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(tuple.__new__)
 def _tuple_new(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    return TupleValue(
-        list(args[1].unpack(t)) if len(args) > 1 else [], kind=t.python.concrete(args[0])
-    )
+    cls, *contents = args
+    items = contents[0].unpack(t) if contents else []
+    kind = t.python.concrete(cls)
+    return TupleValue([*items], kind=kind)
 
 
 @builtin(object.__init__)
@@ -317,7 +319,8 @@ def _all_constant(items: Iterable[Any]) -> bool:
 def _deque(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     limit = kwargs.get("maxlen", args[1] if len(args) > 1 else ConstValue(None))
     items = args[0] if args else kwargs.get("iterable")
-    return DequeValue(list(items.unpack(t)) if items else [], maxlen=t.python.concrete(limit))
+    contents = items.unpack(t) if items else []
+    return DequeValue([*contents], maxlen=t.python.concrete(limit))
 
 
 def _dict_of_kind(kind: type) -> Handler:
@@ -350,8 +353,9 @@ CLASS_METHODS["fromkeys"] = _fromkeys
 @builtin(slice)
 def _slice(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     none: Value = ConstValue(None)
-    bounds = [none, args[0], none] if len(args) == 1 else [*args, none][:3]
-    return SliceValue(bounds)
+    if len(args) == 1:
+        return SliceValue([none, args[0], none])
+    return SliceValue([*args, none][:3])
 
 
 @builtin(range)
@@ -398,7 +402,7 @@ def _hasattr(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _has_unread(t: Interpreter, owner: Value, name: str) -> bool:
-    """Say whether an attribute that cannot be read is there: on the class, or the real object."""
+    """Return whether an attribute that cannot be read exists on the class or the real object."""
     obj = owner.obj
     if obj is None or owner.source is None:
         return type_lookup(owner.python_type(), name) is not MISSING
@@ -490,7 +494,9 @@ def _prod(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(divmod)
 def _divmod(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    return TupleValue([t.python.binary("floordiv", *args), t.python.binary("mod", *args)])
+    quotient = t.python.binary("floordiv", *args)
+    rest = t.python.binary("mod", *args)
+    return TupleValue([quotient, rest])
 
 
 @builtin(abs)
@@ -514,7 +520,9 @@ def _round(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(format)
 def _format(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    return t.python.format(args[0], t.python.concrete(args[1]) if len(args) > 1 else "")
+    value, *rest = args
+    spec = t.python.concrete(rest[0]) if rest else ""
+    return t.python.format(value, spec)
 
 
 def slot_method(t: Interpreter, owner: Value, raw: Any) -> Value:
@@ -529,7 +537,7 @@ def slot_method(t: Interpreter, owner: Value, raw: Any) -> Value:
     if isinstance(owner, TupleValue) and raw.__objclass__ is tuple:
         return t.attributes.builtin_method(
             TupleValue(owner.slots), name
-        )  # past what the class defines
+        )  # bypassing the class's own method
     if isinstance(owner, ExceptionValue):
         return _exception_method(owner, name)
     if isinstance(owner, TensorValue):

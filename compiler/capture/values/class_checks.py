@@ -1,8 +1,8 @@
-"""``isinstance`` and ``issubclass``: answered for values, and guarded where answers can change.
+"""``isinstance`` and ``issubclass`` of values, guarded if their results can change.
 
-A class is guarded with its bases, and so is what it defines (`definitions`). Left are answers that
-classes make up themselves: abstract classes by a registry, protocols by looking at the instance,
-and metaclasses by an ``__instancecheck__`` of their own, which is traced.
+The guard on definitions covers a class, its bases and its attributes. Other results come from the
+classes' own rules: abstract classes have a registry, protocols inspect the instance, and
+metaclasses may define ``__instancecheck__``, which is traced.
 """
 
 from __future__ import annotations
@@ -27,55 +27,69 @@ PLAIN_CHECK = type.__dict__["__instancecheck__"]
 
 @builtin(isinstance)
 def _isinstance(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    value = args[0]
     classes = t.python.classes(args[1])
-    kind = args[0].python_type()
-    real = args[0].obj
-    own = _checked_by_users(t, args[0], classes)
+    kind = value.python_type()
+    real = value.obj
+    own = _checked_by_users(t, value, classes)
     if own is not None:
         return own
-    if isinstance(args[0], TensorValue | ObjectValue) and real is not None:
+    if isinstance(value, TensorValue | ObjectValue) and real is not None:
         return t.python.folded(isinstance, real, classes)
-    if isinstance(args[0], ConstValue):
-        return t.python.folded(isinstance, args[0].obj, classes)
-    flat = classes if isinstance(classes, tuple) else (classes,)
-    own_check = any(type_lookup(type(c), "__instancecheck__") is not PLAIN_CHECK for c in flat)
-    if own_check and isinstance(args[0], TensorValue):
-        return t.python.folded(isinstance, args[0].example, classes)
+    if isinstance(value, ConstValue):
+        return t.python.folded(isinstance, value.obj, classes)
+    if isinstance(value, TensorValue) and any(_has_own_check(cls) for cls in _flat(classes)):
+        return t.python.folded(isinstance, value.example, classes)
     return t.python.folded(issubclass, kind, classes)
 
 
-def _checked_by_users(t: Interpreter, value: Value, classes: Any) -> Value | None:
-    """Return what a class's own ``__instancecheck__`` says, None where it has none in Python.
+def _flat(classes: Any) -> tuple[type, ...]:
+    """Return the second argument of ``isinstance`` as a tuple."""
+    return classes if isinstance(classes, tuple) else (classes,)
 
-    What an abstract class or a protocol answers may change, and gets its guard here.
+
+def _has_own_check(cls: type) -> bool:
+    """Return whether the metaclass of a class overrides ``__instancecheck__``."""
+    check = type_lookup(type(cls), "__instancecheck__")
+    return check is not PLAIN_CHECK
+
+
+def _checked_by_users(t: Interpreter, value: Value, classes: Any) -> Value | None:
+    """Return the result of a class's ``__instancecheck__``, or None if it has none in Python.
+
+    The result for an abstract class or a protocol may change, and is guarded here.
     """
     found: bool | None = None
-    for cls in classes if isinstance(classes, tuple) else (classes,):
+    for cls in _flat(classes):
         check = type_lookup(type(cls), "__instancecheck__")
         if isinstance(cls, abc.ABCMeta):
             t.guards.definitions.register(value.python_type(), cls)
         if getattr(cls, "_is_protocol", False) and value.source is not None:
             _ask_protocol_again(t, value, value.source, cls)
         elif isinstance(check, types.FunctionType) and not is_library(check.__module__):
-            found = bool(found) or t.inline_object(check, [t.values.known(cls), value]).truth(t)
-        elif isinstance(classes, tuple) and found is not None:
-            found = found or _isinstance(t, [value, t.values.known(cls)], {}).truth(t)
+            if not found:
+                result = t.inline_object(check, [t.values.known(cls), value])
+                found = result.truth(t)
+        elif isinstance(classes, tuple) and found is False:
+            result = _isinstance(t, [value, t.values.known(cls)], {})
+            found = result.truth(t)
     return None if found is None else ConstValue(found)
 
 
 def _ask_protocol_again(t: Interpreter, value: Value, source: Source, cls: type) -> None:
-    real = value.obj
-    if real is not None:  # it looks at the attributes of the instance itself
-        answer = isinstance(real, cls)
-        text = f"isinstance({{}}, {cls.__qualname__}) is {answer}"
-        check = Predicate(text, lambda found: isinstance(found, cls) is answer)
-        t.guards.add("CUSTOM", source, check)
+    if value.obj is None:
+        return
+    answer = isinstance(value.obj, cls)  # a protocol inspects the attributes of the instance
+    text = f"isinstance({{}}, {cls.__qualname__}) is {answer}"
+    check = Predicate(text, lambda found: isinstance(found, cls) is answer)
+    t.guards.add("CUSTOM", source, check)
 
 
 @builtin(issubclass)
 def _issubclass(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     classes = t.python.classes(args[1])
-    for cls in classes if isinstance(classes, tuple) else (classes,):
+    subclass = t.python.concrete(args[0])
+    for cls in _flat(classes):
         if isinstance(cls, abc.ABCMeta):
-            t.guards.definitions.register(t.python.concrete(args[0]), cls)
-    return t.python.folded(issubclass, t.python.concrete(args[0]), t.python.classes(args[1]))
+            t.guards.definitions.register(subclass, cls)
+    return t.python.folded(issubclass, subclass, classes)

@@ -1,8 +1,8 @@
-"""Class statements of traced code: the body is traced, and a class is made of what it binds.
+"""Class statements of traced code: the body is traced, and a class is made of its names.
 
-The class lives only while the frame is traced, with stand-ins for the functions of its body; the
-calls of those are traced like any other. Where residual code would need the class itself, the
-frame is traced anew with its class statements left to Python (`breaks.TraceAgain`).
+The class lives only while the frame is traced, with stand-ins for the functions of its body; calls
+of these are traced like any other. If residual code would need the class itself, the frame is
+traced again with its class statements left to Python (`breaks.TraceAgain`).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
 
 METACLASSES = (type, abc.ABCMeta, torch.autograd.function.FunctionMeta)
-#: names of a class body that its class does not get
+#: names of a class body that its class does not keep
 BY_THE_COMPILER = ("__classcell__", "__static_attributes__")
 
 
 def build_class(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    """``__build_class__(body, name, *bases)``."""
+    """Trace ``__build_class__(body, name, *bases)``."""
     body, name, *bases = args
     if t.leave_classes:
         raise _refusal("whose class outlives the graph")
@@ -56,7 +56,7 @@ def build_class(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _is_bound_at_once(t: Interpreter) -> bool:
-    """Say whether the class gets its name next: decorators would look into it, or change it."""
+    """Return whether the class is bound to its name next: decorators could inspect or change it."""
     frame = t.top
     assert frame is not None
     return frame.next_instruction().opname.startswith("STORE_")
@@ -76,7 +76,7 @@ def _real_base(base: Value) -> type:
 
 
 def _real(t: Interpreter, value: Value) -> Any:
-    """Return a Python object for what a class body binds."""
+    """Return the Python object for a value that a class body binds."""
     if isinstance(value, FunctionValue):
         return stand_in(t, value)
     if isinstance(value, ConstValue | DescriptorValue | ClassValue):
@@ -87,7 +87,7 @@ def _real(t: Interpreter, value: Value) -> Any:
 
 
 def stand_in(t: Interpreter, function: FunctionValue) -> types.FunctionType:
-    """Return a function that stands for one made by traced code; it is never called."""
+    """Return a stand-in for a function made by traced code; it is never called."""
     if function.obj is not None:
         return function.obj
     cells = tuple(types.CellType() for _ in function.code.co_freevars)
@@ -104,7 +104,8 @@ def _decorator(kind: Any) -> Any:
         if not all(isinstance(one, FunctionValue) or t.python.is_none(one) for one in functions):
             raise breaks.GraphBreak(breaks.UNSUPPORTED_CALL, f"class {kind.__name__}")
         real = [_real(t, function) for function in args]
-        made = kind(*real, **{name: _real(t, function) for name, function in kwargs.items()})
+        named = {name: _real(t, function) for name, function in kwargs.items()}
+        made = kind(*real, **named)
         value = DescriptorValue(made)
         t.values.make_inside(made, value)
         return value

@@ -1,4 +1,4 @@
-"""Lists, tuples and slices, and iterators over them."""
+"""Lists, tuples and deques, and iterators over them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class SequenceValue(Value):
-    """Base of lists and tuples: slots that are wrapped when first looked at."""
+    """Base of lists and tuples: their items are wrapped when first read."""
 
     kind: type
 
@@ -107,7 +107,7 @@ def field_names(kind: type) -> tuple[str, ...]:
 
 
 class TupleValue(SequenceValue):
-    """A tuple, a torch.Size, or a named tuple (`kind` tells which)."""
+    """A tuple, a torch.Size, or a named tuple; `kind` is its class."""
 
     noun = "a tuple"
 
@@ -145,7 +145,7 @@ class TupleValue(SequenceValue):
         return super().attr(t, name)
 
     def _own(self, t: Interpreter, name: str) -> Value | None:
-        """Return a special method that the class of a named tuple defines anew, bound."""
+        """Return a special method that the class of a named tuple overrides, bound to the tuple."""
         if self.kind is tuple or not isinstance(getattr(self.kind, name), types.FunctionType):
             return None
         return t.attributes.class_attr(self, self.kind, name)
@@ -201,10 +201,10 @@ class TupleValue(SequenceValue):
 
 
 class ListValue(SequenceValue):
-    """A list; one that came in and is only added to is never read, nor its length guarded.
+    """A list; an input list to which items are only added is never read, nor is its length guarded.
 
-    A loop that breaks fills a list over many frames: code that knew how long it is so far would
-    serve one turn of the loop only.
+    A loop that breaks fills a list over many frames: code that depended on its current length would
+    serve a single iteration.
     """
 
     noun = "a list"
@@ -222,7 +222,7 @@ class ListValue(SequenceValue):
 
     @property
     def slots(self) -> list[Slot]:
-        """The items; the real list is read, and its length guarded, when first asked for."""
+        """The items; the first use reads the real list and guards its length."""
         if self._read is not None:
             read, self._read = self._read, None
             self._slots[:0] = read()
@@ -233,7 +233,7 @@ class ListValue(SequenceValue):
         self._slots = slots
 
     def add(self, t: Interpreter, items: list[Value]) -> None:
-        """Put items at the end."""
+        """Append items."""
         t.effects.changed(self)
         self._slots.extend(items)
 
@@ -283,7 +283,7 @@ class ListValue(SequenceValue):
         r.e.build_list(len(self.slots))
 
     def replay(self, r: ResidualInterface) -> None:
-        """Emit ``original[:] = items``, or the adding to a list that was not read."""
+        """Emit ``original[:] = items``, or the appending to a list that was not read."""
         if self._read is not None:
             r.push_slots(self._slots)
             r.e.build_list(len(self._slots))
@@ -298,7 +298,7 @@ class ListValue(SequenceValue):
 
 
 class DequeValue(ListValue):
-    """A collections.deque; what exceeds its length limit falls out at the other end."""
+    """A collections.deque; items beyond its maximum length are dropped from the other end."""
 
     noun = "a deque"
     kind = collections.deque
@@ -359,17 +359,18 @@ class DequeValue(ListValue):
         t.effects.changed(self)
         if self.slots:
             count %= len(self.slots)
-            self.slots[:] = [*self.slots[-count:], *self.slots[:-count]] if count else self.slots
+            if count:
+                self.slots[:] = [*self.slots[-count:], *self.slots[:-count]]
         return ConstValue(None)
 
 
 class KnownIterator(IteratorValue):
-    """Base of iterators over what is known already, at a place that may be counted."""
+    """Base of iterators over known items, which have a position."""
 
     index: int
 
     def count(self, t: Interpreter) -> int:
-        """Step on and return the place stepped over; an iterator that came in changes by it."""
+        """Advance and return the old position; an input iterator is changed by it."""
         if self.source is not None:
             t.effects.changed(self)
         self.index += 1
@@ -413,7 +414,7 @@ class SequenceIterator(KnownIterator):
             self._set_place(r)
 
     def replay(self, r: ResidualInterface) -> None:
-        """Emit the stepping on of an iterator that came in."""
+        """Emit code that advances an input iterator."""
         r.push(self)
         self._set_place(r)
 

@@ -1,4 +1,4 @@
-"""Variables of `contextvars`: read under a guard, set after the graph where the frame left them."""
+"""Variables of `contextvars`: reads are guarded, and final values are set after the graph."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from tc.compiler.core.sources import AttrSource, CallSource, Source
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
+#: method of a context variable -> the numbers of arguments that it accepts
+ARITIES = {"get": (0, 1), "set": (1,), "reset": (1,)}
+
 
 class ContextVarValue(KnownObject):
     """A `contextvars.ContextVar`.
 
     Attributes:
-        content: what it holds; None if it holds nothing or was not looked at yet.
+        content: its value; None if it has none or was not read yet.
     """
 
     noun = "a context variable"
@@ -37,8 +40,7 @@ class ContextVarValue(KnownObject):
         )
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
-        wanted = {"get": (0, 1), "set": (1,), "reset": (1,)}.get(name, ())
-        if kwargs or len(args) not in wanted:
+        if kwargs or len(args) not in ARITIES.get(name, ()):
             self.cannot(breaks.UNSUPPORTED_CALL, f"ContextVar.{name}")
         if name == "get":
             return self._get(t, args)
@@ -47,7 +49,7 @@ class ContextVarValue(KnownObject):
         return self._reset(t, args[0])
 
     def _look(self, t: Interpreter) -> Value | None:
-        """Return what it holds, or None."""
+        """Return its value, or None."""
         if not self._looked:
             self._looked = True
             assert self.source is not None
@@ -64,7 +66,7 @@ class ContextVarValue(KnownObject):
         return found if found is not None else t.python.raise_(LookupError, repr(self.obj))
 
     def _default(self, t: Interpreter) -> Value | None:
-        """Return what the variable was made with, or None."""
+        """Return the default of the variable, or None."""
         assert self.source is not None
         found = _default(self.obj)
         return (
@@ -107,9 +109,9 @@ class TokenValue(DeferredCall):
     """What ``ContextVar.set`` of traced code returns; making it sets the variable.
 
     Attributes:
-        before: what the variable held before, None if nothing.
-        used: the variable was reset with it.
-        undone: it was so before anything could see it, so that the variable need not be set.
+        before: the earlier value of the variable, or None.
+        used: whether the variable was reset with it.
+        undone: whether nothing could read the variable before the reset: it need not be set.
     """
 
     noun = "a token of a context variable"
@@ -134,7 +136,7 @@ class SourcedToken(KnownObject):
     noun = TokenValue.noun
 
     def before(self, t: Interpreter) -> Value | None:
-        """Return what the variable held before it was set, None if nothing."""
+        """Return the value that the variable had before it was set, or None."""
         assert self.source is not None
         old, where = self.obj.old_value, AttrSource(self.source, "old_value")
         if old is contextvars.Token.MISSING:
@@ -150,7 +152,7 @@ def wrap_context_var(t: Interpreter, obj: Any, source: Source) -> Value:
 
 
 def wrap_token(t: Interpreter, obj: Any, source: Source) -> Value:
-    """Return the value of an existing token: another call brings another one, of the same kind."""
+    """Return the value of an existing token: each call has another token, of the same kind."""
     t.guards.add("TYPE", source, type(obj))
     t.guards.add("ID", AttrSource(source, "var"), obj.var)
     return SourcedToken(obj, source)

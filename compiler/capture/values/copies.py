@@ -1,4 +1,4 @@
-"""What copies of objects are made with: ``id()``, and ``__reduce_ex__`` of plain objects."""
+"""Handlers that copying of objects needs: ``id()``, and ``__reduce_ex__`` of plain objects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class IdentityNumber(Value):
-    """``id()`` of what traced code made: unknown, but equal for the same object only."""
+    """``id()`` of an object that traced code made: unknown, but equal for the same object only."""
 
     noun = "id() of a value"
 
@@ -52,7 +52,7 @@ def _id(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _reduce(t: Interpreter, x: ObjectValue) -> Value:
-    """Return what ``object.__reduce_ex__(x, 4)`` does for a plain object with a ``__dict__``."""
+    """Return ``object.__reduce_ex__(x, 4)`` of a plain object with a ``__dict__``."""
     own = type_lookup(x.cls, "__reduce__")
     if isinstance(own, types.FunctionType):
         return t.inline_object(own, [x])
@@ -68,7 +68,8 @@ def _reduce(t: Interpreter, x: ObjectValue) -> Value:
         held = names.method(t, "copy", [], {})
         state = held if held.truth(t) else ConstValue(None)
     maker = t.values.known(copyreg.__newobj__)  # type: ignore[attr-defined]
-    return t.values.new_tuple([maker, t.values.new_tuple([t.values.known(x.cls)]), state])
+    arguments = t.values.new_tuple([t.values.known(x.cls)])
+    return t.values.new_tuple([maker, arguments, state])
 
 
 def _is_plain_class(cls: type) -> bool:

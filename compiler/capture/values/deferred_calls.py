@@ -1,4 +1,4 @@
-"""Calls that are made once the graph has run: warnings, and printing where the user allows it."""
+"""Deferred side effects: warnings, and printing if the user allows it, after the graph has run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class DeferredCall(Value):
-    """A call that the residual code makes for what it does; its result is None."""
+    """A call that residual code makes for its side effects; its result is None."""
 
     noun = "a call made after the graph"
 
@@ -46,7 +46,7 @@ class ReorderableValue(KnownObject):
 
 
 def is_reorderable(obj: Any) -> bool:
-    """Say whether the user allows a function to be called after the graph."""
+    """Return whether the user allows a function to be called after the graph."""
     return callable(obj) and any(obj is one for one in config.reorderable_logging_functions)
 
 
@@ -82,7 +82,7 @@ def _warn(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _ignores(t: Interpreter, filters: Value, category: type) -> bool:
-    """Say whether the first of the filters that traced code set ignores a category."""
+    """Return whether the first matching warning filter of traced code ignores a category."""
     if not isinstance(filters, ListValue) or not filters.slots:
         return False
     first = filters.slots[0]
@@ -98,7 +98,7 @@ def _warning(t: Interpreter, message: Value, category: type, level: int) -> Defe
     while level > 1 and frame is not None:
         frame, level = frame.parent, level - 1
     kind: Value = t.values.known(category)
-    if frame is None:  # a caller of the frame under capture is to blame
+    if frame is None:  # the warning refers to a caller of the frame under capture
         between = 2  # the residual code and the wrapper that keeps the call from being traced
         return DeferredCall(warnings.warn, [message, kind, ConstValue(level + between)], {})
     place = frame.place()
@@ -110,7 +110,7 @@ def _warning(t: Interpreter, message: Value, category: type, level: int) -> Defe
 def warn_at(
     message: Any, category: Any, file: str, line: int, module_globals: dict[str, Any]
 ) -> None:
-    """Warn as a line of a module does; called from residual code."""
+    """Issue a warning for a line of a module; called from residual code."""
     registry = module_globals.setdefault("__warningregistry__", {})
     module = module_globals.get("__name__", "<unknown>")
     warnings.warn_explicit(message, category, file, line, module, registry)

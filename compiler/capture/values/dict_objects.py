@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Storage(DictValue):
-    """The items of a dict object; changed and replayed past the methods of its class."""
+    """The items of a dict object; changes and replays bypass the methods of its class."""
 
     def __init__(self, owner: DictObjectValue, entries: Entries, kind: type) -> None:
         super().__init__(entries, kind=kind)
@@ -50,11 +50,12 @@ class DictObjectValue(ObjectValue):
         self.storage = Storage(self, entries or {}, base)
 
     def missing(self, t: Interpreter, key: Value) -> Value:
-        """Return what an item that is not there is, by the class's own ``__missing__``."""
+        """Return the value of a missing item by the class's ``__missing__``."""
         raw = type_lookup(self.cls, "__missing__")
         if raw is MISSING:
             return t.python.raise_(KeyError, key)
-        return t.attributes.bind_descriptor(self, self.cls, raw, "__missing__").call(t, [key], {})
+        method = t.attributes.bind_descriptor(self, self.cls, raw, "__missing__")
+        return method.call(t, [key], {})
 
     def base_method(self, name: str) -> Value:
         """Return the method that dict itself has under a name, bound to the items."""
@@ -78,7 +79,7 @@ class DictObjectValue(ObjectValue):
 
 
 def accepts(obj: Any) -> bool:
-    """Say whether an object is an instance of a user's subclass of dict with plain keys."""
+    """Return whether an object is an instance of a user's subclass of dict with plain keys."""
     heap_type = 1 << 9  # Py_TPFLAGS_HEAPTYPE
     return (
         isinstance(obj, dict)
@@ -102,12 +103,12 @@ def wrap_dict_object(t: Interpreter, obj: Any, source: Source) -> Value:
 
 
 def keys_of(mapping: dict[Any, Any]) -> tuple[Any, ...]:
-    """Return the keys, past what the class makes of them."""
+    """Return the keys, bypassing methods of the class."""
     return tuple(dict.keys(mapping))
 
 
 def item_of(key: Any, mapping: dict[Any, Any]) -> Any:
-    """Return an item, past what the class makes of item access."""
+    """Return an item, bypassing methods of the class."""
     return dict.__getitem__(mapping, key)
 
 
@@ -119,7 +120,7 @@ def make(cls: Any, items: dict[Any, Any]) -> Any:
 
 
 def refill(target: Any, items: dict[Any, Any]) -> None:
-    """Replace all items, past the methods of the class; called from residual code."""
+    """Replace all items, bypassing the methods of the class; called from residual code."""
     base: Any = collections.OrderedDict if isinstance(target, collections.OrderedDict) else dict
     base.clear(target)
     for key, value in items.items():

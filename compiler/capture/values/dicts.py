@@ -22,8 +22,8 @@ class DictValue(Value):
     """A dict, OrderedDict or defaultdict: token of the key -> (key, value).
 
     Attributes:
-        factory: what a defaultdict calls for a missing key.
-        pending: a sourced dict whose full key list is not guarded yet.
+        factory: the default factory of a defaultdict.
+        pending: whether the full key list of a sourced dict is not guarded yet.
     """
 
     noun = "a dict"
@@ -61,7 +61,7 @@ class DictValue(Value):
     def whole(self, t: Interpreter) -> Entries:
         """Return the entries after guarding on the full list of keys."""
         if self.pending:
-            if "__builtins__" in self.entries:  # names of a module: compiling adds some
+            if "__builtins__" in self.entries:  # globals of a module: compiling adds some
                 self.cannot(breaks.UNSUPPORTED_OP, "iteration over the names of a module")
             self.pending = False
             t.guards.keys(self)
@@ -98,7 +98,7 @@ class DictValue(Value):
         return value
 
     def has(self, t: Interpreter, key: Value) -> bool:
-        """Say whether a key is there, guarding only on that where possible."""
+        """Return whether a key exists, guarding only that where possible."""
         token = t.python.key(key)
         there = token in self.entries
         if self.pending:
@@ -269,7 +269,7 @@ class DictView(Value):
         return type(getattr({}, self.name)())
 
     def contents(self, t: Interpreter) -> list[Value]:
-        """Return the items that the view has now."""
+        """Return the current items of the view."""
         parts = {"keys": self.owner.keys, "values": self.owner.values, "items": self.owner.pairs}
         return parts[self.name](t)
 
@@ -455,7 +455,8 @@ def _algebra(name: str) -> Any:
         values = {t.python.key(v): v for v in s.values(t)}
         for other in others:
             right = {t.python.key(v): v for v in other.unpack(t)}
-            kept = getattr(dict.fromkeys(values).keys(), name)(dict.fromkeys(right).keys())
+            own_keys, other_keys = dict.fromkeys(values).keys(), dict.fromkeys(right).keys()
+            kept = getattr(own_keys, name)(other_keys)
             values = {k: v for k, v in {**values, **right}.items() if k in kept}
         return SetValue(dict(values), kind=s.kind)
 
@@ -483,7 +484,8 @@ def _relation(name: str) -> Any:
 
 def _set_reduce(t: Interpreter, s: SetValue, protocol: Value) -> Value:
     items = t.values.new_tuple([t.values.list_of(s.values(t))])
-    return t.values.new_tuple([t.values.known(s.kind), items, ConstValue(None)])
+    cls, state = t.values.known(s.kind), ConstValue(None)
+    return t.values.new_tuple([cls, items, state])
 
 
 def _dict_reduce(t: Interpreter, d: DictValue, protocol: Value) -> Value:

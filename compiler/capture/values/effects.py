@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 
 def _had(owner: Value, name: str) -> bool:
-    """Say whether an object had an attribute before traced code began."""
+    """Return whether an object had an attribute before the frame."""
     obj = owner.obj
     known = owner.source is not None and obj is not None
     return not known or name in getattr(obj, "__dict__", ()) or hasattr(type(obj), name)
 
 
 class Effects:
-    """What traced code changed; tracing itself changes nothing but values.
+    """The side effects of traced code; tracing itself changes only values.
 
-    Contents of lists, dicts, sets and cells are kept by their values; the attributes of objects
-    and globals are kept here, the last store of each name winning. `writes` counts all changes,
-    `outer_writes` those of what was there before the frame began, `body_writes` those of what was
-    there before the body of a higher-order operation (`body`). `demanded` are values that must be
-    made even if nobody uses them, `generators` those that traced code has started.
+    Values store the new contents of lists, dicts, sets and cells; this class stores attributes of
+    objects and globals, of which the last store to each name counts. `writes` counts all changes,
+    `outer_writes` those to objects older than the frame, `body_writes` those to objects older than
+    the body of a higher-order operation (`body`). `demanded` are values that must be made even if
+    nothing uses them, `generators` those that traced code has started.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,10 @@ class Effects:
 
     @contextmanager
     def body(self) -> Iterator[Callable[[], bool]]:
-        """For a block that traces a body: yield what says whether it changed something outside."""
+        """Trace a body in the block.
+
+        Yield a function that returns whether it changed outer objects.
+        """
         start, self.body_start = self.body_start, Value.next_creation_index()
         before = self.body_writes
         try:
@@ -60,37 +63,37 @@ class Effects:
 
     # -- containers and cells --------------------------------------------------------------
     def changed(self, value: Value) -> None:
-        """Note that a container's or cell's contents differ from the real object's."""
+        """Record that the contents of a container or cell differ from those of the real object."""
         self._count(value)
         self._changed.setdefault(id(value), value)
 
     def was_changed(self, value: Value) -> bool:
-        """Say whether the contents of a container or cell were changed."""
+        """Return whether the contents of a container or cell were changed."""
         return id(value) in self._changed
 
     # -- attributes ------------------------------------------------------------------------
     def store_attribute(self, owner: Value, name: str, value: Value) -> None:
-        """Note ``owner.name = value``; UNBOUND stands for a deletion."""
+        """Record ``owner.name = value``; UNBOUND means a deletion."""
         self._count(owner)
         self._owners.setdefault(id(owner), owner)
         stores = self._attributes.setdefault(id(owner), {})
         if value is UNBOUND and name in stores and not _had(owner, name):
-            del stores[name]  # made and deleted by traced code: nothing is left to be done
+            del stores[name]  # made and deleted by traced code: nothing to replay
             return
         if stores.get(name) is UNBOUND:
             del stores[name]  # set again after a deletion: it goes to the end of __dict__
         stores[name] = value
 
     def attribute(self, owner: Value, name: str) -> Value | None:
-        """Return what traced code stored, UNBOUND if it deleted it, None if it did neither."""
+        """Return the value stored to an attribute, UNBOUND after a deletion, else None."""
         return self._attributes.get(id(owner), {}).get(name)
 
     def store_class_attribute(self, owner: Value, name: str, value: Value) -> None:
-        """Note a store to a class that was there before traced code began."""
+        """Record a store to a class that existed before the frame."""
         self.store_attribute(self._classes.setdefault(owner.constant(), owner), name, value)
 
     def class_attribute(self, mro: Sequence[type], name: str) -> Value | None:
-        """Return what traced code stored to the class that a look-up along ``mro`` comes to."""
+        """Return the value that traced code stored to the class that ``mro`` finds first."""
         for cls in mro if self._classes else ():
             stored = self.attribute(self._classes[cls], name) if cls in self._classes else None
             if stored is not None or name in cls.__dict__:
@@ -103,19 +106,19 @@ class Effects:
 
     # -- calls -----------------------------------------------------------------------------
     def demand(self, value: Value) -> None:
-        """Note a new value that must be made even if nobody uses it, for what making it does."""
+        """Record a new value that must be made even if nothing uses it, for its side effects."""
         self.writes += 1
         self.outer_writes += 1
         self.body_writes += 1
         self.demanded.append(value)
 
     def withdraw(self, value: Value) -> None:
-        """Take a demand back."""
+        """Undo `demand`."""
         self.demanded = [one for one in self.demanded if one is not value]
 
     # -- globals ---------------------------------------------------------------------------
     def store_global(self, module_globals: dict[str, Any], name: str, value: Value) -> None:
-        """Note a store to a global of a module."""
+        """Record a store to a global of a module."""
         self.writes += 1
         self.outer_writes += 1
         self.body_writes += 1
@@ -124,13 +127,13 @@ class Effects:
         self._globals[key] = (module_globals, value)
 
     def global_value(self, module_globals: dict[str, Any], name: str) -> Value | None:
-        """Return what traced code stored to a global, or None."""
+        """Return the value that traced code stored to a global, or None."""
         entry = self._globals.get((id(module_globals), name))
         return entry[1] if entry else None
 
     # -- the way back ----------------------------------------------------------------------
     def any(self) -> bool:
-        """Say whether a frame that returns has anything to replay on objects it did not make."""
+        """Return whether a frame that returns has changed objects that it did not make."""
         return bool(self._globals or self.demanded) or bool(self.roots(at_break=False))
 
     @staticmethod
@@ -139,17 +142,17 @@ class Effects:
         return value.source is not None or own_cell
 
     def roots(self, at_break: bool) -> list[Value]:
-        """Return the existing objects that have to be changed; a break goes on with all cells."""
+        """Return the existing objects to change; a resumed frame needs all its cells."""
         values = [*self._changed.values(), *self._owners.values()]
         return [value for value in values if self._outlives(value, at_break)]
 
     def changed_outside(self) -> list[Value]:
-        """Return what was there before the frame and was changed: containers and owners."""
+        """Return the changed containers and owners of attributes that existed before the frame."""
         values = [*self._changed.values(), *self._owners.values()]
         return [value for value in values if value.source is not None]
 
     def contents(self, value: Value) -> list[Value]:
-        """Return what an object's attributes, or a cell, hold: put in after it is made."""
+        """Return the values that are stored into an object or a cell after it is made."""
         stored = [v for v in self.attributes_of(value).values() if v is not UNBOUND]
         return [*stored, *value.held()] if isinstance(value, CellValue) else stored
 
@@ -163,10 +166,11 @@ class Effects:
         Args:
             r: the residual code.
             made: new values that the residual code builds, by id: they are filled too.
-            at_break: the code goes on after a break, and needs the frame's own cells.
+            at_break: whether the frame is resumed after a break, and needs its own cells.
         """
         new_cells = [v for v in made.values() if isinstance(v, CellValue) and v.held()]
-        for value in {id(v): v for v in [*self._changed.values(), *new_cells]}.values():
+        distinct = {id(value): value for value in [*self._changed.values(), *new_cells]}
+        for value in distinct.values():
             new_cell = isinstance(value, CellValue) and id(value) in made
             if self._outlives(value, at_break) or new_cell:
                 value.replay(r)  # type: ignore[attr-defined]
@@ -176,7 +180,7 @@ class Effects:
                 continue
             for name, value in stores.items():
                 if value is UNBOUND and owner.source is None:
-                    continue  # a new object is made without what was deleted
+                    continue  # a new object never has the deleted attribute
                 r.replay_attribute(owner, name, None if value is UNBOUND else value)
         for value in self.demanded:
             r.push(value)

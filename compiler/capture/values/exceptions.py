@@ -1,4 +1,4 @@
-"""Exceptions: what traced code raises, catches, reads and passes on."""
+"""Exceptions that traced code raises, catches, inspects and passes on."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ExceptionValue(Value):
             return t.values.new_tuple(self.args)
         if name == "__class__":
             return t.values.known(self.cls)
-        if name == "__context__":  # what was being handled when it was raised, by any frame
+        if name == "__context__":  # the exception that was being handled then
             raise breaks.SkipFrame("the __context__ of an exception is read")
         if name in ("__cause__", "__traceback__"):
             return ConstValue(None)
@@ -65,7 +65,7 @@ class ExceptionValue(Value):
 
     @property
     def _is_initialised_in_python(self) -> bool:
-        """Whether its `__init__` was traced: `args` need not be what it takes."""
+        """Return whether its `__init__` was traced: its parameters may differ from `args`."""
         return isinstance(type_lookup(self.cls, "__init__"), types.FunctionType)
 
     def real(self) -> BaseException:
@@ -85,14 +85,14 @@ class ExceptionValue(Value):
         return made
 
     def text(self) -> str:
-        """Return what str() of the exception would say, as far as known; for messages of tc."""
+        """Return str() of the exception as far as known, for messages of tc."""
         try:
             return str(self.real())
         except (NotConstant, TypeError, AttributeError):
             return ""
 
     def converted(self, function: Callable[[Any], str]) -> Value:
-        """Return what str, repr or ascii give, where that is not code of the user's."""
+        """Return the result of str, repr or ascii if it is not code of the user."""
         try:
             return ConstValue(function(self.real()))
         except NotConstant:

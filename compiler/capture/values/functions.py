@@ -1,4 +1,4 @@
-"""Functions, methods, cells, generators and partial functions: everything that is inlined."""
+"""Callables that are inlined: functions, methods and partial functions; cells and generators."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import FrameInterface, Interpreter, ResidualInterface
 
 
-#: items of a generator that are worked out before it is used
+#: the most items of a generator that are computed before it is used
 MAX_AHEAD = 1000
 
 
@@ -38,9 +38,9 @@ class CellValue(Value):
     """A closure cell.
 
     Attributes:
-        content: what it holds now; None means: look at the real cell on first use.
+        content: its current content; None: read the real cell on first use.
         obj: the real cell of a sourced value.
-        root_name: the name of the cell in the frame under capture, if it is one of its own.
+        root_name: the name of the cell in the frame under capture, if it belongs to that frame.
     """
 
     noun = "a closure cell"
@@ -62,7 +62,7 @@ class CellValue(Value):
         return types.CellType
 
     def load(self, t: Interpreter) -> Value:
-        """Return what the cell holds, or UNBOUND."""
+        """Return the content of the cell, or UNBOUND."""
         if self.content is None:
             self.content = UNBOUND
             if self.obj is not None and self.source is not None:
@@ -87,7 +87,7 @@ class CellValue(Value):
         return super().attr(t, name)
 
     def held(self) -> list[Value]:
-        """Return what the cell holds as far as it was looked at: put in after the cell is made."""
+        """Return the content of the cell if it was read; it is stored after the cell is made."""
         return [] if self.content is None or self.content is UNBOUND else [self.content]
 
     def rebuild(self, r: ResidualInterface) -> None:
@@ -101,7 +101,7 @@ class CellValue(Value):
         """Emit the store of the contents."""
         if self.content is UNBOUND:
             if self.root_name is not None:
-                r.e.load_const(None)  # the cell of the frame itself may never have been filled
+                r.e.load_const(None)  # the frame's own cell may be empty still
                 r.e.store_deref(self.root_name)
                 r.e.delete_deref(self.root_name)
             return
@@ -187,7 +187,7 @@ class FunctionValue(Value):
         return super().attr(t, name)
 
     def _known_attr(self, t: Interpreter, name: str) -> Value | None:
-        """Return an attribute that every function has, of one made by traced code."""
+        """Return a standard attribute of a function that traced code made."""
         if name == "__code__":
             return t.values.known(self.code)
         if name == "__module__":
@@ -261,13 +261,14 @@ class FunctionDict(DictValue):
         raise NotConstant(self.describe())
 
     def whole(self, t: Interpreter) -> Entries:
-        """Return all attributes that a function does not have by itself."""
-        found = {k: v for k, v in self.owner.extra.items() if not hasattr(types.FunctionType, k)}
+        """Return all attributes in the function's dictionary."""
+        extra = self.owner.extra
+        found = {k: v for k, v in extra.items() if not hasattr(types.FunctionType, k)}
         self.entries = {name: (ConstValue(name), value) for name, value in found.items()}
         return self.entries
 
     def has(self, t: Interpreter, key: Value) -> bool:
-        """Say whether the function has an attribute."""
+        """Return whether the function has an attribute."""
         return t.python.key(key) in self.whole(t)
 
     def put(self, t: Interpreter, key: Value, value: Value) -> None:
@@ -355,7 +356,9 @@ class PartialValue(Value):
         return f"partial({self.function.describe()})"
 
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        return self.function.call(t, [*self.args, *args], {**self.kwargs, **kwargs})
+        given = [*self.args, *args]
+        named = {**self.kwargs, **kwargs}
+        return self.function.call(t, given, named)
 
     def answering(self) -> tuple[types.CodeType, ...]:
         return self.function.answering()
@@ -384,7 +387,7 @@ class PartialValue(Value):
 
 
 class GeneratorValue(Value):
-    """A generator made by traced code: a frame that is run from yield to yield."""
+    """A generator made by traced code: a frame that is interpreted from yield to yield."""
 
     noun = "a generator"
 
@@ -409,7 +412,7 @@ class GeneratorValue(Value):
 
     @property
     def needs_closing(self) -> bool:
-        """Whether it is suspended where closing or dropping it runs a handler or a `finally`."""
+        """Return whether closing or dropping it would run a handler or a `finally`."""
         return self.rest is None and self.frame.runs_code_if_closed
 
     def send(self, t: Interpreter, value: Value) -> Value:
@@ -451,7 +454,7 @@ class GeneratorValue(Value):
         return self.rest
 
     def _run_ahead(self, t: Interpreter) -> list[Value]:
-        """Return all that the generator will yield, if nobody can tell that it ran already."""
+        """Return all items of the generator if nothing can observe that it ran ahead."""
         writes = t.effects.writes
         if self.frame.started and self.frame.returned is None:
             raise breaks.SkipFrame(f"{self.describe()} is partly consumed at a graph break")
@@ -475,7 +478,7 @@ class GeneratorValue(Value):
 
 
 def yielding(items: list[Any]) -> Generator[Any, None, None]:
-    """Yield items that were worked out before; called from residual code."""
+    """Yield items that were computed before; called from residual code."""
     yield from items
 
 

@@ -1,4 +1,4 @@
-"""Functions with a rule of their own: which the tracer answers itself, by identity or by name."""
+"""The table of functions that the tracer handles itself, by identity or by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
 
 Handler = Callable[["Interpreter", Args, Kwargs], Value]
-#: functions with an answer of their own, by identity
+#: function, by identity -> handler
 HANDLERS: Table[int, Handler] = Table("torch functions")
 #: functions of torch._dynamo that PyTorch's own code calls; it is not imported for them
 BY_NAME: Table[str, Handler] = Table("torch functions by name")

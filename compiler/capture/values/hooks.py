@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: methods that take a function which autograd calls later
 REGISTERING = ("register_hook", "register_post_accumulate_grad_hook")
-#: mark on graphs whose inner tensors have hooks: such a graph needs eager autograd
+#: mark on graphs with hooks on inner tensors, which need eager autograd
 HOOKED = "tc_hooked"
 
 

@@ -1,6 +1,6 @@
-"""What values and handlers need of the tracer and its parts, as protocols.
+"""The interfaces of the tracer and its parts, as protocols that values and handlers use.
 
-Modules below the tracer name these, never the tracer: so that none of them is in a cycle with it.
+Modules below the tracer import these and never the tracer, so that no import cycle arises.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 
 class FrameInterface(Protocol):
-    """What values need of a frame under interpretation."""
+    """The interface of an interpreted frame for values."""
 
     @property
     def code(self) -> CodeType:
-        """What it runs."""
+        """Its code object."""
 
     @property
     def cells(self) -> Mapping[str, CellValue]:
@@ -51,15 +51,15 @@ class FrameInterface(Protocol):
 
     @property
     def parent(self) -> FrameInterface | None:
-        """The frame that called."""
+        """The calling frame."""
 
     @property
     def started(self) -> bool:
-        """Whether a generator was advanced."""
+        """Whether a generator has started."""
 
     @property
     def returned(self) -> Value | None:
-        """What it returned."""
+        """Its return value."""
 
     @property
     def runs_code_if_closed(self) -> bool:
@@ -69,13 +69,13 @@ class FrameInterface(Protocol):
         """Return a local; an unbound one raises into the traced code."""
 
     def is_bound(self, name: str) -> bool:
-        """Say whether a local that is not kept in a cell has a value."""
+        """Return whether a local that is not kept in a cell has a value."""
 
     def place(self) -> StackFrame:
-        """Return where this frame is in the user's source."""
+        """Return this frame's current place in the user's source."""
 
     def next_instruction(self) -> Instruction:
-        """Return the instruction after the one at work."""
+        """Return the instruction after the current one."""
 
     def places(self) -> list[StackFrame]:
         """Return the stack of frames, the frame under capture first."""
@@ -85,7 +85,7 @@ class FrameInterface(Protocol):
 
 
 class ResidualInterface(Protocol):
-    """What values need of the residual code that rebuilds them."""
+    """The interface of residual code, which rebuilds values."""
 
     @property
     def e(self) -> Emitter:
@@ -109,7 +109,7 @@ class ResidualInterface(Protocol):
         """Push an output of the graph."""
 
     def load_object(self, obj: Any) -> None:
-        """Push any Python object, through a global of ours."""
+        """Push any Python object, through a generated global."""
 
     def load_callable(self, obj: Any) -> None:
         """Push a Python object that will be called."""
@@ -130,14 +130,14 @@ class ResidualInterface(Protocol):
         """Pop the top into a new local and return its name."""
 
     def replay_attribute(self, owner: Value, name: str, value: Value | None) -> None:
-        """Emit ``owner.name = value``, past a ``__setattr__`` that was traced already."""
+        """Emit ``owner.name = value``, bypassing a ``__setattr__`` that was traced already."""
 
     def replay_global(self, space: dict[str, Any], name: str, value: Value) -> None:
         """Emit a store to a global."""
 
 
 class GraphInterface(Protocol):
-    """What is asked of the graph under construction."""
+    """The interface of the graph under construction."""
 
     calls: int
 
@@ -147,18 +147,18 @@ class GraphInterface(Protocol):
 
     @property
     def marks(self) -> set[str]:
-        """What a backend has to know of the graph."""
+        """Keys of the graph's ``meta`` that tell backends about it."""
 
     @property
     def derived(self) -> ClassesMet:
-        """The tensor classes that were met."""
+        """The tensor subclasses among the values."""
 
     @property
     def graph(self) -> fx.Graph:
         """The graph that calls are recorded into: the captured one, or that of a body in it."""
 
     def in_scope(self, node: fx.Node, example: Any) -> fx.Node:
-        """Return a node, or what stands for it in the body that is being captured."""
+        """Return a node, or its placeholder in the body that is being captured."""
 
     def add_input(self, value: NodeValue) -> fx.Node:
         """Make the placeholder of a sourced tensor or number, before all calls."""
@@ -167,18 +167,18 @@ class GraphInterface(Protocol):
         """Record a call and return the value of its result."""
 
     def call_state(self, target: Any, args: Args, kwargs: Kwargs) -> Value:
-        """Record a call that changes a state of torch, and change it for what is traced next."""
+        """Record a call that changes a state of torch, and apply it to the rest of the trace."""
 
     def run_fake(
         self, target: Any, text: str, fakes: list[Any], named: dict[str, Any], method: bool
     ) -> Any:
-        """Call a function on fake tensors; what it raises breaks the graph."""
+        """Call a function on fake tensors; an exception breaks the graph."""
 
     def known_by_example(self, value: TensorValue) -> TensorValue:
-        """Note a tensor by its fake: a call that returns this fake returns this tensor."""
+        """Record the fake of a tensor: a call that returns this fake returns this tensor."""
 
     def result_of(self, result: Any, node: fx.Node) -> Value:
-        """Return the value of a node's result, whatever it is made of."""
+        """Return the value of a node's result: a tensor, a number, or a nest of these."""
 
     def number_from(self, tensor: TensorValue, method: str, found: Any, *args: int) -> Value:
         """Return the value of an integer read off a tensor; a node only if it is symbolic."""
@@ -191,17 +191,17 @@ class GraphInterface(Protocol):
 
 
 class IdentityInterface(Protocol):
-    """What is noted of objects that have to stay different ones."""
+    """The interface of the record of objects that have to be distinct."""
 
     def differ(self, left: Value, right: Value) -> None:
-        """Note that two values were compared and are different objects."""
+        """Record that two values were compared and are distinct objects."""
 
     def hashed(self, key: Value) -> None:
-        """Note that a value was looked for, or stored, by its identity."""
+        """Record that a value was a key that is hashed by identity."""
 
 
 class GuardInterface(Protocol):
-    """What is asked of the guard recorder."""
+    """The interface of the guard recorder."""
 
     aliasing_matters: bool
     gradients_matter: bool
@@ -212,27 +212,27 @@ class GuardInterface(Protocol):
 
     @property
     def definitions(self) -> Definitions:
-        """Classes, modules and functions that the result rests on."""
+        """Classes, modules and functions that the result depends on."""
 
     @property
     def identities(self) -> IdentityInterface:
-        """Objects taken to be different ones."""
+        """The objects that are assumed to be distinct."""
 
     @property
     def guarded_by_code(self) -> set[int]:
         """Ids of functions whose guard is on their code."""
 
     def add(self, kind: str, source: Source, value: Any = None) -> None:
-        """Rest the result on a fact about a source; aliases of our own need no guard."""
+        """Guard a fact about a source; global aliases that tc itself made need no guard."""
 
     def identity(self, source: Source, obj: Any) -> None:
-        """Rest the result on which object is found at a source, whoever holds it."""
+        """Guard which object is found at a source, even one that something else already guards."""
 
     def tensor_property(self, tensor: TensorValue, name: str, method: bool = False) -> None:
-        """Guard an attribute, or a method's answer, that the guard on tensors leaves out."""
+        """Guard an attribute, or a method's result, that the TENSOR guard does not cover."""
 
     def ask_process_again(self, function: Callable[[], Any], name: str, answer: Any) -> None:
-        """Guard the answer of a function of the process's state, which takes no arguments."""
+        """Guard the result of a function without arguments that reads the state of the process."""
 
     def keys(self, value: DictValue) -> None:
         """Guard on all keys of a dict."""
@@ -241,17 +241,17 @@ class GuardInterface(Protocol):
         """Guard on a key being in a dict or not."""
 
     def absent(self, owner: ObjectValue, name: str) -> None:
-        """Guard on an object not holding an attribute itself."""
+        """Guard that an object's instance dictionary lacks an attribute."""
 
     def same(self, obj: Any, source: Source, first: Source | None) -> None:
-        """Guard on an object that was met before where no guard says which object it is."""
+        """Guard that a source leads to an object seen before, where no guard fixes its identity."""
 
     def look_up(self, namespace: dict[str, Any], name: str, source: Source) -> None:
-        """Let the guard on definitions hold what a module has under a name, and be found there."""
+        """Let the guard on definitions cover a name of a module; record the lookup."""
 
 
 class ValueInterface(Protocol):
-    """What is asked of the value factory."""
+    """The interface of the value factory."""
 
     @property
     def aliases(self) -> dict[Source, Any]:
@@ -287,7 +287,7 @@ class ValueInterface(Protocol):
         """Return the value of a tensor made from a sourced object."""
 
     def wrap_kept(self, obj: Any) -> Value:
-        """Return the value of an object that compiled code keeps, not reached from the frame."""
+        """Return the value of an object that compiled code keeps, unreachable from the frame."""
 
     def lazy_slots(self, items: Any, source: Source) -> list[Slot]:
         """Return the items of a sequence, to be wrapped when looked at."""
@@ -302,7 +302,7 @@ class ValueInterface(Protocol):
         """Return the value of a function found in a class."""
 
     def make_inside(self, obj: Any, value: Value) -> None:
-        """Let an object that lives only as long as the trace stand for a value."""
+        """Register an object that lives only as long as the trace as the object of a value."""
 
     def keep(self, obj: Any) -> None:
         """Keep an object alive as long as the trace."""
@@ -311,7 +311,7 @@ class ValueInterface(Protocol):
         """Return the value of a real cell."""
 
     def number_is_dynamic(self, obj: float, source: Source) -> bool:
-        """Say whether a number gets a symbol; attributes and defaults stay constants."""
+        """Return whether a number gets a symbol; attributes and defaults stay constants."""
 
     def object_source(self, obj: Any) -> Source:
         """Return a source for an object that was not reached from the frame."""
@@ -320,14 +320,14 @@ class ValueInterface(Protocol):
         """Return a value's source, making one for classes and modules reached otherwise."""
 
     def has_rule(self, obj: Any) -> bool:
-        """Say whether a function is one of torch, or one that users annotated."""
+        """Return whether a function is torch's, or annotated by users."""
 
     def load_global(self, module_globals: dict[str, Any], name: str) -> Value:
         """Return a global of a module, or a builtin."""
 
 
 class AttributeInterface(Protocol):
-    """What is asked of attributes out of classes."""
+    """The interface of the lookup of class attributes."""
 
     def builtin_method(self, owner: Value, name: str) -> Value:
         """Return a bound method of a list, dict, set … as a value."""
@@ -351,13 +351,13 @@ class AttributeInterface(Protocol):
 
 
 class PythonInterface(Protocol):
-    """What is asked of Python's semantics."""
+    """The interface of Python's operators, conversions and comparisons."""
 
     def fold(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Run a pure function on Python objects; what it raises is raised into the traced code."""
+        """Run a pure function on Python objects; its exceptions are raised into the traced code."""
 
     def folded(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Value:
-        """Return the value of what `fold` returns."""
+        """Return the result of `fold` as a value."""
 
     def raise_(self, cls: type[BaseException], *args: Any) -> NoReturn:
         """Raise into the traced code."""
@@ -372,13 +372,13 @@ class PythonInterface(Protocol):
         """Return the Python objects of keyword arguments; see `concrete`."""
 
     def key(self, value: Value) -> Any:
-        """Return what stands for a value as a dictionary key: equal keys, equal tokens."""
+        """Return the token of a dictionary key: equal keys have equal tokens."""
 
     def is_none(self, value: Value) -> bool:
-        """Say whether a value is None."""
+        """Return whether a value is None."""
 
     def identical(self, left: Value, right: Value) -> bool:
-        """Say whether two values are the same object."""
+        """Return whether two values are the same object."""
 
     def logical_not(self, value: Value) -> Value:
         """Return ``not value``."""
@@ -418,40 +418,40 @@ class PythonInterface(Protocol):
 
 
 class StateInterface(Protocol):
-    """What is asked of the state of torch at entry."""
+    """The interface of the state of torch at the start of the frame."""
 
     @property
     def grad_before(self) -> bool:
         """Whether gradients were recorded."""
 
     def as_at_entry(self) -> AbstractContextManager[None]:
-        """Dispatch as torch did when the frame began, outside of transforms and modes."""
+        """Dispatch as at the start of the frame, outside of later transforms and modes."""
 
 
 class ModeInterface(Protocol):
-    """What is asked of torch's global modes."""
+    """The interface of torch's global modes."""
 
     inference: list[tuple[Any, bool]]
     mixed: bool
 
     def value_before(self, name: str) -> Any:
-        """Return what a mode was when the frame began."""
+        """Return the value of a mode at the start of the frame."""
 
     def open_inference(self, guard: Any) -> None:
-        """Note that an inference mode was entered; gradients are off from here on."""
+        """Record that an inference mode was entered, which switches gradients off."""
 
     def close_inference(self) -> None:
-        """Note that the inference mode entered last was left."""
+        """Record that the innermost inference mode was left."""
 
     def changes(self) -> Iterator[tuple[Any, Any]]:
-        """Give, for each mode that is set otherwise now: the call that sets it, and one back."""
+        """Yield for each changed mode the call that sets it and the call that restores it."""
 
     def restore(self) -> None:
-        """Set all modes back."""
+        """Restore all modes."""
 
 
 class OverrideInterface(Protocol):
-    """What is asked of ``__torch_function__``."""
+    """The interface of ``__torch_function__`` overrides."""
 
     level: int
     modes: list[Value]
@@ -459,14 +459,14 @@ class OverrideInterface(Protocol):
     device_modes: int
 
     def aside(self) -> AbstractContextManager[None]:
-        """Keep overrides from the tracer's own use of torch."""
+        """Switch overrides off for the tracer's own calls of torch."""
 
     def at_least(self, level: int) -> AbstractContextManager[None]:
-        """Have at least so much switched off."""
+        """Switch off at least the overrides of a level."""
 
 
 class Interpreter(Protocol):
-    """The tracer as values and handlers know it: it drives frames, its parts do the rest."""
+    """The interface of the tracer: it drives frames, its parts do the rest."""
 
     strict: bool | None
     leave_classes: bool
@@ -478,15 +478,15 @@ class Interpreter(Protocol):
 
     @property
     def guards(self) -> GuardInterface:
-        """What the result rests on."""
+        """Records guards."""
 
     @property
     def values(self) -> ValueInterface:
-        """Where the values of objects come from."""
+        """Makes the values of objects."""
 
     @property
     def attributes(self) -> AttributeInterface:
-        """What objects have from their classes."""
+        """Looks up class attributes."""
 
     @property
     def python(self) -> PythonInterface:
@@ -494,7 +494,7 @@ class Interpreter(Protocol):
 
     @property
     def state(self) -> StateInterface:
-        """The state of torch when the frame began."""
+        """The state of torch at the start of the frame."""
 
     @property
     def modes(self) -> ModeInterface:
@@ -502,11 +502,11 @@ class Interpreter(Protocol):
 
     @property
     def overrides(self) -> OverrideInterface:
-        """Whose ``__torch_function__`` is asked."""
+        """The active ``__torch_function__`` overrides."""
 
     @property
     def effects(self) -> Effects:
-        """What traced code changed."""
+        """The side effects of traced code."""
 
     @property
     def shapes(self) -> Shapes:
@@ -514,7 +514,7 @@ class Interpreter(Protocol):
 
     @property
     def sizes(self) -> DynamicSizes:
-        """What becomes dynamic."""
+        """Decides which sizes and numbers are dynamic."""
 
     @property
     def frame(self) -> hook.Frame:
@@ -522,14 +522,14 @@ class Interpreter(Protocol):
 
     @property
     def top(self) -> FrameInterface | None:
-        """The frame at work."""
+        """The innermost running frame."""
 
     @property
     def handled(self) -> list[HandlingValue]:
         """Exceptions being handled, innermost last."""
 
     def user_line(self) -> tuple[str, int] | None:
-        """Return file and line of the traced code at work, outside of libraries if it can be."""
+        """Return file and line of the current traced code, outside of libraries if possible."""
 
     def inline(self, function: FunctionValue, args: Args, kwargs: Kwargs) -> Value:
         """Interpret a call of a Python function as part of this frame."""
@@ -551,7 +551,10 @@ class Interpreter(Protocol):
     def intercept(
         self, operation: Callable[..., Any], args: Args, kwargs: Kwargs | None = None
     ) -> Value | None:
-        """Return what ``__torch_function__`` makes of an operation; None: nothing overrides it."""
+        """Return the result of an operation's ``__torch_function__``.
+
+        None if nothing overrides it.
+        """
 
     def initialise_lazy(self, module: NNModuleValue, args: Args, kwargs: Kwargs) -> None:
-        """Initialise a module that waits for its first input; the frame is traced anew then."""
+        """Initialise a lazy module for its first input; the frame is then traced again."""

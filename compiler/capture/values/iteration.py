@@ -1,4 +1,4 @@
-"""Builtins that iterate, and functools and itertools: what a call of each does to values."""
+"""Handlers of builtins that iterate, and of functools and itertools."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ if TYPE_CHECKING:
 # -- iteration -------------------------------------------------------------------------------
 @builtin(iter)
 def _iter(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    return args[0].iterate(t) if len(args) == 1 else SentinelIterator(args[0], args[1])
+    if len(args) == 1:
+        return args[0].iterate(t)
+    return SentinelIterator(args[0], args[1])
 
 
 @builtin(next)
@@ -95,7 +97,8 @@ def _reversed(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @builtin(sorted)
 def _sorted(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    ordered = sort_values(t, args[0].unpack(t), kwargs.get("key"), kwargs.get("reverse"))
+    items = args[0].unpack(t)
+    ordered = sort_values(t, items, kwargs.get("key"), kwargs.get("reverse"))
     return ListValue(list(ordered))
 
 
@@ -149,7 +152,7 @@ def _extreme(name: str) -> Handler:
 
 
 def _better(t: Interpreter, name: str, best: Value, item: Value) -> Value:
-    """Return which of two values max or min keeps: a node of the graph where they are numbers."""
+    """Return the result of max or min of two values: a node if it depends on data or sizes."""
     if isinstance(best, SymValue) or isinstance(item, SymValue):
         function = torch.sym_max if name == "gt" else torch.sym_min
         return t.output.call_torch(function, [best, item], {})
@@ -160,7 +163,7 @@ def _better(t: Interpreter, name: str, best: Value, item: Value) -> Value:
 
 
 def _one_number(*values: Value) -> bool:
-    """Say whether a choice between values is one between numbers of one dtype."""
+    """Return whether values are numbers, or one-element tensors, of one dtype."""
     tensors = [v.example for v in values if isinstance(v, TensorValue)]
     first = tensors[0]
     alike = all(one.dtype == first.dtype and one.shape == first.shape for one in tensors)
@@ -187,7 +190,8 @@ def _reduce(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         items = [args[2], *items]
     if not items:
         return t.python.raise_(TypeError, "reduce() of empty iterable with no initial value")
-    return functools.reduce(lambda a, b: args[0].call(t, [a, b], {}), items)
+    function = args[0]
+    return functools.reduce(lambda a, b: function.call(t, [a, b], {}), items)
 
 
 def _materialised(function: Callable[..., Any]) -> Handler:
@@ -234,7 +238,9 @@ def _islice(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 @builtin(itertools.count)
 def _count(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     given = dict(zip(("start", "step"), args, strict=False)) | kwargs
-    return CountIterator(given.get("start", ConstValue(0)), given.get("step", ConstValue(1)))
+    start = given.get("start", ConstValue(0))
+    step = given.get("step", ConstValue(1))
+    return CountIterator(start, step)
 
 
 @builtin(itertools.repeat)
@@ -315,7 +321,8 @@ class GetterValue(Value):
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         owner = args[0]
         if self.kind is operator.methodcaller:
-            return owner.method(t, t.python.concrete(self.args[0]), self.args[1:], self.kwargs)
+            name = t.python.concrete(self.args[0])
+            return owner.method(t, name, self.args[1:], self.kwargs)
         found = [self._get(t, owner, arg) for arg in self.args]
         return found[0] if len(found) == 1 else TupleValue(list(found))
 

@@ -1,4 +1,4 @@
-"""Lazy iterators that traced code makes, and iterators that come in: rebuilt as their own kind."""
+"""Lazy iterators that traced code makes, and input iterators; each is rebuilt as its own kind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class LazyIterator(IteratorValue):
-    """Base of iterators that work out an item when asked for it.
+    """Base of iterators that compute each item on demand.
 
     `kind` called on `parts` gives an iterator in the same state.
     """
@@ -112,11 +112,12 @@ class MapIterator(LazyIterator):
         return [self.function, *self.sources]
 
     def advance(self, t: Interpreter) -> Value:
-        return self.function.call(t, [source.advance(t) for source in self.sources], {})
+        items = [source.advance(t) for source in self.sources]
+        return self.function.call(t, items, {})
 
 
 class FilterIterator(LazyIterator):
-    """``filter(function, source)``, or what keeps the items that a test is false of."""
+    """``filter(function, source)``, or ``itertools.filterfalse``."""
 
     def __init__(self, kind: type, function: Value, source: Value) -> None:
         self.kind = kind
@@ -172,7 +173,7 @@ class CountIterator(LazyIterator):
 
 
 class RepeatIterator(LazyIterator):
-    """``itertools.repeat(item)``, or with a number of times left."""
+    """``itertools.repeat(item)``, or ``repeat(item, times)`` with the remaining number of times."""
 
     kind = itertools.repeat
 
@@ -203,7 +204,8 @@ class CycleIterator(LazyIterator):
 
     def parts(self) -> list[Value]:
         if self.iterated is None:
-            return [TupleValue([*self.saved[self.place :], *self.saved[: self.place]])]
+            ahead, behind = self.saved[self.place :], self.saved[: self.place]
+            return [TupleValue([*ahead, *behind])]
         if self.saved:
             self.cannot(breaks.UNSUPPORTED_VALUE, "an itertools.cycle on its first round")
         return [self.iterated]
@@ -228,12 +230,12 @@ class CycleIterator(LazyIterator):
         return item
 
 
-#: made anew each time that it is read, so read once
+#: each read makes a new object, so it is read once
 FROM_ITERABLE = itertools.chain.from_iterable
 
 
 class ChainIterator(LazyIterator):
-    """``itertools.chain.from_iterable(sources)``, in the middle of one of them or between two."""
+    """``itertools.chain.from_iterable(sources)``, inside of a source or between two."""
 
     kind = itertools.chain
 
@@ -265,7 +267,7 @@ class ChainIterator(LazyIterator):
 
 
 class SliceIterator(LazyIterator):
-    """``itertools.islice(source, start, stop, step)``; the bounds count from here on."""
+    """``itertools.islice(source, start, stop, step)``; bounds are relative to the current item."""
 
     kind = itertools.islice
 
@@ -331,7 +333,7 @@ class WhileIterator(LazyIterator):
     def rebuild(self, r: ResidualInterface) -> None:
         if not self.turned:
             super().rebuild(r)
-        else:  # one that dropped all it is to drop, or took all it is to take
+        else:  # a dropwhile whose test has failed passes all items; such a takewhile is exhausted
             r.load_callable(itertools.chain if self._drops() else iter)
             r.push(self.iterated if self._drops() else TupleValue([]))
             r.e.call(1)
@@ -429,7 +431,7 @@ class ConstIterator(KnownIterator):
         r.e.get_iter()
 
     def replay(self, r: ResidualInterface) -> None:
-        """Emit the stepping on of an iterator that came in."""
+        """Emit code that advances an input iterator."""
         r.load_callable(step_on)
         r.push(self)
         r.e.load_const(self.index)
@@ -442,9 +444,9 @@ SEQUENCE_ITERATORS: tuple[type, ...] = (type(iter([])), type(iter(())))
 
 
 class HandedOnIterator(OpaqueValue):
-    """An iterator that was on the stack at a break: followed where it is used for more than a loop.
+    """An iterator that was on the stack at a break: modelled if it is used for more than a loop.
 
-    A loop that broke steps on for real (`opcodes/jumps.py`), so that its turns share their code.
+    A loop that broke advances its real iterator (`opcodes/jumps.py`): iterations share their code.
     """
 
     noun = "an iterator"
@@ -492,16 +494,16 @@ def _at_its_place(t: Interpreter, obj: Any, source: Source) -> Value:
 
 
 def iterated(iterator: Any) -> Any:
-    """Return what an iterator iterates over."""
+    """Return the object that an iterator iterates over."""
     return iterator.__reduce__()[1][0]
 
 
 def place_of(iterator: Any) -> Any:
-    """Return how many items an iterator is past; None if it does not count or is at its end."""
+    """Return the position of an iterator; None if it has none or is exhausted."""
     return (*iterator.__reduce__(), None)[2]
 
 
 def step_on(iterator: Any, count: int) -> None:
-    """Step over items; called from residual code."""
+    """Advance an iterator; called from residual code."""
     for _ in itertools.islice(iterator, count):
         pass

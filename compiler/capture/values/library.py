@@ -1,4 +1,4 @@
-"""Objects of libraries that never change: regular expressions, matches, version texts."""
+"""Immutable objects of libraries: regular expressions, matches, version texts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def is_unchanging(obj: Any) -> bool:
-    """Return whether an object is a pattern, a match, or a constant of a library's own."""
+    """Return whether an object is a pattern, a match, or another immutable object of a library."""
     if isinstance(obj, re.Pattern | re.Match) or obj is sys.version_info:
         return True
     cls = type(obj)
@@ -28,7 +28,7 @@ def is_unchanging(obj: Any) -> bool:
 
 
 def wrap_unchanging(t: Interpreter, obj: Any, source: Source) -> Value:
-    """Return the value of an object that never changes: a constant, known by identity."""
+    """Return the value of an immutable object: a constant, compared by identity."""
     t.guards.add("ID", source, obj)
     return ConstValue(obj, source)
 

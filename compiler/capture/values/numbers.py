@@ -1,4 +1,4 @@
-"""Python numbers out of tensors, and operations that would ask for one of a tensor argument."""
+"""Known numbers in tensors, and operations that would call ``item()`` on a tensor argument."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ CONVERSIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def known_contents(tensor: TensorValue) -> torch.Tensor | None:
-    """Return a tensor's contents where traced code made it of constants and left it as it was."""
+    """Return the contents of a tensor that traced code made of constants and has not changed."""
     return getattr(tensor.example, "constant", None)
 
 
 def known_number(
     t: Interpreter, tensor: TensorValue, conversion: str = "item"
 ) -> ConstValue | None:
-    """Return the number in a tensor of one element, where it is known."""
+    """Return the number in a tensor of one element, if known."""
     contents = known_contents(tensor)
     if contents is None or contents.numel() != 1:
         return None
@@ -92,23 +92,25 @@ def _scaled(name: str, combine: Any) -> Any:
 
 
 def each_lerp(t: Interpreter, args: Args, kwargs: Kwargs) -> Value | None:
-    """Return what ``_foreach_lerp_`` does with a tensor for its weight; None if it is none."""
+    """Trace ``_foreach_lerp_`` with a tensor as its weight; None for other weights."""
     if len(args) != 3 or not isinstance(args[2], TensorValue):
         return None
-    for one, end in zip(args[0].unpack(t), args[1].unpack(t), strict=True):
+    starts, ends = args[0].unpack(t), args[1].unpack(t)
+    for one, end in zip(starts, ends, strict=True):
         t.output.call_torch("lerp_", [one, end, args[2]], {}, method=True)
     return args[0]
 
 
 def each_pow(t: Interpreter, args: Args, kwargs: Kwargs) -> Value | None:
-    """Return ``_foreach_pow`` of one base and several exponents; None for other arguments."""
+    """Trace ``_foreach_pow`` of one base and several exponents; None for other arguments."""
     if len(args) != 2 or not isinstance(args[0], TensorValue):
         return None
-    return TupleValue([t.output.call_torch(torch.pow, [args[0], e], {}) for e in args[1].unpack(t)])
+    base, exponents = args[0], args[1].unpack(t)
+    return TupleValue([t.output.call_torch(torch.pow, [base, e], {}) for e in exponents])
 
 
 def tensor_of_tensors(t: Interpreter, args: Args, kwargs: Kwargs) -> Value | None:
-    """Return ``torch.tensor`` of a list with tensors of one element in it; None for others."""
+    """Trace ``torch.tensor`` of a list with one-element tensors in it; None for other arguments."""
     if len(args) != 1 or not isinstance(args[0], SequenceValue) or set(kwargs) - {"dtype"}:
         return None
     leaves = _leaves(t, args[0])
@@ -133,7 +135,7 @@ def _is_one_number(leaf: Value) -> bool:
 
 
 def _dtype_of(leaves: list[Value]) -> torch.dtype:
-    """Return the dtype that numbers of these kinds have together in a new tensor."""
+    """Return the dtype of a new tensor of numbers of these kinds."""
     found = [
         leaf.example.dtype
         if isinstance(leaf, TensorValue)

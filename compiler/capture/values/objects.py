@@ -1,4 +1,4 @@
-"""Objects of user-defined classes, their classes, modules of Python and of torch.nn."""
+"""Objects of user-defined classes, their classes, Python modules, and modules of torch.nn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
 MISSING: Any = object()
-# As torch defines them; a program may replace them later.
+# Torch's own definitions, read now because a program may replace them later.
 _MODULE_CALL = torch.nn.Module.__dict__["__call__"]
 _MODULE_GETATTR = torch.nn.Module.__dict__["__getattr__"]
 _MODULE_SETATTR = torch.nn.Module.__dict__["__setattr__"]
@@ -48,7 +48,7 @@ def type_lookup(cls: type, name: str, after: type | None = None) -> Any:
 
 
 def is_library(module: str) -> bool:
-    """Say whether a module's functions and classes are taken to stay as they are."""
+    """Return whether a module's functions and classes are assumed never to change."""
     return module.partition(".")[0] in LIBRARIES
 
 
@@ -107,7 +107,7 @@ class ObjectValue(Value):
         if raw is MISSING:
             return None
         if name == "_validate_args" and issubclass(self.cls, torch.distributions.Distribution):
-            return ConstValue(False)  # a check that reads the data: compiled code does without
+            return ConstValue(False)  # a check that reads the data, which compiled code omits
         return t.attributes.bind_descriptor(self, self.cls, raw, name)
 
     @staticmethod
@@ -140,7 +140,7 @@ class ObjectValue(Value):
         return None
 
     def _attr_source(self, name: str) -> Source:
-        """Return where an attribute of the instance itself is found, whatever its class says."""
+        """Return the source of an instance attribute, bypassing descriptors of the class."""
         source = self.source or Source()
         hidden = self._is_data_descriptor(type_lookup(self.cls, name))
         if hidden or isinstance(type_lookup(self.cls, "__getattribute__"), types.FunctionType):
@@ -178,7 +178,7 @@ class ObjectValue(Value):
         t.effects.store_attribute(self, name, value)
 
     def _raise_lacking(self, t: Interpreter, name: str, part: str) -> None:
-        """Raise as a property does that lacks its setter or deleter."""
+        """Raise the error of a property without a setter or deleter."""
         owner = self.cls.__qualname__
         t.python.raise_(AttributeError, f"property {name!r} of {owner!r} object has no {part}")
 
@@ -268,7 +268,7 @@ class ObjectValue(Value):
         return []
 
     def rebuild(self, r: ResidualInterface) -> None:
-        if self.cls is types.SimpleNamespace:  # has a __new__ of its own
+        if self.cls is types.SimpleNamespace:  # which defines __new__
             r.load_callable(self.cls)
             r.e.call(0)
             return
@@ -304,7 +304,7 @@ class NNModuleValue(ObjectValue):
         return None
 
     def _table_now(self, t: Interpreter, name: str) -> Value | None:
-        """Return a table that traced code stored or changed, or None."""
+        """Return a table of parameters, buffers or modules that traced code changed, or None."""
         stored = t.effects.attribute(self, name)
         if stored is not None:
             return stored
@@ -377,7 +377,7 @@ HOOKS = (
 
 
 def _global_hooks(t: Interpreter) -> bool:
-    """Say whether hooks for all modules are installed."""
+    """Return whether hooks for all modules are installed."""
     module = torch.nn.modules.module
     held = [getattr(module, name) for name in GLOBAL_HOOKS]
     for hooks_of_all in held:
@@ -405,7 +405,8 @@ class ClassValue(KnownObject):
                 getattr(self.obj, name), AttrSource(t.values.source_of(self), name)
             )
         if name == "__dict__":
-            return t.values.wrap(self.obj.__dict__, AttrSource(t.values.source_of(self), name))
+            source = AttrSource(t.values.source_of(self), name)
+            return t.values.wrap(self.obj.__dict__, source)
         stored = t.effects.class_attribute(self.obj.__mro__, name)
         if stored is not None:
             return stored
@@ -508,7 +509,8 @@ class SuperValue(Value):
         if self.cls not in start.__mro__:  # in a method of a metaclass
             self.cannot(breaks.UNSUPPORTED_ATTR, f"super().{name} of a class")
         raw = type_lookup(start, name, after=self.cls)
-        mro = start.__mro__[start.__mro__.index(self.cls) + 1 :]
+        own = start.__mro__.index(self.cls)
+        mro = start.__mro__[own + 1 :]
         stored = t.effects.class_attribute(mro, name)
         if stored is not None:
             return stored
@@ -516,7 +518,8 @@ class SuperValue(Value):
             return t.python.raise_(AttributeError, f"'super' object has no attribute '{name}'")
         if not hasattr(type(raw), "__get__"):
             home = next(base for base in mro if name in base.__dict__)
-            return t.values.wrap(raw, AttrSource(t.values.source_of(t.values.known(home)), name))
+            source = t.values.source_of(t.values.known(home))
+            return t.values.wrap(raw, AttrSource(source, name))
         if isinstance(self.owner, ClassValue):
             return t.attributes.bind_class_attr(self.owner, raw, name)
         return t.attributes.bind_descriptor(self.owner, start, raw, name, inherited=True)

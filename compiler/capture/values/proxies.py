@@ -75,12 +75,15 @@ def _mapping_proxy(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 def accepts(obj: Any) -> bool:
-    """Say whether an object is a mapping proxy that the tracer can look into."""
+    """Return whether an object is a mapping proxy that the tracer can look into."""
     return type(obj) is types.MappingProxyType and all(map(is_constant_object, obj))
 
 
 def wrap_proxy(t: Interpreter, obj: types.MappingProxyType[Any, Any], source: Source) -> Value:
-    """Return the value of an existing proxy, which is read through, item by item."""
+    """Return the value of an existing proxy; reads go to the dict behind it, item by item."""
     t.guards.add("TYPE", source, type(obj))
-    entries: Any = {k: (ConstValue(k), Lazy(v, ItemSource(source, k))) for k, v in obj.items()}
+    entries: dict[Any, Any] = {}
+    for key, item in obj.items():
+        unread = Lazy(item, ItemSource(source, key))
+        entries[key] = (ConstValue(key), unread)
     return MappingProxyValue(DictValue(entries, source, obj=obj), source)

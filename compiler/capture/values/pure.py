@@ -1,4 +1,4 @@
-"""C functions of the standard library that exist in Python as well: traced as those."""
+"""C functions of the standard library are traced as their equivalents in Python."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @functools.cache
 def in_python(name: str, accelerator: str) -> ModuleType:
-    """Return a module of the standard library as it is where its half in C is not there."""
+    """Return a module of the standard library imported without its C accelerator."""
     spec = importlib.util.find_spec(name)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

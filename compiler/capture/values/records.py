@@ -1,4 +1,4 @@
-"""Objects of C++ that hold or point at tensors: storages, weak references, SDPA parameters."""
+"""C++ objects that hold or refer to tensors: storages, weak references, SDPA parameters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tc.compiler.core.sources import AttrSource, CallSource, Source
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
-#: classes of C++ that keep what they are made of, as attributes of these names
+#: C++ classes -> the attributes that keep their constructor's arguments
 FIELDS: dict[type, tuple[str, ...]] = {
     torch._C._SDPAParams: (
         "query", "key", "value", "attn_mask", "dropout", "is_causal", "enable_gqa",
@@ -95,7 +95,7 @@ def wrap_record(t: Interpreter, obj: Any, source: Source) -> Value:
 
 # -- weak references -------------------------------------------------------------------------
 class WeakReference(Value):
-    """A ``weakref.ref`` without a callback; what it points at is held by the tracer."""
+    """A ``weakref.ref`` without a callback; the tracer keeps its referent alive."""
 
     noun = "a weak reference"
 
@@ -131,7 +131,7 @@ def _ref(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 def wrap_weak_reference(t: Interpreter, obj: Any, source: Source) -> Value:
-    """Return the value of an existing weak reference, which is followed."""
+    """Return the value of an existing weak reference and of its referent."""
     t.guards.add("TYPE", source, type(obj))
     return WeakReference(t.values.wrap(obj(), CallSource(source, _followed, "{}()")), source)
 

@@ -1,4 +1,4 @@
-"""Objects that describe code: descriptors, typing's generics, signatures of functions."""
+"""Objects that describe code: descriptors, and generics of typing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DESCRIPTORS = (*SLOTS, property, classmethod, staticmethod, functools.cached_pro
 
 
 class DescriptorValue(KnownObject):
-    """A property, slot, classmethod or staticmethod, taken from its class as an object."""
+    """A property, slot, classmethod or staticmethod that is used as an object."""
 
     noun = "a descriptor"
 
@@ -82,7 +82,7 @@ def wrap_descriptor(t: Interpreter, obj: Any, source: Source) -> Value:
 
 
 class GenericValue(ConstValue):
-    """An object of the typing module, or ``list[int]``: a constant that stands for a class."""
+    """An object of the typing module, or ``list[int]``: a constant that describes a class."""
 
     noun = "a generic"
 
@@ -102,7 +102,7 @@ class GenericValue(ConstValue):
 
 
 def is_generic(obj: Any) -> bool:
-    """Say whether an object is one of typing's, or a builtin generic or union."""
+    """Return whether an object is one of typing's, or a builtin generic or union."""
     kind = type(obj)
     if kind in (types.GenericAlias, types.UnionType):
         return True

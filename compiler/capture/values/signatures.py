@@ -1,4 +1,4 @@
-"""`inspect.signature` under capture: worked out once from the function, not by tracing inspect."""
+"""`inspect.signature` under capture: computed from the function without tracing inspect."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _like(t: Interpreter, value: Value) -> Any:
 
 
 def _real_function(t: Interpreter, value: FunctionValue) -> Any:
-    """Return the function, or one like it where traced code makes it; guard on its defaults."""
+    """Return the function, or an equivalent of one that traced code made; guard its defaults."""
     if value.obj is None:
         made = types.FunctionType(
             value.code,

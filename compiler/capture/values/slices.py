@@ -1,4 +1,4 @@
-"""Slices."""
+"""Slice objects."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class SliceValue(Value):
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         plain = t.python.concrete_list(args)
-        return t.python.folded(getattr(slice(*t.python.concrete_list(self.parts)), name), *plain)
+        real = slice(*t.python.concrete_list(self.parts))
+        return t.python.folded(getattr(real, name), *plain)
 
     def children(self, t: Interpreter) -> list[Value]:
         return self.parts

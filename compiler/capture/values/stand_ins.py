@@ -1,7 +1,7 @@
-"""Errors of methods of containers: those that Python raises, by asking Python.
+"""Errors of container methods, found by calling the real method on a stand-in.
 
-Where what is known of a container says that a method fails, or where its arguments do not fit, the
-method itself is called on a stand-in: a container of the same kind and length.
+If a method of a known container fails, or its arguments are invalid, the method is called on a
+stand-in, a container of the same kind and length, so that Python's own error is raised.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from tc.compiler.capture.values.base import Args, Kwargs, Lazy, NotConstant, Val
 if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter
 
-#: what handlers of methods raise when they are given what they do not expect
+#: exceptions of handlers that get unexpected arguments
 UNEXPECTED = (TypeError, ValueError, IndexError, KeyError, OverflowError)
 SEQUENCES = (list, tuple, collections.deque)
 
 
 class Opaque:
-    """Stands for a value that is no constant; it equals nothing but itself."""
+    """A stand-in for a value that is no constant; it equals only itself."""
 
 
 def raise_as_python(t: Interpreter, owner: Value, name: str, args: Args, kwargs: Kwargs) -> None:
-    """Raise into the traced code what Python's own method raises, if it does raise."""
+    """Raise the error of Python's own method, if any, into the traced code."""
     kind = owner.python_type()
     stand_in: Any
     if kind in SEQUENCES:
@@ -37,14 +37,19 @@ def raise_as_python(t: Interpreter, owner: Value, name: str, args: Args, kwargs:
         stand_in = kind()
     else:
         return
+    method = getattr(stand_in, name)
     given = [_plain(value) for value in args]
-    t.python.fold(getattr(stand_in, name), *given, **{key: _plain(v) for key, v in kwargs.items()})
+    named = {key: _plain(value) for key, value in kwargs.items()}
+    t.python.fold(method, *given, **named)
 
 
 def call_handler(
     t: Interpreter, function: Any, handler: Callable[..., Value], args: Args, kwargs: Kwargs
 ) -> Value:
-    """Call what stands for a function without side effects; where that fails, as Python does."""
+    """Call the handler of a function without side effects.
+
+    If it fails, raise Python's own error.
+    """
     try:
         return handler(t, args, kwargs)
     except UNEXPECTED:

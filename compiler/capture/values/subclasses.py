@@ -1,8 +1,8 @@
-"""Tensors of classes that users derive from `torch.Tensor`, and what those classes override.
+"""Tensors of user-defined subclasses of `torch.Tensor`, and their overrides.
 
-Two kinds: classes that only add Python to a plain tensor (a graph knows the plain tensor, the class
-is put back on what leaves it), and wrappers around other tensors (``__tensor_flatten__``), which
-graphs hold as they are and whose ``__torch_dispatch__`` runs whenever a node of theirs runs.
+There are two kinds. Some classes only add Python to a plain tensor: the graph has the plain tensor,
+and residual code restores the class of results. Wrappers around other tensors
+(``__tensor_flatten__``) are in the graph as they are: ``__torch_dispatch__`` runs with their nodes.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
 
-#: classes of torch's own whose tensors are plain ones to a graph
+#: torch's own classes whose tensors are plain in a graph
 PLAIN_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
-#: how much of the overriding is off: nothing, that of classes, that of modes too
+#: which overrides are off: none, those of classes, those of modes too
 ON, CLASSES_OFF, OFF = range(3)
 #: mark on graphs that are run on fake tensors
 FAKED = "tc_faked"
@@ -42,7 +42,7 @@ _DISABLED = torch._C._disabled_torch_function_impl
 def override_of(cls: type) -> Any:
     """Return the raw ``__torch_function__`` that is traced for a class, or None.
 
-    Wrappers that leave it to PyTorch's own code have none: that code runs with the node.
+    Wrappers that inherit PyTorch's own code have none: that code runs with the node.
     """
     raw = type_lookup(cls, "__torch_function__")
     if raw is MISSING or raw is _DISABLED or cls in PLAIN_CLASSES:
@@ -54,12 +54,12 @@ def override_of(cls: type) -> Any:
 
 
 def is_wrapper(cls: type) -> bool:
-    """Say whether instances of a class are wrappers around other tensors."""
+    """Return whether instances of a class wrap other tensors."""
     return hasattr(cls, "__tensor_flatten__") and hasattr(cls, "__tensor_unflatten__")
 
 
 def own_attribute(cls: type, name: str) -> Any:
-    """Return the raw attribute of a class or of one between it and torch's own, or MISSING."""
+    """Return the raw attribute of a class or of its bases below torch's own, or MISSING."""
     for base in cls.__mro__:
         if base in PLAIN_CLASSES:
             return MISSING
@@ -77,7 +77,7 @@ def tensor_value(
     """Return the value of a tensor, of the class that its example or the real tensor has.
 
     Raises:
-        GraphBreak: it is of a class that cannot stand in a graph.
+        GraphBreak: a graph cannot contain tensors of its class.
     """
     kind = type(obj) if obj is not None else type(example)
     if kind is FakeTensor and obj is None:
@@ -100,8 +100,8 @@ class SubclassValue(TensorValue):
     """A tensor of a derived class.
 
     Attributes:
-        wraps: it is a wrapper, in the graph too; else the graph has a plain tensor.
-        overrides: operations on it are offered to its ``__torch_function__``.
+        wraps: whether it is a wrapper, in the graph too; else the graph has a plain tensor.
+        overrides: whether its ``__torch_function__`` overrides operations on it.
     """
 
     noun = "a tensor of a derived class"
@@ -150,7 +150,7 @@ class SubclassValue(TensorValue):
         return self.base_attr(t, name)
 
     def _stored(self, t: Interpreter, name: str) -> Value | None:
-        """Return an attribute that the tensor itself holds, or None; descriptors go first."""
+        """Return an instance attribute of the tensor, or None; descriptors take precedence."""
         if hasattr(type(type_lookup(self.kind, name)), "__set__"):
             return None
         pending = t.effects.attribute(self, name)
@@ -166,7 +166,7 @@ class SubclassValue(TensorValue):
         return self._part(t, name, own[name]) if name in own else None
 
     def _part(self, t: Interpreter, name: str, held: Any) -> Value:
-        """Return what a wrapper made inside the graph holds under a name."""
+        """Return an attribute of a wrapper that was made inside the graph."""
         known = t.output.derived.held(held)
         if known is not None:
             return known
@@ -213,14 +213,15 @@ class SubclassValue(TensorValue):
         found = t.intercept(calling(name), [self, *args], kwargs)
         if found is not None:
             return found
-        if own_attribute(self.kind, name) is not MISSING:  # a graph must not call that one
+        if own_attribute(self.kind, name) is not MISSING:  # a graph must not call this method
             return t.output.call_torch(getattr(torch.Tensor, name), [self, *args], kwargs)
         return super().base_method(t, name, args, kwargs)
 
     def _special(self, t: Interpreter, operation: Any, name: str, args: Args) -> Value | None:
         raw = own_attribute(self.kind, name)
         if raw is not MISSING:
-            return t.attributes.bind_descriptor(self, self.kind, raw, name).call(t, args, {})
+            method = t.attributes.bind_descriptor(self, self.kind, raw, name)
+            return method.call(t, args, {})
         return t.intercept(operation, [self, *args])
 
     def item(self, t: Interpreter, key: Value) -> Value:
@@ -247,7 +248,7 @@ class SubclassValue(TensorValue):
                 .call(t, [], {})
                 .iterate(t)
             )
-        if self.overrides:  # as torch.Tensor does it, by what can be overridden
+        if self.overrides:  # as torch.Tensor does, through an operation that can be overridden
             self.method(t, "dim", [], {})
             return self.method(t, "unbind", [ConstValue(0)], {}).iterate(t)
         return super().iterate(t)
@@ -264,11 +265,11 @@ class SubclassValue(TensorValue):
 
 
 class ClassesMet:
-    """Which derived tensors go into a graph, and so how it has to be run.
+    """The derived tensors of a graph, which determine how it has to be run.
 
     Attributes:
-        native: overrides that are PyTorch's own code run with the graph's nodes.
-        below: overrides were traced, so the nodes must not run them again.
+        native: whether overrides that are PyTorch's own code run with the graph's nodes.
+        below: whether overrides were traced, so that the nodes must not run them again.
     """
 
     def __init__(self) -> None:
@@ -279,21 +280,24 @@ class ClassesMet:
         self._held: dict[int, tuple[Any, Value]] = {}
 
     def hold(self, pairs: Iterable[tuple[Value, Any]]) -> None:
-        """Note values that a wrapper may hold from now on, each with what its fake holds."""
+        """Record values that a wrapper may hold from now on, each with the object in its fake."""
         self._held.update((id(fake), (fake, value)) for value, fake in pairs)
 
     def held(self, fake: Any) -> Value | None:
-        """Return the value that a part of a wrapper's fake stands for, if it was noted."""
+        """Return the value of a part of a wrapper's fake, if it was recorded."""
         known = self._held.get(id(fake))
         return known[1] if known is not None else None
 
     def forget(self, making: bool = False) -> None:
-        """Begin a new call; ``making``: of a class, whose object holds the arguments."""
+        """Begin a new call.
+
+        ``making``: it is a call of a class, whose object holds the arguments.
+        """
         self._native_now = False
         self.making = making
 
     def meet(self, value: NodeValue) -> None:
-        """Note an argument of the call."""
+        """Record an argument of the call."""
         if not isinstance(value, SubclassValue):
             return
         if value.wraps and not value.overrides:
@@ -303,7 +307,7 @@ class ClassesMet:
 
     @contextmanager
     def as_below(self, level: int) -> Iterator[None]:
-        """Have overrides run, or not, as they will when the call's node runs."""
+        """Enable overrides in the block if they will run with the call's node."""
         if not self._native_now:
             yield
         elif level == ON:

@@ -1,4 +1,4 @@
-"""Tensors and symbolic numbers: values that live in the graph as nodes, known by a fake tensor."""
+"""Tensors and symbolic numbers: values that are nodes of the graph, with a fake as example."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tc.compiler.capture.values.interfaces import Interpreter, ResidualInterface
 
 
-#: Attributes answered from the fake tensor: no node.
+#: Attributes that are read from the fake tensor, without a node.
 METADATA = frozenset(
     [
         "dtype",
@@ -50,8 +50,8 @@ METADATA = frozenset(
         "retains_grad",
         "output_nr",
     ]
-).intersection(dir(torch.Tensor))  # no version of torch has them all
-#: attributes that fake tensors do not have from those they stand for
+).intersection(dir(torch.Tensor))  # not all versions of torch have all of them
+#: attributes that fake tensors do not copy from real ones
 REAL = frozenset(("output_nr", "retains_grad"))
 VIEWS = frozenset(("T", "mT", "H", "mH", "real", "imag", "data"))
 REFUSED = frozenset(
@@ -99,7 +99,7 @@ class NodeValue(Value):
     """
 
     example: Any
-    #: the graph's output is the very object
+    #: whether the graph's output is the object itself
     reloadable = True
 
     def __init__(self, node: fx.Node | None, example: Any, source: Source | None = None) -> None:
@@ -191,14 +191,14 @@ class TensorValue(NodeValue):
         t.effects.store_attribute(self, name, value)
 
     def base_attr(self, t: Interpreter, name: str) -> Value:
-        """Return what ``torch.Tensor`` itself has under a name, past classes derived from it."""
+        """Return an attribute of ``torch.Tensor`` itself, bypassing derived classes."""
         return self.attr(t, name)
 
     def method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
         return self.base_method(t, name, args, kwargs)
 
     def base_method(self, t: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
-        """Call a method of ``torch.Tensor`` itself, past classes derived from it."""
+        """Call a method of ``torch.Tensor`` itself, bypassing derived classes."""
         if t.overrides.modes:
             found = t.intercept(calling(name), [self, *args], kwargs)
             if found is not None:
@@ -254,7 +254,7 @@ def calling(name: str) -> Callable[..., Any]:
     return lambda owner, *args, **kwargs: getattr(owner, name)(*args, **kwargs)
 
 
-#: what torch.Tensor has that is an attribute, not a method
+#: names in torch.Tensor that are attributes, not methods
 GETTERS = (types.GetSetDescriptorType, property)
 
 
@@ -295,7 +295,7 @@ class SymValue(NodeValue):
         return bool(t.shapes.guarded(bool, self.example))
 
     def specialise(self, t: Interpreter) -> ConstValue:
-        """Give up generality: guard on the value at hand."""
+        """Return the current value as a constant, and guard it."""
         return ConstValue(t.shapes.guarded(self.python_type(), self.example))
 
     def attr(self, t: Interpreter, name: str) -> Value:
@@ -337,7 +337,7 @@ def _new(t: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Val
     if len(args) == 1 and args[0].python_type() is torch.Size:
         sizes = t.values.new_tuple(
             args[0].unpack(t)
-        )  # of a tuple, new() makes a tensor of its numbers
+        )  # new() of a tuple makes a tensor of its numbers
         return t.output.call_torch("new_empty", [tensor, sizes], {}, method=True)
     return t.output.call_torch("new", [tensor, *args], kwargs, method=True)
 

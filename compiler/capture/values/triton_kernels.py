@@ -1,8 +1,8 @@
-"""Triton kernels of the user's: ``kernel[grid](…)`` becomes one call in the graph.
+"""Triton kernels of the user: ``kernel[grid](…)`` becomes one call in the graph.
 
-In: functions made by ``triton.jit``. Out: a call of `torch.ops.tc.user_kernel`, which gives the
-tensors it writes to anew, and a ``copy_`` into each. Kernels that choose their settings themselves
-(autotuners, heuristics) run in Python, as any call that is not followed.
+In: functions made by ``triton.jit``. Out: a call of `torch.ops.tc.user_kernel`, which returns new
+values of the tensors that the kernel writes to, and a ``copy_`` into each. Kernels that choose
+their settings themselves (autotuners, heuristics) break the graph and run in Python.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class LaunchValue(Value):
         return ConstValue(None)
 
     def _kind(self, t: Interpreter, name: str, value: Value) -> str:
-        """How a number or setting reaches the kernel: ``int`` or ``float`` at run time, or not."""
+        """Return how the kernel gets a number: as ``int`` or ``float``, or as a constant."""
         if name in _fixed(self.kernel.obj) or name not in self.kernel.obj.arg_names:
             return "constant"
         if isinstance(value, SymValue):
@@ -103,7 +103,7 @@ class LaunchValue(Value):
         return kinds.get(type(t.python.concrete(value)), "constant")
 
     def _named(self, t: Interpreter, args: Args, kwargs: Kwargs) -> dict[str, Value]:
-        """The arguments by name, defaults filled in; settings such as ``num_warps`` behind."""
+        """Return the arguments by name, with defaults, and settings such as ``num_warps`` last."""
         kernel = self.kernel.obj
         names = kernel.arg_names
         if len(args) > len(names):
@@ -119,7 +119,7 @@ class LaunchValue(Value):
         return {**named, **kwargs}
 
     def _written(self, tensors: dict[str, TensorValue]) -> frozenset[str]:
-        """The tensors that are written to; how they share memory must be known."""
+        """Return the tensors that are written to; it must be known whether they share memory."""
         written = parameters_written(self.kernel.obj) & frozenset(tensors)
         for name in written:
             mine = tensors[name]
@@ -131,7 +131,7 @@ class LaunchValue(Value):
             if mine.example.requires_grad:
                 what = f"{self.kernel.describe()} that writes to a tensor with a gradient"
                 self.cannot(breaks.UNSUPPORTED_CALL, what)
-        # The same tensor under two names is written to under both.
+        # A tensor that is passed under two names is written to under both.
         return frozenset(k for k, v in tensors.items() if any(v is tensors[w] for w in written))
 
     def _grid(self, t: Interpreter, named: dict[str, Value]) -> list[Value]:
@@ -155,6 +155,6 @@ def _can_be_keys(constants: dict[str, Any]) -> bool:
 
 
 def _fixed(kernel: Any) -> frozenset[str]:
-    """Names of parameters that are constants of the compiled kernel."""
+    """Return names of parameters that are constants of the compiled kernel."""
     notes = inspect.get_annotations(kernel.fn).items()
     return frozenset(k for k, kind in notes if "constexpr" in getattr(kind, "__name__", str(kind)))

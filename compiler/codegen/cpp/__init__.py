@@ -1,1 +1,1 @@
-"""cpp."""
+"""C++ backend: prints kernels as C for CPUs."""

@@ -1,4 +1,4 @@
-"""The body of a C function as it is printed, checked line by line before gcc sees it.
+"""The body of a printed C function, checked line by line before gcc compiles it.
 
 In: lines, declarations and blocks, from the writers of all kinds of kernels. Out: text in which
 each name is declared in an enclosing scope before it is used, each helper exists and gets its
@@ -46,13 +46,13 @@ _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
 def call(name: str, *arguments: str) -> str:
-    """Spell a call, whose arguments stay apart until here."""
+    """Spell a call of its function and arguments."""
     return f"{name}({', '.join(arguments)})"
 
 
 @functools.cache
 def arity(name: str) -> int | None:
-    """Return how many arguments a helper takes; None if there is no such helper."""
+    """Return the number of a helper's arguments; None if there is no such helper."""
     helper = helpers().get(name)
     if helper is None:
         return None
@@ -66,12 +66,12 @@ class Block:
     """Lines of a function's body, and the names that the next line may use.
 
     Attributes:
-        lines: what was printed.
-        depth: how many blocks are open, the function's own among them.
+        lines: the printed lines.
+        depth: the number of open blocks, that of the function included.
     """
 
     def __init__(self, function: str, names: Iterable[str]) -> None:
-        """Start the body of ``function``, which has ``names`` for parameters."""
+        """Start the body of ``function``, whose parameters are ``names``."""
         self.function = function
         self.lines: list[str] = []
         self._scopes: list[set[str]] = [set(names)]
@@ -95,8 +95,8 @@ class Block:
 
         Args:
             kind: its C type.
-            name: of the variable.
-            value: what it starts as; nothing if empty.
+            name: its name.
+            value: its initial value; none if empty.
             room: the length of an array, in brackets.
             note: attributes.
         """
@@ -125,7 +125,7 @@ class Block:
         only_while: str = "",
         braces: bool = True,
     ) -> None:
-        """Open a loop over numbers from ``start`` to before ``stop``, while something holds."""
+        """Open a loop over numbers from ``start`` to before ``stop``, while a condition holds."""
         each = f"{name} += {step}" if step else f"{name}++"
         until = f"{name} < {stop}{f' && {only_while}' if only_while else ''}"
         self.open(f"for ({kind} {name} = {start}; {until}; {each})", (name,), braces)
@@ -151,7 +151,7 @@ class Block:
         self._scopes.append(set())
 
     def text(self) -> str:
-        """All lines, once every block is closed."""
+        """Return all lines, once every block is closed."""
         if len(self._scopes) != 1:
             self._fail(f"{len(self._scopes) - 1} blocks are open at its end", "")
         return "".join(f"{line}\n" for line in self.lines)
@@ -178,10 +178,10 @@ class Block:
                 del self.known[name]
 
     def _check(self, line: str) -> None:
-        """Refuse a line that uses unknown names, calls helpers wrongly, or leaves brackets open."""
+        """Raise for a line with unknown names, wrong calls of helpers, or open brackets."""
         words = PRAGMA_WORDS if line.startswith("#") else WORDS
         known = self.known
-        waiting: list[tuple[str, str, int]] = []  # what closes it, the helper called, commas
+        waiting: list[tuple[str, str, int]] = []  # closing bracket, helper, commas
         called = ""
         for token in _TOKENS.findall(line):
             if token in _CLOSING:

@@ -1,8 +1,8 @@
-"""Product kernels: few rows times a matrix whose columns lie along memory, as in ``x @ w.t()``.
+"""Dot-product GEMM microkernel: few rows times a column-major matrix, as in ``x @ w.t()``.
 
-In: kernels whose inner loop is a ``dot``. Out: C loops over blocks of columns: sums of products, 16
-results at a time in registers, then what is computed of each result. Matrices whose rows lie along
-memory have tiles of their own (`outer.py`).
+In: kernels whose inner loop is a ``dot``. Out: C loops over blocks of columns: 16 sums of products
+at a time in registers, then the epilogue of each result. Row-major matrices use the outer-product
+microkernel (`outer.py`).
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from tc.compiler.loops.index import Index
 from tc.compiler.routines.products import LANES
 from tc.compiler.schedule.plan import Accumulate, Statement, Store
 
-# Columns whose results are gathered before something is computed of them.
+# Columns whose results are buffered for the epilogue.
 BLOCK = 32
 
 
 def is_dots(statements: list[Statement]) -> bool:
-    """Whether a kernel's reduction is a product of matrices."""
+    """Return whether a kernel's reduction is a matrix product."""
     return any(isinstance(s, Accumulate) and s.kind == "dot" for s in statements)
 
 
 class DotWriter(Writer):
-    """Blocks of columns in parallel; all rows of a block, then what follows of each result."""
+    """Prints loops over blocks of columns in parallel: all rows of a block, then the epilogue."""
 
     def body(self) -> None:
-        """All blocks."""
+        """Print the loops over all blocks."""
         kernel = self.kernel
         *rows, column = kernel.outer
         (dot,) = (s for s in kernel.statements() if isinstance(s, Accumulate))
@@ -64,7 +64,7 @@ class DotWriter(Writer):
     def _follow(
         self, dot: Accumulate, follows: list[Statement], rows: list[Index], block: int
     ) -> None:
-        """Compute what follows of each result of a block."""
+        """Print the epilogue of each result of a block."""
         column = self.kernel.outer[-1]
         for row in rows:
             self.loop(row)
@@ -77,7 +77,7 @@ class DotWriter(Writer):
         self.close(1 + len(rows))
 
     def _tiles(self, matrix: Index) -> Tiles | None:
-        """The tiles of a product whose matrix lies row by row; None if its columns lie so."""
+        """Return the tiles of a product whose matrix is row-major; None if it is column-major."""
         *rows, column = self.kernel.outer
         if ix.coefficient(matrix, self.kernel.inner[0]) is ix.ONE:
             return None
@@ -89,7 +89,7 @@ class DotWriter(Writer):
     def _stored(
         self, dot: Accumulate, follows: list[Statement], row: Index
     ) -> tuple[str, str] | None:
-        """Where results go that are only stored, along memory; None if more is computed."""
+        """Return the destination of results that are only stored; None if there is an epilogue."""
         store = follows[0]
         if len(follows) > 1 or not isinstance(store, Store):
             return None
@@ -99,7 +99,7 @@ class DotWriter(Writer):
         return self._place(store.buffer, store.index, row) if is_result and lies else None
 
     def _place(self, name: str, index: Index, along: Index) -> tuple[str, str]:
-        """Where the first element that a block reads or writes lies, and the step along a loop."""
+        """Return the position of a block's first element, and the stride along a loop."""
         *rows, column = self.kernel.outer
         start = {atom_of(variable): ix.ZERO for variable in (*rows, *self.kernel.inner)}
         start[atom_of(column)] = ix.size(f"{column}_from")

@@ -1,4 +1,4 @@
-"""C for kernels: picks the kind of loops, prints parameters and body.
+"""Prints kernels as C: chooses the kind of loops, prints parameters and body.
 
 In: a `Kernel` of the plan. Out: a C function and the arguments it takes (`CKernel`).
 """
@@ -27,7 +27,7 @@ class CKernel:
     """A printed kernel: ``source`` is parameters and body, without the name.
 
     Attributes:
-        checked: it returns what went wrong, as `KernelSpec` says.
+        checked: whether it returns fault bits, see `KernelSpec`.
         helpers: the functions of `c_helpers.helpers` it calls, in order.
     """
 
@@ -39,7 +39,7 @@ class CKernel:
 
 
 def writer_for(kernel: Kernel, threads: int) -> Writer:
-    """The writer of this kind of kernel."""
+    """Return the writer of this kind of kernel."""
     if is_dots(kernel.statements()):
         return DotWriter(kernel, threads)
     if kernel.bases():

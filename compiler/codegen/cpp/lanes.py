@@ -1,4 +1,4 @@
-"""Lane kernels: reductions that run across rows of memory, a block of columns at a time.
+"""Lane kernels: reductions across rows of memory, a block of columns at a time.
 
 In: kernels with a lane. Out: C loops whose accumulators are arrays of `LANES` columns.
 """
@@ -17,10 +17,10 @@ LANES = 256
 
 
 class LaneWriter(Writer):
-    """Blocks of columns in parallel, their lanes in vectors."""
+    """Prints loops over blocks of columns in parallel, whose lanes are vectorised."""
 
     def body(self) -> None:
-        """Reductions across rows of memory: a block of columns at a time, sums in arrays."""
+        """Print reductions across rows of memory: a block of columns at a time, sums in arrays."""
         kernel, lane = self.kernel, self.kernel.lane
         assert lane is not None
         outer = [v for v in kernel.outer if v is not lane]
@@ -50,7 +50,7 @@ class LaneWriter(Writer):
         self.close(collapse)
 
     def _lane_loop(self, body: Sequence[Statement | str], simd: bool = True) -> None:
-        """A loop over the lanes, of statements or lines of C."""
+        """Print a loop over the lanes, of statements or lines of C."""
         lane = self.kernel.lane
         if simd:
             self.simd()

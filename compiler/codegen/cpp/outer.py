@@ -1,4 +1,4 @@
-"""How few rows times a row-major matrix, as in ``x @ w``, are divided into tiles.
+"""Outer-product GEMM microkernel: tile sizes for few rows times a row-major matrix, ``x @ w``.
 
 In: rows, columns and threads. Out: `Tiles`, which ``tc_outer_f32`` (`helpers/products.h`) computes.
 """
@@ -12,19 +12,19 @@ from tc.compiler.routines.products import LANES
 # A tile holds its results, a row of the matrix and one element of x in 32 registers.
 REGISTERS = 32
 MOST_TALL, MOST_VECTORS = 14, 8
-# Rows of a tile from which on there is time to fetch the next block of the matrix meanwhile.
+# A tile of at least this many rows leaves time to prefetch the next block of the matrix.
 LEAST_FETCHING = 7
 
 
 @dataclass(frozen=True)
 class Tiles:
-    """How a product is cut: blocks of columns, each in tiles of rows.
+    """The tiling of a product: blocks of columns, each in tiles of rows.
 
     Attributes:
         tall: rows of a tile; the last ones may have one less.
-        vectors: of a row of a block.
-        rest: vectors of a last block that is narrower, or not full; 0 if there is none.
-        fetched: whether the first tile of a block fetches the next block.
+        vectors: vectors in a row of a block.
+        rest: vectors of a narrower or partial last block; 0 if there is none.
+        fetched: whether the first tile of a block prefetches the next block.
     """
 
     tall: int
@@ -34,7 +34,7 @@ class Tiles:
 
 
 def tiles_of(rows: int, width: int, threads: int) -> Tiles:
-    """Tiles as large as the registers hold, and blocks alike in width, for all threads."""
+    """Return tiles as large as the registers allow, in blocks of equal width for all threads."""
     tall = _ceil(rows, _ceil(rows, MOST_TALL))
     most = min((REGISTERS - 1) // (tall + 1), MOST_VECTORS)
     whole = _ceil(width, LANES)

@@ -1,4 +1,4 @@
-"""The parameters of kernels: buffers, sizes and numbers, found in what a kernel computes.
+"""The parameters of kernels: the buffers, sizes and numbers that they use.
 
 In: a `Kernel`. Out: `Argument`s in the order they are passed.
 """
@@ -23,7 +23,7 @@ class Argument:
 
 
 def parameters(kernel: Kernel) -> tuple[Argument, ...]:
-    """What a kernel is passed: buffers read, buffers written, sizes, numbers."""
+    """Return a kernel's parameters: buffers read, buffers written, sizes, numbers."""
     found = [Argument("p", name) for name in (*kernel.loaded(), *kernel.stored())]
     found += [Argument("i64", name) for name in _sizes(kernel)]
     return (*found, *(Argument("f64", name) for name in _scalars(kernel)))

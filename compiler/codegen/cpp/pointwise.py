@@ -1,4 +1,4 @@
-"""Pointwise kernels: nested loops, and tiles where loads and stores run along different loops.
+"""Pointwise kernels: nested loops, tiled if loads and stores run along different loops.
 
 In: kernels without inner loops. Out: C loops.
 """
@@ -19,18 +19,18 @@ from tc.compiler.loops.ops import SCALAR_OPS
 from tc.compiler.schedule.plan import Section, Statement, Store
 
 TILE = 16
-# So many elements along the loads are turned before the next ones along the stores: pages of
-# memory are met 16 times less often.
+# So many elements along the loads are transposed before the next ones along the stores: the loop
+# changes memory pages 16 times less often.
 STRIP = 256
 # Lines of a row's part from which on it pays to ask for them: `cat` and `stack` of what the second
 # cache holds are 1.05 to 1.2 times as fast.
 LEAST_FETCHED = 8
-# What conditions of loads are made of, apart from operations, where a tile is read under them.
+# Leaves of the conditions of loads under which a tile may be read.
 TESTS = frozenset(("const", "index", "scalar", "to"))
 
 
 class PointwiseWriter(Writer):
-    """Loops over all elements, the last one vectorised."""
+    """Prints loops over all elements, the last one vectorised."""
 
     def body(self) -> None:
         """One nest, or one a range; ranges of the last loop share the loops around it."""
@@ -46,7 +46,7 @@ class PointwiseWriter(Writer):
             self._nest([s for section in sections for s in section.statements])
 
     def _in_last_loop(self, section: Section) -> bool:
-        """Whether it runs over a range of the last of several loops, and streams nothing."""
+        """Return whether a section is a range of the last of several loops, and nothing streams."""
         outer, over = self.kernel.outer, section.over
         ranged = over is not None and len(outer) > 1 and over[0] is outer[-1]
         return ranged and not self.to_stream(section.statements, outer[-1])
@@ -71,7 +71,7 @@ class PointwiseWriter(Writer):
     def _fetch_next_row(
         self, statements: Sequence[Statement], row: Index, last: Index, start: Index, stop: Index
     ) -> None:
-        """Ask for the lines that the next round writes: a second cache hands them out too late."""
+        """Prefetch the lines that the next iteration writes, as the L2 cache is too late."""
         for store in statements:
             if not isinstance(store, Store) or ix.coefficient(store.index, last) is not ix.ONE:
                 continue
@@ -86,7 +86,7 @@ class PointwiseWriter(Writer):
     def _nest(
         self, statements: Sequence[Statement], over: tuple[Index, Index, Index] | None = None
     ) -> None:
-        """Nested loops around pointwise statements, one of them over a range if so asked."""
+        """Print nested loops around pointwise statements, one of them over a range if given."""
         outer = self.kernel.outer
         bounds = {v: ("0", c_index(ix.extent(v))) for v in outer}
         if over is not None:
@@ -115,7 +115,7 @@ class PointwiseWriter(Writer):
         streams: Sequence[Store],
         bounds: dict[Index, tuple[str, str]],
     ) -> None:
-        """The same, some results written past the caches."""
+        """Print nested loops with streaming stores, which bypass the caches."""
         *rows, last = self.kernel.outer
         self.parallel(f" collapse({len(rows)})" if len(rows) > 1 else "")
         for variable in rows:
@@ -128,10 +128,10 @@ class PointwiseWriter(Writer):
 
 
 class TileWriter(Writer):
-    """Loops over tiles; some loads are read along the one loop and turned."""
+    """Prints loops over tiles, in which loads along another loop than the stores are transposed."""
 
     def body(self) -> None:
-        """All tiles."""
+        """Print the loops over all tiles."""
         assert self.kernel.tile is not None
         self._tiles(*self.kernel.tile)
 
@@ -172,7 +172,7 @@ class TileWriter(Writer):
         self.close(len(outer) + 4)
 
     def _fetch_next(self, along: Index, last: Index, streamed: set[str]) -> None:
-        """Ask for what the next tiles read and write: runs of `TILE` elements, each elsewhere."""
+        """Prefetch what the next tiles read and write: runs of `TILE` elements, not adjacent."""
         stores = [s for s in self.kernel.statements() if isinstance(s, Store)]
         uses = [(s.buffer, s.index, True) for s in stores if s.buffer not in streamed]
         for statement in self.kernel.statements():
@@ -195,7 +195,7 @@ class TileWriter(Writer):
             self.close()
 
     def _fill_tiles(self, along: Index, last: Index) -> dict[Expr, str]:
-        """Read a tile for each load that runs along ``along``, where its elements are needed."""
+        """Read a tile for each load that runs along ``along``, if its elements are needed."""
         when: dict[Expr, Expr] = {}
         for statement in self.kernel.statements():
             for node, condition in needed(statement.value).items():
@@ -238,7 +238,10 @@ class TileWriter(Writer):
             self.close()
 
     def _over_tile(self, variables: tuple[Index, Index], condition: Expr, line: str) -> None:
-        """A line for each element of a tile, with the text of a condition there for ``{}``."""
+        """Print a line for each element of a tile.
+
+        ``{}`` in it stands for a condition on the tile.
+        """
         along, last = variables
         for variable in (last, along):
             self.count(str(variable), f"{variable}_from", f"{variable}_from + n_{variable}")
@@ -247,6 +250,9 @@ class TileWriter(Writer):
 
 
 def _rounds(variable: Index) -> str:
-    """How often a loop over a tile runs; a known number needs no masks and no loop for the rest."""
+    """Return the trip count of a loop over a tile.
+
+    A constant one needs no masks and no remainder.
+    """
     whole = ix.mod(ix.extent(variable), ix.const(TILE)) is ix.ZERO
     return str(TILE) if whole else f"n_{variable}"

@@ -1,7 +1,7 @@
 """Row kernels: rows in parallel, passes over each row, the loop along the row vectorised.
 
 In: kernels with inner loops. Out: C loops. Float sums are taken in blocks of `BLOCK` elements whose
-partial sums are added, which bounds their error; cheap ones in `WIDE` sums side by side.
+partial sums are added, which bounds their error; cheap ones use `WIDE` independent sums.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from tc.compiler.schedule.plan import Accumulate, Let, Running, Section
 BLOCK = 4096
 WIDE = 64
 WIDE_COST = 6
-# Elements from those summed now to those asked for. Measured: a sum of 29 MB takes a tenth less.
+# Prefetch distance in elements. Measured: a sum of 29 MB takes a tenth less time.
 AHEAD = 512
-# Reductions to a position, and those to the value that stands there.
+# Reductions to a position -> the reductions to the value there.
 POSITIONS = {"argmax": "max", "argmin": "min"}
 
 
 def at_least(variable: Index, count: int) -> bool:
-    """Whether a loop may run that often."""
+    """Return whether a loop may have that many iterations."""
     known = ix.extent(variable).constant
     return known is None or known >= count
 
 
 class RowWriter(Writer):
-    """Rows in parallel, their elements in vectors."""
+    """Prints loops over rows in parallel, whose elements are vectorised."""
 
     def body(self) -> None:
-        """All rows."""
+        """Print the loops over all rows."""
         kernel = self.kernel
         if kernel.outer:
             collapse = len(kernel.outer)
@@ -54,7 +54,7 @@ class RowWriter(Writer):
         self.close(len(kernel.outer))
 
     def _pass(self, section: Section) -> None:
-        """One run over a row, and one for each position that is looked for afterwards."""
+        """Print a pass over a row, and one more for each position that is searched afterwards."""
         found = self._looked_for(section)
         if not found:
             self._run(section)
@@ -66,10 +66,10 @@ class RowWriter(Writer):
             self._find(statement, best[statement.name].name)
 
     def _looked_for(self, section: Section) -> list[Accumulate]:
-        """The positions of best values that are found in vectors once the values are known.
+        """Return the argmax-like results that are searched in vectors once the best value is known.
 
-        Taken one by one, each element waits for the choice before it. Where its value costs much,
-        or is not surely the same bits when computed again, that is still better.
+        A sequential search makes each element wait for the choice before it. If the value is
+        expensive, or may have other bits when recomputed, that is still better.
         """
         statements = [s for s in section.statements if isinstance(s, Accumulate)]
         found = [s for s in statements if s.kind in POSITIONS]
@@ -83,14 +83,17 @@ class RowWriter(Writer):
         return found if simple else []
 
     def _best(self, statement: Accumulate) -> Accumulate:
-        """The reduction to the value whose position is looked for."""
+        """Return the reduction to the value whose position is searched."""
         name, dtype = f"{statement.name}_best", statement.value.dtype
         made = replace(statement, name=name, kind=POSITIONS[statement.kind], dtype=dtype)
         self.accumulators[name] = Accumulator(name, made.kind, dtype)
         return made
 
     def _find(self, statement: Accumulate, best: str) -> None:
-        """Find where the best value, or else NaN, stands first: `WIDE` at once, then one by one."""
+        """Print the search for the first position of the best value or NaN.
+
+        It compares `WIDE` elements at once, then single ones.
+        """
         name, last = statement.name, self.kernel.inner[-1]
         base, stop = f"{last}_by", f"{last}_to"
         self.declare("long long", f"a_{name}", "-1")
@@ -123,7 +126,7 @@ class RowWriter(Writer):
         self.declare(f"const {kind}", accumulator.name, accumulator.result())
 
     def _run(self, section: Section) -> None:
-        """One run over a row; long or nested runs sum block by block."""
+        """Print a pass over a row; long or nested ones sum block by block."""
         inner = self.kernel.inner
         sums = [self.accumulators[s.name] for s in section.statements if isinstance(s, Accumulate)]
         self._declare(sums)
@@ -151,7 +154,10 @@ class RowWriter(Writer):
     def _outer_loops(
         self, loops: tuple[Index, ...], blocked: Index | None, sums: list[Accumulator], whole: bool
     ) -> int:
-        """Loops around the vectorised one; a lone full reduction is split among threads here."""
+        """Print loops around the vectorised one.
+
+        A lone full reduction is split among threads here.
+        """
         opened = 0
         if whole and (loops or blocked is not None):
             reductions = clause(sums, "a")
@@ -192,7 +198,7 @@ class RowWriter(Writer):
         self.hoisted = {}
 
     def _range(self, last: Index, blocked: bool) -> tuple[str, str]:
-        """Where the innermost loop starts and stops: at the ends of the row, or of a block."""
+        """Return start and stop of the innermost loop: those of the row, or of a block."""
         start, stop = "0", c_index(ix.extent(last))
         if blocked:
             start = f"{last}_from"
@@ -202,7 +208,7 @@ class RowWriter(Writer):
         return start, stop
 
     def _row_locals(self) -> frozenset[str]:
-        """Names that hold one value a row."""
+        """Return the names of values that are constant in a row."""
         rows = [
             s
             for section in self.kernel.sections
@@ -216,9 +222,9 @@ class RowWriter(Writer):
     def _wide_loop(
         self, section: Section, last: Index, sums: list[Accumulator], start: str, stop: str
     ) -> str:
-        """A cheap reduction in `WIDE` sums side by side, so that additions do not wait.
+        """Return a cheap reduction in `WIDE` sums side by side, so that additions do not wait.
 
-        Returns where the rest, shorter than `WIDE`, begins.
+        Return the start of the remainder, which is shorter than `WIDE`.
         """
         self.names[0] += 1
         base = f"{last}_at{self.names[0]}"

@@ -1,8 +1,8 @@
-"""Scan kernels: rows in parallel, a strip of a row at a time, scans in order between vector loops.
+"""Scan kernels: rows in parallel, in strips: sequential scans between vectorised loops.
 
-In: row kernels that hold running totals. Out: C loops. What stands before a scan is computed for a
-strip in vectors, then the strip is scanned, then what stands behind is computed in vectors. Sums
-are taken in groups whose own totals do not wait for each other.
+In: row kernels with scans. Out: C loops. The values before a scan are computed for a strip in
+vectors, then the strip is scanned, then the values after it are computed in vectors. Sums use
+groups of elements whose own totals do not wait for each other.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tc.compiler.schedule.plan import Let, Running, Section, Statement
 
 STRIP = 256
 SUMS = 8
-# Products of so many float32 neither overflow in float64 nor vanish.
+# Products of so many float32 neither overflow nor underflow in float64.
 PRODUCTS = 4
 
 
 class ScanWriter(RowWriter):
-    """Rows in parallel, their elements in order where a scan runs."""
+    """Prints loops over rows in parallel, whose elements are sequential in a scan."""
 
     def _pass(self, section: Section) -> None:
         scans = [s for s in section.statements if isinstance(s, Running)]
@@ -73,7 +73,7 @@ class ScanWriter(RowWriter):
         reductions: str,
         plain: bool,
     ) -> None:
-        """A loop over a strip of what does not wait for a scan to come."""
+        """Print a vectorised loop over a strip, of statements that need no later scan."""
         if not statements and not scans:
             return
         if plain:
@@ -101,7 +101,7 @@ class ScanWriter(RowWriter):
     # ------------------------------------------------------------ a strip in order
 
     def _in_order(self, scan: Running, last: Index) -> None:
-        """Scan a strip: whole groups, then the rest one by one."""
+        """Print the scan of a strip: whole groups, then the remainder one by one."""
         self.open("")
         self.declare("long long", "j", "0")
         group = _group(scan)
@@ -114,7 +114,7 @@ class ScanWriter(RowWriter):
         self.close(2)
 
     def _one(self, scan: Running, last: Index, at: str) -> None:
-        """Take one element in."""
+        """Print the scan of one element."""
         value, total, place = f"x_{scan.name}[{at}]", f"c_{scan.name}", f"p_{scan.name}"
         kind = SCANS[scan.kind]
         if kind.takes is None:
@@ -128,7 +128,7 @@ class ScanWriter(RowWriter):
         self.emit(f"s_{scan.name}[{at}] = {place if kind.position else total};")
 
     def _summed(self, scan: Running, group: int) -> None:
-        """A group by itself first, then what came before it put on top."""
+        """Print the scan of a group by itself, to which the preceding total is then added."""
         kind, value, total = c_type(scan.value.dtype), f"x_{scan.name}", f"c_{scan.name}"
         self.declare(kind, "own", room=f"[{group}]")
         self.emit(f"own[0] = {value}[j];")
@@ -142,7 +142,7 @@ class ScanWriter(RowWriter):
 
 
 def _group(scan: Running) -> int:
-    """How many elements are taken together; 0 if one by one."""
+    """Return the number of elements in a group; 0 if the scan is one by one."""
     if scan.kind == "sum" and scan.value.dtype.is_floating_point:
         return SUMS
     widened = scan.value.dtype is torch.float64 and scan.dtype is not torch.float64
@@ -158,7 +158,7 @@ def _locals(statement: Statement) -> set[str]:
 
 
 def _phases(statements: Sequence[Statement]) -> list[tuple[list[Statement], list[Running]]]:
-    """Statements by the number of scans they wait for: what is computed in vectors, then scans."""
+    """Return statements by the number of scans that they depend on: vectorised ones, then scans."""
     phases: list[tuple[list[Statement], list[Running]]] = [([], [])]
     known: dict[str, int] = {}
     for statement in statements:
@@ -176,7 +176,7 @@ def _phases(statements: Sequence[Statement]) -> list[tuple[list[Statement], list
 
 
 def _kept(phases: Sequence[tuple[list[Statement], list[Running]]]) -> set[str]:
-    """Values that a later phase than their own reads."""
+    """Return the values that a later phase than their own reads."""
     made: dict[str, int] = {}
     kept: set[str] = set()
     for number, (vector, scans) in enumerate(phases):

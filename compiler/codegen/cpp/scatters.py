@@ -1,7 +1,7 @@
-"""Scatter kernels: values are taken into memory at computed places, one after the other.
+"""Scatter kernels: values are combined into memory at computed positions, one by one.
 
 In: kernels without inner loops whose one statement is an `Atomic`. Out: C loops. A loop whose
-rounds write to places of their own, whatever is computed, is shared among threads and vectorised.
+iterations provably write to distinct positions is parallelised and vectorised.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from tc.compiler.loops import index as ix
 from tc.compiler.loops.index import Index
 from tc.compiler.schedule.plan import Atomic, Statement
 
-#: elements of a thread's part of a row, at least
+#: the fewest elements of a thread's part of a row
 PART = 32
-#: rounds of a loop of scattered elements that run at a time
+#: iterations of a loop of scattered elements that run at a time
 UNROLLED = 4
 
 
 class ScatterWriter(Writer):
-    """Loops over the values."""
+    """Prints loops over the scattered values."""
 
-    scattered = False  # rounds of the innermost loop may write to one place
+    scattered = False  # iterations of the innermost loop may write to one position
 
     def body(self) -> None:
-        """All values; those for one place in the order of the loops."""
+        """Print the loops over all values, with those for one position in order."""
         outer, statements = self.kernel.outer, self.kernel.statements()
         own = [v for v in outer if all(_apart(s, v) for s in statements)]
         self.scattered = bool(outer) and outer[-1] not in own
@@ -52,12 +52,12 @@ class ScatterWriter(Writer):
         self.hoisted = {}
 
     def _shared(self) -> bool:
-        """Whether there may be enough to do for several threads."""
+        """Return whether there may be enough work for several threads."""
         known = self.work().constant
         return self.threads > 1 and (known is None or known >= PARALLEL_WORK)
 
     def _parted(self, own: list[Index]) -> Index | None:
-        """The inner loop of which each thread takes a part, running through all others."""
+        """Return the inner loop of which each thread takes a part, running through all others."""
         if not self._shared():
             return None
         long = [v for v in own if (ix.extent(v).constant or 0) >= PART * self.threads]
@@ -81,6 +81,6 @@ class ScatterWriter(Writer):
 
 
 def _apart(statement: Statement, variable: Index) -> bool:
-    """Whether other rounds of a loop never write to the same place."""
+    """Return whether different iterations of a loop never write to the same position."""
     assert isinstance(statement, Atomic)
     return ix.coefficient(statement.index, variable) not in (None, ix.ZERO)

@@ -1,4 +1,4 @@
-"""What all kernels are printed with: lines and blocks, statements, accumulators, hoisting.
+"""The base of all kernel writers: lines and blocks, statements, accumulators, hoisting.
 
 In: a `Kernel`. Out: `Writer`, whose subclasses print the loops of one kind of kernel.
 """
@@ -44,7 +44,7 @@ OMP = {"sum": "+", "prod": "*", "max": "max", "min": "min", "any": "|", "all": "
 
 @dataclass(frozen=True)
 class Accumulator:
-    """A running reduction: its C variables and how it starts, steps and ends."""
+    """A reduction's accumulator: its C variables, initial value, step and result."""
 
     name: str
     kind: str
@@ -52,13 +52,13 @@ class Accumulator:
 
     @property
     def wide(self) -> torch.dtype:
-        """The type it runs in."""
+        """Its accumulator type."""
         return compute_dtype(self.dtype)
 
     def variables(self, prefix: str = "a") -> list[tuple[str, str, str, str]]:
         """(C type, name, start value, OpenMP operator) of each variable; "" if it has none.
 
-        A second one tells whether a NaN was met. ``prefix`` is ``a`` for the running result, ``s``
+        A second one records whether there was a NaN. ``prefix`` is ``a`` for the accumulator, ``s``
         for that of a block.
         """
         kind, wide = self.kind, self.wide
@@ -68,7 +68,7 @@ class Accumulator:
         return [main]
 
     def start(self) -> str:
-        """The neutral element."""
+        """Return the neutral element."""
         if self.kind in ("sum", "any", "prod", "all"):
             return "0" if self.kind in ("sum", "any") else "1"
         if self.wide.is_floating_point:
@@ -77,7 +77,7 @@ class Accumulator:
         return INT_LIMITS[self.wide][0 if "max" in self.kind else 1]
 
     def step(self, value: str, prefix: str, at: str = "") -> list[str]:
-        """Statements taking one value in."""
+        """Return the statements that add one value."""
         a, n = f"{prefix}_{self.name}{at}", f"{prefix}n_{self.name}{at}"
         if self.kind in ("sum", "prod"):
             return [f"{a} {'+' if self.kind == 'sum' else '*'}= {value};"]
@@ -90,7 +90,7 @@ class Accumulator:
         return lines
 
     def result(self, at: str = "") -> str:
-        """The final value."""
+        """Return the final value."""
         a, n = f"a_{self.name}{at}", f"an_{self.name}{at}"
         if self.kind in ("max", "min") and self.wide.is_floating_point:
             tail = "" if self.wide is torch.float64 else "f"
@@ -104,7 +104,7 @@ def clause(sums: list[Accumulator], prefix: str) -> str:
 
 
 def joined(total: str, part: str, op: str) -> str:
-    """C that takes a partial result into a total."""
+    """Return C that adds a partial result to a total."""
     if op in ("max", "min"):
         sign = ">" if op == "max" else "<"
         return f"{total} = {part} {sign} {total} ? {part} : {total};"
@@ -112,14 +112,14 @@ def joined(total: str, part: str, op: str) -> str:
 
 
 def atom_of(variable: Index) -> Atom:
-    """The atom of a loop variable."""
+    """Return the atom of a loop variable."""
     atom = ix.atom_of(variable)
     assert atom is not None
     return atom
 
 
 def described(kernel: Kernel) -> str:
-    """A kernel by name, and the user's operations and lines that it comes from."""
+    """Return a kernel's name, with the user's operations and lines that it comes from."""
     made = [f"{o.op} ({o.node}){f' {o.line}' if o.line else ''}" for o in kernel.origins]
     return f"kernel {kernel.name}" + (f", made of {'; '.join(made)}" if made else "")
 
@@ -166,7 +166,7 @@ class Writer(Block):
         self.count(str(variable), start, stop or c_index(ix.extent(variable)))
 
     def to_stream(self, statements: Iterable[Statement], along: Index) -> list[Store]:
-        """The stores that are written past the caches in a loop along memory."""
+        """Return the stores that bypass the caches (non-temporal) in a loop along memory."""
         return [
             s
             for s in statements
@@ -184,7 +184,7 @@ class Writer(Block):
         stop: str,
         clause: str = "",
     ) -> None:
-        """A vectorised loop that gathers `STREAM` elements of each store, and streams them."""
+        """Print a vectorised loop that buffers `STREAM` elements of each store and streams them."""
         base = f"{variable}_by"
         self.count(base, start, stop, str(STREAM))
         left = call("tc_min", str(STREAM), f"{stop} - {base}")
@@ -202,7 +202,7 @@ class Writer(Block):
     def fetch_ahead(
         self, statements: Iterable[Statement], variable: Index, base: str, after: int, count: int
     ) -> None:
-        """Ask for what ``count`` elements are computed of, ``after`` from the ones computed now."""
+        """Prefetch the operands of ``count`` elements, at a distance of ``after`` elements."""
         private = {scratch.name for scratch in self.kernel.scratch}
         uses = dict.fromkeys(use for s in statements for use in s.value.loads())
         for use in uses:
@@ -216,7 +216,7 @@ class Writer(Block):
             self.each("ahead", str(after), str(after + count), str(step), line)
 
     def lines_for(self, stores: Sequence[Store], count: int, at: str) -> None:
-        """Declare where stores gather their elements, before they are streamed."""
+        """Declare the buffers in which stores collect elements before these are streamed."""
         for store in stores:
             name = f"line_{store.buffer}"
             kind = c_type(store.value.dtype)
@@ -225,7 +225,7 @@ class Writer(Block):
             self.waiting[store.buffer] = f"{name}[{at}]"
 
     def stream(self, stores: Sequence[Store], variable: Index, base: str, count: str) -> None:
-        """Write what stores gathered, from ``base`` on."""
+        """Stream the buffered elements of stores to memory, from ``base`` on."""
         for store in stores:
             index = ix.substitute(store.index, {atom_of(variable): ix.size(base)})
             size = store.value.dtype.itemsize
@@ -234,7 +234,7 @@ class Writer(Block):
         self.waiting = {}
 
     def printer(self) -> ExprPrinter:
-        """A printer for a block."""
+        """Return a printer for a block."""
         made = ExprPrinter(self, self.local, self.names, self.short_nans)
         made.known.update(self.hoisted)
         return made
@@ -242,7 +242,7 @@ class Writer(Block):
     def hoist(
         self, statements: Sequence[Statement], variable: Index, locals_: frozenset[str]
     ) -> None:
-        """Compute before the next loop what does not change in it."""
+        """Hoist loop-invariant values out of the next loop."""
         atom = atom_of(variable)
 
         def fixed(node: Expr) -> bool:
@@ -270,14 +270,14 @@ class Writer(Block):
         return ix.product([ix.extent(v) for v in loops]) * max(cost // 4, 1)
 
     def simd(self, clause: str = "") -> None:
-        """Mark the next loop for vectors."""
+        """Mark the next loop for vectorisation."""
         self.emit(f"#pragma omp simd{clause}{self._faults()}")
 
     def _faults(self) -> str:
         return " reduction(|:fault)" if self.checked else ""
 
     def parallel(self, clause: str = "", simd: bool = False) -> None:
-        """Mark the next loop parallel if there is enough to do."""
+        """Mark the next loop parallel if there is enough work."""
         total = self.work()
         known = total.constant
         vector = " simd" if simd else ""
@@ -312,7 +312,7 @@ class Writer(Block):
             self.accumulate(statement, text)
 
     def run_on(self, scan: Running, text: str) -> None:
-        """Take a value into a running total; choices are made without branches."""
+        """Print a step of a scan; choices are made without branches."""
         total, place, value = f"c_{scan.name}{self.at}", f"p_{scan.name}{self.at}", f"x_{scan.name}"
         self.declare(f"const {c_type(scan.value.dtype)}", value, text)
         if SCANS[scan.kind].position:
@@ -324,7 +324,7 @@ class Writer(Block):
         self.declare(f"const {c_type(scan.dtype)}", scan.name, shown)
 
     def totals(self, statements: Iterable[Statement], room: str = "") -> None:
-        """Declare the running totals, or arrays of them."""
+        """Declare the accumulators of scans, or arrays of them."""
         scans = [s for s in statements if isinstance(s, Running)]
         for scan in scans:
             self.declare(c_type(scan.value.dtype), f"c_{scan.name}", room=room)
@@ -333,7 +333,7 @@ class Writer(Block):
                 self.declare("long long", f"p_{scan.name}", room=room)
 
     def total_starts(self, scan: Running) -> list[str]:
-        """C that starts a running total."""
+        """Return C of the initial accumulator of a scan."""
         start = SCANS[scan.kind].start(scan.value.dtype)
         lines = [f"c_{scan.name}{self.at} = {c_constant(start.data[0], start.dtype)};"]
         if SCANS[scan.kind].position:

@@ -1,4 +1,4 @@
-"""Block sizes: how many rows and how many elements of a row a block of threads takes at a time.
+"""Block sizes: the rows, and elements of a row, that a block of threads processes at a time.
 
 In: a `Kernel` of the plan. Out: `Blocks`. Numbers are powers of two, as Triton wants them.
 """
@@ -12,19 +12,19 @@ from tc.compiler.schedule.plan import Kernel
 
 POINTWISE = 1024  # elements of a pointwise block: 8 a thread
 HELD = 4096  # elements of a reduction that a block holds in registers
-TURNED = 64  # elements of a tile that is turned, each way: runs of 128 bytes and more
-COLUMNS = 64  # rows taken together where neighbouring rows are neighbours in memory
+TURNED = 64  # elements of a transposed tile along each loop: runs of 128 bytes and more
+COLUMNS = 64  # rows of a block if adjacent rows are adjacent in memory
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """How a kernel is cut.
+    """The block sizes of a kernel.
 
     Attributes:
         rows: rows of a block (elements, for pointwise kernels).
         elements: of a row at a time; 0 for pointwise kernels.
-        across: of a tile that is turned, elements along the other loop; 0 where nothing is turned.
-        persistent: a whole row fits, so it is read once and there is no loop.
+        across: elements of a transposed tile along the other loop; 0 without a transpose.
+        persistent: whether a whole row fits, so that it is read once and there is no loop.
         warps: threads of a block, in groups of 32.
     """
 
@@ -40,18 +40,18 @@ class Blocks:
         return f"{self.rows}{by}{held}, {self.warps} warps"
 
     def constants(self) -> dict[str, int]:
-        """The kernel's compile-time parameters."""
+        """Return the kernel's compile-time parameters."""
         others = {"RBLOCK": self.elements, "YBLOCK": self.across}
         return {"XBLOCK": self.rows} | {name: size for name, size in others.items() if size}
 
 
 def power_of_two(count: int) -> int:
-    """The smallest power of two that is not less."""
+    """Return the smallest power of two that is not less."""
     return 1 << max(count - 1, 0).bit_length()
 
 
 def choose(kernel: Kernel) -> Blocks:
-    """Block sizes for a kernel."""
+    """Return block sizes for a kernel."""
     if kernel.tile is not None:
         return _tile(kernel, TURNED, TURNED)
     rows = ix.product([ix.extent(v) for v in kernel.outer]).constant
@@ -73,7 +73,7 @@ def choose(kernel: Kernel) -> Blocks:
 
 
 def candidates(kernel: Kernel) -> list[Blocks]:
-    """Block sizes worth trying, the usual ones first."""
+    """Return block sizes worth trying, the usual ones first."""
     usual = choose(kernel)
     rows = ix.product([ix.extent(v) for v in kernel.outer]).constant
     most = 1 << 30 if rows is None else power_of_two(max(rows, 1))
@@ -103,7 +103,7 @@ def candidates(kernel: Kernel) -> list[Blocks]:
 
 
 def _tile(kernel: Kernel, rows: int, across: int) -> Blocks:
-    """A tile no larger than the loops need, 16 elements a thread."""
+    """Return a tile no larger than the loops need, 16 elements a thread."""
     assert kernel.tile is not None
     along, last = (ix.extent(variable).constant for variable in kernel.tile)
     rows = rows if last is None else min(rows, power_of_two(last))
@@ -112,5 +112,5 @@ def _tile(kernel: Kernel, rows: int, across: int) -> Blocks:
 
 
 def _warps(elements: int) -> int:
-    """About 8 elements a thread, at most 16 warps."""
+    """Return the number of warps for about 8 elements a thread, at most 16."""
     return min(max(power_of_two(elements // 256), 1), 16)

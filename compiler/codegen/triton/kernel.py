@@ -1,11 +1,11 @@
-"""Triton for kernels: positions, masks, loops and statements.
+"""Prints kernels in Triton: positions, masks, loops and statements.
 
 In: a `Kernel` of the GPU schedule. Out: a Triton function with its launch (`TritonKernel`).
 
-A block of threads takes ``XBLOCK`` rows, and of each row ``RBLOCK`` elements at a time: all of them
-where a row fits (then a row is read once), else in a loop a pass. Where some loads run along
-another loop than the stores, a block takes a tile of ``YBLOCK`` by ``XBLOCK`` elements, so that
-both are of neighbours in memory; Triton turns the tile in shared memory.
+A block of threads processes ``XBLOCK`` rows, and ``RBLOCK`` elements of each row at a time: all of
+them if a row fits (then it is read once), else in a loop for each pass. If some loads run along
+another loop than the stores, a block processes a tile of ``YBLOCK`` by ``XBLOCK`` elements, so that
+both access adjacent memory; Triton transposes the tile in shared memory.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from tc.compiler.schedule.plan import (
 
 INT32_MOST = 2**31 - 2**16
 ATOMIC = {"sum": "add", "max": "max", "min": "min"}
-INFINITY = 2**31 - 1  # a place no element has
+INFINITY = 2**31 - 1  # a position that no element has
 _NAN = "propagate_nan=tl.PropagateNan.ALL"
 COMBINE = {
     "sum": ("{0} + {1}",) * 2,
@@ -59,7 +59,7 @@ COMBINE = {
     "any": ("{0} | {1}",) * 2,
     "all": ("{0} & {1}",) * 2,
 }
-#: position reduction -> what tells whether an element is better than the best so far
+#: position reduction -> the function that compares an element with the best so far
 BETTER = {"argmax": "better_max", "argmin": "better_min"}
 
 
@@ -75,7 +75,7 @@ class Argument:
         """The parameter in the kernel's head."""
         if self.kind == "p":
             return f"{self.name}_ptr"
-        # Left to itself Triton takes small sizes as 32 bits wide, and products of them overflow.
+        # By default Triton passes small sizes in 32 bits, and products of them overflow.
         return f'{self.name}: "{"i64" if self.kind == "i64" else "fp64"}"'
 
 
@@ -109,14 +109,14 @@ def generate(
 
 
 def launched(count: Index, arguments: Sequence[Argument]) -> str:
-    """A count as Python: a number, or a function of a kernel's arguments."""
+    """Return a count as Python: a number, or a function of a kernel's arguments."""
     text = ix.render(count)
     sizes = any(a.kind == "i64" for a in arguments)
     return f"lambda {', '.join(a.name for a in arguments)}: {text}" if sizes else text
 
 
 def arguments_of(kernel: Kernel) -> tuple[Argument, ...]:
-    """The parameters of a kernel: buffers read, buffers written, sizes, numbers."""
+    """Return the parameters of a kernel: buffers read, buffers written, sizes, numbers."""
     sizes = {a.name for i in _indices(kernel) for a in i.atoms() if a.kind in ix.SYMBOLS}
     numbers = {n.data[0] for value in kernel.values() for n in walk(value) if n.op == "scalar"}
     arguments = [Argument("p", name) for name in (*kernel.loaded(), *kernel.stored())]
@@ -132,7 +132,7 @@ def printed(
     settings: str,
     lines: Iterable[str],
 ) -> str:
-    """A function of Triton with its launch: a block of threads for each ``XBLOCK`` of the rows."""
+    """Return a Triton function with its launch: a block of threads for each ``XBLOCK`` rows."""
     given = "".join(f", {constant}={size}" for constant, size in constants.items())
     head = [a.spelled for a in arguments] + [f"{constant}: tl.constexpr" for constant in constants]
     return (
@@ -142,7 +142,7 @@ def printed(
 
 
 def fits_32_bits(kernel: Kernel, buffers: dict[str, Buffer]) -> bool:
-    """Whether all sizes are known, and every position fits in 32 bits."""
+    """Return whether all sizes are known, and every position fits in 32 bits."""
     return all(a.kind != "i64" for a in arguments_of(kernel)) and _small(kernel, buffers)
 
 
@@ -162,7 +162,7 @@ def _indices(kernel: Kernel) -> Iterable[Index]:
 
 
 def _small(kernel: Kernel, buffers: dict[str, Buffer]) -> bool:
-    """Whether every position fits in 32 bits."""
+    """Return whether every position fits in 32 bits."""
     counts = [ix.product([ix.extent(v) for v in (*kernel.outer, *kernel.inner)])]
     for name in (*kernel.loaded(), *kernel.stored()):
         buffer = buffers[name]
@@ -205,7 +205,7 @@ class KernelWriter:
         self.lines.append("    " * self.depth + line)
 
     def fresh(self) -> str:
-        """An unused name."""
+        """Return an unused name."""
         self.count += 1
         return f"t{self.count}"
 
@@ -225,14 +225,14 @@ class KernelWriter:
                 self._loop(section)
 
     def _elements(self) -> BlockPrinter:
-        """A printer for the elements of rows; what is known of the rows is known there too."""
+        """Return a printer for the elements of rows, which reuses the values of the rows."""
         known = ChainMap[Expr, str]({}, self.rows_printer.known)
         return BlockPrinter(self.emit, self.fresh, Space((self.x, self.r)), known)
 
     # ------------------------------------------------------------ positions
 
     def _tile_positions(self) -> None:
-        """The tile of this block, and where it is in the loops around the tiles."""
+        """Print the tile of this block, and its position in the loops around the tiles."""
         *around, along, last = self.kernel.outer
         high, wide = (triton_index(ix.extent(variable)) for variable in (along, last))
         self.emit(f"tiles_y, tiles_x = tl.cdiv({high}, YBLOCK), tl.cdiv({wide}, XBLOCK)")
@@ -304,7 +304,7 @@ class KernelWriter:
         self.emit(f"tl.store({place}, {text}{', ' + mask if mask else ''})")
 
     def _atomic(self, statement: Atomic, printer: BlockPrinter) -> None:
-        """Take a value into memory; what lies outside goes nowhere."""
+        """Print an atomic update of memory, masked for positions out of range."""
         value, *places = (printer.operand(arg) for arg in statement.value.args)
         space, text_of = printer.space, {}
         mask = space.mask()
@@ -320,7 +320,7 @@ class KernelWriter:
         self.emit(f"{function}({place}, {value}, mask={' & '.join(mask)}{order})")
 
     def _whole_row(self, statement: Accumulate, text: str) -> None:
-        """A reduction over a row held in registers."""
+        """Print a reduction over a row in registers."""
         dtype = _running(statement)
         value = f"tl.broadcast_to({text}, [XBLOCK, RBLOCK])"
         value = masked(value, self.r.mask, neutral_of(statement.kind, dtype))
@@ -337,7 +337,7 @@ class KernelWriter:
     # ------------------------------------------------------------ loops
 
     def _loop(self, section: Section) -> None:
-        """One pass over rows too long to be held."""
+        """Print a pass over rows that are too long for registers."""
         sums = [s for s in section.statements if isinstance(s, Accumulate)]
         for each in sums:
             kind = TRITON_TYPES[_running(each)]
@@ -364,7 +364,7 @@ class KernelWriter:
             self._result(each, f"a_{each.name}{place}")
 
     def _evictions(self, section: Section) -> dict[str, str]:
-        """What of a row is read again in a later pass is to stay in the caches until then."""
+        """Return the eviction policies: data that a later pass reads again stays in the caches."""
         passes = [s for s in self.kernel.sections if s.level == "inner"]
         at = next(k for k, one in enumerate(passes) if one is section)
         read = [set(self._of_rows(one)) for one in passes]
@@ -375,14 +375,14 @@ class KernelWriter:
         }
 
     def _of_rows(self, section: Section) -> Iterable[str]:
-        """Buffers that are read at another place for each row."""
+        """Return the buffers that each row reads at another position."""
         for statement in section.statements:
             for use in statement.value.loads():
                 if self.x.runs_in(use.data[1]):
                     yield use.data[0]
 
     def _start_totals(self, statements: Iterable[Statement]) -> None:
-        """Running totals before the first element of a row."""
+        """Print the initial accumulators of scans in a row."""
         for scan in statements:
             if isinstance(scan, Running):
                 row = SCANS[scan.kind]
@@ -394,7 +394,10 @@ class KernelWriter:
                     self.emit(f"p_{scan.name} = tl.full([XBLOCK, 1], 0, {self._place_type()})")
 
     def _running_total(self, scan: Running, text: str) -> None:
-        """A scan of a block of elements, on top of what came before; a row held is scanned once."""
+        """Print the scan of a block, combined with the total of earlier blocks.
+
+        A full row needs one.
+        """
         if scan.name in self.scanned:
             return
         total, place = f"c_{scan.name}", f"p_{scan.name}"
@@ -440,7 +443,7 @@ class KernelWriter:
 
 
 def _running(statement: Accumulate) -> torch.dtype:
-    """The type a reduction runs in."""
+    """Return the accumulator type of a reduction."""
     if statement.kind.startswith("arg"):
         return statement.value.dtype
     return compute_dtype(statement.dtype)

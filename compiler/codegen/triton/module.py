@@ -1,4 +1,4 @@
-"""Kernels as one Python module, with what they import."""
+"""Prints kernels as one Python module, with its imports."""
 
 from __future__ import annotations
 

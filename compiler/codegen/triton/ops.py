@@ -47,12 +47,12 @@ def spell(op: str, dtype: torch.dtype, args: list[str]) -> str:
 
 
 def typed_constant(value: float | int | bool, dtype: torch.dtype) -> str:
-    """Spell a constant so that it has exactly that type, whatever stands beside it."""
+    """Spell a constant so that it has exactly that type next to any operand."""
     return f"tl.full([], {literal(value, dtype)}, {TRITON_TYPES[dtype]})"
 
 
 def constant(value: float | int | bool, dtype: torch.dtype) -> str:
-    """Spell a constant; a float32 that Triton takes for one by itself is spelled plainly."""
+    """Spell a constant; a float32 that Triton infers as such is a plain literal."""
     size = abs(value)
     plain = dtype is torch.float32 and not (0 < size < 2**-126 or 3.4e38 < size < float("inf"))
     return literal(value, dtype) if plain else typed_constant(value, dtype)

@@ -1,8 +1,8 @@
 """Printing of value expressions as statements of a Triton kernel.
 
 In: value expressions and the block they are computed in (`Space`). Out: lines that compute them,
-each shared subexpression once, and the text of the result. What a `select` chooses between is
-computed in all lanes, with the loads of each arm masked by the choice.
+each shared subexpression once, and the text of the result. Both arms of a `select` are computed in
+all lanes, with the loads of each arm masked by the condition.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Axis:
     mask: str
 
     def runs_in(self, index: Index) -> bool:
-        """Whether the index moves along this axis."""
+        """Return whether the index moves along this axis."""
         mine = {ix.atom_of(v) for v in self.variables}
         return not mine.isdisjoint(index.variables())
 
@@ -83,12 +83,12 @@ class Space:
         return [axis.mask for axis in used]
 
     def spread(self, index: Index) -> str:
-        """An index, as a block of the whole shape even if it does not move along every axis."""
+        """Return an index as a block of the whole shape, broadcast along unused axes."""
         return spread(triton_index(index), index, self.axes)
 
 
 def spread(text: str, index: Index, axes: tuple[Axis, ...]) -> str:
-    """The text of an index, as a block of the whole shape of the axes."""
+    """Return the text of an index, as a block of the whole shape of the axes."""
     still = [f"{axis.name} * 0" for axis in axes if not axis.runs_in(index)]
     return " + ".join([*([text] if text != "0" or not still else []), *still])
 
@@ -97,7 +97,7 @@ class BlockPrinter:
     """Prints expressions of one block; knows what has been computed there already.
 
     Attributes:
-        evict: buffer -> what the caches are told of it as it is read (`tl.load`).
+        evict: buffer -> the eviction policy of its loads (`tl.load`).
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class BlockPrinter:
         self.arms: dict[str, MutableMapping[Expr, str]] = {}
 
     def within(self, chosen: str) -> BlockPrinter:
-        """A printer for one arm of a `select`: loads happen only where it is chosen."""
+        """Return a printer for one arm of a `select`: loads happen only where it is chosen."""
         chosen = f"{self.chosen} & {chosen}" if self.chosen else chosen
         known = self.arms.setdefault(chosen, ChainMap({}, self.known))
         arm = BlockPrinter(self.emit, self.fresh, self.space, known)
@@ -121,7 +121,7 @@ class BlockPrinter:
         return arm
 
     def value(self, root: Expr) -> str:
-        """Emit what is needed and return the text of the value."""
+        """Emit the statements that a value needs, and return its text."""
         if root in self.known:
             return self.known[root]
         counts: dict[Expr, int] = {}
@@ -147,7 +147,7 @@ class BlockPrinter:
         return name
 
     def _order(self, root: Expr, counts: dict[Expr, int]) -> list[Expr]:
-        """Nodes to print, operands first; what only an arm of a `select` needs stays out."""
+        """Return the nodes to print, operands first, except those that only an arm needs."""
         order: list[Expr] = []
         seen: set[Expr] = set()
         stack: list[tuple[Expr, bool]] = [(root, False)]
@@ -207,7 +207,7 @@ class BlockPrinter:
         return f"({text}).to(tl.int64)" if index.variables() else f"tl.full([], {text}, tl.int64)"
 
     def _load(self, buffer: str, index: Index, text: str, some: Sequence[str] = ()) -> str:
-        """A read; ``some``: conditions under which the buffer has elements at all."""
+        """Return a read; ``some``: conditions under which the buffer has elements at all."""
         masks = [*self.space.mask(index), *some]
         if self.chosen:
             text = spread(text, index, self.space.axes)
@@ -241,10 +241,10 @@ class BlockPrinter:
 
 
 def masked(value: str, mask: str, otherwise: str) -> str:
-    """The value where the mask holds, else the neutral element."""
+    """Return the value where the mask holds, else the neutral element."""
     return f"tl.where({mask}, {value}, {otherwise})" if mask else value
 
 
 def neutral_of(kind: str, dtype: torch.dtype) -> str:
-    """The text of the value that changes no reduction of that kind."""
+    """Return the text of the value that changes no reduction of that kind."""
     return typed_constant(neutral(kind, dtype).data[0], dtype)

@@ -1,11 +1,11 @@
-"""Triton for matrix products, with what makes their factors and what is done with their elements.
+"""Prints matrix products in Triton, with fused prologues and epilogues.
 
-In: a `Product` of the plan, cut into tiles. Out: a Triton function with its launch. A block of
-threads computes a tile of the result, summed in float32, and then the statements on it; tiles are
-taken in groups of rows, so that what is read stays in the second-level cache. Pairs of matrices
-follow one another. Factors in float32 are multiplied as they are, or in TF32 where torch's
-``fp32_precision`` of products allows it. Sums are never taken in fewer bits than float32, which is
-within what ``allow_fp16_reduced_precision_reduction`` and its like permit, and what they forbid.
+In: a `Product` of the plan, with tile sizes. Out: a Triton function with its launch. A block of
+threads computes a tile of the result, summed in float32, and then the statements on it. Tiles are
+ordered in groups of rows, so that their operands stay in the L2 cache. The pairs of a batch follow
+one another. Factors in float32 are multiplied exactly, or in TF32 if torch's ``fp32_precision`` of
+products allows that. Sums always have at least float32 precision, whatever
+``allow_fp16_reduced_precision_reduction`` and its like permit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tc.compiler.loops.ir import Buffer
 from tc.compiler.schedule.plan import Product, Tile
 
 GROUP = 8
-LEAST = 16  # what Triton's dot takes
+LEAST = 16  # operand types of Triton's dot
 
 TILES = (
     Tile(128, 128, 32, 8, 3),
@@ -53,10 +53,10 @@ TILES = (
 
 
 def tiles(product: Product, sizes: Mapping[str, int]) -> list[Tile]:
-    """The tiles worth trying, none larger than the matrices need.
+    """Return the tile sizes worth timing, none larger than the matrices need.
 
     Args:
-        sizes: what symbolic sizes are about.
+        sizes: estimates of symbolic sizes.
     """
     _, row, column, along, _ = product.space
     counts = [ix.evaluate(ix.extent(v), sizes) for v in (row, column, along)]
@@ -74,7 +74,7 @@ def tiles(product: Product, sizes: Mapping[str, int]) -> list[Tile]:
 
 
 def generate(product: Product, buffers: dict[str, Buffer]) -> TritonKernel:
-    """Print a product that is cut."""
+    """Print a product with tile sizes."""
     tile = product.cut
     assert tile is not None, product.name
     writer = _ProductWriter(product, buffers, tile)
@@ -129,7 +129,7 @@ class _ProductWriter(KernelWriter):
         self.depth -= 1
 
     def _tile(self) -> None:
-        """Which pair of matrices, rows and columns of its product this block computes."""
+        """Print the pair of matrices, and the rows and columns of its product, of this block."""
         one, row, column, *_ = (triton_index(ix.extent(v)) for v in self.product.space)
         self.emit(f"tiles_m, tiles_n = tl.cdiv({row}, MBLOCK), tl.cdiv({column}, NBLOCK)")
         self.emit("tile = tl.program_id(0)")
@@ -147,7 +147,7 @@ class _ProductWriter(KernelWriter):
                 self.emit(f"{axis.mask} = {axis.name} < {size}")
 
     def _factor(self, value: Expr, axes: tuple[Axis, Axis], shape: str) -> str:
-        """A tile of a factor, zero outside of the matrix along the depth."""
+        """Return a tile of a factor, zero outside of the matrix along the depth."""
         space = Space(axes)
         if value.op == "load":
             buffer, index = value.data

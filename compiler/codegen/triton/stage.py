@@ -64,7 +64,7 @@ def generate(
 
 
 def _written(plan: Plan) -> tuple[int, ...]:
-    """Positions of the inputs that a program writes to."""
+    """Return positions of the inputs that a program writes to."""
     names = {step.input for step in plan.steps if isinstance(step, CopyInto)}
     return tuple(k for k, item in enumerate(plan.inputs) if item.name in names)
 

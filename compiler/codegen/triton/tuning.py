@@ -1,8 +1,8 @@
-"""Choices between kernels that compute the same, by measurement (``max_autotune``).
+"""Autotuning: chooses between equivalent kernels by measurement (``max_autotune``).
 
-In: kernels of the plan, and who measures. Out: each printed in the quickest way. What is timed
-runs on memory of the sizes at hand. Symbolic sizes are taken in classes: a kernel is timed, and its
-answer kept, for the power of two that is not less than the size it was compiled with.
+In: kernels of the plan, and a tuner that measures. Out: each kernel, printed in the fastest way.
+Timed kernels run on memory of the current sizes. Symbolic sizes are grouped in classes: a kernel is
+timed, and the result stored, for the power of two that is not less than the size at compile time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tc.compiler.loops.ir import Buffer, Extern, View
 from tc.compiler.schedule.plan import Kernel, Product, Proposal
 
 Open = Callable[[str, Sequence[KernelSpec]], Mapping[str, Callable[..., None]]]
-#: how the names of ways end that compute factors where these are multiplied
+#: suffix of the names of ways with fused prologues
 INSIDE = ", factors inside"
 
 
@@ -37,11 +37,11 @@ class Tuning:
     """Chooses between ways to print kernels.
 
     Attributes:
-        tuner: of the device.
+        tuner: the tuner of the device.
         open: makes kernels of a module's source.
-        device: where they run.
-        asked: by the user; else all is printed as usual, and ATen multiplies.
-        hints: symbolic size -> what it is in the call that is compiled for.
+        device: the device that they run on.
+        asked: whether the user asked for autotuning; else defaults are used, and ATen multiplies.
+        hints: symbolic size -> its value at compile time.
     """
 
     tuner: Tuner
@@ -56,7 +56,7 @@ class Tuning:
         return self.product if self.asked else None
 
     def kernel(self, kernel: Kernel, buffers: dict[str, Buffer]) -> TritonKernel:
-        """Print a kernel with the block sizes that are quickest."""
+        """Print a kernel with the fastest block sizes."""
         if isinstance(kernel, Product):
             return products.generate(kernel, buffers)
         ways = {str(blocks): blocks for blocks in candidates(kernel)}
@@ -72,7 +72,7 @@ class Tuning:
         return printed(self.tuner.quickest(f"{question}; {' or '.join(ways)}", launches))
 
     def product(self, proposal: Proposal, known: Mapping[str, Buffer]) -> Product | None:
-        """The product cut in the quickest way; None where ATen's routine is quicker."""
+        """Return the product with the fastest tile sizes; None if ATen's routine is faster."""
         buffers, follower = dict(known), proposal.follower
         around = [*proposal.producers, *([] if follower is None else [follower])]
         trial = self._trial([*around, *proposal.ways], buffers)
@@ -103,7 +103,7 @@ class Tuning:
         return None if best == "aten" else cut[best]
 
     def _trial(self, kernels: Sequence[Kernel], buffers: Mapping[str, Buffer]) -> _Trial | None:
-        """Memory to run kernels on; None where some size is not known."""
+        """Return memory to run kernels on; None where some size is not known."""
         names = {name for k in kernels for name in (*k.loaded(), *k.stored())}
         if not names <= buffers.keys():
             return None
@@ -123,7 +123,7 @@ class _Trial:
     """Memory to run kernels on, the same for all ways to compute something.
 
     Attributes:
-        sizes: symbolic size -> the class it is in.
+        sizes: symbolic size -> its class.
     """
 
     tuning: Tuning
@@ -132,7 +132,7 @@ class _Trial:
     held: dict[str, torch.Tensor] = field(default_factory=dict)
 
     def named(self, question: str) -> str:
-        """A question with symbolic sizes named in order, and their classes."""
+        """Return the key of a measurement: symbolic sizes renamed in order, and their classes."""
         order = dict.fromkeys(re.findall(r"\b\w+\b", question))
         classes = [name for name in order if name in self.sizes]
         for number, name in enumerate(classes):
@@ -141,7 +141,7 @@ class _Trial:
         return question + "".join(about)
 
     def launch(self, kernel: TritonKernel) -> Way:
-        """A kernel on that memory."""
+        """Return a kernel on that memory."""
         kinds = tuple(a.kind for a in kernel.arguments)
         opened = self.tuning.open(module_of([kernel.source]), [KernelSpec(kernel.name, kinds)])
         given: dict[str, Callable[[str], Any]] = {
@@ -153,19 +153,19 @@ class _Trial:
         return functools.partial(opened[kernel.name], *arguments)
 
     def call(self, step: Extern) -> Way:
-        """A call of ATen on that memory."""
+        """Return a call of ATen on that memory."""
         op: Any = functools.reduce(getattr, step.path[1:], torch.ops.aten)
         given = [self.view(value) if isinstance(value, View) else value for value in step.args]
         return functools.partial(op, *given, **dict(step.kwargs))
 
     def view(self, view: View) -> torch.Tensor:
-        """A window on that memory."""
+        """Return a window on that memory."""
         size, stride = (self.numbers(x) for x in (view.sizes, view.strides))
         (offset,) = self.numbers([view.offset])
         return self.memory(view.buffer).as_strided(size, stride, offset)
 
     def memory(self, name: str) -> torch.Tensor:
-        """A buffer; positions read from it are good ones."""
+        """Return memory for a buffer; positions read from it are in range."""
         if name not in self.held:
             buffer = self.buffers[name]
             size, stride = (self.numbers(x) for x in (buffer.sizes, buffer.strides))
@@ -175,12 +175,12 @@ class _Trial:
         return self.held[name]
 
     def numbers(self, indices: Iterable[Index]) -> list[int]:
-        """Indices of sizes, as numbers."""
+        """Return indices of sizes, as numbers."""
         return [int(ix.evaluate(index, self.sizes)) for index in indices]
 
 
 def in_turn(ways: Sequence[Way]) -> Way:
-    """All of them, one after the other."""
+    """Return a function that calls all of them, one after the other."""
     if len(ways) == 1:
         return ways[0]
 
@@ -192,7 +192,7 @@ def in_turn(ways: Sequence[Way]) -> Way:
 
 
 def that_run(ways: Mapping[str, Way]) -> dict[str, Way]:
-    """The ways without those that need more than the device has; the first one is kept."""
+    """Return the ways that do not exceed the device's resources; the first one always stays."""
     found: dict[str, Way] = {}
     for name, way in ways.items():
         try:
@@ -206,7 +206,7 @@ def that_run(ways: Mapping[str, Way]) -> dict[str, Way]:
 
 
 def _text(kernel: Kernel, buffers: Mapping[str, Buffer]) -> str:
-    """What a kernel computes on what, whatever it is called."""
+    """Return the text of a kernel's computation, without its name."""
     renamed = canonical(kernel)
     given = [replace(buffers[old], name=new) for new, old in renamed.buffers.items()]
     types = ", ".join(map(str, given))

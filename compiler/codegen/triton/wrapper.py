@@ -1,4 +1,4 @@
-"""The wrapper of a GPU program: the common one, with memory on the device.
+"""The wrapper of a GPU program: the common wrapper, with memory on the device.
 
 In: a `Plan`, the arguments each kernel takes, the device. Out: Python source of ``call(args)``.
 """

@@ -1,4 +1,4 @@
-"""Lowering: ATen ops become loop nests; a file a family, loaded by file name."""
+"""Lowers ATen ops to loop nests: one file for each family of ops, loaded by file name."""
 
 from importlib import import_module
 from pkgutil import iter_modules

@@ -1,7 +1,7 @@
-"""The builder: collects loop nests while a graph is lowered, and decides what gets a buffer.
+"""The builder: collects loop nests while a graph is lowered, and decides which values get buffers.
 
 In: sizes, types and value expressions from the lowerings. Out: nodes of a `LoopGraph`. A value
-stays an expression (a *cell* without buffer) until someone needs it in memory.
+stays an expression (a *cell* without buffer) until a user needs it in memory.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ class NotLowered(Exception):
 
 
 def supported(dtype: torch.dtype) -> None:
-    """Refuse types that kernels do not have.
+    """Raise for types that kernels do not support.
 
     Raises:
-        NotLowered: it is one of them.
+        NotLowered: it is such a type.
     """
     if dtype not in C_TYPES:
         raise NotLowered(f"{dtype}")
 
 
 def loop_vars(sizes: Sequence[Index], prefix: str = "i") -> tuple[Index, ...]:
-    """A loop variable a dimension; dimensions of size 1 have the index 0."""
+    """Return a loop variable for each dimension; dimensions of size 1 have the index 0."""
     return tuple(
         ix.ZERO if extent is ix.ONE else ix.var(f"{prefix}{position}", extent)
         for position, extent in enumerate(sizes)
@@ -60,11 +60,11 @@ def loop_vars(sizes: Sequence[Index], prefix: str = "i") -> tuple[Index, ...]:
 
 
 def respelled(body: Expr, variables: Sequence[Index]) -> Expr:
-    """A value over the loop variables of its node, where sizes were spelled in another way.
+    """Return a value over the loop variables of its node, whose sizes may be spelled differently.
 
-    The loop variable of a dimension is told by its name and its size. Two shapes of an operation
-    may spell one size differently (``8*((s0 + 7)//8)``, ``s0 + (8 - s0 % 8) % 8``), so that a value
-    over the variables of the one is none over those of the other.
+    A loop variable is identified by its name and its size. Two shapes of an operation may spell one
+    size differently (``8*((s0 + 7)//8)``, ``s0 + (8 - s0 % 8) % 8``), so that a value over the
+    variables of the first is not a value over those of the second.
     """
     if all(v is ix.ZERO or ix.extent(v).constant is not None for v in variables):
         return body
@@ -91,7 +91,7 @@ def bindings(variables: Sequence[Index], values: Sequence[Index]) -> dict[Atom, 
 
 
 def linear(indices: Sequence[Index], strides: Sequence[Index]) -> Index:
-    """Flat index of an element."""
+    """Return flat index of an element."""
     total = ix.ZERO
     for position, stride in zip(indices, strides, strict=True):
         total = total + position * stride
@@ -103,9 +103,9 @@ class Cell:
     """A tensor value while lowering.
 
     Attributes:
-        body: its element at ``vars``, in the type it is computed in.
-        buffer: the memory that holds it, if any; ``layout`` is then the flat index.
-        strides: how it is laid out once it gets memory.
+        body: its element at ``vars``, in the type that it is computed in.
+        buffer: its memory, if any; ``layout`` is then the flat index.
+        strides: the layout that it gets when it is realized.
     """
 
     dtype: torch.dtype
@@ -133,7 +133,7 @@ class Tensor:
         return self.cell.dtype
 
     def view(self, sizes: Sizes, index: Sequence[Index], variables: tuple[Index, ...]) -> Tensor:
-        """A view of this view: element ``variables`` is my element ``index``."""
+        """Return a view of this view: element ``variables`` is my element ``index``."""
         values = bindings(self.vars, index)
         into = tuple(ix.substitute(position, values) for position in self.index)
         return Tensor(self.cell, sizes, variables, into)
@@ -144,8 +144,8 @@ class Builder:
     """Nodes so far, and the fx node being lowered.
 
     Attributes:
-        device: where the loops run.
-        randoms: whether random numbers may be drawn in loops, in another order than eager's.
+        device: the device that the loops run on.
+        randoms: whether loops may draw random numbers, in another order than eager's.
         reader: reads the sizes of fake tensors.
     """
 
@@ -165,21 +165,21 @@ class Builder:
     reductions: dict[tuple[Any, ...], Buffer] = field(default_factory=dict)
 
     def begin(self, origin: Origin) -> None:
-        """Turn to the next fx node."""
+        """Begin the next fx node."""
         self.origin = origin
         self.inlined.clear()
 
     def origins(self) -> tuple[Origin, ...]:
-        """Of a value made now: the nodes inlined into it, and the one being lowered."""
+        """Return the origins of a new value: the inlined nodes, and the one being lowered."""
         return (*self.inlined, self.origin)
 
     def name(self) -> str:
-        """A fresh buffer name."""
+        """Return a fresh buffer name."""
         self.counter += 1
         return f"buf{self.counter - 1}"
 
     def draw(self) -> tuple[Expr, int]:
-        """The seed of this run, and the number of the next draw of random numbers from it."""
+        """Return the seed of this run and the number of the next random draw."""
         if not self.randoms:
             raise NotLowered("random numbers are drawn in eager's order (fallback_random)")
         if self.seed is None:
@@ -196,14 +196,14 @@ class Builder:
     # ------------------------------------------------------------ values in
 
     def memory(self, buffer: Buffer) -> Tensor:
-        """The tensor held by a buffer."""
+        """Return the tensor held by a buffer."""
         variables = loop_vars(buffer.sizes)
         return self.window(
             buffer.name, buffer.dtype, buffer.sizes, linear(variables, buffer.strides)
         )
 
     def window(self, name: str, dtype: torch.dtype, sizes: Sizes, layout: Index) -> Tensor:
-        """The tensor whose element ``loop_vars(sizes)`` lies at ``layout`` in a buffer."""
+        """Return the tensor whose element ``loop_vars(sizes)`` lies at ``layout`` in a buffer."""
         variables = loop_vars(sizes)
         body = converted(load(name, layout, dtype), compute_dtype(dtype))
         cell = Cell(dtype, sizes, contiguous(sizes), variables, body, (), name, layout)
@@ -216,7 +216,7 @@ class Builder:
         body: Expr,
         variables: tuple[Index, ...] | None = None,
     ) -> Tensor:
-        """A pointwise result over ``loop_vars(sizes)``; gets a buffer if recomputing it is dear.
+        """Return a pointwise result over ``loop_vars(sizes)``; an expensive one gets a buffer.
 
         Raises:
             NotLowered: kernels have no such type.
@@ -228,7 +228,7 @@ class Builder:
         strides = self.strides
         if strides is None or len(strides) != len(sizes):
             strides = contiguous(sizes)
-        # Rounded as eager rounds each result, whether or not it reaches memory.
+        # Eager rounds each result, so this one is rounded even if it never reaches memory.
         if not is_exact(body, dtype):
             body = converted(converted(body, dtype), compute_dtype(dtype))
         cell = Cell(dtype, sizes, strides, variables, body, self.origins())
@@ -247,7 +247,10 @@ class Builder:
         body: Expr,
         sizes: Sizes,
     ) -> Tensor:
-        """A reduction over ``reduced``; ``kept`` has a variable (or 0) a dimension of ``sizes``."""
+        """Return a reduction over ``reduced``.
+
+        ``kept`` has a variable (or 0) for each dimension of ``sizes``.
+        """
         strides = self.strides
         if strides is None or len(strides) != len(sizes):
             strides = contiguous(sizes)
@@ -269,7 +272,7 @@ class Builder:
     def _reduce_nothing(
         self, kind: str, dtype: torch.dtype, kept: Sequence[Index], body: Expr, sizes: Sizes
     ) -> Tensor:
-        """A reduction over dimensions of size 1: the element itself."""
+        """Return the result of a reduction over dimensions of size 1: the element itself."""
         body = substitute(body, bindings(kept, loop_vars(sizes)))
         if kind in ("argmax", "argmin"):
             body = constant(0, torch.int64)
@@ -279,7 +282,10 @@ class Builder:
         return result
 
     def scan(self, kind: str, dtype: torch.dtype, dim: int, body: Expr, sizes: Sizes) -> Tensor:
-        """A running total along ``dim``; ``body``, over ``loop_vars(sizes)``, is taken in as is."""
+        """Return a scan of ``body`` along ``dim``.
+
+        ``body``, over ``loop_vars(sizes)``, has the accumulator's type already.
+        """
         strides = self.strides
         if strides is None or len(strides) != len(sizes):
             strides = contiguous(sizes)
@@ -299,11 +305,11 @@ class Builder:
         into: Sequence[Index | Expr],
         value: Expr,
     ) -> Tensor:
-        """Take ``value``, over ``variables``, into the elements ``into`` of a new cell.
+        """Scatter ``value``, over ``variables``, into the elements ``into`` of a new cell.
 
         Args:
-            base: what is there at first; nobody else uses it.
-            into: a place a dimension; those that are values, of int64, are to be in range.
+            base: the initial content; nothing else uses it.
+            into: a position for each dimension; those that are int64 values have to be in range.
         """
         name = self.realize(base)
         places: list[Index] = []
@@ -324,7 +330,7 @@ class Builder:
     # ------------------------------------------------------------ values out
 
     def element(self, tensor: Tensor, index: Sequence[Index] | None = None) -> Expr:
-        """The value at an index (default: at the tensor's own variables).
+        """Return the value at an index (default: at the tensor's own variables).
 
         Raises:
             NotLowered: kernels have no such type.
@@ -339,7 +345,7 @@ class Builder:
         return substitute(tensor.cell.body, bindings(tensor.cell.vars, into))
 
     def broadcast(self, tensor: Tensor, sizes: Sizes) -> Tensor:
-        """Expand to ``sizes``; a dear value is put in memory rather than computed repeatedly."""
+        """Expand to ``sizes``; an expensive value is realized rather than computed repeatedly."""
         if tensor.sizes == sizes:
             return tensor
         lead = len(sizes) - len(tensor.sizes)
@@ -353,7 +359,7 @@ class Builder:
         return tensor.view(sizes, index, variables)
 
     def realize(self, cell: Cell) -> str:
-        """Give a cell memory."""
+        """Give a cell a buffer, which a new loop nest computes."""
         if cell.buffer is not None:
             return cell.buffer
         strides = cell.strides
@@ -367,7 +373,7 @@ class Builder:
         return buffer.name
 
     def strided(self, tensor: Tensor, strides: tuple[Index, ...] | None = None) -> View | None:
-        """The tensor as a strided window on memory, or None if it is not one."""
+        """Return the tensor as a strided view of a buffer, or None if it is none."""
         name = self.realize(tensor.cell)
         flat = ix.substitute(tensor.cell.layout, bindings(tensor.cell.vars, tensor.index))
         found: list[Index] = []
@@ -387,12 +393,12 @@ class Builder:
         return View(name, tensor.dtype, tensor.sizes, tuple(found), offset)
 
     def view(self, tensor: Tensor, strides: tuple[Index, ...] | None = None) -> View:
-        """The tensor as a strided window, copied if need be."""
+        """Return the tensor as a strided view, copied if necessary."""
         found = self.strided(tensor, strides)
         return found if found is not None else self.copy(tensor, strides)
 
     def copy(self, tensor: Tensor, strides: tuple[Index, ...] | None = None) -> View:
-        """The tensor in memory of its own."""
+        """Return the tensor in memory of its own."""
         steps = contiguous(tensor.sizes) if strides is None else strides
         body = self.element(tensor)
         cell = Cell(tensor.dtype, tensor.sizes, steps, tensor.vars, body, self.origins())
@@ -400,12 +406,12 @@ class Builder:
         return View(name, tensor.dtype, tensor.sizes, steps, ix.ZERO)
 
 
-# Ops whose result is one of their operands, but for the sign: rounded ones give a rounded one.
+# Ops whose result is one of their operands, except for the sign: it needs no rounding.
 CHOOSING = {"maximum": 0, "minimum": 0, "neg": 0, "abs": 0, "where": 1, "select": 1}
 
 
 def is_exact(value: Expr, dtype: torch.dtype) -> bool:
-    """Whether a value computed in a wider type is sure to be one of the type ``dtype``."""
+    """Return whether a value computed in a wider type is sure to be one of the type ``dtype``."""
     if dtype not in LOW_PRECISION or value.dtype is not compute_dtype(dtype):
         return False
     if value.op == "to":
@@ -436,7 +442,7 @@ def converted(value: Expr, dtype: torch.dtype) -> Expr:
 
 
 def scalar_value(value: Any, dtype: torch.dtype) -> Expr:
-    """A Python number, size or wrapper scalar as a value."""
+    """Return a Python number, size or wrapper scalar as a value."""
     if isinstance(value, Index):
         number = value.constant
         if number is not None:

@@ -1,4 +1,4 @@
-"""Creation ops: tensors whose elements depend on nothing but their index.
+"""Creation ops: tensors whose elements depend only on their index.
 
 In: calls of ATen factories. Out: constant or index values, which cost no memory when read in loops.
 """
@@ -26,7 +26,7 @@ from tc.compiler.loops.ops import compute_dtype
 
 
 def filled(b: Builder, call: Call, value: Any) -> Tensor:
-    """A tensor of one value."""
+    """Return a tensor of one value."""
     supported(call.dtype)
     return b.value(call.sizes, call.dtype, scalar_value(value, compute_dtype(call.dtype)))
 

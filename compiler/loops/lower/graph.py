@@ -1,4 +1,4 @@
-"""The walk over an ATen graph: each node is lowered into loops or handed to ATen.
+"""Lowers an ATen graph node by node: into loops, or into a call of ATen.
 
 In: `fx.GraphModule` of ATen calls with fake values in ``meta["val"]``. Out: `LoopGraph`.
 """
@@ -49,7 +49,7 @@ from tc.compiler.loops.lower.registry import (
 from tc.compiler.loops.lower.sympy_boundary import SizeReader, UnsupportedSizeExpr
 from tc.compiler.loops.rules import simplify
 
-# A check of what capture has guarded already.
+# Ops that check properties which capture has guarded already.
 IGNORED = ("aten._assert_tensor_metadata.default",)
 FEW_PART = 1 / 4  # of the last cache: a concatenation that loops make as quickly as ATen
 LONG_RUN = 64  # elements; shorter pieces of a concatenation are interleaved faster by loops
@@ -76,13 +76,13 @@ CPU = torch.device("cpu")
 def lower(
     graph: fx.GraphModule, gate: Gate, device: torch.device = CPU, randoms: bool = False
 ) -> LoopGraph:
-    """Lower a functional ATen graph; what cannot or may not be lowered is called in the wrapper.
+    """Lower a functional ATen graph; the wrapper calls the ops that cannot or must not be lowered.
 
     Args:
         graph: ATen calls with fake values in ``meta["val"]``.
         gate: asked before each op is lowered, inlined, done in place.
-        device: where loops run; tensors elsewhere are left to ATen.
-        randoms: draw random numbers in loops, in another order than eager's.
+        device: the device that loops run on; tensors elsewhere are left to ATen.
+        randoms: whether loops draw random numbers, in another order than eager's.
     """
     walk = _Walk(graph, gate, device, randoms)
     with gate.counting("loops.lower", len(graph.graph.nodes)) as after:
@@ -102,7 +102,7 @@ def lower(
 
 
 def alive(nodes: list[Node], outputs: tuple[Any, ...]) -> list[Node]:
-    """The nodes without the loop nests that nobody reads."""
+    """Return the nodes without unused loop nests (dead code elimination)."""
     read = {view.buffer for view in views_in(outputs)}
     kept: list[Node] = []
     for node in reversed(nodes):
@@ -113,7 +113,7 @@ def alive(nodes: list[Node], outputs: tuple[Any, ...]) -> list[Node]:
 
 
 class _Walk:
-    """Values of the fx nodes seen so far."""
+    """The lowering of one graph, with the values of the fx nodes so far."""
 
     def __init__(
         self, graph: fx.GraphModule, gate: Gate, device: torch.device, randoms: bool
@@ -212,7 +212,7 @@ class _Walk:
         return self._lowered(node)
 
     def _size(self, node: fx.Node, fake: torch.SymInt) -> Index:
-        """A whole number over sizes; one that indices do not have, the wrapper computes."""
+        """Return an integer over sizes; if it is no `Index`, the wrapper computes it."""
         try:
             return self.reader.number(fake)
         except UnsupportedSizeExpr:
@@ -234,7 +234,7 @@ class _Walk:
         return Ref(node.name)
 
     def _item(self, node: fx.Node) -> Any:
-        """A number out of a tensor: by its own name for checks, by its symbol for all others."""
+        """Return a number read from a tensor: by its own name for checks, else by its symbol."""
         fake, nodes = node.meta["val"], self.builder.nodes
         nodes.append(ScalarNode(node.name, "torch.Tensor.item", (self._plain(node.args[0]),)))
         self.items[node] = Ref(node.name)
@@ -273,10 +273,10 @@ class _Walk:
             return self._refused(node, f"its lowering failed: {type(error).__name__}: {error}")
 
     def _only_copies(self, node: fx.Node) -> bool:
-        """Whether a call moves memory in long runs, for nobody in loops.
+        """Return whether a call only copies long runs of memory, and no loop reads its result.
 
-        ATen does that as quickly in long loops, and at once where there is one run a piece; short
-        loops spare its call.
+        ATen copies long runs as fast as loops do, and contiguous pieces in one go; for short runs a
+        loop saves the call.
         """
         if str(node.target) != "aten.cat.default" or any(map(made_of_loops, readers(node))):
             return False
@@ -293,7 +293,7 @@ class _Walk:
         return all(isinstance(v, Tensor) and v.cell.buffer is not None for v in values)
 
     def _refused(self, node: fx.Node, reason: str) -> Any:
-        """Call ATen instead, and say why."""
+        """Call ATen instead, and record the reason."""
         self.decisions.append(Decision("lower", (node.name, str(node.target)), False, reason))
         self.builder.uses = self.uses.get(node, 0)
         return self._in_place(node) if self._allows_in_place(node) else self._extern(node)
@@ -307,7 +307,7 @@ class _Walk:
         return all(_dense(fake, self.device) for fake in fakes)
 
     def _in_place(self, node: fx.Node) -> Any:
-        """Let ATen write into a copy of the first argument, which loops make with what it needs."""
+        """Call ATen's in-place op on a copy of the first argument, which a loop makes."""
         builder = self.builder
         first = node.args[0]
         assert isinstance(first, fx.Node)
@@ -366,7 +366,7 @@ class _Walk:
 
     @staticmethod
     def _aliased(node: fx.Node, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments whose memory the results share (a view op that is not lowered)."""
+        """Return the arguments whose memory the results share (a view op that is not lowered)."""
         schema = getattr(node.target, "_schema", None)
         if schema is None:
             return args
@@ -374,7 +374,7 @@ class _Walk:
         return tuple(arg for arg, declared in pairs if declared.alias_info is not None)
 
     def _plain(self, value: Any, node: fx.Node | None = None) -> Any:
-        """An argument as the wrapper passes it."""
+        """Return an argument as the wrapper passes it."""
         if isinstance(value, fx.Node):
             held = self.values[value]
             if isinstance(held, Tensor):
@@ -406,7 +406,7 @@ class _Walk:
         self.builder.nodes += self._copies()
 
     def _copies(self) -> list[CopyInto]:
-        """The writes to inputs, after everything that reads them."""
+        """Return the writes to inputs, after everything that reads them."""
         written = {name for name, _ in self.copies}
         found: list[CopyInto] = []
         for name, source in self.copies:
@@ -427,13 +427,13 @@ class _Walk:
         if isinstance(held, Tensor):
             name = self.builder.realize(held.cell)
             if self.returned.setdefault(name, held.cell) is not held.cell:
-                # One buffer for two results that eager keeps apart.
+                # Two results in one buffer, which are separate in eager.
                 return self.builder.copy(held, self.reader.strides(item.meta["val"]))
         return self._plain(item)
 
 
 def _dense(fake: Any, device: torch.device) -> bool:
-    """Whether loops can read and write it: a plain strided tensor there, of a known type."""
+    """Return whether loops can read and write it: a plain strided tensor there, of a known type."""
     if isinstance(fake, tuple | list):
         return all(_dense(item, device) for item in fake)
     if not isinstance(fake, torch.Tensor):
@@ -467,7 +467,7 @@ def _named(target: Any, node: fx.Node, values: dict[fx.Node, Any]) -> dict[str, 
 
 
 def spelled(target: Any, in_place: bool = False) -> str:
-    """A call target, or the op that does the same in place, as Python the wrapper can evaluate."""
+    """Return a call's target, or its in-place variant, as Python for the wrapper."""
     if isinstance(target, torch._ops.OpOverload):
         namespace, _, name = target._schema.name.partition("::")
         prefix = "aten" if namespace == "aten" else f"torch.ops.{namespace}"
@@ -481,7 +481,7 @@ def spelled(target: Any, in_place: bool = False) -> str:
 
 
 def origin_of(node: fx.Node) -> Origin:
-    """Provenance of an fx node."""
+    """Return provenance of an fx node."""
     place = place_of(node)
     line = "" if place is None else str(place)
     if not line and node.meta.get("stack_trace"):
@@ -492,7 +492,7 @@ def origin_of(node: fx.Node) -> Origin:
 
 
 def _count_uses(graph: fx.GraphModule) -> dict[fx.Node, int]:
-    """For each node how many calls read it, seen through views."""
+    """Return the number of calls that read each node, directly or through views."""
     uses: dict[fx.Node, int] = {}
     for node in reversed(graph.graph.nodes):
         total = 0

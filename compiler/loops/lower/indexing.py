@@ -1,4 +1,4 @@
-"""Indexing: reads at computed positions, and tensors put together from pieces.
+"""Indexing: reads at computed positions, and tensors assembled from pieces.
 
 In: calls of ATen indexing, concatenation and padding ops. Out: values whose loads are indirect
 (`at`) or chosen by position (`select`, whose arms are only evaluated where they are in range).
@@ -29,7 +29,7 @@ from tc.compiler.loops.lower.views import slice_start
 from tc.compiler.loops.ops import compute_dtype
 
 INDEXED = (*READS, "index")
-# Elements of a source for one that is read, from which on only those are computed.
+# If a source has at least this many elements for each that is read, only the latter are computed.
 FEW = 4
 
 
@@ -177,7 +177,7 @@ def _roll(b: Builder, call: Call) -> Tensor:
     extent = sizes[-1].constant if sizes else None
     if not extent or not moved[-1] % extent:
         return b.value(call.sizes, call.dtype, b.element(source, at))
-    # Along memory the end comes first, and then the start: two runs rather than positions.
+    # Along memory a roll is two runs: the end, and then the start.
     last, by = variables[-1], moved[-1] % extent
     end = b.element(source, [*at[:-1], last - by + extent])
     start = b.element(source, [*at[:-1], last - by])
@@ -196,12 +196,12 @@ def indirect(
     wrap: bool = True,
     checked: bool = True,
 ) -> Expr:
-    """The element at indices some of which are values.
+    """Return the element at indices, some of which are values (indirect indexing).
 
-    An ``at`` expression holds the values as operands; its index names them ``x0, x1, …``.
-    Values must be in range (after adding the size to negative ones, if ``wrap``): the kernel fails
-    where they are not, if ``checked``. A source of which few elements are read, as ``sizes`` of the
-    result tell, is computed for those alone.
+    An ``at`` expression holds the values as operands; its index names them ``x0, x1, …``. Values
+    must be in range (after adding the size to negative ones, if ``wrap``); if ``checked``, the
+    kernel fails otherwise. If the result, by its ``sizes``, reads few elements of the source, only
+    those are computed.
     """
     names: list[Index] = []
     values: list[Expr] = []
@@ -233,13 +233,13 @@ def indirect(
 
 
 def _few(source: Tensor, sizes: Sequence[Index]) -> bool:
-    """Whether so few elements are read that computing them anew is less than writing all."""
+    """Return whether so few elements are read that recomputing them is cheaper than writing all."""
     has, read = ix.product(list(source.sizes)).constant, ix.product(list(sizes)).constant
     return has is not None and read is not None and FEW * read <= has
 
 
 def _chosen(element: Expr, names: Sequence[Index]) -> set[Expr]:
-    """The loads of an element that computed positions choose; none if more than loads know them."""
+    """Return the loads of an element at computed positions; none if it also has other loads."""
     atoms = {atom for name in names for atom in name.atoms()}
     chosen: set[Expr] = set()
     for node in walk(element):
@@ -252,14 +252,14 @@ def _chosen(element: Expr, names: Sequence[Index]) -> set[Expr]:
 
 
 def from_the_end(position: Expr, extent: Index) -> Expr:
-    """A position, the size added to a negative one."""
+    """Return a position, the size added to a negative one."""
     value = converted(position, torch.int64)
     negative = compare("lt", value, constant(0, torch.int64))
     return Expr("where", (negative, apply("add", value, index_value(extent)), value), torch.int64)
 
 
 def no_bool(value: Tensor) -> None:
-    """Masks give results of unknown size."""
+    """Raise for boolean masks, whose results have data-dependent sizes."""
     if value.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8):
         raise NotLowered("indexing by a mask")
 
@@ -316,7 +316,7 @@ def _index(b: Builder, call: Call) -> Tensor:
 def positions(
     b: Builder, sizes: Sequence[Index], indices: Sequence[Any]
 ) -> tuple[tuple[Index, ...], list[Index | Expr]]:
-    """What ``x[indices]`` picks from sizes: the sizes of that, and its elements' positions."""
+    """Return the sizes of ``x[indices]``, and the positions in ``x`` of its elements."""
     given = [*indices, *[None] * (len(sizes) - len(indices))]
     picked = [d for d, item in enumerate(given) if item is not None]
     tensors = [tensor(given[d]) for d in picked]
@@ -340,7 +340,7 @@ def positions(
 
 
 def common_sizes(all_sizes: Sequence[Sequence[Index]]) -> tuple[Index, ...]:
-    """The sizes that tensors broadcast to."""
+    """Return the common sizes that tensors broadcast to."""
     rank = max(map(len, all_sizes), default=0)
     found = [ix.ONE] * rank
     for sizes in all_sizes:

@@ -34,7 +34,7 @@ def apply(op: str, *args: Expr, dtype: torch.dtype | None = None) -> Expr:
 
 
 def compare(op: str, a: Expr, b: Expr) -> Expr:
-    """A comparison."""
+    """Return a comparison."""
     return Expr(op, (a, b), torch.bool)
 
 
@@ -44,7 +44,7 @@ def choose(condition: Expr, yes: Expr, no: Expr) -> Expr:
 
 
 def like(value: float, other: Expr) -> Expr:
-    """A constant of another value's type."""
+    """Return a constant of another value's type."""
     return constant(value, other.dtype)
 
 
@@ -56,7 +56,7 @@ def category(value: Any) -> int:
 
 
 def promoted(values: list[Any]) -> torch.dtype:
-    """The type torch computes a mix of tensors, 0-d tensors and numbers in."""
+    """Return the type to which torch promotes tensors, 0-d tensors and numbers."""
     ranks: list[list[torch.dtype]] = [[], [], []]
     for value in values:
         if isinstance(value, Tensor):
@@ -78,7 +78,7 @@ def promoted(values: list[Any]) -> torch.dtype:
 
 
 def operand(b: Builder, value: Any, sizes: tuple[Index, ...], dtype: torch.dtype) -> Expr:
-    """An operand broadcast to the result's sizes, in the type to compute in."""
+    """Return an operand broadcast to the result's sizes, in the type to compute in."""
     wanted = compute_dtype(dtype)
     if isinstance(value, Tensor):
         return converted(b.element(b.broadcast(value, sizes)), wanted)

@@ -1,4 +1,4 @@
-"""Pooling over small windows: the window is unrolled, so that pools fuse with what is around them.
+"""Pooling over small windows, which are unrolled so that pools fuse with neighbouring ops.
 
 In: calls of ATen's 2-D pools (1-D ones come as those). Out: values that read each tap of a window;
 taps outside of the tensor are left out by `select`.
@@ -65,7 +65,7 @@ def taps(b: Builder, call: Call, source: Tensor, dilation: tuple[int, int]) -> I
             shift = offset * dilation[d] - padding[d]
             at[d] = variables[d] * stride[d] + shift
             tests = [compare("ge", index_value(at[d]), constant(0, torch.int64))] * (shift < 0)
-            # Without ceil_mode the whole window ends before the padding does.
+            # Without ceil_mode all of the window lies inside of the padded input.
             if call["ceil_mode"] or padding[d] > (kernel[d] - 1 - offset) * dilation[d]:
                 tests.append(below(at[d], source.sizes[d]))
             for test in tests:
@@ -88,7 +88,7 @@ def _max_pool(b: Builder, call: Call) -> tuple[Tensor, Tensor]:
             best, place, first = value, flat, tap.inside
             continue
         better = apply("or", compare("gt", value, best), apply("isnan", value, dtype=torch.bool))
-        if first is not None and tap.inside is not None:  # nothing inside was met before
+        if first is not None and tap.inside is not None:  # no earlier tap was inside
             better = apply("or", better, both(tap.inside, apply("not", first)))
             first = apply("or", first, tap.inside)
         elif first is not None:
@@ -102,7 +102,7 @@ def _max_pool(b: Builder, call: Call) -> tuple[Tensor, Tensor]:
 
 @lowering("max_pool2d_with_indices_backward")
 def _max_pool_gradient(b: Builder, call: Call) -> Tensor:
-    """Each element takes the gradients of the windows it is in and the largest element of."""
+    """Sum for each element the gradients of the windows of which it is the maximum."""
     grad, place, wide = (
         tensor(call["grad_output"]),
         tensor(call["indices"]),
@@ -110,7 +110,7 @@ def _max_pool_gradient(b: Builder, call: Call) -> Tensor:
     )
     supported(call.dtype)
     for source in (grad, place):
-        b.realize(source.cell)  # a window's elements all read its gradient
+        b.realize(source.cell)  # all elements of a window read its gradient
     variables = loop_vars(call.sizes)
     here = index_value(variables[-2] * call.sizes[-1] + variables[-1])
     none = constant(0, wide)

@@ -1,4 +1,4 @@
-"""Products of matrices that loops compute: those the library stage chose (`registry.BY_CHOICE`).
+"""Matrix products that loops compute: those that `rewrites` chose (`registry.BY_CHOICE`).
 
 In: calls of ``mm``. Out: ``dot`` reductions.
 """
@@ -15,7 +15,7 @@ from tc.compiler.loops.lower.registry import Call, lowering, tensor
 
 @lowering("mm")
 def _mm(b: Builder, call: Call) -> Tensor:
-    """Columns of the second operand lie along memory, and rows of the first; or its own rows."""
+    """Lower ``mm`` of a row-major left operand; the right one is column-major or row-major."""
     rows, matrix = tensor(call["self"]), tensor(call["mat2"])
     count, depth = rows.sizes
     width = matrix.sizes[1]

@@ -1,9 +1,9 @@
-"""Random numbers drawn in loops, from a counter and one seed a run, where eager's are not needed.
+"""Random numbers drawn in loops, counter-based with one seed a run, if eager's are not required.
 
-In: calls of ATen's random ops. Out: pointwise values of `ops.philox`, whose counter is the position
-of the element, behind the number of the draw. The seed comes from torch's default generator, so
-``torch.manual_seed`` decides what is drawn, but the numbers are others than eager's. Normal numbers
-stay with ATen, which draws them faster.
+In: calls of ATen's random ops. Out: pointwise values of `ops.philox`, whose counter has the number
+of the draw in its upper bits and the position of the element in its lower ones. The seed comes from
+torch's default generator, so ``torch.manual_seed`` determines the numbers, but they differ from
+eager's. ATen draws normal numbers, which it does faster.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def drawn(b: Builder, call: Call, sizes: tuple[Index, ...]) -> Expr:
 
 
 def fraction(bits: Expr, dtype: torch.dtype) -> Expr:
-    """A number in [0, 1) out of the highest bits, in the type that ``dtype`` is computed in."""
+    """Return a number in [0, 1) of the highest bits, in the type that ``dtype`` is computed in."""
     if dtype not in DIGITS:
         raise NotLowered(f"random numbers of type {dtype}")
     digits, compute = DIGITS[dtype], compute_dtype(dtype)
@@ -61,12 +61,12 @@ def uniform(b: Builder, call: Call, low: float, high: float) -> Tensor:
 
 
 def _above_zero(value: Expr) -> Expr:
-    """A number in (0, 1] for one in [0, 1)."""
+    """Return a number in (0, 1] for one in [0, 1)."""
     return apply("sub", like(1, value), value)
 
 
 def kept(b: Builder, call: Call, probability: float) -> Expr:
-    """Whether an element is drawn."""
+    """Return whether an element is kept (dropout, Bernoulli)."""
     value = fraction(drawn(b, call, call.sizes), torch.float32)
     return compare("lt", value, like(probability, value))
 

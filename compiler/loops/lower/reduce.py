@@ -1,8 +1,7 @@
-"""Reductions: sums, extrema, products, counts, and what is made of them (mean, variance, softmax,
-layer norm).
+"""Reductions: sums, extrema, products, counts, and ops composed of them (variance, softmax, ...).
 
 In: calls of ATen reductions. Out: reduction nodes and pointwise values around them. Variance is
-taken in two passes (mean first), which is exact where Welford's recurrence is, and vectorises.
+computed in two passes (mean first), which is as exact as Welford's recurrence, and vectorises.
 """
 
 from __future__ import annotations
@@ -52,11 +51,11 @@ class Axes:
 
     @property
     def count(self) -> Index:
-        """How many elements go into one result."""
+        """The number of elements that are reduced to one result."""
         return ix.product([self.source[d] for d in sorted(self.dims)])
 
     def kept(self) -> tuple[Index, ...]:
-        """A variable of the source for each dimension of the result."""
+        """Return a variable of the source for each dimension of the result."""
         variables = loop_vars(self.source)
         return tuple(
             ix.ZERO if d in self.dims else variables[d]
@@ -65,7 +64,7 @@ class Axes:
         )
 
     def reduced(self) -> tuple[Index, ...]:
-        """The variables summed over."""
+        """Return the variables summed over."""
         variables = loop_vars(self.source)
         return tuple(variables[d] for d in sorted(self.dims) if variables[d] is not ix.ZERO)
 
@@ -93,7 +92,7 @@ def reduced(
 
 
 def spread(b: Builder, value: Tensor, over: Axes) -> Expr:
-    """A reduction's result (dimensions kept) at each element of what was reduced."""
+    """Return a reduction's result, dimensions kept, broadcast to the reduced elements."""
     variables = loop_vars(over.source)
     index = [ix.ZERO if d in over.dims else variables[d] for d in range(len(over.source))]
     return b.element(value, index)
@@ -179,7 +178,7 @@ def _norm(b: Builder, call: Call) -> Tensor:
 
 
 def mean_of(b: Builder, source: Tensor, over: Axes, dtype: torch.dtype) -> Expr:
-    """The mean over ``over`` at each result element (dimensions as ``over.keep`` says)."""
+    """Return the mean over ``over`` at each result element (dimensions as ``over.keep`` says)."""
     total = reduced(b, "sum", source, over, compute_dtype(dtype))
     count = scalar_value(over.count, compute_dtype(dtype))
     return apply("div", b.element(total), count)
@@ -198,10 +197,10 @@ def _mean(b: Builder, call: Call) -> Tensor:
 def variance(
     b: Builder, source: Tensor, over: Axes, dtype: torch.dtype, correction: float
 ) -> tuple[Expr, Tensor, Axes]:
-    """Variance at each result element (dimensions kept), the mean, and the axes, kept.
+    """Return variance at each result element (dimensions kept), the mean, and the axes, kept.
 
     Raises:
-        NotLowered: the elements are whole numbers, of which ATen says what is wrong.
+        NotLowered: the elements are integers, for which ATen raises the right error.
     """
     if not source.dtype.is_floating_point:
         raise NotLowered(f"the variance of {source.dtype}")
@@ -235,7 +234,7 @@ def _correction(call: Call) -> float:
 
 
 def dropped(b: Builder, value: Expr, over: Axes, sizes: Sizes, dtype: torch.dtype) -> Tensor:
-    """A value over kept dimensions, with the sizes the result has."""
+    """Return a value over kept dimensions, with the sizes the result has."""
     from_sizes = Axes(over.source, over.dims, True).sizes
     whole = unnamed(b, value, from_sizes, dtype)
     if from_sizes == sizes:
@@ -246,7 +245,7 @@ def dropped(b: Builder, value: Expr, over: Axes, sizes: Sizes, dtype: torch.dtyp
 
 
 def unnamed(b: Builder, value: Expr, sizes: Sizes, dtype: torch.dtype) -> Tensor:
-    """A value as an unnamed tensor."""
+    """Return a value as an unnamed tensor."""
     uses, b.uses = b.uses, 1
     result = b.value(sizes, dtype, value)
     b.uses = uses
@@ -307,7 +306,7 @@ def _softmax(b: Builder, call: Call) -> Tensor:
 
 
 def shared(b: Builder, source: Tensor) -> Tensor:
-    """Put a dear value that is read more than once in memory."""
+    """Realize an expensive value that is read more than once."""
     if source.cell.body.cost() > 4:
         b.realize(source.cell)
     return source
@@ -339,7 +338,7 @@ def _layer_norm(b: Builder, call: Call) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def as_type(b: Builder, value: Tensor, fake: torch.Tensor) -> Tensor:
-    """A statistic in the type the op returns it in."""
+    """Return a statistic in the type the op returns it in."""
     sizes = b.reader.sizes(fake)
     if value.dtype is fake.dtype and value.sizes == sizes:
         return value

@@ -1,4 +1,4 @@
-"""The lowering table: ATen overload -> function `(builder, call) -> tensor or tuple of tensors`."""
+"""The lowering table: ATen overload -> function ``(builder, call) -> tensor or tensors``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tc.compiler.loops.lower.sympy_boundary import SizeReader
 
 @dataclass(frozen=True)
 class Call:
-    """One call of an ATen op: arguments as lowered values, and what torch says the result is.
+    """One call of an ATen op: its arguments as lowered values, and its fake result.
 
     Attributes:
         args: positional arguments filled up with the schema's defaults, keywords included:
@@ -35,7 +35,7 @@ class Call:
         return self.args[name]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """An argument the overload may not have."""
+        """Return an argument the overload may not have."""
         return self.args.get(name, default)
 
     @property
@@ -54,11 +54,11 @@ class Call:
 Lowering = Callable[[Builder, Call], Any]
 LOWERINGS: Table[Any, Lowering] = Table("lowerings")
 VIEWS: Table[Any, bool] = Table("view ops")
-#: ops that write at computed places; who reads them reads memory, as with calls
+#: ops that write at computed positions; their results are in memory, like those of calls
 SCATTERS: Table[Any, Lowering] = Table("scatters")
-#: ops that are lowered only where an earlier stage chose so, by this key of the node's ``meta``
+#: ops that are lowered only if an earlier stage set this key of the node's ``meta``
 CHOSEN = "tc_lowered"
-#: key of the ``meta`` of a node: the routine of ours that the wrapper calls in its op's place
+#: key of the ``meta`` of a node: tc's routine that the wrapper calls instead of its op
 ROUTINE = "tc_routine"
 BY_CHOICE = (torch.ops.aten.mm.default,)
 
@@ -74,13 +74,13 @@ def overload(name: str) -> Any | None:
 
 
 def made_of_loops(node: fx.Node) -> bool:
-    """Whether a call is lowered, as far as its op tells."""
+    """Return whether a call is lowered, judging by its op alone."""
     chosen = node.target not in BY_CHOICE or bool(node.meta.get(CHOSEN))
     return node.target in LOWERINGS and chosen
 
 
 def readers(node: fx.Node) -> list[fx.Node]:
-    """Return all that read a result, seen through views."""
+    """Return all readers of a result, directly or through views."""
     found: list[fx.Node] = []
     for user in node.users:
         found += readers(user) if user.target in VIEWS else [user]
@@ -105,14 +105,14 @@ def lowering(
 
 
 def tensor(value: Any) -> Tensor:
-    """The value, which must be a tensor that loops can read."""
+    """Return the value, which must be a tensor that loops can read."""
     if not isinstance(value, Tensor):
         raise NotLowered(f"expected a tensor, got {type(value).__name__}")
     return value
 
 
 def number(value: Any) -> int:
-    """The value, which must be a constant int."""
+    """Return the value, which must be a constant int."""
     if isinstance(value, Index):
         value = value.constant
     if not isinstance(value, int):
@@ -121,6 +121,6 @@ def number(value: Any) -> int:
 
 
 def dimension(value: Any, rank: int) -> int:
-    """A dimension number counted from the front."""
+    """Return a dimension number counted from the front."""
     dim = number(value)
     return dim + max(rank, 1) if dim < 0 else dim

@@ -21,9 +21,9 @@ from tc.compiler.loops.lower.registry import Call, dimension, lowering, tensor
 from tc.compiler.loops.ops import compute_dtype
 
 KINDS = {"cumsum": "sum", "cumprod": "prod", "logcumsumexp": "logsumexp"}
-# On a GPU a block takes a row; ATen's own scans share few long rows among all of it.
+# On a GPU one block scans a row; ATen's own scans distribute a few long rows over all blocks.
 GPU_ROWS, GPU_LONG = 64, 1 << 14
-# Along memory C loops were measured to be quicker than ATen's for these, in rows of that length.
+# For these, along memory, C loops were measured to be faster than ATen's up to that row length.
 ALONG_MEMORY = {
     "sum": (torch.float32, torch.bfloat16, torch.float16),
     "prod": (torch.float32,),
@@ -32,13 +32,13 @@ LONG, LANES = 256, 8
 
 
 def _running(b: Builder, dtype: torch.dtype) -> torch.dtype:
-    """The type a sum, product or logarithm runs in."""
+    """Return the accumulator type of a sum, product or logarithm."""
     wide = b.device.type == "cpu" and dtype is torch.float32
     return torch.float64 if wide else compute_dtype(dtype)
 
 
 def _better_here(b: Builder, kind: str, source: Tensor, dim: int, body: Expr) -> None:
-    """Refuse what ATen's own routine does quicker."""
+    """Raise for scans that ATen's own routine does faster."""
     if not source.sizes or source.sizes[dim] is ix.ONE:
         return
     length = source.sizes[dim].constant

@@ -1,9 +1,9 @@
-"""Scatters: values taken into a tensor at computed places.
+"""Scatters: values are combined into a tensor at computed positions.
 
 In: calls of ATen ops that write at indices, and the gradient of embeddings. Out: `Scatter` nodes
-over a copy of what is written to. On a GPU atomic operations do this. They are there for wide types
-only: narrow ones are summed up in a wider one and rounded once. Floats are compared as integers of
-the same order, in which NaN is the last. On a CPU elements come one after the other, as in eager.
+over a copy of the destination. On a GPU they use atomic operations, which exist for wide types
+only: narrow ones are summed in a wider one and rounded once. Floats are compared as integers of the
+same order, in which NaN is the last. On a CPU elements are processed one by one, as in eager.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ KINDS = {"sum": "sum", "amax": "max", "amin": "min"}
 ATOMIC = (torch.float32, torch.float64, torch.int32, torch.int64)
 AS_INTEGER = {torch.float32: torch.int32, torch.float64: torch.int64}
 Code = Callable[[Expr], Expr]
-#: an element of what is written to, and where it comes from
+#: an element of the destination, and its source
 Base = tuple[Expr, tuple[Origin, ...]]
 
 
 def in_any_order(device: torch.device) -> bool:
-    """Whether elements are taken in at the same time there, rather than one after the other."""
+    """Return whether elements are combined concurrently on a device, not one by one."""
     return device.type != "cpu"
 
 
@@ -57,7 +57,7 @@ def _same(value: Expr) -> Expr:
 
 
 def _accumulated(kind: str, dtype: torch.dtype, atomic: bool) -> tuple[torch.dtype, Code, Code]:
-    """How elements are kept while values come in: their type, and the ways there and back."""
+    """Return the accumulator type of a scatter, and the conversions to it and back."""
     supported(dtype)
     if kind == "set":
         return dtype, _same, _same
@@ -80,7 +80,7 @@ def _accumulated(kind: str, dtype: torch.dtype, atomic: bool) -> tuple[torch.dty
 
 
 def _ordered(value: Expr, kind: str, kept: torch.dtype) -> Expr:
-    """A float as an integer, greater ones greater; NaN is what any maximum, or minimum, is."""
+    """Return a float as an integer of the same order, NaN beyond the extremum."""
     bits = Expr("bits", (value,), kept)
     limits = torch.iinfo(kept)
     negative = compare("lt", bits, like(0, bits))
@@ -90,7 +90,7 @@ def _ordered(value: Expr, kind: str, kept: torch.dtype) -> Expr:
 
 
 def _unordered(place: Expr, dtype: torch.dtype) -> Expr:
-    """The float again; the ends of the integers are those of NaN, with one sign or the other."""
+    """Return the float of such an integer, whose extremes are NaN."""
     negative = compare("lt", place, like(0, place))
     bits = choose(negative, apply("xor", place, like(torch.iinfo(place.dtype).max, place)), place)
     return Expr("bits", (bits,), dtype)
@@ -106,12 +106,12 @@ def _scattered(
     value: Expr,
     include: bool = True,
 ) -> Tensor:
-    """Take values into what is there.
+    """Scatter values into a destination.
 
     Args:
-        base: what is there, over ``loop_vars(call.sizes)``.
-        value: over ``variables``, in the type the result's elements are computed in.
-        include: what is there takes part where values come.
+        base: the destination's content, over ``loop_vars(call.sizes)``.
+        value: over ``variables``, in the type that the result's elements are computed in.
+        include: whether the old content is combined with the scattered values.
     """
     if any(extent is ix.ZERO for extent in call.sizes):
         raise NotLowered("a scatter into nothing")
@@ -139,7 +139,7 @@ def _last_stays(
     value: Expr,
     atomic: bool,
 ) -> None:
-    """Refuse to leave it open which of several values stays, where eager's order tells."""
+    """Raise if several values may go to one position, of which eager's order keeps the last."""
     if value.op == "const":
         return
     if atomic and torch.are_deterministic_algorithms_enabled():
@@ -158,7 +158,7 @@ def _base(b: Builder, call: Call) -> Base:
 
 
 def _along(b: Builder, call: Call) -> tuple[tuple[Index, ...], list[Index | Expr]]:
-    """Loops over an index that names a place along a dimension for each element, and where to."""
+    """Return loops over an index of positions along a dimension, and the destinations."""
     indices = tensor(call["index"])
     no_bool(indices)
     if len(indices.sizes) != len(call.sizes):
@@ -177,7 +177,7 @@ def _taken(
     into: Sequence[Index | Expr],
     wide: torch.dtype,
 ) -> Expr:
-    """The value to take in; a dear one is put in memory where no vector would compute it."""
+    """Return the value to scatter; an expensive one that would not vectorise is realized."""
     apart = any(place is variables[-1] for place in into) if variables else True
     if not (apart or in_any_order(b.device)) and source.cell.body.exceeds(CHEAP):
         b.realize(source.cell)

@@ -1,4 +1,4 @@
-"""Sorting, by a routine of tc that is faster than ATen's.
+"""Sorting by tc's own routine, which is faster than ATen's.
 
 In: calls of `sort`, which `argsort` and `msort` come down to. Out: calls of ``sorting.sort`` in the
 wrapper (`routines/sorting.py`); results are eager's, bit for bit.

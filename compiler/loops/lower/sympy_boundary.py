@@ -1,6 +1,6 @@
-"""The border to torch: fake tensors and sympy expressions in, buffers' sizes and indices out.
+"""The sympy boundary: converts fake tensors and sympy expressions to buffers, sizes and indices.
 
-The only place of the loop compiler that sees sympy, and each expression passes it once.
+No other module of the loop compiler uses sympy, and each expression is converted only once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tc.compiler.loops.ir import Buffer
 
 
 class UnsupportedSizeExpr(StageError):
-    """A size is computed in a way that indices of loops do not have (by a float factor)."""
+    """A size is computed by a function that indices do not support (a float factor, say)."""
 
 
 #: functions from a float to a whole number; sizes are never negative
@@ -43,7 +43,7 @@ class SizeReader:
     """Reads the sizes of one graph as indices.
 
     Attributes:
-        computed: expressions that indices do not have -> the number that the wrapper computes.
+        computed: unsupported expressions -> the number that the wrapper computes for each.
     """
 
     computed: dict[Any, Index] = field(default_factory=dict)
@@ -53,11 +53,11 @@ class SizeReader:
         return Buffer(name, fake.dtype, self.sizes(fake), self.strides(fake))
 
     def sizes(self, fake: torch.Tensor) -> tuple[Index, ...]:
-        """Sizes of a fake tensor."""
+        """Return sizes of a fake tensor."""
         return tuple(self.number(extent) for extent in fake.shape)
 
     def strides(self, fake: torch.Tensor) -> tuple[Index, ...]:
-        """Strides of a fake tensor."""
+        """Return strides of a fake tensor."""
         return tuple(self.number(step) for step in fake.stride())
 
     def number(self, value: int | torch.SymInt) -> Index:
@@ -70,7 +70,7 @@ class SizeReader:
         """Convert a sympy integer expression.
 
         Raises:
-            UnsupportedSizeExpr: it holds a function or number that indices do not have.
+            UnsupportedSizeExpr: it has a function or number that indices do not support.
         """
         if expr.is_Integer:
             return ix.const(int(expr))
@@ -98,10 +98,10 @@ class SizeReader:
         raise UnsupportedSizeExpr("loops.lower", f"a size is computed with {expr} ({name})")
 
     def _scaled(self, expr: Any) -> tuple[Index, Fraction] | None:
-        """Return size and factor of their product, where floats compute it without any rounding.
+        """Return size and factor of a product that floats compute without any rounding.
 
-        That is where the factor is a fraction of so few bits that sizes below 2**43 leave none
-        over.
+        The factor has to be a fraction of so few bits that products with sizes below 2**43 are
+        exact.
         """
         if not expr.is_Mul or len(expr.args) != 2 or not expr.args[0].is_Float:
             return None
@@ -114,7 +114,7 @@ class SizeReader:
 
 
 def size_hints(graph: fx.GraphModule) -> dict[str, int]:
-    """Symbolic size -> what it is in the call that a graph was captured in, where that is known."""
+    """Return symbolic size -> its value at capture time, where known."""
     found: dict[str, int] = {}
     for node in graph.graph.find_nodes(op="placeholder"):
         value = node.meta.get("val")

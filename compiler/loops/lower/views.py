@@ -1,4 +1,4 @@
-"""View ops: the same elements under other indices.
+"""View ops: the same elements at other indices.
 
 In: calls of ATen view ops. Out: tensors that share the argument's cell, with an index map.
 """
@@ -20,7 +20,7 @@ Sizes = tuple[Index, ...]
 
 
 def reshaped(source: Tensor, sizes: Sizes) -> Tensor:
-    """The elements in row order under other sizes."""
+    """Return the elements in row-major order under other sizes."""
     if source.sizes == sizes:
         return source
     if any(extent is ix.ZERO for extent in sizes):
@@ -86,10 +86,10 @@ def _slice(b: Builder, call: Call) -> Tensor:
 
 
 def slice_start(start: Any, extent: Index) -> Index:
-    """Where a slice begins, as Python clips it.
+    """Return the start of a slice, clipped as in Python.
 
     Raises:
-        NotLowered: whether it is negative is not known.
+        NotLowered: its sign is unknown.
     """
     if start is None:
         return ix.ZERO

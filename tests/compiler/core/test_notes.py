@@ -55,7 +55,7 @@ def aot_and_library(function: Any, args: tuple[Any, ...]) -> tuple[str, list[dic
     records = [
         record(event)
         for stage, note in zip(("aot", "library"), notes, strict=True)
-        for event in note.told(stage, "inference")
+        for event in note.to_events(stage, "inference")
     ]
     return between, records, str(graph)
 
@@ -99,7 +99,7 @@ def test_a_refused_pass_is_told() -> None:
     gate = Gate(refuse_from={"aot.drop_no_ops": 1}).noted(notes)
     with torch.no_grad():
         traced(wordy, (X, W, B), gate=gate)
-    (event,) = notes.told("aot", "inference")
+    (event,) = notes.to_events("aot", "inference")
     (ran,) = [ran for ran in record(event)["passes"] if ran["refused"]]
     assert ran["name"] == "aot.drop_no_ops" and not ran["changed"]
     assert undone(["  a"], ran) == ["  a"]
@@ -111,7 +111,7 @@ def test_lowering_and_scheduling_tell_their_steps() -> None:
         graph = traced(lambda x: torch.softmax(x * 1, -1).exp() / 2, (X,))
     schedule.plan(loops.lower(graph.module, gates[0]), gates[1])
     (lowered,), (planned,) = (
-        [record(event) for event in gate.notes.told(stage, "inference")]  # type: ignore[union-attr]
+        [record(event) for event in gate.notes.to_events(stage, "inference")]  # type: ignore[union-attr]
         for gate, stage in zip(gates, ("loops", "schedule"), strict=True)
     )
     steps = {step["name"]: step for step in lowered["steps"]}
@@ -130,7 +130,7 @@ def test_what_is_told_is_bounded() -> None:
     for number in range(10 * MOST_FIRINGS):
         notes.step(number + 1, "loops.rule.x", True, f"n{number}")
         notes.firing("loops.rule.x", "a", "b")
-    (event,) = notes.told("loops", "inference")
+    (event,) = notes.to_events("loops", "inference")
     assert event.left_out == 9 * MOST_FIRINGS  # type: ignore[attr-defined]
     assert len(to_json(event.content())) < 20_000  # type: ignore[attr-defined]
     gm = captured(lambda x: [x := x.sin() for _ in range(2000)][-1], (X,))

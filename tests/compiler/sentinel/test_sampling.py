@@ -181,7 +181,7 @@ def test_the_counts_are_in_the_trace() -> None:
 
     with config.patch(sentinel=1), trace.capture_events() as events:
         tc.compile(lambda x: x.sin())(X)
-        COUNTS.tell()
-        COUNTS.tell()
+        COUNTS.report()
+        COUNTS.report()
     (ran,) = events.of(trace.SentinelRan)
     assert (ran.compared, ran.differences, ran.skipped) == (1, 0, {})
