@@ -25,6 +25,7 @@ from tc.tlparse.usage import Usage
 from tc.trace.findings import diagnose
 from tc.trace.growing import Growing
 from tc.trace.reader import Unreadable
+from tc.trace.writers import Job
 
 HOST: Final = "127.0.0.1"
 PORT: Final = 6116
@@ -63,6 +64,7 @@ class Follower:
         self.path, self.clock = path, clock
         self.growing = Growing(path, all_runs)
         self.state: State | None = None
+        self.job: Job | None = None
         self.trouble = ""
         self.asked = clock()
         self._took = 0.0
@@ -84,6 +86,7 @@ class Follower:
         started = self.clock()
         try:
             if not self.growing.changed():
+                self.job = self.growing.job()
                 return
             contents = Contents(diagnose(self.growing.look()))
             version = self.state.version + 1 if self.state else 1
@@ -96,6 +99,7 @@ class Follower:
             return
         finally:
             self._took = self.clock() - started
+        self.job = self.growing.job()
         before, self.state, self.trouble = self.state, State(version, contents, index), ""
         if before is not None:
             before.close()
@@ -103,7 +107,7 @@ class Follower:
 
     def told(self) -> dict[str, Any]:
         """Return how the job stands, for the page."""
-        job = self.growing.job() if self.state else None
+        job = self.job
         words = str(job) if job else _WAITING
         state = job.state if job else _WAITING
         more = [words.removeprefix(state).lstrip(", "), self.trouble if job else ""]
@@ -140,7 +144,9 @@ def _waiting(path: str, trouble: str) -> bytes:
     return page.encode("utf-8", "replace")
 
 
-class _Server(ThreadingHTTPServer):
+class Server(ThreadingHTTPServer):
+    """Answers each request in a thread of its own, of which none is waited for."""
+
     daemon_threads = True
 
     def __init__(self, port: int, follower: Follower) -> None:
@@ -153,7 +159,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     timeout = _TIMEOUT
-    server: _Server
+    server: Server
     server_version, sys_version = "tc-report", ""
 
     def log_message(self, format: str, *args: Any) -> None:
@@ -232,7 +238,7 @@ def serve(path: str, *, port: int | None = None, all_runs: bool = False, show: b
     """
     gc.enable()  # this program goes on
     follower = Follower(path, all_runs=all_runs)
-    server = _opened(port, follower)
+    server = opened(port, follower)
     url = f"http://{HOST}:{server.server_address[1]}/"
     reading = threading.Thread(target=follower.run, name="tc-report read", daemon=True)
     try:
@@ -249,12 +255,17 @@ def serve(path: str, *, port: int | None = None, all_runs: bool = False, show: b
     return INTERRUPTED
 
 
-def _opened(port: int | None, follower: Follower) -> _Server:
+def opened(port: int | None, follower: Follower) -> Server:
+    """Return a server at a port.
+
+    Raises:
+        Usage: the port is taken.
+    """
     try:
-        return _Server(PORT if port is None else port, follower)
+        return Server(PORT if port is None else port, follower)
     except OSError as error:
         if port is None:
-            return _Server(0, follower)
+            return Server(0, follower)
         why = (error.strerror or str(error)).lower()
         raise Usage(f"cannot serve at port {port}: {why}; choose another one with --port") from None
 

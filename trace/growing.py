@@ -82,7 +82,8 @@ class Growing:
         parts = [log.look(source) for log, source in zip(self._logs, sources, strict=True)]
         for part, source in zip(parts, sources, strict=True):
             if source.path in seen[1]:  # its last record is not cut off: the rest will follow
-                part.defects.drop("truncated")
+                part.defects.counts.pop("truncated", None)
+                part.defects.places.pop("truncated", None)
         session = joined(self.path, sources, self._other_runs, parts)
         self._seen = seen
         self._broken = "truncated" in session.defects.counts

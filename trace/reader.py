@@ -77,11 +77,6 @@ class Defects:
         if len(known) < _SAMPLES:
             known.append(place)
 
-    def drop(self, kind: str) -> None:
-        """Forget one kind of damage: it was none."""
-        self.counts.pop(kind, None)
-        self.places.pop(kind, None)
-
     def merge(self, other: Defects) -> None:
         """Add what was counted elsewhere."""
         for kind, number in other.counts.items():
