@@ -32,6 +32,7 @@ PORT: Final = 6116
 _NAMES: Final = frozenset((HOST, "localhost"))
 _PAUSE: Final = 0.5  # seconds between two looks at the trace
 _REST: Final = 4  # reading may take one part in five of the time
+_LONGEST: Final = 10.0  # seconds of rest, after the longest of looks
 _FORGOTTEN: Final = 15.0  # seconds without a question after which nobody looks
 _TIMEOUT: Final = 30.0  # seconds that a request may take to arrive
 _WAITING: Final = "waiting"
@@ -75,7 +76,7 @@ class Follower:
         while not self._stop.is_set():
             if self.clock() - self.asked < _FORGOTTEN:
                 self.look()
-            self._stop.wait(max(_PAUSE, _REST * self._took))
+            self._stop.wait(min(max(_PAUSE, _REST * self._took), _LONGEST))
 
     def stop(self) -> None:
         """End `run`."""

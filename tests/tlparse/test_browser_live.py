@@ -107,7 +107,7 @@ def test_the_reader_keeps_the_place_and_the_search(live: Live) -> None:
 
 def test_a_page_whose_compile_did_not_change_is_left_alone(live: Live) -> None:
     reader, log = live
-    reader.go("#/c/0/0/a/0")
+    reader.go("#/c/0/0/a/1")
     reader.until(lambda: "needle 3" in " ".join(reader.texts("main")), "the text")
     script(reader, "document.querySelector('.lines').dataset.mine = 'yes'; scrollTo(0, 200)")
     log.write(compiled(30))
@@ -117,15 +117,16 @@ def test_a_page_whose_compile_did_not_change_is_left_alone(live: Live) -> None:
     def found() -> bool:
         script(
             reader,
-            "const i = document.querySelector('#search input'); i.value = 'f30'; i.dispatchEvent(new Event('input'))",
+            "const box = document.querySelector('#search input'); box.value = 'f30';"
+            "box.dispatchEvent(new Event('input'))",
         )
         return any("f30" in row for row in reader.texts("#search li"))
 
     reader.until(found, "the new function in the search")
     assert script(reader, "return document.querySelector('.lines').dataset.mine") == "yes"
     reader.press(Keys.ESCAPE)
-    reader.go("#/c/0/5/a/0")
-    reader.go("#/c/30/0/a/0")
+    reader.go("#/c/5/0/a/1")
+    reader.go("#/c/30/0/a/1")
     reader.until(lambda: "needle 3" in " ".join(reader.texts("main")), "a text of the new state")
 
 
