@@ -210,7 +210,7 @@ class _Handler(BaseHTTPRequestHandler):
                 block = follower.block(version, name)
                 if block is not None:
                     return HTTPStatus.OK, "text", block
-                return HTTPStatus.GONE, "text", b"tc-report: the trace has changed\n"
+                return HTTPStatus.NO_CONTENT, "text", b""  # the trace has changed: ask again
         return HTTPStatus.NOT_FOUND, "text", b"tc-report: there is no such page; try /\n"
 
     def _from_here(self) -> bool:

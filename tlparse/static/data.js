@@ -19,8 +19,12 @@ function take(data) {
 function packedOf(compiled, kind) {
   const id = `${kind}-${(compileBySlug.get(compiled.slug) || compiled).block}`;
   if (!unpacked.has(id)) {
-    unpacked.set(id, unpack(id));
-    unpacked.get(id).catch(() => unpacked.delete(id));
+    const state = DATA;
+    unpacked.set(id, unpack(id).catch((error) => {
+      if (DATA !== state) return packedOf(compiled, kind); // a served page has taken a newer one
+      unpacked.delete(id);
+      throw error;
+    }));
   }
   return unpacked.get(id);
 }

@@ -2,10 +2,10 @@
 
 const EACH = 1000, HIDDEN = 5000; // milliseconds between two questions
 
-/** What is packed of a compile, from the server; of a state that is gone, as the newest has it. */
+/** What is packed of a compile, from the server; if it has another state by now, that is taken first. */
 async function served(id) {
   const answer = await fetch(`${DATA.folder}/${id}`, { cache: "no-store" });
-  if (answer.ok) return answer.text();
+  if (answer.status === 200) return answer.text();
   await update();
   throw new Error(`no ${id}`);
 }
