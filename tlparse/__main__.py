@@ -29,7 +29,7 @@ from tc.tlparse.cli import (
     write_folder,
 )
 from tc.tlparse.usage import Usage
-from tc.trace.reader import Unreadable
+from tc.trace.reader import STDIN, Unreadable
 from tc.trace.words import did_you_mean
 
 if TYPE_CHECKING:  # imported when needed: `--help` must be quick
@@ -39,13 +39,14 @@ _FORMS: Final = {
     "summary": ("text", "json", "brief", "sarif"),
     "check": ("text", "json", "junit"),
 }
-VERBS: Final = ("summary", "show", "check", "diff", "upgrade", "run", "explain")
+VERBS: Final = ("summary", "show", "check", "diff", "upgrade", "run", "serve", "explain")
 _HELP: Final = """\
 Explain a compiler run: where graphs broke, what recompiled and why, where the time went.
 
 examples:
   tc-report tc_trace/                        one offline HTML file, and a summary
   tc-report run -- python train.py           run it with tracing on, then report
+  tc-report serve tc_trace/                  the report in a browser, while the program runs
   tc-report summary tc_trace/ --json         the same for scripts, CI and agents
   tc-report check tc_trace/ --max-graph-breaks 0 --max-recompiles 2
   tc-report diff before/ after/              what changed: graphs, kernels, findings, times
@@ -59,6 +60,7 @@ usage:
                         [--baseline FILE] [--write-baseline FILE] [--absent ID]...
                         [--json | --format junit]
   tc-report run [--verify-fixes] [-o FILE] [--trace FOLDER] [--json] [--open] -- COMMAND...
+  tc-report serve TRACE [--port N] [--no-open] [--all]
   tc-report explain CODE [--json]
   tc-report diff A B [--html FILE] [--json] [--exit-code]
   tc-report upgrade [--trace FOLDER] [--html FILE] [--json] PYTHON_A PYTHON_B -- PROGRAM...
@@ -83,6 +85,8 @@ options:
   --write-baseline FILE  check: write the findings of now to FILE, to be let pass
   --absent ID            check: fail if this finding is there still; may be given several times
   --verify-fixes         run: run it again with each fix that can be tried, and tell what it gave
+  --port N               serve: at this port of 127.0.0.1 (default: 6116, or one that is free)
+  --no-open              serve: open no browser
   --html FILE            diff, upgrade: write a page as well
   --exit-code            diff: exit 1 if graphs, kernels, compiles or findings differ
   --completion SHELL     print what completes these options in a shell (bash, fish, zsh)
@@ -181,6 +185,8 @@ def _add_options(parser: argparse.ArgumentParser, verb: str) -> None:
         return _add_run_options(parser)
     if verb == "upgrade":
         return _add_upgrade_options(parser)
+    if verb == "serve":
+        return _add_serve_options(parser)
     if verb == "show":
         parser.add_argument("id", metavar="ID")
         parser.add_argument("trace", nargs="?", default=os.environ.get("TC_TRACE", "tc_trace"))
@@ -232,6 +238,13 @@ def _add_upgrade_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true")
 
 
+def _add_serve_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("trace", metavar="TRACE")
+    parser.add_argument("--port", type=_port, metavar="N")
+    parser.add_argument("--no-open", action="store_true")
+    parser.add_argument("--all", action="store_true")
+
+
 def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
@@ -246,6 +259,14 @@ def _count(text: str) -> int:
     return number
 
 
+def _port(text: str) -> int:
+    number = int(text)
+    if not 0 <= number < 1 << 16:
+        raise ValueError(text)
+    return number
+
+
+_port.__name__ = "port"
 _count.__name__ = "number of them"
 _positive.__name__ = "positive number"  # as argparse says it: invalid positive number value
 
@@ -404,6 +425,14 @@ def _upgrade(arguments: list[str]) -> int:
     return upgrade(pythons, command, options.trace, options.html, as_json=options.json)
 
 
+def _serve(options: argparse.Namespace) -> int:
+    from tc.tlparse.serve import serve
+
+    if options.trace == STDIN:
+        raise Usage("serve follows a folder or a log; stdin cannot be read again")
+    return serve(options.trace, port=options.port, all_runs=options.all, show=not options.no_open)
+
+
 def _run_program(arguments: list[str]) -> int:
     from tc.tlparse import verbs
 
@@ -426,6 +455,7 @@ _RUN: Final = {
     "check": _check,
     "diff": _diff,
     "explain": _explain,
+    "serve": _serve,
 }
 
 

@@ -36,11 +36,12 @@ _SCRIPTS: Final = (
     "dom.js", "data.js", "parts.js", "code.js", "overview.js", "finding.js",
     "function.js", "compile.js", "textdiff.js", "codepage.js", "passes.js", "graph.js",
     "sourcepage.js", "timepage.js", "runpage.js", "ranks.js", "caches.js", "raw.js", "search.js",
-    "words.js", "app.js",
+    "words.js", "live.js", "app.js",
 )  # fmt: skip
 _LAYOUT: Final = ("vendor/dagre.min.js", "layout.js")  # for a worker of the page
 STYLES: Final = ("base.css", "parts.css")
 _POLICY: Final = "script-src 'unsafe-inline'"
+_POLICY_SERVED: Final = "script-src 'unsafe-inline'; connect-src 'self'"
 _POLICY_SPLIT: Final = "script-src 'unsafe-inline' 'self' file:"
 _SEAM: Final = "<!--blocks-->"
 _TOP_STEPS: Final = 30
@@ -60,32 +61,92 @@ _METRICS: Final = (
 
 
 def render(diagnosis: Diagnosis, folder: str = "") -> Iterator[bytes]:
-    """Yield the report in pieces; the same diagnosis gives the same bytes.
+    """Return the report in pieces; the same diagnosis gives the same bytes.
 
     Args:
         folder: where the texts of the artifacts lie, if not in the page: see `split_blocks`.
     """
-    groups = list(by_function(diagnosis.session.compiles).values())
-    names = _function_names(diagnosis.session, groups)
-    shown = kept(diagnosis)
-    codes = [code_map(diagnosis.session, one) for one in shown.compiles]
-    page = _template().render(
-        title=f"tc report: {diagnosis.session.name}",
-        styles="\n".join(static(name) for name in STYLES),
-        scripts="\n".join(static(name) for name in _SCRIPTS),
-        early=static("early.js"),
-        index=_script_safe({**_index(diagnosis, groups, names, shown, codes), "folder": folder}),
-        policy=_POLICY_SPLIT if folder else _POLICY,
-        summary=summary.text(diagnosis, diagnosis.session.name),
-        version=__version__,
-    )
-    head, _, tail = page.partition(_SEAM)
-    yield head.encode("utf-8", "replace")
-    layout = "\n".join(static(name) for name in _LAYOUT).encode()
-    yield _in_page("layout", _packed([layout], _LEVEL_OF_SMALL))
-    for name, packed in () if folder else _blocks(diagnosis.session, shown, codes):
-        yield _in_page(name, packed)
-    yield tail.encode("utf-8", "replace")
+    contents = Contents(diagnosis)
+    index = contents.index(folder)
+    if folder:
+        return contents.page(index, _POLICY_SPLIT)
+    return contents.page(index, _POLICY, contents.blocks())
+
+
+class Contents:
+    """What the page of a diagnosis holds: its index, and the texts of each compile, packed."""
+
+    def __init__(self, diagnosis: Diagnosis) -> None:
+        self.diagnosis = diagnosis
+        self.shown = kept(diagnosis)
+        self.codes = [code_map(diagnosis.session, one) for one in self.shown.compiles]
+
+    def index(self, folder: str = "", live: int = 0) -> dict[str, Any]:
+        """Return all but the texts.
+
+        Args:
+            folder: where the texts are, if not in the page.
+            live: the number of this state of a trace that may grow, 0 of a page in a file.
+        """
+        groups = list(by_function(self.diagnosis.session.compiles).values())
+        names = _function_names(self.diagnosis.session, groups)
+        index = _index(self.diagnosis, groups, names, self.shown, self.codes)
+        return {**index, "folder": folder, "live": live}
+
+    def page(
+        self,
+        index: object,
+        policy: str = _POLICY_SERVED,
+        blocks: Iterable[tuple[str, bytes]] = (),
+    ) -> Iterator[bytes]:
+        """Yield the page, with these blocks in it."""
+        name = self.diagnosis.session.name
+        page = template("report.html").render(
+            title=f"tc report: {name}",
+            styles="\n".join(static(name) for name in STYLES),
+            scripts="\n".join(static(name) for name in _SCRIPTS),
+            early=static("early.js"),
+            index=_script_safe(index),
+            policy=policy,
+            served=policy == _POLICY_SERVED,
+            summary=summary.text(self.diagnosis, name),
+            version=__version__,
+        )
+        head, _, tail = page.partition(_SEAM)
+        yield head.encode("utf-8", "replace")
+        layout = "\n".join(static(name) for name in _LAYOUT).encode()
+        yield _in_page("layout", _packed([layout], _LEVEL_OF_SMALL))
+        for block, packed in blocks:
+            yield _in_page(block, packed)
+        yield tail.encode("utf-8", "replace")
+
+    def blocks(self) -> Iterator[tuple[str, bytes]]:
+        """Yield what belongs to each compile; the page unpacks it when it is looked at."""
+        for number, code in enumerate(self.codes):
+            for name in (f"block-{number}", *([f"code-{number}"] if code.linked else [])):
+                yield name, self.block(name)
+
+    def block(self, name: str) -> bytes:
+        """Return one of these, packed.
+
+        Raises:
+            KeyError: there is none of that name.
+        """
+        kind, _, digits = name.partition("-")
+        number = int(digits) if digits.isdecimal() else len(self.codes)
+        if number >= len(self.codes) or kind not in ("block", "code"):
+            raise KeyError(name)
+        session = self.diagnosis.session
+        if kind == "block":
+            artifacts = self.shown.compiles[number].artifacts
+            return _packed([session.bytes_of(one) for one in artifacts], self._level)
+        return _packed([_compact(self.codes[number].to_json()).encode()], self._level)
+
+    @property
+    def _level(self) -> int:
+        sources = self.diagnosis.session.sources
+        small = len(sources) < _FEW and sum(map(len, sources)) < _SMALL
+        return _LEVEL_OF_SMALL if small else _LEVEL
 
 
 def _in_page(name: str, packed: bytes) -> bytes:
@@ -94,31 +155,15 @@ def _in_page(name: str, packed: bytes) -> bytes:
 
 def split_blocks(diagnosis: Diagnosis) -> Iterator[tuple[str, bytes]]:
     """Yield (file name, content) of scripts that the page loads when their text is looked at."""
-    shown = kept(diagnosis)
-    codes = [code_map(diagnosis.session, one) for one in shown.compiles]
-    for name, packed in _blocks(diagnosis.session, shown, codes):
+    for name, packed in Contents(diagnosis).blocks():
         yield f"{name}.js", b'tcBlock("%s","%s");\n' % (name.encode(), packed)
 
 
-def _blocks(session: Session, shown: Kept, codes: Sequence[CodeMap]) -> Iterator[tuple[str, bytes]]:
-    """Yield what belongs to one compile, packed; the page unpacks it when it is looked at."""
-    level = (
-        _LEVEL_OF_SMALL
-        if len(session.sources) < _FEW and sum(map(len, session.sources)) < _SMALL
-        else _LEVEL
-    )
-    for number, (compiled, code) in enumerate(zip(shown.compiles, codes, strict=True)):
-        texts = [session.bytes_of(one) for one in compiled.artifacts]
-        yield f"block-{number}", _packed(texts, level)
-        if code.linked:
-            yield f"code-{number}", _packed([_compact(code.to_json()).encode()], level)
-
-
 @cache
-def _template() -> jinja2.Template:
+def template(name: str) -> jinja2.Template:
+    """Return a template of a page."""
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    text = (files("tc.tlparse") / "templates" / "report.html").read_text("utf-8")
-    return environment.from_string(text)
+    return environment.from_string((files("tc.tlparse") / "templates" / name).read_text("utf-8"))
 
 
 def static(name: str) -> str:

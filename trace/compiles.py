@@ -228,6 +228,12 @@ class Compile:
         return self.id if self.lane.index == 0 else f"{self.lane.index}:{self.id}"
 
     @property
+    def under_way(self) -> bool:
+        """Whether it began and no record tells of its end."""
+        ended = self.metrics or self.failure is not None or self.skipped
+        return self.started and bool(self.stack) and not ended
+
+    @property
     def frame_id(self) -> str:
         """The id without its last part: all compiles of a frame share it."""
         return self.id.rpartition("/")[0]

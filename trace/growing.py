@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from tc.trace.part import Part, PartReader
-from tc.trace.reader import Cursor, Source, find_logs, last_record
+from tc.trace.reader import Cursor, Source, Unreadable, find_logs, last_record
 from tc.trace.session import Session, chosen_logs, joined
+from tc.trace.writers import CUT_OFF, ENDED, RUNNING, Job, Writers
+
+Stamp = tuple[tuple[str, int, int], ...]
 
 _ENDS: Final = 256  # bytes at both ends of what was read that tell whether a log is still that one
 
@@ -55,6 +58,10 @@ class Growing:
     path: str | Path
     all_runs: bool = False
     bytes_read: int = 0
+    writers: Writers = field(default_factory=Writers)
+    _seen: tuple[Stamp, frozenset[str]] | None = None
+    _under_way: tuple[str, ...] = ()
+    _broken: bool = False
     _names: list[str] = field(default_factory=list)
     _logs: list[_Log] = field(default_factory=list)
     _other_runs: int = 0
@@ -66,13 +73,55 @@ class Growing:
             Unreadable: there is nothing to read, or no record in it.
         """
         names = find_logs(self.path)
+        seen = self._now()
         sources = self._go_on() if self._logs and names == self._names else None
         if sources is None:
             sources = self._start(names)
         before = sum(log.cursor.at for log in self._logs)
         self.bytes_read = sum(map(len, sources)) - before
         parts = [log.look(source) for log, source in zip(self._logs, sources, strict=True)]
-        return joined(self.path, sources, self._other_runs, parts)
+        for part, source in zip(parts, sources, strict=True):
+            if source.path in seen[1]:  # its last record is not cut off: the rest will follow
+                part.defects.counts.pop("truncated", None)
+                part.defects.places.pop("truncated", None)
+        session = joined(self.path, sources, self._other_runs, parts)
+        self._seen = seen
+        self._broken = "truncated" in session.defects.counts
+        compiles = session.compiles
+        self._under_way = tuple(f"{one.title} [{one.slug}]" for one in compiles if one.under_way)
+        return session
+
+    def stamp(self) -> Stamp:
+        """Return what changes when a log grows, appears or goes."""
+        try:
+            rows = []
+            for name in find_logs(self.path):
+                stat = Path(name).stat()
+                rows.append((name, stat.st_size, stat.st_mtime_ns))
+            return tuple(rows)
+        except (Unreadable, OSError):
+            return ()
+
+    def changed(self) -> bool:
+        """Whether logs or their writers are others than when they were last read."""
+        return self._now() != self._seen
+
+    def job(self) -> Job | None:
+        """Return how the program stands whose logs were read; None before that."""
+        paths = [log.reader.source.path for log in self._logs]
+        if self._seen is None or not paths:
+            return None
+        stamp, held = self._seen
+        times = [time for name, _, time in stamp if name in paths]
+        age = max(self.writers.clock() - max(times, default=0) / 1e9, 0.0)
+        held = held.intersection(paths)
+        state = RUNNING if held else CUT_OFF if self._broken or self._under_way else ENDED
+        seen = self.writers.sees(paths)
+        return Job(state, age, seen, len(held), len(paths), self._under_way)
+
+    def _now(self) -> tuple[Stamp, frozenset[str]]:
+        stamp = self.stamp()
+        return stamp, self.writers.look(name for name, _, _ in stamp)
 
     def _start(self, names: list[str]) -> list[Source]:
         self._logs = []

@@ -176,6 +176,11 @@ class Source:
     def __len__(self) -> int:
         return len(self.data)
 
+    @property
+    def whole(self) -> bool:
+        """Whether the log is still there as it was mapped: what was cut away must not be read."""
+        return not isinstance(self._data, mmap.mmap) or self._data.size() >= len(self._data)
+
     def touched(self, size: int) -> None:
         """Note that so many bytes were read; give memory back when it adds up.
 

@@ -6,8 +6,7 @@ import locale
 import os
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -17,8 +16,9 @@ from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Input
 
 from tc.trace.findings import duration
+from tc.trace.writers import ENDED, RUNNING, Job, ago
 from tc.tui import filters, look, source
-from tc.tui.background import Arrived, Background, Broke, Failed, Listed
+from tc.tui.background import Arrived, Background, Broke, Failed, Listed, Stands
 from tc.tui.commands import TraceCommands
 from tc.tui.facts import Model, size_of, version_of
 from tc.tui.feed import Feed
@@ -74,11 +74,10 @@ class TraceApp(App[int]):
         follow: bool = False,
         goto: str = "",
         theme: str = "dark",
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         # Without colours the terminal's own are kept, its background among them.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
-        self.feed, self.goto, self.clock = feed, goto, clock
+        self.feed, self.goto = feed, goto
         self.background = Background(feed, self.post_message, follow)
         self.register_theme(look.DARK)
         self.register_theme(look.LIGHT)
@@ -89,7 +88,7 @@ class TraceApp(App[int]):
         self.last_words = ""
         self.views = tuple(kind(id=name) for kind, name in zip(VIEWS, _IDS, strict=True))
         self.came_from: list[str] = []
-        self.read_at = 0.0
+        self.job: Job | None = None
         self.leaving = False
 
     @property
@@ -132,7 +131,6 @@ class TraceApp(App[int]):
     def on_arrived(self, event: Arrived) -> None:
         """Show another state of the trace."""
         diagnosis, partial = event.diagnosis, event.partial
-        self.read_at = self.clock()
         self.set_model(Model(diagnosis, lane=self.model.lane, partial=partial))
         if self.goto and not partial:
             name, self.goto = self.goto, ""
@@ -152,6 +150,14 @@ class TraceApp(App[int]):
                     f"run the program with TC_TRACE={name} or TORCH_TRACE={name}"
                 )
             )
+
+    def on_stands(self, event: Stands) -> None:
+        """Say once that the job has ended, and how."""
+        before, self.job = self.job, event.job
+        self.draw_head()
+        if before is not None and before.state == RUNNING != event.job.state:
+            has = "has" if event.job.state == ENDED else "was"
+            self.tell(f"the job {has} {event.job}")
 
     def set_model(self, model: Model) -> None:
         """Show a model in every view."""
@@ -214,12 +220,20 @@ class TraceApp(App[int]):
             whole = size_of(self.feed.size())
             pieces += [dot, (f"reading {whole} …", "live")]
         elif self.following:
-            age = f", {self.clock() - self.read_at:.0f} s ago" if diagnosis else ""
-            pieces += [dot, (f"● following{age}", "live")]
+            pieces += [dot, self.state_of_job()]
         if diagnosis is not None:
             pieces += [dot, (version_of(diagnosis), "dim")]
         seconds = f"{duration(self.model.seconds)} compiling " if diagnosis else ""
         self.screen_bar("#head").say(line(*pieces), line((seconds, "head")))
+
+    def state_of_job(self) -> tuple[str, str]:
+        """Whether the program that is followed runs, and since when it has said nothing."""
+        job = self.job
+        if job is None or self.model.diagnosis is None:
+            return "● following", "live"
+        if job.state != RUNNING:
+            return f"■ {job.state}", "head"
+        return f"● running, {ago(job.age)}", "live"
 
     def screen_bar(self, name: str) -> Bar:
         """A bar of the main screen, whatever lies above it."""

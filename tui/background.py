@@ -12,6 +12,7 @@ from textual.message import Message
 from tc.trace.findings import Diagnosis
 from tc.trace.reader import Unreadable
 from tc.trace.session import Session
+from tc.trace.writers import Job
 from tc.tui.feed import Feed
 from tc.tui.views.log import Entry, records
 
@@ -33,6 +34,14 @@ class Failed(Message):
     def __init__(self, reason: str) -> None:
         super().__init__()
         self.reason = reason
+
+
+class Stands(Message):
+    """How the program stands that writes the trace was looked at."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__()
+        self.job = job
 
 
 class Broke(Message):
@@ -102,6 +111,8 @@ class Background:
                 first = False
             if not self.following:
                 return
+            if (job := self.feed.job()) is not None:
+                self.post(Stands(job))
             stop.wait(max(PAUSE, _REST * self.feed.took))
 
     def _read_once(self, first: bool) -> None:

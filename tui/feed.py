@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Final
 
 from tc.trace.findings import Diagnosis, diagnose
-from tc.trace.growing import Growing
-from tc.trace.reader import Unreadable, find_logs, last_record
+from tc.trace.growing import Growing, Stamp
+from tc.trace.reader import Unreadable, last_record
 from tc.trace.session import load
+from tc.trace.writers import Job
 
 HEAD: Final = 4 << 20
 _PACKED: Final = (".gz", ".zst")
-Stamp = tuple[tuple[str, int, int], ...]
 
 
 @dataclass(slots=True)
@@ -31,7 +31,6 @@ class Feed:
     shown: str = ""
     clock: Callable[[], float] = time.monotonic
     took: float = 0.0
-    seen: Stamp | None = field(default=None)
     growing: Growing = field(init=False)
 
     def __post_init__(self) -> None:
@@ -48,18 +47,15 @@ class Feed:
 
     def stamp(self) -> Stamp:
         """What changes when a log grows, appears or goes."""
-        try:
-            rows = []
-            for name in find_logs(self.path):
-                stat = Path(name).stat()
-                rows.append((name, stat.st_size, stat.st_mtime_ns))
-            return tuple(rows)
-        except (Unreadable, OSError):
-            return ()
+        return self.growing.stamp()
 
     def changed(self) -> bool:
-        """Whether there is more than when it was last read."""
-        return self.stamp() != self.seen
+        """Whether there is more than when it was last read, or nobody writes any more."""
+        return self.growing.changed()
+
+    def job(self) -> Job | None:
+        """Return how the program stands that writes the trace; None before it was read."""
+        return self.growing.job()
 
     def read(self) -> Diagnosis:
         """Read all of it; the next time, what is new.
@@ -68,9 +64,8 @@ class Feed:
             Unreadable: there is nothing to read, or no record in it.
         """
         started = self.clock()
-        stamp = self.stamp()
         diagnosis = diagnose(self.growing.look())
-        self.took, self.seen = self.clock() - started, stamp
+        self.took = self.clock() - started
         return diagnosis
 
     def glimpse(self) -> Diagnosis | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from dataclasses import asdict
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from tc.trace.growing import Growing
 from tc.trace.reader import Unreadable
 from tc.trace.session import Session, load
+from tc.trace.writers import CUT_OFF, RUNNING, Writers
 
 SHARED = Path(os.environ.get("TC_SHARED", Path(__file__).resolve().parents[3] / "shared"))
 LOGS = sorted((SHARED / "traces").glob("*/*.log")) if SHARED.is_dir() else []
@@ -42,6 +44,11 @@ def facts(session: Session) -> dict[str, Any]:
     }
 
 
+def growing_at(path: Path) -> Growing:
+    """Nobody writes, so what a log lacks at its end is lost."""
+    return Growing(path, writers=Writers(proc="", clock=lambda: inf))
+
+
 def seen(path: Path) -> dict[str, Any] | None:
     try:
         return facts(load(path))
@@ -57,7 +64,7 @@ def looked(growing: Growing) -> dict[str, Any] | None:
 
 
 def grow(path: Path, data: bytes, cuts: list[int]) -> None:
-    growing = Growing(path.parent)
+    growing = growing_at(path.parent)
     for cut in [*cuts, len(data)]:
         path.write_bytes(data[:cut])
         assert looked(growing) == seen(path.parent), f"{cut} of {len(data)} bytes"
@@ -80,7 +87,7 @@ def test_real_logs_cut_anywhere(log: Path, tmp_path: Path) -> None:
 def test_only_what_is_new_is_read(tmp_path: Path) -> None:
     path = tmp_path / "dedicated_log_torch_trace_a.log"
     path.write_text(SMALL * 500)
-    growing = Growing(tmp_path)
+    growing = growing_at(tmp_path)
     growing.look()
     assert growing.bytes_read == path.stat().st_size
     with path.open("a") as file:
@@ -94,7 +101,7 @@ def test_only_what_is_new_is_read(tmp_path: Path) -> None:
 def test_new_logs_and_logs_written_over_are_read_anew(tmp_path: Path) -> None:
     first = tmp_path / "dedicated_log_torch_trace_rank_0_a.log"
     first.write_text(SMALL)
-    growing = Growing(tmp_path)
+    growing = growing_at(tmp_path)
     assert looked(growing) == seen(tmp_path)
     (tmp_path / "dedicated_log_torch_trace_rank_1_b.log").write_text(SMALL.replace(" 7 t", " 8 t"))
     assert looked(growing) == seen(tmp_path)
@@ -104,3 +111,27 @@ def test_new_logs_and_logs_written_over_are_read_anew(tmp_path: Path) -> None:
     assert looked(growing) == seen(tmp_path)
     first.unlink()
     assert looked(growing) == seen(tmp_path)
+
+
+def test_a_log_that_is_written_is_not_cut_off(tmp_path: Path) -> None:
+    log = tmp_path / "dedicated_log_torch_trace_a.log"
+    growing = Growing(tmp_path)
+    assert growing.job() is None
+    whole = SMALL.encode()
+    begun = whole.index(b"recompile_reasons") - 20  # a compile is under way, a record half written
+    with log.open("wb", buffering=0) as file:
+        file.write(whole[:begun])
+        assert not growing.look().defects.counts
+        job = growing.job()
+        assert job is not None and (job.state, job.under_way) == (RUNNING, ("f [0/0]",))
+        assert not growing.changed()
+    assert growing.changed()  # it has not grown, but nobody writes any more
+    assert growing.look().defects.counts == {"truncated": 1}
+    job = growing.job()
+    assert job is not None and job.state == CUT_OFF
+    assert str(job) == "cut off while compiling f [0/0], last event 0 s ago"
+    log.write_bytes(whole)
+    growing.writers = Writers()
+    growing.look()
+    job = growing.job()
+    assert job is not None and str(job) == "ended 0 s ago"

@@ -188,7 +188,7 @@ def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def make_app(path: str = "tc_trace", **options: Any) -> TraceApp:
     """The application over a folder, with a clock that stands still."""
-    app = TraceApp(Feed(path, clock=lambda: 0.0), clock=lambda: 0.0, **options)
+    app = TraceApp(Feed(path, clock=lambda: 0.0), **options)
     app.ascii_only = False  # whatever the locale of the tests
     return app
 

@@ -424,7 +424,7 @@ def test_following_a_job_from_before_its_first_record(drive: Any, trace: Path, t
         await tools.until(pilot, lambda: "1 Findings 1" in see())
         log.write_text(whole)
         await tools.until(pilot, lambda: "1 Findings 5" in see())
-        assert "● following" in see()
+        await tools.until(pilot, lambda: "● running, " in see())  # it grows, and nobody is seen
         await pilot.press("F")
         assert "not following any more" in see()
 
@@ -496,6 +496,33 @@ def test_the_cursor_follows_a_finding_whose_id_becomes_longer(
         await tools.until(pilot, lambda: "1 Findings 2" in see())
         now, line = chosen()
         assert line == 12 and now != first
+
+    drive(script, follow=True)
+
+
+def test_it_says_when_the_job_has_ended(drive: Any, trace: Path, tools: Any) -> None:
+    file = (trace / "dedicated_log_torch_trace_a.log").open("ab")
+
+    async def script(pilot: Pilot[int], see: See) -> None:
+        await tools.until(pilot, lambda: "● running" in see())
+        file.close()
+        await tools.until(pilot, lambda: "the job has ended" in see())
+        assert "■ ended" in see() and "● running" not in see()
+
+    drive(script, follow=True)
+
+
+def test_it_says_when_the_job_was_cut_off(drive: Any, trace: Path, tools: Any) -> None:
+    file = (trace / "dedicated_log_torch_trace_a.log").open("ab")
+
+    async def script(pilot: Pilot[int], see: See) -> None:
+        file.write(b'V1120 09:14:22.968000 7 torch/x.py:1] {"dynamo_out')
+        file.flush()
+        await tools.until(pilot, lambda: "● running" in see())
+        assert "TC901" not in see()
+        file.close()
+        await tools.until(pilot, lambda: "the job was cut off" in see())
+        assert "■ cut off" in see() and "TC901" in see()
 
     drive(script, follow=True)
 

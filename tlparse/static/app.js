@@ -43,24 +43,43 @@ function show() {
   const pane = document.getElementById("viewer");
   if (match && match[2] && page && pane && page.keep === `c/${decodeURI(match[1])}`) {
     pane.show(Number(match[2]), versus(match));
-    return nameTab();
+    return turnedTo();
   }
   const turned = PASSES.exec(location.hash.slice(2));
   if (turned && turned[2] && page && page.update && page.keep === `passes/${decodeURI(turned[1])}`) {
     page.update(Number(turned[2]));
-    return nameTab();
+    return turnedTo();
   }
-  page = route();
+  draw(built());
+  scrollTo(0, 0);
+  main.focus({ preventScroll: true });
+  if (match && match[2]) document.getElementById("viewer")?.scrollIntoView();
+}
+
+/** The page at the address, and all that is in it. */
+function built() {
+  const made = route();
+  return { made, content: h("div", null, made.body, pager(made)) };
+}
+
+let drawn = null; // of a served page, a copy: so it is known whether another state of the trace differs
+
+/** The page shows another part of itself: its tab and what it is compared with say so. */
+function turnedTo() {
+  nameTab();
+  if (DATA.live) drawn = built().content;
+}
+
+function draw({ made, content }) {
+  page = made;
+  if (DATA.live) drawn = content.cloneNode(true);
   showScreens();
   document.body.classList.toggle("wide", Boolean(page.wide));
-  main.replaceChildren(fragment(page.body), pager(page));
+  main.replaceChildren(...content.childNodes);
   nameTab();
   explainWords(main);
   document.getElementById("crumbs").replaceChildren(...page.crumbs.map(([words, href], n) =>
     h("li", { "aria-current": n === page.crumbs.length - 1 ? "page" : null }, href ? h("a", { href }, words) : words)));
-  scrollTo(0, 0);
-  main.focus({ preventScroll: true });
-  if (match && match[2]) document.getElementById("viewer")?.scrollIntoView();
 }
 
 /** Name the browser's tab: the page, what it shows of it, the report. No two tabs share a name. */
@@ -164,3 +183,4 @@ document.getElementById("theme").addEventListener("click", toggleTheme);
 document.getElementById("help").addEventListener("click", openKeys);
 addEventListener("hashchange", show);
 show();
+if (DATA.live) watch();

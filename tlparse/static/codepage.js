@@ -3,12 +3,8 @@
 const PANES = ["source", "graph", "code"];
 const PANE_WORDS = { source: "your source", graph: "graph", code: "kernels" };
 const MOST_LINES = 6000;
-const mapsByBlock = new Map();
 
-async function mapOf(one) {
-  if (!mapsByBlock.has(one.block)) mapsByBlock.set(one.block, unpack(`code-${one.block}`).then(([text]) => JSON.parse(text)));
-  return mapsByBlock.get(one.block);
-}
+const mapOf = async (one) => JSON.parse((await packedOf(one, "code"))[0]);
 
 function codePage(slug, wanted) {
   const one = compileBySlug.get(slug);

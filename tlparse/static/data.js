@@ -1,24 +1,44 @@
 // The index is read at once; the texts of a compile are unpacked when they are first looked at.
 
-const DATA = JSON.parse(document.getElementById("index").textContent);
-const compileBySlug = new Map(DATA.compiles.map((one) => [one.slug, one]));
-const findingById = new Map(DATA.findings.map((one) => [one.id, one]));
-const functionByName = new Map(DATA.functions.map((one) => [one.name, one]));
+let DATA, compileBySlug, findingById, functionByName, realCompiles, withCode, SCREENS;
 const unpacked = new Map();
 
-/** Texts of all artifacts of a compile, by number. */
-function textsOf(compiled) {
-  if (!unpacked.has(compiled.block)) unpacked.set(compiled.block, unpack(`block-${compiled.block}`));
-  return unpacked.get(compiled.block);
+/** Take what the page is to show. A served page takes more when the trace has grown. */
+function take(data) {
+  DATA = data;
+  compileBySlug = new Map(DATA.compiles.map((one) => [one.slug, one]));
+  findingById = new Map(DATA.findings.map((one) => [one.id, one]));
+  functionByName = new Map(DATA.functions.map((one) => [one.name, one]));
+  realCompiles = DATA.compiles.filter((one) => one.real);
+  withCode = DATA.compiles.filter((one) => one.code);
+  SCREENS = screensOf();
+  unpacked.clear();
 }
+
+/** What is packed of a compile, as the newest state of the trace has it. */
+function packedOf(compiled, kind) {
+  const id = `${kind}-${(compileBySlug.get(compiled.slug) || compiled).block}`;
+  if (!unpacked.has(id)) {
+    const state = DATA;
+    unpacked.set(id, unpack(id).catch((error) => {
+      if (DATA !== state) return packedOf(compiled, kind); // a served page has taken a newer one
+      unpacked.delete(id);
+      throw error;
+    }));
+  }
+  return unpacked.get(id);
+}
+
+/** Texts of all artifacts of a compile, by number. */
+const textsOf = (compiled) => packedOf(compiled, "block");
 
 /** The texts of a split report lie beside it, each in a script that calls `tcBlock`. */
 const awaited = new Map();
 window.tcBlock = (id, packed) => awaited.get(id)(packed);
-const besides = (id) => new Promise((resolve, reject) => {
+const besides = (id) => (DATA.live ? served(id) : new Promise((resolve, reject) => {
   awaited.set(id, resolve);
   document.head.append(h("script", { src: `${DATA.folder}/${id}.js`, error: () => reject(new Error(`no ${id}`)) }));
-});
+}));
 
 /** A block is packed: a line with the sizes of its texts in bytes, then the texts. */
 async function unpack(id) {
@@ -43,13 +63,13 @@ const link = {
   versus: (slug, number, other, theirs) => `#/c/${encodeURI(slug)}/a/${number}/vs/${encodeURI(other)}/${theirs}`,
   artifact: (slug, number) => `#/c/${encodeURI(slug)}/a/${number}`,
 };
-const realCompiles = DATA.compiles.filter((one) => one.real);
-const withCode = DATA.compiles.filter((one) => one.code);
 const bracket = (slug) => `[${slug}]`;
 
 /** The screens of the report, each with the digit that opens it, and the first part of the routes that belong to it. */
-const SCREENS = [
+const screensOf = () => [
   ["Findings", "#/", /^(f\/.*|findings)?$/], ["Functions", "#/functions", /^(fn\/|functions|c\/)/], ["Time", "#/time", /^time/], DATA.running.length > 0 && ["Running", "#/running", /^running/],
   DATA.files.length > 0 && ["Source", "#/source", /^(source|src\/)/], DATA.lookups.length > 0 && ["Cache", "#/cache", /^cache/],
   DATA.ranks.groups.length > 0 && ["Ranks", "#/ranks", /^ranks/], ["Trace", "#/raw", /^raw/],
 ].filter(Boolean);
+
+take(JSON.parse(document.getElementById("index").textContent));

@@ -1,7 +1,7 @@
 // The search box: names at once, and right after them the lines of the artifacts' texts.
 
 const searchBox = document.getElementById("search");
-const NAMES = [
+const namesNow = () => [
   ...DATA.findings.map((one) => [one.title, `${one.id} ${one.place}`, link.finding(one.id)]),
   ...DATA.functions.map((one) => [one.name, place(one.file, one.line), link.fn(one.name)]),
   ...DATA.compiles.map((one) => [`${bracket(one.slug)} ${one.title}`, one.lane, link.compile(one.slug)]),
@@ -13,13 +13,14 @@ const NAMES = [
   ...(DATA.ranks.groups.length ? [["Ranks", "", "#/ranks"]] : []),
   ["The trace: records, damage, environment", "", "#/raw"],
 ];
-const COMMANDS = [
+const commandsNow = () => [
   ...SCREENS.map(([name, href], n) => [`Go to ${name.toLowerCase()}`, `${n + 1}`, href]),
   ["Light or dark", "t", () => toggleTheme()], ["Copy the link of this page", "y", () => copyText(location.href)],
   ["Copy a summary for an issue", "", () => copyText(summaryText())],
   ["Copy the time as a Chrome trace", "", () => copyText(JSON.stringify(chromeTrace()))],
   ["Mark this artifact to compare it", "d", () => markForDiff()], ["Keys and words", "?", () => openKeys()], ["Print", "", () => print()],
 ];
+let names = null, namesOf = null; // made once for each state of the trace
 const MOST_HITS = 60;
 const PATIENCE = 180; // milliseconds without a key, before texts are looked through
 const AT_ONCE = 48e6; // bytes of texts that are unpacked unasked
@@ -65,8 +66,9 @@ function openSearch(begin = "") {
 
 function matches(query) {
   const asked = query.startsWith(">");
+  if (namesOf !== DATA) [names, namesOf] = [namesNow(), DATA];
   const words = query.slice(asked ? 1 : 0).toLowerCase().split(/\s+/).filter(Boolean);
-  const hits = (asked ? COMMANDS : NAMES).filter(([name, note]) => {
+  const hits = (asked ? commandsNow() : names).filter(([name, note]) => {
     const text = `${name} ${note}`.toLowerCase();
     return words.every((word) => text.includes(word));
   });
@@ -123,7 +125,7 @@ async function searchTexts(query, list, hint, most) {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean).sort((a, b) => b.length - a.length);
   if (query.startsWith(">") || !words.length || words[0].length < 2) return;
   const mine = ++asked;
-  const names = [...list.children].filter((row) => !row.matches(".within"));
+  const named = [...list.children].filter((row) => !row.matches(".within"));
   const rows = [];
   let bytes = 0, seen = 0, paused = performance.now();
   hint.textContent = "Searching the texts …";
@@ -145,7 +147,7 @@ async function searchTexts(query, list, hint, most) {
     seen++;
   }
   const before = chosen;
-  list.replaceChildren(...names, ...rows);
+  list.replaceChildren(...named, ...rows);
   choose(list, before);
   const message = rows.length ? `${count(rows.length, "artifact")}${rows.length >= MOST_HITS ? " or more" : ""} with “${query.trim()}”` : `No artifact holds “${query.trim()}”`;
   const left = rows.length >= MOST_HITS ? 0 : DATA.compiles.length - seen;
