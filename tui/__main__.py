@@ -11,10 +11,13 @@ import traceback
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tc import __version__
 from tc.trace.reader import STDIN, Unreadable, find_logs
+
+if TYPE_CHECKING:
+    from tc.tui.keys import Table
 
 OK: Final = 0
 USAGE: Final = 2
@@ -31,7 +34,7 @@ examples:
   tc-tui tc_trace/ --goto 0/2          straight to a compile, or to a finding (TC201-7f3a)
 
 usage:
-  tc-tui [TRACE] [--follow] [--goto ID] [--all] [--theme dark|light]
+  tc-tui [TRACE] [--follow] [--goto ID] [--all] [--split A B] [--keys FILE] [--theme dark|light]
 
 TRACE is a folder, a log, a packed log (.gz, .zst) or - for stdin. Logs of tc (TC_TRACE)
 and of PyTorch (TORCH_TRACE) are read alike. A folder with several runs: the newest.
@@ -42,6 +45,8 @@ options:
   --follow               start even if nothing is there yet, and keep reading (key F)
   --goto ID              a finding, a compile such as 0/2, or the name of a function
   --all                  all runs of the folder, not the newest alone
+  --split A B            two traces, compiles (0/0 0/1) or ranks (r0 r1) side by side
+  --keys FILE            other keys; default: $XDG_CONFIG_HOME/tc/tui.toml, if it is there
   --theme dark|light     default: dark (key T)
   --version, --help
 
@@ -97,9 +102,11 @@ def _run(arguments: list[str]) -> int:
         )
         return OK
     options = _parser().parse_args(arguments)
-    _check(options)
+    if options.split is None:
+        _check(options)
     if find_spec("textual") is None:
         return _fail(USAGE, "tc-tui needs Textual: pip install 'tc-compile[tui]'")
+    table = _keys(options.keys)
     terminal = sys.stdout.isatty()
     if options.follow and not terminal:
         raise _Usage("--follow needs a terminal: it shows a trace that grows")
@@ -107,7 +114,7 @@ def _run(arguments: list[str]) -> int:
         trace = options.trace
         if trace == STDIN:
             trace = _from_stdin(Path(scratch), terminal)
-        return _show(trace, options) if terminal else _print(trace, options)
+        return _show(trace, options, table) if terminal else _print(trace, options)
 
 
 def _parser() -> _Parser:
@@ -117,8 +124,20 @@ def _parser() -> _Parser:
     parser.add_argument("--follow", action="store_true")
     parser.add_argument("--goto", default="", metavar="ID")
     parser.add_argument("--all", action="store_true")
+    parser.add_argument("--split", nargs=2, metavar=("A", "B"))
+    parser.add_argument("--keys", default="", metavar="FILE")
     parser.add_argument("--theme", choices=("dark", "light"), default="dark")
     return parser
+
+
+def _keys(file: str) -> Table:
+    """Read the user's keys; what is wrong with them is wrong usage, without a terminal as well."""
+    from tc.tui.keymap import WrongKeys, read_table
+
+    try:
+        return read_table(file, os.environ)
+    except WrongKeys as error:
+        raise _Usage(str(error)) from error
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -149,13 +168,13 @@ def _from_stdin(scratch: Path, terminal: bool) -> str:
     return str(log)
 
 
-def _show(trace: str, options: argparse.Namespace) -> int:
+def _show(trace: str, options: argparse.Namespace, table: Table) -> int:
     from tc.tui.app import TraceApp
     from tc.tui.feed import Feed
 
     shown = STDIN if options.trace == STDIN else trace
     feed = Feed(trace, all_runs=options.all, shown=shown)
-    app = TraceApp(feed, follow=options.follow, goto=options.goto, theme=options.theme)
+    app = TraceApp(feed, follow=options.follow, goto=options.goto, theme=options.theme, keys=table)
     app.run()
     if app.last_words:
         return _fail(app.return_code or UNREADABLE, app.last_words)
