@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import shlex
 import sys
 import tempfile
 import traceback
@@ -17,6 +18,7 @@ from tc import __version__
 from tc.trace.reader import STDIN, Unreadable, find_logs
 
 if TYPE_CHECKING:
+    from tc.trace.findings import Diagnosis
     from tc.tui.keys import Table
 
 OK: Final = 0
@@ -110,6 +112,8 @@ def _run(arguments: list[str]) -> int:
     terminal = sys.stdout.isatty()
     if options.follow and not terminal:
         raise _Usage("--follow needs a terminal: it shows a trace that grows")
+    if options.split is not None:
+        return _split(options, terminal, table)
     with tempfile.TemporaryDirectory(prefix="tc-tui-") as scratch:
         trace = options.trace
         if trace == STDIN:
@@ -181,14 +185,57 @@ def _show(trace: str, options: argparse.Namespace, table: Table) -> int:
     return INTERNAL if app.return_code else OK  # Textual has shown the traceback
 
 
+def _split(options: argparse.Namespace, terminal: bool, table: Table) -> int:
+    """Show two traces, compiles or ranks side by side; without a terminal, print them."""
+    from tc.tui.feed import Feed
+    from tc.tui.pairs import Side, printed, sides_in, start, whole
+    from tc.tui.split import SplitApp, command_of
+
+    if options.follow or options.goto:
+        raise _Usage("--split goes neither with --follow nor with --goto")
+    read: dict[str, Diagnosis] = {}
+
+    def side(name: str) -> Side:
+        trace = name if os.path.exists(name) else options.trace
+        if not os.path.exists(trace):
+            raise _Usage(f"--split: {name} is no trace, and there is none at {trace} that has it")
+        if trace not in read:
+            if terminal:
+                sys.stderr.write(f"tc-tui: reading {trace} …\n")
+            read[trace] = Feed(trace, all_runs=options.all).read()
+        command = f"tc-tui {shlex.quote(trace)}"
+        if trace == name:
+            return whole(read[trace], name, command)
+        found = sides_in(read[trace], name, command)
+        if found is None:
+            raise _Usage(f"--split: {name} is no trace, and no compile or rank of {trace}")
+        return found
+
+    a, b = map(side, options.split)
+    if not terminal:
+        _write(printed(start(a, b)))
+        return OK
+    named = all(map(os.path.exists, options.split))
+    command = command_of("" if named else options.trace, options.split)
+    app = SplitApp(a, b, command=command, theme=options.theme, keys=table)
+    app.run()
+    return INTERNAL if app.return_code else OK
+
+
 def _print(trace: str, options: argparse.Namespace) -> int:
     """Print the findings where there is no terminal to show them in."""
     from tc.tui.facts import Model
     from tc.tui.feed import Feed
-    from tc.tui.look import plain
     from tc.tui.printed import printed
 
-    text = printed(Model(Feed(trace, all_runs=options.all).read()), options.goto)
+    _write(printed(Model(Feed(trace, all_runs=options.all).read()), options.goto))
+    return OK
+
+
+def _write(text: str) -> None:
+    """Print text, without signs that the output cannot show."""
+    from tc.tui.look import plain
+
     encoding = sys.stdout.encoding or "ascii"
     try:
         text.encode(encoding)
@@ -196,7 +243,6 @@ def _print(trace: str, options: argparse.Namespace) -> int:
         text = plain(text).encode(encoding, "replace").decode(encoding)
     sys.stdout.write(text)
     sys.stdout.flush()
-    return OK
 
 
 def _fail(code: int, sentence: str) -> int:
