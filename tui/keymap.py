@@ -135,7 +135,7 @@ def shown(key: str) -> str:
     """Return a key as people read it: `^x`, `?`, `Esc`."""
     *modifiers, last = key.split("+")
     signs = {_of_character(chr(code)): chr(code) for code in range(33, 127)}
-    last = _SIGNS.get(last) or signs.get(last) or (last.upper() if last[1:].isdigit() else last)
+    last = _SIGNS.get(last) or signs.get(last) or (last.capitalize() if len(last) > 1 else last)
     lead = "".join("^" if one == "ctrl" else "⇧" if one == "shift" else f"{one}+"
                    for one in modifiers)  # fmt: skip
     return lead + last

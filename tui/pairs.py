@@ -46,7 +46,7 @@ def sides_in(diagnosis: Diagnosis, name: str, command: str) -> Side | None:
     model = Model(diagnosis)
     one = model.by_slug.get(name.strip("[]"))
     if one is not None:
-        return Side(f"[{one.slug}]", diagnosis, (one,), model, f"{command} --goto {one.slug}")
+        return Side(f"[{one.slug}]", diagnosis, (one,), model, command)
     bare = name.lower().removeprefix("rank").strip(" :=") if name[:1] in "rR" else ""
     bare = bare.removeprefix("r").strip()
     for index, label in model.lanes.items():
@@ -85,6 +85,7 @@ class Pairs:
 
     def __init__(self, pairs: Sequence[Pair], shift: int = 0) -> None:
         self.pairs, self.shift = pairs, shift
+        self.here = -1  # the difference that was gone to
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -101,7 +102,8 @@ class Pairs:
         first, second = pair.draw(half)
         sign = pair.sign
         shown = ("  ", "dim") if sign == SAME else (f"{sign} ", "mark")
-        return (line(" ") + fitted(first, half, self.shift) + line(" ") + line(shown)
+        lead = line(("▸", "mark")) if index == self.here else line(" ")
+        return (lead + fitted(first, half, self.shift) + line(" ") + line(shown)
                 + fitted(second, half, self.shift))  # fmt: skip
 
     def differing(self, start: int, step: int) -> int:

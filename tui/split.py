@@ -38,19 +38,18 @@ class PairList(RowList):
     def go(self, step: int) -> bool:
         """Go to the next place, or the one before, where the two differ."""
         assert isinstance(self.rows, Pairs)
-        here = self.cursor if self.cursor >= 0 else self.place
+        here = self.cursor if self.cursor >= 0 else self.rows.here
         found = self.rows.differing(here, step)
         if found < 0:
             return False
-        self.place = found
         if self.rows.key(found) is not None:
             self.cursor = found
             self._into_view()
         else:
+            self.rows.here = found
+            self.refresh()
             self.scroll_to(y=max(found - 3, 0), animate=False, immediate=True)
         return True
-
-    place = -1
 
 
 class SplitApp(App[int]):
@@ -102,7 +101,6 @@ class SplitApp(App[int]):
     def show_level(self) -> None:
         """List the pairs of the level."""
         self.list.empty = "nothing was compiled on either side"
-        self.list.place = -1
         self.list.show(Pairs(self.level.pairs))
         self.tell("")
         self.draw_bars()
@@ -120,7 +118,7 @@ class SplitApp(App[int]):
         )
         keys = self.keys
         parts: list[str | tuple[str, str]] = [" "]
-        for name, word in (("enter", "open"), ("out", "out"), ("next_hit", "next difference"),
+        for name, word in (*([] if self.level.artifacts else [("enter", "open")]), ("out", "out"), ("next_hit", "next difference"),
                            ("help", "keys"), ("quit", "quit")):  # fmt: skip
             parts += [(keys.first(name), "key"), f" {word}  "]
         main.query_one("#hints", Bar).say(line(*parts))
@@ -197,9 +195,10 @@ class SplitApp(App[int]):
         """Leave."""
         self.exit(0)
 
-    def on_resize(self) -> None:
+    def on_row_list_resized(self, event: RowList.Resized) -> None:
         """The names stand above their halves."""
-        self.call_after_refresh(self.draw_bars)
+        if event.rows is self.list:
+            self.draw_bars()
 
 
 def command_of(trace: str, names: Iterable[str]) -> str:
