@@ -118,8 +118,9 @@ class SplitApp(App[int]):
         )
         keys = self.keys
         parts: list[str | tuple[str, str]] = [" "]
-        for name, word in (*([] if self.level.artifacts else [("enter", "open")]), ("out", "out"), ("next_hit", "next difference"),
-                           ("help", "keys"), ("quit", "quit")):  # fmt: skip
+        hints = [("enter", "open"), ("out", "out"), ("next_hit", "next difference"),
+                 ("help", "keys"), ("quit", "quit")]  # fmt: skip
+        for name, word in hints[1:] if self.level.artifacts else hints:  # a text has no inside
             parts += [(keys.first(name), "key"), f" {word}  "]
         main.query_one("#hints", Bar).say(line(*parts))
 
