@@ -224,9 +224,7 @@ def run(compiler: str, family: Family, request: Row) -> Row:
             found |= {"kind": "crash", **failure(error, f"{mode} {index}: ")}
             break
         own_time += time.perf_counter() - began - spent
-        if witness is not None and (
-            text := witness.judge(mode, index, eager, seen).difference(seen)
-        ):
+        if witness is not None and (text := witness.judge(mode, index, eager).difference(seen)):
             in_double = in_double or equal_in_double(specimen, start, request)
             if in_double:
                 # A sign of something near zero decides: float32 has no truth to compare with.
@@ -252,7 +250,7 @@ def equal_in_double(specimen: Specimen, start: Callable[..., Any], request: Row)
         except Exception:
             return False  # the model itself makes float32 tensors
         seen = step(subject, compiled, double.inputs(index), mode)
-        moves = neighbours.moves(mode, index, wanted, seen)
+        moves = neighbours.moves(mode, index, wanted)
         judge = Judge(wanted, {})
         if seen.keys() != wanted.keys() or any(
             value.is_floating_point()
@@ -271,15 +269,15 @@ class Witness:
         self.double: torch.nn.Module | None = copy.deepcopy(specimen.model).double()
         self.neighbours = Neighbours(specimen)
 
-    def judge(self, mode: str, index: int, eager: Seen, compiled: Seen) -> Judge:
-        """Return the judge of a step, from what eager and the compiled model showed of it."""
+    def judge(self, mode: str, index: int, eager: Seen) -> Judge:
+        """Return the judge of a step, from what eager showed of it."""
         if self.double is not None:
             try:
                 inputs = as_double(self.specimen.inputs(index))
                 return Judge(eager, step(self.double, self.double, inputs, mode))
             except Exception:
                 self.double = None
-        return Judge(eager, {}, self.neighbours.moves(mode, index, eager, compiled))
+        return Judge(eager, {}, self.neighbours.moves(mode, index, eager))
 
 
 class Neighbours:
@@ -289,59 +287,43 @@ class Neighbours:
     ReLU in front of a gradient) the results of both may jump.
     """
 
-    ROUNDINGS = (1, 2, 4, 8, 16)
+    SEEDS, ROUNDINGS = range(1, 7), 4
 
     def __init__(self, specimen: Specimen) -> None:
         self.specimen = specimen
         self.models: list[torch.nn.Module] = []
 
-    def moves(self, mode: str, index: int, eager: Seen, compiled: Seen) -> dict[str, float]:
-        """Return how far each result of a step moves at most.
-
-        Counted are neighbours up to the first whose forward results move as far as the compiled
-        ones are away.
-        """
+    def moves(self, mode: str, index: int, eager: Seen) -> dict[str, float]:
+        """Return how far each result of a step moves at most."""
         if not self.models:
-            self.models = [self._moved(count) for count in self.ROUNDINGS]
-        found, reached = dict.fromkeys(eager, 0.0), False
-        for count, model in zip(self.ROUNDINGS, self.models, strict=True):
-            random_numbers = torch.Generator().manual_seed(count)
+            self.models = [self._moved(seed) for seed in self.SEEDS]
+        found = dict.fromkeys(eager, 0.0)
+        for seed, model in zip(self.SEEDS, self.models, strict=True):
+            random_numbers = torch.Generator().manual_seed(seed)
             inputs = {
-                name: roundings_off(value, count, random_numbers)
+                name: self._off(value, random_numbers)
                 for name, value in self.specimen.inputs(index).items()
             }
-            seen = step(model, model, inputs, mode)  # each step: models keep state
-            if not reached:
-                for name in found:
-                    found[name] = max(found[name], apart(seen, eager, name))
-                reached = all(
-                    found[name] >= apart(compiled, eager, name)
-                    for name in found
-                    if name.startswith("result")
-                )
+            seen = step(model, model, inputs, mode)
+            for name, value in eager.items():
+                if name in seen and seen[name].shape == value.shape:
+                    found[name] = max(found[name], distance(seen[name], value))
         return found
 
-    def _moved(self, count: int) -> torch.nn.Module:
+    def _moved(self, seed: int) -> torch.nn.Module:
         model = copy.deepcopy(self.specimen.model)
-        random_numbers = torch.Generator().manual_seed(-count)
+        random_numbers = torch.Generator().manual_seed(-seed)
         with torch.no_grad():
             for parameter in model.parameters():
-                parameter.copy_(roundings_off(parameter, count, random_numbers))
+                parameter.copy_(self._off(parameter, random_numbers))
         return model
 
-
-def apart(one: Seen, other: Seen, name: str) -> float:
-    """Return how far a result of one run is from that of another; 0 if it has none like it."""
-    alike = name in one and one[name].shape == other[name].shape
-    return distance(one[name], other[name]) if alike else 0.0
-
-
-def roundings_off(value: Any, count: int, random_numbers: torch.Generator) -> Any:
-    """Return a tensor with its numbers moved by some units of rounding, up or down at random."""
-    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
-        return value
-    signs = torch.randint(0, 2, value.shape, generator=random_numbers) * 2 - 1
-    return value * (1 + count * torch.finfo(value.dtype).eps * signs.to(value.dtype))
+    def _off(self, value: Any, random_numbers: torch.Generator) -> Any:
+        """Return a tensor with its numbers moved by units of rounding, up or down at random."""
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return value
+        signs = torch.randint(0, 2, value.shape, generator=random_numbers) * 2 - 1
+        return value * (1 + self.ROUNDINGS * torch.finfo(value.dtype).eps * signs.to(value.dtype))
 
 
 def failure(error: Exception, where: str) -> Row:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import shlex
 import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tc import __version__
 from tc.trace.reader import STDIN, Unreadable, find_logs
+
+if TYPE_CHECKING:
+    from tc.trace.findings import Diagnosis
+    from tc.tui.keys import Table
 
 OK: Final = 0
 USAGE: Final = 2
@@ -31,7 +36,7 @@ examples:
   tc-tui tc_trace/ --goto 0/2          straight to a compile, or to a finding (TC201-7f3a)
 
 usage:
-  tc-tui [TRACE] [--follow] [--goto ID] [--all] [--theme dark|light]
+  tc-tui [TRACE] [--follow] [--goto ID] [--all] [--split A B] [--keys FILE] [--theme dark|light]
 
 TRACE is a folder, a log, a packed log (.gz, .zst) or - for stdin. Logs of tc (TC_TRACE)
 and of PyTorch (TORCH_TRACE) are read alike. A folder with several runs: the newest.
@@ -42,6 +47,8 @@ options:
   --follow               start even if nothing is there yet, and keep reading (key F)
   --goto ID              a finding, a compile such as 0/2, or the name of a function
   --all                  all runs of the folder, not the newest alone
+  --split A B            two traces, compiles (0/0 0/1) or ranks (r0 r1) side by side
+  --keys FILE            other keys; default: $XDG_CONFIG_HOME/tc/tui.toml, if it is there
   --theme dark|light     default: dark (key T)
   --version, --help
 
@@ -97,17 +104,21 @@ def _run(arguments: list[str]) -> int:
         )
         return OK
     options = _parser().parse_args(arguments)
-    _check(options)
+    if options.split is None:
+        _check(options)
     if find_spec("textual") is None:
         return _fail(USAGE, "tc-tui needs Textual: pip install 'tc-compile[tui]'")
+    table = _keys(options.keys)
     terminal = sys.stdout.isatty()
     if options.follow and not terminal:
         raise _Usage("--follow needs a terminal: it shows a trace that grows")
+    if options.split is not None:
+        return _split(options, terminal, table)
     with tempfile.TemporaryDirectory(prefix="tc-tui-") as scratch:
         trace = options.trace
         if trace == STDIN:
             trace = _from_stdin(Path(scratch), terminal)
-        return _show(trace, options) if terminal else _print(trace, options)
+        return _show(trace, options, table) if terminal else _print(trace, options)
 
 
 def _parser() -> _Parser:
@@ -117,8 +128,20 @@ def _parser() -> _Parser:
     parser.add_argument("--follow", action="store_true")
     parser.add_argument("--goto", default="", metavar="ID")
     parser.add_argument("--all", action="store_true")
+    parser.add_argument("--split", nargs=2, metavar=("A", "B"))
+    parser.add_argument("--keys", default="", metavar="FILE")
     parser.add_argument("--theme", choices=("dark", "light"), default="dark")
     return parser
+
+
+def _keys(file: str) -> Table:
+    """Read the user's keys; what is wrong with them is wrong usage, without a terminal as well."""
+    from tc.tui.keymap import WrongKeys, read_table
+
+    try:
+        return read_table(file, os.environ)
+    except WrongKeys as error:
+        raise _Usage(str(error)) from error
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -149,27 +172,70 @@ def _from_stdin(scratch: Path, terminal: bool) -> str:
     return str(log)
 
 
-def _show(trace: str, options: argparse.Namespace) -> int:
+def _show(trace: str, options: argparse.Namespace, table: Table) -> int:
     from tc.tui.app import TraceApp
     from tc.tui.feed import Feed
 
     shown = STDIN if options.trace == STDIN else trace
     feed = Feed(trace, all_runs=options.all, shown=shown)
-    app = TraceApp(feed, follow=options.follow, goto=options.goto, theme=options.theme)
+    app = TraceApp(feed, follow=options.follow, goto=options.goto, theme=options.theme, keys=table)
     app.run()
     if app.last_words:
         return _fail(app.return_code or UNREADABLE, app.last_words)
     return INTERNAL if app.return_code else OK  # Textual has shown the traceback
 
 
+def _split(options: argparse.Namespace, terminal: bool, table: Table) -> int:
+    """Show two traces, compiles or ranks side by side; without a terminal, print them."""
+    from tc.tui.feed import Feed
+    from tc.tui.pairs import Side, printed, sides_in, start, whole
+    from tc.tui.split import SplitApp, command_of
+
+    if options.follow or options.goto:
+        raise _Usage("--split goes neither with --follow nor with --goto")
+    read: dict[str, Diagnosis] = {}
+
+    def side(name: str) -> Side:
+        trace = name if os.path.exists(name) else options.trace
+        if not os.path.exists(trace):
+            raise _Usage(f"--split: {name} is no trace, and there is none at {trace} that has it")
+        if trace not in read:
+            if terminal:
+                sys.stderr.write(f"tc-tui: reading {trace} …\n")
+            read[trace] = Feed(trace, all_runs=options.all).read()
+        command = f"tc-tui {shlex.quote(trace)}"
+        if trace == name:
+            return whole(read[trace], name, command)
+        found = sides_in(read[trace], name, command)
+        if found is None:
+            raise _Usage(f"--split: {name} is no trace, and no compile or rank of {trace}")
+        return found
+
+    a, b = map(side, options.split)
+    if not terminal:
+        _write(printed(start(a, b)))
+        return OK
+    named = all(map(os.path.exists, options.split))
+    command = command_of("" if named else options.trace, options.split)
+    app = SplitApp(a, b, command=command, theme=options.theme, keys=table)
+    app.run()
+    return INTERNAL if app.return_code else OK
+
+
 def _print(trace: str, options: argparse.Namespace) -> int:
     """Print the findings where there is no terminal to show them in."""
     from tc.tui.facts import Model
     from tc.tui.feed import Feed
-    from tc.tui.look import plain
     from tc.tui.printed import printed
 
-    text = printed(Model(Feed(trace, all_runs=options.all).read()), options.goto)
+    _write(printed(Model(Feed(trace, all_runs=options.all).read()), options.goto))
+    return OK
+
+
+def _write(text: str) -> None:
+    """Print text, without signs that the output cannot show."""
+    from tc.tui.look import plain
+
     encoding = sys.stdout.encoding or "ascii"
     try:
         text.encode(encoding)
@@ -177,7 +243,6 @@ def _print(trace: str, options: argparse.Namespace) -> int:
         text = plain(text).encode(encoding, "replace").decode(encoding)
     sys.stdout.write(text)
     sys.stdout.flush()
-    return OK
 
 
 def _fail(code: int, sentence: str) -> int:

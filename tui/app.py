@@ -22,7 +22,7 @@ from tc.tui.background import Arrived, Background, Broke, Failed, Listed, Stands
 from tc.tui.commands import TraceCommands
 from tc.tui.facts import Model, size_of, version_of
 from tc.tui.feed import Feed
-from tc.tui.keys import bindings, hints
+from tc.tui.keys import Table, bindings
 from tc.tui.lines import Line, line
 from tc.tui.printed import absent
 from tc.tui.views.base import Place, View
@@ -37,6 +37,12 @@ from tc.tui.widgets.help import Help
 UNREADABLE: Final = 3
 VIEWS: Final = (Findings, Functions, OneCompile, Time, Log)
 _IDS: Final = ("findings", "functions", "compile", "time", "log")
+
+
+class Prompt(Input):
+    """Where filters are typed; Esc leaves it even where another key goes out."""
+
+    BINDINGS: ClassVar = [("escape", "app.out", "leave")]
 
 
 class TraceApp(App[int]):
@@ -74,11 +80,14 @@ class TraceApp(App[int]):
         follow: bool = False,
         goto: str = "",
         theme: str = "dark",
+        keys: Table | None = None,
     ) -> None:
         # Without colours the terminal's own are kept, its background among them.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         self.feed, self.goto = feed, goto
         self.background = Background(feed, self.post_message, follow)
+        self.keys = keys or Table()
+        self.set_keymap(self.keys.keymap())
         self.register_theme(look.DARK)
         self.register_theme(look.LIGHT)
         self.theme = look.LIGHT.name if theme == "light" else look.DARK.name
@@ -103,7 +112,7 @@ class TraceApp(App[int]):
             with ContentSwitcher(initial="findings", id="body"):
                 yield from self.views
             yield Bar(id="note")
-            yield Input(id="prompt", compact=True)
+            yield Prompt(id="prompt", compact=True)
             yield Bar(id="hints")
 
     def on_mount(self) -> None:
@@ -193,7 +202,7 @@ class TraceApp(App[int]):
         parts = []
         for number, view in enumerate(self.views, 1):
             here = view is self.view
-            words = f" {number} {view.label} {view.count()}".rstrip() + " "
+            words = f" {self.keys.of(f'tab_{number}')} {view.label} {view.count()}".rstrip() + " "
             parts.append((line((words, "tab_here" if here else "tab")), f"tab('{view.id}')"))
         tabs, zones = zoned(parts, line(("│", "dim")))
         view = self.view
@@ -242,7 +251,7 @@ class TraceApp(App[int]):
     def draw_hints(self) -> None:
         """Draw the last line: the keys that matter here."""
         words = {"filter": "search" if self.view.searches else "filter"}
-        shown = fitted([(k, words.get(w, w)) for k, w in hints()], self.size.width - 2)
+        shown = fitted([(k, words.get(w, w)) for k, w in self.keys.hints()], self.size.width - 2)
         parts = [(line((key, "key"), f" {word}"), f"hint:{key}") for key, word in shown]
         bar, zones = zoned(parts, line("  "))
         self.screen_bar("#hints").say(bar, Line(), zones)
@@ -258,8 +267,7 @@ class TraceApp(App[int]):
         """A click on a tab or a hint is its key."""
         name = event.name
         if name.startswith("hint:"):
-            key = next(one for one in hints_of(name.removeprefix("hint:")))
-            self.run_command(key)
+            self.run_command(self.keys.action(name.removeprefix("hint:")))
         else:
             self.run_command(name)
 
@@ -335,7 +343,7 @@ class TraceApp(App[int]):
             if self.came_from:
                 self.show_view(self.came_from.pop())
             else:
-                self.tell("this is the outermost level: q quits")
+                self.tell(f"this is the outermost level: {self.keys.first('quit')} quits")
         self.draw_bars()
 
     def action_pane(self, step: int) -> None:
@@ -347,6 +355,10 @@ class TraceApp(App[int]):
         """The left or the right pane."""
         self.view.go_deep(bool(number))
         self.draw_bars()
+
+    def action_split(self, step: int) -> None:
+        """Make the left pane wider, or narrower."""
+        self.tell(self.view.split(step))
 
     def action_step(self, step: int) -> None:
         """The next or previous compile."""
@@ -458,7 +470,7 @@ class TraceApp(App[int]):
     async def action_quit(self) -> None:
         """Leave; twice, where a running job is followed."""
         if self.following and not self.leaving:
-            self.tell("still following the job: q again to quit")
+            self.tell(f"still following the job: {self.keys.first('quit')} again to quit")
             self.leaving = True
         else:
             self.exit(0)
@@ -480,17 +492,10 @@ class TraceApp(App[int]):
 
     def action_help(self) -> None:
         """Show every key."""
-        screen = Help()
+        screen = Help(self.keys)
         screen.set_class(self.ascii_only, "-ascii")
         self.push_screen(screen)
 
     def on_resize(self) -> None:
         """The hints have another width to fit."""
         self.call_after_refresh(self.draw_bars)
-
-
-def hints_of(shown: str) -> Iterable[str]:
-    """The action behind a hint."""
-    from tc.tui.keys import KEYS
-
-    return (key.action for key in KEYS if key.shown == shown)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from tc.tui.facts import Model
-from tc.tui.keys import KEYS
+from tc.tui.keys import Table
 
 if TYPE_CHECKING:
     from tc.tui.app import TraceApp
@@ -27,9 +27,9 @@ class Command:
     help: str = ""
 
 
-def commands(model: Model) -> Iterator[Command]:
+def commands(model: Model, table: Table) -> Iterator[Command]:
     """Everything that can be gone to or done, by name."""
-    for key in KEYS:
+    for key in table.keys:
         if key.place == "app" and not key.action.startswith(("pane", "command_palette", "hit")):
             yield Command(key.words, key.action, f"key {key.shown}")
     for finding in model.findings:
@@ -51,7 +51,7 @@ class TraceCommands(Provider):
 
     async def discover(self) -> Hits:
         """What is offered before anything is typed."""
-        for command in commands(Model()):
+        for command in commands(Model(), self._app.keys):
             yield DiscoveryHit(
                 command.words, partial(self._app.run_command, command.action), help=command.help
             )
@@ -59,7 +59,7 @@ class TraceCommands(Provider):
     async def search(self, query: str) -> Hits:
         """What fits what was typed."""
         matcher = self.matcher(query)
-        for command in commands(self._app.model):
+        for command in commands(self._app.model, self._app.keys):
             score = matcher.match(command.words)
             if score > 0:
                 yield Hit(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,6 +57,8 @@ KEYS: Final = (
     Key("editor", "o", "o", "editor", "open in $EDITOR, at the line", "Do", hint="editor"),
     Key("copy", "y", "y", "copy", "copy what the cursor is on", "Do", hint="copy"),
     Key("copy_command", "Y", "Y", "copy_command", "copy the command that shows it", "Do"),
+    Key("narrower", "less_than_sign", "<", "split(-5)", "left pane narrower", "Do"),
+    Key("wider", "greater_than_sign", ">", "split(5)", "left pane wider", "Do"),
     Key("rank", "r", "r", "rank", "next rank, or all", "Do"),
     Key("follow", "F", "F", "follow", "follow a running job, or stop", "Do", hint="follow"),
     Key("theme", "T", "T", "theme", "dark or light", "Do"),
@@ -65,23 +68,49 @@ KEYS: Final = (
 )  # fmt: skip
 
 
-def bindings(place: str) -> list[BindingType]:
-    """Return the bindings of one sort of widget."""
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The keys of one application, as its user has them.
+
+    Attributes:
+        moved: the ids of those that are not as they come.
+    """
+
+    keys: tuple[Key, ...] = KEYS
+    moved: frozenset[str] = frozenset()
+
+    def of(self, name: str) -> str:
+        """Return what an action's key is called."""
+        return next(key.shown for key in self.keys if key.id == name)
+
+    def first(self, name: str) -> str:
+        """Return the first key of an action, for sentences."""
+        return self.of(name).split()[0]
+
+    def keymap(self) -> dict[str, str]:
+        """Return the keys of the user's, as Textual takes them."""
+        return {key.id: key.keys for key in self.keys if key.id in self.moved}
+
+    def hints(self) -> list[tuple[str, str]]:
+        """Return (key, word) for the bottom line."""
+        return [(key.shown, key.hint) for key in self.keys if key.hint]
+
+    def action(self, shown: str) -> str:
+        """Return the action behind a hint."""
+        return next(key.action for key in self.keys if key.shown == shown)
+
+    def groups(self) -> dict[str, list[Key]]:
+        """Return the keys by group, for the help."""
+        found: dict[str, list[Key]] = {}
+        for key in self.keys:
+            found.setdefault(key.group, []).append(key)
+        return found
+
+
+def bindings(place: str, only: Collection[str] = ()) -> list[BindingType]:
+    """Return the bindings of one sort of widget; `only` those with these ids, if any are given."""
     return [
         Binding(key.keys, key.action, key.words, show=False, id=key.id)
         for key in KEYS
-        if key.place == place
+        if key.place == place and (not only or key.id in only)
     ]
-
-
-def hints() -> list[tuple[str, str]]:
-    """Return (key, word) for the bottom line."""
-    return [(key.shown, key.hint) for key in KEYS if key.hint]
-
-
-def groups() -> dict[str, list[Key]]:
-    """Return the keys by group, for the help."""
-    found: dict[str, list[Key]] = {}
-    for key in KEYS:
-        found.setdefault(key.group, []).append(key)
-    return found

@@ -96,7 +96,7 @@ _ASCII: Final = str.maketrans({
     "✓": "*", "↯": "!", "↻": "~", "✗": "x", "▢": "o", "–": "-", "⚠": "!", "▸": ">", "◂": "<",
     "│": "|", "─": "-", "…": ".", "×": "x", "·": "-", "→": ">", "●": "o", "■": "#", "█": "#",
     "▓": "%", "▒": "+", "░": ".", "▏": "|", "▚": "x", "▞": "/", "↓": "v", "↑": "^", "←": "<",
-    "⇧": "s",
+    "⇧": "s", "≠": "#",
 })  # fmt: skip
 # One texture a phase: the bars can be told apart without colours.
 TEXTURE: Final = dict(zip(PHASES, "▚▓▒█░▞", strict=True))

@@ -334,6 +334,31 @@ def test_theme_and_help(drive: Any) -> None:
     drive(script)
 
 
+def test_the_left_pane_is_made_wider_and_stays_so(drive: Any) -> None:
+    async def script(pilot: Pilot[int], see: See) -> None:
+        view = pilot.app.view  # type: ignore[attr-defined]
+        before = view.list.outer_size.width
+        await pilot.press("greater_than_sign", "greater_than_sign")
+        await pilot.pause()
+        wider = view.list.outer_size.width
+        assert wider == before + 12  # of 120
+        await pilot.press("3", "1")
+        assert view.list.outer_size.width == wider
+        await pilot.resize_terminal(80, 24)
+        await pilot.pause()
+        assert view.list.outer_size.width == 80 and not view.detail.display
+        await pilot.press("less_than_sign")
+        assert "one pane at a time" in see()
+        await pilot.resize_terminal(120, 40)
+        await pilot.pause()
+        assert view.list.outer_size.width == wider
+        await pilot.press(*["less_than_sign"] * 30)
+        await pilot.pause()
+        assert view.list.outer_size.width == 18  # 15 % is left of it
+
+    drive(script)
+
+
 def test_q_asks_where_a_job_is_followed(drive: Any) -> None:
     async def script(pilot: Pilot[int], see: See) -> None:
         await pilot.press("q")

@@ -26,7 +26,7 @@ from tc.tui.facts import Model, bar, size_of, steps_of
 from tc.tui.feed import HEAD, Feed
 from tc.tui.filters import matcher, search
 from tc.tui.highlight import Highlighter, regions
-from tc.tui.keys import KEYS
+from tc.tui.keys import KEYS, Table
 from tc.tui.lines import Line, clean, cut, left, line, right, tail, wrap
 from tc.tui.source import editor, excerpt
 from tc.tui.views.compile import OneCompile, laid_out
@@ -293,7 +293,7 @@ def test_every_key_has_one_meaning_in_each_place_and_is_in_the_help() -> None:
         keys = [key for one in KEYS if one.place in ("app", place) for key in one.keys.split(",")]
         assert len(keys) == len(set(keys))
     assert len({one.id for one in KEYS}) == len(KEYS)
-    told = "\n".join(map(str, help_lines()))
+    told = "\n".join(map(str, help_lines(Table())))
     assert all(one.words in told for one in KEYS)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
@@ -17,6 +17,8 @@ from tc.tui.lines import Line, Listed, Row, Rows, line
 from tc.tui.widgets.bars import Bar
 from tc.tui.widgets.body import Body
 from tc.tui.widgets.rows import RowList
+
+LEAST: Final = 15  # percent of the width for either pane
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class View(Vertical):
         self.detail = self.make_detail()
         self.title_bar = Bar(classes="title")
         self._made_for = 0
+        self.share = 0  # of the left pane, in percent, once it was changed
         self.stays = False  # the cursor, when the last state of the trace was shown
 
     def make_detail(self) -> RowList:
@@ -99,6 +102,10 @@ class View(Vertical):
     def trace_name(self) -> str:
         """The trace as the user named it, for commands."""
         return str(getattr(self.app, "trace_name", ""))
+
+    def key_of(self, action: str) -> str:
+        """The key of an action, as the user has it."""
+        return str(self.app.keys.first(action))  # type: ignore[attr-defined]
 
     def entered(self, key: Hashable | None) -> None:
         """Enter in the right pane."""
@@ -176,7 +183,7 @@ class View(Vertical):
     def hit(self, step: int) -> str:
         """Go to the next place found in the text; return why there is none."""
         if not isinstance(self.detail, Body):
-            return "there is no text to search here: / filters the list"
+            return f"there is no text to search here: {self.key_of('find')} filters the list"
         failed = self.detail.hit(step)
         self.draw_title()
         return failed
@@ -191,6 +198,35 @@ class View(Vertical):
         self.set_class(deep, "-deep")
         self.draw_title()
         (self.detail if deep else self.list).focus()
+
+    @property
+    def narrow(self) -> bool:
+        """Whether there is room for one pane only."""
+        return self.screen.has_class("-narrow")
+
+    def split(self, step: int) -> str:
+        """Give the left pane more of the width, or less; return why that cannot be."""
+        if self.narrow:
+            return "one pane at a time in fewer than 100 columns"
+        share = self.share or round(100 * self.list.outer_size.width / max(self.size.width, 1))
+        self.share = min(max(share + step, LEAST), 100 - LEAST)
+        self.draw_split()
+        return ""
+
+    def draw_split(self) -> None:
+        """Divide the width as it was chosen; where one pane is shown, it has all of it."""
+        styles = self.list.styles
+        if not self.share:
+            return
+        if self.narrow:
+            for name in ("width", "min-width", "max-width"):
+                styles.clear_rule(name.replace("-", "_"))
+        else:
+            styles.width, styles.min_width, styles.max_width = f"{self.share}%", 1, "100%"
+
+    def on_resize(self) -> None:
+        """The terminal may have become too narrow for two panes, or wide enough."""
+        self.draw_split()
 
     def out(self) -> bool:
         """One level out; False if there was none left."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import ClassVar, Final
 
@@ -66,7 +66,7 @@ class Findings(View):
         finding = self.chosen()
         if finding is None:
             calm = self.model.diagnosis is not None and not self.model.findings
-            return Listed(_calm(self.model) if calm else [])
+            return Listed(_calm(self.model, self.key_of) if calm else [])
         return Listed(
             _document(finding, self.detail.room, self.trace_name, len(self.model.lanes) > 1)
         )
@@ -91,7 +91,7 @@ class Findings(View):
             self.post_message(self.Goto("compile", slug, artifact))
 
 
-def _calm(model: Model) -> list[Line]:
+def _calm(model: Model, key_of: Callable[[str], str]) -> list[Line]:
     """What to look at where nothing is wrong."""
     functions = model.functions
     rows = [
@@ -103,8 +103,9 @@ def _calm(model: Model) -> list[Line]:
         most = functions[0]
         told = f"{most.title}  {most.where}  {duration(most.seconds)}"
         rows += [line(("most expensive  ", "dim"), told), Line()]
-    keys = (("2", "functions and their compiles"), ("4", "where the time went"), ("5", "the log"))
-    return rows + [line((key, "key"), f" {words}") for key, words in keys]
+    tabs = (("tab_2", "functions and their compiles"), ("tab_4", "where the time went"),
+            ("tab_5", "the log"))  # fmt: skip
+    return rows + [line((key_of(tab), "key"), f" {words}") for tab, words in tabs]
 
 
 def _sign(finding: Finding) -> Line:

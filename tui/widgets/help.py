@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.containers import Container
 from textual.screen import ModalScreen
 
 from tc.tui import look
 from tc.tui.filters import HELP
-from tc.tui.keys import groups
+from tc.tui.keys import Table
 from tc.tui.lines import Line, Listed, left, line
 from tc.tui.widgets.rows import RowList
 
@@ -23,12 +25,13 @@ _TERMS = (
 )
 
 
-def help_lines() -> list[Line]:
+def help_lines(table: Table) -> list[Line]:
     """Return the help as lines."""
     rows: list[Line] = []
-    for group, keys in groups().items():
+    room = max(8, *(cell_len(key.shown) + 1 for key in table.keys))
+    for group, keys in table.groups().items():
         rows += [line((group, "head"))]
-        rows += [line("  ", (left(key.shown, 8), "key"), key.words) for key in keys]
+        rows += [line("  ", (left(key.shown, room), "key"), key.words) for key in keys]
         rows += [line("")]
     rows += [line(("Signs", "head"))]
     for status, (sign, _, word) in look.STATUS.items():
@@ -49,16 +52,24 @@ class Help(ModalScreen[None]):
         background: $background; border-title-color: $primary;
     }
     """
-    BINDINGS: ClassVar = [("escape,q,question_mark,f1", "dismiss", "close")]
+    BINDINGS: ClassVar = [
+        Binding("escape", "dismiss", "close", id="out"),
+        Binding("q", "dismiss", "close", id="quit"),
+        Binding("question_mark,f1", "dismiss", "close", id="help"),
+    ]
+
+    def __init__(self, table: Table) -> None:
+        super().__init__()
+        self.table = table
 
     def compose(self) -> ComposeResult:
         box = Container(RowList(id="help"))
         box.border_title = "keys, signs, words"
-        box.border_subtitle = "Esc closes"
+        box.border_subtitle = f"{self.table.first('out')} closes"
         yield box
 
     def on_mount(self) -> None:
         """Fill it in."""
         rows = self.query_one("#help", RowList)
-        rows.show(Listed(help_lines()))
+        rows.show(Listed(help_lines(self.table)))
         rows.focus()
