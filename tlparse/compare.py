@@ -111,7 +111,7 @@ class Comparison:
 
     @property
     def across(self) -> bool:
-        """Whether the runs are of two compilers, so that only what they share is compared."""
+        """Whether only what two compilers, or versions of one, have in common is compared."""
         return _across(self.a.session, self.b.session)
 
     @property
@@ -292,7 +292,13 @@ def _graph(session: Session, compiled: Compile) -> str:
 
 
 def _across(a: Session, b: Session) -> bool:
-    return a.producer != b.producer
+    """Return whether the runs are of two compilers, or of two versions of torch."""
+    return _compiler(a) != _compiler(b)
+
+
+def _compiler(session: Session) -> tuple[str, ...]:
+    version = session.environment.get("pytorch_version", "")
+    return session.producer, *version.split(".")[:2]
 
 
 def _compile(
@@ -319,7 +325,7 @@ def _compile(
 
 
 def _shared_stages(a: Session, b: Session, old: Compile, new: Compile) -> Iterator[StageDiff]:
-    """Compare what compilers of different makes have in common."""
+    """Compare what compilers, or versions of one, have in common."""
     before, after = _graph(a, old), _graph(b, new)
     if before and after:
         yield replace(_stage("captured graph", graph_text(before), graph_text(after)), line=0)

@@ -18,7 +18,7 @@ _MOST_FUNCTIONS: Final = 20
 _MOST_KEYS: Final = 4
 STAGES: Final = "by stage; comments, paths and addresses are left out of account"
 #: said where only what two compilers share is compared
-ACROSS: Final = "operations of captured graphs, and lines of kernels: what the compilers share"
+ACROSS: Final = "compared across compilers: operations of captured graphs, and the lines of kernels"
 
 
 def verdict(told: Comparison) -> str:
@@ -29,7 +29,8 @@ def verdict(told: Comparison) -> str:
         verb = "differs" if changed == 1 else "differ"
         parts.append(f"{changed} of {count(len(told.functions), 'function')} {verb}")
     else:
-        parts.append("all graphs and kernels are identical")
+        what = "captured graphs and the lines of kernels" if told.across else "graphs and kernels"
+        parts.append(f"all {what} are identical")
     if told.new or told.gone:
         parts.append(f"{count(len(told.new), 'new finding')}, {len(told.gone)} gone")
     if told.settings:
