@@ -9,7 +9,6 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -98,8 +97,6 @@ def _run(arguments: list[str]) -> int:
         return OK
     options = _parser().parse_args(arguments)
     _check(options)
-    if find_spec("textual") is None:
-        return _fail(USAGE, "tc-tui needs Textual: pip install 'tc-compile[tui]'")
     terminal = sys.stdout.isatty()
     if options.follow and not terminal:
         raise _Usage("--follow needs a terminal: it shows a trace that grows")
