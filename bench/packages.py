@@ -49,9 +49,7 @@ class Failed(Exception):
     """A check failed; the text says which, and what was seen."""
 
 
-def run(
-    *command: str | Path, cwd: Path, code: int = 0, says: str = ""
-) -> str:
+def run(*command: str | Path, cwd: Path, code: int = 0, says: str = "") -> str:
     """Run a command and return what it printed.
 
     Args:

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 from support import ROOT, python, succeed
 
-from tc.tui import __main__ as command
-
 
 def test_help_is_short_and_loads_neither_textual_nor_torch() -> None:
     told = succeed(
