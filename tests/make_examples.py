@@ -64,21 +64,18 @@ class Page:
                 run.append(self.folder / self.blocks[number - 1][2])
         return run
 
-    @property
-    def has_commands(self) -> bool:
-        """Whether the page has commands to run."""
-        return any(block[1] == "console" for block in self.blocks)
-
-    def rewritten(self, printed: Iterable[str]) -> str:
-        """Return the text of the page with what its programs printed; commands are run for it."""
+    def rewritten(self, printed: Iterable[str], commands: bool = True) -> str:
+        """Return the text of the page with what its programs printed, and its commands."""
         texts = iter(printed)
         made, end = [], 0
         for block in self.blocks:
             made.append(self.text[end : block.start(3)])
             if block[2] == PRINTS:
                 made.append(shown(next(texts)))
+            elif block[1] == "console" and commands:
+                made.append(self._commands(block[3]))
             else:
-                made.append(self._commands(block[3]) if block[1] == "console" else block[3])
+                made.append(block[3])
             end = block.end(3)
         return "".join((*made, self.text[end:]))
 
@@ -110,8 +107,8 @@ def clean(folder: Path) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(("TC_", "TORCH_LOGS", "TORCH_TRACE", "TRITON_INTERPRET", "PYTEST"))
     }
-    return {**left, "PYTHONPATH": str(ROOT), "TC_CACHE_DIR": str(folder / ".cache"),
-            "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "COLUMNS": "100"}  # fmt: skip
+    return {**left, "PYTHONPATH": str(ROOT), "HOME": str(folder), "OMP_NUM_THREADS": "1",
+            "PYTHONWARNINGS": "ignore", "COLUMNS": "100"}  # fmt: skip
 
 
 def shims(folder: Path) -> Path:
@@ -191,13 +188,14 @@ def _serve(answer: TextIO) -> None:
     json.dump(made, answer)
 
 
-def rewritten(paths: Iterable[Path], folder: Path) -> dict[Path, str]:
-    """Return the pages as they should be."""
+def rewritten(paths: Iterable[Path], folder: Path, commands: bool = True) -> dict[Path, str]:
+    """Return the pages as they should be; with their commands run only where that is asked for."""
     found = [Page(path, folder / f"{path.parent.name}_{path.stem}") for path in paths]
     programs = {id(page): page.programs() for page in found}
     printed = iter(printed_by([one for page in found for one in programs[id(page)]], folder))
     return {
-        page.path: page.rewritten([next(printed) for _ in programs[id(page)]]) for page in found
+        page.path: page.rewritten([next(printed) for _ in programs[id(page)]], commands)
+        for page in found
     }
 
 
