@@ -137,7 +137,9 @@ release: packages  ## the checks of a release; TAG=yes also sets the tag
 docs: $(READY)  ## the site, into site/; a broken link or anchor is an error
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check \
 	  --editable '.[docs]' --constraint constraints.txt
-	@NO_MKDOCS_2_WARNING=1 nice -n 5 $(BIN)/python -m mkdocs build --quiet --strict --site-dir $(SITE)
+	@NO_MKDOCS_2_WARNING=1 nice -n 5 $(BIN)/python -m mkdocs build --strict --site-dir $(SITE) 2>&1 \
+	  | { grep -v '^INFO' || true; }
+	@echo "make: the site is in $(SITE)/index.html"
 
 clean:  ## remove what the targets made, the environment included
 	rm -rf $(VENV) $(OUT) snapshot_report.html build dist $(SITE) *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -11,8 +11,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-from mkdocs.structure.files import File
-
 ROOT = Path(__file__).resolve().parent.parent
 #: file of the root -> page of the site
 PAGES = {
@@ -48,6 +46,8 @@ def relinked(text: str, here: str, page: str) -> str:
 
 def on_files(files: Any, config: Any) -> Any:
     """Add the pages that do not stand in docs/."""
+    from mkdocs.structure.files import File  # tests read this module without mkdocs
+
     for name, page in PAGES.items():
         text = relinked((ROOT / name).read_text("utf-8"), name, page)
         files.append(File.generated(config, page, content=text))
