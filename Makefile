@@ -125,18 +125,20 @@ browser:  ## Chromium and its driver, by apt; the browser tests skip without the
 	    apt-get install -y -qq --no-install-recommends chromium chromium-driver; \
 	fi
 
+# Extras for the two targets below, installed once; setuptools is there, so nothing is fetched for it.
+$(VENV)/.with-%: $(READY)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-build-isolation \
+	  --editable '.[$*]' --constraint constraints.txt
+	@touch $@
+
 PACKAGES ?=
-packages: $(READY)  ## wheel and source archive into dist/: built, checked, installed (PACKAGES=--with-torch)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check \
-	  --editable '.[release]' --constraint constraints.txt
+packages: $(VENV)/.with-release  ## wheel and source archive in dist/: built, checked, installed (PACKAGES=--with-torch)
 	@nice -n 5 $(BIN)/python bench/packages.py $(PACKAGES)
 
 release: packages  ## the checks of a release; TAG=yes also sets the tag
 	@$(BIN)/python bench/release.py $(if $(filter yes,$(TAG)),--tag)
 
-docs: $(READY)  ## the site, into site/; a broken link or anchor is an error
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check \
-	  --editable '.[docs]' --constraint constraints.txt
+docs: $(VENV)/.with-docs  ## the site, into site/; a broken link or anchor is an error
 	@NO_MKDOCS_2_WARNING=1 nice -n 5 $(BIN)/python -m mkdocs build --strict --site-dir $(SITE) 2>&1 \
 	  | { grep -v '^INFO' || true; }
 	@echo "make: the site is in $(SITE)/index.html"
