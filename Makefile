@@ -11,6 +11,7 @@ VENV  ?= .venv
 BIN   := $(VENV)/bin
 READY := $(VENV)/.ready
 OUT   ?= demo_out
+SITE  ?= site
 TESTS ?=
 WORKERS ?= 2
 
@@ -19,7 +20,7 @@ WORKERS ?= 2
 CANDIDATES := $(if $(PYTHON),$(PYTHON),python3.11 python3.12 python3.13 python3 python)
 SUITABLE   := import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 
-.PHONY: help venv demo test test-slow test-browser test-gpu test-matrix sanitize lint format report bench threads tsan zoo browser clean
+.PHONY: help venv demo test test-slow test-browser test-gpu test-matrix sanitize lint format report bench threads tsan zoo browser packages release docs clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -40,9 +41,13 @@ $(BIN)/python:
 	echo "make: setting up $(VENV) with $$("$$found" --version); a minute or two, once"; \
 	"$$found" -m venv --clear $(VENV)
 
+# A source archive, and a clone on a system without symbolic links, lack those of tc/.
 $(READY): pyproject.toml constraints.txt | $(BIN)/python
+	@for room in compiler trace tlparse tui minifier; do \
+	  test -d tc/$$room || { rm -f tc/$$room; ln -s ../$$room tc/$$room; }; \
+	done
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check \
-	  --editable '.[torch,tui,dev]' --constraint constraints.txt
+	  --editable '.[torch,dev]' --constraint constraints.txt
 	@touch $@
 
 demo: $(READY)  ## a small GPT under tc.compile: checked, traced, reported
@@ -120,5 +125,23 @@ browser:  ## Chromium and its driver, by apt; the browser tests skip without the
 	    apt-get install -y -qq --no-install-recommends chromium chromium-driver; \
 	fi
 
+# Extras for the two targets below, installed once; setuptools is there, so nothing is fetched for it.
+$(VENV)/.with-%: $(READY)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-build-isolation \
+	  --editable '.[$*]' --constraint constraints.txt
+	@touch $@
+
+PACKAGES ?=
+packages: $(VENV)/.with-release  ## wheel and source archive in dist/: built, checked, installed (PACKAGES=--with-torch)
+	@nice -n 5 $(BIN)/python bench/packages.py $(PACKAGES)
+
+release: packages  ## the checks of a release; TAG=yes also sets the tag
+	@$(BIN)/python bench/release.py $(if $(filter yes,$(TAG)),--tag)
+
+docs: $(VENV)/.with-docs  ## the site, into site/; a broken link or anchor is an error
+	@NO_MKDOCS_2_WARNING=1 nice -n 5 $(BIN)/python -m mkdocs build --strict --site-dir $(SITE) 2>&1 \
+	  | { grep -v '^INFO' || true; }
+	@echo "make: the site is in $(SITE)/index.html"
+
 clean:  ## remove what the targets made, the environment included
-	rm -rf $(VENV) $(OUT) snapshot_report.html build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(OUT) snapshot_report.html build dist $(SITE) *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,8 +1,8 @@
 """Codes of findings: rows and pages of docs/ go in, codes.json and the table of codes come out.
 
 Run it after a change of either: ``python tests/make_codes.py``. It writes
-``tlparse/static/codes.json``, and the table of ``docs/tc-report.md`` out of the rows in
-``trace/findings/``.
+``tlparse/static/codes.json``, the table of ``docs/tc-report.md`` out of the rows in
+``trace/findings/``, and the list of all codes, ``docs/reference/findings.md``.
 """
 
 from __future__ import annotations
@@ -25,6 +25,16 @@ ROW = re.compile(r"^\| (TC\d{3}) \| (.+?) \| (.+?) \|$", re.MULTILINE)
 TABLE_PAGE = "tc-report.md"
 HEAD = "| code | cause | what to do |\n| --- | --- | --- |\n"
 TABLE = re.compile(re.escape(HEAD) + r"(?:\| TC\d{3} \|.*\n)+")
+INDEX = ROOT / "docs" / "reference" / "findings.md"
+INDEX_HEAD = """\
+# Findings
+
+All that `tc-report`, `tc-tui` and `TC_LOGS` report has a code, which stays the same over versions,
+runs and checkouts. A code leads to the page that explains it; `tc-report explain CODE` does so in a
+terminal, with an example. `python tests/make_codes.py` makes this list of the rows that the tools
+use.
+
+"""
 CHANGED = re.compile(
     r"^\| what changed \| what to do \|\n\|[- |]+\|\n((?:\|.*\|\n)+)", re.MULTILINE
 )
@@ -98,7 +108,27 @@ def with_table(page: str) -> str:
     return made
 
 
+def section_of(code: str, page: str) -> str:
+    """Return the place where a page explains a code: its section, or else the page."""
+    for found, title, _ in SECTION.findall((ROOT / page).read_text("utf-8")):
+        if found == code:
+            anchor = re.sub(r"[^\w -]", "", f"{code}: {title}").lower().replace(" ", "-")
+            return f"{page}#{anchor}"
+    return page
+
+
+def index() -> str:
+    """Return the page that lists all codes."""
+    rows = []
+    for code, row in codes().items():
+        place = section_of(code, row["page"]).replace("docs/", "../")
+        fix = row["fix"][0].replace("|", "\\|") if row["fix"] else ""
+        rows.append(f"| [{code}]({place}) | {row['title']} | {fix} |\n")
+    return INDEX_HEAD + HEAD + "".join(rows)
+
+
 if __name__ == "__main__":
     PAGE = ROOT / "docs" / TABLE_PAGE
     PAGE.write_text(with_table(PAGE.read_text("utf-8")), "utf-8")
     TARGET.write_text(text(), "utf-8")
+    INDEX.write_text(index(), "utf-8")

@@ -78,6 +78,48 @@ def test_links_lead_somewhere(path: Path) -> None:
         assert (path.parent / target).exists(), f"{path.name} links to {target}"
 
 
+SITE = (ROOT / "mkdocs.yml").read_text()
+
+
+def test_every_page_has_its_place_in_the_site() -> None:
+    nav = set(re.findall(r"[\w/-]+\.md", SITE.partition("\nnav:\n")[2]))
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md")}
+    pages = {page for page in pages if not re.match(r"decisions/\d", page)}
+    assert nav == pages | set(site_pages().PAGES.values())
+
+
+def site_pages() -> Any:
+    """The module that mkdocs loads: docs/pages.py."""
+    spec = importlib.util.spec_from_file_location("pages", ROOT / "docs/pages.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    "link, here, page, turned",
+    [
+        ("[a](docs/logs.md#x)", "ARCHITECTURE.md", "inside/architecture.md", "[a](../logs.md#x)"),
+        ("[a](CHANGELOG.md)", "CONTRIBUTING.md", "inside/contributing.md", "[a](changelog.md)"),
+        ("[a](../SECURITY.md)", "docs/install.md", "install.md", "[a](inside/security.md)"),
+        ("[a](tc-tui.md)", "docs/index.md", "index.md", "[a](tc-tui.md)"),
+        ("[the licence](LICENSE)", "CONTRIBUTING.md", "inside/contributing.md", "the licence"),
+        ("[a](#below) ![b](c.png)", "README.md", "x.md", "[a](#below) ![b](c.png)"),
+        ("[a](https://example.com/b)", "README.md", "x.md", "[a](https://example.com/b)"),
+    ],
+)
+def test_links_are_turned_to_where_pages_stand_on_the_site(
+    link: str, here: str, page: str, turned: str
+) -> None:
+    assert site_pages().relinked(link, here, page) == turned
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    told = re.findall(r"(?m)^::: tc\.(\w+)$", (ROOT / "docs/reference/api.md").read_text())
+    assert sorted(told) == sorted(set(tc.__all__) - {"__version__"})
+
+
 def test_every_option_of_the_report_is_documented() -> None:
     told = (ROOT / "docs/tc-report.md").read_text()
     offered = re.findall(r"--[a-z][a-z-]+", succeed("-m", "tc.tlparse", "--help"))

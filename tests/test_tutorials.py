@@ -1,4 +1,7 @@
-"""What docs/tutorials/ say to do is done, in a copy of the repository, as it is written there."""
+"""What docs/tutorials/ say to do is done, in a copy of the repository, as it is written there.
+
+Programs of the other pages of the site print what stands below them.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,19 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import make_examples
 import pytest
 from support import ROOT
 
 PAGES = sorted((ROOT / "docs/tutorials").glob("*.md"))
+SITE = make_examples.pages()
+WITH_COMMANDS = [path for path in SITE if "```console" in path.read_text("utf-8")]
+# What differs from run to run and from machine to machine: times and rates, hashes, blanks.
+VARYING = re.compile(
+    r"\d[\d.,]* ?(?:(?:ms|µs|s|GB/s|GFLOP/s)\b|%)|(?<=×)\d+|\b[0-9a-f]{8,}\b|-[0-9a-f]{4}\b|"
+    r"(?<=line )\d+"
+)
+VERSIONS = re.compile(r"(tc|torch|Python) \d[\w.+]*")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "tc_trace*")
 
@@ -91,3 +103,69 @@ def test_an_edit_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "a.py").read_text() == "x = 1\ny = 3\n"
     with pytest.raises(ValueError, match="has these lines 0 times"):
         edit(tmp_path, "--- a.py\n z = 1\n+y = 3\n")
+
+
+def steady(text: str) -> list[str]:
+    """The lines of a page without what differs between two runs."""
+    plain = VARYING.sub("#", VERSIONS.sub(r"\1 #", text))
+    # shares of the time stand in the order of their size
+    return [
+        " · ".join(sorted(" ".join(part.split()) for part in line.split("·")))
+        for line in plain.splitlines()
+    ]
+
+
+@pytest.fixture(scope="module")
+def programs_of_the_site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, str]:
+    """All pages with what their programs print now."""
+    return make_examples.rewritten(SITE, tmp_path_factory.mktemp("site"), commands=False)
+
+
+@pytest.mark.parametrize("page", SITE, ids=lambda page: f"{page.parent.name}/{page.stem}")
+def test_programs_of_a_page_print_what_it_says(
+    page: Path, programs_of_the_site: dict[Path, str]
+) -> None:
+    assert steady(programs_of_the_site[page]) == steady(page.read_text("utf-8"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.stem)
+def test_commands_of_a_page_print_what_it_says(page: Path, tmp_path: Path) -> None:
+    (made,) = make_examples.rewritten([page], tmp_path).values()
+    assert steady(made) == steady(page.read_text("utf-8"))
+
+
+PAGE = """\
+```python title="one.py"
+print("one")
+```
+
+```text title="prints"
+two
+```
+
+```python title="two.py"
+raise ValueError("no")
+```
+
+```console
+$ python one.py
+$ python two.py 2>&1 | tail -1
+```
+"""
+
+
+def test_a_page_gets_what_its_programs_print(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE)
+    (made,) = make_examples.rewritten([page], tmp_path / "run").values()
+    assert '```text title="prints"\none\n```' in made
+    assert "$ python one.py\none\n$ python two.py 2>&1 | tail -1\nValueError: no\n```" in made
+
+
+def test_what_varies_is_not_compared_and_the_rest_is() -> None:
+    assert steady("2.4 s · cache miss: graph 3257b707b252") == steady(
+        "cache miss: graph aaaab707b252 · 31 s"
+    )
+    assert steady("tc 0.2.0, 4 breaks") == steady("tc 0.3.0, 4 breaks")
+    assert steady("tc 0.2.0, 4 breaks") != steady("tc 0.2.0, 5 breaks")

@@ -10,7 +10,6 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -106,8 +105,6 @@ def _run(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     if options.split is None:
         _check(options)
-    if find_spec("textual") is None:
-        return _fail(USAGE, "tc-tui needs Textual: pip install 'tc-compile[tui]'")
     table = _keys(options.keys)
     terminal = sys.stdout.isatty()
     if options.follow and not terminal:

@@ -67,6 +67,7 @@ def test_the_file_of_codes_is_up_to_date() -> None:
     assert make_codes.TARGET.read_text("utf-8") == make_codes.text(), (
         "run python tests/make_codes.py"
     )
+    assert make_codes.INDEX.read_text("utf-8") == make_codes.index()
 
 
 def test_every_code_in_the_sources_is_explained() -> None:

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 from support import ROOT, python, succeed
 
-from tc.tui import __main__ as command
-
 
 def test_help_is_short_and_loads_neither_textual_nor_torch() -> None:
     told = succeed(
@@ -90,12 +88,3 @@ def test_whoever_reads_the_text_may_stop(trace: Path) -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.stderr == "0\n"
-
-
-def test_without_textual_it_names_the_extra(
-    trace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(command, "find_spec", lambda name: None)
-    assert command.main(["tc_trace"]) == 2
-    said = capsys.readouterr().err
-    assert said == "tc-tui needs Textual: pip install 'tc-compile[tui]'\n"
