@@ -18,16 +18,6 @@ from tc.trace.findings import Diagnosis
 from tc.tui.feed import Feed
 
 See = Callable[[], str]
-TEXT = {11: "y = x.sin().item()", 12: "z = x.cos().item()"}
-BREAK = """\
-Graph break in user code at model.py:{0}
-Graph Break Reason: Unsupported Tensor.item() call with capture_scalar_outputs=False
-  Developer debug context: call_method TensorVariable() item () {{}}
-
-User code traceback:
-  File "model.py", line {0}, in helper
-    {1}
-"""
 
 
 def test_first_screen_says_what_is_wrong_why_and_what_to_do(drive: Any) -> None:
