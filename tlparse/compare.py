@@ -213,6 +213,10 @@ class _Function:
     def __str__(self) -> str:
         return f"{self.name} (rest {self.rest})" if self.rest else self.name
 
+    def same_but_file(self, other: _Function) -> bool:
+        """Return whether only the file's name differs."""
+        return replace(self, file=other.file) == other
+
     def told(self, others: Iterable[_Function]) -> str:
         """Return its name, with as much more as tells it from others of the same name."""
         alike = [one for one in others if one.name == self.name]
@@ -223,6 +227,10 @@ class _Function:
 
 def _functions(a: Diagnosis, b: Diagnosis, ring: KeyRing) -> list[FunctionDiff]:
     old, new = _by_function(a.session), _by_function(b.session)
+    for moved in [key for key in new if key not in old]:
+        alike = [key for key in old if key not in new and key.same_but_file(moved)]
+        if len(alike) == 1:  # the file has another name
+            new[alike[0]] = new.pop(moved)
     found = []
     keys = dict.fromkeys((*old, *new))
     for key in keys:

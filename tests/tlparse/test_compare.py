@@ -189,3 +189,42 @@ def test_hostile_names_are_inert_in_the_page(tmp_path: Path) -> None:
     assert "<img" not in text
     assert len(re.findall("<script", text)) == 2
     assert "url(" not in text
+
+
+def test_functions_of_one_name_pair_by_file_and_order(tmp_path: Path) -> None:
+    def session(folder: Path, *places: tuple[str, int]) -> Path:
+        folder.mkdir()
+        text = ""
+        for number, (file, line) in enumerate(places):
+            start = {"stack": [{"line": line, "name": "f", "filename": number}]}
+            text += HEAD + json.dumps({"str": [f"{folder}/{file}", number]}) + "\n"
+            ids = {"frame_id": number, "frame_compile_id": 0, "attempt": 0}
+            text += HEAD + json.dumps({"dynamo_start": start, **ids}) + "\n"
+        (folder / "dedicated_log_torch_trace_a.log").write_text(text)
+        return folder
+
+    a = session(tmp_path / "a", ("m.py", 5), ("m.py", 20), ("n.py", 5))
+    b = session(tmp_path / "b", ("n.py", 9), ("m.py", 25), ("m.py", 4))
+    found = {
+        one.name: [(pair.a and pair.a.slug, pair.b and pair.b.slug) for pair in one.compiles]
+        for one in compared(a, b).functions
+    }
+    assert found == {
+        "f in m.py (1)": [("0/0", "2/0")],
+        "f in m.py (2)": [("1/0", "1/0")],
+        "f in n.py": [("2/0", "0/0")],
+    }
+    renamed = compared(session(tmp_path / "c", ("old.py", 5)), session(tmp_path / "d", ("x.py", 5)))
+    assert [(one.name, len(one.compiles)) for one in renamed.functions] == [("f", 1)]
+
+
+def test_runs_of_two_versions_compare_what_they_share(tmp_path: Path) -> None:
+    sides = [
+        diagnose(load(folder)) for folder in (run(tmp_path / "a"), run(tmp_path / "b", kernel="x"))
+    ]
+    for one, version in zip(sides, ("2.12.0", "2.13.1+cpu"), strict=True):
+        one.session.environment["pytorch_version"] = version
+    told = compare(*sides)
+    assert told.across and [one.state for one in told.functions] == [IDENTICAL]
+    assert difftext.verdict(told).startswith("all captured graphs and the lines of kernels are")
+    assert told.settings == (("pytorch_version", "2.12.0", "2.13.1+cpu"),)

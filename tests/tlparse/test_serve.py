@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import heeds_ctrl_c
 
 from tc.tlparse import serve
 from tc.tlparse.__main__ import main
@@ -266,7 +267,13 @@ def test_ctrl_c_ends_it_cleanly(tmp_path: Path) -> None:
         "--port",
         "0",
     ]
-    job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    job = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heeds_ctrl_c,
+    )
     assert job.stdout is not None
     line = job.stdout.readline()
     assert line.startswith(f"tc-report: serving {tmp_path} at http://127.0.0.1:")
