@@ -121,9 +121,11 @@ def binary_op(f: Frame, i: Instruction) -> None:
 def compare_op(f: Frame, i: Instruction) -> None:
     """Compare two values."""
     left, right = f.popn(2)
-    f.push(
-        f.t.python.binary(COMPARE[i.argval.removeprefix("bool(").removesuffix(")")], left, right)
-    )
+    operator = i.argval.removeprefix("bool(").removesuffix(")")
+    result = f.t.python.binary(COMPARE[operator], left, right)
+    # Since Python 3.13 the instruction in front of a jump converts its result to a bool, which
+    # the jump does not do: a graph break has to leave both to the interpreter.
+    f.push(result if operator == i.argval else ConstValue(result.truth(f.t)))
 
 
 @opcode("IS_OP")
