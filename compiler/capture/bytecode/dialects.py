@@ -25,6 +25,9 @@ class Dialect:
     compare_shift: int
     """Bits below the number of the comparison in COMPARE_OP's argument."""
 
+    compare_to_bool: int = 0
+    """The bit of COMPARE_OP's argument that asks for its result as a bool."""
+
     compare_masks: Mapping[str, int] = field(default_factory=dict)
     """The hint bits that COMPARE_OP carries for the specialising interpreter."""
 
@@ -90,6 +93,7 @@ DIALECTS.add(
         directions=PLAIN_JUMPS,
         name_flags={"LOAD_GLOBAL": 1, "LOAD_ATTR": 1, "LOAD_SUPER_ATTR": 2},
         compare_shift=5,
+        compare_to_bool=16,
         compare_masks=_COMPARE_MASKS,
         fused={
             "LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"),
