@@ -171,9 +171,7 @@ def _resolver(code: CodeType) -> Callable[[Instruction, int], None]:
             if opname == "LOAD_FAST" and DIALECT.closure_is_fast and slots[arg] in cells:
                 instruction.opname = "LOAD_CLOSURE"
         elif opname in _COMPARE:
-            compared = dis.cmp_op[arg >> DIALECT.compare_shift]
-            as_bool = arg & DIALECT.compare_to_bool
-            instruction.argval = f"bool({compared})" if as_bool else compared
+            instruction.argval = dis.cmp_op[arg >> DIALECT.compare_shift]
 
     return resolve
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tc.compiler.capture.bytecode.dialects import DIALECT
 from tc.compiler.capture.bytecode.opcode_table import opcode
 from tc.compiler.capture.values.base import NULL
 from tc.compiler.capture.values.const import ConstValue
@@ -121,11 +122,11 @@ def binary_op(f: Frame, i: Instruction) -> None:
 def compare_op(f: Frame, i: Instruction) -> None:
     """Compare two values."""
     left, right = f.popn(2)
-    operator = i.argval.removeprefix("bool(").removesuffix(")")
-    result = f.t.python.binary(COMPARE[operator], left, right)
+    result = f.t.python.binary(COMPARE[i.argval], left, right)
     # Since Python 3.13 the instruction in front of a jump converts its result to a bool, which
     # the jump does not do: a graph break has to leave both to the interpreter.
-    f.push(result if operator == i.argval else ConstValue(result.truth(f.t)))
+    as_bool = (i.arg or 0) & DIALECT.compare_to_bool
+    f.push(ConstValue(result.truth(f.t)) if as_bool else result)
 
 
 @opcode("IS_OP")

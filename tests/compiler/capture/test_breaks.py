@@ -508,27 +508,3 @@ def left_by_torch(x):
 def test_breaks_asked_for_in_torchs_own_words(function, code):
     with pytest.raises(Unsupported, match=code):
         tc.compile(lambda x: function(x), backend="eager", fullgraph=True)(torch.ones(2, 2))
-
-
-def test_branches_on_compared_tensors_take_the_side_that_eager_takes():
-    """Python 3.13 converts to bool in the comparison, not in a jump behind it."""
-
-    def when(x):
-        return x * 2 if x.max() < 0.5 else x
-
-    def unless(x):
-        return x * 2 if not x.max() == 0.5 else x  # noqa: SIM201 - the jump is what is tested
-
-    def both(x):
-        return x * 2 if 0 < x.max() <= 0.5 else x
-
-    def loop(x):
-        while x.max() > 0.5:
-            x = x / 2
-        return x
-
-    for function in (when, unless, both, loop):
-        compiled = tc.compile(function, backend="eager")
-        for value in (-1.0, 0.25, 0.5, 3.0):
-            x = torch.full((3,), value)
-            assert torch.equal(compiled(x), function(x)), (function.__name__, value)
