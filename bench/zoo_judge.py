@@ -18,6 +18,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -267,7 +268,11 @@ class Witness:
     def __init__(self, specimen: Specimen) -> None:
         self.specimen = specimen
         self.double: torch.nn.Module | None = copy.deepcopy(specimen.model).double()
-        self.neighbours = Neighbours(specimen)
+
+    @cached_property
+    def neighbours(self) -> Neighbours:
+        """Those of the model, made where float64 is no judge."""
+        return Neighbours(self.specimen)
 
     def judge(self, mode: str, index: int, eager: Seen) -> Judge:
         """Return the judge of a step, from what eager showed of it."""
@@ -291,39 +296,45 @@ class Neighbours:
 
     def __init__(self, specimen: Specimen) -> None:
         self.specimen = specimen
-        self.models: list[torch.nn.Module] = []
+        self.model = copy.deepcopy(specimen.model)
+        # One model serves all: only what steps change in it (running statistics) is kept for each.
+        first = [buffer.clone() for buffer in self.model.buffers()]
+        self.buffers = dict.fromkeys(self.SEEDS, first)
 
     def moves(self, mode: str, index: int, eager: Seen) -> dict[str, float]:
         """Return how far each result of a step moves at most."""
-        if not self.models:
-            self.models = [self._moved(seed) for seed in self.SEEDS]
         found = dict.fromkeys(eager, 0.0)
-        for seed, model in zip(self.SEEDS, self.models, strict=True):
+        for seed in self.SEEDS:
+            self._become(seed)
             random_numbers = torch.Generator().manual_seed(seed)
             inputs = {
                 name: self._off(value, random_numbers)
                 for name, value in self.specimen.inputs(index).items()
             }
-            seen = step(model, model, inputs, mode)
+            seen = step(self.model, self.model, inputs, mode)
+            self.buffers[seed] = [buffer.clone() for buffer in self.model.buffers()]
             for name, value in eager.items():
                 if name in seen and seen[name].shape == value.shape:
                     found[name] = max(found[name], distance(seen[name], value))
         return found
 
-    def _moved(self, seed: int) -> torch.nn.Module:
-        model = copy.deepcopy(self.specimen.model)
+    def _become(self, seed: int) -> None:
+        """Give the model the parameters and buffers of one neighbour."""
         random_numbers = torch.Generator().manual_seed(-seed)
+        pairs = zip(self.model.parameters(), self.specimen.model.parameters(), strict=True)
         with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.copy_(self._off(parameter, random_numbers))
-        return model
+            for parameter, original in pairs:
+                parameter.copy_(self._off(original, random_numbers))
+            for buffer, kept in zip(self.model.buffers(), self.buffers[seed], strict=True):
+                buffer.copy_(kept)
 
     def _off(self, value: Any, random_numbers: torch.Generator) -> Any:
         """Return a tensor with its numbers moved by units of rounding, up or down at random."""
         if not isinstance(value, torch.Tensor) or not value.is_floating_point():
             return value
-        signs = torch.randint(0, 2, value.shape, generator=random_numbers) * 2 - 1
-        return value * (1 + self.ROUNDINGS * torch.finfo(value.dtype).eps * signs.to(value.dtype))
+        off = torch.randint(0, 2, value.shape, generator=random_numbers, dtype=value.dtype)
+        off.mul_(2).sub_(1).mul_(self.ROUNDINGS * torch.finfo(value.dtype).eps).add_(1)
+        return off.mul_(value)
 
 
 def failure(error: Exception, where: str) -> Row:
