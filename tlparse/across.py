@@ -12,8 +12,8 @@ import re
 from pathlib import PurePath
 from typing import Final
 
-from tc.trace.compiles import FRAMEWORK, LIBRARY, Compile
-from tc.trace.provenance import Kernel, View, code_map
+from tc.trace.compiles import Compile
+from tc.trace.provenance import Kernel, View, code_map, owner
 from tc.trace.session import Session
 
 _ASSIGNED: Final = re.compile(
@@ -70,9 +70,9 @@ def kernel_text(session: Session, compiled: Compile) -> str | None:
 def _lines(view: View, kernel: Kernel) -> str:
     """Return `prog.py:14, 20`; library code is left out where a line of the user's is known."""
     places = {*kernel.places, *(p for n in kernel.nodes if (p := view.nodes[n].place))}
-    own = [p for p in places if not LIBRARY.search(p[0]) and not FRAMEWORK.search(p[0])]
+    own = [place for place in places if owner(place[0]) == 0]
     by_file: dict[str, list[int]] = {}
     for file, line in sorted(own or places):
         by_file.setdefault(PurePath(file).name, []).append(line)
-    told = [f"{file}:{', '.join(map(str, lines))}" for file, lines in by_file.items()]
-    return f"one kernel over {'; '.join(told)}" if told else "one kernel of no known line"
+    words = [f"{file}:{', '.join(map(str, lines))}" for file, lines in by_file.items()]
+    return f"one kernel over {'; '.join(words)}" if words else "one kernel of no known line"

@@ -217,8 +217,8 @@ class _Function:
         """Return whether only the file's name differs."""
         return replace(self, file=other.file) == other
 
-    def told(self, others: Iterable[_Function]) -> str:
-        """Return its name, with as much more as tells it from others of the same name."""
+    def label(self, others: Iterable[_Function]) -> str:
+        """Return its name, with as much more as distinguishes it from others of that name."""
         alike = [one for one in others if one.name == self.name]
         file = f" in {self.file}" if len({one.file for one in alike}) > 1 else ""
         several = len({one.number for one in alike if one.file == self.file}) > 1
@@ -237,7 +237,7 @@ def _functions(a: Diagnosis, b: Diagnosis, ring: KeyRing) -> list[FunctionDiff]:
         before, after = old.get(key, []), new.get(key, [])
         found.append(
             FunctionDiff(
-                name=key.told(keys),
+                name=key.label(keys),
                 compiles=tuple(
                     _compile(a.session, b.session, x, y, ring)
                     for x, y in _pair(a.session, b.session, before, after)
@@ -255,11 +255,12 @@ def _by_function(session: Session) -> dict[_Function, list[Compile]]:
         known = lines.setdefault(_name_and_file(one), set())
         if not _RESUMED.search(one.title):  # PyTorch gives a resume function its line of resume
             known.add(one.home[1])
+    begins = {key: sorted(found) for key, found in lines.items()}
     groups: dict[_Function, list[Compile]] = {}
     resumes: dict[tuple[str, str, int], list[int]] = {}
     for one in session.compiles:
         name, file = _name_and_file(one)
-        number = max(bisect_right(sorted(lines[name, file]), one.home[1]) - 1, 0)
+        number = max(bisect_right(begins[name, file], one.home[1]) - 1, 0)
         rest = 0
         if _RESUMED.search(one.title):
             parts = resumes.setdefault((name, file, number), [])

@@ -106,7 +106,7 @@ class Follower:
             before.close()
         gc.collect()
 
-    def told(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
         """Return how the job stands, for the page."""
         job = self.job
         words = str(job) if job else _WAITING
@@ -203,7 +203,7 @@ class _Handler(BaseHTTPRequestHandler):
             case [""]:
                 return HTTPStatus.OK, "html", follower.page()
             case ["state"]:
-                return HTTPStatus.OK, "json", json.dumps(follower.told()).encode()
+                return HTTPStatus.OK, "json", json.dumps(follower.status()).encode()
             case ["index"] if follower.state is not None:
                 return HTTPStatus.OK, "json", json.dumps(follower.state.index).encode()
             case ["t", version, name]:
@@ -214,7 +214,7 @@ class _Handler(BaseHTTPRequestHandler):
         return HTTPStatus.NOT_FOUND, "text", b"tc-report: there is no such page; try /\n"
 
     def _from_here(self) -> bool:
-        """Whether it was asked by the name of this machine, from a page of ours.
+        """Whether it was asked by the name of this machine, from a page that this server sent.
 
         A page of somebody else whose name is made to mean this machine has its own name here.
         """

@@ -59,7 +59,7 @@ class Stage:
     """What one stage came to: the first difference in words, empty if there is none."""
 
     name: str
-    told: str = ""
+    difference: str = ""
 
 
 def upgrade(
@@ -85,17 +85,17 @@ def upgrade(
         raise Usage("name the program after --: tc-report upgrade PY_A PY_B -- train.py")
     where = fresh(folder, "tc_upgrade")
     a, b = (_run(python, words, where / side) for python, side in zip(pythons, "ab", strict=True))
-    told = compare(a.diagnosis, b.diagnosis)
-    stages = list(_stages(a, b, told))
+    comparison = compare(a.diagnosis, b.diagnosis)
+    stages = list(_stages(a, b, comparison))
     if html:
         from tc.tlparse import diffpage
 
-        write(Path(html), [diffpage.render(told, str(a.folder), str(b.folder))])
+        write(Path(html), [diffpage.render(comparison, str(a.folder), str(b.folder))])
     if as_json:
         print(json.dumps(_json(a, b, stages), indent=1))
     else:
         say(_text(a, b, stages, where))
-    return GATE_FAILED if any(one.told for one in stages if one.name != "speed") else OK
+    return GATE_FAILED if any(one.difference for one in stages if one.name != "speed") else OK
 
 
 def _run(python: str, words: list[str], folder: Path) -> Side:
@@ -131,7 +131,7 @@ def _run(python: str, words: list[str], folder: Path) -> Side:
     return Side(python, folder, code, seconds, printed, diagnosis)
 
 
-def _stages(a: Side, b: Side, told: Comparison) -> Iterator[Stage]:
+def _stages(a: Side, b: Side, comparison: Comparison) -> Iterator[Stage]:
     """Yield what each stage came to, in the order in which one causes the next."""
     ended = f"exit code {a.code} → {b.code}" if a.code != b.code else ""
     yield Stage("end of the program", ended)
@@ -140,9 +140,9 @@ def _stages(a: Side, b: Side, told: Comparison) -> Iterator[Stage]:
         ("recompiles", ("recompile", "refused")),
         ("failures", ("error",)),
     ):
-        yield Stage(name, _findings(told, marks))
-    yield Stage("captured graphs", _first(told, "captured graph"))
-    yield Stage("kernels", _first(told, "kernels"))
+        yield Stage(name, _findings(comparison, marks))
+    yield Stage("captured graphs", _first(comparison, "captured graph"))
+    yield Stage("kernels", _first(comparison, "kernels"))
     alike = same(a.output, b.output)
     yield Stage("results", "" if alike else difference(a.output, b.output)[:_SHOWN])
     ratio = b.seconds / a.seconds
@@ -150,13 +150,14 @@ def _stages(a: Side, b: Side, told: Comparison) -> Iterator[Stage]:
     yield Stage("speed", f"{a.seconds:.1f} s → {b.seconds:.1f} s" if apart else "")
 
 
-def _findings(told: Comparison, marks: Sequence[str]) -> str:
+def _findings(comparison: Comparison, marks: Sequence[str]) -> str:
     """Return the first finding of some kinds that is new, gone, or met another number of times."""
-    rows = [("new", one) for one in told.new] + [("gone", one) for one in told.gone]
+    rows = [("new", one) for one in comparison.new]
+    rows += [("gone", one) for one in comparison.gone]
     words = [f"{state}: {_finding(one)}" for state, one in rows if one.kind.mark in marks]
     words += [
         f"{_finding(old)}: {old.count} → {new.count} times"
-        for old, new in told.changed
+        for old, new in comparison.changed
         if old.kind.mark in marks
     ]
     return _and_more(words)
@@ -166,10 +167,10 @@ def _finding(one: Finding) -> str:
     return f"{one.code} {one.title}" + (f" at {one.where.short}" if one.where.file else "")
 
 
-def _first(told: Comparison, name: str) -> str:
+def _first(comparison: Comparison, name: str) -> str:
     """Return the first compile whose stage of that name differs, with its first line that does."""
     words = []
-    for function in told.functions:
+    for function in comparison.functions:
         for one in function.compiles:
             row = _line(one, name)
             if row:
@@ -178,14 +179,15 @@ def _first(told: Comparison, name: str) -> str:
 
 
 def _line(one: CompileDiff, name: str) -> str:
+    from tc.tlparse.compare import IDENTICAL
+
     if one.a is None or one.b is None:
-        place = one.a or one.b
-        return f"compiled {one.state}" if place and name == "captured graph" else ""
+        return f"compiled {one.state}" if name == "captured graph" else ""
     for stage in one.stages:
         if stage.stage.startswith(name) and stage.hunks:
             changed = [row for row in stage.hunks[0].rows if not row.startswith("  ")]
             return " ".join(" | ".join(changed[:2]).split())[:_SHOWN]
-        if stage.stage.startswith(name) and stage.state != "identical":
+        if stage.stage.startswith(name) and stage.state != IDENTICAL:
             return stage.state
     return ""
 
@@ -198,14 +200,20 @@ def _and_more(words: Sequence[str]) -> str:
 def _text(a: Side, b: Side, stages: Sequence[Stage], where: Path) -> str:
     from tc.tlparse.summary import headline
 
-    first = next((stage for stage in stages if stage.told), None)
-    lines = [f"first difference: {first.name}: {first.told}" if first else "nothing differs", ""]
+    first = next((stage for stage in stages if stage.difference), None)
+    lines = [
+        f"first difference: {first.name}: {first.difference}" if first else "nothing differs",
+        "",
+    ]
     for name, side in (("A", a), ("B", b)):
-        told = headline(side.diagnosis)
-        lines += [f"{name}  {side.python}", f"   {told} · {side.seconds:.1f} s with tracing"]
+        compiled = headline(side.diagnosis)
+        lines += [f"{name}  {side.python}", f"   {compiled} · {side.seconds:.1f} s with tracing"]
     lines += [
         "",
-        *(f"  {'≠' if s.told else '='} {s.name:<19} {s.told or 'the same'}" for s in stages),
+        *(
+            f"  {'≠' if s.difference else '='} {s.name:<19} {s.difference or 'the same'}"
+            for s in stages
+        ),
     ]
     lines += ["", f"traces and outputs: {where}; more: tc-report diff {a.folder / 'trace'} "
               f"{b.folder / 'trace'}"]  # fmt: skip
@@ -218,7 +226,10 @@ def _json(a: Side, b: Side, stages: Sequence[Stage]) -> dict[str, Any]:
          "seconds": round(one.seconds, 3), **one.diagnosis.session.environment}
         for one in (a, b)
     ]  # fmt: skip
-    first = next((one.name for one in stages if one.told), None)
-    rows = [{"stage": one.name, "differs": bool(one.told), "told": one.told} for one in stages]
+    first = next((one.name for one in stages if one.difference), None)
+    rows = [
+        {"stage": one.name, "differs": bool(one.difference), "told": one.difference}
+        for one in stages
+    ]
     return {"schema": 1, "tool": "tc-report", "first": first, "a": sides[0], "b": sides[1],
             "stages": rows}  # fmt: skip

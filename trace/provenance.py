@@ -135,12 +135,12 @@ class CodeMap:
         """
         nodes = Counter(n.place[0] for view in self.views for n in view.nodes if n.place)
         files = sorted(
-            {file for file, _ in self.quoted}, key=lambda file: (_whose(file), -nodes[file], file)
+            {file for file, _ in self.quoted}, key=lambda file: (owner(file), -nodes[file], file)
         )
         places = sorted(self.quoted, key=lambda place: (files.index(place[0]), place[1]))
         at = {place: number for number, place in enumerate(places)}
         return {
-            "files": [[file, _whose(file)] for file in files],
+            "files": [[file, owner(file)] for file in files],
             "sources": [[files.index(p[0]), p[1], *self.quoted[p]] for p in places],
             "views": [
                 {
@@ -158,8 +158,8 @@ class CodeMap:
         }
 
 
-def _whose(file: str) -> int:
-    """0: the user's; 1: a library's; 2: torch's or Python's own."""
+def owner(file: str) -> int:
+    """Return whose file it is. 0: the user's; 1: a library's; 2: torch's or Python's own."""
     return bool(LIBRARY.search(file)) + bool(FRAMEWORK.search(file))
 
 
