@@ -1,7 +1,7 @@
 """Pages of the site that stand in the root of the repository: mkdocs calls this as it builds.
 
 ARCHITECTURE.md, CONTRIBUTING.md and others become pages under `inside/`, with links that fit there;
-links of other pages to them are turned, too. So each text stands once, and is read on both.
+links of other pages to them are rewritten, too. So each text stands once, and is read on both.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def relinked(text: str, here: str, page: str) -> str:
         page: the page it becomes, from the root of the site.
     """
 
-    def turned(found: re.Match[str]) -> str:
+    def rewritten(found: re.Match[str]) -> str:
         shown, target, anchor = found[1], found[2], found[3] or ""
         path = posixpath.normpath(posixpath.join(posixpath.dirname(here), target))
         if path in PAGES:
@@ -41,7 +41,7 @@ def relinked(text: str, here: str, page: str) -> str:
             return shown  # a file of the repository that is no page: its name has to do
         return f"[{shown}]({posixpath.relpath(place, posixpath.dirname(page) or '.')}{anchor})"
 
-    return LINK.sub(turned, text)
+    return LINK.sub(rewritten, text)
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -55,7 +55,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Turn the links of a page of docs/ that lead out of it."""
+    """Rewrite the links of a page of docs/ that lead out of it."""
     name = page.file.src_uri
     if name in PAGES.values():
         return markdown

@@ -98,7 +98,7 @@ def site_pages() -> Any:
 
 
 @pytest.mark.parametrize(
-    "link, here, page, turned",
+    "link, here, page, rewritten",
     [
         ("[a](docs/logs.md#x)", "ARCHITECTURE.md", "inside/architecture.md", "[a](../logs.md#x)"),
         ("[a](CHANGELOG.md)", "CONTRIBUTING.md", "inside/contributing.md", "[a](changelog.md)"),
@@ -109,10 +109,10 @@ def site_pages() -> Any:
         ("[a](https://example.com/b)", "README.md", "x.md", "[a](https://example.com/b)"),
     ],
 )
-def test_links_are_turned_to_where_pages_stand_on_the_site(
-    link: str, here: str, page: str, turned: str
+def test_links_are_rewritten_to_where_pages_stand_on_the_site(
+    link: str, here: str, page: str, rewritten: str
 ) -> None:
-    assert site_pages().relinked(link, here, page) == turned
+    assert site_pages().relinked(link, here, page) == rewritten
 
 
 def test_every_public_name_is_in_the_reference() -> None:

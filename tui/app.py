@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import locale
-import os
 import subprocess
 import tempfile
 from collections.abc import Hashable, Iterable
 from pathlib import Path
 from typing import ClassVar, Final
 
-from textual.app import App, ComposeResult, SystemCommand
+from textual.app import ComposeResult, SystemCommand
 from textual.containers import Vertical
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Input
 
 from tc.trace.findings import duration
 from tc.trace.writers import ENDED, RUNNING, Job, ago
-from tc.tui import filters, look, source
+from tc.tui import filters, source
 from tc.tui.background import Arrived, Background, Broke, Failed, Listed, Stands
 from tc.tui.commands import TraceCommands
 from tc.tui.facts import Model, size_of, version_of
@@ -25,6 +23,7 @@ from tc.tui.feed import Feed
 from tc.tui.keys import Table, bindings
 from tc.tui.lines import Line, line
 from tc.tui.printed import absent
+from tc.tui.themed import ThemedApp
 from tc.tui.views.base import Place, View
 from tc.tui.views.compile import OneCompile
 from tc.tui.views.findings import Findings
@@ -32,7 +31,6 @@ from tc.tui.views.functions import Functions
 from tc.tui.views.log import Log
 from tc.tui.views.time import Time
 from tc.tui.widgets.bars import Bar, fitted, zoned
-from tc.tui.widgets.help import Help
 
 UNREADABLE: Final = 3
 VIEWS: Final = (Findings, Functions, OneCompile, Time, Log)
@@ -45,7 +43,7 @@ class Prompt(Input):
     BINDINGS: ClassVar = [("escape", "app.out", "leave")]
 
 
-class TraceApp(App[int]):
+class TraceApp(ThemedApp):
     """Looks into one trace."""
 
     TITLE = "tc-tui"
@@ -82,16 +80,9 @@ class TraceApp(App[int]):
         theme: str = "dark",
         keys: Table | None = None,
     ) -> None:
-        # Without colours the terminal's own are kept, its background among them.
-        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
+        super().__init__(theme, keys or Table())
         self.feed, self.goto = feed, goto
         self.background = Background(feed, self.post_message, follow)
-        self.keys = keys or Table()
-        self.set_keymap(self.keys.keymap())
-        self.register_theme(look.DARK)
-        self.register_theme(look.LIGHT)
-        self.theme = look.LIGHT.name if theme == "light" else look.DARK.name
-        self.ascii_only = not (locale.getpreferredencoding(False) or "").lower().startswith("utf")
         self.trace_name = feed.name
         self.model = Model()
         self.last_words = ""
@@ -483,18 +474,6 @@ class TraceApp(App[int]):
         self.tell("following: the trace is read again when it grows" if self.following else
                   "not following any more")  # fmt: skip
         self.draw_bars()
-
-    def action_theme(self) -> None:
-        """Dark or light."""
-        self.theme = look.LIGHT.name if self.current_theme.dark else look.DARK.name
-        for bar in self.screen_stack[0].query(Bar):
-            bar.refresh()
-
-    def action_help(self) -> None:
-        """Show every key."""
-        screen = Help(self.keys)
-        screen.set_class(self.ascii_only, "-ascii")
-        self.push_screen(screen)
 
     def on_resize(self) -> None:
         """The hints have another width to fit."""

@@ -42,7 +42,7 @@ class Side:
 
 
 def sides_in(diagnosis: Diagnosis, name: str, command: str) -> Side | None:
-    """Return the compile or the rank of a trace that a name stands for."""
+    """Return the compile or the rank of a trace that a name refers to."""
     model = Model(diagnosis)
     one = model.by_slug.get(name.strip("[]"))
     if one is not None:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import locale
-import os
 import shlex
 from collections.abc import Iterable
 from typing import ClassVar, Final
 
-from textual.app import App, ComposeResult, SystemCommand
+from textual.app import ComposeResult, SystemCommand
 from textual.containers import Vertical
 from textual.screen import Screen
 
-from tc.tui import look
 from tc.tui.keys import Table, bindings
 from tc.tui.lines import Line, left, line
 from tc.tui.pairs import Level, Pairs, Side, start
+from tc.tui.themed import ThemedApp
 from tc.tui.widgets.bars import Bar
-from tc.tui.widgets.help import Help
 from tc.tui.widgets.rows import RowList
 
 _IDS: Final = ("out", "next_hit", "last_hit", "copy", "copy_command", "theme", "suspend", "help",
@@ -52,7 +49,7 @@ class PairList(RowList):
         return True
 
 
-class SplitApp(App[int]):
+class SplitApp(ThemedApp):
     """Compiles, their artifacts and the texts of these, of two sides in step."""
 
     TITLE = "tc-tui"
@@ -68,13 +65,8 @@ class SplitApp(App[int]):
     """
 
     def __init__(self, a: Side, b: Side, *, command: str, theme: str, keys: Table) -> None:
-        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
-        self.keys, self.command = keys, command
-        self.set_keymap(keys.keymap())
-        self.register_theme(look.DARK)
-        self.register_theme(look.LIGHT)
-        self.theme = look.LIGHT.name if theme == "light" else look.DARK.name
-        self.ascii_only = not (locale.getpreferredencoding(False) or "").lower().startswith("utf")
+        super().__init__(theme, keys)
+        self.command = command
         self.levels = [start(a, b)]
         self.came_from: list[tuple[int, int]] = []
         self.list = PairList(id="pairs")
@@ -179,18 +171,6 @@ class SplitApp(App[int]):
             command = f"{a.command} --split {slugs}"
         self.copy_to_clipboard(command)
         self.tell(f"copied: {command}")
-
-    def action_theme(self) -> None:
-        """Dark or light."""
-        self.theme = look.LIGHT.name if self.current_theme.dark else look.DARK.name
-        for bar in self.screen_stack[0].query(Bar):
-            bar.refresh()
-
-    def action_help(self) -> None:
-        """Show every key."""
-        screen = Help(self.keys)
-        screen.set_class(self.ascii_only, "-ascii")
-        self.push_screen(screen)
 
     async def action_quit(self) -> None:
         """Leave."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from textual.pilot import Pilot
 
 See = Callable[[], str]
@@ -40,18 +41,27 @@ def test_following_a_job_from_before_its_first_record(drive: Any, trace: Path, t
     drive(script, follow=True)
 
 
-def test_a_log_that_grows_leaves_the_cursor_where_it_is(
-    drive: Any, trace: Path, tools: Any
-) -> None:
+@pytest.fixture
+def grow(trace: Path) -> Callable[[], None]:
+    """Cut the log where its graph breaks begin; what is returned writes the rest."""
     log = trace / "dedicated_log_torch_trace_a.log"
     whole = log.read_text()
     log.write_text(whole[: whole.index("V1120", whole.index("dynamo_graph_break_reason"))])
 
+    def rest() -> None:
+        log.write_text(whole)
+
+    return rest
+
+
+def test_a_log_that_grows_leaves_the_cursor_where_it_is(
+    drive: Any, grow: Callable[[], None], tools: Any
+) -> None:
     async def script(pilot: Pilot[int], see: See) -> None:
         await tools.until(pilot, lambda: "1 Findings 3" in see())
         await pilot.press("G")
         before = pilot.app.view.list.key  # type: ignore[attr-defined]
-        log.write_text(whole)
+        grow()
         await tools.until(pilot, lambda: "1 Findings 5" in see())
         assert pilot.app.view.list.key == before  # type: ignore[attr-defined]
 
@@ -59,17 +69,13 @@ def test_a_log_that_grows_leaves_the_cursor_where_it_is(
 
 
 def test_the_cursor_stays_on_its_finding_when_others_come_above_it(
-    drive: Any, trace: Path, tools: Any
+    drive: Any, grow: Callable[[], None], tools: Any
 ) -> None:
-    log = trace / "dedicated_log_torch_trace_a.log"
-    whole = log.read_text()
-    log.write_text(whole[: whole.index("V1120", whole.index("dynamo_graph_break_reason"))])
-
     async def script(pilot: Pilot[int], see: See) -> None:
         await tools.until(pilot, lambda: "1 Findings 3" in see())
         before = pilot.app.view.list.key  # type: ignore[attr-defined]
         assert "▸ ↻ TC201" in see()  # the first row, and no key was pressed
-        log.write_text(whole)
+        grow()
         await tools.until(pilot, lambda: "1 Findings 5" in see())
         assert pilot.app.view.list.key == before  # type: ignore[attr-defined]
         rows = see().split("\n")

@@ -12,7 +12,7 @@ from tc.compiler.schedule.plan import Kernel
 
 POINTWISE = 1024  # elements of a pointwise block: 8 a thread
 HELD = 4096  # elements of a reduction that a block holds in registers
-TURNED = 64  # elements of a transposed tile along each loop: runs of 128 bytes and more
+TRANSPOSED = 64  # elements of a transposed tile along each loop: runs of 128 bytes and more
 COLUMNS = 64  # rows of a block if adjacent rows are adjacent in memory
 
 
@@ -53,7 +53,7 @@ def power_of_two(count: int) -> int:
 def choose(kernel: Kernel) -> Blocks:
     """Return block sizes for a kernel."""
     if kernel.tile is not None:
-        return _tile(kernel, TURNED, TURNED)
+        return _tile(kernel, TRANSPOSED, TRANSPOSED)
     rows = ix.product([ix.extent(v) for v in kernel.outer]).constant
     if not kernel.inner:
         size = POINTWISE if rows is None else min(POINTWISE, power_of_two(max(rows, 1)))
@@ -79,8 +79,12 @@ def candidates(kernel: Kernel) -> list[Blocks]:
     most = 1 << 30 if rows is None else power_of_two(max(rows, 1))
     found = [usual]
     if kernel.tile is not None:
-        sizes = [(TURNED // 2, TURNED // 2), (TURNED // 2, TURNED), (TURNED, TURNED // 2)]
-        found += [_tile(kernel, *size) for size in (*sizes, (2 * TURNED, TURNED))]
+        sizes = [
+            (TRANSPOSED // 2, TRANSPOSED // 2),
+            (TRANSPOSED // 2, TRANSPOSED),
+            (TRANSPOSED, TRANSPOSED // 2),
+        ]
+        found += [_tile(kernel, *size) for size in (*sizes, (2 * TRANSPOSED, TRANSPOSED))]
         return list(dict.fromkeys(found))
     if not kernel.inner:
         sizes = [(size, warps) for size in (256, 512, 1024, 2048, 4096) for warps in (4, 8)]
