@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
@@ -143,13 +144,14 @@ def compile_pairs(a: Side, b: Side) -> list[tuple[Compile | None, Compile | None
     partner: dict[int, Compile] = {}
     free = list(b.compiles)
     for name in (lambda one: (one.id, _code(one)), _code, lambda one: one.id):
+        waiting: dict[Hashable, deque[Compile]] = {}
+        for other in free:
+            waiting.setdefault(name(other), deque()).append(other)
         for one in a.compiles:
-            if id(one) in partner:
-                continue
-            found = next((other for other in free if name(other) == name(one)), None)
-            if found is not None:
-                partner[id(one)] = found
-                free = [other for other in free if other is not found]
+            if id(one) not in partner and (alike := waiting.get(name(one))):
+                partner[id(one)] = alike.popleft()
+        taken = set(map(id, partner.values()))
+        free = [other for other in free if id(other) not in taken]
     rows: list[tuple[Compile | None, Compile | None]] = [
         (one, partner.get(id(one))) for one in a.compiles
     ]
