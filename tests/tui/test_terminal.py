@@ -66,10 +66,12 @@ def test_from_the_symptom_to_the_editor_and_back(terminal: Terminal, tmp_path: P
     screen = terminal.shows("^^^^^^^^^^^^^^")  # under what breaks the graph
     assert 'print("value", y.sum().item())' in screen
     terminal.type("o")
+    edited = tmp_path / "edited"
     until = time.monotonic() + 20
-    while not (tmp_path / "edited").exists() and time.monotonic() < until:
+    # The shell makes the file before it writes to it.
+    while not (edited.exists() and edited.read_text()) and time.monotonic() < until:
         time.sleep(0.05)
-    assert (tmp_path / "edited").read_text() == "editing +12 model.py\n"
+    assert edited.read_text() == "editing +12 model.py\n"
     terminal.shows("1 Findings 5")
     terminal.type("q")
     assert "1 Findings" not in terminal.shows("left with 0")
