@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import fx
 from torch.fx._symbolic_trace import is_fx_symbolic_tracing
-from torch.utils._python_dispatch import _disable_current_modes
 
 from tc import trace
 from tc.compiler.aot_dispatch import PLACE
@@ -238,7 +237,7 @@ class FrameCompiler:
         return hook.RunCached(why)
 
     @garbage.paused()
-    @_disable_current_modes()  # the user's modes and hooks see what runs, not how it is compiled
+    @levels.dispatch_modes_unseen()  # the user's modes and hooks see what runs, not the compiler
     @levels.autograd_unseen()
     def _compile(
         self, frame: hook.Frame, state: dict[Any, Any], reporter: CompileReporter, name: str

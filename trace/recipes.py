@@ -304,7 +304,7 @@ _MADE_OF: Final = re.compile(r"_(?:parameters|modules|buffers)['\"]?\]?")
 
 _SWITCHES: Final = ("grad_mode", "autocast_state", "default_dtype", "deterministic_algorithms")
 _OF_TENSORS: Final = (".dtype", ".requires_grad", ".device", ".ndim")
-_STATE_OF_TORCH: Final = "state of torch"  # what tc calls it, as it does
+_STATES_OUTSIDE: Final = ("state of torch", "state of the process")  # as tc reports them
 CONDITION: Final = "a condition on sizes"
 
 
@@ -312,7 +312,7 @@ def sort_of(source: str, told: str = "") -> str:
     """Tell from its name, and from what tc says of it, what sort of input a source is."""
     if told == CONDITION:
         return "shape"
-    if told == _STATE_OF_TORCH or source in _SWITCHES:
+    if told in _STATES_OUTSIDE or source in _SWITCHES:
         return "global"
     if part := _PART.match(source):
         return "size" if part["what"] == "shape" else "tensor"

@@ -120,8 +120,9 @@ def partition(
         gate: asked before a value is recomputed (``aot.recompute.<op>``).
     """
     placeholders = joint.find_nodes(op="placeholder")
-    results = list(joint.output_node().args[0])  # type: ignore[arg-type]
+    # The cut adds formulas to the graph and merges equal nodes, copies among the results included.
     cut = Cut(joint, placeholders[:inputs], placeholders[inputs:], set(mutated), gate)
+    results = list(joint.output_node().args[0])  # type: ignore[arg-type]
     kept, reasons = cut.choose([out for out in results[returned:] if isinstance(out, fx.Node)])
     tensors = [node for node in kept if not isinstance(node.meta["val"], SYMBOLIC)]
     sizes = [node for node in kept if isinstance(node.meta["val"], SYMBOLIC)]

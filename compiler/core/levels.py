@@ -12,10 +12,13 @@ import torch
 from torch._C import _functorch
 from torch._C._dynamo import eval_frame as _c
 from torch.autograd import forward_ad
+from torch.utils._python_dispatch import _disable_current_modes
 
 _hooks = torch._C._autograd
 #: whether modes of functions were in force where the block of `own_tensors` began
 _MODES = ContextVar("modes", default=False)
+#: how many dispatch modes were in force where the block of `dispatch_modes_unseen` began
+_DISPATCH_MODES: ContextVar[int | None] = ContextVar("dispatch modes", default=None)
 
 
 def depth() -> int:
@@ -80,6 +83,23 @@ def autograd_unseen() -> Iterator[None]:
             yield
     finally:
         _hooks._saved_tensors_hooks_set_tracing(before)
+
+
+@contextmanager
+def dispatch_modes_unseen() -> Iterator[None]:
+    """Keep dispatch modes of the program from what a block does."""
+    token = _DISPATCH_MODES.set(dispatch_modes())
+    try:
+        with _disable_current_modes():
+            yield
+    finally:
+        _DISPATCH_MODES.reset(token)
+
+
+def dispatch_modes() -> int:
+    """Return how many dispatch modes the program has in force; those of the compiler are none."""
+    outside = _DISPATCH_MODES.get()
+    return int(torch._C._len_torch_dispatch_stack()) if outside is None else outside
 
 
 @contextmanager

@@ -39,6 +39,7 @@ ROLES = {
     "CONTAINS": "fixed keys",
     "NOT_CONTAINS": "fixed keys",
     "GLOBAL_STATE": "state of torch",
+    "ANSWER": "state of the process",
 }
 
 

@@ -28,6 +28,11 @@ _enter(
     "x * (1 if torch.is_inference_mode_enabled() else 2)",
     "torch.inference_mode()",
 )
+_enter(
+    "dispatch_modes_counted",
+    "x * (1 + torch._C._len_torch_dispatch_stack())",
+    "torch.utils._python_dispatch.TorchDispatchMode()",
+)
 _enter("inference_mode_result", "(x + 1).is_inference()", "torch.inference_mode()")
 _enter("autocast", "x @ x.t()", "torch.autocast('cpu', dtype=torch.bfloat16)")
 _enter(

@@ -19,6 +19,7 @@ from tc.compiler.capture.guards import facts as values
 from tc.compiler.capture.guards.definitions import unchanged
 from tc.compiler.capture.guards.facts import ObjectRef, Process, TensorSpec, literal
 from tc.compiler.capture.guards.tree import GlobalStateGuard, GuardTree, Manager, child
+from tc.compiler.core.levels import dispatch_modes
 from tc.compiler.core.sources import Scope, Source
 from tc.compiler.core.table import Table
 from tc.compiler.errors import StageError
@@ -62,6 +63,15 @@ class Predicate:
 
     text: str
     check: Callable[[Any], bool]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The check of an ANSWER guard: what ``ask()``, printed as ``call``, returned."""
+
+    call: str
+    ask: Callable[[], Any]
+    value: Any
 
 
 Difference = tuple[str, str, str]
@@ -524,8 +534,21 @@ GUARDS.add("CUSTOM", Row(
         (g.source.pretty, g.expected.text.format(g.source.pretty), values.brief(value))
     ],
 ))  # fmt: skip
+GUARDS.add("ANSWER", Row(
+    "a function of the state of the process returns what it returned",
+    _as_is,
+    lambda g: f"{g.expected.call} == {g.expected.value!r}",
+    lambda tree, g: tree.test(
+        g.source, g.text, lambda value: bool(g.expected.ask() == g.expected.value)
+    ),
+    lambda value, g, scope: bool(g.expected.ask() == g.expected.value),
+    lambda value, g, scope: [
+        (g.expected.call, values.brief(g.expected.value), values.brief(g.expected.ask()))
+    ],
+))  # fmt: skip
 
-NAMES = {**values.NAMES, "global_state": global_state, "unchanged": unchanged}
+NAMES = {**values.NAMES, "global_state": global_state, "unchanged": unchanged,
+         "dispatch_modes": dispatch_modes}  # fmt: skip
 """What printed guards may name besides ``L`` and ``G``."""
 
 __all__ = ["GUARDS", "NAMES", "Difference", "Guard", "Predicate", "Process", "Row"]

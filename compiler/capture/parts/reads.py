@@ -14,7 +14,7 @@ import torch
 
 from tc.compiler.capture import breaks
 from tc.compiler.capture.guards.facts import PROCESS
-from tc.compiler.capture.guards.rows import Predicate
+from tc.compiler.capture.guards.rows import Answer, Predicate
 from tc.compiler.capture.values.base import Args, Kwargs
 from tc.compiler.capture.values.tensor import NodeValue, TensorValue
 
@@ -141,12 +141,8 @@ def ask_process_again(
     """Guard the result of a function of the process's state: each call evaluates it again."""
     texts = [repr(one) for one in args]
     texts += [f"{name}={one!r}" for name, one in kwargs.items()]
-    shown = ", ".join(texts)
-    check = Predicate(
-        f"{text}({shown}) == {answer!r}".replace("{", "{{").replace("}", "}}"),
-        lambda _: bool(function(*args, **kwargs) == answer),
-    )
-    t.guards.add("CUSTOM", PROCESS, check)
+    call = f"{text}({', '.join(texts)})"
+    t.guards.add("ANSWER", PROCESS, Answer(call, lambda: function(*args, **kwargs), answer))
 
 
 def guard_memory(t: Interpreter, text: str) -> None:

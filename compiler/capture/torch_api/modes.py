@@ -26,6 +26,7 @@ from tc.compiler.capture.values.const import ConstValue
 from tc.compiler.capture.values.containers import TupleValue
 from tc.compiler.capture.values.handlers import handles
 from tc.compiler.capture.values.tensor import METHODS, TensorValue
+from tc.compiler.core import levels
 from tc.compiler.core.table import Table
 
 if TYPE_CHECKING:
@@ -296,6 +297,13 @@ def _inference_mode_of_caller(t: Interpreter) -> bool:
     return found
 
 
+def _dispatch_modes(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Return how many dispatch modes the frame was called under, and guard that."""
+    found = levels.dispatch_modes()
+    t.guards.ask_process_again(levels.dispatch_modes, "dispatch_modes", found)
+    return ConstValue(found)
+
+
 def _detects_anomalies(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     """Return the search for anomalies is off while a frame is compiled: Python has to ask."""
     raise breaks.GraphBreak(breaks.BUILTIN_CALL, "torch.is_anomaly_enabled()")
@@ -352,6 +360,7 @@ METHODS["requires_grad_"] = _require_grad
 handles(sys.exc_info)(_exc_info)
 handles(_C._is_torch_function_mode_enabled)(_override_modes)
 handles(_C._InferenceMode)(_inference)
+handles(_C._len_torch_dispatch_stack)(_dispatch_modes)
 handles(torch.is_inference_mode_enabled)(_in_inference)
 handles(torch.is_anomaly_enabled)(_detects_anomalies)
 handles(torch.is_anomaly_check_nan_enabled)(_detects_anomalies)

@@ -136,6 +136,14 @@ def test_long_chains_are_not_computed_again_from_the_start():
     assert "too many steps" in extra[0].reason
 
 
+def test_equal_gradients_beside_a_formula():
+    """Copies of one gradient are equal nodes, which merge where a formula is added."""
+    x, *shared = (torch.randn(*size, requires_grad=True) for size in ((6, 8), *[(8,)] * 4))
+    function = lambda x, *shared: F.layer_norm(sum(shared, x), (8,)) + sum(shared, x.sin())  # noqa: E731
+    graphs = check_training(function, (x, *shared))
+    assert "None" not in str(graphs.backward).partition("results:")[0]
+
+
 def test_values_are_computed_again_just_before_they_are_used():
     def function(x, w):
         for _ in range(4):
@@ -174,11 +182,11 @@ STEPS = st.lists(
 
 def program_of(steps):
     def function(*values):
-        values = list(values)
+        values, shared = list(values[:2]), values[2:]  # the latter have equal gradients
         for op, first, second in steps:
             value = (CHEAP_OPS + DEAR_OPS)[op](values[-1 - first % len(values)])
             values.append(value * values[-1 - second % len(values)] / 4)
-        return values[-1] + values[len(values) // 2]
+        return sum(shared, values[-1] + values[len(values) // 2])
 
     return function
 
@@ -201,7 +209,7 @@ def count(text):
 @settings(max_examples=12, deadline=None)
 @given(STEPS)
 def test_any_graph_is_cut_right(steps):
-    args = [torch.randn(8, 8, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    args = [torch.randn(8, 8, dtype=torch.float64, requires_grad=True) for _ in range(5)]
     graphs = check_training(program_of(steps), args)
     everything = trace_training(program_of(steps), args, gate=Gate({"aot.recompute": 0}))
     assert not everything.partition.recomputed

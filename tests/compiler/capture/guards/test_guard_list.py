@@ -14,12 +14,14 @@ import torch
 from torch import nn
 from torch._functorch.eager_transforms import grad_increment_nesting
 from torch._functorch.vmap import vmap_increment_nesting
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tc.compiler.capture import hook
 from tc.compiler.capture.guards import guard_list
 from tc.compiler.capture.guards.definitions import Definitions
 from tc.compiler.capture.guards.guard_list import PROCESS, GuardList, Predicate, TensorSpec
-from tc.compiler.capture.guards.rows import GUARDS, NAMES
+from tc.compiler.capture.guards.rows import GUARDS, NAMES, Answer
+from tc.compiler.core.levels import dispatch_modes
 from tc.compiler.core.sources import (
     AttrSource,
     CallSource,
@@ -208,6 +210,8 @@ EXAMPLES = [
     Example("NO_ERROR", 0, source=PROCESS, value=None, states=[KeyError]),
     Example("CUSTOM", [1, 2], [[1, 2, 3], 3], value=Predicate("len({}) < 3", lambda v: len(v) < 3),
             passes=[[]]),
+    Example("ANSWER", 0, source=PROCESS, value=Answer("dispatch_modes()", dispatch_modes, 0),
+            states=[TorchDispatchMode]),
 ]  # fmt: skip
 
 

@@ -263,3 +263,11 @@ def test_torchs_newer_switches_of_precision(monkeypatch):
 
     assert torch.equal(tc.compile(setting)(x), x)
     assert torch.backends.mkldnn.matmul.fp32_precision == "ieee"
+
+
+def test_attention_asks_for_dispatch_modes_without_a_break():
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()
+    x = torch.randn(2, 5, 16)
+    run = tc.compile(layer, backend="eager", fullgraph=True)
+    with torch.no_grad():
+        assert torch.equal(run(x), layer(x))
