@@ -6,6 +6,7 @@ partial sums are added, which bounds their error; cheap ones use `WIDE` independ
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from tc.compiler.codegen.cpp.block import call
@@ -15,13 +16,24 @@ from tc.compiler.codegen.printer import c_index, c_type
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.index import Index
 from tc.compiler.loops.ops import compute_dtype
-from tc.compiler.schedule.plan import Accumulate, Let, Running, Section
+from tc.compiler.schedule.plan import Accumulate, Let, Running, Section, Store
 
 BLOCK = 4096
 WIDE = 64
 WIDE_COST = 6
 # Prefetch distance in elements. Measured: a sum of 29 MB takes a tenth less time.
 AHEAD = 512
+# Rows of at most so many elements are unrolled, and the loop over rows is vectorised instead. gcc
+# makes vectors of rows of 3 or a power of two elements by shuffles; of others it reads element by
+# element, which pays only if little is computed of each. Results of each element are shuffled back,
+# which pays up to `BACK` bytes.
+SHORT = 16
+LEAST_ROWS = 16
+BACK = 32
+# Arrays of one row become registers if they have at most so many elements.
+FEW = 4
+# Operations of an unrolled row; more would cost time to compile.
+UNROLLED = 1500
 # Reductions to a position -> the reductions to the value there.
 POSITIONS = {"argmax": "max", "argmin": "min"}
 
@@ -38,20 +50,79 @@ class RowWriter(Writer):
     def body(self) -> None:
         """Print the loops over all rows."""
         kernel = self.kernel
+        if self._are_short():
+            self._short_rows()
+            return
         if kernel.outer:
             collapse = len(kernel.outer)
             self.parallel(f" collapse({collapse})" if collapse > 1 else "")
             for variable in kernel.outer:
                 self.loop(variable)
-        for scratch in kernel.scratch:
-            extent = c_index(scratch.extent)
-            self.declare(c_type(scratch.dtype), scratch.name, room=f"[{extent}]")
+        self._scratch()
         for section in kernel.sections:
             if section.level == "row":
                 self.statements(section.statements)
             else:
                 self._pass(section)
         self.close(len(kernel.outer))
+
+    def _scratch(self) -> None:
+        for scratch in self.kernel.scratch:
+            extent = c_index(scratch.extent)
+            self.declare(c_type(scratch.dtype), scratch.name, room=f"[{extent}]")
+
+    def _are_short(self) -> bool:
+        """Return whether the loop over rows is the one to vectorise."""
+        kernel = self.kernel
+        lengths = [ix.extent(v).constant for v in kernel.inner]
+        if not kernel.outer or not at_least(kernel.outer[-1], LEAST_ROWS):
+            return False
+        if any(isinstance(s, Running) for s in kernel.statements()):
+            return False
+        if any(a.kind not in OMP for a in self.accumulators.values()):
+            return False
+        length = math.prod(n or SHORT + 1 for n in lengths)
+        cost = sum(s.value.cost() for s in kernel.statements())
+        if length > SHORT or length * cost > UNROLLED:
+            return False
+        stored = [
+            s.value.dtype.itemsize
+            for section in kernel.sections
+            if section.level == "inner"
+            for s in section.statements
+            if isinstance(s, Store)
+        ]
+        if any(size * length > BACK for size in stored) or (kernel.scratch and length > FEW):
+            return False
+        return cost <= WIDE_COST or length == 3 or length & (length - 1) == 0
+
+    def _short_rows(self) -> None:
+        """Print rows that are unrolled, side by side in vectors."""
+        *around, last = self.kernel.outer
+        if around:
+            self.parallel(f" collapse({len(around)})" if len(around) > 1 else "")
+            for variable in around:
+                self.loop(variable)
+            self.simd()
+        else:
+            self.parallel(simd=True)
+        self.loop(last)
+        self._scratch()
+        for section in self.kernel.sections:
+            if section.level == "row":
+                self.statements(section.statements)
+                continue
+            names = [s.name for s in section.statements if isinstance(s, Accumulate)]
+            sums = [self.accumulators[name] for name in names]
+            self._declare(sums)
+            for variable in self.kernel.inner:
+                self.emit(f"#pragma GCC unroll {SHORT}")
+                self.loop(variable)
+            self.statements(section.statements)
+            self.close(len(self.kernel.inner))
+            for accumulator in sums:
+                self._show(accumulator)
+        self.close(len(self.kernel.outer))
 
     def _pass(self, section: Section) -> None:
         """Print a pass over a row, and one more for each position that is searched afterwards."""
