@@ -13,6 +13,7 @@ from tc.compiler.codegen.cpp.block import call
 from tc.compiler.codegen.cpp.stream import beyond_caches
 from tc.compiler.codegen.cpp.writer import (
     OMP,
+    SHORT,
     UNROLLED,
     WIDE_COST,
     Accumulator,
