@@ -36,7 +36,7 @@ FROM_TORCH = {
         _prelu_kernel _prelu_kernel_backward sigmoid_backward silu_backward softplus
         softplus_backward softshrink tanh_backward threshold threshold_backward
         _softmax_backward_data _log_softmax_backward_data _safe_softmax""",
-    "normalisation": """_native_batch_norm_legit_functional
+    "normalisation": """_native_batch_norm_legit_functional _native_batch_norm_legit.no_stats
         native_batch_norm_backward
         native_group_norm native_group_norm_backward native_layer_norm_backward
         _fused_rms_norm _fused_rms_norm_backward _weight_norm_interface""",

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 from tc.compiler.codegen.cpp.block import call
 from tc.compiler.codegen.cpp.stream import LINE
-from tc.compiler.codegen.cpp.writer import Writer, atom_of
+from tc.compiler.codegen.cpp.writer import SHORT, Writer, at_least, atom_of
 from tc.compiler.codegen.printer import c_index, c_type
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import FALSE, TRUE, Expr, either, load, needed, transform, walk
 from tc.compiler.loops.index import Index
 from tc.compiler.loops.ops import SCALAR_OPS
-from tc.compiler.schedule.plan import Section, Statement, Store
+from tc.compiler.schedule.plan import Let, Section, Statement, Store
 
 TILE = 16
 # So many elements along the loads are transposed before the next ones along the stores: the loop
@@ -25,6 +25,11 @@ STRIP = 256
 # Lines of a row's part from which on it pays to ask for them: `cat` and `stack` of what the second
 # cache holds are 1.05 to 1.2 times as fast.
 LEAST_FETCHED = 8
+# Elements of a block of short rows, and operations for each operand from which on copying pays.
+FLAT, FLAT_COST = 512, 10
+FEWEST = 4
+# What depends on positions in another way than by plain loads.
+UNFLAT = frozenset(("at", "into", "index", "select"))
 # Leaves of the conditions of loads under which a tile may be read.
 TESTS = frozenset(("const", "index", "scalar", "to"))
 
@@ -95,6 +100,16 @@ class PointwiseWriter(Writer):
         if streams:
             self._streaming_nest(statements, streams, bounds)
             return
+        if len(outer) > 1 and over is None:
+            length = ix.extent(outer[-1]).constant
+            unrolls = self.unrolls(outer[-2], outer[-1:], statements)
+            # Shuffles of 2 or 3 vectors do not pay for what is expensive.
+            if not (unrolls and (length or 0) >= FEWEST) and self._flattens(statements):
+                self._flat_nest(statements)
+                return
+            if unrolls:
+                self._short_nest(statements)
+                return
         if len(outer) == 1:
             self.parallel(simd=True)
         for position, variable in enumerate(outer):
@@ -108,6 +123,71 @@ class PointwiseWriter(Writer):
         self.statements(statements)
         self.close(len(outer))
         self.hoisted = {}
+
+    def _short_nest(self, statements: Sequence[Statement]) -> None:
+        """Print nested loops the last of which is unrolled, and the one around it vectorised."""
+        *_, last = self.kernel.outer
+        self.side_by_side(self.kernel.outer[:-1])
+        self.emit(f"#pragma GCC unroll {SHORT}")
+        self.loop(last)
+        self.statements(statements)
+        self.close(len(self.kernel.outer))
+
+    def _flattens(self, statements: Sequence[Statement]) -> bool:
+        """Return whether the last loop is too short for vectors, and the loads worth copying."""
+        over, last = self.kernel.outer[-2:]
+        length = ix.extent(last).constant
+        if length is None or length > SHORT or not at_least(over, FLAT):
+            return False
+        plain = all(
+            isinstance(s, Store | Let) and all(n.op not in UNFLAT for n in walk(s.value))
+            for s in statements
+        )
+        apart = not set(self.kernel.stored()) & set(self.kernel.loaded())
+        cost = sum(s.value.cost() for s in statements) + self.conversions()
+        return plain and apart and cost >= FLAT_COST * len(self.kernel.loaded())
+
+    def _flat_nest(self, statements: Sequence[Statement]) -> None:
+        """Print loops over blocks of rows, whose operands are copied so that they are one loop.
+
+        gcc would read and compute short rows element by element. Copies cost a load and a store.
+        """
+        *around, over, last = self.kernel.outer
+        length, block = c_index(ix.extent(last)), str(FLAT // (ix.extent(last).constant or 1))
+        collapse = len(around) + 1
+        self.parallel(f" collapse({collapse})" if collapse > 1 else "")
+        for variable in around:
+            self.loop(variable)
+        self.count("row", "0", c_index(ix.extent(over)), block)
+        self.declare(
+            "const long long", "rows", call("tc_min", block, f"{c_index(ix.extent(over))} - row")
+        )
+        here = {atom_of(over): ix.size("row") + ix.size("of"), atom_of(last): ix.size("in")}
+        uses = dict.fromkeys(use for s in statements for use in s.value.loads())
+        stores = [s for s in statements if isinstance(s, Store)]
+        flat: dict[Expr, Expr] = {}
+        for use in uses:
+            name = f"g{len(flat)}"
+            flat[use] = load(name, ix.size("flat"), use.dtype)
+            self.declare(c_type(use.dtype), name, room=f"[{FLAT}]")
+            place = c_index(ix.substitute(use.data[1], here))
+            self.copied(length, f"{name}[{length} * of + in] = {use.data[0]}[{place}];")
+        for store in stores:
+            name = f"line_{store.buffer}"
+            self.declare(c_type(store.value.dtype), name, room=f"[{FLAT}]")
+            self.waiting[store.buffer] = f"{name}[flat]"
+        self.simd()
+        self.count("flat", "0", f"rows * {length}")
+        self.statements(
+            [replace(s, value=transform(s.value, lambda n: flat.get(n, n))) for s in statements]
+        )
+        self.close()
+        self.waiting = {}
+        for store in stores:
+            place = c_index(ix.substitute(store.index, here))
+            line = f"{store.buffer}[{place}] = line_{store.buffer}[{length} * of + in];"
+            self.copied(length, line)
+        self.close(collapse)
 
     def _streaming_nest(
         self,

@@ -6,30 +6,44 @@ partial sums are added, which bounds their error; cheap ones use `WIDE` independ
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tc.compiler.codegen.cpp.block import call
 from tc.compiler.codegen.cpp.stream import beyond_caches
-from tc.compiler.codegen.cpp.writer import OMP, Accumulator, Writer, clause, joined
+from tc.compiler.codegen.cpp.writer import (
+    OMP,
+    SHORT,
+    UNROLLED,
+    WIDE_COST,
+    Accumulator,
+    Writer,
+    at_least,
+    atom_of,
+    clause,
+    joined,
+)
 from tc.compiler.codegen.printer import c_index, c_type
 from tc.compiler.loops import index as ix
+from tc.compiler.loops.expr import Expr, load, transform, walk
 from tc.compiler.loops.index import Index
 from tc.compiler.loops.ops import compute_dtype
-from tc.compiler.schedule.plan import Accumulate, Let, Running, Section
+from tc.compiler.schedule.plan import Accumulate, Let, Running, Section, Statement, Store
 
 BLOCK = 4096
 WIDE = 64
-WIDE_COST = 6
 # Prefetch distance in elements. Measured: a sum of 29 MB takes a tenth less time.
 AHEAD = 512
+# Arrays of one row become registers if they have at most so many elements.
+FEW = 2
+# Rows of a block that is transposed.
+LANES = 64
+# The longest rows that are transposed.
+LONGEST = 32
+# Operations of a row longer than `SHORT` from which on copying it pays.
+DEAR = 25
 # Reductions to a position -> the reductions to the value there.
 POSITIONS = {"argmax": "max", "argmin": "min"}
-
-
-def at_least(variable: Index, count: int) -> bool:
-    """Return whether a loop may have that many iterations."""
-    known = ix.extent(variable).constant
-    return known is None or known >= count
 
 
 class RowWriter(Writer):
@@ -38,20 +52,165 @@ class RowWriter(Writer):
     def body(self) -> None:
         """Print the loops over all rows."""
         kernel = self.kernel
+        if self._are_short():
+            self._short_rows()
+            return
+        if self._transposes():
+            self._transposed_rows()
+            return
         if kernel.outer:
             collapse = len(kernel.outer)
             self.parallel(f" collapse({collapse})" if collapse > 1 else "")
             for variable in kernel.outer:
                 self.loop(variable)
-        for scratch in kernel.scratch:
-            extent = c_index(scratch.extent)
-            self.declare(c_type(scratch.dtype), scratch.name, room=f"[{extent}]")
+        self._scratch()
         for section in kernel.sections:
             if section.level == "row":
                 self.statements(section.statements)
             else:
                 self._pass(section)
         self.close(len(kernel.outer))
+
+    def _scratch(self) -> None:
+        for scratch in self.kernel.scratch:
+            extent = c_index(scratch.extent)
+            self.declare(c_type(scratch.dtype), scratch.name, room=f"[{extent}]")
+
+    def _are_short(self) -> bool:
+        """Return whether the loop over rows is the one to vectorise."""
+        kernel = self.kernel
+        if not kernel.outer:
+            return False
+        if any(isinstance(s, Running) for s in kernel.statements()):
+            return False
+        if any(a.kind not in OMP for a in self.accumulators.values()):
+            return False
+        length = ix.product([ix.extent(v) for v in kernel.inner]).constant
+        if kernel.scratch and (length or FEW + 1) > FEW:
+            return False
+        stored = [s for part in kernel.sections if part.level == "inner" for s in part.statements]
+        return self.unrolls(kernel.outer[-1], kernel.inner, stored)
+
+    def _transposes(self) -> bool:
+        """Return whether rows are short, and so much is computed that copying them first pays."""
+        kernel = self.kernel
+        length = ix.product([ix.extent(v) for v in kernel.inner]).constant
+        if not kernel.outer or length is None or length > LONGEST or self.checked:
+            return False
+        kinds = {n.op for s in kernel.statements() for n in walk(s.value)}
+        plain = all(a.kind in OMP for a in self.accumulators.values())
+        scans = any(isinstance(s, Running) for s in kernel.statements())
+        private = {scratch.name for scratch in kernel.scratch}
+        apart = not (set(kernel.stored()) - private) & set(kernel.loaded())
+        cost = sum(s.value.cost() for s in kernel.statements()) + self.conversions()
+        least = WIDE_COST if length <= SHORT else DEAR
+        pays = least < cost <= UNROLLED // length and at_least(kernel.outer[-1], LANES)
+        return plain and apart and pays and not scans and not kinds & {"at", "into", "select"}
+
+    def _transposed_rows(self) -> None:
+        """Print blocks of rows, copied so that the same element of all rows is adjacent."""
+        *around, over = self.kernel.outer
+        inner = self.kernel.inner
+        collapse = len(around) + 1
+        self.parallel(f" collapse({collapse})" if collapse > 1 else "")
+        for variable in around:
+            self.loop(variable)
+        extent = c_index(ix.extent(over))
+        self.count("row", "0", extent, str(LANES))
+        self.declare("const long long", "rows", call("tc_min", str(LANES), f"{extent} - row"))
+        length = ix.product([ix.extent(v) for v in inner])
+        room = f"[{LANES * (length.constant or 0)}]"
+        place = ix.ZERO
+        for variable in inner:
+            place = place * ix.extent(variable) + variable
+        place = LANES * place + ix.size("of")
+        for scratch in self.kernel.scratch:
+            self.declare(c_type(scratch.dtype), scratch.name, room=room)
+        moved = self._moved_in(over, place, room)
+        stores = self._lines(place, room)
+        self.simd()
+        self.count("of", "0", "rows")
+        self.declare("const long long", str(over), "row + of")
+        self.emit(f"(void){over};")
+        self._unrolled_sections(moved)
+        self.close()
+        self.waiting = {}
+        for store in stores:
+            into = f"{store.buffer}[{c_index(self._of_row(store.index, over))}]"
+            self._copies(f"{into} = line_{store.buffer}[{c_index(place)}];")
+        self.close(collapse)
+
+    def _of_row(self, index: Index, over: Index) -> Index:
+        return ix.substitute(index, {atom_of(over): ix.size("row") + ix.size("of")})
+
+    def _copies(self, line: str) -> None:
+        """Print loops over the rows of a block and the elements of a row."""
+        self.count("of", "0", "rows")
+        for variable in self.kernel.inner:
+            self.loop(variable)
+        self.emit(line)
+        self.close(1 + len(self.kernel.inner))
+
+    def _moved_in(self, over: Index, place: Index, room: str) -> dict[Expr, Expr]:
+        """Copy the elements of rows; return the loads that take the places of the kernel's."""
+        private = {scratch.name for scratch in self.kernel.scratch}
+        moved: dict[Expr, Expr] = {}
+        uses = dict.fromkeys(use for s in self.kernel.statements() for use in s.value.loads())
+        for use in uses:
+            buffer, index = use.data
+            if buffer in private:
+                moved[use] = load(buffer, place, use.dtype)
+            elif any(ix.coefficient(index, v) is not ix.ZERO for v in self.kernel.inner):
+                name = f"g{len(moved)}"
+                moved[use] = load(name, place, use.dtype)
+                self.declare(c_type(use.dtype), name, room=room)
+                from_ = f"{buffer}[{c_index(self._of_row(index, over))}]"
+                self._copies(f"{name}[{c_index(place)}] = {from_};")
+        return moved
+
+    def _lines(self, place: Index, room: str) -> list[Store]:
+        """Declare where stores to elements of rows wait; return those that are copied back."""
+        private = {scratch.name for scratch in self.kernel.scratch}
+        found = []
+        for section in self.kernel.sections:
+            for store in section.statements:
+                if not isinstance(store, Store) or section.level == "row":
+                    continue
+                if store.buffer in private:
+                    self.waiting[store.buffer] = f"{store.buffer}[{c_index(place)}]"
+                    continue
+                self.declare(c_type(store.value.dtype), f"line_{store.buffer}", room=room)
+                self.waiting[store.buffer] = f"line_{store.buffer}[{c_index(place)}]"
+                found.append(store)
+        return found
+
+    def _short_rows(self) -> None:
+        """Print rows that are unrolled, side by side in vectors."""
+        self.side_by_side(self.kernel.outer)
+        self._scratch()
+        self._unrolled_sections({})
+        self.close(len(self.kernel.outer))
+
+    def _unrolled_sections(self, moved: Mapping[Expr, Expr]) -> None:
+        """Print a row, its loops unrolled, with other loads in the place of some."""
+        for section in self.kernel.sections:
+            statements: list[Statement] = [
+                replace(s, value=transform(s.value, lambda n: moved.get(n, n)))
+                for s in section.statements
+            ]
+            if section.level == "row":
+                self.statements(statements)
+                continue
+            names = [s.name for s in statements if isinstance(s, Accumulate)]
+            sums = [self.accumulators[name] for name in names]
+            self._declare(sums)
+            for variable in self.kernel.inner:
+                self.emit(f"#pragma GCC unroll {LONGEST}")
+                self.loop(variable)
+            self.statements(statements)
+            self.close(len(self.kernel.inner))
+            for accumulator in sums:
+                self._show(accumulator)
 
     def _pass(self, section: Section) -> None:
         """Print a pass over a row, and one more for each position that is searched afterwards."""

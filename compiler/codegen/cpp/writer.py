@@ -24,13 +24,24 @@ from tc.compiler.codegen.printer import (
 from tc.compiler.loops import index as ix
 from tc.compiler.loops.expr import Expr, can_fail, walk
 from tc.compiler.loops.index import Atom, Index
-from tc.compiler.loops.ops import compute_dtype
+from tc.compiler.loops.ops import LOW_PRECISION, compute_dtype
 from tc.compiler.loops.scans import SCANS
 from tc.compiler.schedule.plan import Accumulate, Kernel, Let, Running, Statement, Store
 
 PARALLEL_WORK = 65536
 # Elements computed before they are written past the caches.
 STREAM = 256
+# Operations of an element up to which its computation is cheap beside its loads.
+WIDE_COST = 6
+# Rows of at most so many elements are unrolled, and the loop over rows is vectorised instead. gcc
+# makes vectors of rows of 3 or a power of two elements by shuffles; of others it reads element by
+# element, which pays only if little is computed of each. Results of each element are shuffled back,
+# which pays up to `BACK` bytes.
+SHORT = 16
+LEAST_ROWS = 16
+BACK = 32
+# Operations of an unrolled row; more would cost time to compile.
+UNROLLED = 1500
 INT_LIMITS = {
     torch.int64: ("(-9223372036854775807LL - 1)", "9223372036854775807LL"),
     torch.int32: ("(-2147483647 - 1)", "2147483647"),
@@ -109,6 +120,12 @@ def joined(total: str, part: str, op: str) -> str:
         sign = ">" if op == "max" else "<"
         return f"{total} = {part} {sign} {total} ? {part} : {total};"
     return f"{total} = {total} {op} {part};"
+
+
+def at_least(variable: Index, count: int) -> bool:
+    """Return whether a loop may have that many iterations."""
+    known = ix.extent(variable).constant
+    return known is None or known >= count
 
 
 def atom_of(variable: Index) -> Atom:
@@ -275,6 +292,47 @@ class Writer(Block):
 
     def _faults(self) -> str:
         return " reduction(|:fault)" if self.checked else ""
+
+    def unrolls(self, over: Index, short: Sequence[Index], statements: Sequence[Statement]) -> bool:
+        """Return whether loops are so short that the one around them is the one to vectorise.
+
+        Args:
+            over: the loop around.
+            short: the short loops.
+            statements: those in them, whose stores go to each element.
+        """
+        length = ix.product([ix.extent(v) for v in short]).constant
+        if length is None or length > SHORT or not at_least(over, LEAST_ROWS):
+            return False
+        cost = sum(s.value.cost() for s in self.kernel.statements()) + self.conversions()
+        stored = [s.value.dtype.itemsize for s in statements if isinstance(s, Store)]
+        if length * cost > UNROLLED or any(size * length > BACK for size in stored):
+            return False
+        return cost <= WIDE_COST or length == 3 or length & (length - 1) == 0
+
+    def copied(self, length: str, line: str) -> None:
+        """Print loops over the rows of a block and the elements of a row."""
+        self.count("of", "0", "rows", braces=False)
+        self.each("in", "0", length, "", line)
+        self._leave()
+
+    def conversions(self) -> int:
+        """Return about how many operations widen operands of low precision."""
+        return WIDE_COST * sum(
+            use.dtype in LOW_PRECISION for s in self.kernel.statements() for use in s.value.loads()
+        )
+
+    def side_by_side(self, outer: Sequence[Index]) -> None:
+        """Open loops of which the last is vectorised."""
+        *around, last = outer
+        if around:
+            self.parallel(f" collapse({len(around)})" if len(around) > 1 else "")
+            for variable in around:
+                self.loop(variable)
+            self.simd()
+        else:
+            self.parallel(simd=True)
+        self.loop(last)
 
     def parallel(self, clause: str = "", simd: bool = False) -> None:
         """Mark the next loop parallel if there is enough work."""

@@ -80,25 +80,35 @@ TC_INLINE float tc_round_bf16(float x) {
 }
 
 /* helper: tc_f16_to_f32
-   The _Float16 of gcc is converted one by one; these are integer operations, made in vectors. */
+   The _Float16 of gcc is converted one by one; these are operations that it makes in vectors. */
 TC_INLINE float tc_f16_to_f32(unsigned short x) {
   /* exponent rebiased by a product, which also makes subnormals right */
-  float scaled = tc_float_bits(((unsigned)x & 0x7fff) << 13) * 0x1p112f;
-  unsigned u = tc_bits_f32(scaled);
-  u = (x & 0x7c00) == 0x7c00 ? u | 0x7f800000u : u;
-  return tc_float_bits(u | ((unsigned)x & 0x8000) << 16);
+  float y = tc_float_bits((unsigned)((int)(short)x << 13) & 0x8fffe000u) * 0x1p112f;
+  unsigned u = tc_bits_f32(y);
+  return tc_float_bits((u & 0x7fffffff) >= 0x47800000 ? u | 0x7f800000u : u);
 }
 
 /* helper: tc_f32_to_f16 */
 TC_INLINE unsigned short tc_f32_to_f16(float x) {
-  unsigned u = tc_bits_f32(x), a = u & 0x7fffffffu;
-  unsigned normal = (a + 0xfff + ((a >> 13) & 1) - 0x38000000u) >> 13;
-  /* below 2^-14 adding a half leaves the multiple of 2^-24 in the last bits, rounded */
-  unsigned small = tc_bits_f32(tc_float_bits(a) + 0.5f) - 0x3f000000u;
-  unsigned h = a < 0x38800000u ? small : a >= 0x477ff000u ? 0x7c00u : normal;
-  h = a > 0x7f800000u ? 0x7e00u : h;
-  return (unsigned short)(h | (u >> 16 & 0x8000u));
+  /* a number 2^13 times as large as the bits of |x| to keep, added and taken off, rounds to them,
+     ties to even; 2^-24 is the last bit of all numbers below 2^-14. NaN and infinity stay. */
+  float a = __builtin_fabsf(x);
+  a = 65536.0f < a ? 65536.0f : a;
+  int e = tc_bits_f32(a) & 0x7f800000;
+  e = e > 113 << 23 ? e : 113 << 23;
+  float c = tc_float_bits(e + (13 << 23));
+  float y = ((a + c) - c) * 0x1p-112f;
+  return (unsigned short)(tc_bits_f32(y) >> 13 | (tc_bits_f32(x) >> 16 & 0x8000));
 }
 
 /* helper: tc_round_f16 */
-TC_INLINE float tc_round_f16(float x) { return tc_f16_to_f32(tc_f32_to_f16(x)); }
+TC_INLINE float tc_round_f16(float x) {
+  /* as tc_f32_to_f16, with half as much again added, so that the sign of x does not matter */
+  int e = tc_bits_f32(x) & 0x7f800000;
+  e = e > 113 << 23 ? e : 113 << 23;
+  e = e < 143 << 23 ? e : 143 << 23;
+  float c = tc_float_bits(e + (13 << 23 | 0x400000));
+  float y = (x + c) - c;
+  y = __builtin_fabsf(y) > 65504.0f ? x * __builtin_inff() : y;
+  return tc_float_bits(tc_bits_f32(y) | (tc_bits_f32(x) & 0x80000000u));
+}

@@ -150,43 +150,95 @@ TC_INLINE float tc_cosh_f32(float x) {
   return a < 9.0f ? 0.5f * m + 0.5f / m : 0.5f * h * h;
 }
 
-/* helper: tc_exp_f64 */
-TC_INLINE double tc_exp_f64(double x) {
+/* helper: tc_exp_of_part_f64 */
+TC_INLINE double tc_exp_of_part_f64(double r) {
+  /* e^r - 1, r from -ln(2)/2 to ln(2)/2 */
+  double p = 2.0914717341716378e-09;
+  p = tc_fma_f64(p, r, 2.5105259538448494e-08);
+  p = tc_fma_f64(p, r, 2.755727357010214e-07);
+  p = tc_fma_f64(p, r, 2.7557255297969643e-06);
+  p = tc_fma_f64(p, r, 2.4801587325605324e-05);
+  p = tc_fma_f64(p, r, 0.0001984126987490126);
+  p = tc_fma_f64(p, r, 0.001388888888888373);
+  p = tc_fma_f64(p, r, 0.008333333333326112);
+  p = tc_fma_f64(p, r, 0.04166666666666667);
+  p = tc_fma_f64(p, r, 0.1666666666666667);
+  p = tc_fma_f64(p, r, 0.5);
+  return tc_fma_f64(p, r * r, r);
+}
+
+/* helper: tc_scaled_f64 */
+TC_INLINE double tc_scaled_f64(double p, long long i) {
+  /* p * 2^i by halves, so that results may be denormal */
+  long long half = i >> 1;
+  p *= tc_double_bits((half + 1023) << 52);
+  return p * tc_double_bits((i - half + 1023) << 52);
+}
+
+/* helper: tc_exp_sum_f64 */
+TC_INLINE double tc_exp_sum_f64(double x, double rest) {
+  /* e^(x + rest), the rest small beside x */
   double c = x > 710.0 ? 710.0 : x;
   c = c < -746.0 ? 0.0 : c;
   double shifted = c * 1.44269504088896340736 + 6755399441055744.0;
   double n = shifted - 6755399441055744.0;
   double r = tc_fma_f64(n, -6.93147180369123816490e-01, c);
-  r = tc_fma_f64(n, -1.90821492927058770002e-10, r);
-  double p = 2.4005223896767192e-08;
-  p = tc_fma_f64(p, r, 2.7630127735485173e-07);
-  p = tc_fma_f64(p, r, 2.7560257512437315e-06);
-  p = tc_fma_f64(p, r, 2.4801487301653156e-05);
-  p = tc_fma_f64(p, r, 0.00019841267273704185);
-  p = tc_fma_f64(p, r, 0.0013888888961351609);
-  p = tc_fma_f64(p, r, 0.008333333334013968);
-  p = tc_fma_f64(p, r, 0.041666666666372504);
-  p = tc_fma_f64(p, r, 0.16666666666666805);
-  p = tc_fma_f64(p, r, 0.5000000000000046);
-  p = tc_fma_f64(p, r * r, r) + 1.0;
+  r = tc_fma_f64(n, -1.90821492927058770002e-10, r) + rest;
   /* the low bits of the shifted value are n */
-  long long i = tc_bits_f64(shifted) - 0x4338000000000000LL, half = i >> 1;
-  p *= tc_double_bits((half + 1023) << 52);
-  p *= tc_double_bits((i - half + 1023) << 52);
+  long long i = tc_bits_f64(shifted) - 0x4338000000000000LL;
+  double p = tc_scaled_f64(tc_exp_of_part_f64(r) + 1.0, i);
   return x < -746.0 ? 0.0 : p;
 }
 
-/* helper: tc_pow_f32 */
-TC_INLINE float tc_pow_f32(float x, float y) {
-  /* exp(y * log|x|) in float64, then the sign and the cases IEEE fixes */
-  double a = __builtin_fabs((double)x);
-  float r = (float)tc_exp_f64((double)y * tc_log_f64(a));
-  int whole = __builtin_floorf(y) == y;
-  float half = y * 0.5f;
-  int odd = whole & (__builtin_floorf(half) != half);
-  int negative = (int)(tc_bits_f32(x) >> 31);
-  r = (negative & odd) ? -r : r;
-  r = ((x < 0.0f) & !whole & (x != -__builtin_inff())) ? __builtin_nanf("") : r;
-  r = ((a == 1.0) & (__builtin_fabsf(y) == __builtin_inff())) ? 1.0f : r;
-  return ((y == 0.0f) | (x == 1.0f)) ? 1.0f : r;
+/* helper: tc_exp_f64 */
+TC_INLINE double tc_exp_f64(double x) { return tc_exp_sum_f64(x, 0.0); }
+
+/* helper: tc_exp2_f64 */
+TC_INLINE double tc_exp2_f64(double x) {
+  double c = x > 1025.0 ? 1025.0 : x;
+  c = c < -1076.0 ? 0.0 : c;
+  double shifted = c + 6755399441055744.0, n = shifted - 6755399441055744.0;
+  long long i = tc_bits_f64(shifted) - 0x4338000000000000LL;
+  double d = c - n, r = d * 0.693147180559945309;
+  /* what the product loses */
+  r += tc_fma_f64(d, 0.693147180559945309, -r) + d * 2.31904681384629955e-17;
+  double p = tc_scaled_f64(tc_exp_of_part_f64(r) + 1.0, i);
+  return x < -1076.0 ? 0.0 : p;
+}
+
+/* helper: tc_expm1_f64 */
+TC_INLINE double tc_expm1_f64(double x) {
+  /* 2^n * (e^r - 1) + (2^n - 1); n = 0 near zero, so nothing cancels there */
+  double c = x > 710.0 ? 710.0 : x;
+  c = c < -50.0 ? -50.0 : c;
+  double shifted = c * 1.44269504088896340736 + 6755399441055744.0;
+  double n = shifted - 6755399441055744.0;
+  double r = tc_fma_f64(n, -6.93147180369123816490e-01, c);
+  r = tc_fma_f64(n, -1.90821492927058770002e-10, r);
+  double p = tc_exp_of_part_f64(r);
+  long long i = tc_bits_f64(shifted) - 0x4338000000000000LL, half = i >> 1;
+  double a = tc_double_bits((half + 1023) << 52), b = tc_double_bits((i - half + 1023) << 52);
+  double big = tc_fma_f64(p, a, a - 1.0 / b) * b;
+  return i == 0 ? (x == 0 ? x : p) : big;
+}
+
+/* helper: tc_tanh_f64 */
+TC_INLINE double tc_tanh_f64(double x) {
+  /* from e^2a - 1; beyond 22 it is 1 */
+  double a = __builtin_fabs(x), c = 22.0 < a ? 22.0 : a, m = tc_expm1_f64(2.0 * c);
+  return tc_copysign_f64(m / (m + 2.0), x);
+}
+
+/* helper: tc_sinh_f64 */
+TC_INLINE double tc_sinh_f64(double x) {
+  /* as sinh of float; beyond 22 e^-a is nothing */
+  double a = __builtin_fabs(x), m = tc_expm1_f64(a), h = tc_exp_f64(0.5 * a);
+  double r = a < 22.0 ? 0.5 * (m + m / (m + 1.0)) : 0.5 * h * h;
+  return tc_copysign_f64(r, x);
+}
+
+/* helper: tc_cosh_f64 */
+TC_INLINE double tc_cosh_f64(double x) {
+  double a = __builtin_fabs(x), m = tc_exp_f64(a), h = tc_exp_f64(0.5 * a);
+  return a < 22.0 ? 0.5 * m + 0.5 / m : 0.5 * h * h;
 }

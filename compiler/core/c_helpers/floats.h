@@ -35,36 +35,79 @@ TC_INLINE double tc_CHOICE_f64(double a, double b) {
   return a != a ? a : chosen;
 }
 
-/* helper: tc_remainder_f32 */
-TC_INLINE float tc_remainder_f32(float a, float b) {
-  float r = __builtin_fmodf(a, b);
-  return (r != 0 && ((b < 0) != (r < 0))) ? r + b : r;
+/* helper: tc_fmod_near_KIND
+   for: KIND = f32, f64
+   Of quotients below 2^22 (2^51): the whole part, of a rounded quotient, is right or one too large, and
+   the fused product with it exact. */
+TC_INLINE TYPE tc_fmod_near_KIND(TYPE a, TYPE b) {
+  TYPE x = tc_abs_KIND(a), y = tc_abs_KIND(b), q = tc_trunc_KIND(x / y);
+  TYPE r = tc_fma_KIND(-q, y, x);
+  r = r < 0 ? r + y : r;
+  return tc_copysign_KIND(y == (TYPE)__builtin_inf() ? x : r, a);
 }
 
-/* helper: tc_remainder_f64 */
-TC_INLINE double tc_remainder_f64(double a, double b) {
-  double r = __builtin_fmod(a, b);
-  return (r != 0 && ((b < 0) != (r < 0))) ? r + b : r;
+/* helper: tc_fmod_KIND
+   for: KIND WHOLE LIBM MASK MOST LANESB LANESC LANESE = f32 int __builtin_fmodf 0x7fffffff 0x1p22f 4 8 16,
+      f64 long __builtin_fmod 0x7fffffffffffffffL 0x1p51 2 4 8
+   with: tc_fmod_one_KIND, tc_fmod_v_KIND, tc_fmod_i_KIND, tc_fmod_of_KIND, tc_fmod_f_KIND, tc_fmod_w_KIND, tc_fmod_f_KINDb, tc_fmod_f_KINDc,
+      tc_fmod_f_KINDd, tc_fmod_w_KINDe
+   In vector forms as sine has; libm computes the large quotients. */
+#if defined(__FMA__) && defined(__x86_64__) && !defined(__clang__)
+#define TC_ALONE __attribute__((visibility("hidden")))
+TC_ALONE __attribute__((const, simd("notinbranch"))) TYPE tc_fmod_KIND(TYPE a, TYPE b);
+TC_ALONE TYPE tc_fmod_one_KIND(TYPE a, TYPE b) __asm__("tc_fmod_KIND");
+TYPE tc_fmod_one_KIND(TYPE a, TYPE b) {
+  return tc_abs_KIND(a) / tc_abs_KIND(b) < MOST ? tc_fmod_near_KIND(a, b) : LIBM(a, b);
+}
+#define TC_ANY512(x) __builtin_ia32_ptestmd512(x, x, -1)
+#define TC_FORM(isa, bytes, lanes, any, part) \
+  typedef TYPE tc_fmod_v_KIND##isa __attribute__((vector_size(bytes))); \
+  typedef WHOLE tc_fmod_i_KIND##isa __attribute__((vector_size(bytes))); \
+  typedef part tc_fmod_f_KIND##isa __attribute__((vector_size(bytes))); \
+  TC_ALONE tc_fmod_v_KIND##isa tc_fmod_of_KIND##isa(tc_fmod_v_KIND##isa a, tc_fmod_v_KIND##isa b) \
+    __asm__("_ZGV" #isa "N" #lanes "vv_tc_fmod_KIND"); \
+  tc_fmod_v_KIND##isa tc_fmod_of_KIND##isa(tc_fmod_v_KIND##isa a, tc_fmod_v_KIND##isa b) { \
+    tc_fmod_v_KIND##isa one = a, two = b, made, zero = {0}; \
+    const TYPE* x = (const TYPE*)&one; \
+    const TYPE* y = (const TYPE*)&two; \
+    TYPE* out = (TYPE*)&made; \
+    tc_fmod_v_KIND##isa size = (tc_fmod_v_KIND##isa)((tc_fmod_i_KIND##isa)(a / b) & MASK); \
+    tc_fmod_i_KIND##isa far = ~(size < zero + MOST); \
+    if (__builtin_expect(any((tc_fmod_f_KIND##isa)far), 0)) \
+      for (int i = 0; i < lanes; i++) out[i] = tc_fmod_one_KIND(x[i], y[i]); \
+    else \
+      for (int i = 0; i < lanes; i++) out[i] = tc_fmod_near_KIND(x[i], y[i]); \
+    return made; \
+  }
+TC_FORM(b, 16, LANESB, __builtin_ia32_movmskps, float)
+TC_FORM(c, 32, LANESC, __builtin_ia32_movmskps256, float)
+TC_FORM(d, 32, LANESC, __builtin_ia32_movmskps256, float)
+#ifdef __AVX512F__
+TC_FORM(e, 64, LANESE, TC_ANY512, int)
+#endif
+#undef TC_FORM
+#undef TC_ANY512
+#undef TC_ALONE
+#else
+TC_LANES TYPE tc_fmod_KIND(TYPE a, TYPE b) { return LIBM(a, b); }
+#endif
+
+/* helper: tc_remainder_KIND
+   for: KIND = f32, f64 */
+TC_INLINE TYPE tc_remainder_KIND(TYPE a, TYPE b) {
+  TYPE r = tc_fmod_KIND(a, b);
+  return ((r != 0) & ((b < 0) != (r < 0))) ? r + b : r;
 }
 
-/* helper: tc_floordiv_f32 */
-TC_INLINE float tc_floordiv_f32(float a, float b) {
-  float r = __builtin_fmodf(a, b), q = (a - r) / b, f;
-  if (b == 0) return a / b;
-  if (r != 0 && ((b < 0) != (r < 0))) q -= 1;
-  f = __builtin_floorf(q);
-  if (q == 0) return __builtin_copysignf(0, a / b);
-  return q - f > (float)0.5 ? f + 1 : f;
-}
-
-/* helper: tc_floordiv_f64 */
-TC_INLINE double tc_floordiv_f64(double a, double b) {
-  double r = __builtin_fmod(a, b), q = (a - r) / b, f;
-  if (b == 0) return a / b;
-  if (r != 0 && ((b < 0) != (r < 0))) q -= 1;
-  f = __builtin_floor(q);
-  if (q == 0) return __builtin_copysign(0, a / b);
-  return q - f > (double)0.5 ? f + 1 : f;
+/* helper: tc_floordiv_KIND
+   for: KIND = f32, f64 */
+TC_INLINE TYPE tc_floordiv_KIND(TYPE a, TYPE b) {
+  TYPE r = tc_fmod_KIND(a, b), whole = a / b, q = (a - r) / b;
+  q = ((r != 0) & ((b < 0) != (r < 0))) ? q - 1 : q;
+  TYPE f = tc_floor_KIND(q);
+  f = q - f > (TYPE)0.5 ? f + 1 : f;
+  f = q == 0 ? tc_copysign_KIND(0, whole) : f;
+  return b == 0 ? whole : f;
 }
 
 /* helper: tc_round_f32 */
@@ -98,18 +141,40 @@ TC_INLINE float tc_div_f32(float a, float b) {
 TC_INLINE double tc_div_f64(double a, double b) { return a / b; }
 
 /* helper: tc_UNARY_f32
-   for: UNARY = floor, ceil, trunc, fabs, sqrt, asinh, acosh, erfc, lgamma */
+   for: UNARY = floor, ceil, trunc, fabs, sqrt */
 TC_INLINE float tc_UNARY_f32(float x0) { return __builtin_UNARYf(x0); }
 
 /* helper: tc_UNARY_f64
-   for: UNARY = floor, ceil, trunc, fabs, sqrt, exp2, expm1, log2, log10, log1p, erf, erfc, lgamma,
-      sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, asinh, acosh, atanh */
+   for: UNARY = floor, ceil, trunc, fabs, sqrt */
 TC_INLINE double tc_UNARY_f64(double x0) { return __builtin_UNARY(x0); }
 
-/* helper: tc_BINARY_f32
-   for: BINARY = hypot, fmod, copysign, nextafter */
-TC_INLINE float tc_BINARY_f32(float x0, float x1) { return __builtin_BINARYf(x0, x1); }
+/* helper: tc_LIBM_f32
+   for: LIBM = lgamma */
+TC_LANES float tc_LIBM_f32(float x0) { return __builtin_LIBMf(x0); }
 
-/* helper: tc_BINARY_f64
-   for: BINARY = pow, atan2, hypot, fmod, copysign, nextafter */
-TC_INLINE double tc_BINARY_f64(double x0, double x1) { return __builtin_BINARY(x0, x1); }
+/* helper: tc_LIBM_f64
+   for: LIBM = lgamma */
+TC_LANES double tc_LIBM_f64(double x0) { return __builtin_LIBM(x0); }
+
+/* helper: tc_copysign_f32 */
+TC_INLINE float tc_copysign_f32(float x0, float x1) { return __builtin_copysignf(x0, x1); }
+
+/* helper: tc_copysign_f64 */
+TC_INLINE double tc_copysign_f64(double x0, double x1) { return __builtin_copysign(x0, x1); }
+
+/* helper: tc_nextafter_f32
+   Numbers of one sign are in the order of their bits. */
+TC_INLINE float tc_nextafter_f32(float x, float y) {
+  int bits = (int)tc_bits_f32(x), up = (x < y) == (x > 0.0f) ? 1 : -1;
+  float r = tc_float_bits((unsigned)(bits + up));
+  r = x == 0.0f ? tc_copysign_f32(1.40129846e-45f, y) : r;
+  return x == y ? y : (x != x) | (y != y) ? x + y : r;
+}
+
+/* helper: tc_nextafter_f64 */
+TC_INLINE double tc_nextafter_f64(double x, double y) {
+  long long bits = tc_bits_f64(x), up = (x < y) == (x > 0.0) ? 1 : -1;
+  double r = tc_double_bits(bits + up);
+  r = x == 0.0 ? tc_copysign_f64(4.9406564584124654e-324, y) : r;
+  return x == y ? y : (x != x) | (y != y) ? x + y : r;
+}

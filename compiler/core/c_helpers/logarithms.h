@@ -71,8 +71,29 @@ TC_INLINE float tc_atanh_f32(float x) {
   return a != a ? x : tc_copysign_f32(r, x);
 }
 
-/* helper: tc_log_f64 */
-TC_INLINE double tc_log_f64(double x) {
+/* helper: tc_log_of_parts_f64 */
+TC_INLINE double tc_log_of_parts_f64(double e, double f, double h, double t) {
+  double r = tc_fma_f64(e, 1.90821492927058770002e-10, t);
+  return e * 6.93147180369123816490e-01 - ((h - r) - f);
+}
+
+/* helper: tc_NAME_of_parts_f64
+   for: NAME WHOLE LOST HIGH LOW = log2 1.0 0.0 1.4426950216293335 1.9259629911266175e-08,
+      log10 0.30102999566361177 3.694239077158931e-13 0.4342944771051407 4.798111141615973e-09
+   The logarithm of 1 + f as a sum of two, of which the first has so few bits that its product with the
+   first part of the factor is exact. */
+TC_INLINE double tc_NAME_of_parts_f64(double e, double f, double h, double t) {
+  double first = tc_double_bits(tc_bits_f64(f - h) & -134217728LL);
+  double rest = ((f - first) - h) + t, whole = e * WHOLE;
+  double high = first * HIGH, low = (first + rest) * LOW + rest * HIGH;
+  low += e * LOST;
+  double sum = whole + high;
+  return sum + (low + ((whole - sum) + high));
+}
+
+/* helper: tc_NAME_f64
+   for: NAME = log, log2, log10 */
+TC_INLINE double tc_NAME_f64(double x) {
   double scaled = x < 2.2250738585072014e-308 ? x * 18014398509481984.0 : x;
   double lift = x < 2.2250738585072014e-308 ? -54.0 : 0.0;
   long long u = tc_bits_f64(scaled) - 0x3fe6a09e667f3bcdLL;
@@ -86,9 +107,49 @@ TC_INLINE double tc_log_f64(double x) {
   p = tc_fma_f64(p, z, 0.2857142856993072);
   p = tc_fma_f64(p, z, 0.40000000000328145);
   p = tc_fma_f64(p, z, 0.6666666666666576);
-  double t = tc_fma_f64(s, h + p * z, e * 1.90821492927058770002e-10);
-  t = e * 6.93147180369123816490e-01 - ((h - t) - f);
+  double t = tc_NAME_of_parts_f64(e, f, h, s * (h + p * z));
   t = x == __builtin_inf() ? x : t;
   t = x == 0.0 ? -__builtin_inf() : t;
   return (x < 0.0 || x != x) ? __builtin_nan("") : t;
+}
+
+/* helper: tc_log1p_f64 */
+TC_INLINE double tc_log1p_f64(double x) {
+  /* log(u) with u = 1 + x rounded, plus the rounding made good */
+  double u = 1.0 + x;
+  double lost = u > 2.0 ? (x - u) + 1.0 : x - (u - 1.0);
+  double r = tc_log_f64(u) + lost / u;
+  r = u == 1.0 ? x : r;
+  r = x == -1.0 ? -__builtin_inf() : r;
+  return x == __builtin_inf() ? x : r;
+}
+
+/* helper: tc_atanh_f64 */
+TC_INLINE double tc_atanh_f64(double x) {
+  double a = __builtin_fabs(x);
+  double r = 0.5 * tc_log1p_f64(2.0 * a / (1.0 - a));
+  return a != a ? x : tc_copysign_f64(r, x);
+}
+
+/* helper: tc_asinh_KIND
+   for: KIND LARGE = f32 1e9, f64 1e9
+   log(2a) for large a, log1p(a + a^2 / (1 + sqrt(a^2 + 1))) else. */
+TC_INLINE TYPE tc_asinh_KIND(TYPE x) {
+  const TYPE one = 1, most = LARGE;
+  TYPE a = x < 0 ? -x : x, c = most < a ? most : a;
+  TYPE near = tc_log1p_KIND(c + c * c / (one + tc_sqrt_KIND(c * c + one)));
+  TYPE far = tc_log_KIND(a) + (TYPE)0.69314718055994531;
+  return tc_copysign_KIND(a > most ? far : near, x);
+}
+
+/* helper: tc_acosh_KIND
+   for: KIND LARGE = f32 1e9, f64 1e9
+   As asinh, with a = x - 1. */
+TC_INLINE TYPE tc_acosh_KIND(TYPE x) {
+  const TYPE one = 1, most = LARGE;
+  TYPE c = most < x ? most : x, t = c - one;
+  TYPE near = tc_log1p_KIND(t + tc_sqrt_KIND((TYPE)2 * t + t * t));
+  TYPE far = tc_log_KIND(x) + (TYPE)0.69314718055994531;
+  near = x < one ? (TYPE)__builtin_nanf("") : near;
+  return x > most ? far : near;
 }

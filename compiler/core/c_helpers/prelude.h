@@ -8,7 +8,9 @@
 #pragma GCC optimize ("no-thread-jumps", "no-tree-dominator-opts", "no-tree-pre")
 
 /* helper: tc_macros
-   with: tc_fma_f32, tc_fma_f64 */
+   with: tc_fma_f32, tc_fma_f64
+   TC_LANES is for functions that no vector form computes: gcc makes vector forms that call them for
+   each element, so that they do not keep the rest of a loop from vectors. */
 #ifdef __FMA__
 #define tc_fma_f32 __builtin_fmaf
 #define tc_fma_f64 __builtin_fma
@@ -17,3 +19,8 @@
 #define tc_fma_f64(a, b, c) ((a) * (b) + (c))
 #endif
 #define TC_INLINE static inline __attribute__((always_inline))
+#if defined(__x86_64__) && !defined(__clang__)
+#define TC_LANES static __attribute__((noinline, const, simd("notinbranch")))
+#else
+#define TC_LANES TC_INLINE
+#endif

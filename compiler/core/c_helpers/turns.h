@@ -97,3 +97,76 @@ TC_INLINE float tc_NAME_f32(float x) { return tc_turn_far_f32(x, QUARTERS); }
 
 /* helper: tc_tan_f32 */
 TC_INLINE float tc_tan_f32(float x) { return tc_sin_f32(x) / tc_cos_f32(x); }
+
+/* helper: tc_turn_near_f64
+   Up to 2^30: the products with three parts of pi/2 of 53 bits each are rounded once, so that the rest
+   is right to its last bit but one even next to a multiple. */
+TC_INLINE double tc_turn_near_f64(double x, const int quarters) {
+  /* sine of so many quarter turns more; of -1 the tangent */
+  double shifted = tc_fma_f64(x, 0.63661977236758134, 6755399441055744.0);
+  double n = shifted - 6755399441055744.0;
+  double r = tc_fma_f64(n, -1.5707963267948966, x);
+  r = tc_fma_f64(n, -6.123233995736766e-17, r);
+  r = tc_fma_f64(n, 1.4973849048591698e-33, r);
+  long long q = tc_bits_f64(shifted) + (quarters > 0 ? quarters : 0);
+  double s = r * r;
+  double a = -7.586094789672523e-13;
+  a = tc_fma_f64(a, s, 1.6058521349954984e-10);
+  a = tc_fma_f64(a, s, -2.5052106167335705e-08);
+  a = tc_fma_f64(a, s, 2.7557319219150783e-06);
+  a = tc_fma_f64(a, s, -0.00019841269841264821);
+  a = tc_fma_f64(a, s, 0.008333333333333331);
+  a = tc_fma_f64(a, s, -0.16666666666666666);
+  double b = 4.745537016775937e-14;
+  b = tc_fma_f64(b, s, -1.1470455178205905e-11);
+  b = tc_fma_f64(b, s, 2.087675575487951e-09);
+  b = tc_fma_f64(b, s, -2.755731922129809e-07);
+  b = tc_fma_f64(b, s, 2.480158730158451e-05);
+  b = tc_fma_f64(b, s, -0.0013888888888888887);
+  b = tc_fma_f64(b, s, 0.041666666666666664);
+  double sine = tc_fma_f64(a * s, r, r);
+  double cosine = tc_fma_f64(b * s, s, tc_fma_f64(-0.5, s, 1.0));
+  if (quarters < 0) return (q & 1 ? -cosine : sine) / (q & 1 ? sine : cosine);
+  double y = (q & 1) ? cosine : sine;
+  return tc_double_bits(tc_bits_f64(y) ^ (q & 2) << 62);
+}
+
+/* helper: tc_NAME_f64
+   for: NAME QUARTERS = sin 0, cos 1, tan -1
+   with: tc_NAME_by64, tc_NAME_b64, tc_NAME_c64, tc_NAME_d64, tc_NAME_e64, tc_NAME_l64
+   As those of float; what is beyond 2^30 libm computes. */
+#if defined(__FMA__) && defined(__x86_64__) && !defined(__clang__)
+#define TC_ALONE __attribute__((visibility("hidden")))
+TC_ALONE __attribute__((const, simd("notinbranch"))) double tc_NAME_f64(double x);
+TC_ALONE double tc_NAME_by64(double x) __asm__("tc_NAME_f64");
+double tc_NAME_by64(double x) {
+  return __builtin_fabs(x) < 0x1p30 ? tc_turn_near_f64(x, QUARTERS) : __builtin_NAME(x);
+}
+#define TC_TURNS(isa, lanes, any) \
+  typedef double tc_NAME_##isa##64 __attribute__((vector_size(8 * lanes))); \
+  typedef long long tc_NAME_l64##isa __attribute__((vector_size(8 * lanes))); \
+  TC_ALONE tc_NAME_##isa##64 tc_NAME_l64_of_##isa(tc_NAME_##isa##64 x) \
+    __asm__("_ZGV" #isa "N" #lanes "v_tc_NAME_f64"); \
+  tc_NAME_##isa##64 tc_NAME_l64_of_##isa(tc_NAME_##isa##64 x) { \
+    tc_NAME_##isa##64 given = x, made; \
+    const double* in = (const double*)&given; \
+    double* out = (double*)&made; \
+    /* beyond 2^30, whose upper bits these are; infinities and NaN as well */ \
+    tc_NAME_l64##isa far = ((tc_NAME_l64##isa)x & 0x7fffffffffffffffLL) >= 0x41d0000000000000LL; \
+    if (__builtin_expect(any, 0)) \
+      for (int i = 0; i < lanes; i++) out[i] = tc_NAME_by64(in[i]); \
+    else \
+      for (int i = 0; i < lanes; i++) out[i] = tc_turn_near_f64(in[i], QUARTERS); \
+    return made; \
+  }
+TC_TURNS(b, 2, __builtin_ia32_movmskpd((tc_NAME_b64)far))
+TC_TURNS(c, 4, __builtin_ia32_movmskpd256((tc_NAME_c64)far))
+TC_TURNS(d, 4, __builtin_ia32_movmskpd256((tc_NAME_d64)far))
+#ifdef __AVX512F__
+TC_TURNS(e, 8, __builtin_ia32_ptestmq512(far, far, -1))
+#endif
+#undef TC_TURNS
+#undef TC_ALONE
+#else
+TC_INLINE double tc_NAME_f64(double x) { return __builtin_NAME(x); }
+#endif
