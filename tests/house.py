@@ -52,7 +52,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         *CORE,
         "tc.compiler.capture.hook",
         "tc.compiler.process",
-        "tc.compiler.runtime.build",
+        "tc.compiler.runtime.store",
         "tc.compiler.sentinel.rounding",
     ),
     "tc.compiler.sentinel.rounding": (),

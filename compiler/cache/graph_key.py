@@ -39,7 +39,7 @@ SMALL = 1 << 16
 #: kinds of devices whose tensors a key distinguishes
 DEVICES = ("cpu", "cuda")
 #: variables that say where things go, not what is made
-ELSEWHERE = ("TC_CACHE_DIR", "TC_TRACE", "TC_LOGS", "TC_LOGS_OUT", "TC_LOGS_FORMAT")
+ELSEWHERE = ("TC_CACHE_DIR", "TC_CACHE_KEY", "TC_TRACE", "TC_LOGS", "TC_LOGS_OUT", "TC_LOGS_FORMAT")
 #: types whose repr is all there is to a value
 PRINTED = (
     type(None), bool, int, str, bytes, complex, torch.dtype, torch.device, torch.layout,
