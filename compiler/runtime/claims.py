@@ -4,7 +4,7 @@ A claim is a small file beside the entries. Who creates it makes the entry; who 
 the entry again and again. Nothing depends on it: an entry is right whoever makes it, and made
 twice costs time alone. So nobody waits for ever: not for a process that has died (on this machine
 it is asked after, on others its claim stops changing), not for more than `Config.cache_wait`
-seconds for one that lives, and not where this process itself keeps others waiting.
+seconds for one that lives and says so, and not where this process itself keeps others waiting.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ class _Holding(threading.local):
 
 
 _HOLDING = _Holding()
+#: files of the claims that this process holds; one of its own that is not here could not be removed
+_HELD: set[str] = set()
+os.register_at_fork(after_in_child=_HELD.clear)
 
 
 class Claim:
@@ -47,6 +50,7 @@ class Claim:
         self._thread = threading.Thread(target=self._beat, name="tc-claim", daemon=True)
         self._thread.start()
         _HOLDING.count += 1
+        _HELD.add(_file(name, generation))
 
     def release(self) -> None:
         """Let the others go on: with what was made, or by making it themselves."""
@@ -54,6 +58,7 @@ class Claim:
             return
         self._over.set()
         _HOLDING.count -= 1
+        _HELD.discard(_file(self._name, self._generation))
         self._thread.join()
         for generation in range(self._generation, -1, -1):
             with suppress(OSError):
@@ -144,8 +149,11 @@ class _Queue:
             self.seen = owner, now
         try:
             machine, process, started, _ = owner.decode().split()
-            if machine == _machine():
-                return _started(int(process)) != started
+            if machine == _machine() and (
+                _started(int(process)) != started
+                or (int(process) == os.getpid() and _file(self.name, self.generation) not in _HELD)
+            ):
+                return True
         except ValueError:  # half written, or not by tc
             pass
         return now - self.seen[1] > SILENCE
