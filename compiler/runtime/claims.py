@@ -37,7 +37,7 @@ class _Holding(threading.local):
 
 _HOLDING = _Holding()
 #: files of the claims that this process holds; one of its own that is not here could not be removed
-_HELD: set[str] = set()
+_HELD: list[str] = []
 os.register_at_fork(after_in_child=_HELD.clear)
 
 
@@ -50,7 +50,6 @@ class Claim:
         self._thread = threading.Thread(target=self._beat, name="tc-claim", daemon=True)
         self._thread.start()
         _HOLDING.count += 1
-        _HELD.add(_file(name, generation))
 
     def release(self) -> None:
         """Let the others go on: with what was made, or by making it themselves."""
@@ -58,7 +57,7 @@ class Claim:
             return
         self._over.set()
         _HOLDING.count -= 1
-        _HELD.discard(_file(self._name, self._generation))
+        _HELD.remove(_file(self._name, self._generation))
         self._thread.join()
         for generation in range(self._generation, -1, -1):
             with suppress(OSError):
@@ -110,12 +109,12 @@ class _Queue:
     def wait(self, look: Callable[[], T | None]) -> tuple[T | None, Claim | None]:
         pause = DISTANT_PAUSE if self.place.distant else PAUSE
         while True:
-            file = _file(self.name, self.generation)
-            if self.place.create(file, _owner(0)):
+            # Who has waited for an owner that made nothing does not let others wait in turn.
+            if not self.seen[0] and self._is_first():
                 claim = Claim(self.place, self.name, self.generation)
                 return self._after_claiming(look, claim)
             try:
-                owner = self.place.read(file)
+                owner = self.place.read(_file(self.name, self.generation))
             except FileNotFoundError:  # it was released
                 return look(), None
             if self._is_dead(owner):
@@ -127,6 +126,17 @@ class _Queue:
                 return found, None
             time.sleep(pause)
             pause = min(1.5 * pause, max(pause, LONG_PAUSE))
+
+    def _is_first(self) -> bool:
+        """Create the claim of this generation, if nobody has."""
+        file, created = _file(self.name, self.generation), False
+        _HELD.append(file)
+        try:
+            created = self.place.create(file, _owner(0))
+        finally:
+            if not created:
+                _HELD.remove(file)
+        return created
 
     @staticmethod
     def _after_claiming(
@@ -145,6 +155,7 @@ class _Queue:
 
     def _is_dead(self, owner: bytes) -> bool:
         now = time.monotonic()
+        owner = owner or b"?"  # created, and not written yet
         if owner != self.seen[0]:
             self.seen = owner, now
         try:
