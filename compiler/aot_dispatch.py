@@ -30,7 +30,7 @@ from tc.compiler.capture.values.subclasses import FAKED
 from tc.compiler.core import levels
 from tc.compiler.core.fakes import fake_mode_of
 from tc.compiler.core.gate import Gate
-from tc.compiler.core.graphtext import emit_captured
+from tc.compiler.core.graphtext import PLACE, emit_captured
 from tc.compiler.core.notes import noted_events, noting
 from tc.compiler.deferred import Deferred, Work
 
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 Compiled = Callable[..., Any]
 #: runs a graph: takes a list of inputs, which it may empty
 Boxed = Callable[[list[Any]], tuple[Any, ...]]
-#: key of a captured graph's `meta`: the function it is of
-PLACE = "tc_place"
 NOWHERE = trace.StackFrame("<unknown>", 0, "a graph")
 #: marks of graphs that only eager torch runs right
 EAGER_MARKS = {

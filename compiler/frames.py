@@ -17,7 +17,6 @@ from torch.fx._symbolic_trace import is_fx_symbolic_tracing
 from torch.utils._python_dispatch import _disable_current_modes
 
 from tc import trace
-from tc.compiler.aot_dispatch import PLACE
 from tc.compiler.backends.builtin import aot_eager
 from tc.compiler.backends.registry import BACKENDS
 from tc.compiler.backends.verify import copied, verify
@@ -37,7 +36,7 @@ from tc.compiler.capture.torch_api.transforms import LEVELLED
 from tc.compiler.capture.translate import BreakRecord, Captured, is_handler_resumption, translate
 from tc.compiler.core import garbage, levels
 from tc.compiler.core.gate import Gate
-from tc.compiler.core.graphtext import emit_captured, with_code
+from tc.compiler.core.graphtext import PLACE, emit_captured, with_code
 from tc.compiler.core.graphview import shown
 from tc.compiler.errors import (
     BackendError,

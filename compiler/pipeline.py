@@ -318,4 +318,5 @@ def _cache(gate: Gate, options: InductorOptions) -> GraphCache | None:
     if options.freezing:  # the values of parameters decide
         trace.emit(trace.Artifact("tc_graph_cache_bypass", "freezing is on"))
         return None
-    return GraphCache({"options": options})
+    threads = options.cpp_threads  # a matter of speed, see `graph_key.OF_MACHINE`
+    return GraphCache({"options": replace(options, cpp_threads=0), "kernel threads": threads})

@@ -137,9 +137,11 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "tc.compiler.frames",
         "tc.compiler.pipeline",
         "tc.compiler.process",
+        "tc.compiler.saving",
         "tc.compiler.sentinel",
         "tc.compiler.telemetry",
     ),
+    "tc.compiler.saving": (*CORE, "tc.compiler.cache", "tc.compiler.runtime"),
 }
 # Methods of strings and of `re` that change text or take it apart.
 EDITING = frozenset((

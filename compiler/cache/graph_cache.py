@@ -36,8 +36,8 @@ from tc.compiler.core.frozen import NotPlain, dumps, loads
 from tc.compiler.core.frozen_graph import CLASSES as GRAPH_CLASSES
 from tc.compiler.core.frozen_graph import restored, written
 from tc.compiler.core.gpu import GpuProgram
-from tc.compiler.core.graphtext import UNTOLD
-from tc.compiler.runtime import claims, store
+from tc.compiler.core.graphtext import PLACE, UNTOLD
+from tc.compiler.runtime import carried, claims, store
 from tc.compiler.runtime.load import load
 from tc.compiler.runtime.triton import load as load_gpu
 from tc.compiler.telemetry.profile import programs
@@ -191,7 +191,7 @@ class GraphCache:
             first = self._read_or_claim(key)
             second = None if first is None else _read(_second(key))
         found = first is not None and (second is None or second.pair == first.pair)
-        _emit_lookup(found, key)
+        _report_lookup(found, key, gm)
         if (
             not found
             or first is None
@@ -204,7 +204,10 @@ class GraphCache:
 
         def backward() -> Boxed | None:
             kept = _backward_of(key, pair)
-            return None if kept is None else run_kept(kept, gm)
+            if kept is None:
+                return None
+            _note(_second(key), gm)
+            return run_kept(kept, gm)
 
         return Trained(
             first.contract,
@@ -269,6 +272,7 @@ class GraphCache:
         with self:
             kept = self._read_or_claim(later, lambda: _backward_of(cut.key, cut.pair))
             if kept is not None:
+                _note(later, cut.gm)
                 return run_kept(kept, cut.gm)
             program, events = make()
             self._write(later, cut.gm, program, None, (*cut.told[kind], *events), cut.pair)
@@ -305,7 +309,7 @@ class GraphCache:
             return None, None
         with trace.stage("graph_cache.look"):
             kept = self._read_or_claim(key)
-        _emit_lookup(kept is not None, key)
+        _report_lookup(kept is not None, key, gm)
         return key, kept
 
     def _read_or_claim(
@@ -359,6 +363,7 @@ class GraphCache:
                 _report_bypass(f"not kept: {why}")
                 return
             store.write(KIND, key.digest, content, told)
+            _note(key, gm)
 
 
 def _second(key: Key) -> Key:
@@ -373,9 +378,19 @@ def _backward_of(key: Key, pair: str) -> Kept | None:
     return kept if kept is not None and kept.pair == pair else None
 
 
-def _emit_lookup(found: bool, key: Key) -> None:
+def _report_lookup(found: bool, key: Key, gm: fx.GraphModule) -> None:
     if trace.enabled():
         trace.emit(trace.Cache(found, key.digest, key.parts))
+    if found:
+        _note(key, gm)
+        return
+    near = carried.differing(key.carried_parts)
+    if near is not None:
+        label, names = near
+        trace.warn(
+            f"a graph of {gm.meta.get(PLACE, 'a function')} is not in {label}, where the most "
+            f"similar one has another {', '.join(names) or 'set of sizes'}: it is compiled here"
+        )
 
 
 def _report_bypass(why: str) -> None:
@@ -409,7 +424,8 @@ def run_kept(kept: Kept, gm: fx.GraphModule) -> Boxed:
 
 
 def _read(key: Key) -> Kept | None:
-    entry = store.entry(KIND, key.digest)
+    """Return an entry, from a file that was loaded or from disk."""
+    entry = carried.entry(key.portable) or store.entry(KIND, key.digest)
     if entry is None:
         return None
     try:
@@ -423,6 +439,19 @@ def _read(key: Key) -> Kept | None:
     if kept.conditions and (key.sizes is None or not key.sizes.ask(kept.conditions)):
         return None
     return kept
+
+
+def readable(content: bytes) -> str:
+    """Return the Python of an entry's program, for people."""
+    return str(loads(content, CLASSES).program.wrapper_source)
+
+
+def _note(key: Key, gm: fx.GraphModule) -> None:
+    """Note that this process uses an entry, which `tc.save` writes to a file."""
+    place = gm.meta.get(PLACE)
+    where, file = ("", "") if place is None else (str(place), place.file)
+    parts = key.carried_parts
+    carried.note_graph(carried.Graph(key.digest, key.portable, parts, where, file))
 
 
 def _places(gm: fx.GraphModule, program: Program) -> tuple[tuple[str, Held | Written], ...]:

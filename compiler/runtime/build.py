@@ -21,12 +21,15 @@ from pathlib import Path
 
 from tc.compiler.core.machine import caches
 from tc.compiler.errors import StageError
-from tc.compiler.runtime import claims, scratch
+from tc.compiler.runtime import carried, claims, scratch
 from tc.compiler.runtime.mapping import Library
 from tc.compiler.runtime.places import TEMPORARY, Folder
 from tc.compiler.runtime.store import name_of, sealed, store, unsealed
 
 STAGE = "runtime.build"
+#: flags that make code for this machine alone
+MACHINE_FLAGS = ("-march=", "-mprefer-vector-width=")
+KERNEL_LIBRARIES = ("-lm",)
 #: bytes that a folder for temporary files has room for, if a failing compiler is not to blame it
 ROOM = 16 << 20
 
@@ -124,9 +127,27 @@ def kernel_flags(compiler: Compiler) -> tuple[str, ...]:
 
 
 def build_kernels(source: str) -> Library:
-    """Compile the kernels of one graph, or find them in the cache."""
+    """Compile the kernels of one graph, or find them in a file that was loaded, or in the cache."""
+    carried.note_library(source, "", None, KERNEL_LIBRARIES)
+    found = carried.library(source)
+    if found is not None:
+        return found
     compiler = find_compiler()
-    return build(source, kernel_flags(compiler), ("-lm",), compiler=compiler)
+    return _build(source, kernel_flags(compiler), KERNEL_LIBRARIES, "", compiler)
+
+
+def build_for(source: str, level: str) -> Library:
+    """Compile the kernels of one graph for a level of CPUs (a key of `carried.LEVELS`).
+
+    Raises:
+        StageError: no compiler, or it refuses the source.
+    """
+    compiler = find_compiler()
+    flags = [flag for flag in kernel_flags(compiler) if not flag.startswith(MACHINE_FLAGS)]
+    more = [flag for flag in carried.LEVELS[level][0] if flag.startswith("-march")]
+    if not compiler.is_clang:
+        more = list(carried.LEVELS[level][0])
+    return _build(source, (*flags, *more), KERNEL_LIBRARIES, "", compiler)
 
 
 def build(
@@ -135,23 +156,34 @@ def build(
     libraries: tuple[str, ...] = (),
     *,
     salt: str = "",
-    compiler: Compiler | None = None,
 ) -> Library:
-    """Return a shared library made of ``source``, from the cache if possible.
-
-    Of several processes that share a cache one calls the compiler, and the others wait for it.
+    """Return a shared library made of ``source``, from a file or the cache if possible.
 
     Args:
         source: one C file that includes nothing outside the compiler's own search path.
         flags: flags before the source.
         libraries: linker arguments after it.
         salt: further dependencies of the library (a Python version, headers).
-        compiler: by default `find_compiler`.
 
     Raises:
         StageError: no compiler, or it refuses the source.
     """
-    compiler = compiler or find_compiler()
+    carried.note_library(source, salt, flags, libraries)
+    found = carried.library(source, salt)
+    return found or _build(source, flags, libraries, salt, find_compiler())
+
+
+def _build(
+    source: str,
+    flags: tuple[str, ...],
+    libraries: tuple[str, ...],
+    salt: str,
+    compiler: Compiler,
+) -> Library:
+    """Return a shared library from the cache, else compiled.
+
+    Of several processes that share a cache one calls the compiler, and the others wait for it.
+    """
     key = key_of(compiler, source, *flags, *libraries, salt)
     kept = store()
     name = name_of("lib", key, ".so")
