@@ -6,6 +6,7 @@ code for every level of CPUs; and the way back, which checks what the file was m
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib
 import inspect
@@ -28,6 +29,7 @@ from tc.compiler.cache.saved import Manifest, SavedFile, SavedGraph, SavedLibrar
 from tc.compiler.errors import SavedFileError, StageError
 from tc.compiler.runtime import carried, store
 from tc.compiler.runtime.build import build, build_for
+from tc.compiler.runtime.mapping import Library
 from tc.trace.files import replace_file
 
 
@@ -78,11 +80,9 @@ def pack(function: Any, key: bytes | None = None) -> tuple[bytes, Saved]:
         )
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         made = list(pool.map(_library, sources, sources.values()))
-    libraries = []
-    for row, code, why in made:
+    for _, code, why in made:
         left_out += why
         parts |= code
-        libraries.append(row)
     files = {graph.file: _sha256_of(graph.file) for graph in graphs}
     manifest = Manifest(
         saved.FORMAT,
@@ -90,7 +90,7 @@ def pack(function: Any, key: bytes | None = None) -> tuple[bytes, Saved]:
         needs(),
         {file: digest for file, digest in files.items() if digest},
         tuple(rows),
-        tuple(libraries),
+        tuple(library for library, _, _ in made),
     )
     content = saved.packed(manifest, parts, key)
     sha256 = hashlib.sha256(content).hexdigest()
@@ -141,12 +141,13 @@ def _library(key: str, source: carried.Source) -> tuple[SavedLibrary, dict[str, 
     name, text = f"kernels/{key}", source.text
     parts, code, left_out = {f"{name}.c": text.encode()}, {}, []
     wanted = carried.LEVELS if platform.machine() == "x86_64" else {}
-    makers: dict[str, Callable[[], Any]] = {
-        level: lambda level=level: build_for(text, level) for level in wanted
+    makers: dict[str, Callable[[], Library]] = {
+        level: functools.partial(build_for, text, level) for level in wanted
     }
     if source.flags is not None or not wanted:
         flags = source.flags or ("-O3", "-fPIC", "-shared")
-        makers = {carried.ANY: lambda: build(text, flags, source.libraries, salt=source.salt)}
+        make_any = functools.partial(build, text, flags, source.libraries, salt=source.salt)
+        makers = {carried.ANY: make_any}
     for level, make in makers.items():
         try:
             parts[f"{name}.{level}.so"] = make().content

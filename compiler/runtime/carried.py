@@ -14,6 +14,8 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tc import trace
+from tc.compiler.core.once import once
 from tc.compiler.errors import OptionError
 from tc.compiler.runtime.mapping import Library
 from tc.compiler.runtime.store import Entry
@@ -125,9 +127,21 @@ def library(source: str, salt: str = "") -> Library | None:
     for bundle in _PROCESS.bundles:
         code = bundle.libraries.get(key, {})
         for name in (ANY, *reversed(levels())):
-            if name in code:
-                return Library(f"{key}.{name}.so", code[name], None)
+            if name in code and (found := _opened(bundle.label, key, name, code[name])):
+                return found
     return None
+
+
+@once
+def _opened(label: str, key: str, level: str, content: bytes) -> Library | None:
+    """Return a library, if this system can map it: another one may lack what it is linked to."""
+    found = Library(f"{key}.{level}.so", content, None)
+    try:
+        found.open()
+    except OSError as error:
+        trace.warn(f"the code for {level} in {label} does not load here ({error})")
+        return None
+    return found
 
 
 def differing(parts: Mapping[str, str]) -> tuple[str, tuple[str, ...]] | None:

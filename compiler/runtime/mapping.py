@@ -8,6 +8,7 @@ process, or from memory.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -60,7 +61,8 @@ class Library:
         raise why or OSError(f"there is no folder to map {self.name} from")
 
     def _copy(self, folder: Path) -> Path:
-        copy = folder / self.name.rpartition("/")[2]
+        # By its content, as files that are loaded may have other code under the same name.
+        copy = folder / f"{hashlib.sha256(self.content).hexdigest()[:40]}.so"
         if not copy.exists():
             # In two steps, as another thread may map the file at once.
             made = copy.with_suffix(f".{os.urandom(4).hex()}")
