@@ -188,6 +188,7 @@ class InductorOptions:
         fallback_random: draw random numbers as eager does; False: see `Config`.
         cpp_threads: OpenMP threads of generated kernels; 0 takes `Config.threads`.
         triton_cudagraphs: replay kernel launches as CUDA graphs; means nothing on a CPU.
+        background: run captured graphs by eager torch while another thread compiles them.
     """
 
     max_autotune: bool = False
@@ -196,6 +197,7 @@ class InductorOptions:
     fallback_random: bool = True
     cpp_threads: int = 0
     triton_cudagraphs: bool = False
+    background: bool = False
 
     @classmethod
     def of(cls, mode: str | None, options: Mapping[str, Any]) -> InductorOptions:

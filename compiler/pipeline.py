@@ -319,4 +319,5 @@ def _cache(gate: Gate, options: InductorOptions) -> GraphCache | None:
         trace.emit(trace.Artifact("tc_graph_cache_bypass", "freezing is on"))
         return None
     threads = options.cpp_threads  # a matter of speed, see `graph_key.OF_MACHINE`
-    return GraphCache({"options": replace(options, cpp_threads=0), "kernel threads": threads})
+    options = replace(options, cpp_threads=0, background=False)
+    return GraphCache({"options": options, "kernel threads": threads})

@@ -141,6 +141,13 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "tc.compiler.sentinel",
         "tc.compiler.telemetry",
     ),
+    "tc.compiler.background": (
+        *CORE,
+        "tc.compiler.cache.graph_key",
+        "tc.compiler.capture.hook",
+        "tc.compiler.deferred",
+        "tc.compiler.telemetry.reporter",
+    ),
     "tc.compiler.saving": (*CORE, "tc.compiler.cache", "tc.compiler.runtime"),
 }
 # Methods of strings and of `re` that change text or take it apart.
