@@ -154,10 +154,7 @@ def _cut_again(
     Whoever compiled forward has not run backward, or was killed before. None: the graph is cut in
     another way now.
     """
-    from tc.compiler.aot.training import training
-
-    with trace.stage("aot"):
-        parts = training(gm, examples, gate, decompositions, compilers.joint)
+    parts = _cut(gm, examples, compilers, gate, decompositions)
     if parts.backward is None or compilers.cache is None:
         return None
     told = [trace.AtenGraph("backward", str(parts.backward))] if trace.enabled() else []
@@ -192,11 +189,8 @@ def _training(
     captured: tuple[trace.Event, ...],
 ) -> Compiled:  # fmt: skip
     """Compile forward and backward of a graph, cut where saving is cheapest."""
-    from tc.compiler.aot.training import training
-
     notes = noting()
-    with trace.stage("aot"):
-        parts = training(gm, examples, gate.noted(notes), decompositions, compilers.joint)
+    parts = _cut(gm, examples, compilers, gate.noted(notes), decompositions)
     events = _cut_events(parts)
     if trace.enabled():
         events += noted_events(notes, "aot", "joint")
@@ -217,6 +211,16 @@ def _training(
     marked.allow(by_operations)  # compiled autograd captures what backward does
     backward = Deferred(Work(build, by_operations, gm.meta.get(PLACE, NOWHERE)))
     return aot.wrap_training(parts, forward, backward, by_operations, compilers.draws_as_eager)
+
+
+def _cut(
+    gm: fx.GraphModule, examples: list[Any], compilers: Compilers, gate: Gate, decompositions: Any
+) -> Training:
+    """Record forward and gradients of a graph, and cut them apart where saving is cheapest."""
+    from tc.compiler.aot.training import training  # a graph found on disk needs none of it
+
+    with trace.stage("aot"):
+        return training(gm, examples, gate, decompositions, compilers.joint)
 
 
 def _cut_events(parts: Training) -> list[trace.Event]:

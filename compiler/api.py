@@ -11,9 +11,10 @@ from typing import Any, TypeVar, overload
 import torch
 
 from tc import trace
-from tc.compiler import saving
 from tc.compiler.backends.aot_backend import aot_backend
 from tc.compiler.backends.registry import list_backends, lookup_backend, name_of, register_backend
+from tc.compiler.cache import saving
+from tc.compiler.cache.saving import Saved
 from tc.compiler.capture import hook, traceable
 from tc.compiler.capture.guards.filter import (
     keep_portable_guards_unsafe,
@@ -68,7 +69,6 @@ from tc.compiler.options import (
 from tc.compiler.pipeline import STAGES as REPLAYED
 from tc.compiler.pipeline import Inductor
 from tc.compiler.process import PROCESS as _PROCESS
-from tc.compiler.saving import Saved
 from tc.compiler.sentinel.torch_backend import sentinel
 from tc.compiler.telemetry import counters as counted
 from tc.trace.notebook import Shown, View

@@ -17,7 +17,6 @@ from torch.fx._symbolic_trace import is_fx_symbolic_tracing
 from torch.utils._python_dispatch import _disable_current_modes
 
 from tc import trace
-from tc.compiler import background
 from tc.compiler.backends.builtin import aot_eager
 from tc.compiler.backends.registry import BACKENDS
 from tc.compiler.backends.verify import copied, verify
@@ -54,7 +53,7 @@ from tc.compiler.errors import (
     where_text,
 )
 from tc.compiler.freezing import frozen_inputs, while_unchanged
-from tc.compiler.frontend import stance
+from tc.compiler.frontend import background, stance
 from tc.compiler.options import Config, Options, settings_changed
 from tc.compiler.pipeline import Inductor
 from tc.compiler.process import PROCESS, Process

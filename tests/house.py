@@ -137,18 +137,17 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "tc.compiler.frames",
         "tc.compiler.pipeline",
         "tc.compiler.process",
-        "tc.compiler.saving",
+        "tc.compiler.cache.saving",
         "tc.compiler.sentinel",
         "tc.compiler.telemetry",
     ),
-    "tc.compiler.background": (
+    "tc.compiler.frontend.background": (
         *CORE,
         "tc.compiler.cache.graph_key",
         "tc.compiler.capture.hook",
         "tc.compiler.deferred",
         "tc.compiler.telemetry.reporter",
     ),
-    "tc.compiler.saving": (*CORE, "tc.compiler.cache", "tc.compiler.runtime"),
 }
 # Methods of strings and of `re` that change text or take it apart.
 EDITING = frozenset((

@@ -12,8 +12,9 @@ import torch
 from support import python
 
 import tc
-from tc.compiler import background, pipeline
+from tc.compiler import pipeline
 from tc.compiler.errors import StageError
+from tc.compiler.frontend import background
 from tc.compiler.runtime import build
 
 OPTIONS = {"background": True}
