@@ -123,7 +123,7 @@ def one_round(count: int, kill: random.Random | None, cache: str, folder: Path) 
         process.stdin.write("\n")
         process.stdin.flush()
     if kill is not None:
-        killed(running, kill, found)
+        killed(running, kill, found, Path(cache))
     for process in running:
         output, errors = process.communicate(timeout=600)
         if process.returncode == -signal.SIGKILL and kill is not None:
@@ -137,7 +137,9 @@ def one_round(count: int, kill: random.Random | None, cache: str, folder: Path) 
     return found
 
 
-def killed(running: list[subprocess.Popen[str]], kill: random.Random, found: Round) -> None:
+def killed(
+    running: list[subprocess.Popen[str]], kill: random.Random, found: Round, cache: Path
+) -> None:
     """Kill, at random moments, processes that have a claim: those that are compiling."""
     victims = len(running) // 4
     while found.kills < victims:
@@ -145,7 +147,7 @@ def killed(running: list[subprocess.Popen[str]], kill: random.Random, found: Rou
         left = [process for process in running if process.poll() is None]
         if len(left) <= len(running) - victims:
             return
-        claims = list(Path(os.environ["TC_SHARED_CACHE"]).glob("tmp/*.claim*"))
+        claims = list(cache.glob("tmp/*.claim*"))
         owners = {text.split()[1] for text in map(_text, claims) if len(text.split()) == 4}
         compiling = [process for process in left if str(process.pid) in owners]
         if compiling:
@@ -174,7 +176,6 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="tc-bench-") as name:
             folder = Path(name)
             cache = asked.address or str(folder / "cache")
-            os.environ["TC_SHARED_CACHE"] = cache
             kill = random.Random(asked.seed + number) if asked.kill else None
             done = one_round(asked.processes, kill, cache, folder)
             if asked.address:

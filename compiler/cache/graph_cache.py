@@ -384,12 +384,13 @@ def _report_lookup(found: bool, key: Key, gm: fx.GraphModule) -> None:
     if found:
         _note(key, gm)
         return
-    near = carried.differing(key.carried_parts)
+    place = gm.meta.get(PLACE)
+    near = None if place is None else carried.differing(key.carried_parts, place.name)
     if near is not None:
         label, names = near
         trace.warn(
-            f"a graph of {gm.meta.get(PLACE, 'a function')} is not in {label}, where the most "
-            f"similar one has another {', '.join(names) or 'set of sizes'}: it is compiled here"
+            f"a graph of {place} is not in {label}, where the most similar one differs in "
+            f"{', '.join(names) or 'conditions on sizes'}: it is compiled here"
         )
 
 

@@ -43,6 +43,8 @@ ELSEWHERE = (
     "TC_CACHE_DIR",
     "TC_CACHE_KEY",
     "TC_CPU_LEVEL",
+    "TC_FORCE_DISABLE_CACHES",
+    "TC_FX_GRAPH_CACHE",
     "TC_TRACE",
     "TC_LOGS",
     "TC_LOGS_OUT",

@@ -279,6 +279,7 @@ def _bundle(label: str, found: SavedFile) -> carried.Bundle:
             for graph in manifest.graphs
         },
         {graph.key: graph.parts for graph in manifest.graphs},
+        {graph.key: graph.place for graph in manifest.graphs},
         {
             library.key: {level: parts[name] for level, name in library.code.items()}
             for library in manifest.libraries

@@ -81,12 +81,14 @@ class Bundle:
         label: how people call it.
         graphs: portable key -> entry.
         parts: portable key -> what the graph depends on.
+        places: portable key -> the user's function.
         libraries: key -> level -> shared library.
     """
 
     label: str
     graphs: Mapping[str, Entry]
     parts: Mapping[str, Mapping[str, str]]
+    places: Mapping[str, str]
     libraries: Mapping[str, Mapping[str, bytes]]
 
 
@@ -144,13 +146,17 @@ def _opened(label: str, key: str, level: str, content: bytes) -> Library | None:
     return found
 
 
-def differing(parts: Mapping[str, str]) -> tuple[str, tuple[str, ...]] | None:
-    """Return which file has the graph that is most like one that no file has, and what differs."""
+def differing(parts: Mapping[str, str], function: str) -> tuple[str, tuple[str, ...]] | None:
+    """Return which file has the graph that is most like one that no file has, and what differs.
+
+    None: no file has a graph of that function.
+    """
     kind = [
         (sum(known.get(name) == part for name, part in parts.items()), bundle.label, known)
         for bundle in _PROCESS.bundles
-        for known in bundle.parts.values()
-        if known.get("kind") == parts.get("kind")
+        for graph, known in bundle.parts.items()
+        if bundle.places[graph].endswith(f" in {function}")
+        and known.get("kind") == parts.get("kind")
     ]
     if not kind:
         return None
