@@ -320,7 +320,8 @@ class GraphCache:
         found = look()
         if found is None:
             name = store.name_of(KIND, key.digest)
-            found, claim = claims.turn(store.store().place, name, look)
+            with trace.stage("graph_cache.wait"):  # where another process makes it
+                found, claim = claims.turn(store.store().place, name, look)
             if claim is not None:
                 self._claims[-1].append(claim)
         return found

@@ -106,6 +106,7 @@ def packed(manifest: Manifest, parts: Mapping[str, bytes], key: bytes | None = N
     Args:
         key: a secret without which no valid file can be made.
     """
+    _check_key(key)
     listed = json.dumps(asdict(manifest), indent=1, sort_keys=True).encode()
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -126,6 +127,7 @@ def opened(content: bytes, key: bytes | None = None, sha256: str | None = None) 
     Raises:
         SavedFileError: it is not such a file, damaged, or not by somebody who has the key.
     """
+    _check_key(key)
     if len(content) > LARGEST:
         raise SavedFileError(f"it has more than {LARGEST >> 30} GiB: tc writes no such file")
     found = hashlib.sha256(content).hexdigest()
@@ -144,6 +146,11 @@ def opened(content: bytes, key: bytes | None = None, sha256: str | None = None) 
     with _refusing():
         parts = dict(_parts(content))
         return SavedFile(_manifest(json.loads(parts[MANIFEST]), parts), parts, found)
+
+
+def _check_key(key: bytes | None) -> None:
+    if key is not None and not (isinstance(key, bytes) and key):
+        raise SavedFileError("a key is at least one byte, given as bytes")
 
 
 def _digest(body: bytes, key: bytes | None) -> bytes:

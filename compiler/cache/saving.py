@@ -79,7 +79,7 @@ def pack(function: Any, key: bytes | None = None) -> tuple[bytes, Saved]:
             "backward if it is to train, and leave config.fx_graph_cache on"
         )
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        made = list(pool.map(_library, sources, sources.values()))
+        made = list(pool.map(_library, sources))
     for _, code, why in made:
         left_out += why
         parts |= code
@@ -136,9 +136,10 @@ def _graph(graph: carried.Graph, parts: dict[str, bytes], left_out: list[str]) -
     )  # fmt: skip
 
 
-def _library(key: str, source: carried.Source) -> tuple[SavedLibrary, dict[str, bytes], list[str]]:
+def _library(source: carried.Source) -> tuple[SavedLibrary, dict[str, bytes], list[str]]:
     """Build a library for all levels; one that cannot be built for a level is left out there."""
-    name, text = f"kernels/{key}", source.text
+    key, text = carried.key_of(source.text, source.salt), source.text
+    name = f"kernels/{key}"
     parts, code, left_out = {f"{name}.c": text.encode()}, {}, []
     wanted = carried.LEVELS if platform.machine() == "x86_64" else {}
     makers: dict[str, Callable[[], Library]] = {

@@ -10,7 +10,6 @@ import functools
 import hashlib
 import os
 import platform
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -41,19 +40,15 @@ class Source:
     """A library that this process has built or found.
 
     Attributes:
-        packed: its C, compressed.
+        text: its C.
+        salt: what else it depends on.
         flags: to build it; None for kernels, whose flags depend on the level.
     """
 
-    packed: bytes = field(repr=False)
+    text: str = field(repr=False)
     salt: str
     libraries: tuple[str, ...]
     flags: tuple[str, ...] | None
-
-    @property
-    def text(self) -> str:
-        """Its C."""
-        return zlib.decompress(self.packed).decode()
 
 
 @dataclass(frozen=True)
@@ -97,7 +92,7 @@ class _Process:
     """What this process has loaded, and could save. Tables only grow, and bundles are replaced."""
 
     bundles: tuple[Bundle, ...] = ()
-    sources: dict[str, Source] = field(default_factory=dict)
+    sources: dict[tuple[str, str], Source] = field(default_factory=dict)
     graphs: dict[str, Graph] = field(default_factory=dict)
 
 
@@ -215,10 +210,8 @@ def note_library(
     source: str, salt: str, flags: tuple[str, ...] | None, libraries: tuple[str, ...]
 ) -> None:
     """Note that this process uses a library."""
-    key = key_of(source, salt)
-    if key not in _PROCESS.sources:
-        packed = zlib.compress(source.encode(), 1)
-        _PROCESS.sources[key] = Source(packed, salt, libraries, flags)
+    if (source, salt) not in _PROCESS.sources:
+        _PROCESS.sources[source, salt] = Source(source, salt, libraries, flags)
 
 
 def note_graph(graph: Graph) -> None:
@@ -226,6 +219,6 @@ def note_graph(graph: Graph) -> None:
     _PROCESS.graphs.setdefault(graph.digest, graph)
 
 
-def noted() -> tuple[dict[str, Source], tuple[Graph, ...]]:
-    """Return the libraries, by key, and the graphs that this process uses."""
-    return dict(_PROCESS.sources), tuple(_PROCESS.graphs.values())
+def noted() -> tuple[tuple[Source, ...], tuple[Graph, ...]]:
+    """Return the libraries and the graphs that this process uses."""
+    return tuple(_PROCESS.sources.values()), tuple(_PROCESS.graphs.values())

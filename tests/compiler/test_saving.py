@@ -353,6 +353,11 @@ def test_a_key_and_a_digest_decide_what_is_loaded(file, tmp_path):
     file.write_bytes(forged[:30] + b"?" + forged[31:])
     with pytest.raises(SavedFileError, match="damaged"):
         tc.load(file, function, key=b"secret")
+    for none in (b"", "secret"):
+        with pytest.raises(SavedFileError, match="at least one byte"):
+            tc.load(file, function, key=none)
+        with pytest.raises(SavedFileError, match="at least one byte"):
+            tc.save(file, function, key=none)
     with pytest.raises(SavedFileError, match="cannot be read"):
         tc.load(tmp_path / "missing", function)
 
