@@ -19,7 +19,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from tc import trace
 from tc.compiler import aot
 from tc.compiler.aot import wants_grad
-from tc.compiler.cache.graph_cache import GraphCache
+from tc.compiler.cache.graph_cache import GraphCache, Trained
 from tc.compiler.capture.parts.output_graph import WANTS_GRAD
 from tc.compiler.capture.torch_api import marked
 from tc.compiler.capture.torch_api.lazy_modules import LEAF
@@ -27,9 +27,10 @@ from tc.compiler.capture.torch_api.torch_functions import CHANGES_STATE
 from tc.compiler.capture.values.hooks import HOOKED
 from tc.compiler.capture.values.records import RESIZES
 from tc.compiler.capture.values.subclasses import FAKED
+from tc.compiler.core import levels
 from tc.compiler.core.fakes import fake_mode_of
 from tc.compiler.core.gate import Gate
-from tc.compiler.core.graphtext import emit_captured
+from tc.compiler.core.graphtext import PLACE, emit_captured
 from tc.compiler.core.notes import noted_events, noting
 from tc.compiler.deferred import Deferred, Work
 
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 Compiled = Callable[..., Any]
 #: runs a graph: takes a list of inputs, which it may empty
 Boxed = Callable[[list[Any]], tuple[Any, ...]]
-#: key of a captured graph's `meta`: the function it is of
-PLACE = "tc_place"
 NOWHERE = trace.StackFrame("<unknown>", 0, "a graph")
 #: marks of graphs that only eager torch runs right
 EAGER_MARKS = {
@@ -101,7 +100,7 @@ def compile_graph(
     trains = torch.is_grad_enabled() and any(map(wants_grad, examples))
     compiled = _training if trains else _inference
     with trace.stage(compilers.stage):
-        found = _found(gm, examples, compilers, trains)
+        found = _found(gm, examples, compilers, trains, gate, decompositions)
         captured = emit_captured(gm)
         if found is not None:
             return found
@@ -112,8 +111,9 @@ def compile_graph(
 
 
 def _found(
-    gm: fx.GraphModule, examples: list[Any], compilers: Compilers, trains: bool
-) -> Compiled | None:
+    gm: fx.GraphModule, examples: list[Any], compilers: Compilers, trains: bool, gate: Gate,
+    decompositions: Any,
+) -> Compiled | None:  # fmt: skip
     """Return what runs a graph, from its entries on disk if there are any."""
     cache = compilers.cache
     if cache is None or not trains:
@@ -126,11 +126,41 @@ def _found(
     def by_operations(args: list[Any]) -> tuple[Any, ...]:
         return aot.one_by_one(operations())(args)
 
+    autocast = levels.Autocast.now()
+
+    def backward_of() -> Boxed:
+        run = found.backward()
+        if run is None:
+            with autocast.again():
+                parts = _cut_again(found, gm, examples, compilers, gate, decompositions)
+                run = None if parts is None else _backward(parts, compilers, by_operations)
+        return by_operations if run is None else run
+
     marked.allow(by_operations)
-    backward = Deferred(Work(found.backward, by_operations, gm.meta.get(PLACE, NOWHERE)))
+    backward = Deferred(Work(backward_of, by_operations, gm.meta.get(PLACE, NOWHERE)))
     return aot.wrap_training_contract(
         found.contract, gm, found.forward, backward, by_operations, compilers.draws_as_eager
     )
+
+
+@torch.enable_grad()
+@levels.own_tensors()
+def _cut_again(
+    found: Trained, gm: fx.GraphModule, examples: list[Any], compilers: Compilers, gate: Gate,
+    decompositions: Any,
+) -> fx.GraphModule | None:  # fmt: skip
+    """Return backward of a graph whose forward was found on disk, and whose backward is not there.
+
+    Whoever compiled forward has not run backward, or was killed before. None: the graph is cut in
+    another way now.
+    """
+    parts = _cut(gm, examples, compilers, gate, decompositions)
+    if parts.backward is None or compilers.cache is None:
+        return None
+    told = [trace.AtenGraph("backward", str(parts.backward))] if trace.enabled() else []
+    trace.emit_all(told)
+    module = parts.backward.module
+    return module if compilers.cache.cut_again(found, gm, parts.contract, module, told) else None
 
 
 def _inference(
@@ -159,11 +189,8 @@ def _training(
     captured: tuple[trace.Event, ...],
 ) -> Compiled:  # fmt: skip
     """Compile forward and backward of a graph, cut where saving is cheapest."""
-    from tc.compiler.aot.training import training
-
     notes = noting()
-    with trace.stage("aot"):
-        parts = training(gm, examples, gate.noted(notes), decompositions, compilers.joint)
+    parts = _cut(gm, examples, compilers, gate.noted(notes), decompositions)
     events = _cut_events(parts)
     if trace.enabled():
         events += noted_events(notes, "aot", "joint")
@@ -184,6 +211,16 @@ def _training(
     marked.allow(by_operations)  # compiled autograd captures what backward does
     backward = Deferred(Work(build, by_operations, gm.meta.get(PLACE, NOWHERE)))
     return aot.wrap_training(parts, forward, backward, by_operations, compilers.draws_as_eager)
+
+
+def _cut(
+    gm: fx.GraphModule, examples: list[Any], compilers: Compilers, gate: Gate, decompositions: Any
+) -> Training:
+    """Record forward and gradients of a graph, and cut them apart where saving is cheapest."""
+    from tc.compiler.aot.training import training  # a graph found on disk needs none of it
+
+    with trace.stage("aot"):
+        return training(gm, examples, gate, decompositions, compilers.joint)
 
 
 def _cut_events(parts: Training) -> list[trace.Event]:

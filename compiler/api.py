@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,6 +13,8 @@ import torch
 from tc import trace
 from tc.compiler.backends.aot_backend import aot_backend
 from tc.compiler.backends.registry import list_backends, lookup_backend, name_of, register_backend
+from tc.compiler.cache import saving
+from tc.compiler.cache.saving import Saved
 from tc.compiler.capture import hook, traceable
 from tc.compiler.capture.guards.filter import (
     keep_portable_guards_unsafe,
@@ -32,7 +35,7 @@ from tc.compiler.capture.traceable import error_on_graph_break
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.graphview import view_of
 from tc.compiler.core.lock import alone
-from tc.compiler.errors import OptionError, error_context
+from tc.compiler.errors import OptionError, SavedFileError, error_context
 from tc.compiler.frames import FrameCompiler
 from tc.compiler.frontend.annotations import (
     mark_dynamic,
@@ -271,6 +274,72 @@ def get_default_backend() -> str | Callable[..., Any]:
     return _PROCESS.default_backend
 
 
+# -- files of compiled code --------------------------------------------------------------------
+def save(path: str | os.PathLike[str], fn: Any, *, key: bytes | None = None) -> Saved:
+    """Write what this process has compiled to a file that other machines can load.
+
+    The file holds every graph that the default backend has compiled in this process, or found in
+    its cache, with kernels for each level of CPUs, their source, and what all of it depends on.
+    Call the function before, with its backward where it is to train. See docs/saving.md.
+
+    Args:
+        path: is replaced as a whole, or not at all.
+        fn: the function or module that the file is of, compiled or not; `load` finds it again.
+        key: a secret of at least one byte: `load` then refuses files made without it.
+
+    Raises:
+        SavedFileError: nothing was compiled, or the file cannot be written.
+        StageError: there is no C compiler, which builds the kernels for the other CPUs.
+    """
+    return saving.save(path, fn, key)
+
+
+def load(
+    path: str | os.PathLike[str],
+    fn: Any = None,
+    *,
+    key: bytes | None = None,
+    sha256: str | None = None,
+    **settings: Any,
+) -> Any:
+    """Compile a function with what a file of `save` holds, for which no C compiler is needed.
+
+    The function is captured again at its first call; a graph that the file holds is taken from
+    there, another one is compiled, and a warning says what differs. The file is verified before
+    anything in it is looked at, but it holds native code: load none that you would not run.
+
+    Args:
+        path: the file.
+        fn: the live function or module; None: the one that the file names is imported.
+        key: the secret that the file was saved with.
+        sha256: what the SHA-256 of the file has to be, as `save` returns it.
+        settings: as `compile` takes them.
+
+    Raises:
+        SavedFileError: the file is damaged, or is not what ``key`` and ``sha256`` ask for.
+    """
+    _, found = saving.load(path, key, sha256)
+    target = saving.found_function(str(path), found) if fn is None else fn
+    return compile(target, **settings)
+
+
+def save_cache_artifacts() -> tuple[bytes, Saved] | None:
+    """Return what `save` writes, and what it holds; None if nothing was compiled."""
+    try:
+        return saving.pack(None)
+    except SavedFileError:
+        return None
+
+
+def load_cache_artifacts(serialized_artifacts: bytes) -> Saved | None:
+    """Take what `save_cache_artifacts` returned; `compile` finds it from then on.
+
+    Raises:
+        SavedFileError: it is damaged.
+    """
+    return saving.unpack(serialized_artifacts, "the cache artifacts")[0]
+
+
 # -- the process -------------------------------------------------------------------------------
 def reset() -> None:
     """Forget all compiled code and all that was remembered of earlier calls.
@@ -441,6 +510,8 @@ __all__ = [
     "list_backends",
     "list_mode_options",
     "list_options",
+    "load",
+    "load_cache_artifacts",
     "lookup_backend",
     "mark_dynamic",
     "mark_static",
@@ -454,6 +525,8 @@ __all__ = [
     "replaying",
     "reset",
     "run",
+    "save",
+    "save_cache_artifacts",
     "sentinel",
     "set_default_backend",
     "set_stance",

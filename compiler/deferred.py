@@ -7,8 +7,9 @@ thread that is, as part of the compile it belongs to.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,18 @@ from tc.compiler.options import config
 from tc.compiler.telemetry.reporter import as_failure, report_backward, report_failure
 
 Boxed = Callable[[list[Any]], tuple[Any, ...]]
+_MADE: ContextVar[list[Deferred] | None] = ContextVar("made", default=None)
+
+
+@contextmanager
+def noted() -> Iterator[list[Deferred]]:
+    """Note the compiles that are put off in a block."""
+    made: list[Deferred] = []
+    token = _MADE.set(made)
+    try:
+        yield made
+    finally:
+        _MADE.reset(token)
 
 
 @dataclass(frozen=True)
@@ -47,6 +60,17 @@ class Deferred:
         self._work: Work | None = work
         self._run: Boxed | None = None
         self._compile_id = trace.current_compile()
+        made = _MADE.get()
+        if made is not None:
+            made.append(self)
+
+    def compile(self) -> None:
+        """Do the compile, if nobody has done it yet.
+
+        Raises:
+            StageError: it cannot be compiled.
+        """
+        self._compiled()
 
     def __call__(self, args: list[Any]) -> tuple[Any, ...]:
         """Run it.
@@ -63,7 +87,7 @@ class Deferred:
         if work is None:  # another thread has just done it
             assert self._run is not None
             return self._run
-        return alone(self._compiled_alone, lambda: work.instead)
+        return alone(self._compiled_alone, lambda: work.instead, for_background=False)
 
     def _compiled_alone(self) -> Boxed:
         compile_id = self._compile_id

@@ -85,6 +85,10 @@ class OptionError(TcError, ValueError):
     """An option, mode or setting that does not exist or has a value it cannot take."""
 
 
+class SavedFileError(TcError, ValueError):
+    """A file of compiled code is damaged, or not to be trusted; or there is nothing to save."""
+
+
 class Unsupported(TcError):
     """A graph break under ``fullgraph=True``."""
 

@@ -16,7 +16,6 @@ from torch import fx
 from torch.fx._symbolic_trace import is_fx_symbolic_tracing
 
 from tc import trace
-from tc.compiler.aot_dispatch import PLACE
 from tc.compiler.backends.builtin import aot_eager
 from tc.compiler.backends.registry import BACKENDS
 from tc.compiler.backends.verify import copied, verify
@@ -36,7 +35,7 @@ from tc.compiler.capture.torch_api.transforms import LEVELLED
 from tc.compiler.capture.translate import BreakRecord, Captured, is_handler_resumption, translate
 from tc.compiler.core import garbage, levels
 from tc.compiler.core.gate import Gate
-from tc.compiler.core.graphtext import emit_captured, with_code
+from tc.compiler.core.graphtext import PLACE, emit_captured, with_code
 from tc.compiler.core.graphview import shown
 from tc.compiler.errors import (
     BackendError,
@@ -53,7 +52,7 @@ from tc.compiler.errors import (
     where_text,
 )
 from tc.compiler.freezing import frozen_inputs, while_unchanged
-from tc.compiler.frontend import stance
+from tc.compiler.frontend import background, stance
 from tc.compiler.options import Config, Options, settings_changed
 from tc.compiler.pipeline import Inductor
 from tc.compiler.process import PROCESS, Process
@@ -337,7 +336,7 @@ class FrameCompiler:
             reference = copied(captured.module)
             reference.meta = dict(captured.module.meta)
         with trace.stage("backend_compile"):
-            compiled = self._run_backend(frame, captured)
+            compiled = self._in_background(captured, reporter) or self._run_backend(frame, captured)
         if captured.module.meta.get(LEVELLED):
             compiled = levels.keeping(compiled)
         if captured.module.meta.get(SETS_MODES) and not self.built_in:
@@ -375,6 +374,25 @@ class FrameCompiler:
             or (self.options.inductor.fallback_random and self.config.fallback_random),
             stages,
         )
+
+    def _in_background(self, captured: Captured, reporter: CompileReporter) -> Compiled | None:
+        """Return what runs a graph until another thread has compiled it; None: it is not to."""
+        options, module = self.options.inductor, captured.module
+        if not self.built_in or not options.background or module is None:
+            return None
+        why = background.refusal(captured.examples)
+        if not why and any(module.meta.get(mark) for mark in (LEVELLED, SETS_MODES)):
+            why = "it enters modes of torch"
+        if why or options.freezing or setting_of(self.config) is not None:
+            why = why or "freezing or the sentinel is on"
+            trace.emit(trace.Artifact("tc_background", f"compiled before it is called: {why}"))
+            return None
+        eager = copied(module)
+        given = (module, captured.examples, self.process.gate, options, {})
+        work = background.Work(
+            lambda: untraced(self.options.backend(*given)), reporter.place, reporter.compile_id
+        )
+        return background.compiled_later(untraced(eager.forward), work)
 
     def _run_backend(self, frame: hook.Frame, captured: Captured) -> Compiled:
         assert captured.module is not None

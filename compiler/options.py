@@ -57,6 +57,8 @@ class Config:
         error_on_nested_fx_trace: raise where torch.fx traces a compiled function symbolically.
         compile_wait: seconds that a call waits for one compile of another thread; then it runs as
             Python, that time. It ends deadlocks, where the other one waits for the caller.
+        cache_wait: seconds that a compile waits for another process that makes the same entry of a
+            cache; then it makes its own. 0: it never waits.
         reorderable_logging_functions: functions that may be called after the graph (``print``).
         ignore_logger_methods: methods of loggers whose calls are left out.
         fallback_random: draw random numbers as eager does. False: kernels draw dropout masks and
@@ -90,6 +92,7 @@ class Config:
     allow_ignore_mark_dynamic: bool = False
     error_on_nested_fx_trace: bool = True
     compile_wait: float = 60.0
+    cache_wait: float = 120.0
     sentinel: float | str = field(default_factory=lambda: os.environ.get("TC_SENTINEL") or 0)
     sentinel_action: str = "report"
     sentinel_memory: int = 4 << 30
@@ -185,6 +188,7 @@ class InductorOptions:
         fallback_random: draw random numbers as eager does; False: see `Config`.
         cpp_threads: OpenMP threads of generated kernels; 0 takes `Config.threads`.
         triton_cudagraphs: replay kernel launches as CUDA graphs; means nothing on a CPU.
+        background: run captured graphs by eager torch while another thread compiles them.
     """
 
     max_autotune: bool = False
@@ -193,6 +197,7 @@ class InductorOptions:
     fallback_random: bool = True
     cpp_threads: int = 0
     triton_cudagraphs: bool = False
+    background: bool = False
 
     @classmethod
     def of(cls, mode: str | None, options: Mapping[str, Any]) -> InductorOptions:

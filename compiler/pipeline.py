@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from tc.compiler.core.notes import Notes, noted_events, noting
 from tc.compiler.devices.gpus import Cut, cut, gpu_of, in_turn, report_limits
 from tc.compiler.options import InductorOptions, config
 from tc.compiler.process import PROCESS
-from tc.compiler.runtime.build import caches_disabled
+from tc.compiler.runtime.store import caches_disabled
 from tc.compiler.runtime.triton import open_kernels
 from tc.compiler.runtime.tuned import gpu_tuner, tuner
 from tc.compiler.telemetry.reporter import emit_plan
@@ -116,7 +117,8 @@ class Inductor:
             joint=functools.partial(_joint, options=options) if whole else None,
             draws_as_eager=options.fallback_random,
         )
-        return compile_graph(gm, example_inputs, compilers, gate)
+        with cache or nullcontext():
+            return compile_graph(gm, example_inputs, compilers, gate)
 
 
 inductor = Inductor()
@@ -316,4 +318,6 @@ def _cache(gate: Gate, options: InductorOptions) -> GraphCache | None:
     if options.freezing:  # the values of parameters decide
         trace.emit(trace.Artifact("tc_graph_cache_bypass", "freezing is on"))
         return None
-    return GraphCache({"options": options})
+    threads = options.cpp_threads  # a matter of speed, see `graph_key.OF_MACHINE`
+    options = replace(options, cpp_threads=0, background=False)
+    return GraphCache({"options": options, "kernel threads": threads})

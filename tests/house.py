@@ -52,7 +52,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         *CORE,
         "tc.compiler.capture.hook",
         "tc.compiler.process",
-        "tc.compiler.runtime.build",
+        "tc.compiler.runtime.store",
         "tc.compiler.sentinel.rounding",
     ),
     "tc.compiler.sentinel.rounding": (),
@@ -137,8 +137,16 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "tc.compiler.frames",
         "tc.compiler.pipeline",
         "tc.compiler.process",
+        "tc.compiler.cache.saving",
         "tc.compiler.sentinel",
         "tc.compiler.telemetry",
+    ),
+    "tc.compiler.frontend.background": (
+        *CORE,
+        "tc.compiler.cache.graph_key",
+        "tc.compiler.capture.hook",
+        "tc.compiler.deferred",
+        "tc.compiler.telemetry.reporter",
     ),
 }
 # Methods of strings and of `re` that change text or take it apart.

@@ -19,7 +19,7 @@ from torch import fx
 from torch.utils._python_dispatch import _disable_current_modes
 
 from tc import trace
-from tc.compiler.aot_dispatch import NOWHERE, PLACE, run_eagerly
+from tc.compiler.aot_dispatch import NOWHERE, run_eagerly
 from tc.compiler.backends.dynamo_graph import (
     as_captured,
     is_levelled,
@@ -28,7 +28,7 @@ from tc.compiler.backends.dynamo_graph import (
 )
 from tc.compiler.capture.torch_api.modes import Modes
 from tc.compiler.core import garbage, levels
-from tc.compiler.core.graphtext import UNTOLD
+from tc.compiler.core.graphtext import PLACE, UNTOLD
 from tc.compiler.core.graphview import shown
 from tc.compiler.core.lock import alone
 from tc.compiler.options import InductorOptions

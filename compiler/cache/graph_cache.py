@@ -11,6 +11,7 @@ import functools
 import hashlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,8 +36,8 @@ from tc.compiler.core.frozen import NotPlain, dumps, loads
 from tc.compiler.core.frozen_graph import CLASSES as GRAPH_CLASSES
 from tc.compiler.core.frozen_graph import restored, written
 from tc.compiler.core.gpu import GpuProgram
-from tc.compiler.core.graphtext import UNTOLD
-from tc.compiler.runtime import store
+from tc.compiler.core.graphtext import PLACE, UNTOLD
+from tc.compiler.runtime import carried, claims, store
 from tc.compiler.runtime.load import load
 from tc.compiler.runtime.triton import load as load_gpu
 from tc.compiler.telemetry.profile import programs
@@ -93,14 +94,17 @@ class Trained:
     """A captured graph with gradients, as found.
 
     Attributes:
-        backward: loads what runs backward.
+        backward: loads what runs backward; None: nobody has compiled that yet.
         operations: returns backward as a graph of ATen operations.
+        key, pair: of its entries.
     """
 
     contract: aot.TrainingContract
     forward: Boxed
-    backward: Callable[[], Boxed]
+    backward: Callable[[], Boxed | None]
     operations: Callable[[], fx.GraphModule]
+    key: Key
+    pair: str
 
 
 @dataclass(frozen=True)
@@ -141,6 +145,15 @@ class GraphCache:
         self._missed: Key | None = None
         self._made: tuple[Program, tuple[trace.Event, ...]] | None = None
         self._cut: Cut | None = None
+        self._claims: list[list[claims.Claim]] = []
+
+    def __enter__(self) -> None:
+        """Begin a compile: what it claims is its own until it ends."""
+        self._claims.append([])
+
+    def __exit__(self, *raised: object) -> None:
+        for claim in self._claims.pop():
+            claim.release()
 
     # -- captured graphs -------------------------------------------------------------------------
     def find(self, gm: fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any] | None:
@@ -171,25 +184,54 @@ class GraphCache:
     # -- captured graphs with gradients ------------------------------------------------------------
     def find_training(self, gm: fx.GraphModule, examples: Sequence[Any]) -> Trained | None:
         """Return what runs a captured graph with its gradients, None if it is to be compiled."""
-        self._missed = key = self._key("training", gm, examples)
+        key = self._key("training", gm, examples)
         if key is None:
             return None
         with trace.stage("graph_cache.look"):
-            first, second = _read(key), _read(_second(key))
-        found = first is not None and second is not None and first.pair == second.pair
-        _emit_lookup(found, key)
-        if not found or first is None or second is None:
+            first = self._read_or_claim(key)
+            second = None if first is None else _read(_second(key))
+        found = first is not None and (second is None or second.pair == first.pair)
+        _report_lookup(found, key, gm)
+        if (
+            not found
+            or first is None
+            or not isinstance(first.contract, aot.TrainingContract)
+            or not first.operations
+        ):
+            self._missed = key
             return None
-        contract, operations = first.contract, first.operations
-        if not isinstance(contract, aot.TrainingContract) or not operations:
-            return None
-        self._missed = None
+        pair, operations = first.pair, first.operations
+
+        def backward() -> Boxed | None:
+            kept = _backward_of(key, pair)
+            if kept is None:
+                return None
+            _note(_second(key), gm)
+            return run_kept(kept, gm)
+
         return Trained(
-            contract,
+            first.contract,
             run_kept(first, gm),
-            functools.partial(run_kept, second, gm),
+            backward,
             functools.cache(lambda: restored(loads(operations.encode(), CLASSES))),
+            key,
+            pair,
         )
+
+    def cut_again(
+        self, found: Trained, gm: fx.GraphModule, contract: aot.TrainingContract,
+        backward: fx.GraphModule, told: Sequence[trace.Event],
+    ) -> bool:  # fmt: skip
+        """Note that a graph that was found has been cut again, as nobody has compiled its backward.
+
+        Returns:
+            Whether it was cut as before, so that this backward fits the forward that was found.
+        """
+        self._missed = found.key
+        self.cut(gm, contract, backward, {"forward": (), "backward": told})
+        if self._cut is not None and self._cut.pair != found.pair:
+            self._cut = None
+        return self._cut is not None
 
     def cut(
         self, gm: fx.GraphModule, contract: aot.TrainingContract, backward: fx.GraphModule,
@@ -213,18 +255,28 @@ class GraphCache:
         events = {kind: tuple(of) for kind, of in told.items()}
         self._cut = Cut(key, gm, contract, operations, pair, events)
 
-    def _cut_program(self, cut: Cut, kind: str, make: Callable[[], tuple[Program, Any]]) -> Program:
-        """Make the program of forward or backward, and leave its entry."""
-        program, events = make()
-        events = (*cut.told[kind], *events)
+    def _cut_program(self, cut: Cut, kind: str, make: Callable[[], tuple[Program, Any]]) -> Boxed:
+        """Make the program of forward or backward, and leave its entry.
+
+        Another process may have made backward's since forward was.
+        """
         if kind == "forward":
+            program, events = make()
             self._cut = replace(cut, later=_second(cut.key))
+            events = (*cut.told[kind], *events)
             more = (cut.contract, events, cut.pair, cut.operations)
             self._write(cut.key, cut.gm, program, *more)
-        else:
-            self._cut = None
-            self._write(cut.later or _second(cut.key), cut.gm, program, None, events, cut.pair)
-        return program
+            return run(program)
+        self._cut = None
+        later = cut.later or _second(cut.key)
+        with self:
+            kept = self._read_or_claim(later, lambda: _backward_of(cut.key, cut.pair))
+            if kept is not None:
+                _note(later, cut.gm)
+                return run_kept(kept, cut.gm)
+            program, events = make()
+            self._write(later, cut.gm, program, None, (*cut.told[kind], *events), cut.pair)
+        return run(program)
 
     # -- graphs of ATen operations -----------------------------------------------------------------
     def program(
@@ -237,14 +289,15 @@ class GraphCache:
             make: returns the program and its events.
         """
         if self._cut is not None:
-            return run(self._cut_program(self._cut, kind, make))
+            return self._cut_program(self._cut, kind, make)
         examples = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
-        key, kept = self._look(kind, module, examples)
-        if kept is not None:
-            return run_kept(kept, module)
-        program, events = make()
-        if key is not None:
-            self._write(key, module, program, None, tuple(events))
+        with self if kind == "backward" else nullcontext():  # forward is part of a compile
+            key, kept = self._look(kind, module, examples)
+            if kept is not None:
+                return run_kept(kept, module)
+            program, events = make()
+            if key is not None:
+                self._write(key, module, program, None, tuple(events))
         return run(program)
 
     # -- entries -----------------------------------------------------------------------------------
@@ -255,9 +308,23 @@ class GraphCache:
         if key is None:
             return None, None
         with trace.stage("graph_cache.look"):
-            kept = _read(key)
-        _emit_lookup(kept is not None, key)
+            kept = self._read_or_claim(key)
+        _report_lookup(kept is not None, key, gm)
         return key, kept
+
+    def _read_or_claim(
+        self, key: Key, look: Callable[[], Kept | None] | None = None
+    ) -> Kept | None:
+        """Return an entry, which another process may be making now; None: it is made here."""
+        look = look or functools.partial(_read, key)
+        found = look()
+        if found is None:
+            name = store.name_of(KIND, key.digest)
+            with trace.stage("graph_cache.wait"):  # where another process makes it
+                found, claim = claims.turn(store.store().place, name, look)
+            if claim is not None:
+                self._claims[-1].append(claim)
+        return found
 
     def _key(self, kind: str, gm: fx.GraphModule, examples: Sequence[Any]) -> Key | None:
         with trace.stage("graph_cache.key"):
@@ -297,6 +364,7 @@ class GraphCache:
                 _report_bypass(f"not kept: {why}")
                 return
             store.write(KIND, key.digest, content, told)
+            _note(key, gm)
 
 
 def _second(key: Key) -> Key:
@@ -305,9 +373,26 @@ def _second(key: Key) -> Key:
     return Key({**key.parts, "kind": "training, backward"}, sizes)
 
 
-def _emit_lookup(found: bool, key: Key) -> None:
+def _backward_of(key: Key, pair: str) -> Kept | None:
+    """Return backward's entry, if it was cut as forward's was."""
+    kept = _read(_second(key))
+    return kept if kept is not None and kept.pair == pair else None
+
+
+def _report_lookup(found: bool, key: Key, gm: fx.GraphModule) -> None:
     if trace.enabled():
         trace.emit(trace.Cache(found, key.digest, key.parts))
+    if found:
+        _note(key, gm)
+        return
+    place = gm.meta.get(PLACE)
+    near = None if place is None else carried.differing(key.carried_parts, place.name)
+    if near is not None:
+        label, names = near
+        trace.warn(
+            f"a graph of {place} is not in {label}, where the most similar one differs in "
+            f"{', '.join(names) or 'conditions on sizes'}: it is compiled here"
+        )
 
 
 def _report_bypass(why: str) -> None:
@@ -341,7 +426,8 @@ def run_kept(kept: Kept, gm: fx.GraphModule) -> Boxed:
 
 
 def _read(key: Key) -> Kept | None:
-    entry = store.entry(KIND, key.digest)
+    """Return an entry, from a file that was loaded or from disk."""
+    entry = carried.entry(key.portable) or store.entry(KIND, key.digest)
     if entry is None:
         return None
     try:
@@ -355,6 +441,19 @@ def _read(key: Key) -> Kept | None:
     if kept.conditions and (key.sizes is None or not key.sizes.ask(kept.conditions)):
         return None
     return kept
+
+
+def readable(content: bytes) -> str:
+    """Return the Python of an entry's program, for people."""
+    return str(loads(content, CLASSES).program.wrapper_source)
+
+
+def _note(key: Key, gm: fx.GraphModule) -> None:
+    """Note that this process uses an entry, which `tc.save` writes to a file."""
+    place = gm.meta.get(PLACE)
+    where, file = ("", "") if place is None else (str(place), place.file)
+    parts = key.carried_parts
+    carried.note_graph(carried.Graph(key.digest, key.portable, parts, where, file))
 
 
 def _places(gm: fx.GraphModule, program: Program) -> tuple[tuple[str, Held | Written], ...]:

@@ -10,7 +10,7 @@ import functools
 import hashlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -39,7 +39,19 @@ SMALL = 1 << 16
 #: kinds of devices whose tensors a key distinguishes
 DEVICES = ("cpu", "cuda")
 #: variables that say where things go, not what is made
-ELSEWHERE = ("TC_CACHE_DIR", "TC_TRACE", "TC_LOGS", "TC_LOGS_OUT", "TC_LOGS_FORMAT")
+ELSEWHERE = (
+    "TC_CACHE_DIR",
+    "TC_CACHE_KEY",
+    "TC_CPU_LEVEL",
+    "TC_FORCE_DISABLE_CACHES",
+    "TC_FX_GRAPH_CACHE",
+    "TC_TRACE",
+    "TC_LOGS",
+    "TC_LOGS_OUT",
+    "TC_LOGS_FORMAT",
+)
+#: parts of a key that decide how quick a program is or what traces say, and no result
+OF_MACHINE = ("lines", "told", "threads", "kernel threads", "machine", "compiler")
 #: types whose repr is all there is to a value
 PRINTED = (
     type(None), bool, int, str, bytes, complex, torch.dtype, torch.device, torch.layout,
@@ -68,6 +80,16 @@ class Key:
         """The name of the entry."""
         return _hash("\0".join(f"{name}={part}" for name, part in self.parts.items()))
 
+    @functools.cached_property
+    def carried_parts(self) -> dict[str, str]:
+        """The parts that have to be the same on another machine."""
+        return {name: part for name, part in self.parts.items() if name not in OF_MACHINE}
+
+    @functools.cached_property
+    def portable(self) -> str:
+        """The name of the entry in a file that other machines load."""
+        return _hash("\0".join(f"{name}={part}" for name, part in self.carried_parts.items()))
+
 
 def key_of(
     gm: fx.GraphModule,
@@ -88,11 +110,12 @@ def key_of(
     """
     if peek_interpreter_stack() is not None:
         raise Uncached("it is compiled inside a transform of torch.func")
-    graph, inputs = "\n".join(graph_lines(gm, with_lines)), "\n".join(input_lines(examples))
+    graph, inputs = "\n".join(graph_lines(gm)), "\n".join(input_lines(examples))
     sizes = sizes_of(examples)
     return Key(
         {
             "graph": _hash(graph),
+            "lines": _hash("\n".join(user_lines(gm, with_lines))),
             "inputs": _hash(inputs),
             **({"sizes": _hash(sizes.known)} if sizes is not None else {}),
             **{name: str(value) for name, value in settings.items()},
@@ -102,6 +125,8 @@ def key_of(
             "python": sys.version,
             "machine": _hash(cpu_identity()),
             **({"gpus": gpu_identity()} if _names_gpu(graph, inputs) else {}),
+            "threads": str(torch.get_num_threads()),
+            "compiler": os.environ.get("CC", ""),
             "environment": environment(),
         },
         sizes,
@@ -114,18 +139,27 @@ def _names_gpu(*texts: str) -> bool:
 
 
 # -- graphs --------------------------------------------------------------------------------------
-def graph_lines(gm: fx.GraphModule, with_lines: bool = False) -> list[str]:
-    """Return a text a node: everything that later stages read of it; asked so, its line's text.
+def graph_lines(gm: fx.GraphModule) -> list[str]:
+    """Return a text a node: everything that its result depends on.
 
     Raises:
         Uncached: a node has none.
     """
     if marks := [name for name, value in gm.meta.items() if value is True]:
         raise Uncached(f"it is marked {', '.join(marks)}")
-    return [_node_text(gm, node, with_lines) for node in gm.graph.nodes]
+    return [_node_text(gm, node) for node in gm.graph.nodes]
 
 
-def _node_text(gm: fx.GraphModule, node: fx.Node, with_line: bool) -> str:
+def user_lines(gm: fx.GraphModule, with_text: bool = False) -> Iterator[str]:
+    """Return the places of each node in the user's code, asked so with the text of the line."""
+    for node in gm.graph.nodes:
+        places = [*(node.meta.get("tc_origin") or ()), *chain(*node.meta.get("tc_also", ()))]
+        yield ";".join(f"{place.file}:{place.line}:{place.name}" for place in places)
+        if with_text:
+            yield " ".join(str(place.loc) for place in places)
+
+
+def _node_text(gm: fx.GraphModule, node: fx.Node) -> str:
     if node.op == "call_function":
         target = _function_name(node.target)
     elif node.op == "get_attr":
@@ -134,14 +168,9 @@ def _node_text(gm: fx.GraphModule, node: fx.Node, with_line: bool) -> str:
         raise Uncached("it calls a module as one operation")
     else:
         target = str(node.target)
-    places = [*(node.meta.get("tc_origin") or ()), *chain(*node.meta.get("tc_also", ()))]
-    origin = ";".join(f"{place.file}:{place.line}:{place.name}" for place in places)
-    if with_line:
-        origin += " ".join(place.loc for place in places)
     value = node.meta.get("val")
     known = "" if value is None else _values_text(value)
-    arguments = f"{_text(node.args)} {_text(node.kwargs)}"
-    return f"{node.name} {node.op} {target} {arguments} {origin} {known}"
+    return f"{node.name} {node.op} {target} {_text(node.args)} {_text(node.kwargs)} {known}"
 
 
 @functools.cache
@@ -267,7 +296,7 @@ def state() -> str:
             cuda.flash_sdp_enabled(), cuda.math_sdp_enabled(),
             cuda.mem_efficient_sdp_enabled(), cuda.cudnn_sdp_enabled(),
             torch._C._get_sdp_priority_order(),
-            torch.get_num_threads(), levels.name_of_default_device(),
+            levels.name_of_default_device(),
             torch.backends.opt_einsum.enabled, torch.backends.opt_einsum.strategy,
         )
     )  # fmt: skip
@@ -291,7 +320,7 @@ def own_files() -> list[Path]:
 def environment() -> str:
     """Return variables that may change what is generated."""
     names = sorted(name for name in os.environ if name.startswith("TC_") and name not in ELSEWHERE)
-    names += ["CC", "ATEN_CPU_CAPABILITY"]
+    names.append("ATEN_CPU_CAPABILITY")
     return " ".join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
 
 

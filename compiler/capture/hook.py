@@ -180,6 +180,7 @@ def _adapt(callback: Callback) -> Any:
         return alone(
             lambda: _decide(frame, own, callback),
             lambda: _answer(RunOnce(), code),  # run by Python: correct, but slower
+            for_background=False,
         )
 
     entries.answers(offer.__code__)

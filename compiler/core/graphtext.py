@@ -20,6 +20,8 @@ from tc.trace import StackFrame
 INDENT = " " * 8
 #: key of a captured graph's `meta`: it has not been told of yet
 UNTOLD = "tc_untold"
+#: key of a captured graph's `meta`: the function it is of
+PLACE = "tc_place"
 #: types whose repr is how they are written
 PRINTED = frozenset((int, float, bool, str, type(None)))
 

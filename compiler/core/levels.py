@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from contextlib import nullcontext as noop
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -136,6 +137,35 @@ def modes_in_force() -> bool:
     """Return whether there are modes of functions, and none are switched off."""
     disabled = torch._C._is_torch_function_all_disabled()
     return not disabled and torch._C._len_torch_function_stack() > 0
+
+
+#: devices whose autocast is set again where backward runs
+AUTOCAST = ("cpu", "cuda")
+
+
+@dataclass(frozen=True)
+class Autocast:
+    """Autocast as it was at a call: backward runs outside of it."""
+
+    settings: tuple[tuple[str, bool, torch.dtype], ...]
+
+    @classmethod
+    def now(cls) -> Autocast:
+        """Return it as it is."""
+        rows = [
+            (device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
+            for device in AUTOCAST
+        ]
+        return cls(tuple(rows))
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """Set it for a block."""
+        with ExitStack() as stack:
+            for device, on, dtype in self.settings:
+                if on or torch.is_autocast_enabled(device):
+                    stack.enter_context(torch.autocast(device, dtype=dtype, enabled=on))
+            yield
 
 
 @contextmanager

@@ -27,15 +27,22 @@ class _CompileLock:
     def __init__(self) -> None:
         self.lock: Any = threading.RLock()
         self.holdings = 0
+        self.in_background = False
         self.given_up = threading.local()
 
     def owned(self) -> bool:
         """Return whether this thread has the lock."""
         return bool(self.lock._is_owned())
 
-    def wait(self) -> bool:
-        """Take the lock; returns False where one holder kept it for too long."""
+    def wait(self, for_background: bool) -> bool:
+        """Take the lock; returns False where one holder kept it for too long.
+
+        Args:
+            for_background: also wait for a compile that nobody waits for.
+        """
         while not self.lock.acquire(blocking=False):
+            if self.in_background and not for_background:
+                return False
             holding = self.holdings
             if getattr(self.given_up, "holding", None) == holding:
                 return False  # waiting again for the same holder would be as much in vain
@@ -51,14 +58,20 @@ class _CompileLock:
         """In a forked child: a thread that is gone may have had the lock."""
         if not self.owned():
             self.lock = threading.RLock()
+            self.in_background = False
 
 
 _LOCK = _CompileLock()
 os.register_at_fork(after_in_child=_LOCK.start_over)
 
 
-def alone(work: Callable[[], T], otherwise: Callable[[], U]) -> T | U:
+def alone(
+    work: Callable[[], T], otherwise: Callable[[], U], *, for_background: bool = True
+) -> T | U:
     """Run ``work`` while no other thread compiles; ``otherwise``, without the lock, if it is kept.
+
+    Args:
+        for_background: wait for a compile in the background, too.
 
     Whatever ``work`` raises, Ctrl-C included, the lock is free afterwards.
     """
@@ -66,8 +79,23 @@ def alone(work: Callable[[], T], otherwise: Callable[[], U]) -> T | U:
         return work()
     try:
         # An interrupt may come right after the lock is taken, so it is asked who has it.
-        return work() if _LOCK.wait() else otherwise()
+        return work() if _LOCK.wait(for_background) else otherwise()
     finally:
         if _LOCK.owned():
             garbage.end_of_thread()
             _LOCK.lock.release()
+
+
+def alone_in_background(work: Callable[[], None]) -> None:
+    """Run ``work`` while no other thread compiles; calls of compiled functions do not wait for it.
+
+    A call that would compile something meanwhile does without, that time.
+    """
+    with _LOCK.lock:
+        _LOCK.holdings += 1
+        _LOCK.in_background = True
+        try:
+            work()
+        finally:
+            _LOCK.in_background = False
+            garbage.end_of_thread()

@@ -1,8 +1,8 @@
 """Builds C source as a shared library, in a cache that survives killed processes.
 
-One call of the C compiler per source. A finished library carries a trailer with its own checksum,
-so that whatever a crash, a full disk or another program left in the cache is recognised before it
-is mapped, and built again. The folder is bounded (`bounded.py`).
+One call of the C compiler per source, in a folder of this process. A finished library is kept with
+a seal (`store`), so that whatever a crash, a full disk or another program left in the cache is
+recognised before it is mapped, and built again.
 """
 
 from __future__ import annotations
@@ -14,20 +14,24 @@ import platform
 import shlex
 import shutil
 import subprocess
-import tempfile
-import time
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from tc.compiler.core.machine import caches
-from tc.compiler.core.once import once
 from tc.compiler.errors import StageError
-from tc.compiler.runtime import bounded
+from tc.compiler.runtime import carried, claims, scratch
+from tc.compiler.runtime.mapping import Library
+from tc.compiler.runtime.places import TEMPORARY, Folder
+from tc.compiler.runtime.store import name_of, sealed, store, unsealed
 
 STAGE = "runtime.build"
-MAGIC = b"tc-library-1:"
-TRAILER = len(MAGIC) + hashlib.sha256().digest_size
-STALE_SECONDS = 24 * 3600
+#: flags that make code for this machine alone
+MACHINE_FLAGS = ("-march=", "-mprefer-vector-width=")
+KERNEL_LIBRARIES = ("-lm",)
+#: bytes that a folder for temporary files has room for, if a failing compiler is not to blame it
+ROOM = 16 << 20
 
 KERNEL_FLAGS = (
     "-O3",
@@ -67,48 +71,6 @@ class Compiler:
     def is_clang(self) -> bool:
         """Whether the command is clang, whose OpenMP calls another runtime than torch's."""
         return "clang" in Path(self.command[-1]).name or "clang" in self.identity
-
-
-def caches_disabled() -> bool:
-    """Return whether the user asked that nothing be read from, or kept in, the cache."""
-    return os.environ.get("TC_FORCE_DISABLE_CACHES") == "1"
-
-
-def cache_dir() -> Path:
-    """Return the cache's folder (``TC_CACHE_DIR``, else ``~/.cache/tc``), made if needed.
-
-    With caches disabled, or if that folder is not writable, it is private to the process.
-    """
-    if caches_disabled():
-        return _private_dir()
-    chosen = os.environ.get("TC_CACHE_DIR")
-    folder = Path(chosen) if chosen else Path.home() / ".cache" / "tc"
-    try:
-        (folder / "tmp").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        if chosen:
-            raise _cannot_write(folder, error) from error
-        return _private_dir()
-    return folder if os.access(folder / "tmp", os.W_OK) else _private_dir()
-
-
-def _cannot_write(folder: Path, error: OSError) -> StageError:
-    return StageError(
-        STAGE,
-        f"tc cannot write its cache to {folder} ({error.strerror}). "
-        "Set TC_CACHE_DIR to a folder that can be written.",
-    )
-
-
-@once
-def _private_dir() -> Path:
-    folder = tempfile.TemporaryDirectory(prefix="tc-")
-    (Path(folder.name) / "tmp").mkdir()
-    _KEEP_ALIVE.append(folder)
-    return Path(folder.name)
-
-
-_KEEP_ALIVE: list[tempfile.TemporaryDirectory[str]] = []  # removed when the process ends
 
 
 def find_compiler() -> Compiler:
@@ -164,10 +126,28 @@ def kernel_flags(compiler: Compiler) -> tuple[str, ...]:
     return tuple(flags)
 
 
-def build_kernels(source: str) -> Path:
-    """Compile the kernels of one graph, or find them in the cache."""
+def build_kernels(source: str) -> Library:
+    """Compile the kernels of one graph, or find them in a file that was loaded, or in the cache."""
+    carried.note_library(source, "", None, KERNEL_LIBRARIES)
+    found = carried.library(source)
+    if found is not None:
+        return found
     compiler = find_compiler()
-    return build(source, kernel_flags(compiler), ("-lm",), compiler=compiler)
+    return _build(source, kernel_flags(compiler), KERNEL_LIBRARIES, "", compiler)
+
+
+def build_for(source: str, level: str) -> Library:
+    """Compile the kernels of one graph for a level of CPUs (a key of `carried.LEVELS`).
+
+    Raises:
+        StageError: no compiler, or it refuses the source.
+    """
+    compiler = find_compiler()
+    flags = [flag for flag in kernel_flags(compiler) if not flag.startswith(MACHINE_FLAGS)]
+    more = [flag for flag in carried.LEVELS[level][0] if flag.startswith("-march")]
+    if not compiler.is_clang:
+        more = list(carried.LEVELS[level][0])
+    return _build(source, (*flags, *more), KERNEL_LIBRARIES, "", compiler)
 
 
 def build(
@@ -176,31 +156,52 @@ def build(
     libraries: tuple[str, ...] = (),
     *,
     salt: str = "",
-    compiler: Compiler | None = None,
-) -> Path:
-    """Return a shared library made of ``source``, from the cache if possible.
+) -> Library:
+    """Return a shared library made of ``source``, from a file or the cache if possible.
 
     Args:
         source: one C file that includes nothing outside the compiler's own search path.
         flags: flags before the source.
         libraries: linker arguments after it.
         salt: further dependencies of the library (a Python version, headers).
-        compiler: by default `find_compiler`.
 
     Raises:
         StageError: no compiler, or it refuses the source.
     """
-    compiler = compiler or find_compiler()
+    carried.note_library(source, salt, flags, libraries)
+    found = carried.library(source, salt)
+    return found or _build(source, flags, libraries, salt, find_compiler())
+
+
+def _build(
+    source: str,
+    flags: tuple[str, ...],
+    libraries: tuple[str, ...],
+    salt: str,
+    compiler: Compiler,
+) -> Library:
+    """Return a shared library from the cache, else compiled.
+
+    Of several processes that share a cache one calls the compiler, and the others wait for it.
+    """
     key = key_of(compiler, source, *flags, *libraries, salt)
-    folder = cache_dir() / "lib" / key[:2]
-    library = folder / f"{key}.so"
-    if intact(library):
-        bounded.touch(library)
-        return library
-    folder.mkdir(parents=True, exist_ok=True)
-    _compile(source, folder / f"{key}.c", library, compiler, flags, libraries)
-    bounded.shrink(folder)
-    return library
+    kept = store()
+    name = name_of("lib", key, ".so")
+
+    def look() -> bytes | None:
+        return kept.read(name, unsealed)
+
+    content, claim = look(), None
+    if content is None:
+        content, claim = claims.turn(kept.place, name, look)
+    try:
+        if content is None:
+            content = _compiled(source, key, compiler, flags, libraries)
+            kept.write(name, sealed(content, name))
+    finally:
+        if claim is not None:
+            claim.release()
+    return Library(name, content, kept.path(name))
 
 
 def key_of(compiler: Compiler, *parts: str) -> str:
@@ -209,93 +210,85 @@ def key_of(compiler: Compiler, *parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:40]
 
 
-def intact(library: Path) -> bool:
-    """Return whether a library exists and is byte for byte as the compiler wrote it."""
-    try:
-        content = library.read_bytes()
-    except OSError:
-        return False
-    return unsealed(content) is not None
-
-
-def sealed(content: bytes) -> bytes:
-    """Return content with a trailer that detects truncation and corruption."""
-    return content + _trailer(content)
-
-
-def unsealed(content: bytes) -> bytes | None:
-    """Return the content that `sealed` was given, None if it is damaged."""
-    body = content[:-TRAILER]
-    return body if body and content[-TRAILER:] == _trailer(body) else None
-
-
-def _trailer(content: bytes) -> bytes:
-    return MAGIC + hashlib.sha256(content).digest()
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file atomically: other processes see all of it or nothing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=cache_dir() / "tmp", suffix=path.suffix)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    os.replace(name, path)
-
-
-def _compile(
-    source: str,
-    source_path: Path,
-    library: Path,
-    compiler: Compiler,
-    flags: tuple[str, ...],
-    libraries: tuple[str, ...],
-) -> None:
-    """Compile to a temporary file, seal it with a checksum, move it into its place."""
-    temporary = cache_dir() / "tmp"
-    try:
-        _sweep(temporary)
-        write_atomically(source_path, source.encode())
-        handle, name = tempfile.mkstemp(dir=temporary, suffix=".so")
-        os.close(handle)
-    except OSError as error:
-        raise _cannot_write(temporary.parent, error) from error
-    command = [*compiler.command, *flags, str(source_path), "-o", name, *libraries]
-    try:
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
-        if run.returncode != 0:
-            raise _refused(compiler, source_path, run)
-        content = Path(name).read_bytes()
-        with open(name, "ab") as file:
-            file.write(_trailer(content))
-        os.replace(name, library)
-    except OSError as error:
-        raise StageError(
-            STAGE,
-            f"The C compiler {shlex.join(compiler.command)!r} could not be run ({error}). Install "
-            "gcc or set CC to a C compiler; tc.config.suppress_errors = True runs eagerly instead.",
-        ) from error
-    finally:
-        Path(name).unlink(missing_ok=True)
-
-
-def _refused(compiler: Compiler, source: Path, run: subprocess.CompletedProcess[str]) -> StageError:
-    """Return the error: the compiler's first message, the path of the source, and what to do."""
-    lines = [line for line in run.stderr.splitlines() if "error" in line] or run.stderr.splitlines()
-    said = lines[0].strip() if lines else f"exit status {run.returncode}"
-    return StageError(
+def _compiled(
+    source: str, key: str, compiler: Compiler, flags: tuple[str, ...], libraries: tuple[str, ...]
+) -> bytes:
+    """Return the library that the compiler makes of a source."""
+    shown = store().write_text(name_of("lib", key, ".c"), source.encode())
+    command = (*compiler.command, *flags)
+    why: Exception | None = None
+    for folder in scratch.folders(*_own_folder()):
+        path, library = folder / f"{key}.c", folder / f"{key}.out"
+        try:
+            path.write_bytes(source.encode())
+            run = _run((*command, str(path), "-o", str(library), *libraries), folder)
+            if run.returncode == 0:
+                return library.read_bytes()
+            if _has_room(folder):
+                raise _refused(compiler, path, shown, run)
+        except OSError as error:
+            why = error
+        finally:
+            for left in (path, library):
+                with suppress(OSError):
+                    left.unlink()
+    raise StageError(
         STAGE,
-        f"The C compiler {shlex.join(compiler.command)!r} failed on {source}: {said}. If it cannot "
-        "compile any file, install gcc or set CC; otherwise this is a bug of tc worth reporting. "
+        f"The C compiler {shlex.join(compiler.command)!r} needs a folder for temporary files, and "
+        f"there is none that has room ({why}). Set TMPDIR to a folder that can be written; "
         "tc.config.suppress_errors = True runs the function eagerly instead.",
     )
 
 
-def _sweep(temporary: Path) -> None:
-    """Remove old temporary files of processes that were killed."""
-    limit = time.time() - STALE_SECONDS
-    for entry in os.scandir(temporary):
-        try:
-            if entry.stat().st_mtime < limit:
-                os.unlink(entry.path)
-        except OSError:
-            continue  # another process was faster
+def _own_folder() -> tuple[Path, ...]:
+    """Return the folder of the cache: a place for temporary files, if no better one has room."""
+    place = store().place
+    return (place.path(TEMPORARY),) if isinstance(place, Folder) else ()
+
+
+def _run(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the compiler, whose temporary files go to a folder.
+
+    Raises:
+        StageError: it cannot be run.
+    """
+    surroundings = {**os.environ, "TMPDIR": str(folder)}
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, env=surroundings
+        )
+    except OSError as error:
+        raise StageError(
+            STAGE,
+            f"The C compiler {command[0]!r} could not be run ({error}). Install "
+            "gcc or set CC to a C compiler; tc.config.suppress_errors = True runs eagerly instead.",
+        ) from error
+
+
+def _has_room(folder: Path) -> bool:
+    """Return whether a failure of the compiler is not the fault of the folder it worked in."""
+    probe = folder / "probe"
+    try:
+        probe.write_bytes(bytes(ROOM))
+    except OSError:
+        return False
+    finally:
+        with suppress(OSError):
+            probe.unlink()
+    return True
+
+
+def _refused(
+    compiler: Compiler, source: Path, shown: Path | None, run: subprocess.CompletedProcess[str]
+) -> StageError:
+    """Return the error: the compiler's first message, the path of the source, and what to do."""
+    lines = [line for line in run.stderr.splitlines() if "error" in line] or run.stderr.splitlines()
+    said = lines[0].strip() if lines else f"exit status {run.returncode}"
+    shown = shown or source
+    return StageError(
+        STAGE,
+        f"The C compiler {shlex.join(compiler.command)!r} failed on {shown}: "
+        f"{said.replace(str(source), str(shown))}. If it cannot "
+        "compile any file, install gcc or set CC; otherwise this is a bug of tc worth reporting. "
+        "tc.config.suppress_errors = True runs the function eagerly instead.",
+    )

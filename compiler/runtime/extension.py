@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import sysconfig
+from contextlib import suppress
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 from types import ModuleType
@@ -34,11 +35,18 @@ def extension(name: str) -> ModuleType | None:
     salt = f"{sys.version} {sysconfig.get_config_var('SOABI')}"
     try:
         library = build(source, ("-O2", "-fPIC", "-shared", f"-I{include}"), salt=salt)
-        loader = ExtensionFileLoader(f"tc_{name}", str(library))
-        spec = importlib.util.spec_from_loader(f"tc_{name}", loader)
-        assert spec is not None
-        module = importlib.util.module_from_spec(spec)
-        loader.exec_module(module)
-    except (StageError, ImportError):
+    except StageError:
         return None
+    for path in library.paths():
+        with suppress(ImportError):
+            return _loaded(f"tc_{name}", path)
+    return None
+
+
+def _loaded(name: str, path: str) -> ModuleType:
+    loader = ExtensionFileLoader(name, path)
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
     return module

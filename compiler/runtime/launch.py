@@ -16,7 +16,6 @@ import torch
 
 from tc.compiler.core.once import once
 from tc.compiler.errors import StageError
-from tc.compiler.runtime.build import build_kernels
 from tc.compiler.runtime.extension import extension
 
 Kernel = Callable[..., None]
@@ -99,16 +98,6 @@ def ctypes_kernel(
 
     kernel.__name__ = name
     return kernel
-
-
-def open_library(library: Path, source: str) -> ctypes.CDLL:
-    """Open a library of ``source``; one that another process has just removed is built again."""
-    try:
-        return ctypes.CDLL(str(library))
-    except OSError:
-        if library.exists():
-            raise
-        return ctypes.CDLL(str(build_kernels(source)))
 
 
 def address_of(library: ctypes.CDLL, name: str) -> int:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import ast
-import hashlib
-import linecache
 import math
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,17 +12,16 @@ import torch
 from tc.compiler.core.wrapper_inlining import remember
 from tc.compiler.errors import IndexOutOfRange, StageError
 from tc.compiler.routines import modules
-from tc.compiler.runtime import bounded
 from tc.compiler.runtime.annotated import annotate, watched
-from tc.compiler.runtime.build import build_kernels, cache_dir, caches_disabled, write_atomically
+from tc.compiler.runtime.build import build_kernels
 from tc.compiler.runtime.launch import (
     Kernel,
     address_of,
     make_kernel,
-    open_library,
     share_openmp,
 )
 from tc.compiler.runtime.memory import empty_large, empty_strided_cpu
+from tc.compiler.runtime.store import keep_source
 
 if TYPE_CHECKING:
     from tc.compiler.core.artifacts import KernelSpec, Program
@@ -58,12 +54,12 @@ def load_wrapper(program: Program, kernels: Mapping[str, Any]) -> Compiled:
     names.update(program.constants)
     names.update(kernels)
     annotate(program, names)
-    path = keep_wrapper(program.wrapper_source)
+    path = keep_source("wrapper", program.wrapper_source)
     try:
         source: Any = watched(program.wrapper_source)
         short = source.count("\n") < SHORT
         source = ast.parse(source) if short else source
-        exec(compile(source, str(path), "exec"), names)
+        exec(compile(source, path, "exec"), names)
         compiled: Compiled = names["call"]
         vars(compiled).update(OPAQUE)
         if short:
@@ -105,7 +101,7 @@ def open_kernels(
     share_openmp()
     library = build_kernels(source)
     try:
-        opened = open_library(library, source)
+        opened = library.open()
         addresses = {spec.name: address_of(opened, spec.name) for spec in specs}
     except (OSError, AttributeError) as error:
         raise StageError(
@@ -140,19 +136,3 @@ def fault_handler(kernel: str, computes: Sequence[str]) -> Callable[[int], None]
         raise RuntimeError(f"ZeroDivisionError: an integer is divided by zero in {place}")
 
     return fail
-
-
-def keep_wrapper(source: str) -> Path:
-    """Write the wrapper into the cache, so that tracebacks and people can read it."""
-    key = hashlib.sha256(source.encode()).hexdigest()[:40]
-    path = cache_dir() / "wrapper" / key[:2] / f"{key}.py"
-    content = source.encode()
-    try:
-        if caches_disabled() or not path.exists() or path.read_bytes() != content:
-            write_atomically(path, content)
-            bounded.shrink(path.parent)
-    except OSError:  # only reading it later fails; running it now does not
-        pass
-    # An entry without a time stamp survives linecache.checkcache even if its file is missing.
-    linecache.cache[str(path)] = (len(source), None, source.splitlines(keepends=True), str(path))
-    return path

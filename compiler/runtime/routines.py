@@ -19,7 +19,6 @@ from tc.compiler.runtime.launch import (
     Kernel,
     address_of,
     make_kernel,
-    open_library,
     share_openmp,
 )
 
@@ -42,7 +41,7 @@ def open_routine(
     source = source_of(file, limits)
     try:
         share_openmp()
-        address = address_of(open_library(build_kernels(source), source), name)
+        address = address_of(build_kernels(source).open(), name)
     except (StageError, OSError):
         return None
 

@@ -7,19 +7,16 @@ launch and keeps the result in its own cache, by content.
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib.util
-import linecache
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from tc.compiler.errors import StageError
-from tc.compiler.runtime import bounded
-from tc.compiler.runtime.build import cache_dir, caches_disabled, write_atomically
 from tc.compiler.runtime.cudagraphs import replayed
 from tc.compiler.runtime.load import Compiled, load_wrapper
+from tc.compiler.runtime.store import keep_source
 
 if TYPE_CHECKING:
     from tc.compiler.core.artifacts import KernelSpec
@@ -107,7 +104,7 @@ def open_kernels(source: str, specs: Sequence[KernelSpec]) -> dict[str, Launch]:
     """Load a module of kernels and return them by name."""
     if not specs:
         return {}
-    path = keep_module(source)
+    path = keep_source("triton", source)  # Triton reads it, and so may people
     names: dict[str, Any] = {"__name__": "tc_generated_kernels", "__file__": path}
     try:
         exec(compile(source, path, "exec"), names)
@@ -122,20 +119,3 @@ def open_kernels(source: str, specs: Sequence[KernelSpec]) -> dict[str, Launch]:
         raise StageError(
             "runtime.load", f"The generated kernels {path} cannot be loaded: {error!r}."
         ) from error
-
-
-def keep_module(source: str) -> str:
-    """Write the kernels into the cache: Triton reads their source, and so may people."""
-    content = source.encode()
-    key = hashlib.sha256(content).hexdigest()[:40]
-    path = cache_dir() / "triton" / key[:2] / f"{key}.py"
-    try:
-        if caches_disabled() or not path.exists() or path.read_bytes() != content:
-            write_atomically(path, content)
-            bounded.shrink(path.parent)
-        else:
-            bounded.touch(path)
-    except OSError:  # linecache is enough for Triton
-        pass
-    linecache.cache[str(path)] = (len(source), None, source.splitlines(keepends=True), str(path))
-    return str(path)

@@ -12,8 +12,9 @@ from torch import fx
 from torch.autograd.graph import get_gradient_edge
 from torch.utils._pytree import tree_leaves
 
+from tc.compiler.core.levels import Autocast
 from tc.compiler.sentinel import rounding
-from tc.compiler.sentinel.copies import Autocast, RandomState, Skipped, copied, memory_of, unseen
+from tc.compiler.sentinel.copies import RandomState, Skipped, copied, memory_of, unseen
 from tc.compiler.sentinel.graph import Graph
 from tc.compiler.sentinel.rounding import Difference, Reference, is_equal, same_layout
 

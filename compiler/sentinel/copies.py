@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,35 +102,6 @@ class RandomState:
         if not torch.equal(self.cpu, torch.get_rng_state()):
             return False
         return all(torch.equal(torch.cuda.get_rng_state(at), state) for at, state in self.gpus)
-
-
-#: devices whose autocast is set again where backward runs
-AUTOCAST = ("cpu", "cuda")
-
-
-@dataclass(frozen=True)
-class Autocast:
-    """Autocast as it was at a call: backward runs outside of it."""
-
-    settings: tuple[tuple[str, bool, torch.dtype], ...]
-
-    @classmethod
-    def now(cls) -> Autocast:
-        """Return it as it is."""
-        rows = [
-            (device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
-            for device in AUTOCAST
-        ]
-        return cls(tuple(rows))
-
-    @contextmanager
-    def again(self) -> Iterator[None]:
-        """Set it for a block."""
-        with ExitStack() as stack:
-            for device, on, dtype in self.settings:
-                if on or torch.is_autocast_enabled(device):
-                    stack.enter_context(torch.autocast(device, dtype=dtype, enabled=on))
-            yield
 
 
 @contextmanager

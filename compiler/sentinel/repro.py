@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from tc.compiler.core.graphtext import python_text
-from tc.compiler.runtime.build import cache_dir
+from tc.compiler.runtime.store import cache_dir
 from tc.compiler.sentinel.check import Backward, Call
 from tc.compiler.sentinel.graph import Graph
 from tc.compiler.sentinel.rounding import Difference

@@ -10,6 +10,15 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+from graph_cache_harness import (
+    compiled,
+    entries,
+    running,
+    same_twice,
+    steps,
+    telling,
+    told_steps,
+)
 from kills import killed_at, together
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -31,36 +40,6 @@ def folder(tmp_path, monkeypatch):
     with tc.config.patch(fx_graph_cache=True):
         tc.reset()
         yield tmp_path
-
-
-class Told(list):
-    """The events of a compile."""
-
-    def looks(self):
-        return [event.hit for event in self if isinstance(event, trace.Cache)]
-
-    def stages(self):
-        return {e.name for e in self if isinstance(e, trace.Span) and e.ph == "B"}
-
-    def why_not(self):
-        found = [e.payload for e in self if getattr(e, "name", "") == "tc_graph_cache_bypass"]
-        return " ".join(found)
-
-
-@contextmanager
-def telling():
-    told = Told()
-    with trace.capture_events() as events:
-        yield told
-    told += events
-
-
-def compiled(function, *args, **settings):
-    """Compile anew, as another process would; returns the result and what was told."""
-    tc.reset()
-    with telling() as told:
-        result = tc.compile(function, **settings)(*args)
-    return result, told
 
 
 def twice(function, *args, **settings):
@@ -169,44 +148,12 @@ def test_random_numbers_are_drawn_as_in_eager():
 
 
 # -- graphs with gradients -------------------------------------------------------------------------
-def running(x, w):
-    """Writes to an input, draws random numbers, returns views and what has no gradient."""
-    mean = torch.zeros(5)
-    y = torch.nn.functional.batch_norm(x @ w, mean, torch.ones(5), training=True)
-    y = torch.nn.functional.dropout(torch.relu(y), 0.5)
-    return y.t(), y.argmax(1), 7, None, x, mean
-
-
 def unused(x, w):
     return (x * 2).sum(), w.detach() + 1
 
 
-def same_twice(x, w):
-    y = torch.tanh(x @ w)
-    return y, y[1:], y.sum() + w.sum()
-
-
 def held(x, w):
     return (x @ w * torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0])).cumsum(0).tanh()
-
-
-def steps(function):
-    """Compile anew and run forward and backward; returns results, gradients and what was told."""
-    torch.manual_seed(0)
-    x, w = (torch.randn(n, 5, requires_grad=True) for n in (4, 5))
-    results = function(x, w)
-    results = results if isinstance(results, tuple) else (results,)
-    wanting = [r for r in results if isinstance(r, torch.Tensor) and r.grad_fn is not None]
-    gradients = torch.autograd.grad(
-        wanting, [x, w], [*map(torch.ones_like, wanting)], allow_unused=True, materialize_grads=True
-    )
-    return results, gradients
-
-
-def told_steps(function):
-    tc.reset()
-    with telling() as told:
-        return steps(tc.compile(function)), told
 
 
 @pytest.mark.parametrize("function", [running, unused, same_twice, held])
@@ -246,23 +193,6 @@ def test_all_is_told_on_a_hit_with_gradients_too():
         runs.append(sorted(repr(e) for e in told if isinstance(e, ours)))
     assert runs[0] == runs[1]
     assert any("joint" in text for text in runs[1])
-
-
-@pytest.mark.parametrize("which", range(3))
-def test_forward_and_backward_of_different_cuts_are_no_pair(folder, which):
-    expected = steps(same_twice)
-    told_steps(same_twice)
-    entry = sorted(entries(folder))[which % 2]
-    if which < 2:
-        entry.unlink()
-    else:
-        content, told = store.entry(KIND, entry.name)
-        pair = json.loads(content)["fields"]["pair"].encode()
-        store.write(KIND, entry.name, content.replace(pair, b"0" * len(pair)), bytes(told))
-    for hit in (False, True):
-        found, told = told_steps(same_twice)
-        torch.testing.assert_close(found, expected)
-        assert told.looks() == [hit]
 
 
 def test_graphs_of_atens_operations_have_entries_where_the_captured_one_has_none():
@@ -490,10 +420,6 @@ def test_disabled_caches_leave_nothing(folder, monkeypatch):
 
 
 # -- kills, damage, races --------------------------------------------------------------------------
-def entries(folder):
-    return [path for path in (folder / KIND).rglob("*") if path.is_file()]
-
-
 @pytest.mark.parametrize("damage", ["cut", "empty", "flip", "other", "old"])
 def test_damaged_entries_are_misses(folder, damage):
     x, y = torch.randn(3), torch.randn(3)

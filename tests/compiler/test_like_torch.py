@@ -13,9 +13,7 @@ from tc.compiler.options import NO_EFFECT, InductorOptions
 
 #: names of `torch.compiler` that tc lacks -> what docs/settings.md says to use
 ELSEWHERE = {
-    "load_compiled_function": "TC_CACHE_DIR",
-    "save_cache_artifacts": "TC_CACHE_DIR",
-    "load_cache_artifacts": "TC_CACHE_DIR",
+    "load_compiled_function": "saving.md",
     "set_enable_guard_collectives": "ranks",
 }
 #: functions that users of `torch.compile` call by position, whose parameters have other names here

@@ -12,7 +12,8 @@ import torch
 
 from tc.compiler.core.gpu import GpuProgram
 from tc.compiler.runtime import bounded
-from tc.compiler.runtime.triton import keep_module, load
+from tc.compiler.runtime.store import keep_source
+from tc.compiler.runtime.triton import load
 
 ENTERED: list[int] = []
 
@@ -51,13 +52,13 @@ def test_kept_modules_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("TC_FORCE_DISABLE_CACHES", raising=False)
     monkeypatch.setattr(bounded, "LIMIT", 250 * bounded.FOLDERS)
     same = [s for s in (f"# {i:0100}\n" for i in range(5000)) if _folder_of(s) == "00"][:4]
-    paths = [Path(keep_module(source)) for source in same[:2]]
+    paths = [Path(keep_source("triton", source)) for source in same[:2]]
     for age, path in enumerate(paths):
         os.utime(path, (1000 + age, 1000 + age))
-    keep_module(same[0])  # used again: the other one is older now
-    paths.append(Path(keep_module(same[2])))
+    keep_source("triton", same[0])  # used again: the other one is older now
+    paths.append(Path(keep_source("triton", same[2])))
     assert [path.exists() for path in paths] == [True, False, True]
-    assert Path(keep_module(same[1])).read_text() == same[1]
+    assert Path(keep_source("triton", same[1])).read_text() == same[1]
 
 
 def _folder_of(source: str) -> str:

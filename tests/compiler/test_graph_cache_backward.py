@@ -1,0 +1,79 @@
+"""Forward and backward on disk: each may be there without the other, and both have to fit."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from graph_cache_harness import entries, running, same_twice, steps, telling, told_steps
+
+import tc
+from tc.compiler.cache.graph_cache import KIND
+from tc.compiler.runtime import store
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("TC_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("TC_FORCE_DISABLE_CACHES", raising=False)
+    with tc.config.patch(fx_graph_cache=True):
+        tc.reset()
+        yield tmp_path
+
+
+def forward_and_backward(folder):
+    """Return the paths of a training graph's entries."""
+
+    def is_backward(path):
+        return json.loads(store.entry(KIND, path.name).content)["fields"]["contract"] is None
+
+    return sorted(entries(folder), key=is_backward)
+
+
+def test_forward_without_an_entry_is_compiled_with_its_backward(folder):
+    expected = steps(same_twice)
+    told_steps(same_twice)
+    forward_and_backward(folder)[0].unlink()
+    for hit in (False, True):
+        found, told = told_steps(same_twice)
+        torch.testing.assert_close(found, expected)
+        assert told.looks() == [hit]
+
+
+@pytest.mark.parametrize("which", range(2))
+def test_forward_and_backward_of_different_cuts_are_no_pair(folder, which):
+    expected = steps(same_twice)
+    told_steps(same_twice)
+    entry = forward_and_backward(folder)[which]
+    content, told = store.entry(KIND, entry.name)
+    pair = json.loads(content)["fields"]["pair"].encode()
+    store.write(KIND, entry.name, content.replace(pair, b"0" * len(pair)), bytes(told))
+    for hit in (False, True):
+        found, told = told_steps(same_twice)
+        torch.testing.assert_close(found, expected)
+        assert told.looks() == [hit]
+
+
+@pytest.mark.parametrize(
+    ("function", "cast"), [(running, False), (same_twice, False), (same_twice, True)]
+)
+def test_a_backward_that_nobody_has_compiled_is_compiled_by_itself(folder, function, cast):
+    def under_autocast(x, w):
+        with torch.autocast("cpu", torch.bfloat16, enabled=cast):
+            return compiled_function(x, w)
+
+    compiled_function = function
+    expected = steps(under_autocast)
+    compiled_function = tc.compile(function)
+    with telling():
+        steps(under_autocast)
+    forward_and_backward(folder)[1].unlink()
+    for stages in ({"aot", "codegen"}, set()):
+        tc.reset()
+        with telling() as told:
+            found = steps(under_autocast)
+        torch.testing.assert_close(found, expected)
+        assert told.looks() == [True]
+        assert told.stages() & {"aot", "codegen"} == stages
+        assert len(entries(folder)) == 2
