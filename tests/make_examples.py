@@ -7,6 +7,7 @@ Of a page these blocks count:
 - ``text title="prints"`` right after one: the program is run, and this is what it printed. All
   programs of this kind share a process, which begins each as a new one would.
 - ``console``: commands, each after a prompt, run in that folder; their output follows them.
+  ``examples/`` is there, as in a checkout.
 
 `tests/test_tutorials.py` does the same, and compares what it gets with what stands there.
 """
@@ -56,6 +57,7 @@ class Page:
     def programs(self) -> list[Path]:
         """Write all programs, and return those that are run for what they print."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "examples").symlink_to(ROOT / "examples")
         run = []
         for number, block in enumerate(self.blocks):
             if block[1] == "python" and block[2]:
