@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from real_traces import unpacked
+
 _PREFIX: Final = "dedicated_log_torch_trace"
 _CHILD: Final = (
     "import json, resource, subprocess, sys; code = subprocess.call(sys.argv[1:], "

@@ -18,8 +18,8 @@ for _name in ("TC_LOGS", "TC_TRACE", "TC_BISECT", "TC_DISABLE", "TORCH_LOGS", "T
 os.environ["TC_FX_GRAPH_CACHE"] = "0"
 # Triton asks for it where its own functions are defined, and some test modules load triton.
 os.environ.setdefault("TRITON_INTERPRET", "1")
-# `nohup make test &` and shells in scripts start us with Ctrl-C ignored, which all children inherit:
-# a test that sends it to one would wait in vain.
+# `nohup make test &` and scripts start tests with Ctrl-C ignored, which all children inherit: tests
+# that send it to one would wait in vain.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
