@@ -17,6 +17,7 @@ def python(
     timeout: float = 120,
     cwd: Path | str | None = None,
     variables: dict[str, str] | None = None,
+    encoding: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run this interpreter with arguments, in a clean environment that can import ``tc``."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
@@ -28,6 +29,7 @@ def python(
         [sys.executable, *arguments],
         capture_output=True,
         text=True,
+        encoding=encoding,
         timeout=timeout,
         cwd=cwd or ROOT,
         env=environment,
