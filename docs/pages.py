@@ -51,7 +51,7 @@ def with_programs(text: str) -> str:
 
     def shown(found: re.Match[str]) -> str:
         program = (ROOT / found[1]).read_text("utf-8").rstrip()
-        return f"## The whole program\n\n```python title=\"{found[1]}\"\n{program}\n```"
+        return f'## The whole program\n\n```python title="{found[1]}"\n{program}\n```'
 
     return PROGRAM.sub(shown, text)
 

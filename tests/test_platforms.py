@@ -201,3 +201,24 @@ def test_names_in_paths_of_any_system() -> None:
 def test_causes_have_the_same_names_on_all_systems() -> None:
     here = cause_id("TC110", "/home/me/model.py", "forward", "why")
     assert here == cause_id("TC110", r"C:\Users\me\model.py", "forward", "why")
+
+
+NO_COMPILER = """
+import torch, tc
+
+def f(x):
+    return torch.sin(x) * 2 + x
+
+x = torch.randn(4, requires_grad=True)
+for compiled in (tc.compile(f), tc.compile(f, dynamic=True), torch.compile(f, backend="tc")):
+    torch.testing.assert_close(compiled(x), f(x))
+    compiled(x).sum().backward()
+"""
+
+
+def test_without_a_c_compiler_all_runs_eagerly_after_one_sentence(tmp_path: Path) -> None:
+    variables = {"PATH": str(tmp_path), "CC": "", "TC_CACHE_DIR": str(tmp_path)}
+    done = python("-c", NO_COMPILER, variables=variables)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("No C compiler: none of gcc, clang is on PATH") == 1
+    assert len(done.stderr.strip().splitlines()) == 1
