@@ -92,6 +92,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--cured", action="store_true", help="the step without its graph break")
     parser.add_argument("--steps", type=int, default=100, help="%(default)s")
     options = parser.parse_args(arguments)
+    if options.steps < 1:
+        parser.error("--steps must be 1 or more")
     torch.set_num_threads(1)
 
     _, expected = train(options.cured, min(options.steps, 5), compiled=False)

@@ -83,6 +83,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--cured", action="store_true", help="with batches of one size")
     parser.add_argument("--epochs", type=int, default=20, help="%(default)s")
     options = parser.parse_args(arguments)
+    if options.epochs < 1:
+        parser.error("--epochs must be 1 or more")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

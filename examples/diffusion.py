@@ -122,6 +122,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--cured", action="store_true", help="the step without its graph break")
     parser.add_argument("--steps", type=int, default=600, help="training steps (%(default)s)")
     options = parser.parse_args(arguments)
+    if options.steps < 1:
+        parser.error("--steps must be 1 or more")
     torch.set_num_threads(1)
 
     scheduler = CuredScheduler() if options.cured else Scheduler()

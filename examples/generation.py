@@ -135,6 +135,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=150, help="training steps (%(default)s)")
     parser.add_argument("--words", type=int, default=20, help="words to write (%(default)s)")
     options = parser.parse_args(arguments)
+    if options.steps < 1:
+        parser.error("--steps must be 1 or more")
     if not 0 < options.words < ROOM:
         parser.error(f"--words must be from 1 to {ROOM - 1}: the cache has room for {ROOM} tokens")
     torch.set_num_threads(1)

@@ -112,6 +112,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--cured", action="store_true", help="the step without its graph break")
     parser.add_argument("--rounds", type=int, default=25, help="%(default)s")
     options = parser.parse_args(arguments)
+    if options.rounds < 1:
+        parser.error("--rounds must be 1 or more")
     torch.set_num_threads(1)
 
     physics = step_cured if options.cured else step

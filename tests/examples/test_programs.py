@@ -6,6 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 import classifier
+import ddp
 import diffusion
 import generation
 import pytest
@@ -63,6 +64,15 @@ def test_question_to_the_data_breaks(capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_cure_leaves_nothing(program: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     assert found(program, capsys, "--cured") == (set(), 0, set())
+
+
+@pytest.mark.parametrize("program", (*PROGRAMS, ddp), ids=lambda program: program.__name__)
+def test_too_few_steps_are_refused(program: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    option = {reinforce: "--rounds", ddp: "--epochs"}.get(program, "--steps")
+    with pytest.raises(SystemExit) as ended:
+        program.main([option, "0"])
+    assert ended.value.code == 2
+    assert f"{option} must be 1 or more" in capsys.readouterr().err
 
 
 def test_words_have_to_fit_the_cache(capsys: pytest.CaptureFixture[str]) -> None:
