@@ -20,7 +20,7 @@ WORKERS ?= 2
 CANDIDATES := $(if $(PYTHON),$(PYTHON),python3.11 python3.12 python3.13 python3 python)
 SUITABLE   := import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 
-.PHONY: help venv demo test test-slow test-browser test-gpu test-matrix sanitize lint format report bench threads tsan zoo browser packages release docs clean
+.PHONY: help venv demo test test-slow test-browser test-gpu test-matrix sanitize lint format report bench threads tsan zoo browser packages release docs pictures clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -142,6 +142,9 @@ docs: $(VENV)/.with-docs  ## the site, into site/; a broken link or anchor is an
 	@NO_MKDOCS_2_WARNING=1 nice -n 5 $(BIN)/python -m mkdocs build --strict --site-dir $(SITE) 2>&1 \
 	  | { grep -v '^INFO' || true; }
 	@echo "make: the site is in $(SITE)/index.html"
+
+pictures: $(VENV)/.with-docs browser  ## the pictures of README and site, from runs of examples/
+	@$(BIN)/python bench/pictures.py
 
 clean:  ## remove what the targets made, the environment included
 	rm -rf $(VENV) $(OUT) snapshot_report.html build dist $(SITE) *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -23,6 +23,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from real_traces import unpacked
+
 ROOT: Final = Path(__file__).resolve().parent.parent
 COMMANDS: Final = ("tc-report", "tc-tui", "tc-minify", "tc-bisect")
 #: what the build adds to the files of a clone
@@ -186,7 +188,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     parser.add_argument("--python", action="append", default=[], help="also install with this one")
     parser.add_argument("--with-torch", action="store_true")
-    parser.add_argument("--traces", type=Path, default=ROOT.parent / "shared" / "traces")
     options = parser.parse_args(argv)
     try:
         with tempfile.TemporaryDirectory(prefix="tc-packages-") as folder:
@@ -199,7 +200,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     place = scratch / f"{number}-{package.suffix[1:]}"
                     place.mkdir()
                     programs = install(str(package), python, place / "venv")
-                    without_torch(programs, place, options.traces)
+                    without_torch(programs, place, unpacked())
                     print(f"installed and run  {package.name} with {python}, without torch")
                     if options.with_torch and package is wheel:
                         install(f"{package}[torch]", python, place / "venv")

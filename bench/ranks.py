@@ -1,7 +1,7 @@
 """tc-report on a job of many ranks, made by replicating the two of a real job.
 
-    python bench/ranks.py ../shared/traces --ranks 10000 --jobs 1,2
-    python bench/ranks.py ../shared/traces --ranks 1000 --cluster
+    python bench/ranks.py --ranks 10000 --jobs 1,2
+    python bench/ranks.py --ranks 1000 --cluster
 
 Every `--odd`-th rank is a copy of the rank that did otherwise. One row a way of reading: wall and
 CPU seconds (workers included), peak memory of the largest process, size of the page.
@@ -18,6 +18,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
+
+from real_traces import unpacked
 
 _PREFIX: Final = "dedicated_log_torch_trace"
 _CHILD: Final = (
@@ -64,7 +66,7 @@ def in_cluster(job: Path, page: Path, workers: int) -> dict[str, Any]:
 def main() -> None:
     """Make the job, measure, print a table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("traces", type=Path)
+    parser.add_argument("--traces", type=Path, help="other logs than those of traces.tar.xz")
     parser.add_argument("--ranks", type=int, default=10_000)
     parser.add_argument("--odd", type=int, default=1_000)
     parser.add_argument("--jobs", default="1,2")
@@ -73,7 +75,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         job, page = Path(scratch) / "job", Path(scratch) / "report.html"
         job.mkdir()
-        size = make_job(options.traces, job, options.ranks, options.odd)
+        size = make_job(options.traces or unpacked(), job, options.ranks, options.odd)
         print(f"{options.ranks} ranks, {size / 1e6:.0f} MB of logs")
         rows = {f"{n} processes": measure(job, page, ["--jobs", n]) for n in
                 options.jobs.split(",") if n}  # fmt: skip

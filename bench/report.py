@@ -1,7 +1,7 @@
 """tc-report against the real tlparse on one large log, made by replicating real ones.
 
-    python bench/report.py ../shared/traces --megabytes 200
-    python bench/report.py ../shared/traces --megabytes 1000 --rounds 1 --only tc
+    python bench/report.py --megabytes 200
+    python bench/report.py --megabytes 1000 --rounds 1 --only tc
 
 CPU seconds (user + system), peak memory and size of the output; each tool in a process of its own,
 taking turns in one run; a row has medians. `make_log` gives every copy frames, strings and a time
@@ -22,6 +22,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
+
+from real_traces import unpacked
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 _HEAD: Final = re.compile(rb"^(V\d{4} [\d:.]+ )\d+( [^:\n]+:\d+\] )(\{.*\})$")
@@ -119,7 +121,7 @@ def compare(log: Path, scratch: Path, rounds: int, only: str) -> dict[str, Row]:
 def main() -> None:
     """Make the log, measure, print a table and the ratios."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("traces", type=Path)
+    parser.add_argument("--traces", type=Path, help="other logs than those of traces.tar.xz")
     parser.add_argument("--megabytes", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", choices=("", "tc", "tlparse"), default="")
@@ -127,7 +129,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         log = Path(scratch) / "dedicated_log_torch_trace_bench.log"
-        frames = make_log(options.traces, log, options.megabytes * 10**6)
+        frames = make_log(options.traces or unpacked(), log, options.megabytes * 10**6)
         rows = compare(log, Path(scratch), options.rounds, options.only)
         print(f"{log.stat().st_size / 1e6:.0f} MB, {frames} frames, medians of {options.rounds}")
     for name, row in rows.items():

@@ -32,7 +32,8 @@ from tc.compiler.core.fakes import fake_mode_of
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.graphtext import PLACE, emit_captured
 from tc.compiler.core.notes import noted_events, noting
-from tc.compiler.deferred import Deferred, Work
+from tc.compiler.deferred import Deferred, Work, warn_of_no_compiler
+from tc.compiler.errors import NoCompilerError
 
 if TYPE_CHECKING:
     from tc.compiler.aot.training import Training
@@ -91,7 +92,8 @@ def compile_graph(
 
     Returns:
         A function of the graph's inputs that returns its outputs. Where a graph cannot be compiled
-        with certainty (mutation of overlapping inputs) it runs eagerly, and the trace says so.
+        with certainty (mutation of overlapping inputs), or without a C compiler, it runs eagerly,
+        and the trace says so.
     """
     examples = graph_examples(gm, example_inputs)
     if (why := _kept_eager(gm, examples)) is not None:
@@ -100,14 +102,18 @@ def compile_graph(
     trains = torch.is_grad_enabled() and any(map(wants_grad, examples))
     compiled = _training if trains else _inference
     with trace.stage(compilers.stage):
-        found = _found(gm, examples, compilers, trains, gate, decompositions)
-        captured = emit_captured(gm)
-        if found is not None:
-            return found
         try:
+            found = _found(gm, examples, compilers, trains, gate, decompositions)
+            captured = emit_captured(gm)
+            if found is not None:
+                return found
             return compiled(gm, examples, compilers, gate, decompositions, captured)
         except aot.Fallback as fallback:
             return run_eagerly(gm, str(fallback))
+        except NoCompilerError as error:
+            emit_captured(gm)
+            warn_of_no_compiler(str(error))
+            return run_eagerly(gm, str(error))
 
 
 def _found(

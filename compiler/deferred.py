@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from torch.utils._python_dispatch import _disable_current_modes
@@ -19,7 +20,7 @@ from tc import trace
 from tc.compiler.capture import hook
 from tc.compiler.core import garbage, levels
 from tc.compiler.core.lock import alone
-from tc.compiler.errors import StageError
+from tc.compiler.errors import NoCompilerError, StageError
 from tc.compiler.options import config
 from tc.compiler.telemetry.reporter import as_failure, report_backward, report_failure
 
@@ -114,6 +115,9 @@ class Deferred:
 def _built(work: Work) -> Boxed:
     try:
         return work.build()
+    except NoCompilerError as error:
+        warn_of_no_compiler(str(error))
+        return work.instead
     except Exception as error:
         stage = error.stage if isinstance(error, StageError) else "inductor"
         text = report_failure(error, stage, work.place, "the backward of ")
@@ -121,3 +125,9 @@ def _built(work: Work) -> Boxed:
             trace.warn(f"{text}; it runs operation by operation (config.suppress_errors)")
             return work.instead
         raise as_failure(error, stage, text) from error.__cause__
+
+
+@cache
+def warn_of_no_compiler(text: str) -> None:
+    """Warn, once in a process, that compiled functions run eagerly."""
+    trace.warn(f"{text} Until then compiled functions run eagerly.")

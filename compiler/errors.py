@@ -105,6 +105,10 @@ class StageError(TcError):
         self.stage = stage
 
 
+class NoCompilerError(StageError):
+    """The machine has no C compiler: the reason why functions run eagerly, and no failure."""
+
+
 class BackendError(StageError):
     """The backend given to `tc.compile` raised."""
 

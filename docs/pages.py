@@ -19,6 +19,8 @@ PAGES = {
     "CONTRIBUTING.md": "inside/contributing.md",
     "SECURITY.md": "inside/security.md",
 }
+#: a paragraph that is nothing but a link to a program of examples/ becomes the program
+PROGRAM = re.compile(r"(?m)^\[[^\]]*\]\((?:\.\./)+(examples/\w+\.py)\)$")
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((?!https?:|#)([^)#\s]+)(#[^)]*)?\)")
 
 
@@ -44,6 +46,16 @@ def relinked(text: str, here: str, page: str) -> str:
     return LINK.sub(rewritten, text)
 
 
+def with_programs(text: str) -> str:
+    """Return a page with the programs that it links to, below a heading of their own."""
+
+    def shown(found: re.Match[str]) -> str:
+        program = (ROOT / found[1]).read_text("utf-8").rstrip()
+        return f'## The whole program\n\n```python title="{found[1]}"\n{program}\n```'
+
+    return PROGRAM.sub(shown, text)
+
+
 def on_files(files: Any, config: Any) -> Any:
     """Add the pages that do not stand in docs/."""
     from mkdocs.structure.files import File  # tests read this module without mkdocs
@@ -59,4 +71,4 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     name = page.file.src_uri
     if name in PAGES.values():
         return markdown
-    return relinked(markdown, f"docs/{name}", name)
+    return relinked(with_programs(markdown), f"docs/{name}", name)

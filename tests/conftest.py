@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,22 @@ for _name in ("TC_LOGS", "TC_TRACE", "TC_BISECT", "TC_DISABLE", "TORCH_LOGS", "T
 os.environ["TC_FX_GRAPH_CACHE"] = "0"
 # Triton asks for it where its own functions are defined, and some test modules load triton.
 os.environ.setdefault("TRITON_INTERPRET", "1")
+# `nohup make test &` and scripts start tests with Ctrl-C ignored, which all children inherit: tests
+# that send it to one would wait in vain.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print what was skipped as a table: how many tests, and for which reason."""
+    reasons: Counter[str] = Counter()
+    for report in terminalreporter.stats.get("skipped", ()):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        reasons[reason.removeprefix("Skipped: ")] += 1
+    if reasons:
+        terminalreporter.section("skipped", sep="-")
+        for reason, count in reasons.most_common():
+            terminalreporter.line(f"{count:5}  {reason}")
 
 
 @pytest.fixture(scope="session", autouse=True)

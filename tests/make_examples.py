@@ -7,6 +7,7 @@ Of a page these blocks count:
 - ``text title="prints"`` right after one: the program is run, and this is what it printed. All
   programs of this kind share a process, which begins each as a new one would.
 - ``console``: commands, each after a prompt, run in that folder; their output follows them.
+  ``bench/`` and ``examples/`` are there, as in a checkout.
 
 `tests/test_tutorials.py` does the same, and compares what it gets with what stands there.
 """
@@ -32,8 +33,9 @@ PRINTS = "prints"
 
 
 def pages() -> list[Path]:
-    """Return the pages of the site that hold such blocks."""
-    found = (path for path in sorted((ROOT / "docs").rglob("*.md")) if "tutorials" not in str(path))
+    """Return README and the pages of the site that hold such blocks."""
+    site = (path for path in sorted((ROOT / "docs").rglob("*.md")) if "tutorials" not in str(path))
+    found = (ROOT / "README.md", *site)
     return [
         path
         for path in found
@@ -56,6 +58,8 @@ class Page:
     def programs(self) -> list[Path]:
         """Write all programs, and return those that are run for what they print."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        for name in ("bench", "examples"):
+            (self.folder / name).symlink_to(ROOT / name)
         run = []
         for number, block in enumerate(self.blocks):
             if block[1] == "python" and block[2]:
@@ -117,7 +121,9 @@ def shims(folder: Path) -> Path:
     place.mkdir(exist_ok=True)
     for name, module in {**COMMANDS, "python": ""}.items():
         what = f"-m {module}" if module else ""
-        (place / name).write_text(f'#!/bin/sh\nexec {sys.executable} {what} "$@"\n')
+        (place / name).write_text(
+            f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{ROOT}" exec {sys.executable} {what} "$@"\n'
+        )
         (place / name).chmod(0o755)
     return place
 

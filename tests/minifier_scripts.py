@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from faultbench import environment
-from support import heeds_ctrl_c, python
+from support import python
 
 from tc.minifier.case import Case, Fact, Input, Step
 
@@ -43,7 +43,6 @@ def started(name: str, *arguments: str, fault: str, cwd: Path) -> subprocess.Pop
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=heeds_ctrl_c,
     )
 
 

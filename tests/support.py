@@ -3,33 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parent.parent
 # The variables that would make a child process log, trace, or take another path than asked for.
 OURS = ("TC_", "TORCH_LOGS", "TORCH_TRACE", "TORCHINDUCTOR_", "TRITON_INTERPRET")
-
-
-def shared(name: str = "") -> Path:
-    """A file or folder of the shared material; skips the test where that is not there.
-
-    It is looked for in ``TC_SHARED``, else beside the checkout in ``../shared``.
-    """
-    home = Path(os.environ.get("TC_SHARED") or ROOT.parent / "shared")
-    path = home / name
-    if not path.exists():
-        pytest.skip(f"{path} is not there (TC_SHARED names the folder of shared material)")
-    return path
-
-
-def heeds_ctrl_c() -> None:
-    """Undo in a child what `nohup` and shells in the background do: ignore Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def python(
@@ -37,6 +17,7 @@ def python(
     timeout: float = 120,
     cwd: Path | str | None = None,
     variables: dict[str, str] | None = None,
+    encoding: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run this interpreter with arguments, in a clean environment that can import ``tc``."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
@@ -48,6 +29,7 @@ def python(
         [sys.executable, *arguments],
         capture_output=True,
         text=True,
+        encoding=encoding,
         timeout=timeout,
         cwd=cwd or ROOT,
         env=environment,

@@ -115,6 +115,13 @@ def test_links_are_rewritten_to_where_pages_stand_on_the_site(
     assert site_pages().relinked(link, here, page) == rewritten
 
 
+def test_a_link_to_a_program_becomes_the_program() -> None:
+    shown = site_pages().with_programs("a\n\n[All of it](../../examples/gpt.py)\n\nb")
+    assert (ROOT / "examples/gpt.py").read_text().rstrip() in shown
+    inside = "see [it](../../examples/gpt.py)"
+    assert site_pages().with_programs(inside) == inside
+
+
 def test_every_public_name_is_in_the_reference() -> None:
     told = re.findall(r"(?m)^::: tc\.(\w+)$", (ROOT / "docs/reference/api.md").read_text())
     assert sorted(told) == sorted(set(tc.__all__) - {"__version__"})

@@ -22,8 +22,8 @@ SITE = make_examples.pages()
 WITH_COMMANDS = [path for path in SITE if "```console" in path.read_text("utf-8")]
 # What differs from run to run and from machine to machine: times and rates, hashes, blanks.
 VARYING = re.compile(
-    r"\d[\d.,]* ?(?:(?:ms|µs|s|GB/s|GFLOP/s)\b|%)|(?<=×)\d+|\b[0-9a-f]{8,}\b|-[0-9a-f]{4}\b|"
-    r"(?<=line )\d+"
+    r"(?:\d+m)?\d[\d.,]* ?(?:(?:ms|µs|s|GB/s|GFLOP/s)\b|%)|(?<=×)\d+|"
+    r"\b[0-9a-f]{8,}\b|-[0-9a-f]{4}\b|(?<=line )\d+"
 )
 VERSIONS = re.compile(r"(tc|torch|Python) \d[\w.+]*")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from support import shared
+from real_traces import unpacked
 
 from tc.trace.findings import Diagnosis, diagnose
 from tc.trace.session import load
@@ -59,7 +59,7 @@ def artifact(frame: int, name: str, text: str, number: int = 0) -> tuple[dict[st
 
 def job_of(folder: Path, ranks: int, pack: Callable[[bytes], bytes] = bytes, end: str = "") -> Path:
     """Make a job of many ranks out of the real one of two: all odd ones do as rank 1."""
-    logs = [next(shared("traces/two_rank").glob(f"*rank_{n}_*")).read_bytes() for n in (0, 1)]
+    logs = [next((unpacked() / "two_rank").glob(f"*rank_{n}_*")).read_bytes() for n in (0, 1)]
     for rank in range(ranks):
         text = logs[rank % 2].replace(b'"rank": %d' % (rank % 2), b'"rank": %d' % rank)
         (folder / f"{PREFIX}_rank_{rank}_x.log{end}").write_bytes(pack(text))

@@ -9,10 +9,10 @@ Graphs of ATen are left out: each compiler decomposes in its own way.
 from __future__ import annotations
 
 import re
-from pathlib import PurePath
 from typing import Final
 
 from tc.trace.compiles import Compile
+from tc.trace.places import file_name
 from tc.trace.provenance import Kernel, View, code_map, owner
 from tc.trace.session import Session
 
@@ -73,6 +73,6 @@ def _lines(view: View, kernel: Kernel) -> str:
     own = [place for place in places if owner(place[0]) == 0]
     by_file: dict[str, list[int]] = {}
     for file, line in sorted(own or places):
-        by_file.setdefault(PurePath(file).name, []).append(line)
+        by_file.setdefault(file_name(file), []).append(line)
     words = [f"{file}:{', '.join(map(str, lines))}" for file, lines in by_file.items()]
     return f"one kernel over {'; '.join(words)}" if words else "one kernel of no known line"

@@ -8,7 +8,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from pathlib import PurePath
 from typing import Final
 
 from tc.tlparse.across import graph_text, kernel_text
@@ -19,6 +18,7 @@ from tc.trace.cachekeys import KeyRing, Miss, cache_events, explain, keyed
 from tc.trace.compiles import Artifact, Compile
 from tc.trace.findings import Diagnosis, Finding
 from tc.trace.findings.matching import Row, match
+from tc.trace.places import file_name
 from tc.trace.plaintext import plain_code
 from tc.trace.session import Session
 
@@ -273,7 +273,7 @@ def _by_function(session: Session) -> dict[_Function, list[Compile]]:
 
 
 def _name_and_file(one: Compile) -> tuple[str, str]:
-    return _RESUMED.sub("", one.title), PurePath(one.home[0]).name
+    return _RESUMED.sub("", one.title), file_name(one.home[0])
 
 
 def _pair(

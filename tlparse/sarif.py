@@ -7,7 +7,7 @@ editors show beside the source. Each finding is one result, each code one rule.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path, PurePath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, Final
 
 from tc import __version__
@@ -16,6 +16,7 @@ from tc.trace.findings import Diagnosis, Finding
 from tc.trace.findings.codes import OF_THE_TRACE, Order
 from tc.trace.findings.model import Where
 from tc.trace.fixes import NO_FIX
+from tc.trace.places import of_windows
 
 SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 ROOT: Final = "SRCROOT"
@@ -111,12 +112,15 @@ def _location(where: Where, root: Path) -> dict[str, Any]:
 
 def _artifact(file: str, root: Path) -> dict[str, Any]:
     """Return a file's path relative to the root if it is below it, else as an absolute URI."""
-    path = PurePath(file)
+    path = PureWindowsPath(file) if of_windows(file) else PurePosixPath(file)
     if not path.is_absolute():
         from urllib.parse import quote
 
         return {"uri": quote(path.as_posix())}
     if path.is_relative_to(root):
         relative = path.relative_to(root).as_posix()
-        return {"uri": Path("/", relative).as_uri().removeprefix("file:///"), "uriBaseId": ROOT}
+        return {
+            "uri": PurePosixPath("/", relative).as_uri().removeprefix("file:///"),
+            "uriBaseId": ROOT,
+        }
     return {"uri": path.as_uri()}

@@ -157,8 +157,11 @@ class Program:
 def _end(program: subprocess.Popen[bytes]) -> None:
     """End the program with all it started."""
     if program.poll() is None:
-        with suppress(ProcessLookupError):
-            os.killpg(program.pid, signal.SIGKILL)
+        if hasattr(os, "killpg"):
+            with suppress(ProcessLookupError):
+                os.killpg(program.pid, signal.SIGKILL)
+        else:  # Windows has no such groups; what the program started may live on
+            program.kill()
         program.wait()
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass
 
+from tc.trace.places import file_name
+
 _COMPILE_ID = re.compile(r"\[?(\d+)/(\d+)(?:_(\d+))?\]?")
 _RESUME_NAME = re.compile(r"^((?:.+\.)?)torch_dynamo_resume_in_(.+)_at_\d+$")
 _VOLATILE = re.compile(r"0x[0-9a-fA-F]+|\d+")
@@ -117,7 +119,7 @@ def cause_id(code: str, file: str, function: str, reason: str) -> str:
     """
     import hashlib  # here, because few processes need it and it costs as much as this package
 
-    parts = (code, os.path.basename(file), plain_function(function), _VOLATILE.sub("#", reason))
+    parts = (code, file_name(file), plain_function(function), _VOLATILE.sub("#", reason))
     text = "\0".join(parts).encode("utf-8", "backslashreplace")
     return f"{code}-{hashlib.md5(text, usedforsecurity=False).hexdigest()[:4]}"
 

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+# A path belongs to the system that wrote the log, whichever reads it.
+_WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\|[^/]*\\[^/]*$")
+
+
+def of_windows(file: str) -> bool:
+    """Return whether a path of a log is one of Windows: it has a drive, or backslashes alone."""
+    return _WINDOWS.match(file) is not None
+
+
+def file_name(file: str) -> str:
+    """Return the last part of a path of a log, written on any system."""
+    return (file.replace("\\", "/") if of_windows(file) else file).rpartition("/")[2]
 
 
 @dataclass(frozen=True)

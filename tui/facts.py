@@ -11,6 +11,7 @@ from typing import Final
 from tc.trace import words
 from tc.trace.compiles import Compile, by_function
 from tc.trace.findings import Diagnosis, Finding
+from tc.trace.places import file_name
 from tc.trace.session import all_compiles
 from tc.trace.timing import PHASES, phase_of
 
@@ -186,7 +187,7 @@ def count(things: Sized, noun: str) -> str:
 
 def short_place(file: str, line: int) -> str:
     """`model.py:6`: the folder left out."""
-    name = file.replace("\\", "/").rpartition("/")[2]
+    name = file_name(file)
     if not name:
         return ""
     return f"{name}:{line}" if line else name

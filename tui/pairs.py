@@ -7,11 +7,11 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import cached_property
-from pathlib import Path
 from typing import Final, TypeVar
 
 from tc.trace.compiles import Artifact, Compile
 from tc.trace.findings import Diagnosis, duration
+from tc.trace.places import file_name
 from tc.tui import look
 from tc.tui.facts import Model, size_of
 from tc.tui.lines import Line, clean, cut, left, line, right, tail
@@ -160,7 +160,7 @@ def compile_pairs(a: Side, b: Side) -> list[tuple[Compile | None, Compile | None
 
 def _code(one: Compile) -> Hashable:
     """The code object: its name, and its place without folders, which differ by machine."""
-    return one.title, Path(one.home[0]).name, one.home[1]
+    return one.title, file_name(one.home[0]), one.home[1]
 
 
 def compile_rows(a: Side, b: Side) -> Iterator[Pair]:

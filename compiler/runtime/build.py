@@ -20,13 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tc.compiler.core.machine import caches
-from tc.compiler.errors import StageError
+from tc.compiler.errors import NoCompilerError, StageError
 from tc.compiler.runtime import carried, claims, scratch
 from tc.compiler.runtime.mapping import Library
 from tc.compiler.runtime.places import TEMPORARY, Folder
 from tc.compiler.runtime.store import name_of, sealed, store, unsealed
 
 STAGE = "runtime.build"
+#: C compilers that are looked for where `CC` names none, the first one first
+DEFAULTS = ("gcc", "clang")
 #: flags that make code for this machine alone
 MACHINE_FLAGS = ("-march=", "-mprefer-vector-width=")
 KERNEL_LIBRARIES = ("-lm",)
@@ -74,19 +76,26 @@ class Compiler:
 
 
 def find_compiler() -> Compiler:
-    """Return the compiler named by ``CC``, else gcc.
+    """Return the compiler named by ``CC``, else gcc, else clang.
 
     Raises:
-        StageError: there is none.
+        NoCompilerError: the machine has none of these, and none was named.
+        StageError: ``CC`` names none.
     """
-    command = shlex.split(os.environ.get("CC", "")) or ["gcc"]
+    command = shlex.split(os.environ.get("CC", "")) or list(filter(shutil.which, DEFAULTS))[:1]
+    if not command:
+        raise NoCompilerError(
+            STAGE,
+            f"No C compiler: none of {', '.join(DEFAULTS)} is on PATH, and tc compiles its kernels "
+            "with one. Install one, or set CC to another C compiler.",
+        )
     found = [shutil.which(part) for part in command if not part.startswith("-")]
     if found[0] is None:
         raise StageError(
             STAGE,
             f"No C compiler: {command[0]!r} is not on PATH, and tc compiles its kernels with it. "
-            "Install gcc or set CC to a C compiler; tc.config.suppress_errors = True runs the "
-            "function eagerly instead.",
+            "Set CC to a C compiler, or unset it for gcc or clang; "
+            "tc.config.suppress_errors = True runs the function eagerly instead.",
         )
     # The binary's size and time identify its version: running it would cost a process.
     marks = []

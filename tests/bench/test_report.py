@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from real_traces import unpacked
 from report import make_log
-from support import shared
 
 from tc.trace.findings import diagnose
 from tc.trace.session import load
@@ -13,7 +13,7 @@ from tc.trace.session import load
 
 def test_copies_are_sound_and_kept_apart(tmp_path: Path) -> None:
     log = tmp_path / "dedicated_log_torch_trace_x.log"
-    make_log(shared("traces"), log, 1_300_000 + 2_200_000 + 300_000)
+    make_log(unpacked(), log, 1_300_000 + 2_200_000 + 300_000)
     diagnosis = diagnose(load(log))
     session = diagnosis.session
     assert session.defects.counts == {}

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from faultbench import environment
-from support import heeds_ctrl_c
 
 from tc.minifier.workplace import MARK
 
@@ -47,7 +46,6 @@ def started(folder: Path, *options: str, fault: str = "") -> subprocess.Popen[st
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=heeds_ctrl_c,
     )
 
 

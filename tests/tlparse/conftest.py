@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from real_traces import unpacked
 from report_reader import CHROMIUM, DRIVER, FLAGS, Reader
 
 from tc.tlparse.report import render
 from tc.trace.findings import diagnose
 from tc.trace.session import load
 
-SHARED = Path(os.environ.get("TC_SHARED", Path(__file__).resolve().parents[3] / "shared"))
-TRACES = SHARED / "traces"
+TRACES = unpacked()
 
 
 @pytest.fixture(scope="session")

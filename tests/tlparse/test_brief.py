@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from support import shared
+from real_traces import unpacked
 
 from tc.tlparse.__main__ import main
 from tc.tlparse.brief import brief
@@ -15,7 +15,7 @@ from tc.tlparse.cli import load
 
 @pytest.mark.parametrize("name", ["graph_break", "recompile", "backend_crash", "train"])
 def test_each_finding_has_its_place_its_cause_and_a_fix(name: str) -> None:
-    diagnosis = load(str(shared(f"traces/{name}")))
+    diagnosis = load(str(unpacked() / f"{name}"))
     text = brief(diagnosis, "tc_trace")
     parts = text.split("\n## ")
     assert len(parts) == len(diagnosis.findings) + 2
@@ -29,7 +29,7 @@ def test_each_finding_has_its_place_its_cause_and_a_fix(name: str) -> None:
 def test_the_command_it_names_tells_whether_a_finding_is_gone(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    trace = str(shared("traces/graph_break"))
+    trace = str(unpacked() / "graph_break")
     assert main(["summary", trace, "--format", "brief"]) == 0
     named = re.search(r"tc-report check tc_after (--absent .+)", capsys.readouterr().out)
     assert named is not None
@@ -37,10 +37,10 @@ def test_the_command_it_names_tells_whether_a_finding_is_gone(
     assert main(["check", trace, *arguments]) == 1
     told = capsys.readouterr()
     assert "still there: TC1" in told.err and "FAILED findings that should be gone" in told.out
-    assert main(["check", str(shared("traces/simple")), *arguments]) == 0
+    assert main(["check", str(unpacked() / "simple"), *arguments]) == 0
     assert "ok     findings that should be gone: 0 are there" in capsys.readouterr().out
 
 
 def test_a_run_without_findings_says_so() -> None:
-    diagnosis = replace(load(str(shared("traces/graph_break"))), findings=[])
+    diagnosis = replace(load(str(unpacked() / "graph_break")), findings=[])
     assert brief(diagnosis, "t").endswith("Nothing needs attention.")

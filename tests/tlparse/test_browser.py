@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from real_traces import unpacked
 from report_reader import CHROMIUM, DRIVER, Reader
 
 from tc.tlparse.report import render
 from tc.trace.findings import diagnose
 from tc.trace.session import load
 
-SHARED = Path(os.environ.get("TC_SHARED", Path(__file__).resolve().parents[3] / "shared"))
-TRACES = SHARED / "traces"
+TRACES = unpacked()
 
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.skipif(not TRACES.is_dir(), reason=f"no real traces in {TRACES}"),
     pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="no chromium and chromedriver"),
 ]
 

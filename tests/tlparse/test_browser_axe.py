@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from real_traces import unpacked
 from report_reader import CHROMIUM, DRIVER, Reader
-from support import shared
 
 from tc.tlparse.__main__ import main
 
@@ -49,7 +49,6 @@ def dress(driver: Any, theme: str) -> None:
 @pytest.mark.parametrize("theme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
 @pytest.mark.parametrize("name", PAGES)
 def test_no_page_has_a_violation(read: Callable[[str], Reader], name: str, theme: str) -> None:
-    shared(f"traces/{name}")
     reader = read(name)
     routes = list(PAGES[name])
     routes += [one.get_attribute("href").partition("#")[2] for one in reader.all(".card h3 a")]
@@ -64,7 +63,6 @@ def test_no_page_has_a_violation(read: Callable[[str], Reader], name: str, theme
 def test_dialogs_have_no_violation(read: Callable[[str], Reader], theme: str) -> None:
     from selenium.webdriver.common.keys import Keys
 
-    shared("traces/recompile")
     reader = read("recompile")
     dress(reader.driver, theme)
     reader.press("?")
@@ -81,7 +79,7 @@ def test_dialogs_have_no_violation(read: Callable[[str], Reader], theme: str) ->
 
 def test_a_comparison_of_two_runs_has_no_violation(browser: Any, tmp_path: Path) -> None:
     page = tmp_path / "diff.html"
-    traces = (str(shared("traces/simple")), str(shared("traces/recompile")))
+    traces = (str(unpacked() / "simple"), str(unpacked() / "recompile"))
     assert main(["diff", *traces, "--html", str(page)]) == 0
     reader = Reader(browser, page.as_uri())
     for theme in ("light", "dark"):
@@ -92,7 +90,6 @@ def test_a_comparison_of_two_runs_has_no_violation(browser: Any, tmp_path: Path)
 def test_the_first_difference_of_ranks_by_keyboard(read: Callable[[str], Reader]) -> None:
     from selenium.webdriver.common.keys import Keys
 
-    shared("traces/two_rank")
     reader = read("two_rank")
     reader.press("/")
     reader.wait_for("#search[open] input")
@@ -107,7 +104,6 @@ def test_the_first_difference_of_ranks_by_keyboard(read: Callable[[str], Reader]
 
 
 def test_the_cache_page_says_what_was_found(read: Callable[[str], Reader]) -> None:
-    shared("traces/recompile")
     reader = read("recompile")
     reader.go("#/cache")
     assert reader.texts("h1") == ["Cache"]

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from real_traces import unpacked
 from report_reader import CHROMIUM, DRIVER, Reader
-from support import shared
 
 from tc.tlparse.__main__ import main
 
@@ -33,7 +33,6 @@ def no_complaints(reader: Reader) -> None:
 def test_a_line_lights_its_node_and_its_kernel(read: Callable[[str], Reader]) -> None:
     from selenium.webdriver.common.keys import Keys
 
-    shared("traces/recompile")
     reader = read("recompile")
     reader.go("#/c/0/1")
     reader.driver.find_element("link text", "Source, graph and kernels side by side →").click()
@@ -54,7 +53,6 @@ def test_a_line_lights_its_node_and_its_kernel(read: Callable[[str], Reader]) ->
 
 
 def test_forward_and_backward_of_a_training_step(read: Callable[[str], Reader]) -> None:
-    shared("traces/train")
     reader = read("train")
     reader.go("#/c/0/0/code")
     reader.wait_for("[data-pane=graph] .linked")
@@ -71,7 +69,6 @@ def test_forward_and_backward_of_a_training_step(read: Callable[[str], Reader]) 
 
 
 def test_why_the_cache_missed(read: Callable[[str], Reader]) -> None:
-    shared("traces/recompile")
     reader = read("recompile")
     reader.go("#/c/0/2")
     assert reader.texts(".keys td:first-child") == ["example_inputs[0]"]
@@ -80,7 +77,7 @@ def test_why_the_cache_missed(read: Callable[[str], Reader]) -> None:
 
 
 def test_two_runs_compared_on_a_page(browser: Any, tmp_path: Path) -> None:
-    a, b = shared("traces/simple"), shared("traces/recompile")
+    a, b = (unpacked() / "simple"), (unpacked() / "recompile")
     page = tmp_path / "diff.html"
     assert main(["diff", str(a), str(b), "--html", str(page)]) == 0
     reader = Reader(browser, page.as_uri())
@@ -103,7 +100,6 @@ def test_two_runs_compared_on_a_page(browser: Any, tmp_path: Path) -> None:
 
 
 def test_what_became_of_each_line_of_a_file(read: Callable[[str], Reader]) -> None:
-    shared("traces/graph_break")
     reader = read("graph_break")
     link = reader.driver.find_element("link text", "graph_break.py")
     link.click()
@@ -123,7 +119,6 @@ def test_what_became_of_each_line_of_a_file(read: Callable[[str], Reader]) -> No
 def test_two_artifacts_compared(read: Callable[[str], Reader]) -> None:
     from selenium.webdriver.support.select import Select
 
-    shared("traces/recompile")
     reader = read("recompile")
     reader.go("#/c/0/1")
     reader.wait_for("select.copy")
@@ -143,7 +138,6 @@ def test_lines_are_compared_rightly(read: Callable[[str], Reader]) -> None:
     """The diff turns one text into the other, whatever the texts."""
     import random
 
-    shared("traces/simple")
     reader = read("simple")
     source = (HERE.parents[1] / "tlparse" / "static" / "textdiff.js").read_text("utf-8")
     dice = random.Random(7)
@@ -161,7 +155,6 @@ def test_lines_are_compared_rightly(read: Callable[[str], Reader]) -> None:
 
 
 def test_where_the_time_went(read: Callable[[str], Reader]) -> None:
-    shared("traces/graph_break")
     reader = read("graph_break")
     reader.driver.find_element("link text", "By function, compile and step →").click()
     reader.until(lambda: reader.route == "#/time", "the time page")
@@ -179,7 +172,7 @@ def test_where_the_time_went(read: Callable[[str], Reader]) -> None:
 def test_a_split_report_loads_its_texts_from_beside(browser: Any, tmp_path: Path) -> None:
     page = tmp_path / "r.html"
     for _ in range(2):  # the second takes the place of the first
-        assert main([str(shared("traces/train")), "-o", str(page), "--split"]) == 0
+        assert main([str(unpacked() / "train"), "-o", str(page), "--split"]) == 0
     data = tmp_path / "r_data"
     assert sorted(one.name for one in tmp_path.iterdir()) == ["r.html", "r_data"]
     assert {one.suffix for one in data.iterdir()} == {".js"}
@@ -197,6 +190,6 @@ def test_a_folder_of_others_is_left_alone(
 ) -> None:
     (tmp_path / "r_data").mkdir()
     (tmp_path / "r_data" / "mine.txt").write_text("x")
-    code = main([str(shared("traces/simple")), "-o", str(tmp_path / "r.html"), "--split"])
+    code = main([str(unpacked() / "simple"), "-o", str(tmp_path / "r.html"), "--split"])
     assert code == 2 and "holds other files" in capsys.readouterr().err
     assert [one.name for one in tmp_path.iterdir()] == ["r_data"]

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from report_reader import CHROMIUM, DRIVER, Reader
-from support import shared
 from tc_log import Compiler
 
 from tc import trace
@@ -133,7 +132,6 @@ def test_the_strip_of_stages_leads_to_what_changed(ours: Reader) -> None:
 
 
 def test_torchs_passes_can_be_stepped_through_too(read: Callable[[str], Reader]) -> None:
-    shared("traces/simple")
     reader = read("simple")
     reader.go("#/c/0/0/passes")
     reader.wait_for("#passes .sheet header b")
@@ -142,7 +140,6 @@ def test_torchs_passes_can_be_stepped_through_too(read: Callable[[str], Reader])
 
 
 def test_screens_have_digits_and_a_place(read: Callable[[str], Reader]) -> None:
-    shared("traces/graph_break")
     reader = read("graph_break")
     names = [text.split()[-1] for text in reader.texts("#screens a")]
     assert names == ["Findings", "Functions", "Time", "Source", "Cache", "Trace"]
@@ -155,7 +152,6 @@ def test_screens_have_digits_and_a_place(read: Callable[[str], Reader]) -> None:
 
 
 def test_commands_by_keyboard(read: Callable[[str], Reader]) -> None:
-    shared("traces/graph_break")
     reader = read("graph_break")
     reader.press(">")
     reader.wait_for("#search[open] input")
@@ -172,7 +168,6 @@ def test_commands_by_keyboard(read: Callable[[str], Reader]) -> None:
 
 
 def test_two_artifacts_are_marked_and_compared(read: Callable[[str], Reader]) -> None:
-    shared("traces/recompile")
     reader = read("recompile")
     reader.go("#/c/0/0/a/2")
     reader.press("d")
@@ -184,7 +179,6 @@ def test_two_artifacts_are_marked_and_compared(read: Callable[[str], Reader]) ->
 
 def test_from_a_break_to_its_patch(read: Callable[[str], Reader]) -> None:
     """Symptom 1: run, read the finding, paste the fix; three steps."""
-    shared("traces/graph_break")
     reader = read("graph_break")
     reader.press("j", keys().ENTER)
     reader.until(lambda: reader.route.startswith("#/f/TC1"), "a finding")
@@ -200,7 +194,6 @@ def test_from_a_break_to_its_patch(read: Callable[[str], Reader]) -> None:
 
 def test_from_a_recompile_to_the_input_that_changed(read: Callable[[str], Reader]) -> None:
     """Symptom 2: the ledger's marked column, from the first page by keyboard."""
-    shared("traces/recompile")
     reader = read("recompile")
     assert "recompiles" in reader.texts(".savings")[0]
     reader.press("2")
@@ -215,7 +208,6 @@ def test_from_a_recompile_to_the_input_that_changed(read: Callable[[str], Reader
 
 def test_from_a_line_to_its_kernel(read: Callable[[str], Reader]) -> None:
     """Symptom 5: source page, its line's compile, the kernel beside it."""
-    shared("traces/graph_break")
     reader = read("graph_break")
     reader.press("4")
     reader.until(lambda: reader.route == "#/source", "the source")
@@ -231,7 +223,6 @@ def test_from_a_line_to_its_kernel(read: Callable[[str], Reader]) -> None:
 
 def test_from_slow_to_the_function(read: Callable[[str], Reader]) -> None:
     """Symptom 3: the page of time, the line and the function that took most."""
-    shared("traces/graph_break")
     reader = read("graph_break")
     for steps, route in ((1, "#/src/"), (6, "#/fn/")):  # five lines stand before the functions
         reader.press("3")

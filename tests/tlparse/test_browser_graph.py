@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from report_reader import CHROMIUM, DRIVER, Reader
-from support import shared
 from torch_log import artifact, ids, start, torch_log
 
 from tc.tlparse.report import render
@@ -49,7 +48,6 @@ def read_graph(reader: Reader, text: str) -> list[list[Any]]:
 
 
 def test_both_forms_of_graphs_are_read(read: Callable[[str], Reader]) -> None:
-    shared("traces/simple")
     reader = read("simple")
     assert read_graph(reader, TORCH) == [
         ["s77", "input", [], "", False],
@@ -70,7 +68,6 @@ def test_both_forms_of_graphs_are_read(read: Callable[[str], Reader]) -> None:
 def test_a_graph_is_drawn_and_walked_by_keyboard(read: Callable[[str], Reader]) -> None:
     from selenium.webdriver.common.keys import Keys
 
-    shared("traces/train")
     reader = read("train")
     reader.go("#/c/0/0")
     reader.press("g")
@@ -94,7 +91,6 @@ def test_a_graph_is_drawn_and_walked_by_keyboard(read: Callable[[str], Reader]) 
 
 
 def test_a_large_graph_is_drawn_around_the_chosen_node(read: Callable[[str], Reader]) -> None:
-    shared("traces/transformer")
     reader = read("transformer")
     reader.go("#/c/0/0")
     reader.driver.find_element("link text", "The graph, drawn →").click()
@@ -111,7 +107,6 @@ def test_a_large_graph_is_drawn_around_the_chosen_node(read: Callable[[str], Rea
 
 
 def test_a_large_graph_is_folded_by_line(read: Callable[[str], Reader]) -> None:
-    shared("traces/simple")
     reader = read("simple")
     rows = [f"  n{n}: f32[8] = aten.sin(n{n - 1})  # /m.py:{n // 10}" for n in range(1, 400)]
     text = "\n".join(["forward graph", "  in[0]  n0: f32[8]", *rows, "  return [n399]"])

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from real_traces import unpacked
 from report_reader import CHROMIUM, DRIVER, Reader
-from support import shared
 
 from tc.tlparse.__main__ import main
 
@@ -20,15 +20,6 @@ ENTER, SPACE, DOWN, RIGHT = "\ue007", "\ue00d", "\ue015", "\ue014"  # as seleniu
 Read = Callable[[str], Reader]
 
 
-@pytest.fixture
-def trace(read: Read) -> Read:
-    def opened(name: str) -> Reader:
-        shared(f"traces/{name}")
-        return read(name)
-
-    return opened
-
-
 def _open_code(reader: Reader, link: str) -> None:
     """Follow a link to the code of a compile, and go to its pane of source."""
     reader.tab_to(link)
@@ -38,8 +29,8 @@ def _open_code(reader: Reader, link: str) -> None:
     reader.tab_to("[data-pane=source] .rows")
 
 
-def test_from_a_line_of_source_to_its_kernel(trace: Read) -> None:
-    reader = trace("graph_break")
+def test_from_a_line_of_source_to_its_kernel(read: Read) -> None:
+    reader = read("graph_break")
     reader.press("4")
     reader.until(lambda: reader.route == "#/source", "the source")
     reader.press("j", ENTER)
@@ -49,8 +40,8 @@ def test_from_a_line_of_source_to_its_kernel(trace: Read) -> None:
     reader.wait_for(".pane[data-pane=code] .lit")
 
 
-def test_from_a_kernel_back_to_the_lines(trace: Read) -> None:
-    reader = trace("recompile")
+def test_from_a_kernel_back_to_the_lines(read: Read) -> None:
+    reader = read("recompile")
     reader.go("#/c/0/0")
     _open_code(reader, "a.go")
     reader.press(RIGHT, RIGHT)
@@ -60,8 +51,8 @@ def test_from_a_kernel_back_to_the_lines(trace: Read) -> None:
     reader.wait_for("[data-pane=source] .lit")
 
 
-def test_the_kernels_of_a_training_step_one_by_one(trace: Read) -> None:
-    reader = trace("train")
+def test_the_kernels_of_a_training_step_one_by_one(read: Read) -> None:
+    reader = read("train")
     reader.go("#/c/0/0/code")
     reader.wait_for("[data-pane=code] .linked")
     reader.press("f")
@@ -78,8 +69,8 @@ def test_the_kernels_of_a_training_step_one_by_one(trace: Read) -> None:
     assert reader.texts(".told")[0].endswith(told[0])
 
 
-def test_stages_and_artifacts_are_compared(trace: Read) -> None:
-    reader = trace("recompile")
+def test_stages_and_artifacts_are_compared(read: Read) -> None:
+    reader = read("recompile")
     reader.go("#/c/0/1")
     reader.until(lambda: "op" in " ".join(reader.texts(".strip .stage")), "sizes")
     reader.tab_to(".strip .arrow a")
@@ -92,8 +83,8 @@ def test_stages_and_artifacts_are_compared(trace: Read) -> None:
     reader.until(lambda: "/vs/" in reader.route, "what differs from another artifact")
 
 
-def test_functions_of_a_kind(trace: Read) -> None:
-    reader = trace("graph_break")
+def test_functions_of_a_kind(read: Read) -> None:
+    reader = read("graph_break")
     reader.press("2")
     reader.until(lambda: reader.route == "#/functions", "the functions")
     every = len(reader.all("main tbody tr"))
@@ -103,8 +94,8 @@ def test_functions_of_a_kind(trace: Read) -> None:
     assert 0 < len(reader.all("main tbody tr")) < every
 
 
-def test_the_evidence_of_a_finding(trace: Read) -> None:
-    reader = trace("graph_break")
+def test_the_evidence_of_a_finding(read: Read) -> None:
+    reader = read("graph_break")
     reader.press("j", ENTER)
     reader.until(lambda: reader.route.startswith("#/f/"), "a finding")
     reader.tab_to("main summary")
@@ -118,15 +109,15 @@ def test_the_evidence_of_a_finding(trace: Read) -> None:
     reader.until(lambda: "/a/" in reader.route, "the record")
 
 
-def test_from_a_line_to_what_was_found_there(trace: Read) -> None:
-    reader = trace("graph_break")
+def test_from_a_line_to_what_was_found_there(read: Read) -> None:
+    reader = read("graph_break")
     reader.go("#/src/graph_break.py")
     reader.press("j", ENTER)
     reader.until(lambda: reader.route.startswith("#/f/TC"), "the finding")
 
 
-def test_from_a_miss_to_its_record(trace: Read) -> None:
-    reader = trace("recompile")
+def test_from_a_miss_to_its_record(read: Read) -> None:
+    reader = read("recompile")
     reader.press("5" if "Source" in " ".join(reader.texts("#screens a")) else "4")
     reader.until(lambda: reader.route == "#/cache", "the cache")
     reader.press("j", ENTER)
@@ -134,8 +125,8 @@ def test_from_a_miss_to_its_record(trace: Read) -> None:
 
 
 @pytest.mark.slow
-def test_a_node_of_a_large_graph(trace: Read) -> None:
-    reader = trace("transformer")
+def test_a_node_of_a_large_graph(read: Read) -> None:
+    reader = read("transformer")
     reader.go("#/c/0/0")
     reader.press("g")
     reader.wait_for(".drawing .box")
@@ -153,8 +144,8 @@ def test_a_node_of_a_large_graph(trace: Read) -> None:
     reader.until(lambda: len(reader.all(".drawing .box.lit")) == 1, "and drawn")
 
 
-def test_the_buttons_at_the_top(trace: Read) -> None:
-    reader = trace("simple")
+def test_the_buttons_at_the_top(read: Read) -> None:
+    reader = read("simple")
     theme = "return document.documentElement.dataset.theme"
     before = reader.driver.execute_script(theme)
     reader.tab_to("#theme")
@@ -172,7 +163,7 @@ def test_the_buttons_at_the_top(trace: Read) -> None:
 
 def test_a_comparison_of_two_runs(browser: Any, tmp_path: Path) -> None:
     page = tmp_path / "diff.html"
-    traces = (str(shared("traces/simple")), str(shared("traces/recompile")))
+    traces = (str(unpacked() / "simple"), str(unpacked() / "recompile"))
     assert main(["diff", *traces, "--html", str(page)]) == 0
     reader = Reader(browser, page.as_uri())
     reader.tab_to("summary")

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from report_reader import CHROMIUM, DRIVER, Reader
-from support import shared
 from torch_log import ids, start, torch_log
 
 from tc.tlparse.report import render
@@ -42,7 +41,6 @@ def narrow(reader: Reader, width: int) -> None:
 
 
 def test_names_keep_their_ends_and_differ(read: Callable[[str], Reader]) -> None:
-    shared("traces/simple")
     reader = read("simple")
     dice = random.Random(3)
     words = ["layers", "self_attn", "q_proj", "weight", "modules", "0", "11", "x"]
@@ -59,7 +57,6 @@ def test_names_keep_their_ends_and_differ(read: Callable[[str], Reader]) -> None
 
 
 def test_the_list_of_nodes_shows_the_ends_of_names(read: Callable[[str], Reader]) -> None:
-    shared("traces/transformer")
     reader = read("transformer")
     reader.go("#/c/0/0/graph")
     reader.wait_for(".node b")
@@ -75,7 +72,6 @@ def test_the_list_of_nodes_shows_the_ends_of_names(read: Callable[[str], Reader]
 def test_texts_are_searched_without_another_key(read: Callable[[str], Reader]) -> None:
     from selenium.webdriver.common.keys import Keys
 
-    shared("traces/recompile")
     reader = read("recompile")
     reader.press("/")
     reader.wait_for("#search[open] input")
@@ -93,7 +89,6 @@ def test_texts_are_searched_without_another_key(read: Callable[[str], Reader]) -
 
 
 def test_a_wide_table_says_what_lies_beyond(read: Callable[[str], Reader]) -> None:
-    shared("traces/recompile")
     reader = read("recompile")
     try:
         narrow(reader, 500)

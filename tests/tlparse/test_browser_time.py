@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from report_reader import CHROMIUM, DRIVER, Reader
-from support import shared
 
 pytestmark = [
     pytest.mark.browser,
@@ -19,7 +18,6 @@ TOTAL = 36.687  # seconds that traces/graph_break compiled, f the first 27.3 of 
 
 @pytest.fixture
 def times(read: Callable[[str], Reader]) -> Iterator[Reader]:
-    shared("traces/graph_break")
     reader = read("graph_break")
     reader.press("3")
     reader.until(lambda: reader.route == "#/time", "the time page")

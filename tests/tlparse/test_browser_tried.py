@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from real_traces import unpacked
 from report_reader import CHROMIUM, DRIVER, Reader
-from support import shared
 from tc_log import Compiler
 
 from tc.tlparse.report import render
@@ -21,11 +21,10 @@ from tc.trace.ids import CompileId
 from tc.trace.session import load
 from tc.trace.trials import FAILED, HELPED, Trial, write_trials
 
-TRACES = shared("traces")
+TRACES = unpacked()
 
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.skipif(not TRACES.is_dir(), reason=f"no real traces in {TRACES}"),
     pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="no chromium and chromedriver"),
 ]
 PATCH = "- if x.sum() > 0:\n+ return torch.where(x.sum() > 0, </script><b>, x)"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import shared
+from real_traces import unpacked
 from tc_log import Compiler
 
 from tc.tlparse.coverage import coverage, short_names
@@ -17,7 +17,7 @@ from tc.trace.session import all_compiles, load
 
 
 def covered(name: str) -> list[dict[str, Any]]:
-    diagnosis = diagnose(load(shared(f"traces/{name}")))
+    diagnosis = diagnose(load(unpacked() / f"{name}"))
     compiles = list(all_compiles(diagnosis.session))
     codes = [code_map(diagnosis.session, one) for one in compiles]
     return coverage(diagnosis, compiles, codes)

@@ -15,7 +15,7 @@ import pytest
 from event_samples import SAMPLES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import shared
+from real_traces import unpacked
 
 import tc.trace as trace
 from tc.tlparse.__main__ import main
@@ -34,7 +34,7 @@ def miniatures() -> tuple[Log, ...]:
     """Small logs with real records of each kind; the last one is of tc's own events."""
     made = []
     for name in REAL:
-        text = next(shared(f"traces/{name}").glob("*.log")).read_bytes()
+        text = next((unpacked() / f"{name}").glob("*.log")).read_bytes()
         kept: Log = []
         seen: Counter[bytes] = Counter()
         for one in re.split(rb"(?m)^(?=V\d{4} )", text)[1:]:

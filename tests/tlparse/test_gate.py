@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support import shared
+from real_traces import unpacked
 
 from tc.tlparse.__main__ import main
 
@@ -21,7 +21,7 @@ def test_what_is_known_passes_and_what_is_new_fails(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     known = tmp_path / "known.json"
-    breaks, recompiles = shared("traces/graph_break"), shared("traces/recompile")
+    breaks, recompiles = (unpacked() / "graph_break"), (unpacked() / "recompile")
     assert check(capsys, breaks, "--write-baseline", known)[0] == 0
     rows = json.loads(known.read_text())["findings"]
     assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
@@ -39,7 +39,7 @@ def test_what_is_known_passes_and_what_is_new_fails(
 
 def test_more_of_a_known_cause_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     known = tmp_path / "known.json"
-    trace = shared("traces/graph_break")
+    trace = unpacked() / "graph_break"
     check(capsys, trace, "--write-baseline", known)
     known.write_text(known.read_text().replace('"count": 2', '"count": 1'))
     code, out, _ = check(capsys, trace, "--baseline", known)
@@ -49,13 +49,13 @@ def test_more_of_a_known_cause_is_told(tmp_path: Path, capsys: pytest.CaptureFix
 def test_a_summary_is_a_baseline_too_and_json_has_it_all(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main(["summary", str(shared("traces/graph_break")), "--json"])
+    main(["summary", str(unpacked() / "graph_break"), "--json"])
     known = tmp_path / "known.json"
     known.write_text(capsys.readouterr().out)
-    code, out, _ = check(capsys, shared("traces/graph_break"), "--baseline", known, "--json")
+    code, out, _ = check(capsys, (unpacked() / "graph_break"), "--baseline", known, "--json")
     told = json.loads(out)
     assert (code, told["ok"], told["new_findings"], told["gone_findings"]) == (0, True, [], [])
-    code, out, _ = check(capsys, shared("traces/simple"), "--baseline", known, "--json")
+    code, out, _ = check(capsys, (unpacked() / "simple"), "--baseline", known, "--json")
     assert code == 0 and len(json.loads(out)["gone_findings"]) == 2
 
 
@@ -66,12 +66,12 @@ def test_no_baseline_is_one_sentence(
     known = tmp_path / "known.json"
     if text is not None:
         known.write_text(text)
-    code, out, err = check(capsys, shared("traces/simple"), "--baseline", known)
+    code, out, err = check(capsys, (unpacked() / "simple"), "--baseline", known)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "--write-baseline" in err
 
 
 def test_a_limit_below_zero_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = check(capsys, shared("traces/simple"), "--max-recompiles", "-1")
+    code, _, err = check(capsys, (unpacked() / "simple"), "--max-recompiles", "-1")
     assert code == 2
     assert "invalid number of them value: '-1'" in err

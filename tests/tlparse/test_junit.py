@@ -6,7 +6,7 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
-from support import shared
+from real_traces import unpacked
 
 from tc.tlparse.__main__ import main
 from tc.tlparse.cli import load
@@ -14,7 +14,7 @@ from tc.tlparse.junit import junit
 
 
 def test_limits_and_findings_are_cases(capsys: pytest.CaptureFixture[str]) -> None:
-    trace = str(shared("traces/graph_break"))
+    trace = str(unpacked() / "graph_break")
     code = main(
         ["check", trace, "--max-graph-breaks", "1", "--absent", "TC104", "--format", "junit"]
     )
@@ -28,13 +28,13 @@ def test_limits_and_findings_are_cases(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_a_run_that_passes_has_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
-    code = main(["check", str(shared("traces/simple")), "--absent", "TC104", "--format", "junit"])
+    code = main(["check", str(unpacked() / "simple"), "--absent", "TC104", "--format", "junit"])
     suite = ElementTree.fromstring(capsys.readouterr().out)
     assert code == 0 and not list(suite.iter("failure")) and list(suite.iter("testcase"))
 
 
 def test_any_text_is_xml() -> None:
-    (first, *_) = load(str(shared("traces/graph_break"))).findings
+    (first, *_) = load(str(unpacked() / "graph_break")).findings
     hostile = replace(first, title="a\x00b\x1b[0m <&> \ud800 \uffff", why="\x08")
     case = ElementTree.fromstring(junit((), [hostile], True)).find(".//failure")
     assert case is not None and str(case.get("message")).startswith("a\N{REPLACEMENT CHARACTER}b")

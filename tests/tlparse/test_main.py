@@ -11,13 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from real_traces import unpacked
 
 from tc.tlparse.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARED = Path(os.environ.get("TC_SHARED", ROOT.parent / "shared"))
-TRACES = SHARED / "traces"
-needs_traces = pytest.mark.skipif(not TRACES.is_dir(), reason=f"no real traces in {TRACES}")
+TRACES = unpacked()
 
 
 def write_log(folder: Path, name: str = "a") -> Path:
@@ -218,7 +217,6 @@ def test_the_tool_never_loads_torch(tmp_path: Path, arguments: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@needs_traces
 def test_the_json_of_a_real_trace(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, "summary", str(TRACES / "graph_break"), "--json")
     told = json.loads(out)
@@ -232,7 +230,6 @@ def test_the_json_of_a_real_trace(capsys: pytest.CaptureFixture[str]) -> None:
         assert {"code", "id", "where", "count", "fix", "why", "title"} <= finding.keys()
 
 
-@needs_traces
 def test_the_summary_is_short(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, "summary", str(TRACES / "recompile"))
     lines = out.splitlines()

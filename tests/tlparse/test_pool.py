@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import shared, succeed
+from real_traces import unpacked
+from support import succeed
 from torch_log import job_of
 
 from tc.tlparse.__main__ import main
@@ -105,7 +106,7 @@ def test_no_cluster_is_one_sentence(
 ) -> None:
     pytest.importorskip("distributed")
     monkeypatch.setattr("tc.tlparse.pool._PATIENCE", "200ms")
-    code = main(["summary", str(shared("traces/two_rank")), "--cluster", "tcp://127.0.0.1:9"])
+    code = main(["summary", str(unpacked() / "two_rank"), "--cluster", "tcp://127.0.0.1:9"])
     told = capsys.readouterr()
     assert (code, told.out) == (2, "")
     assert told.err.startswith("tc-report: no Dask cluster answers at tcp://127.0.0.1:9")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import shared
+from real_traces import unpacked
 from torch_log import artifact, ids, start, torch_log
 
 from tc.tlparse.__main__ import main
@@ -108,7 +108,7 @@ def test_each_kind_by_itself(tmp_path: Path, kind: str, gone: str, kept: str) ->
 
 @pytest.mark.parametrize("name", ["graph_break", "recompile", "train", "two_rank", "dynamic"])
 def test_counts_and_times_of_real_logs_stay(tmp_path: Path, name: str) -> None:
-    path = shared(f"traces/{name}")
+    path = unpacked() / f"{name}"
     before = diagnose(load(path))
     text, after = copy_of(path, tmp_path / "out")
     assert "/home/" not in text

@@ -7,7 +7,6 @@ import contextlib
 import gzip
 import hashlib
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from real_traces import unpacked
 from tc_log import Compiler
 
 from tc.tlparse.report import render
@@ -24,9 +24,7 @@ from tc.trace.kinds import STAGES, label
 from tc.trace.reader import Unreadable
 from tc.trace.session import all_compiles, load
 
-SHARED = Path(os.environ.get("TC_SHARED", Path(__file__).resolve().parents[3] / "shared"))
-TRACES = SHARED / "traces"
-needs_traces = pytest.mark.skipif(not TRACES.is_dir(), reason=f"no real traces in {TRACES}")
+TRACES = unpacked()
 NAMES = ("backend_crash", "dynamic", "graph_break", "recompile", "simple", "train",
          "transformer", "two_rank")  # fmt: skip
 
@@ -61,7 +59,6 @@ def texts_of(framed: bytes) -> list[str]:
     return texts
 
 
-@needs_traces
 @pytest.mark.parametrize("name", NAMES)
 def test_every_artifact_is_in_the_page_unchanged(name: str) -> None:
     session = load(TRACES / name)
@@ -75,17 +72,14 @@ def test_every_artifact_is_in_the_page_unchanged(name: str) -> None:
         assert len(shown["artifacts"]) == len(texts)
 
 
-@needs_traces
 def test_the_same_trace_gives_the_same_bytes() -> None:
     assert page(TRACES / "recompile") == page(TRACES / "recompile")
 
 
-@needs_traces
 def test_a_small_trace_makes_a_small_file() -> None:
     assert len(page(TRACES / "graph_break")) < 420_000
 
 
-@needs_traces
 def test_the_ledger_marks_the_changed_cells() -> None:
     (function,) = index_of(page(TRACES / "recompile"))["functions"]
     book = function["ledger"]
@@ -96,7 +90,6 @@ def test_the_ledger_marks_the_changed_cells() -> None:
     assert cells[6] == ("0/6", ["True", "4", "float64"], [False, False, True])
 
 
-@needs_traces
 @pytest.mark.parametrize("name", NAMES)
 def test_every_link_in_the_index_has_a_page(name: str) -> None:
     index = index_of(page(TRACES / name))
@@ -168,7 +161,6 @@ def test_lone_surrogates_do_not_stop_the_report(tmp_path: Path) -> None:
     assert "<!doctype html>" in page(path)
 
 
-@needs_traces
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_no_damage_to_a_real_log_stops_the_report(tmp_path: Path, data: st.DataObject) -> None:
@@ -238,7 +230,6 @@ def test_facts_of_odd_types_do_not_stop_the_report(tmp_path: Path, data: st.Data
     assert "</html>" in page(path)
 
 
-@needs_traces
 def test_every_cut_of_a_log_gives_a_report(tmp_path: Path) -> None:
     raw = next((TRACES / "graph_break").glob("*.log")).read_bytes()
     path = tmp_path / "dedicated_log_torch_trace_a.log"

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from support import shared
+from real_traces import unpacked
 
 from tc.tlparse.__main__ import main
 from tc.tlparse.cli import load
@@ -27,7 +27,7 @@ def run_of(diagnosis: Diagnosis, root: Path | None = None) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", TRACES)
 def test_each_finding_is_a_result_with_its_rule_and_place(name: str) -> None:
-    diagnosis = load(str(shared(f"traces/{name}")))
+    diagnosis = load(str(unpacked() / f"{name}"))
     run = run_of(diagnosis)
     rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
     assert rules == sorted(set(rules))
@@ -47,7 +47,7 @@ def test_each_finding_is_a_result_with_its_rule_and_place(name: str) -> None:
 
 
 def test_files_below_the_root_are_named_from_there() -> None:
-    diagnosis = load(str(shared("traces/graph_break")))
+    diagnosis = load(str(unpacked() / "graph_break"))
     file = next(one.where.file for one in diagnosis.findings if one.where.file)
     root = Path(file).parents[1]
     run = run_of(diagnosis, root)
@@ -63,7 +63,7 @@ def test_files_below_the_root_are_named_from_there() -> None:
 
 
 def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
-    trace = str(shared("traces/graph_break"))
+    trace = str(unpacked() / "graph_break")
     assert main(["summary", trace, "--format", "sarif"]) == 0
     assert json.loads(capsys.readouterr().out)["runs"][0]["results"]
     assert main(["summary", trace, "--format", "junit"]) == 2

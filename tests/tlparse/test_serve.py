@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import heeds_ctrl_c
 
 from tc.tlparse import serve
 from tc.tlparse.__main__ import main
@@ -272,7 +271,6 @@ def test_ctrl_c_ends_it_cleanly(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=heeds_ctrl_c,
     )
     assert job.stdout is not None
     line = job.stdout.readline()

@@ -8,7 +8,7 @@ from typing import Any
 
 import make_defaults
 import pytest
-from support import shared
+from real_traces import unpacked
 from tc_log import Compiler
 from torch_log import IDS, START, artifact, ids, start, torch_log
 
@@ -17,8 +17,7 @@ from tc.tlparse.summary import text
 from tc.trace import events as ev
 from tc.trace.session import load
 
-TRACES = shared("traces")
-needs_traces = pytest.mark.skipif(not TRACES.is_dir(), reason=f"no real traces in {TRACES}")
+TRACES = unpacked()
 
 
 def metrics(frame: int = 0, **configs: dict[str, Any]) -> tuple[dict[str, Any], None]:
@@ -27,7 +26,6 @@ def metrics(frame: int = 0, **configs: dict[str, Any]) -> tuple[dict[str, Any], 
     return {"compilation_metrics": {"pytorch_version": "2.13.0+cpu", **told}, **ids(frame)}, None
 
 
-@needs_traces
 @pytest.mark.parametrize(
     ("name", "changed"),
     [
@@ -109,7 +107,6 @@ def test_defaults_are_kept_as_changes_from_version_to_version() -> None:
     assert known["2.13"]["dynamo.recompile_limit"] == 8
 
 
-@needs_traces
 def test_every_setting_of_a_real_trace_is_known() -> None:
     told = configured(load(TRACES / "simple").compiles[0].metrics)
     assert told.keys() - defaults()["2.13"].keys() <= make_defaults.LOCAL

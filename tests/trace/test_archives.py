@@ -14,7 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import ROOT, shared
+from real_traces import unpacked
+from support import ROOT
 
 from tc.trace.reader import Unreadable, find_logs
 from tc.trace.session import load
@@ -78,7 +79,7 @@ def test_archives_that_cannot_be_read(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_stdin_may_be_packed(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
-    log = next(shared("traces/simple").glob("*.log"))
+    log = next((unpacked() / "simple").glob("*.log"))
     done = subprocess.run(
         [sys.executable, "-m", "tc.tlparse", "summary", "-", "--json"],
         input=pack(log.read_bytes()),
@@ -91,7 +92,7 @@ def test_stdin_may_be_packed(pack: Callable[[bytes], bytes], tmp_path: Path) -> 
 
 
 def test_a_pattern_names_logs(tmp_path: Path) -> None:
-    text = next(shared("traces/simple").glob("*.log")).read_bytes()
+    text = next((unpacked() / "simple").glob("*.log")).read_bytes()
     for name in ("a.log", "b.log", "c.txt"):
         (tmp_path / name).write_bytes(text)
     assert find_logs(tmp_path / "*.log") == [str(tmp_path / "a.log"), str(tmp_path / "b.log")]

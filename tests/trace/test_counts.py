@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 from raw_counts import raw_counts, told_counts
+from real_traces import unpacked
 
-SHARED = Path(os.environ.get("TC_SHARED", Path(__file__).resolve().parents[3] / "shared"))
-LOGS = sorted(one for one in (SHARED / "traces").iterdir() if one.is_dir())
+LOGS = sorted(one for one in unpacked().iterdir() if one.is_dir())
 
 
 @pytest.mark.parametrize("folder", LOGS, ids=lambda one: one.name)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from real_traces import unpacked
 from tc_log import Compiler
 from torch_log import IDS, START, artifact, ids, spent, start, torch_log
 
@@ -24,9 +24,7 @@ from tc.trace.guardtext import readable, values
 from tc.trace.ids import CompileId
 from tc.trace.session import given_up, load
 
-SHARED = Path(os.environ.get("TC_SHARED", Path(__file__).resolve().parents[3] / "shared"))
-TRACES = SHARED / "traces"
-needs_traces = pytest.mark.skipif(not TRACES.is_dir(), reason=f"no real traces in {TRACES}")
+TRACES = unpacked()
 
 TRUTH = {  # folder: graph breaks, recompiles, failed compiles (shared/traces/README.md)
     "backend_crash": (0, 0, 1),
@@ -48,7 +46,6 @@ def summed(diagnosis: Diagnosis, family: str) -> int:
     return sum(one.count for one in diagnosis.findings if one.code.startswith(family))
 
 
-@needs_traces
 @pytest.mark.parametrize("name", TRUTH)
 def test_counts_of_real_logs_are_exact(name: str) -> None:
     found = real(name)
@@ -62,7 +59,6 @@ def test_counts_of_real_logs_are_exact(name: str) -> None:
         assert finding.where.line
 
 
-@needs_traces
 def test_graph_breaks_of_a_real_log() -> None:
     found = {one.code: one for one in real("graph_break").findings}
     branch, call = found["TC110"], found["TC104"]
@@ -78,7 +74,6 @@ def test_graph_breaks_of_a_real_log() -> None:
     assert [one.compile for one in call.occurrences] == ["1/0", "2/0"]
 
 
-@needs_traces
 def test_each_recompile_names_what_changed_since_the_nearest_compile() -> None:
     told = [
         (one.compiled.id, one.of, [str(cause) for cause in one.causes])
@@ -94,7 +89,6 @@ def test_each_recompile_names_what_changed_since_the_nearest_compile() -> None:
     ]
 
 
-@needs_traces
 def test_causes_that_the_log_never_mentions_are_found_in_the_guards() -> None:
     (one,) = real("transformer").recompiles
     assert [cause.source for cause in one.causes] == [
@@ -105,14 +99,12 @@ def test_causes_that_the_log_never_mentions_are_found_in_the_guards() -> None:
     assert (one.causes[0].old, one.causes[0].new) == ("True", "False")
 
 
-@needs_traces
 def test_a_size_made_dynamic_is_told_from_one_that_is_not() -> None:
     first, second = real("dynamic").recompiles
     assert (str(first.causes[0]), first.causes[0].now_dynamic) == ("x.shape[0]: 8 → 12", True)
     assert (second.causes[0].kind, second.causes[0].new) == ("shape", "18")
 
 
-@needs_traces
 def test_ids_survive_another_checkout_other_lines_and_ranks(tmp_path: Path) -> None:
     source = next((TRACES / "graph_break").glob("*.log")).read_bytes()
     moved = source.replace(b"/home/user/lab/scripts/", b"/elsewhere/")
@@ -385,7 +377,6 @@ def test_parts_of_one_function_are_foretold_together() -> None:
     assert together([]) == ()
 
 
-@needs_traces
 def test_the_forecast_of_a_real_log() -> None:
     first = real("recompile").findings[0]
     assert first.forecast == ("x.shape[0]: 6 → 2", "flag: 2 → 1", "x.dtype: 1 → 0")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from dataclasses import asdict
 from math import inf
@@ -10,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from real_traces import unpacked
 
 from tc.trace.growing import Growing
 from tc.trace.reader import Unreadable
 from tc.trace.session import Session, load
 from tc.trace.writers import CUT_OFF, RUNNING, Writers
 
-SHARED = Path(os.environ.get("TC_SHARED", Path(__file__).resolve().parents[3] / "shared"))
-LOGS = sorted((SHARED / "traces").glob("*/*.log")) if SHARED.is_dir() else []
+LOGS = sorted(unpacked().glob("*/*.log"))
 HEAD = "V1120 09:14:22.968000 7 torch/x.py:1] "
 SMALL = (
     HEAD + '{"str": ["m.py", 1]}\n' + HEAD + '{"dynamo_start": {"stack": [{"line": 3, "name": "f", '

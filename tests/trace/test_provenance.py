@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from real_traces import unpacked
 
 from tc.trace.provenance import CodeMap, View, code_map
 from tc.trace.session import load
 
-SHARED = Path(os.environ.get("TC_SHARED", Path(__file__).resolve().parents[3] / "shared"))
-TRACES = SHARED / "traces"
+TRACES = unpacked()
 HEAD = "V1120 09:14:22.968000 1 torch/x.py:1] "
 
 CAPTURED = """\

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from support import shared
+from real_traces import unpacked
 
 from tc.trace.compiles import Lane
 from tc.trace.findings import Diagnosis, diagnose
@@ -68,7 +68,7 @@ def codes(diagnosis: Diagnosis) -> list[str]:
 
 
 def test_a_real_desynchronisation_is_explained() -> None:
-    found = diagnose(load(shared("traces/two_rank")))
+    found = diagnose(load(unpacked() / "two_rank"))
     (one,) = found.ranks.divergences
     assert (one.most.name, one.group.name, one.ours) == ("rank 0", "rank 1", None)
     assert one.theirs is not None and one.theirs.words == "compiled f [0/1]"
@@ -136,7 +136,7 @@ def test_estimated_run_times_are_no_difference_of_tensors(tmp_path: Path) -> Non
 
 
 def test_one_process_has_no_ranks_to_compare() -> None:
-    assert diagnose(load(shared("traces/simple"))).ranks.groups == ()
+    assert diagnose(load(unpacked() / "simple")).ranks.groups == ()
 
 
 def test_many_runs_of_ranks_are_counted() -> None:

@@ -15,13 +15,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from real_traces import unpacked
 
 from tc.trace import reader
 from tc.trace.reader import Defects, Record, Source, Unreadable, find_logs, read_records
 
-SHARED = Path(os.environ.get("TC_SHARED", Path(__file__).resolve().parents[3] / "shared"))
-TRACES = SHARED / "traces"
-needs_traces = pytest.mark.skipif(not TRACES.is_dir(), reason=f"no real traces in {TRACES}")
+TRACES = unpacked()
 
 HEAD = "V1120 09:14:22.968000 11679 torch/_dynamo/x.py:5098] "
 ROWS = {  # log: records, interned strings, chromium events, metrics (shared/traces/README.md)
@@ -65,7 +64,6 @@ def artifact(payload: str | bytes, **more: object) -> bytes:
     return record(payload, artifact={"name": "a", "encoding": "string"}, **more)
 
 
-@needs_traces
 @pytest.mark.parametrize("name", ROWS)
 def test_counts_of_real_logs_are_exact(name: str) -> None:
     records, defects = read(TRACES / name)
@@ -77,7 +75,6 @@ def test_counts_of_real_logs_are_exact(name: str) -> None:
     assert defects == {}
 
 
-@needs_traces
 def test_every_payload_byte_is_kept() -> None:
     path = TRACES / "graph_break/dedicated_log_torch_trace_wz954tm5.log"
     rebuilt = b""

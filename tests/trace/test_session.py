@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from real_traces import unpacked
 from tc_log import Compiler
 from torch_log import IDS, START, torch_log
 
@@ -21,9 +21,7 @@ from tc.trace.kinds import KINDS
 from tc.trace.reader import Unreadable
 from tc.trace.session import load
 
-SHARED = Path(os.environ.get("TC_SHARED", Path(__file__).resolve().parents[3] / "shared"))
-TRACES = SHARED / "traces"
-needs_traces = pytest.mark.skipif(not TRACES.is_dir(), reason=f"no real traces in {TRACES}")
+TRACES = unpacked()
 
 TRUTH = {  # folder: frames, compiles, lanes (shared/traces/README.md)
     "backend_crash": (1, 1, 1),
@@ -66,7 +64,6 @@ def log_in(folder: Path, name: str = "a", **more: int) -> Log:
     return Log(folder / f"dedicated_log_torch_trace_{name}.log", **more)
 
 
-@needs_traces
 @pytest.mark.parametrize("name", TRUTH)
 def test_real_logs(name: str) -> None:
     session = load(TRACES / name)
@@ -77,7 +74,6 @@ def test_real_logs(name: str) -> None:
     session.close()
 
 
-@needs_traces
 @pytest.mark.parametrize("name", ["dynamic", "graph_break", "recompile"])
 def test_shared_out_time_adds_up_to_the_measured_time(name: str) -> None:
     for compiled in load(TRACES / name).compiles:
@@ -85,7 +81,6 @@ def test_shared_out_time_adds_up_to_the_measured_time(name: str) -> None:
         assert compiled.seconds == pytest.approx(measured, rel=0.02, abs=0.02)
 
 
-@needs_traces
 def test_names_places_and_attempts() -> None:
     session = load(TRACES / "graph_break")
     first, resumed = session.compiles[:2]
@@ -96,14 +91,12 @@ def test_names_places_and_attempts() -> None:
     )
 
 
-@needs_traces
 def test_a_module_behind_the_wrapper_of_torch_gets_its_name() -> None:
     compiled = load(TRACES / "transformer").compiles[0]
     assert compiled.title == "TransformerEncoder"
     assert compiled.home[0].endswith("transformer.py")
 
 
-@needs_traces
 def test_artifacts_come_in_order_and_whole() -> None:
     session = load(TRACES / "simple")
     (compiled,) = session.compiles

@@ -39,8 +39,7 @@ function runFlame(cost, total) {
     ice("all", total, total, "", bars)));
 }
 
-const placeWords = (step) => (step.places.length ? `${nearPlace(step.places[0])} ` : "");
-const nearPlace = (place) => place.slice(place.lastIndexOf("/") + 1);
+const placeWords = (step) => (step.places.length ? `${basename(step.places[0])} ` : "");
 
 function runRows(cost, total) {
   const rows = cost.rows.slice(0, MOST_RUN).map((row) => h("tr", null,

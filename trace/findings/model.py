@@ -13,6 +13,7 @@ from tc.trace.findings.codes import Code, Order, code_of
 from tc.trace.fixes import NO_FIX, Fix, fixes_of
 from tc.trace.ids import cause_id, plain_function
 from tc.trace.notebook import Item, Shown, View
+from tc.trace.places import file_name
 from tc.trace.timing import duration
 from tc.trace.trials import Trial
 from tc.trace.words import count
@@ -32,7 +33,7 @@ class Where:
     @property
     def short(self) -> str:
         """`model.py:6 in forward`, the folder left out; of a notebook `In [3], line 6 in f`."""
-        name = self.file.replace("\\", "/").rpartition("/")[2] or "(unknown file)"
+        name = file_name(self.file) or "(unknown file)"
         place = in_cell(self.file, self.line) or (f"{name}:{self.line}" if self.line else name)
         return f"{place} in {self.function}" if self.function else place
 

@@ -16,6 +16,7 @@ from tc.trace.findings.model import Cause, Event, Recompile, Where
 from tc.trace.findings.remedies import remedy
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.ids import UNREACHABLE, leading_source
+from tc.trace.places import file_name
 from tc.trace.reader import parse_json
 from tc.trace.recipes import CONDITION, FEW, recipe_of, sort_of
 from tc.trace.session import Session, all_compiles
@@ -400,7 +401,7 @@ def _where(one: Recompile, data: Any, lead: Cause) -> Where:
     text = next((text for of, text in one.reasons if of == one.of), "")
     comment = _COMMENT.search(text.partition("\n")[0])
     code = _LINE_IN.match(comment["comment"]) if comment else None
-    if code and code["file"].rpartition("/")[2] == compiled.file.rpartition("/")[2]:
+    if code and file_name(code["file"]) == file_name(compiled.file):
         return Where(compiled.file, int(code["line"]), function=compiled.function,
                      source=code["code"].strip())  # fmt: skip
     return Where(*compiled.own_place, function=function)

@@ -32,21 +32,29 @@ typedef int tc_row_16 __attribute__((vector_size(64)));
 
 /* helper: tc_transpose_16
    A 16 x 16 tile in registers is transposed: four rounds, each interleaving rows k and k + 8. */
+#ifdef __clang__
+#define TC_SHUFFLED(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define TC_SHUFFLED(a, b, ...) __builtin_shuffle(a, b, (tc_row_16){__VA_ARGS__})
+#endif
+#define TC_LOW 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define TC_HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
 TC_INLINE void tc_transpose_16(tc_row_16* a) {
-  const tc_row_16 low = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
-  const tc_row_16 high = {8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
   tc_row_16 b[16];
   for (int round = 0; round < 2; round++) {
     for (int k = 0; k < 8; k++) {
-      b[2 * k] = __builtin_shuffle(a[k], a[k + 8], low);
-      b[2 * k + 1] = __builtin_shuffle(a[k], a[k + 8], high);
+      b[2 * k] = TC_SHUFFLED(a[k], a[k + 8], TC_LOW);
+      b[2 * k + 1] = TC_SHUFFLED(a[k], a[k + 8], TC_HIGH);
     }
     for (int k = 0; k < 8; k++) {
-      a[2 * k] = __builtin_shuffle(b[k], b[k + 8], low);
-      a[2 * k + 1] = __builtin_shuffle(b[k], b[k + 8], high);
+      a[2 * k] = TC_SHUFFLED(b[k], b[k + 8], TC_LOW);
+      a[2 * k + 1] = TC_SHUFFLED(b[k], b[k + 8], TC_HIGH);
     }
   }
 }
+#undef TC_SHUFFLED
+#undef TC_LOW
+#undef TC_HIGH
 
 /* helper: tc_turn_16 */
 TC_INLINE void tc_turn_16(const int* from, long long step, int* to) {

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tc.compiler.errors import StageError
+from tc.compiler.errors import NoCompilerError, StageError
 from tc.compiler.runtime import bounded
 from tc.compiler.runtime import build as build_module
 from tc.compiler.runtime.build import build, build_kernels, find_compiler, kernel_flags, key_of
@@ -119,8 +119,16 @@ def test_missing_compiler_is_one_sentence(monkeypatch):
 
 def test_no_gcc_on_path(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(StageError, match="Install gcc or set CC"):
+    with pytest.raises(NoCompilerError, match=r"none of gcc, clang is on PATH.*set CC"):
         build_kernels(SOURCE)
+
+
+@pytest.mark.parametrize("name", ["gcc", "clang"])
+def test_the_compiler_that_is_there_is_taken(name, tmp_path, monkeypatch):
+    (tmp_path / name).symlink_to("/bin/true")
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_compiler().command == (name,)
 
 
 def test_broken_compiler_is_one_sentence(tmp_path, monkeypatch):
