@@ -66,6 +66,7 @@ from tc.compiler.options import (
 from tc.compiler.pipeline import STAGES as REPLAYED
 from tc.compiler.pipeline import Inductor
 from tc.compiler.process import PROCESS as _PROCESS
+from tc.compiler.ranks import follow_setting
 from tc.compiler.sentinel.torch_backend import sentinel
 from tc.compiler.telemetry import counters as counted
 from tc.trace.notebook import Shown, View
@@ -79,6 +80,7 @@ is_exporting = torch.compiler.is_exporting
 cudagraph_mark_step_begin = mark_step
 
 trace.setup_from_environment()
+follow_setting(config.rank_check)
 
 
 @overload

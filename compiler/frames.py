@@ -58,6 +58,7 @@ from tc.compiler.frontend import stance
 from tc.compiler.options import Config, Options, settings_changed
 from tc.compiler.pipeline import Inductor
 from tc.compiler.process import PROCESS, Process
+from tc.compiler.ranks import follow_setting
 from tc.compiler.runtime.fast_path import close_fast_paths, make_fast_path
 from tc.compiler.runtime.launch import offer_type
 from tc.compiler.runtime.memo import memo_type
@@ -143,6 +144,7 @@ class FrameCompiler:
         if standing is not None:
             return standing
         entries = list(iter(cache))  # a list of the view itself would ask for its length first
+        follow_setting(self.config.rank_check)
         reporter = self._reporter(frame, len(entries), state)
         reason = skip_reason(frame)
         if reason is not None:

@@ -33,6 +33,22 @@ NO_EFFECT = {
 }
 
 
+def _seconds(variable: str) -> float:
+    """Return the seconds that an environment variable holds; 0 where it is not set.
+
+    Raises:
+        OptionError: it holds no such number.
+    """
+    text = os.environ.get(variable) or "0"
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise OptionError(f"{variable} takes a number of seconds, not {text!r}")
+    return seconds
+
+
 @dataclass
 class Config:
     """Process-wide settings; read when a frame is compiled.
@@ -69,6 +85,9 @@ class Config:
         sentinel_bisect: run `tc-bisect` in the background on a difference.
         check: compare every call: ``graphs``; also ``stages`` of the compile, or ``kernels``, each
             by itself; a difference raises.
+        rank_check: seconds; under `torch.distributed` ranks are compared before the first
+            collective after a compile, and a divergence raises `RanksDiverged`; a collective that
+            does not end so long is reported. 0: off.
         allow_ignore_mark_dynamic: let a dimension marked with `mark_dynamic` become a constant.
     """
 
@@ -95,6 +114,7 @@ class Config:
     sentinel_memory: int = 4 << 30
     sentinel_bisect: bool = True
     check: str = field(default_factory=lambda: os.environ.get("TC_CHECK", ""))
+    rank_check: float = field(default_factory=lambda: _seconds("TC_RANK_CHECK"))
     reorderable_logging_functions: set[Any] = field(default_factory=set)
     ignore_logger_methods: set[Any] = field(default_factory=set)
 

@@ -62,6 +62,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "tc.compiler.capture.hook",
         "tc.compiler.sentinel",
     ),
+    "tc.compiler.ranks": CORE,
     "tc.compiler.process": (*CORE, "tc.compiler.names"),
     # What loops can read, and the routines of tc.
     "tc.compiler.library": (*CORE, "tc.compiler.loops", "tc.compiler.routines"),
@@ -111,6 +112,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "tc.compiler.capture.torch_api.modes",
         "tc.compiler.pipeline",
         "tc.compiler.process",
+        "tc.compiler.ranks",
         "tc.compiler.telemetry",
     ),
     "tc.compiler.devices": (*CORE, "tc.compiler.runtime.triton"),
@@ -137,6 +139,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "tc.compiler.frames",
         "tc.compiler.pipeline",
         "tc.compiler.process",
+        "tc.compiler.ranks",
         "tc.compiler.sentinel",
         "tc.compiler.telemetry",
     ),
