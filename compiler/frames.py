@@ -21,6 +21,7 @@ from tc.compiler.aot_dispatch import PLACE
 from tc.compiler.backends.builtin import aot_eager
 from tc.compiler.backends.registry import BACKENDS
 from tc.compiler.backends.verify import copied, verify
+from tc.compiler.buckets import bucket_limits, compile_parts, parts_of
 from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.dynamism import DynamicSizes, Memory
 from tc.compiler.capture.guards import fast_path
@@ -382,6 +383,17 @@ class FrameCompiler:
     def _run_backend(self, frame: hook.Frame, captured: Captured) -> Compiled:
         assert captured.module is not None
         if self.built_in:
+            limits = bucket_limits()
+            parts = limits and parts_of(captured.module, captured.real_inputs(frame), limits)
+            if parts:
+                emit_captured(captured.module)
+                return compile_parts(
+                    captured.module,
+                    parts,
+                    lambda part: self.options.backend(
+                        part.module, part.examples, self.process.gate, self.options.inductor
+                    ),
+                )
             frozen = frozen_inputs(captured, frame) if self.options.inductor.freezing else {}
             given = (captured.module, captured.examples, self.process.gate, self.options.inductor)
             return while_unchanged(self.options.backend(*given, frozen), captured, frozen)

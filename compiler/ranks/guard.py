@@ -89,7 +89,7 @@ class Guard:
         """
         if not self.limit:
             return None
-        self._follow_job()
+        self.follow_job()
         lines = user_lines(sys._getframe(2))
         file, line, _ = lines[0] if lines else ("", 0, "")
         functions = [function for _, _, function in lines]
@@ -133,12 +133,15 @@ class Guard:
         for one in self._issued:
             if not one.work.is_completed():
                 under_way.append(one)
-            elif not one.work.is_success():
+                continue
+            try:
+                one.work.wait()  # it is over: this raises what it failed with, and waits for nothing
+            except RuntimeError:
                 self._failed.append(one.collective)
         self._issued = under_way
 
     # -- the job -------------------------------------------------------------------------------
-    def _follow_job(self) -> None:
+    def follow_job(self) -> None:
         """Watch the job that this process is in now; another one begins from nothing."""
         store = dist.distributed_c10d._get_default_store()
         with self._lock:
@@ -338,9 +341,11 @@ def guard_ranks(limit: float) -> None:
     Args:
         limit: seconds; 0 ends it.
     """
-    if _guards:
-        _guards[0].limit = limit
-    elif limit and dist.is_available():
+    if not _guards and limit and dist.is_available():
         _guards.append(Guard(limit))
         trace.add_sink(_guards[0].decisions)
         observer().listener = _guards[0].sees
+    for guard in _guards:
+        guard.limit = limit
+        if limit and dist.is_initialized():
+            guard.follow_job()
