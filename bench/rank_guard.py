@@ -5,8 +5,9 @@
 Each job is a random program: compiled functions over data of other sizes on each rank (they
 recompile at other times), a function that only rank 0 compiles, pauses, collectives of the world
 and of a smaller group. In a planted one a random rank leaves a collective out, issues one more,
-another one, one of another size, or ends. Printed: seconds from the fault to the first report, how
-often it names the rank and the line that was planted, and false alarms of the healthy jobs. A job
+another one, one of another size, or ends. Printed: seconds to the first report, from the fault and
+from when the rank that reports came to its collective (a fault may show many steps later), how often
+it names the rank and the line that was planted, and false alarms of the healthy jobs. A job
 whose fault does no harm (the last collective of a group left out by one that nobody waits for) is
 drawn again. A report of any rank counts; a rank that only waits is not a report.
 """
@@ -76,7 +77,7 @@ class Job:
 
     def note(self, kind: str, **facts: Any) -> None:
         """Write a line at once: the process may end without warning."""
-        self.out.write(json.dumps({"kind": kind, "time": time.time(), **facts}) + "\n")
+        self.out.write(json.dumps({"kind": kind, "rank": self.rank, "time": time.time(), **facts}) + "\n")
 
     def write(self, stamped: trace.Stamped) -> None:
         """See `Sink`."""
@@ -106,6 +107,7 @@ class Job:
 
     def do(self, kind: str) -> None:
         """Take one step."""
+        self.note("step", of=kind)
         match kind:
             case "step":
                 self.step(torch.ones(self.dice.randrange(2, 6), self.dice.choice((1, 3))))
@@ -177,8 +179,11 @@ def judge(plan: Plan, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     if not reports:
         return None if done == plan.ranks else {"seconds": None, "plan": plan}
     event = reports[0]["event"]
+    came = [row["time"] for row in rows if row["kind"] == "step"
+            and row["rank"] == event["rank"] and row["time"] <= reports[0]["time"]]  # fmt: skip
     return {
         "seconds": reports[0]["time"] - fault,
+        "waited": reports[0]["time"] - max(came),
         "names_rank": plan.rank in (event["rank"], event["other"]),
         "names_line": event["file"] == __file__ and event["function"].startswith("Job."),
         "plan": plan,
@@ -215,9 +220,12 @@ def main() -> None:
         alarms += any(row["kind"] == "diverged" for row in rows)
         late += any(row["kind"] == "waits" for row in rows)
         hung += sum(row["kind"] == "done" for row in rows) != plan.ranks
-    seconds = sorted(one["seconds"] for one in found if one["seconds"] is not None)
-    print(f"{len(seconds)} of {len(found)} planted divergences reported, "
-          f"median {statistics.median(seconds):.2f} s, last {seconds[-1]:.2f} s")  # fmt: skip
+    reported = [one for one in found if one["seconds"] is not None]
+    print(f"{len(reported)} of {len(found)} planted divergences reported")
+    for key, since in (("seconds", "the fault"), ("waited", "the rank came to the collective")):
+        seconds = sorted(one[key] for one in reported)
+        print(f"  after {since}: median {statistics.median(seconds):.2f} s, "
+              f"last {seconds[-1]:.2f} s")  # fmt: skip
     for key in ("names_rank", "names_line"):
         print(f"{key.replace('_', ' the ')}: {sum(bool(one.get(key)) for one in found)}")
     print(f"{options.healthy} healthy jobs: {alarms} false alarms, {late} that say that a rank is "
