@@ -77,7 +77,9 @@ class Job:
 
     def note(self, kind: str, **facts: Any) -> None:
         """Write a line at once: the process may end without warning."""
-        self.out.write(json.dumps({"kind": kind, "rank": self.rank, "time": time.time(), **facts}) + "\n")
+        self.out.write(
+            json.dumps({"kind": kind, "rank": self.rank, "time": time.time(), **facts}) + "\n"
+        )
 
     def write(self, stamped: trace.Stamped) -> None:
         """See `Sink`."""

@@ -102,9 +102,7 @@ class Observer:
 
         self._library.impl(name, call, key, with_keyset=True, allow_override=True)
 
-    def _see(
-        self, name: str, places: dict[str, int], args: Sequence[Any], key: str
-    ) -> Seen | None:
+    def _see(self, name: str, places: dict[str, int], args: Sequence[Any], key: str) -> Seen | None:
         if self.listener is None:
             return None
         group = dist.ProcessGroup.unbox(args[places["process_group"]])

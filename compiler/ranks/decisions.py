@@ -102,9 +102,7 @@ class Decisions:
 
     def _starts(self, of: CompileId | None, event: trace.FrameStart) -> None:
         place = event.stack[-1]
-        row = Decision(
-            place.name, Path(place.file).name, place.line, 0, self._why.pop(of, "")
-        )
+        row = Decision(place.name, Path(place.file).name, place.line, 0, self._why.pop(of, ""))
         row.number = self._counts.get(row.key, 0)
         self._counts[row.key] = row.number + 1
         self._open[of] = row
@@ -226,7 +224,10 @@ def _differ(
         one, has, lacks = (a, rank, other) if b is None else (b, other, rank)
         assert one is not None
         because = f" because {one.why}" if one.why else ""
-        yield FIELDS["compiled"][0], f"rank {has} compiled {one.title}{because}; rank {lacks} did not"
+        yield (
+            FIELDS["compiled"][0],
+            f"rank {has} compiled {one.title}{because}; rank {lacks} did not",
+        )
         return
     for name, (order, verb) in FIELDS.items():
         ours, theirs = getattr(a, name, None), getattr(b, name, None)
