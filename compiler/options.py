@@ -28,8 +28,6 @@ NO_EFFECT = {
     "epilogue_fusion": "under max_autotune a product is fused with what follows it wherever that "
     "is measured to be faster",
     "shape_padding": "products are computed in the shapes that the program gives them",
-    "trace.enabled": "TC_TRACE=FOLDER records every stage, and tc-report shows it",
-    "trace.graph_diagram": "tc-report shows the graphs of what TC_TRACE=FOLDER records",
 }
 
 
@@ -205,6 +203,9 @@ class InductorOptions:
         fallback_random: draw random numbers as eager does; False: see `Config`.
         cpp_threads: OpenMP threads of generated kernels; 0 takes `Config.threads`.
         triton_cudagraphs: replay kernel launches as CUDA graphs; means nothing on a CPU.
+        trace_enabled: write what each stage makes into a debug folder; such a graph is compiled
+            again in each process.
+        trace_graph_diagram: draw the graphs into that folder, before and after fusion.
     """
 
     max_autotune: bool = False
@@ -213,6 +214,13 @@ class InductorOptions:
     fallback_random: bool = True
     cpp_threads: int = 0
     triton_cudagraphs: bool = False
+    trace_enabled: bool = False
+    trace_graph_diagram: bool = False
+
+    @property
+    def debugs(self) -> bool:
+        """Whether a debug folder is asked for."""
+        return self.trace_enabled or self.trace_graph_diagram
 
     @classmethod
     def of(cls, mode: str | None, options: Mapping[str, Any]) -> InductorOptions:
@@ -256,7 +264,7 @@ def _warn_of_no_effect(name: str) -> None:
 def list_options() -> list[str]:
     """Return the names of the options that the default backend takes."""
     names = [option.name for option in fields(InductorOptions)]
-    return [re.sub(r"^(cpp|triton)_", r"\1.", name) for name in names]
+    return [re.sub(r"^(cpp|triton|trace)_", r"\1.", name) for name in names]
 
 
 def list_mode_options(mode: str | None = None) -> dict[str, Any]:
