@@ -11,7 +11,13 @@ import torch
 
 from tc import trace
 from tc.compiler.backends.aot_backend import aot_backend
-from tc.compiler.backends.registry import list_backends, lookup_backend, name_of, register_backend
+from tc.compiler.backends.registry import (
+    has_fixed_sizes,
+    list_backends,
+    lookup_backend,
+    name_of,
+    register_backend,
+)
 from tc.compiler.capture import hook, traceable
 from tc.compiler.capture.guards.filter import (
     keep_portable_guards_unsafe,
@@ -210,6 +216,10 @@ def _options(
     compiler = lookup_backend(backend)
     guard_filter = settings.pop(GUARD_FILTER, None)
     ours = isinstance(compiler, Inductor)
+    if has_fixed_sizes(backend):
+        if dynamic:
+            trace.warn(f"dynamic=True changes nothing: backend {backend!r} gets graphs of fixed sizes")
+        dynamic = False
     return Options(
         backend=compiler,
         backend_name=name_of(backend),
