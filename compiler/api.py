@@ -12,7 +12,13 @@ import torch
 
 from tc import trace
 from tc.compiler.backends.aot_backend import aot_backend
-from tc.compiler.backends.registry import list_backends, lookup_backend, name_of, register_backend
+from tc.compiler.backends.registry import (
+    has_fixed_sizes,
+    list_backends,
+    lookup_backend,
+    name_of,
+    register_backend,
+)
 from tc.compiler.cache import saving
 from tc.compiler.cache.saving import Saved
 from tc.compiler.capture import hook, traceable
@@ -69,6 +75,7 @@ from tc.compiler.options import (
 from tc.compiler.pipeline import STAGES as REPLAYED
 from tc.compiler.pipeline import Inductor
 from tc.compiler.process import PROCESS as _PROCESS
+from tc.compiler.ranks import follow_setting
 from tc.compiler.sentinel.torch_backend import sentinel
 from tc.compiler.telemetry import counters as counted
 from tc.trace.notebook import Shown, View
@@ -82,6 +89,7 @@ is_exporting = torch.compiler.is_exporting
 cudagraph_mark_step_begin = mark_step
 
 trace.setup_from_environment()
+follow_setting(config.rank_check)
 
 
 @overload
@@ -211,6 +219,10 @@ def _options(
     compiler = lookup_backend(backend)
     guard_filter = settings.pop(GUARD_FILTER, None)
     ours = isinstance(compiler, Inductor)
+    if has_fixed_sizes(backend):
+        if dynamic:
+            trace.warn(f"dynamic=True changes nothing: backend {backend!r} gets graphs of fixed sizes")
+        dynamic = False
     return Options(
         backend=compiler,
         backend_name=name_of(backend),

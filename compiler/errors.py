@@ -117,6 +117,10 @@ class SentinelError(StageError):
     """Compiled code gives other results than eager, where ``config.sentinel_action`` is raise."""
 
 
+class RanksDiverged(TcError):
+    """Ranks of a job wait for different collectives (``config.rank_check``)."""
+
+
 class KernelDiffers(StageError):
     """A kernel stores other values than its statements say; the stage is the kernel's name."""
 

@@ -19,6 +19,7 @@ from tc import trace
 from tc.compiler.backends.builtin import aot_eager
 from tc.compiler.backends.registry import BACKENDS
 from tc.compiler.backends.verify import copied, verify
+from tc.compiler.buckets import bucket_limits, compile_parts, parts_of
 from tc.compiler.capture import breaks, hook
 from tc.compiler.capture.dynamism import DynamicSizes, Memory
 from tc.compiler.capture.guards import fast_path
@@ -56,6 +57,7 @@ from tc.compiler.frontend import background, stance
 from tc.compiler.options import Config, Options, settings_changed
 from tc.compiler.pipeline import Inductor
 from tc.compiler.process import PROCESS, Process
+from tc.compiler.ranks import follow_setting
 from tc.compiler.runtime.fast_path import close_fast_paths, make_fast_path
 from tc.compiler.runtime.launch import offer_type
 from tc.compiler.runtime.memo import memo_type
@@ -141,6 +143,7 @@ class FrameCompiler:
         if standing is not None:
             return standing
         entries = list(iter(cache))  # a list of the view itself would ask for its length first
+        follow_setting(self.config.rank_check)
         reporter = self._reporter(frame, len(entries), state)
         reason = skip_reason(frame)
         if reason is not None:
@@ -397,6 +400,17 @@ class FrameCompiler:
     def _run_backend(self, frame: hook.Frame, captured: Captured) -> Compiled:
         assert captured.module is not None
         if self.built_in:
+            limits = bucket_limits()
+            parts = limits and parts_of(captured.module, captured.real_inputs(frame), limits)
+            if parts:
+                emit_captured(captured.module)
+                return compile_parts(
+                    captured.module,
+                    parts,
+                    lambda part: self.options.backend(
+                        part.module, part.examples, self.process.gate, self.options.inductor
+                    ),
+                )
             frozen = frozen_inputs(captured, frame) if self.options.inductor.freezing else {}
             given = (captured.module, captured.examples, self.process.gate, self.options.inductor)
             return while_unchanged(self.options.backend(*given, frozen), captured, frozen)

@@ -28,9 +28,23 @@ NO_EFFECT = {
     "epilogue_fusion": "under max_autotune a product is fused with what follows it wherever that "
     "is measured to be faster",
     "shape_padding": "products are computed in the shapes that the program gives them",
-    "trace.enabled": "TC_TRACE=FOLDER records every stage, and tc-report shows it",
-    "trace.graph_diagram": "tc-report shows the graphs of what TC_TRACE=FOLDER records",
 }
+
+
+def _seconds(variable: str) -> float:
+    """Return the seconds that an environment variable holds; 0 where it is not set.
+
+    Raises:
+        OptionError: it holds no such number.
+    """
+    text = os.environ.get(variable) or "0"
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise OptionError(f"{variable} takes a number of seconds, not {text!r}")
+    return seconds
 
 
 @dataclass
@@ -71,6 +85,9 @@ class Config:
         sentinel_bisect: run `tc-bisect` in the background on a difference.
         check: compare every call: ``graphs``; also ``stages`` of the compile, or ``kernels``, each
             by itself; a difference raises.
+        rank_check: seconds; under `torch.distributed` ranks are compared before the first
+            collective after a compile, and a divergence raises `RanksDiverged`; a collective that
+            does not end so long is reported. 0: off.
         allow_ignore_mark_dynamic: let a dimension marked with `mark_dynamic` become a constant.
     """
 
@@ -98,6 +115,7 @@ class Config:
     sentinel_memory: int = 4 << 30
     sentinel_bisect: bool = True
     check: str = field(default_factory=lambda: os.environ.get("TC_CHECK", ""))
+    rank_check: float = field(default_factory=lambda: _seconds("TC_RANK_CHECK"))
     reorderable_logging_functions: set[Any] = field(default_factory=set)
     ignore_logger_methods: set[Any] = field(default_factory=set)
 
@@ -189,6 +207,9 @@ class InductorOptions:
         cpp_threads: OpenMP threads of generated kernels; 0 takes `Config.threads`.
         triton_cudagraphs: replay kernel launches as CUDA graphs; means nothing on a CPU.
         background: run captured graphs by eager torch while another thread compiles them.
+        trace_enabled: write what each stage makes into a debug folder; such a graph is compiled
+            again in each process.
+        trace_graph_diagram: draw the graphs into that folder, before and after fusion.
     """
 
     max_autotune: bool = False
@@ -198,6 +219,13 @@ class InductorOptions:
     cpp_threads: int = 0
     triton_cudagraphs: bool = False
     background: bool = False
+    trace_enabled: bool = False
+    trace_graph_diagram: bool = False
+
+    @property
+    def debugs(self) -> bool:
+        """Whether a debug folder is asked for."""
+        return self.trace_enabled or self.trace_graph_diagram
 
     @classmethod
     def of(cls, mode: str | None, options: Mapping[str, Any]) -> InductorOptions:
@@ -241,7 +269,7 @@ def _warn_of_no_effect(name: str) -> None:
 def list_options() -> list[str]:
     """Return the names of the options that the default backend takes."""
     names = [option.name for option in fields(InductorOptions)]
-    return [re.sub(r"^(cpp|triton)_", r"\1.", name) for name in names]
+    return [re.sub(r"^(cpp|triton|trace)_", r"\1.", name) for name in names]
 
 
 def list_mode_options(mode: str | None = None) -> dict[str, Any]:

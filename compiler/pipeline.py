@@ -35,6 +35,7 @@ from tc.compiler.runtime.tuned import gpu_tuner, tuner
 from tc.compiler.telemetry.reporter import emit_plan
 
 if TYPE_CHECKING:
+    from tc.compiler.telemetry.debug_folder import DebugFolder
     from tc.compiler.codegen.triton import Tuning
     from tc.compiler.core.tune import Tuner
     from tc.compiler.loops.ir import LoopGraph
@@ -241,12 +242,25 @@ PASSES = (
 )
 
 
+def _debug_folder(module: fx.GraphModule, job: Job) -> DebugFolder | None:
+    """Return where the files of a compile go, if its options ask for them."""
+    options = job.request.options
+    if not options.debugs:
+        return None
+    from tc.compiler.telemetry.debug_folder import DebugFolder
+
+    return DebugFolder(module, job.kind, options.trace_graph_diagram)
+
+
 def run_passes(module: fx.GraphModule, job: Job) -> Any:
     """Return the artifact of the last pass that a compile asks for."""
     artifact: Any = module
+    folder = _debug_folder(module, job)
     for step in PASSES:
         with trace.stage(step.name):
             artifact = step.run(artifact, job)
+        if folder is not None:
+            folder.after(step.name, artifact)
         if job.request.stop_after in step.stages:
             break
     return artifact
@@ -314,6 +328,8 @@ def _cache(gate: Gate, options: InductorOptions) -> GraphCache | None:
     """
     asked = options.fx_graph_cache and config.fx_graph_cache and not caches_disabled()
     if not asked or gate is not PROCESS.gate or gate.refuse_from:
+        return None
+    if options.debugs:  # the files are to be there after each run
         return None
     if options.freezing:  # the values of parameters decide
         trace.emit(trace.Artifact("tc_graph_cache_bypass", "freezing is on"))

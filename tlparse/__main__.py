@@ -411,7 +411,13 @@ def _explain(options: argparse.Namespace) -> int:
 def _with_program(verb: str, arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """Return the options before ``--`` and the program behind it."""
     at = arguments.index("--") if "--" in arguments else len(arguments)
-    options, command = _parser(verb).parse_args(arguments[:at]), arguments[at + 1 :]
+    options, unknown = _parser(verb).parse_known_args(arguments[:at])
+    command = arguments[at + 1 :]
+    if unknown and at == len(arguments) and not unknown[0].startswith("-"):
+        program = " ".join(unknown)
+        raise Usage(f"put -- before the program: tc-report {verb} … -- {program}")
+    if unknown:
+        raise Usage(f"unrecognized arguments: {' '.join(unknown)}")
     if not command:
         raise Usage(f"name the program after --: tc-report {verb} … -- python train.py")
     return options, command

@@ -108,6 +108,35 @@ class SentinelRan(
 
 
 @dataclass(frozen=True)
+class RanksApart(
+    Fact, wire=Kind("tc_ranks", "ranks of the job apart", "other", kept=True, loose=True)
+):
+    """Ranks of a running job went different ways, or one waits long for another.
+
+    Attributes:
+        kind: ``diverged``: both can never meet; ``waits``: the other one is late so far.
+        rank: which reports; ``other``: which it does not meet.
+        message: one sentence.
+        what: the collective; ``file``, ``line``, ``function``: the user's line that issues it.
+        other_file, other_line, other_function: where the other rank is, if known.
+        cause: the first compile decision that differs, as a sentence; empty: all are the same.
+    """
+
+    kind: str
+    rank: int
+    other: int
+    message: str
+    what: str
+    file: str = ""
+    line: int = 0
+    function: str = ""
+    other_file: str = ""
+    other_line: int = 0
+    other_function: str = ""
+    cause: str = ""
+
+
+@dataclass(frozen=True)
 class Region:
     """A compiled graph, or a function that is not compiled, at run time in this process so far.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import fx
 
+import tc.compiler.backends.others  # noqa: F401 -- the tables have to be full
 from tc.compiler.backends.aot_backend import aot_backend
 from tc.compiler.backends.debug import DEBUG_BACKENDS
 from tc.compiler.backends.registry import DEBUG, register_backend

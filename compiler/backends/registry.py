@@ -22,13 +22,24 @@ TORCH_BACKENDS = "torch_dynamo_backends"
 
 @dataclass(frozen=True)
 class Row:
-    """A backend and the tags by which `list_backends` leaves it out."""
+    """A backend.
+
+    Attributes:
+        tags: by which `list_backends` leaves it out.
+        fixed_sizes: it is another package's, which may trace its graphs on example inputs, so that
+            sizes become constants: it gets graphs of fixed sizes.
+    """
 
     compile: Backend
     tags: tuple[str, ...] = ()
+    fixed_sizes: bool = False
 
 
 BACKENDS: Table[str, Row] = Table("backends")
+#: names of backends of other packages -> what makes them right under tc's capture
+ADAPTERS: Table[str, Callable[[Backend], Backend]] = Table("adapters of backends")
+#: names that are backends of `torch.compile` alone -> what to use here
+ELSEWHERE: Table[str, str] = Table("backends that are elsewhere")
 
 
 def register_backend(
@@ -71,6 +82,8 @@ def lookup_backend(backend: str | Backend) -> Backend:
         return found.compile
     installed = installed_backends()
     if backend not in installed:
+        if (instead := ELSEWHERE.get(backend)) is not None:
+            raise OptionError(f"tc.compile has no backend {backend!r}: {instead}")
         known = [*BACKENDS, *installed]
         raise OptionError(
             f"there is no backend {backend!r}{nearest(backend, known)}; "
@@ -83,8 +96,16 @@ def lookup_backend(backend: str | Backend) -> Backend:
             f"the backend {backend!r} of {installed[backend].value} does not load: "
             f"{type(error).__name__}: {error}"
         ) from error
-    BACKENDS.add(backend, Row(loaded))
-    return loaded
+    adapt = ADAPTERS.get(backend)
+    row = Row(adapt(loaded) if adapt is not None else loaded, fixed_sizes=True)
+    BACKENDS.add(backend, row)
+    return row.compile
+
+
+def has_fixed_sizes(backend: str | Backend) -> bool:
+    """Return whether a backend that was looked up is to get graphs of fixed sizes."""
+    row = BACKENDS.get(backend) if isinstance(backend, str) else None
+    return row is not None and row.fixed_sizes
 
 
 def list_backends(exclude_tags: Sequence[str] | None = ("debug", "experimental")) -> list[str]:

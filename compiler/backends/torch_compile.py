@@ -31,9 +31,10 @@ from tc.compiler.core import garbage, levels
 from tc.compiler.core.graphtext import PLACE, UNTOLD
 from tc.compiler.core.graphview import shown
 from tc.compiler.core.lock import alone
-from tc.compiler.options import InductorOptions
+from tc.compiler.options import InductorOptions, config
 from tc.compiler.pipeline import inductor
 from tc.compiler.process import PROCESS
+from tc.compiler.ranks import follow_setting
 from tc.compiler.telemetry.profile import programs
 from tc.compiler.telemetry.reporter import report_forward
 from tc.compiler.telemetry.torch_trace import current_torch_compile, follow_torch_trace
@@ -42,6 +43,7 @@ from tc.trace import StackFrame
 Compiled = Callable[..., Any]
 
 trace.setup_from_environment()
+follow_setting(config.rank_check)
 
 
 def tc(
@@ -78,6 +80,7 @@ def tc(
         settings = replace(settings, freezing=False)
         _warn_of_freezing()
     follow_torch_trace()
+    follow_setting(config.rank_check)
     compile_id = current_torch_compile()
     known = nullcontext() if compile_id is None else trace.compiling(compile_id)
     modes = Modes()

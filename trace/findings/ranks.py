@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tc.trace.findings.codes import Code
+from tc.trace.compiles import Compile, Note
+from tc.trace.findings.codes import Code, Order
 from tc.trace.findings.model import Event, Recompile, Where
 from tc.trace.findings.remedies import remedy
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.ranks import Divergence, Ranks, Step, compare_ranks
-from tc.trace.session import Session
+from tc.trace.session import Session, all_compiles
 
 _FIXES: Final = {
     "compile": (
@@ -58,6 +59,82 @@ def divergences(facts: Facts) -> list[Event]:
     """Return an event for each group of ranks that did otherwise than most."""
     story = {id(one.compiled): one for one in facts.recompiles}
     return [_event(one, story, facts.session.producer) for one in facts.ranks.divergences]
+
+
+_APART: Final = {"diverged": "TC602", "waits": "TC603"}
+
+
+@finding(
+    Code(
+        "TC602",
+        "ranks of a running job waited for different collectives (`TC_RANK_CHECK`)",
+        "make all ranks take the same way through compiled functions: the cause names the first "
+        "decision that differs ([ranks](solve/ranks.md))",
+        "error",
+    ),
+    order=Order.FAILURES,
+)
+def apart(facts: Facts) -> list[Event]:
+    """Return what the guard over ranks reported while the job ran, once a pair of lines."""
+    return _apart(facts, "diverged")
+
+
+@finding(
+    Code(
+        "TC603",
+        "a collective waited long for a rank that was late (`TC_RANK_CHECK`)",
+        "the title says what that rank did meanwhile; compile before the job, or share the cache",
+    ),
+    order=Order.TIME,
+)
+def late(facts: Facts) -> list[Event]:
+    """Return where ranks waited longer than the limit for one that came late."""
+    return _apart(facts, "waits")
+
+
+def _apart(facts: Facts, kind: str) -> list[Event]:
+    found: dict[tuple[str, ...], Event] = {}
+    for compiled in all_compiles(facts.session):
+        for note in compiled.noted("tc_ranks"):
+            if note.data.get("kind") == kind:
+                one = _apart_event(compiled, note, kind)
+                lines = (str(note.data.get(name)) for name in ("file", "line"))
+                others = (str(note.data.get(name)) for name in ("other_file", "other_line"))
+                found.setdefault(tuple(sorted((":".join(lines), ":".join(others)))), one)
+    return list(found.values())
+
+
+def _apart_event(compiled: Compile, note: Note, kind: str) -> Event:
+    data = note.data
+    rank, other = data.get("rank"), data.get("other")
+    verb = "diverged" if kind == "diverged" else f"met late: rank {rank} waited"
+    cause = str(data.get("cause") or "")
+    fixes = [FIXES_APART[kind]]
+    if not cause and kind == "diverged":
+        fixes.append("look at branches on the rank or on data outside of compiled functions")
+    return Event(
+        code=_APART[kind],
+        title=f"ranks {rank} and {other} {verb} at {data.get('what')}",
+        why=str(data.get("message") or "") + (f"; {cause}" if cause and kind == "waits" else ""),
+        fix=tuple(fixes),
+        where=Where(
+            str(data.get("file") or ""),
+            int(data.get("line") or 0),
+            function=str(data.get("function") or ""),
+        ),
+        reason=str(data.get("what") or ""),
+        compiled=compiled,
+        place=note.place,
+        time=note.time,
+        artifact=note.artifact,
+        detail=cause,
+    )
+
+
+FIXES_APART: Final = {
+    "diverged": "make the decision that differs the same on all ranks, before the compiled function",
+    "waits": "let ranks share one cache folder (TC_CACHE_DIR), or run one step before the job",
+}
 
 
 def _event(one: Divergence, story: dict[int, Recompile], producer: str) -> Event:
