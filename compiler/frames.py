@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -65,6 +66,7 @@ from tc.compiler.runtime.watch import watch_type
 from tc.compiler.sentinel.graph import Graph
 from tc.compiler.sentinel.sampling import Watch, setting_of, watched
 from tc.compiler.telemetry.counters import counted
+from tc.compiler.telemetry.profile import programs
 from tc.compiler.telemetry.reporter import (
     CompileReporter,
     as_failure,
@@ -276,6 +278,8 @@ class FrameCompiler:
         state["memory"] = memory
         self.process.counters["frames"]["ok"] += 1
         reporter.report_guards(captured.guards)
+        holds = partial(captured.guards.check, frame.locals)
+        programs.guarded(reporter.compile_id, holds, len(captured.guards.guards))
         reporter.finish(captured)
         captured.tracer.forget()
         return hook.Compiled(captured.code, captured.guards, str(reporter.compile_id))

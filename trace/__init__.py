@@ -24,6 +24,7 @@ from tc.trace.emit import (
     remove_sink,
     stage,
     stage_path,
+    staged_seconds,
     warn,
 )
 from tc.trace.ids import CompileId, cause_id, plain_function, process_rank
@@ -61,6 +62,7 @@ __all__ = [
     "setup_from_environment",
     "stage",
     "stage_path",
+    "staged_seconds",
     "unpacked",
     "warn",
 ]

@@ -152,9 +152,12 @@ class StepTime:
         line: of the wrapper's source, from 1; 0: what the wrapper itself does in Python, together.
         name: of the kernel or of the call.
         places: the user's lines (``file:line``) that it computes.
-        seconds: that it takes in a call of the program, the mean of those measured.
+        seconds: that it takes in a call of the program, the lower quartile of those measured.
         moved, operations: bytes and floating-point operations of the last call measured, by the
             plan's formulas; -1 where these say nothing.
+        copies: it computes nothing: it only writes values in another order, or to another place.
+        fresh: bytes of memory that the system gave and cleared while it ran: page faults, each of
+            which counts as one page of the usual size.
     """
 
     line: int
@@ -163,23 +166,27 @@ class StepTime:
     seconds: float
     moved: int
     operations: int
+    copies: bool = False
+    fresh: int = 0
 
 
 @dataclass(frozen=True)
 class Gap:
     """What passed in a thread between the end of one program and the start of the next.
 
-    It holds guards, dispatch, autograd's own work, and the user's Python.
+    It holds guards, dispatch, autograd's own work, and the user's Python; compiling is left out.
 
     Attributes:
         after: the compile whose program ran before; ``graph`` which one of it.
         times: how often this program came after that one; ``seconds`` between them, together.
+        first: seconds of the first of them, in which much happens that does not happen again.
     """
 
     after: str
     graph: str
     times: int
     seconds: float
+    first: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -192,6 +199,11 @@ class ProgramTime:
         graph: ``inference``, ``forward`` or ``backward``.
         calls: of the program; ``seconds`` of all of them together.
         sampled: calls in which each step was measured.
+        first: seconds of the first call, in which memory is cold and libraries are opened.
+        guards: seconds that one check of the guards takes, measured when they were made; ``checked``
+            is their number. 0 for a backward, and where they were not measured.
+        eager: lower quartile of the seconds of the captured graph run by eager, and ``instead`` those of the
+            compiled graph in the same calls; 0 where nobody asked for that (``profile_eager``).
     """
 
     compile: str
@@ -204,6 +216,11 @@ class ProgramTime:
     sampled: int
     steps: tuple[StepTime, ...]
     gaps: tuple[Gap, ...]
+    first: float = 0.0
+    guards: float = 0.0
+    checked: int = 0
+    eager: float = 0.0
+    instead: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ measured on the machine that ran.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tc.trace.ids import plain_function
@@ -21,17 +21,24 @@ from tc.trace.ids import plain_function
 SHORT: Final = 5e-6
 #: share of a limit from which on a step counts as bound by it
 BOUND: Final = 0.5
+#: share of the bytes moved that are in pages fresh from the system, from which on these are its
+#: limit: the system takes longer to map and clear a page than a kernel to fill it
+MAPPED: Final = 1 / 8
+#: a program is slower than eager if it takes so many times eager's time: less may be noise
+SLOWER: Final = 1.1
 
-MEMORY, ARITHMETIC, CALLS, PYTHON, NEITHER, UNKNOWN = (
-    "memory", "arithmetic", "calls", "Python", "neither", "unknown",
+MEMORY, FRESH, ARITHMETIC, CALLS, PYTHON, NEITHER, UNKNOWN, EAGER = (
+    "memory", "fresh memory", "arithmetic", "calls", "Python", "neither", "unknown", "eager",
 )  # fmt: skip
 VERDICTS: Final = {
     MEMORY: "bound by memory",
+    FRESH: "bound by memory, which the system gives anew in each call",
     ARITHMETIC: "bound by arithmetic",
     CALLS: "bound by calls: steps as short as calling them",
     PYTHON: "bound by its wrapper, in Python",
     NEITHER: "below half of what memory and arithmetic give",
     UNKNOWN: "bytes and operations unknown",
+    EAGER: "slower than eager",
     "": "called too seldom to be measured step by step",
 }
 #: the line in the name of a function that goes on after a graph break
@@ -47,6 +54,8 @@ class Step:
         seconds: in one call of the program.
         limit: which limit it is nearest to, or why there is none: a key of `VERDICTS`.
         reached: its share of that limit; 0 where there is none.
+        moved: bytes in one call; -1 unknown.
+        copies: it computes nothing: it only writes values in another order or to another place.
     """
 
     name: str
@@ -54,6 +63,8 @@ class Step:
     seconds: float
     limit: str
     reached: float
+    moved: int = -1
+    copies: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +76,14 @@ class Row:
         compile: whose program it is, or comes next; ``graph``: which of its programs.
         function: its name in the record; resume functions have one of their own.
         between: what passed, not the program itself.
-        calls, seconds: how often, and all together.
+        calls, seconds: how often, and all together; ``first``: the first alone.
         verdict: of a program, a key of `VERDICTS`.
         steps: of a program, those that take longest first.
+        after: of what passed between programs, compile and graph of the one before.
+        guards: of what passed between programs, seconds of it that checking guards takes, as one
+            check was measured; ``checked`` is the number of guards.
+        eager, instead: of a program, the seconds of eager in its place, and its own in those calls;
+            0 where nobody asked for that.
     """
 
     label: str
@@ -81,6 +97,24 @@ class Row:
     seconds: float
     verdict: str = ""
     steps: tuple[Step, ...] = ()
+    first: float = 0.0
+    after: tuple[str, str] = ("", "")
+    guards: float = 0.0
+    checked: int = 0
+    eager: float = 0.0
+    instead: float = 0.0
+
+    @property
+    def each(self) -> float:
+        """Seconds of a call, without the first, in which much happens only once."""
+        if self.calls > 1 and self.first:
+            return max(self.seconds - self.first, 0.0) / (self.calls - 1)
+        return self.seconds / max(self.calls, 1)
+
+    @property
+    def steady(self) -> float:
+        """Seconds of all calls, if the first had been as the others: what each step costs."""
+        return self.each * self.calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +122,7 @@ class StepCost:
     """Where the time of a process went while compiled code ran, and between.
 
     Attributes:
-        rows: those that took most time first.
+        rows: those that take most of a step first.
         bandwidth, arithmetic: of the machine, in bytes and operations a second; 0 unknown.
     """
 
@@ -98,8 +132,23 @@ class StepCost:
 
     @property
     def seconds(self) -> float:
-        """Return the time of all rows."""
-        return sum(row.seconds for row in self.rows)
+        """Return the time of all rows, with each first call as the others are: see `Row.steady`."""
+        return sum(row.steady for row in self.rows)
+
+    @property
+    def count(self) -> int:
+        """Return the number of steps: the calls of the function that most of the time goes to.
+
+        A function is a step if it is called from outside: not one that goes on after a break.
+        """
+        calls: Counter[tuple[str, str]] = Counter()
+        spent: Counter[tuple[str, str]] = Counter()
+        for row in self.rows:
+            key = row.file, plain_function(row.function)
+            spent[key] += row.steady  # type: ignore[assignment]
+            if not row.between and row.graph != "backward" and not _RESUMED.search(row.function):
+                calls[key] += row.calls
+        return calls[max(calls, key=lambda key: spent[key])] if calls else 0
 
     def lines(self) -> list[tuple[str, float]]:
         """Return the seconds of the user's lines; what computes several is shared out evenly."""
@@ -114,6 +163,7 @@ class StepCost:
         """Return plain values."""
         return {
             "seconds": round(self.seconds, 9),
+            "count": self.count,
             "bandwidth": self.bandwidth,
             "arithmetic": self.arithmetic,
             "rows": [
@@ -124,6 +174,10 @@ class StepCost:
                     "between": row.between,
                     "calls": row.calls,
                     "seconds": round(row.seconds, 9),
+                    "steady": round(row.steady, 9),
+                    "each": round(row.each, 9),
+                    "guards": round(row.guards, 9),
+                    "eager": round(row.eager, 9),
                     "verdict": row.verdict,
                     "steps": [
                         {
@@ -176,12 +230,22 @@ def step_cost(profile: Mapping[str, Any]) -> StepCost:
             str(one["function"]), str(one["file"]), int(one["line"]),
         )  # fmt: skip
         calls, seconds = int(one["calls"]), float(one["seconds"])
-        rows.append(Row(label, *place, False, calls, seconds, _verdict(steps), steps))
+        # What newer versions of tc tell is missing in the logs of older ones.
+        first, eager, instead = (float(one.get(key, 0)) for key in ("first", "eager", "instead"))
+        verdict = EAGER if eager and instead > SLOWER * eager else _verdict(steps)
+        known = Row(label, *place, False, calls, seconds, verdict, steps, first)
+        rows.append(replace(known, eager=eager, instead=instead))
         for gap in one["gaps"]:
             before = labels.get((gap["after"], gap["graph"]), "another program")
             what = f"between calls of {label}" if before == label else f"{before} → {label}"
-            rows.append(Row(what, *place, True, int(gap["times"]), float(gap["seconds"])))
-    return StepCost(tuple(sorted(rows, key=lambda row: -row.seconds)), bandwidth, arithmetic)
+            times, seconds = int(gap["times"]), float(gap["seconds"])
+            rows.append(Row(
+                what, *place, True, times, seconds, first=float(gap.get("first", 0)),
+                after=(str(gap["after"]), str(gap["graph"])),
+                guards=min(float(one.get("guards", 0)) * times, seconds),
+                checked=int(one.get("checked", 0)),
+            ))  # fmt: skip
+    return StepCost(tuple(sorted(rows, key=lambda row: -row.steady)), bandwidth, arithmetic)
 
 
 def _label(program: Mapping[str, Any]) -> str:
@@ -195,7 +259,8 @@ def _label(program: Mapping[str, Any]) -> str:
 def _step(step: Mapping[str, Any], bandwidth: float, arithmetic: float) -> Step:
     seconds = float(step["seconds"])
     limit, reached = _limit(step, seconds, bandwidth, arithmetic)
-    return Step(str(step["name"]), tuple(map(str, step["places"])), seconds, limit, reached)
+    places, copies = tuple(map(str, step["places"])), bool(step.get("copies"))
+    return Step(str(step["name"]), places, seconds, limit, reached, int(step["moved"]), copies)
 
 
 def _limit(
@@ -208,6 +273,8 @@ def _limit(
         return UNKNOWN, 0.0
     if seconds < SHORT:
         return CALLS, 0.0
+    if moved and int(step.get("fresh", 0)) >= MAPPED * moved:
+        return FRESH, 0.0
     shares = {
         MEMORY: moved / seconds / bandwidth,
         ARITHMETIC: max(operations, 0) / seconds / arithmetic,
@@ -235,17 +302,27 @@ def table(cost: StepCost, rows: int = 8, steps: int = 3) -> list[str]:
     if cost.bandwidth:
         machine = f"; this machine's memory gives {cost.bandwidth / 1e9:.1f} GB/s, "
         machine += f"products {cost.arithmetic / 1e9:.0f} GFLOP/s"
-    lines = [f"step cost: {_span(cost.seconds)} in compiled programs and between them{machine}"]
+    each = f"{span(cost.seconds / cost.count)} a step, {cost.count} steps: " if cost.count else ""
+    lines = [
+        f"step cost: {each}{span(cost.seconds)} in compiled programs and between them{machine}"
+    ]
     for row in cost.rows[:rows]:
-        share = 100 * row.seconds / (cost.seconds or 1)
-        each = row.seconds / max(row.calls, 1)
-        head = f"    {share:3.0f} %  {_span(each):>9}  ×{row.calls:<6} "
-        verdict = "guards, dispatch, Python" if row.between else VERDICTS[row.verdict]
+        share = 100 * row.steady / (cost.seconds or 1)
+        head = f"    {share:3.0f} %  {span(row.each):>9}  ×{row.calls:<6} "
+        verdict = _verdict_text(row)
         lines.append(f"{head}{row.label}: {verdict}")
         lines += [f"{'':13}{_step_text(step)}" for step in _long(row.steps, steps)]
     if len(cost.rows) > rows:
         lines.append(f"    … and {len(cost.rows) - rows} more")
     return lines
+
+
+def _verdict_text(row: Row) -> str:
+    if not row.between:
+        over = f", which takes {span(row.eager)}" if row.verdict == EAGER else ""
+        return VERDICTS[row.verdict] + over
+    guards = f" {span(row.guards / row.calls)}" if row.guards else ""
+    return f"guards{guards}, dispatch, Python"
 
 
 def _long(steps: Sequence[Step], most: int) -> Sequence[Step]:
@@ -258,10 +335,11 @@ def _step_text(step: Step) -> str:
     reached = f", {100 * step.reached:.0f} % of {step.limit}" if step.reached else ""
     where = f"  {step.places[0]}" if step.places else ""
     others = f" and {len(step.places) - 1} more" if len(step.places) > 1 else ""
-    return f"{_span(step.seconds):>9}  {step.name}{reached}{where}{others}"
+    return f"{span(step.seconds):>9}  {step.name}{reached}{where}{others}"
 
 
-def _span(seconds: float) -> str:
+def span(seconds: float) -> str:
+    """Write a time down to microseconds: `1.20 s`, `3.40 ms`, `5.6 µs`."""
     for unit, factor in (("s", 1.0), ("ms", 1e-3)):
         if seconds >= factor:
             return f"{seconds / factor:.2f} {unit}"

@@ -18,7 +18,7 @@ from tc.compiler.codegen.wrapper import Wrapper, python_index
 from tc.compiler.core.artifacts import KernelSpec, Program, StepCost
 from tc.compiler.core.c_helpers import helpers_for
 from tc.compiler.loops.ir import CopyInto, Extern, Origin
-from tc.compiler.schedule.costs import buffers_of, work_of
+from tc.compiler.schedule.costs import buffers_of, only_copies, work_of
 from tc.compiler.schedule.plan import Kernel, Plan
 
 
@@ -61,7 +61,8 @@ def costs_of(plan: Plan, printed: Wrapper) -> tuple[StepCost, ...]:
         places = tuple(dict.fromkeys(origin.place for origin in made_of if origin.line))
         work = None if buffers is None else work_of(step, buffers)
         formulas = () if work is None else (python_index(work.moved), python_index(work.operations))
-        costs.append(StepCost(line, name, places, *formulas))
+        copies = buffers is not None and only_copies(step)
+        costs.append(StepCost(line, name, places, *formulas, copies=copies))
     return tuple(costs)
 
 

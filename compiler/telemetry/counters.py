@@ -131,7 +131,7 @@ def counted(
     ran_as = "operations" if isinstance(_owner(compiled), fx.GraphModule) else "compiled"
     counts = _Counts(compile_id, place, ran_as)
     _counted.add(counts)
-    programs.place(compile_id, place)
+    programs.facts(compile_id, place)
     clock = time.perf_counter
 
     def call(*args: Any) -> Any:

@@ -12,8 +12,10 @@ import ast
 import atexit
 import inspect
 import itertools
+import resource
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,10 +34,13 @@ Boxed = Callable[[list[Any]], tuple[Any, ...]]
 SAMPLED = 256
 #: the number of programs in a record, those that took most time
 MOST = 200
+#: the number of measurements of a line that are kept, the newest
+KEPT = 64
 #: names in the measured wrapper that no generated name is like
 _MARK, _RESULT = "_tc_mark", "_tc_result"
 
 _clock = time.perf_counter
+_PAGE = resource.getpagesize()
 
 
 def is_sampled(call: int) -> bool:
@@ -49,29 +54,40 @@ def is_sampled(call: int) -> bool:
 
 @dataclass
 class _Line:
-    """What was measured of one line: seconds together; bytes and operations of the last call."""
+    """What was measured of one line: seconds of each, page faults; the last call's work."""
 
-    seconds: float = 0.0
+    seconds: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+    faults: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
     moved: int = -1
     operations: int = -1
 
 
 @dataclass
 class _Measured:
-    """What is known of a program so far, under its lock."""
+    """What is known of a program so far, under its lock.
+
+    Attributes:
+        gaps: id of the program before -> it, how often, seconds together, seconds of the first.
+    """
 
     calls: int = 0
     seconds: float = 0.0
+    first: float = 0.0
     sampled: int = 0
     lines: dict[int, _Line] = field(default_factory=dict)
     gaps: dict[int, list[Any]] = field(default_factory=dict)
 
 
 class _Thread(threading.local):
-    """When the last program of a thread ended, and which that was."""
+    """When the last program of a thread ended, which that was, and how long was compiled till then.
+
+    Attributes:
+        staged: see `trace.staged_seconds`.
+    """
 
     last: Profiled | None = None
     ended = 0.0
+    staged = 0.0
 
 
 _thread = _Thread()
@@ -100,9 +116,10 @@ class Profiled:
             number = now.calls
             last = _thread.last
             if last is not None and last.known:
-                gap = now.gaps.setdefault(id(last), [last, 0, 0.0])
+                passed = began - _thread.ended - (trace.staged_seconds() - _thread.staged)
+                gap = now.gaps.setdefault(id(last), [last, 0, 0.0, passed])
                 gap[1] += 1
-                gap[2] += began - _thread.ended
+                gap[2] += passed
         try:
             watched = torch.autograd.profiler._is_profiler_enabled  # then its steps are events
             if self.program.costs and not self._whole and not watched and is_sampled(number):
@@ -112,67 +129,77 @@ class Profiled:
             ended = _clock()
             with self._lock:
                 now.seconds += ended - began
-            _thread.last, _thread.ended = self, ended
+                if number == 1:
+                    now.first = ended - began
+            _thread.last, _thread.ended, _thread.staged = self, ended, trace.staged_seconds()
 
     def _measure(self, args: list[Any]) -> tuple[Any, ...]:
         """Run the wrapper line by line, and add what its lines took."""
         if self._by_line is None:
             self._by_line = timed(self.call, self.program)
-        times: list[tuple[int, float]] = []
+        times: list[tuple[int, float, int, float]] = []
         wait = torch.cuda.synchronize if isinstance(self.program, GpuProgram) else None
 
         def mark(line: int) -> None:
             if wait is not None:
                 wait()
-            times.append((line, _clock()))
+            ended = _clock()
+            faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            times.append((line, ended, faults, _clock()))
 
         mark(0)
         result, work = self._by_line(args, mark)
         with self._lock:
             lines = self._now.lines
             self._now.sampled += 1
-            for (_, began), (line, ended) in itertools.pairwise(times):
-                lines.setdefault(line, _Line()).seconds += ended - began
+            for (_, _, before, began), (line, ended, faults, _) in itertools.pairwise(times):
+                measured = lines.setdefault(line, _Line())
+                measured.seconds.append(ended - began)
+                measured.faults.append(faults - before)
             for cost, (moved, operations) in zip(self.program.costs, work, strict=True):
                 found = lines.setdefault(cost.line, _Line())
                 found.moved, found.operations = moved, operations
         return result  # type: ignore[no-any-return]
 
-    def row(self, place: StackFrame) -> trace.ProgramTime:
-        """Return what is known so far.
-
-        Args:
-            place: of the function that it is of.
-        """
+    def row(self, facts: Facts) -> trace.ProgramTime:
+        """Return what is known so far."""
         with self._lock:
             now = self._now
             lines = {
-                line: (one.seconds, one.moved, one.operations) for line, one in now.lines.items()
+                line: (_usual(one.seconds), one.moved, one.operations, _usual(one.faults))
+                for line, one in now.lines.items()
             }
             gaps = [tuple(gap) for gap in now.gaps.values()]
-            calls, seconds, sampled = now.calls, now.seconds, now.sampled
+            calls, seconds, sampled, first = now.calls, now.seconds, now.sampled, now.first
         steps = []
         for cost in self.program.costs:
-            took, moved, operations = lines.pop(cost.line, (0.0, -1, -1))
+            took, moved, operations, faults = lines.pop(cost.line, (0.0, -1, -1, 0.0))
             if sampled:
-                mean = took / sampled
-                step = trace.StepTime(cost.line, cost.name, cost.places, mean, moved, operations)
-                steps.append(step)
+                known = took, moved, operations, cost.copies, round(faults) * _PAGE
+                steps.append(trace.StepTime(cost.line, cost.name, cost.places, *known))
         if sampled:  # what is left are allocations, sizes and views
-            rest = sum(took for took, _, _ in lines.values()) / sampled
+            rest = sum(took for took, *_ in lines.values())
             steps.append(trace.StepTime(0, "wrapper", (), rest, -1, -1))
+        place, guarded = facts.place, self.program.kind != "backward"
+        told = tuple(
+            trace.Gap(str(last.compile_id), last.program.kind, times, between, earliest)
+            for last, times, between, earliest in gaps
+        )
         return trace.ProgramTime(
             str(self.compile_id), place.name, place.file, place.line, self.program.kind,
-            calls, seconds, sampled, tuple(steps),
-            tuple(
-                trace.Gap(str(last.compile_id), last.program.kind, times, between)
-                for last, times, between in gaps
-            ),
+            calls, seconds, sampled, tuple(steps), told, first,
+            facts.guards if guarded else 0.0, facts.checked if guarded else 0,
+            _usual(facts.eager) if guarded else 0.0, _usual(facts.instead) if guarded else 0.0,
         )  # fmt: skip
 
     def start_over(self) -> None:
         """Forget what was measured, and who had the lock."""
         self._lock, self._now = threading.Lock(), _Measured()
+
+
+def _usual(measured: deque[float]) -> float:
+    """Return the lower quartile: what a thing takes where other processes are not in its way."""
+    return sorted(measured)[len(measured) // 4] if measured else 0.0
 
 
 def timed(call: Boxed, program: Program) -> Callable[..., Any]:
@@ -218,17 +245,52 @@ def _formulas(cost: Any, known: set[str]) -> ast.expr:
     return ast.Tuple(made, ast.Load())
 
 
+@dataclass
+class Facts:
+    """What is known of a compile, for all its programs.
+
+    Attributes:
+        guards: seconds of one check of its guards; ``checked`` is their number.
+        eager, instead: seconds of its graph run by eager, and of the compiled one in its place.
+    """
+
+    place: StackFrame
+    guards: float = 0.0
+    checked: int = 0
+    eager: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+    instead: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+
+
 class _Programs:
     """The programs of this process that are measured."""
 
     def __init__(self) -> None:
         self.all: list[Profiled] = []
-        self._places: dict[CompileId, StackFrame] = {}
+        self._facts: dict[CompileId, Facts] = {}
         self._told = 0
 
-    def place(self, compile_id: CompileId, place: StackFrame) -> None:
-        """Note which function a compile is of."""
-        self._places[compile_id] = place
+    def facts(self, compile_id: CompileId, place: StackFrame) -> Facts:
+        """Return what is noted of a compile, to be added to.
+
+        Args:
+            place: of the function that it is of.
+        """
+        return self._facts.setdefault(compile_id, Facts(place))
+
+    def guarded(self, compile_id: CompileId, holds: Callable[[], object], count: int) -> None:
+        """Measure one check of a compile's guards: the shorter of two, as the first is cold.
+
+        Args:
+            holds: checks them; ``count`` is their number.
+        """
+        facts = self._facts.get(compile_id)
+        if facts is not None:
+            began = time.thread_time()
+            holds()
+            between = time.thread_time()
+            holds()
+            facts.guards = min(between - began, time.thread_time() - between)
+            facts.checked = count
 
     def add(self, call: Boxed, program: Program) -> Boxed:
         """Return what calls a program and measures it; the program itself if nobody listens."""
@@ -247,7 +309,7 @@ class _Programs:
         for one in self.all:
             one.known = False
         self.all.clear()
-        self._places.clear()
+        self._facts.clear()
         self._told = 0
 
     def start_over(self) -> None:
@@ -258,8 +320,8 @@ class _Programs:
 
     def report(self) -> None:
         """Tell what was measured, if there is anything new."""
-        unknown = StackFrame("", 0, "")
-        rows = [one.row(self._places.get(one.compile_id, unknown)) for one in tuple(self.all)]
+        unknown = Facts(StackFrame("", 0, ""))
+        rows = [one.row(self._facts.get(one.compile_id, unknown)) for one in tuple(self.all)]
         rows = sorted((row for row in rows if row.calls), key=lambda row: -row.seconds)
         calls = sum(row.calls for row in rows)
         if calls != self._told:
