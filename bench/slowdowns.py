@@ -30,12 +30,15 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 MARK: Final = "# planted"
 NEEDED: Final = 0.9
 HEAD: Final = """\
+import io
+import random
 import time
 import torch
 import torch.nn.functional as F
 import tc
 
 torch.manual_seed({seed})
+QUIET = io.StringIO()
 """
 Draw = random.Random
 
@@ -103,14 +106,17 @@ def broken(draw: Draw) -> Planted:
     """A graph break, in the model or in a loop of it."""
     ways = (
         [f"if x.abs().max() > 1e6:  {MARK}", "    x = x * 0.5"],
-        [f"x = torch.from_numpy(x.detach().numpy() + 0)  {MARK}"],
+        [f"x = x * (0.5 + random.random())  {MARK}"],
+        [f"print(x.shape[0], file=QUIET)  {MARK}"],
         [f"time.sleep(0)  {MARK}"],
-        [f"for k in range({draw.randint(2, 4)}):", f"    if x.mean() > {draw.randint(5, 9)}:  {MARK}",
-         "        x = x - 1", "    x = x * 0.9"],
+        [f"x = x + len(torch.nonzero(x > 9)) * 0.0  {MARK}"],
+        [f"for k in range({draw.randint(2, 4)}):",
+         f"    if x.mean() > {draw.randint(5, 9)}:  {MARK}", "        x = x - 1",
+         "    x = x * 0.9"],
         [f"tc.graph_break()  {MARK}"],
     )  # fmt: skip
     way = draw.choice(ways)
-    train = "numpy" not in way[0] and draw.random() < 0.4
+    train = draw.random() < 0.4
     text = network(draw, way, draw.choice((16, 32, 48)), draw.randint(2, 16), train)
     return Planted(text, ("TC1",))
 
@@ -174,8 +180,8 @@ with torch.no_grad():
 def memory_bound(draw: Draw) -> Planted:
     """A chain of element-wise operations over tensors larger than the caches."""
     rows, columns = draw.randint(1500, 3500), draw.randint(1500, 3500)
-    steps = draw.sample(("x * 2 + y", "torch.relu(y) - y", "x.abs() + x", "torch.where(x > y, x, y)",
-                         "(x - y).clamp(-1, 1)", "y * y - x"), 3)  # fmt: skip
+    steps = draw.sample(("x * 2 + y", "torch.relu(y) - y", "x.abs() + x", "y * y - x",
+                         "torch.where(x > y, x, y)", "(x - y).clamp(-1, 1)"), 3)  # fmt: skip
     body = "\n".join(f"    {n} = {step}  {MARK}" for n, step in zip("xyz", steps, strict=True))
     text = f"""\
 @tc.compile
@@ -229,8 +235,7 @@ with torch.no_grad():
 def guarded(draw: Draw) -> Planted:
     """Guards of some two thousand objects."""
     number = draw.randint(1800, 2600)
-    kept = draw.choice(("[torch.nn.Parameter(torch.ones(2)) for _ in range(COUNT)]",
-                        "[torch.nn.Parameter(torch.ones(n % 5 + 1)) for n in range(COUNT)]"))  # fmt: skip
+    size = draw.choice(("2", "n % 5 + 1"))
     read = draw.choice((
         f"n = sum(p.numel() for p in self.held)  {MARK}",
         f"n = len([p for p in self.held if p.requires_grad])  {MARK}",
@@ -240,7 +245,8 @@ def guarded(draw: Draw) -> Planted:
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.held = torch.nn.ParameterList({kept.replace("COUNT", str(number))})
+        held = [torch.nn.Parameter(torch.ones({size})) for n in range({number})]
+        self.held = torch.nn.ParameterList(held)
         self.layer = torch.nn.Linear({width}, {width})
 
     def forward(self, x):

@@ -175,7 +175,7 @@ def _lower(module: fx.GraphModule, job: Job) -> LoopGraph:
     """ATen graph → buffers and loop nests."""
     from tc.compiler import loops
 
-    if job.gpu is not None:
+    if job.gpu is not None or trace.enabled():
         job.hints = loops.size_hints(module)
     draws = not job.request.options.fallback_random
     try:
@@ -202,7 +202,7 @@ def _schedule(lowered: LoopGraph, job: Job) -> Plan:
 
 def _generate(plan: Plan, job: Job) -> tuple[Program, list[trace.Event]]:
     """Plan → C or Triton kernels with the wrapper that calls them, and what is logged of it all."""
-    from tc.compiler import codegen
+    from tc.compiler import codegen, schedule
 
     options, tuning = job.request.options, job.tuning
     if job.gpu is None or tuning is None:
@@ -219,7 +219,9 @@ def _generate(plan: Plan, job: Job) -> tuple[Program, list[trace.Event]]:
         for event in noted_events(notes, stage, job.kind)
     ]
     taken += [*job.times.told, *(tuning.tuner.told if tuning is not None else ())]
-    return program, [*taken, *emit_plan(plan, program, job.kind, codegen.lines_of(plan, program))]
+    memory = schedule.timeline(plan, job.kind, job.hints)
+    lines = codegen.lines_of(plan, program)
+    return program, [*taken, *emit_plan(plan, program, job.kind, lines, memory)]
 
 
 @dataclass(frozen=True)

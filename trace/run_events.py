@@ -156,8 +156,9 @@ class StepTime:
         moved, operations: bytes and floating-point operations of the last call measured, by the
             plan's formulas; -1 where these say nothing.
         copies: it computes nothing: it only writes values in another order, or to another place.
-        fresh: bytes of memory that the system gave and cleared while it ran: page faults, each of
-            which counts as one page of the usual size.
+        fresh: bytes of memory that the system gave and cleared for it: page faults while it ran,
+            each of the usual size of a page, or results so large that they are mapped in each call.
+        busy: the seconds without those in which its thread had to wait for a processor.
     """
 
     line: int
@@ -168,6 +169,7 @@ class StepTime:
     operations: int
     copies: bool = False
     fresh: int = 0
+    busy: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -179,14 +181,14 @@ class Gap:
     Attributes:
         after: the compile whose program ran before; ``graph`` which one of it.
         times: how often this program came after that one; ``seconds`` between them, together.
-        first: seconds of the first of them, in which much happens that does not happen again.
+        usual: lower quartile of the seconds of the newest; 0 unknown.
     """
 
     after: str
     graph: str
     times: int
     seconds: float
-    first: float = 0.0
+    usual: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -199,11 +201,13 @@ class ProgramTime:
         graph: ``inference``, ``forward`` or ``backward``.
         calls: of the program; ``seconds`` of all of them together.
         sampled: calls in which each step was measured.
-        first: seconds of the first call, in which memory is cold and libraries are opened.
-        guards: seconds that one check of the guards takes, measured when they were made; ``checked``
-            is their number. 0 for a backward, and where they were not measured.
-        eager: lower quartile of the seconds of the captured graph run by eager, and ``instead`` those of the
-            compiled graph in the same calls; 0 where nobody asked for that (``profile_eager``).
+        usual: lower quartile of the seconds of the newest calls: what a call takes where memory is
+            warm, libraries are open and other processes are not in its way; 0 unknown.
+        guards: seconds that one check of the guards takes, measured when they were made;
+            ``checked`` is their number. 0 for a backward, and where they were not measured.
+        eager: seconds of the captured graph when eager runs it, and ``instead`` those of the
+            compiled graph in the same calls, of both the lower quartile; 0 where nobody asked for
+            that (``tc.config.profile_eager``).
     """
 
     compile: str
@@ -216,7 +220,7 @@ class ProgramTime:
     sampled: int
     steps: tuple[StepTime, ...]
     gaps: tuple[Gap, ...]
-    first: float = 0.0
+    usual: float = 0.0
     guards: float = 0.0
     checked: int = 0
     eager: float = 0.0

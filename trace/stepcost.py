@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tc.trace.ids import plain_function
+from tc.trace.ids import is_resumed, plain_function
 
 #: seconds below which a step is as short as the call of it from Python
 SHORT: Final = 5e-6
@@ -41,6 +41,8 @@ VERDICTS: Final = {
     EAGER: "slower than eager",
     "": "called too seldom to be measured step by step",
 }
+_WIDE: Final = 24  # characters of the longest bar
+_NO_LINE: Final = "guards, dispatch, wrappers, and what lies between calls"
 #: the line in the name of a function that goes on after a graph break
 _RESUMED: Final = re.compile(r"resume_in_.*_at_(\d+)")
 
@@ -76,12 +78,14 @@ class Row:
         compile: whose program it is, or comes next; ``graph``: which of its programs.
         function: its name in the record; resume functions have one of their own.
         between: what passed, not the program itself.
-        calls, seconds: how often, and all together; ``first``: the first alone.
+        calls, seconds: how often, and all together; ``usual``: of one call, without first calls
+            and without what other processes were in the way; 0 unknown.
         verdict: of a program, a key of `VERDICTS`.
         steps: of a program, those that take longest first.
         after: of what passed between programs, compile and graph of the one before.
         guards: of what passed between programs, seconds of it that checking guards takes, as one
             check was measured; ``checked`` is the number of guards.
+        broke: of what passed at a graph break, the user's line that broke, ``file:line``.
         eager, instead: of a program, the seconds of eager in its place, and its own in those calls;
             0 where nobody asked for that.
     """
@@ -97,23 +101,22 @@ class Row:
     seconds: float
     verdict: str = ""
     steps: tuple[Step, ...] = ()
-    first: float = 0.0
+    usual: float = 0.0
     after: tuple[str, str] = ("", "")
     guards: float = 0.0
     checked: int = 0
+    broke: str = ""
     eager: float = 0.0
     instead: float = 0.0
 
     @property
     def each(self) -> float:
-        """Seconds of a call, without the first, in which much happens only once."""
-        if self.calls > 1 and self.first:
-            return max(self.seconds - self.first, 0.0) / (self.calls - 1)
-        return self.seconds / max(self.calls, 1)
+        """Seconds of a usual call."""
+        return self.usual or self.seconds / max(self.calls, 1)
 
     @property
     def steady(self) -> float:
-        """Seconds of all calls, if the first had been as the others: what each step costs."""
+        """Seconds of all calls, if each had been a usual one: cost of a step × steps."""
         return self.each * self.calls
 
 
@@ -132,7 +135,7 @@ class StepCost:
 
     @property
     def seconds(self) -> float:
-        """Return the time of all rows, with each first call as the others are: see `Row.steady`."""
+        """Return the time of all rows, each of their calls as a usual one: see `Row.steady`."""
         return sum(row.steady for row in self.rows)
 
     @property
@@ -146,18 +149,42 @@ class StepCost:
         for row in self.rows:
             key = row.file, plain_function(row.function)
             spent[key] += row.steady  # type: ignore[assignment]
-            if not row.between and row.graph != "backward" and not _RESUMED.search(row.function):
+            if not row.between and row.graph != "backward" and not is_resumed(row.function):
                 calls[key] += row.calls
         return calls[max(calls, key=lambda key: spent[key])] if calls else 0
 
     def lines(self) -> list[tuple[str, float]]:
-        """Return the seconds of the user's lines; what computes several is shared out evenly."""
+        """Return the seconds of the user's lines; what computes several is shared out evenly.
+
+        A line that breaks the graph has the time that passes there, too.
+        """
         spent: defaultdict[str, float] = defaultdict(float)
         for row in self.rows:
+            if row.broke:
+                spent[row.broke] += row.steady
             for step in row.steps:
                 for place in step.places:
                     spent[place] += step.seconds * row.calls / len(step.places)
         return sorted(spent.items(), key=lambda pair: -pair[1])
+
+    def with_breaks(self, places: Mapping[str, str]) -> StepCost:
+        """Return the same with `Row.broke`.
+
+        Args:
+            places: compile -> the user's line at which its graph breaks.
+        """
+        rows = list(self.rows)
+        crossed = set()
+        for at, row in enumerate(rows):
+            place = places.get(row.after[0], "")
+            goes_on = row.between and row.graph != "backward" and is_resumed(row.function)
+            if place and goes_on:
+                rows[at] = replace(row, broke=place)
+                crossed.add((row.compile, row.after[0]))
+        for at, row in enumerate(rows):  # backward passes the same place, the other way round
+            if row.graph == row.after[1] == "backward" and (row.after[0], row.compile) in crossed:
+                rows[at] = replace(row, broke=places[row.compile])
+        return replace(self, rows=tuple(rows))
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -177,6 +204,7 @@ class StepCost:
                     "steady": round(row.steady, 9),
                     "each": round(row.each, 9),
                     "guards": round(row.guards, 9),
+                    "broke": row.broke,
                     "eager": round(row.eager, 9),
                     "verdict": row.verdict,
                     "steps": [
@@ -231,18 +259,18 @@ def step_cost(profile: Mapping[str, Any]) -> StepCost:
         )  # fmt: skip
         calls, seconds = int(one["calls"]), float(one["seconds"])
         # What newer versions of tc tell is missing in the logs of older ones.
-        first, eager, instead = (float(one.get(key, 0)) for key in ("first", "eager", "instead"))
+        usual, eager, instead = (float(one.get(key, 0)) for key in ("usual", "eager", "instead"))
         verdict = EAGER if eager and instead > SLOWER * eager else _verdict(steps)
-        known = Row(label, *place, False, calls, seconds, verdict, steps, first)
+        known = Row(label, *place, False, calls, seconds, verdict, steps, usual)
         rows.append(replace(known, eager=eager, instead=instead))
         for gap in one["gaps"]:
             before = labels.get((gap["after"], gap["graph"]), "another program")
             what = f"between calls of {label}" if before == label else f"{before} → {label}"
             times, seconds = int(gap["times"]), float(gap["seconds"])
             rows.append(Row(
-                what, *place, True, times, seconds, first=float(gap.get("first", 0)),
+                what, *place, True, times, seconds, usual=float(gap.get("usual", 0)),
                 after=(str(gap["after"]), str(gap["graph"])),
-                guards=min(float(one.get("guards", 0)) * times, seconds),
+                guards=float(one.get("guards", 0)) * times,
                 checked=int(one.get("checked", 0)),
             ))  # fmt: skip
     return StepCost(tuple(sorted(rows, key=lambda row: -row.steady)), bandwidth, arithmetic)
@@ -258,7 +286,8 @@ def _label(program: Mapping[str, Any]) -> str:
 
 def _step(step: Mapping[str, Any], bandwidth: float, arithmetic: float) -> Step:
     seconds = float(step["seconds"])
-    limit, reached = _limit(step, seconds, bandwidth, arithmetic)
+    busy = float(step.get("busy", 0)) or seconds  # other processes are no limit of the step
+    limit, reached = _limit(step, busy, bandwidth, arithmetic)
     places, copies = tuple(map(str, step["places"])), bool(step.get("copies"))
     return Step(str(step["name"]), places, seconds, limit, reached, int(step["moved"]), copies)
 
@@ -314,7 +343,28 @@ def table(cost: StepCost, rows: int = 8, steps: int = 3) -> list[str]:
         lines += [f"{'':13}{_step_text(step)}" for step in _long(row.steps, steps)]
     if len(cost.rows) > rows:
         lines.append(f"    … and {len(cost.rows) - rows} more")
-    return lines
+    return [*lines, *_flame(cost, rows)]
+
+
+def _flame(cost: StepCost, most: int) -> list[str]:
+    """Return the user's lines as bars, as wide as their shares of a step."""
+    known = cost.lines()
+    if not known or not cost.seconds:
+        return []
+    broke = {row.broke for row in cost.rows}
+    rows = ["  by your lines, ↯ where the graph breaks:"]
+    for place, seconds in known[:most]:
+        share = seconds / cost.seconds
+        bar = "█" * max(round(_WIDE * share), 1)
+        mark = "↯" if place in broke else " "
+        each = span(seconds / cost.count) if cost.count else span(seconds)
+        rows.append(f"    {bar:<{_WIDE}} {100 * share:3.0f} %  {each:>9} {mark} {place}")
+    rest = cost.seconds - sum(seconds for _, seconds in known)
+    share = rest / cost.seconds
+    bar = "█" * round(_WIDE * max(share, 0.0))
+    each = span(max(rest, 0.0) / (cost.count or 1))
+    rows.append(f"    {bar:<{_WIDE}} {100 * share:3.0f} %  {each:>9}   on no line: {_NO_LINE}")
+    return rows
 
 
 def _verdict_text(row: Row) -> str:
@@ -322,7 +372,8 @@ def _verdict_text(row: Row) -> str:
         over = f", which takes {span(row.eager)}" if row.verdict == EAGER else ""
         return VERDICTS[row.verdict] + over
     guards = f" {span(row.guards / row.calls)}" if row.guards else ""
-    return f"guards{guards}, dispatch, Python"
+    broke = f"graph break at {row.broke}; " if row.broke else ""
+    return f"{broke}guards{guards}, dispatch, Python"
 
 
 def _long(steps: Sequence[Step], most: int) -> Sequence[Step]:

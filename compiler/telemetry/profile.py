@@ -11,12 +11,10 @@ from __future__ import annotations
 import ast
 import atexit
 import inspect
-import itertools
-import resource
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +24,7 @@ from tc import trace
 from tc.compiler.core.artifacts import Program
 from tc.compiler.core.gpu import GpuProgram
 from tc.compiler.runtime.tuned import machine_limits
+from tc.compiler.telemetry.marks import Mark, Marks
 from tc.trace import CompileId, StackFrame
 
 Boxed = Callable[[list[Any]], tuple[Any, ...]]
@@ -34,32 +33,44 @@ Boxed = Callable[[list[Any]], tuple[Any, ...]]
 SAMPLED = 256
 #: the number of programs in a record, those that took most time
 MOST = 200
+#: the same where lines take `LONG` seconds or more on average: reading all clocks, some 6 µs a
+#: line, then stays below a half percent
+OFTEN = 8
+LONG = 200e-6
 #: the number of measurements of a line that are kept, the newest
 KEPT = 64
 #: names in the measured wrapper that no generated name is like
 _MARK, _RESULT = "_tc_mark", "_tc_result"
 
 _clock = time.perf_counter
-_PAGE = resource.getpagesize()
 
 
-def is_sampled(call: int) -> bool:
+def is_sampled(call: int, period: int = SAMPLED) -> bool:
     """Return whether the steps of a program's call of that number, from 1, are measured one by one.
 
     The first is not: memory and caches are cold. Then come those of numbers that are powers of
-    two, so that short runs have some, and one in `SAMPLED`.
+    two, so that short runs have some, and one in ``period``.
     """
-    return call > 1 and (call & (call - 1) == 0 or call % SAMPLED == 0)
+    return call > 1 and (call & (call - 1) == 0 or call % period == 0)
 
 
 @dataclass
 class _Line:
-    """What was measured of one line: seconds of each, page faults; the last call's work."""
+    """What was measured of one line; bytes and operations of the last call."""
 
-    seconds: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
-    faults: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+    marks: deque[Mark] = field(default_factory=lambda: deque(maxlen=KEPT))
     moved: int = -1
     operations: int = -1
+
+
+@dataclass
+class _Gap:
+    """What passed between another program and this one: how often, and seconds of the newest."""
+
+    last: Profiled
+    count: int = 0
+    seconds: float = 0.0
+    times: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
 
 
 @dataclass
@@ -67,15 +78,16 @@ class _Measured:
     """What is known of a program so far, under its lock.
 
     Attributes:
-        gaps: id of the program before -> it, how often, seconds together, seconds of the first.
+        times: seconds of the newest calls.
+        gaps: id of the program before -> what passed since then.
     """
 
     calls: int = 0
     seconds: float = 0.0
-    first: float = 0.0
+    times: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
     sampled: int = 0
     lines: dict[int, _Line] = field(default_factory=dict)
-    gaps: dict[int, list[Any]] = field(default_factory=dict)
+    gaps: dict[int, _Gap] = field(default_factory=dict)
 
 
 class _Thread(threading.local):
@@ -106,6 +118,7 @@ class Profiled:
         self._now = _Measured()
         self.known = True
         self._by_line: Callable[..., Any] | None = None
+        self._period = SAMPLED
         self._whole = isinstance(program, GpuProgram) and program.replay
 
     def __call__(self, args: list[Any]) -> tuple[Any, ...]:
@@ -117,45 +130,37 @@ class Profiled:
             last = _thread.last
             if last is not None and last.known:
                 passed = began - _thread.ended - (trace.staged_seconds() - _thread.staged)
-                gap = now.gaps.setdefault(id(last), [last, 0, 0.0, passed])
-                gap[1] += 1
-                gap[2] += passed
+                gap = now.gaps.get(id(last))
+                if gap is None:
+                    gap = now.gaps[id(last)] = _Gap(last)
+                gap.count += 1
+                gap.seconds += passed
+                gap.times.append(passed)
         try:
             watched = torch.autograd.profiler._is_profiler_enabled  # then its steps are events
-            if self.program.costs and not self._whole and not watched and is_sampled(number):
+            sampled = is_sampled(number, self._period)
+            if self.program.costs and not self._whole and not watched and sampled:
                 return self._measure(args)
             return self.call(args)
         finally:
             ended = _clock()
             with self._lock:
                 now.seconds += ended - began
-                if number == 1:
-                    now.first = ended - began
+                now.times.append(ended - began)
             _thread.last, _thread.ended, _thread.staged = self, ended, trace.staged_seconds()
 
     def _measure(self, args: list[Any]) -> tuple[Any, ...]:
         """Run the wrapper line by line, and add what its lines took."""
         if self._by_line is None:
             self._by_line = timed(self.call, self.program)
-        times: list[tuple[int, float, int, float]] = []
-        wait = torch.cuda.synchronize if isinstance(self.program, GpuProgram) else None
-
-        def mark(line: int) -> None:
-            if wait is not None:
-                wait()
-            ended = _clock()
-            faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-            times.append((line, ended, faults, _clock()))
-
-        mark(0)
-        result, work = self._by_line(args, mark)
+        marks = Marks(torch.cuda.synchronize if isinstance(self.program, GpuProgram) else None)
+        result, work = self._by_line(args, marks)
+        self._period = OFTEN if marks.seconds >= LONG * len(marks.rows) else SAMPLED
         with self._lock:
             lines = self._now.lines
             self._now.sampled += 1
-            for (_, _, before, began), (line, ended, faults, _) in itertools.pairwise(times):
-                measured = lines.setdefault(line, _Line())
-                measured.seconds.append(ended - began)
-                measured.faults.append(faults - before)
+            for mark in marks.rows:
+                lines.setdefault(mark.line, _Line()).marks.append(mark)
             for cost, (moved, operations) in zip(self.program.costs, work, strict=True):
                 found = lines.setdefault(cost.line, _Line())
                 found.moved, found.operations = moved, operations
@@ -166,28 +171,34 @@ class Profiled:
         with self._lock:
             now = self._now
             lines = {
-                line: (_usual(one.seconds), one.moved, one.operations, _usual(one.faults))
+                line: (tuple(one.marks), one.moved, one.operations)
                 for line, one in now.lines.items()
             }
-            gaps = [tuple(gap) for gap in now.gaps.values()]
-            calls, seconds, sampled, first = now.calls, now.seconds, now.sampled, now.first
+            gaps = tuple(
+                trace.Gap(
+                    str(gap.last.compile_id), gap.last.program.kind, gap.count, gap.seconds,
+                    _usual(gap.times),
+                )
+                for gap in now.gaps.values()
+            )  # fmt: skip
+            calls, seconds, sampled, usual = now.calls, now.seconds, now.sampled, _usual(now.times)
         steps = []
         for cost in self.program.costs:
-            took, moved, operations, faults = lines.pop(cost.line, (0.0, -1, -1, 0.0))
+            marks, moved, operations = lines.pop(cost.line, ((), -1, -1))
             if sampled:
-                known = took, moved, operations, cost.copies, round(faults) * _PAGE
+                fresh = max(int(_usual(mark.fresh for mark in marks)), cost.fresh)
+                took, busy = (
+                    _usual(mark.seconds for mark in marks), _usual(mark.busy for mark in marks),
+                )  # fmt: skip
+                known = took, moved, operations, cost.copies, fresh, busy
                 steps.append(trace.StepTime(cost.line, cost.name, cost.places, *known))
         if sampled:  # what is left are allocations, sizes and views
-            rest = sum(took for took, *_ in lines.values())
+            rest = sum(_usual(m.seconds for m in marks) for marks, *_ in lines.values())
             steps.append(trace.StepTime(0, "wrapper", (), rest, -1, -1))
         place, guarded = facts.place, self.program.kind != "backward"
-        told = tuple(
-            trace.Gap(str(last.compile_id), last.program.kind, times, between, earliest)
-            for last, times, between, earliest in gaps
-        )
         return trace.ProgramTime(
             str(self.compile_id), place.name, place.file, place.line, self.program.kind,
-            calls, seconds, sampled, tuple(steps), told, first,
+            calls, seconds, sampled, tuple(steps), gaps, usual,
             facts.guards if guarded else 0.0, facts.checked if guarded else 0,
             _usual(facts.eager) if guarded else 0.0, _usual(facts.instead) if guarded else 0.0,
         )  # fmt: skip
@@ -197,9 +208,10 @@ class Profiled:
         self._lock, self._now = threading.Lock(), _Measured()
 
 
-def _usual(measured: deque[float]) -> float:
+def _usual(measured: Iterable[float]) -> float:
     """Return the lower quartile: what a thing takes where other processes are not in its way."""
-    return sorted(measured)[len(measured) // 4] if measured else 0.0
+    ordered = sorted(measured)
+    return ordered[len(ordered) // 4] if ordered else 0.0
 
 
 def timed(call: Boxed, program: Program) -> Callable[..., Any]:

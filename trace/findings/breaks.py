@@ -59,8 +59,8 @@ def _between(events: Sequence[Event], session: Session) -> tuple[list[float], li
 
     It passes between the graph that the break ends and that of the function which goes on after
     it: the line that broke, guards and dispatch; and in backward between the same two graphs, the
-    other way round. Where a program of another function ran in between, the resume function's name
-    tells of the break; what several breaks of one function lead to counts for the first of them.
+    other way round. The resume function's name tells of the break where the trace has it, else the
+    program before; what several breaks lead to the same counts for the first of them.
     """
     ended: dict[tuple[int, str], int] = {}
     named: dict[tuple[int, str, str], int] = {}
@@ -75,7 +75,7 @@ def _between(events: Sequence[Event], session: Session) -> tuple[list[float], li
         for row in cost.rows:
             if row.between and row.graph != "backward" and is_resumed(row.function):
                 name = row.function.rpartition(".")[2]
-                at = ended.get((lane, row.after[0]), named.get((lane, row.file, name)))
+                at = named.get((lane, row.file, name), ended.get((lane, row.after[0])))
                 if at is not None:
                     passed[at] += row.steady
                     times[at] += row.calls

@@ -50,7 +50,7 @@ def _worth(saved: float, cost: StepCost) -> bool:
         "TC311",
         "a program is bound by calls: its kernels are as short as calling them",
         "do more in each call: one operation over a stacked tensor in place of many, a larger "
-        "batch, `mode=\"reduce-overhead\"` on a GPU",
+        'batch, `mode="reduce-overhead"` on a GPU',
     ),
     order=Order.TIME,
 )
@@ -169,11 +169,10 @@ def many_guards(facts: Facts) -> list[Event]:
     for _, cost, row, compiled in _running(facts.session):
         if not row.between or not _worth(row.guards, cost):
             continue
-        place = _guarded_most(facts.session, compiled)
+        place, each = _guarded_most(facts.session, compiled), span(row.guards / row.calls)
         found.append(_event(
             row, compiled, "TC314",
-            f"{count(row.checked, 'guard', ',')} of {_name(row)} take {span(row.guards / row.calls)} "
-            "in each call",
+            f"{count(row.checked, 'guard', ',')} of {_name(row)} take {each} in each call",
             "all are checked before each call of the compiled code: those of each parameter, "
             "buffer and object that it reads",
             ("compile the part that does the work, and give it one stacked tensor in place of many",
