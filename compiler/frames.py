@@ -64,6 +64,7 @@ from tc.compiler.runtime.launch import offer_type
 from tc.compiler.runtime.memo import memo_type
 from tc.compiler.runtime.watch import watch_type
 from tc.compiler.sentinel.graph import Graph
+from tc.compiler.sentinel.pace import paced
 from tc.compiler.sentinel.sampling import Watch, setting_of, watched
 from tc.compiler.telemetry.counters import counted
 from tc.compiler.telemetry.profile import programs
@@ -337,8 +338,9 @@ class FrameCompiler:
         for listener in tuple(self.process.on_graph):
             listener(shown(captured.module))
         setting = setting_of(self.config)
+        paces = self.config.profile_eager and trace.enabled()
         reference = None
-        if setting is not None:
+        if setting is not None or paces:
             reference = copied(captured.module)
             reference.meta = dict(captured.module.meta)
         with trace.stage("backend_compile"):
@@ -349,9 +351,14 @@ class FrameCompiler:
             compiled = restoring_modes(compiled)
         called = counted(untraced(compiled), reporter.compile_id, reporter.place)
         watch = None
-        if setting is not None and reference is not None and not runs_by_eager(compiled):
-            graph = self._graph(reference, captured, reporter, setting.check)
-            called, watch = watched(called, graph, setting)
+        if reference is not None and not runs_by_eager(compiled):
+            check = setting.check if setting is not None else ""
+            graph = self._graph(reference, captured, reporter, check)
+            if paces:
+                facts = programs.facts(reporter.compile_id, reporter.place)
+                called = paced(called, graph, facts.paced, self.config.sentinel_memory)
+            if setting is not None:
+                called, watch = watched(called, graph, setting)
         self.process.names.put(frame.globals, captured.graph_name, called, captured.code)
         return watch
 

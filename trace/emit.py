@@ -245,6 +245,11 @@ def staged_seconds() -> float:
     return _spent.seconds
 
 
+def leave_out(seconds: float) -> None:
+    """Count seconds as spent in stages: what measures the time around them is to leave them out."""
+    _spent.seconds += seconds
+
+
 def phase_seconds() -> dict[str, float]:
     """Return stage name -> seconds the current compile has spent in it, inner stages included."""
     current = _compiling.get()

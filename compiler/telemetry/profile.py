@@ -272,6 +272,11 @@ class Facts:
     eager: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
     instead: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
 
+    def paced(self, eager: float, instead: float) -> None:
+        """Note what eager took for a call, and the compiled graph in its place."""
+        self.eager.append(eager)
+        self.instead.append(instead)
+
 
 class _Programs:
     """The programs of this process that are measured."""
