@@ -122,7 +122,7 @@ def step_memory(plans: Sequence[Mapping[str, Any]]) -> StepMemory:
             at = max(range(len(then)), key=lambda n: then[n].bytes)
             holders = [Holder(**one) for one in backward["holders"]]
             holders += [
-                Holder(str(one["name"]), "given to backward", "", int(one["bytes"]))
+                Holder(str(one["name"]), "saved for backward", "", int(one["bytes"]))
                 for one in mine
                 if int(one["freed"]) < 0 or int(one["freed"]) > at
             ]

@@ -205,6 +205,8 @@ class ProgramTime:
             warm, libraries are open and other processes are not in its way; 0 unknown.
         guards: seconds that one check of the guards takes, measured when they were made;
             ``checked`` is their number. 0 for a backward, and where they were not measured.
+        whole: usual seconds of a call of the compiled graph, with all that is around its program:
+            checks of inputs, views, writes, autograd; 0 for a backward and where unknown.
         eager: seconds of the captured graph when eager runs it, and ``instead`` those of the
             compiled graph in the same calls, of both the lower quartile; 0 where nobody asked for
             that (``tc.config.profile_eager``).
@@ -223,6 +225,7 @@ class ProgramTime:
     usual: float = 0.0
     guards: float = 0.0
     checked: int = 0
+    whole: float = 0.0
     eager: float = 0.0
     instead: float = 0.0
 

@@ -85,6 +85,8 @@ class Row:
         after: of what passed between programs, compile and graph of the one before.
         guards: of what passed between programs, seconds of it that checking guards takes, as one
             check was measured; ``checked`` is the number of guards.
+        around: seconds of it in which a call of the compiled graph hands its inputs and results over:
+            all of that call except the program.
         broke: of what passed at a graph break, the user's line that broke, ``file:line``.
         eager, instead: of a program, the seconds of eager in its place, and its own in those calls;
             0 where nobody asked for that.
@@ -105,6 +107,7 @@ class Row:
     after: tuple[str, str] = ("", "")
     guards: float = 0.0
     checked: int = 0
+    around: float = 0.0
     broke: str = ""
     eager: float = 0.0
     instead: float = 0.0
@@ -156,15 +159,18 @@ class StepCost:
     def lines(self) -> list[tuple[str, float]]:
         """Return the seconds of the user's lines; what computes several is shared out evenly.
 
-        A line that breaks the graph has the time that passes there, too.
+        A line that breaks the graph has the time that passes there, too. Steps are timed in few
+        calls and the program in all: those that come out longer together are shortened to it.
         """
         spent: defaultdict[str, float] = defaultdict(float)
         for row in self.rows:
             if row.broke:
                 spent[row.broke] += row.steady
+            all_steps = sum(step.seconds for step in row.steps) * row.calls
+            times = row.calls * min(1.0, row.steady / (all_steps or 1.0))
             for step in row.steps:
                 for place in step.places:
-                    spent[place] += step.seconds * row.calls / len(step.places)
+                    spent[place] += step.seconds * times / len(step.places)
         return sorted(spent.items(), key=lambda pair: -pair[1])
 
     def with_breaks(self, places: Mapping[str, str]) -> StepCost:
@@ -204,6 +210,7 @@ class StepCost:
                     "steady": round(row.steady, 9),
                     "each": round(row.each, 9),
                     "guards": round(row.guards, 9),
+                    "around": round(row.around, 9),
                     "broke": row.broke,
                     "eager": round(row.eager, 9),
                     "verdict": row.verdict,
@@ -261,6 +268,7 @@ def step_cost(profile: Mapping[str, Any]) -> StepCost:
         # What newer versions of tc tell is missing in the logs of older ones.
         usual, eager, instead = (float(one.get(key, 0)) for key in ("usual", "eager", "instead"))
         verdict = EAGER if eager and instead > SLOWER * eager else _verdict(steps)
+        around = max(float(one.get("whole", 0)) - usual, 0.0) if usual else 0.0
         known = Row(label, *place, False, calls, seconds, verdict, steps, usual)
         rows.append(replace(known, eager=eager, instead=instead))
         for gap in one["gaps"]:
@@ -270,7 +278,7 @@ def step_cost(profile: Mapping[str, Any]) -> StepCost:
             rows.append(Row(
                 what, *place, True, times, seconds, usual=float(gap.get("usual", 0)),
                 after=(str(gap["after"]), str(gap["graph"])),
-                guards=float(one.get("guards", 0)) * times,
+                guards=float(one.get("guards", 0)) * times, around=around * times,
                 checked=int(one.get("checked", 0)),
             ))  # fmt: skip
     return StepCost(tuple(sorted(rows, key=lambda row: -row.steady)), bandwidth, arithmetic)
@@ -372,8 +380,9 @@ def _verdict_text(row: Row) -> str:
         over = f", which takes {span(row.eager)}" if row.verdict == EAGER else ""
         return VERDICTS[row.verdict] + over
     guards = f" {span(row.guards / row.calls)}" if row.guards else ""
+    around = f", inputs and results {span(row.around / row.calls)}" if row.around else ""
     broke = f"graph break at {row.broke}; " if row.broke else ""
-    return f"{broke}guards{guards}, dispatch, Python"
+    return f"{broke}guards{guards}{around}, dispatch, Python"
 
 
 def _long(steps: Sequence[Step], most: int) -> Sequence[Step]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from tc import trace
 from tc.compiler.loops import index as ix
-from tc.compiler.loops.ir import Buffer, CopyInto, Extern, Origin
+from tc.compiler.loops.ir import Buffer, CopyInto, Extern, Origin, views_in
 from tc.compiler.schedule.plan import Allocate, Free, Kernel, Plan, Step
 
 #: the number of holders of the peak that are told, the largest
@@ -46,8 +46,9 @@ def timeline(plan: Plan, kind: str, hints: Mapping[str, int]) -> trace.MemoryPla
                     inputs[at] = trace.MemoryInput(name, inputs[at].bytes, len(names))
     most = sorted(holders.items(), key=lambda row: -row[1][2])[:HOLDERS]
     told = [trace.MemoryHolder(name, *row) for name, row in most]
+    kept = run.kept(view.buffer for view in views_in(plan.outputs))
     return trace.MemoryPlan(
-        kind, tuple(names), tuple(places_of), tuple(alive), tuple(inputs), tuple(told), run.total
+        kind, tuple(names), tuple(places_of), tuple(alive), tuple(inputs), tuple(told), kept
     )
 
 
@@ -93,6 +94,10 @@ class _Run:
     def holders(self) -> dict[str, tuple[str, str, int]]:
         """Return memory -> the step and the line that filled it, and its bytes."""
         return {name: (*self._made.get(name, ("", "")), size) for name, size in self._bytes.items()}
+
+    def kept(self, buffers: Iterable[str]) -> int:
+        """Return the bytes of the memories that buffers are in; what is left goes at the end."""
+        return sum(self._bytes.get(one, 0) for one in {self._of.get(b, b) for b in buffers})
 
     def _allocate(self, buffer: Buffer, over: str | None, *, shared: bool = False) -> None:
         """Put a buffer into memory of its own, or in that of another, which dies unless shared."""

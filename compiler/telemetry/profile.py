@@ -195,12 +195,19 @@ class Profiled:
         if sampled:  # what is left are allocations, sizes and views
             rest = sum(_usual(m.seconds for m in marks) for marks, *_ in lines.values())
             steps.append(trace.StepTime(0, "wrapper", (), rest, -1, -1))
-        place, guarded = facts.place, self.program.kind != "backward"
+        known: dict[str, Any] = {}
+        if self.program.kind != "backward":
+            known = {
+                "guards": facts.guards,
+                "checked": facts.checked,
+                "whole": _usual(facts.whole),
+                "eager": _usual(facts.eager),
+                "instead": _usual(facts.instead),
+            }
+        place = facts.place
         return trace.ProgramTime(
             str(self.compile_id), place.name, place.file, place.line, self.program.kind,
-            calls, seconds, sampled, tuple(steps), gaps, usual,
-            facts.guards if guarded else 0.0, facts.checked if guarded else 0,
-            _usual(facts.eager) if guarded else 0.0, _usual(facts.instead) if guarded else 0.0,
+            calls, seconds, sampled, tuple(steps), gaps, usual, **known,
         )  # fmt: skip
 
     def start_over(self) -> None:
@@ -263,12 +270,14 @@ class Facts:
 
     Attributes:
         guards: seconds of one check of its guards; ``checked`` is their number.
+        whole: seconds of the newest timed calls of its graph, with all around the program.
         eager, instead: seconds of its graph run by eager, and of the compiled one in its place.
     """
 
     place: StackFrame
     guards: float = 0.0
     checked: int = 0
+    whole: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
     eager: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
     instead: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
 

@@ -37,21 +37,27 @@ function runTime(seconds) {
  */
 function runFlame(cost, total) {
   const each = cost.count || 1;
-  const bars = cost.rows.map((row) => (row.between ? gapIce(row, total, each)
-    : runIce(row.label, row.steady, total, each, "compile", linesOf(row).map(([place, steps]) => runIce(place ? nearPlace(place) : "wrapper", sum(steps) * row.calls, total, each, place ? "fn" : "",
-      steps.map((step) => runIce(step.name, step.seconds * row.calls, total, each, "", [])))), row.slug && link.compile(row.slug))));
+  const bars = cost.rows.map((row) => (row.between ? gapIce(row, total, each) : programIce(row, total, each)));
   return h("div", null,
     h("div.icicle", null, h("div.bars-of-time", { role: "img", "aria-label": "Share of each program, its lines and kernels; the tables below have the numbers" },
       runIce("a step", total, total, each, "", bars))),
     cost.rows.some((row) => row.broke) && h("p.soft", null, h("span.bar-key.gap-break"), " passes at a graph break, in each step"));
 }
 
+function programIce(row, total, each) {
+  // Steps are timed in few calls, the program in all: together they may come out a little longer.
+  const times = row.calls * Math.min(1, row.steady / (sum(row.steps) * row.calls || 1));
+  const lines = linesOf(row).map(([place, steps]) => runIce(place ? nearPlace(place) : "wrapper", sum(steps) * times, total, each, place ? "fn" : "",
+    steps.map((step) => runIce(step.name, step.seconds * times, total, each, "", []))));
+  return runIce(row.label, row.steady, total, each, "compile", lines, row.slug && link.compile(row.slug));
+}
+
 const sum = (steps) => steps.reduce((all, step) => all + step.seconds, 0);
 
 function gapIce(row, total, each) {
-  const guards = row.guards > 0 && runIce("guards", row.guards, total, each, "", []);
+  const parts = [["guards", row.guards], ["inputs and results", row.around]].map(([words, seconds]) => runIce(words, Math.min(seconds, row.steady), total, each, "", []));
   const name = row.broke ? `↯ break at ${nearPlace(row.broke)}` : row.label;
-  return runIce(name, row.steady, total, each, row.broke ? "gap-break" : "gap", guards ? [guards] : [], row.finding && link.finding(row.finding));
+  return runIce(name, row.steady, total, each, row.broke ? "gap-break" : "gap", parts, row.finding && link.finding(row.finding));
 }
 
 /** A piece of the flame, with its time in one step. */
@@ -79,7 +85,7 @@ function runRows(cost, total) {
 }
 
 function gapWords(row) {
-  const guards = row.guards > 0 ? `guards (${runTime(row.guards / row.calls)})` : "guards";
+  const guards = [row.guards > 0 ? `guards (${runTime(row.guards / row.calls)})` : "guards", row.around > 0 && `, inputs and results (${runTime(row.around / row.calls)})`];
   const broke = row.broke && (row.finding ? h("a", { href: link.finding(row.finding) }, `graph break at ${nearPlace(row.broke)}`) : `graph break at ${nearPlace(row.broke)}`);
   return [broke, broke && ": ", guards, ", dispatch, autograd, Python"];
 }

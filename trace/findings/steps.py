@@ -62,6 +62,8 @@ def bound_by_calls(facts: Facts) -> list[Event]:
         calls = [step for step in row.steps if step.limit in (CALLS, PYTHON)]
         spent, all_steps = _seconds(calls), _seconds(row.steps)
         saved = row.steady * spent / all_steps if all_steps else 0.0
+        # Each of many small tensors is handed over in each call, too.
+        saved += sum(one.around for one in cost.rows if one.compile == row.compile and short)
         if len(short) < _MANY or spent < _MOSTLY * all_steps or not _worth(saved, cost):
             continue
         mean = span(_seconds(short) / len(short))
