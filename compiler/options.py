@@ -67,8 +67,8 @@ class Config:
             from then on; ``raise``: raise `SentinelError`.
         sentinel_memory: bytes that copies of the inputs of one call may take.
         sentinel_bisect: run `tc-bisect` in the background on a difference.
-        profile_eager: while a trace is open, run some calls of each compiled graph a second time, by
-            eager on copies of the inputs, to tell which graphs are slower than eager.
+        profile_eager: while a trace is open, run some calls of each compiled graph a second time,
+            by eager on copies of the inputs, to tell which graphs are slower than eager.
         check: compare every call: ``graphs``; also ``stages`` of the compile, or ``kernels``, each
             by itself; a difference raises.
         allow_ignore_mark_dynamic: let a dimension marked with `mark_dynamic` become a constant.

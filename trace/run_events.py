@@ -180,7 +180,8 @@ class Gap:
 
     Attributes:
         after: the compile whose program ran before; ``graph`` which one of it.
-        times: how often this program came after that one; ``seconds`` between them, together.
+        times: how often this program came after that one; ``seconds`` between them, together. Both
+            are extrapolated from the calls that were timed to all of them.
         usual: lower quartile of the seconds of the newest; 0 unknown.
     """
 
@@ -199,7 +200,7 @@ class ProgramTime:
         compile: id of the compile that made it.
         function, file, line: whose graph it is of.
         graph: ``inference``, ``forward`` or ``backward``.
-        calls: of the program; ``seconds`` of all of them together.
+        calls: of the program; ``seconds`` of all of them together, extrapolated from those timed.
         sampled: calls in which each step was measured.
         usual: lower quartile of the seconds of the newest calls: what a call takes where memory is
             warm, libraries are open and other processes are not in its way; 0 unknown.

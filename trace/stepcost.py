@@ -85,8 +85,8 @@ class Row:
         after: of what passed between programs, compile and graph of the one before.
         guards: of what passed between programs, seconds of it that checking guards takes, as one
             check was measured; ``checked`` is the number of guards.
-        around: seconds of it in which a call of the compiled graph hands its inputs and results over:
-            all of that call except the program.
+        around: seconds of it in which a call of the compiled graph hands its inputs and results
+            over: all of that call except the program.
         broke: of what passed at a graph break, the user's line that broke, ``file:line``.
         eager, instead: of a program, the seconds of eager in its place, and its own in those calls;
             0 where nobody asked for that.

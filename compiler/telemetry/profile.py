@@ -1,9 +1,9 @@
 """Where the time of generated programs goes, measured while a trace is open.
 
-Each call of a program is timed as a whole, with the time since the program before it in the same
-thread. In some calls (`is_sampled`) every line of the wrapper is timed as well: the wrapper's own
-source, read once more, with the clock read after each statement. Its formulas of bytes and
-operations (`StepCost`) are worked out there, with the sizes of that call.
+Calls of a program are counted; some (`WINDOW`) are timed as a whole, with the time since the
+program before them in the same thread. In fewer (`is_sampled`) every line of the wrapper is timed
+as well: the wrapper's own source, read once more, with the clock read after each statement. Its
+formulas of bytes and operations (`StepCost`) are worked out there, with the sizes of that call.
 """
 
 from __future__ import annotations
@@ -30,13 +30,16 @@ from tc.trace import CompileId, StackFrame
 Boxed = Callable[[list[Any]], tuple[Any, ...]]
 
 #: after the first calls, one in so many is measured line by line
-SAMPLED = 256
+SAMPLED = 1024
 #: the number of programs in a record, those that took most time
 MOST = 200
 #: the same where lines take `LONG` seconds or more on average: reading all clocks, some 6 µs a
 #: line, then stays below a half percent
 OFTEN = 8
 LONG = 200e-6
+#: of each `WINDOW` calls of a program the first `TIMED` are timed as a whole, and of the first
+#: `WINDOW` all: programs that follow each other come to these together
+WINDOW, TIMED = 128, 16
 #: the number of measurements of a line that are kept, the newest
 KEPT = 64
 #: names in the measured wrapper that no generated name is like
@@ -78,11 +81,13 @@ class _Measured:
     """What is known of a program so far, under its lock.
 
     Attributes:
-        times: seconds of the newest calls.
+        timed: calls of which the time was taken, ``seconds`` of these together, and ``times``
+            those of the newest.
         gaps: id of the program before -> what passed since then.
     """
 
     calls: int = 0
+    timed: int = 0
     seconds: float = 0.0
     times: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
     sampled: int = 0
@@ -122,20 +127,14 @@ class Profiled:
         self._whole = isinstance(program, GpuProgram) and program.replay
 
     def __call__(self, args: list[Any]) -> tuple[Any, ...]:
-        began = _clock()
         with self._lock:
             now = self._now
-            now.calls += 1
-            number = now.calls
-            last = _thread.last
-            if last is not None and last.known:
-                passed = began - _thread.ended - (trace.staged_seconds() - _thread.staged)
-                gap = now.gaps.get(id(last))
-                if gap is None:
-                    gap = now.gaps[id(last)] = _Gap(last)
-                gap.count += 1
-                gap.seconds += passed
-                gap.times.append(passed)
+            now.calls = number = now.calls + 1
+        if number > WINDOW and number % WINDOW >= TIMED and self._period != OFTEN:
+            _thread.last = None
+            return self.call(args)
+        began = _clock()
+        self._since_last(now, began)
         try:
             watched = torch.autograd.profiler._is_profiler_enabled  # then its steps are events
             sampled = is_sampled(number, self._period)
@@ -145,9 +144,24 @@ class Profiled:
         finally:
             ended = _clock()
             with self._lock:
+                now.timed += 1
                 now.seconds += ended - began
                 now.times.append(ended - began)
             _thread.last, _thread.ended, _thread.staged = self, ended, trace.staged_seconds()
+
+    def _since_last(self, now: _Measured, began: float) -> None:
+        """Note what has passed since the program before, if that was timed, too."""
+        last = _thread.last
+        if last is None or not last.known:
+            return
+        passed = began - _thread.ended - (trace.staged_seconds() - _thread.staged)
+        with self._lock:
+            gap = now.gaps.get(id(last))
+            if gap is None:
+                gap = now.gaps[id(last)] = _Gap(last)
+            gap.count += 1
+            gap.seconds += passed
+            gap.times.append(passed)
 
     def _measure(self, args: list[Any]) -> tuple[Any, ...]:
         """Run the wrapper line by line, and add what its lines took."""
@@ -170,18 +184,22 @@ class Profiled:
         """Return what is known so far."""
         with self._lock:
             now = self._now
+            scale = now.calls / max(now.timed, 1)  # from the timed calls to all of them
             lines = {
                 line: (tuple(one.marks), one.moved, one.operations)
                 for line, one in now.lines.items()
             }
+            known = sum(gap.count for gap in now.gaps.values())
+            all_gaps = (now.calls - 1) / known if now.calls > WINDOW and known else 1.0
             gaps = tuple(
                 trace.Gap(
-                    str(gap.last.compile_id), gap.last.program.kind, gap.count, gap.seconds,
-                    _usual(gap.times),
+                    str(gap.last.compile_id), gap.last.program.kind, round(gap.count * all_gaps),
+                    gap.seconds * all_gaps, _usual(gap.times),
                 )
                 for gap in now.gaps.values()
             )  # fmt: skip
-            calls, seconds, sampled, usual = now.calls, now.seconds, now.sampled, _usual(now.times)
+            calls, sampled, usual = now.calls, now.sampled, _usual(now.times)
+            seconds = now.seconds * scale
         steps = []
         for cost in self.program.costs:
             marks, moved, operations = lines.pop(cost.line, ((), -1, -1))
