@@ -3,8 +3,8 @@
     python bench/slowdowns.py --count 40
     python bench/slowdowns.py --seed 7 --families item,layout --keep FOLDER
 
-Each program is a model of random width and depth, called some hundred times, with one thing in it
-that makes its steps slow: family, shapes and place are drawn from the seed, which is printed. Each
+Each program is a model of random width and depth, called some hundred times (thousands where a call
+takes microseconds), with one thing in it that makes its steps slow: family, shapes and place are drawn from the seed, which is printed. Each
 runs in a process of its own under `tc.compile` with TC_TRACE. It counts as named right if the first
 finding of the report has a code of the family and one of the planted lines, which are marked in the
 program. ``--keep`` leaves programs and traces in a folder.
@@ -226,7 +226,7 @@ x = torch.randn(1)
     text = f"""\
 {draw.choice((products, updates))}
 with torch.no_grad():
-    for turn in range({draw.randint(200, 400)}):
+    for turn in range({draw.randint(2000, 4000)}):
         run(x)
 """
     return Planted(text, ("TC311",))
