@@ -6,7 +6,9 @@ own: tc and torch.compile against eager.
 
 "tensors" is the most that torch's allocator held at a time beyond what was alive before the step;
 "resident" is how far the process grew, so that memory from elsewhere shows too. Compilers take
-turns; a row has medians. Gradients are made in each step, so they count.
+turns; a row has medians. Gradients are made in each step, so they count. For tc it also tells what
+its plans predict (``tc_memory``), which is held against the measured tensors of the same step; with
+``--loss-inside`` the loss is part of the compiled function, so that the plans know all of the step.
 """
 
 from __future__ import annotations
@@ -44,14 +46,22 @@ def child(compiler: str, shape: argparse.Namespace) -> Row:
     torch.manual_seed(0)
     model = gpt.GPT(shape.width, shape.heads, shape.layers)
     tokens = torch.randint(gpt.BYTES, (shape.batch, shape.length + 1))
-    call = gpt.compiler(compiler)(model)
+    compiled = gpt.compiler(compiler)
+
+    def loss_of(tokens: torch.Tensor, logits: Any) -> Any:
+        return F.cross_entropy(logits(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+
+    if shape.loss_inside:
+        inside = compiled(lambda tokens: loss_of(tokens, model))
+    else:
+        call = compiled(model)
 
     def step() -> None:
-        logits = call(tokens[:, :-1])
-        loss = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
-        del logits
+        loss = inside(tokens) if shape.loss_inside else loss_of(tokens, call)
         loss.backward()
 
+    model.zero_grad()
+    predicted = predicted_peak(step) if compiler == "tc" else 0
     for _ in range(3):
         model.zero_grad()
         step()
@@ -62,7 +72,20 @@ def child(compiler: str, shape: argparse.Namespace) -> Row:
         "resident": resident_peak(step, clear),
         "step": median(seconds(step, clear) for _ in range(shape.repeat)),
         "gradients": gradients,
+        "predicted": predicted,
     }
+
+
+def predicted_peak(step: Step) -> int:
+    """Return the bytes that tc's plans say a step takes; it is compiled while this runs."""
+    import dataclasses
+
+    from tc import trace
+    from tc.trace.memory import step_memory
+
+    with trace.capture_events() as events:
+        step()
+    return step_memory([dataclasses.asdict(one) for one in events.of(trace.MemoryPlan)]).peak
 
 
 def tensor_peak(step: Step, clear: Step) -> int:
@@ -110,6 +133,8 @@ def measure(compiler: str, options: argparse.Namespace) -> Row:
     command = [sys.executable, __file__, "--child", compiler]
     for name in ("width", "heads", "layers", "batch", "length", "repeat"):
         command += [f"--{name}", str(getattr(options, name))]
+    if options.loss_inside:
+        command.append("--loss-inside")
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     for line in done.stdout.splitlines():
         if line.startswith('{"tensors"'):
@@ -137,6 +162,9 @@ def main() -> None:
     parser.add_argument(
         "--compilers", nargs="+", choices=COMPILERS, default=COMPILERS, help="beside eager"
     )
+    parser.add_argument(
+        "--loss-inside", action="store_true", help="the loss is in the compiled function"
+    )
     parser.add_argument("--json", help="also write all numbers here")
     parser.add_argument("--child", choices=COMPILERS, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -159,6 +187,12 @@ def main() -> None:
     if {"tc", "torch"} <= set(middle):
         ratios = {k: middle["tc"][k] / (middle["torch"][k] or math.nan) for k in KEYS}
         print("tc / torch: " + ", ".join(f"{key} {v:.3f}" for key, v in ratios.items()))
+    if "tc" in middle:
+        row = middle["tc"]
+        print(
+            f"tc predicted {row['predicted'] / MIB:.1f} MiB of tensors: "
+            f"{row['predicted'] / row['tensors']:.3f} of what was measured"
+        )
     worst = max(abs(r["gradients"] / middle["eager"]["gradients"] - 1) for r in middle.values())
     print(f"gradients' sum of magnitudes differs from eager's by at most {worst:.1e}")
     if options.json:

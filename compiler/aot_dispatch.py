@@ -109,7 +109,7 @@ def compile_graph(
                 return found
             return compiled(gm, examples, compilers, gate, decompositions, captured)
         except aot.Fallback as fallback:
-            return run_eagerly(gm, str(fallback))
+            return run_eagerly(gm, str(fallback), fallback.line)
         except NoCompilerError as error:
             emit_captured(gm)
             warn_of_no_compiler(str(error))
@@ -316,8 +316,12 @@ def _enables_grad(gm: fx.GraphModule) -> bool:
     )
 
 
-def run_eagerly(gm: fx.GraphModule, why: str) -> Compiled:
-    """Return what runs a captured graph operation by operation, and report the reason."""
-    trace.emit(trace.Artifact("tc_graph_runs_eagerly", why))
+def run_eagerly(gm: fx.GraphModule, why: str, line: str = "") -> Compiled:
+    """Return what runs a captured graph operation by operation, and report the reason.
+
+    Args:
+        line: the user's line that the reason is about, ``file:line``; on the event's second line.
+    """
+    trace.emit(trace.Artifact("tc_graph_runs_eagerly", f"{why}\n{line}" if line else why))
     _LazyGraphModule.force_recompile(gm)
     return gm.forward

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -63,8 +64,10 @@ from tc.compiler.runtime.launch import offer_type
 from tc.compiler.runtime.memo import memo_type
 from tc.compiler.runtime.watch import watch_type
 from tc.compiler.sentinel.graph import Graph
+from tc.compiler.sentinel.pace import paced
 from tc.compiler.sentinel.sampling import Watch, setting_of, watched
 from tc.compiler.telemetry.counters import counted
+from tc.compiler.telemetry.profile import programs
 from tc.compiler.telemetry.reporter import (
     CompileReporter,
     as_failure,
@@ -277,6 +280,8 @@ class FrameCompiler:
         state["memory"] = memory
         self.process.counters["frames"]["ok"] += 1
         reporter.report_guards(captured.guards)
+        holds = partial(captured.guards.check, frame.locals)
+        programs.guarded(reporter.compile_id, holds, len(captured.guards.guards))
         reporter.finish(captured)
         captured.tracer.forget()
         return hook.Compiled(captured.code, captured.guards, str(reporter.compile_id))
@@ -334,8 +339,9 @@ class FrameCompiler:
         for listener in tuple(self.process.on_graph):
             listener(shown(captured.module))
         setting = setting_of(self.config)
+        paces = self.config.profile_eager and trace.enabled()
         reference = None
-        if setting is not None:
+        if setting is not None or paces:
             reference = copied(captured.module)
             reference.meta = dict(captured.module.meta)
         with trace.stage("backend_compile"):
@@ -346,9 +352,14 @@ class FrameCompiler:
             compiled = restoring_modes(compiled)
         called = counted(untraced(compiled), reporter.compile_id, reporter.place)
         watch = None
-        if setting is not None and reference is not None and not runs_by_eager(compiled):
-            graph = self._graph(reference, captured, reporter, setting.check)
-            called, watch = watched(called, graph, setting)
+        if reference is not None and not runs_by_eager(compiled):
+            check = setting.check if setting is not None else ""
+            graph = self._graph(reference, captured, reporter, check)
+            if paces:
+                facts = programs.facts(reporter.compile_id, reporter.place)
+                called = paced(called, graph, facts.paced, self.config.sentinel_memory)
+            if setting is not None:
+                called, watch = watched(called, graph, setting)
         self.process.names.put(frame.globals, captured.graph_name, called, captured.code)
         return watch
 

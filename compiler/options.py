@@ -83,6 +83,8 @@ class Config:
             from then on; ``raise``: raise `SentinelError`.
         sentinel_memory: bytes that copies of the inputs of one call may take.
         sentinel_bisect: run `tc-bisect` in the background on a difference.
+        profile_eager: while a trace is open, run some calls of each compiled graph a second time,
+            by eager on copies of the inputs, to tell which graphs are slower than eager.
         check: compare every call: ``graphs``; also ``stages`` of the compile, or ``kernels``, each
             by itself; a difference raises.
         rank_check: seconds; under `torch.distributed` ranks are compared before the first
@@ -114,6 +116,7 @@ class Config:
     sentinel_action: str = "report"
     sentinel_memory: int = 4 << 30
     sentinel_bisect: bool = True
+    profile_eager: bool = field(default_factory=lambda: os.environ.get("TC_PROFILE_EAGER") == "1")
     check: str = field(default_factory=lambda: os.environ.get("TC_CHECK", ""))
     rank_check: float = field(default_factory=lambda: _seconds("TC_RANK_CHECK"))
     reorderable_logging_functions: set[Any] = field(default_factory=set)

@@ -35,11 +35,11 @@ from tc.compiler.runtime.tuned import gpu_tuner, tuner
 from tc.compiler.telemetry.reporter import emit_plan
 
 if TYPE_CHECKING:
-    from tc.compiler.telemetry.debug_folder import DebugFolder
     from tc.compiler.codegen.triton import Tuning
     from tc.compiler.core.tune import Tuner
     from tc.compiler.loops.ir import LoopGraph
     from tc.compiler.schedule.plan import Plan
+    from tc.compiler.telemetry.debug_folder import DebugFolder
 
 Compiled = Callable[..., Any]
 #: runs a graph: takes a list of inputs, which it may empty
@@ -178,7 +178,7 @@ def _lower(module: fx.GraphModule, job: Job) -> LoopGraph:
     """ATen graph → buffers and loop nests."""
     from tc.compiler import loops
 
-    if job.gpu is not None:
+    if job.gpu is not None or trace.enabled():
         job.hints = loops.size_hints(module)
     draws = not job.request.options.fallback_random
     try:
@@ -205,7 +205,7 @@ def _schedule(lowered: LoopGraph, job: Job) -> Plan:
 
 def _generate(plan: Plan, job: Job) -> tuple[Program, list[trace.Event]]:
     """Plan → C or Triton kernels with the wrapper that calls them, and what is logged of it all."""
-    from tc.compiler import codegen
+    from tc.compiler import codegen, schedule
 
     options, tuning = job.request.options, job.tuning
     if job.gpu is None or tuning is None:
@@ -222,7 +222,9 @@ def _generate(plan: Plan, job: Job) -> tuple[Program, list[trace.Event]]:
         for event in noted_events(notes, stage, job.kind)
     ]
     taken += [*job.times.told, *(tuning.tuner.told if tuning is not None else ())]
-    return program, [*taken, *emit_plan(plan, program, job.kind, codegen.lines_of(plan, program))]
+    memory = schedule.timeline(plan, job.kind, job.hints)
+    lines = codegen.lines_of(plan, program)
+    return program, [*taken, *emit_plan(plan, program, job.kind, lines, memory)]
 
 
 @dataclass(frozen=True)

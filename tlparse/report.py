@@ -15,7 +15,7 @@ from typing import Any, Final
 import jinja2
 
 from tc import __version__
-from tc.tlparse import ranksdata, summary
+from tc.tlparse import ranksdata, rundata, summary
 from tc.tlparse.coverage import coverage
 from tc.tlparse.kept import Kept, kept
 from tc.tlparse.settings import settings
@@ -28,7 +28,6 @@ from tc.trace.kinds import STAGES, kind_of, label
 from tc.trace.layers import layers, named
 from tc.trace.provenance import CodeMap, code_map
 from tc.trace.session import Session, given_up
-from tc.trace.stepcost import VERDICTS
 from tc.trace.timing import PHASES, phase_of
 from tc.trace.words import distinct
 
@@ -244,24 +243,11 @@ def _index(
             }
             for number, compiled in enumerate(shown.compiles)
         ],
-        "running": _running(session),
+        "running": rundata.running(diagnosis),
         "raw": _raw(session),
         "settings": settings(session, shown.compiles).to_json(),
         "environment": [[k, v] for k, v in sorted(session.environment.items())],
     }
-
-
-def _running(session: Session) -> list[dict[str, Any]]:
-    """Return what each process spent while compiled code ran, with the compiles' pages."""
-    slugs = {(one.lane.index, one.id): one.slug for one in session.compiles}
-    found = []
-    for lane, cost in session.step_costs:
-        told = cost.to_json()
-        for row in told["rows"]:
-            row["slug"] = slugs.get((lane.index, row["compile"]), "")
-            row["verdict"] = VERDICTS[row["verdict"]] if not row["between"] else ""
-        found.append({"lane": lane.label, **told})
-    return found
 
 
 def _totals(diagnosis: Diagnosis, functions: int) -> dict[str, Any]:
@@ -407,6 +393,7 @@ def _compile(
         ],
         "reasons": [[of, text] for of, text in (story.reasons if story else ())],
         "artifacts": _artifacts(diagnosis.session, compiled.artifacts),
+        "memory": rundata.memory(compiled),
     }
 
 

@@ -13,7 +13,7 @@ from tc.trace.findings.model import recompiles_left
 from tc.trace.fixes import NO_FIX, Fix
 from tc.trace.layers import layers
 from tc.trace.session import Session, all_compiles
-from tc.trace.stepcost import StepCost
+from tc.trace.stepcost import StepCost, span
 from tc.trace.timing import PHASES
 from tc.trace.words import count
 
@@ -124,10 +124,15 @@ def text(diagnosis: Diagnosis, path: str) -> str:
 
 def _step_cost(lane: Lane, cost: StepCost, lanes: int) -> str:
     """What running took most time, in one line."""
-    rows = [row for row in cost.rows[:_PARTS] if row.seconds]
-    told = " · ".join(f"{100 * row.seconds / cost.seconds:.0f} % {row.label}" for row in rows)
+    rows = [row for row in cost.rows[:_PARTS] if row.steady]
+    told = " · ".join(
+        f"{100 * row.steady / cost.seconds:.0f} % "
+        + (f"graph break at {row.broke.rpartition('/')[2]}" if row.broke else row.label)
+        for row in rows
+    )
     where = f" ({lane.label})" if lanes > 1 else ""
-    return f"running{where}: {duration(cost.seconds)}: {told}"
+    each = f"{span(cost.seconds / cost.count)} a step × {cost.count} = " if cost.count else ""
+    return f"running{where}: {each}{duration(cost.seconds)}: {told}"
 
 
 def _lines(number: int, finding: Finding) -> list[str]:

@@ -19,11 +19,13 @@ from tc.trace.emit import (
     emit_all,
     enabled,
     instant,
+    leave_out,
     log_enabled,
     phase_seconds,
     remove_sink,
     stage,
     stage_path,
+    staged_seconds,
     warn,
 )
 from tc.trace.ids import CompileId, cause_id, plain_function, process_rank
@@ -52,6 +54,7 @@ __all__ = [
     "emit_all",
     "enabled",
     "instant",
+    "leave_out",
     "log_enabled",
     "packed",
     "phase_seconds",
@@ -61,6 +64,7 @@ __all__ = [
     "setup_from_environment",
     "stage",
     "stage_path",
+    "staged_seconds",
     "unpacked",
     "warn",
 ]

@@ -60,6 +60,15 @@ _compiling: ContextVar[_Compiling | None] = ContextVar("tc_compiling", default=N
 _stages: ContextVar[tuple[str, ...]] = ContextVar("tc_stages", default=())
 
 
+class _Spent(threading.local):
+    """The time that a thread has spent in stages, for what measures the time around them."""
+
+    seconds = 0.0
+
+
+_spent = _Spent()
+
+
 # --- sinks --------------------------------------------------------------------------------------
 
 
@@ -231,6 +240,16 @@ def stage_path() -> tuple[str, ...]:
     return _stages.get()
 
 
+def staged_seconds() -> float:
+    """Return the seconds that this thread has spent in stages so far, no instant counted twice."""
+    return _spent.seconds
+
+
+def leave_out(seconds: float) -> None:
+    """Count seconds as spent in stages: what measures the time around them is to leave them out."""
+    _spent.seconds += seconds
+
+
 def phase_seconds() -> dict[str, float]:
     """Return stage name -> seconds the current compile has spent in it, inner stages included."""
     current = _compiling.get()
@@ -254,6 +273,8 @@ def stage(name: str, **args: object) -> Iterator[None]:
         seconds = time.perf_counter() - began
         _mark(name, "E", ended_by)
         _stages.reset(token)
+        if not path:
+            _spent.seconds += seconds
         current = _compiling.get()
         # A stage inside itself is timed once, by the outer one.
         if current is not None and name not in path:

@@ -95,6 +95,11 @@ def plain_function(name: str) -> str:
     return name
 
 
+def is_resumed(name: str) -> bool:
+    """Return whether a function's name is that of one that goes on after a break."""
+    return _RESUME_NAME.match(name) is not None
+
+
 def resume_names(function: str, frames: Iterable[tuple[str, int]], known: str = "") -> set[str]:
     """Return what the functions are called that go on after a break in one of the frames.
 

@@ -35,6 +35,7 @@ TOPICS = {
     "perf_hints": "graphs that run op by op, and why",
     "schedule": "the plan: kernels, calls and buffers in order",
     "runtime": "what a step costs: programs, their kernels and calls, and Python between, at exit",
+    "memory": "what a step holds, as planned: the peak of each graph and the lines that hold it",
     "summary": "compiles, seconds, cache hits and failures at exit",
 }
 OFF, ON, VERBOSE = 0, 1, 2

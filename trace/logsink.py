@@ -20,7 +20,9 @@ from tc.trace.ids import CompileId, cause_id, leading_source, plain_function
 from tc.trace.kinds import kind_of
 from tc.trace.logcosts import BreakCosts, Replays
 from tc.trace.logtext import DASH, TIMES, WIDTH, Change, Message, brief, near
+from tc.trace.memory import step_memory
 from tc.trace.run_events import Profile
+from tc.trace.stage_events import MemoryPlan
 from tc.trace.stepcost import step_cost, table
 from tc.trace.timing import duration
 from tc.trace.wire import to_json
@@ -106,6 +108,7 @@ class LogSink:
         self._failed = 0
         self._cache: Counter[bool] = Counter()
         self._profile: Profile | None = None
+        self._broken: dict[str, str] = {}  # compile -> the line at which its graph breaks
 
     def write(self, stamped: ev.Stamped) -> None:
         """Take one event; see `tc.trace.emit.Sink`."""
@@ -117,6 +120,7 @@ class LogSink:
             return
         topic, tell = row
         counts = topic in ("graph_breaks", "recompiles") and "summary" in self.levels
+        counts |= topic == "graph_breaks" and "runtime" in self.levels  # it tells of them at exit
         if topic and topic not in self.levels and not counts:
             return
         with self._lock:
@@ -148,6 +152,8 @@ class LogSink:
         tally = self._breaks.setdefault(name, BreakTally(event))
         tally.places[event.line] += 1
         self._costs.broke(name, event, compile_id)
+        if compile_id is not None:
+            self._broken[f"{compile_id.frame}/{compile_id.compile}"] = f"{event.file}:{event.line}"
         if tally.places[event.line] > 1 or len(tally.places) > PLACES_PER_CAUSE:
             return None
         again = len(tally.places) > 1
@@ -358,6 +364,13 @@ class LogSink:
         title = f"{kind.label}: {event.payload}"
         return Message(kind.topic, "text", title, compile=_bracket(compile_id))
 
+    def memory(self, event: MemoryPlan, compile_id: CompileId | None) -> Message:
+        """Print the peak of a graph, and what holds it; a backward's with what it was given."""
+        plan = dataclasses.asdict(event)
+        title, *rows = step_memory([plan]).text() or ["no memory of its own"]
+        what = f"memory of the {event.graph} graph, predicted: {title}"
+        return self._document("memory", what, "\n".join(rows), compile_id)
+
     def profile(self, event: Profile, compile_id: CompileId | None) -> None:
         """Keep the newest record, which is told at the end."""
         self._profile = event
@@ -432,7 +445,7 @@ class LogSink:
     def _step_cost(self) -> list[Message]:
         if self._profile is None:
             return []
-        cost = step_cost(dataclasses.asdict(self._profile))
+        cost = step_cost(dataclasses.asdict(self._profile)).with_breaks(self._broken)
         title, *rows = table(cost)
         return [
             Message("runtime", "summary", f"tc: {title}", lines=tuple(rows), facts=cost.to_json())
@@ -546,6 +559,7 @@ TELLERS: dict[type[ev.Event], tuple[str, Teller]] = {
     ev.Cache: ("", LogSink.cache),
     ev.CreateSymbol: ("dynamic", LogSink.symbol),
     Profile: ("runtime", LogSink.profile),
+    MemoryPlan: ("memory", LogSink.memory),
     ev.Artifact: ("", LogSink.artifact),
 }
 """Event -> the topic that wants it (empty: always) and how it is told or counted."""

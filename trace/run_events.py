@@ -181,9 +181,13 @@ class StepTime:
         line: of the wrapper's source, from 1; 0: what the wrapper itself does in Python, together.
         name: of the kernel or of the call.
         places: the user's lines (``file:line``) that it computes.
-        seconds: that it takes in a call of the program, the mean of those measured.
+        seconds: that it takes in a call of the program, the lower quartile of those measured.
         moved, operations: bytes and floating-point operations of the last call measured, by the
             plan's formulas; -1 where these say nothing.
+        copies: it computes nothing: it only writes values in another order, or to another place.
+        fresh: bytes of memory that the system gave and cleared for it: page faults while it ran,
+            each of the usual size of a page, or results so large that they are mapped in each call.
+        busy: the seconds without those in which its thread had to wait for a processor.
     """
 
     line: int
@@ -192,23 +196,29 @@ class StepTime:
     seconds: float
     moved: int
     operations: int
+    copies: bool = False
+    fresh: int = 0
+    busy: float = 0.0
 
 
 @dataclass(frozen=True)
 class Gap:
     """What passed in a thread between the end of one program and the start of the next.
 
-    It holds guards, dispatch, autograd's own work, and the user's Python.
+    It holds guards, dispatch, autograd's own work, and the user's Python; compiling is left out.
 
     Attributes:
         after: the compile whose program ran before; ``graph`` which one of it.
-        times: how often this program came after that one; ``seconds`` between them, together.
+        times: how often this program came after that one; ``seconds`` between them, together. Both
+            are extrapolated from the calls that were timed to all of them.
+        usual: lower quartile of the seconds of the newest; 0 unknown.
     """
 
     after: str
     graph: str
     times: int
     seconds: float
+    usual: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -219,8 +229,17 @@ class ProgramTime:
         compile: id of the compile that made it.
         function, file, line: whose graph it is of.
         graph: ``inference``, ``forward`` or ``backward``.
-        calls: of the program; ``seconds`` of all of them together.
+        calls: of the program; ``seconds`` of all of them together, extrapolated from those timed.
         sampled: calls in which each step was measured.
+        usual: lower quartile of the seconds of the newest calls: what a call takes where memory is
+            warm, libraries are open and other processes are not in its way; 0 unknown.
+        guards: seconds that one check of the guards takes, measured when they were made;
+            ``checked`` is their number. 0 for a backward, and where they were not measured.
+        whole: usual seconds of a call of the compiled graph, with all that is around its program:
+            checks of inputs, views, writes, autograd; 0 for a backward and where unknown.
+        eager: seconds of the captured graph when eager runs it, and ``instead`` those of the
+            compiled graph in the same calls, of both the lower quartile; 0 where nobody asked for
+            that (``tc.config.profile_eager``).
     """
 
     compile: str
@@ -233,6 +252,12 @@ class ProgramTime:
     sampled: int
     steps: tuple[StepTime, ...]
     gaps: tuple[Gap, ...]
+    usual: float = 0.0
+    guards: float = 0.0
+    checked: int = 0
+    whole: float = 0.0
+    eager: float = 0.0
+    instead: float = 0.0
 
 
 @dataclass(frozen=True)

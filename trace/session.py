@@ -255,7 +255,16 @@ class _Builder:
         self.name_lanes()
         self.share_time()
         lanes = {(one.pid, one.rank): one.lane for one in self.compiles.values()}
-        costs = [(lanes[key], cost) for key, cost in self.step_costs.items() if key in lanes]
+        broken: dict[tuple[int, int | None], dict[str, str]] = {}
+        for one in self.compiles.values():
+            for note in one.noted("tc_graph_break"):
+                place = f"{note.data.get('file')}:{note.data.get('line')}"
+                broken.setdefault((one.pid, one.rank), {})[one.id] = place
+        costs = [
+            (lanes[key], cost.with_breaks(broken.get(key, {})))
+            for key, cost in self.step_costs.items()
+            if key in lanes
+        ]
         self.session.step_costs = sorted(costs, key=lambda pair: pair[0].index)
         ordered = sorted(self.compiles.values(), key=lambda one: (one.lane.index, one.order))
         for compiled in ordered:

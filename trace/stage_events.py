@@ -104,3 +104,53 @@ class StageRan(Fact, wire=Kind("tc_pass", "passes of a stage", "graph passes")):
     steps: tuple[Steps, ...] = ()
     firings: tuple[Fired, ...] = ()
     left_out: int = 0
+
+
+@dataclass(frozen=True)
+class MemoryInput:
+    """An input of a program.
+
+    Attributes:
+        freed: number of steps after which it is no longer read; -1 if it is read to the end.
+    """
+
+    name: str
+    bytes: int
+    freed: int = -1
+
+
+@dataclass(frozen=True)
+class MemoryHolder:
+    """Memory that is alive at the peak, and what fills it.
+
+    Attributes:
+        step: kernel or call; ``line``: the user's, ``file:line``.
+    """
+
+    name: str
+    step: str
+    line: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class MemoryPlan(Fact, wire=Kind("tc_memory", "memory, step by step", "code", kept=True)):
+    """What a program holds while each of its steps runs, as its plan says: predicted.
+
+    Attributes:
+        graph: ``inference``, ``forward`` or ``backward``.
+        steps: kernels and calls in order; ``lines``: the user's line of each, empty if unknown.
+        alive: bytes alive during each, results included and inputs not.
+        inputs: those that are tensors. A backward holds the only reference to what forward saved
+            for it, so that this memory is free after its last use.
+        holders: of the peak, the largest first.
+        kept: bytes alive at the end: results, and what is saved for backward.
+    """
+
+    graph: str
+    steps: tuple[str, ...]
+    lines: tuple[str, ...]
+    alive: tuple[int, ...]
+    inputs: tuple[MemoryInput, ...]
+    holders: tuple[MemoryHolder, ...] = ()
+    kept: int = 0

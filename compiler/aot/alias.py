@@ -5,7 +5,7 @@ The graph runs once on fake tensors, which share and view memory as real ones do
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,17 +60,18 @@ class Outputs:
 
 
 def analyse_outputs(
-    outputs: Sequence[Any], inputs: Sequence[Any], made: dict[int, Made]
+    outputs: Sequence[Any], inputs: Sequence[Any], made: dict[int, Made], lines: Sequence[str]
 ) -> Outputs:
     """Return the plan by which each output is made.
 
     Args:
-            outputs: outputs of the captured graph, after its run over ``inputs``.
-            inputs: inputs of the run.
-            made: storage -> first value of the captured graph that used it.
+        outputs: outputs of the captured graph, after its run over ``inputs``.
+        inputs: inputs of the run.
+        made: storage -> first value of the captured graph that used it.
+        lines: the user's line of each output.
 
-        Raises:
-            Fallback: outputs share memory in a way that the plan cannot express.
+    Raises:
+        Fallback: outputs share memory in a way that the plan cannot express.
     """
     result = Outputs()
     owners: dict[int, int] = {}
@@ -83,16 +84,20 @@ def analyse_outputs(
             holders.setdefault(storage_key(value), []).append(value)
     for position, value in enumerate(outputs):
         known = _position_of(value, outputs[:position])
-        if not isinstance(value, torch.Tensor):
-            result.plan.append(_scalar(value, result))
-        elif (same := _position_of(value, inputs)) is not None:
-            result.plan.append(SameInput(same))
-        elif known is not None:
-            result.plan.append(SameOutput(known))
-        elif (owner := owners.get(storage_key(value))) is not None:
-            result.plan.append(_view(value, inputs[owner], SameInput(owner), result))
-        else:
-            result.plan.append(_new(value, holders[storage_key(value)], made, result))
+        try:
+            if not isinstance(value, torch.Tensor):
+                result.plan.append(_scalar(value, result))
+            elif (same := _position_of(value, inputs)) is not None:
+                result.plan.append(SameInput(same))
+            elif known is not None:
+                result.plan.append(SameOutput(known))
+            elif (owner := owners.get(storage_key(value))) is not None:
+                result.plan.append(_view(value, inputs[owner], SameInput(owner), result))
+            else:
+                result.plan.append(_new(value, holders[storage_key(value)], made, result))
+        except Fallback as fallback:
+            fallback.line = fallback.line or lines[position]
+            raise
     return result
 
 
@@ -156,14 +161,14 @@ def _position_of(value: Any, among: Iterable[Any]) -> int | None:
 
 
 def check_inputs(
-    inputs: Sequence[Any], before: Sequence[Any], written: set[int]
+    inputs: Sequence[Any], before: Sequence[Any], written: Mapping[int, str]
 ) -> tuple[int, ...]:
     """Return which inputs were written to.
 
     Args:
         inputs: inputs of the run, after it.
         before: layout of each input before the run.
-        written: storages that some op wrote to.
+        written: storages that some op wrote to -> the user's line of the first.
 
     Raises:
         Fallback: an input's shape changed, or one written to shares its memory with another.
@@ -173,11 +178,13 @@ def check_inputs(
     for i, value in enumerate(inputs):
         if not isinstance(value, torch.Tensor):
             continue
-        if _layout_keys(layout_of(value)) != _layout_keys(before[i]):
-            raise Fallback("the shape, strides or storage of an input are changed in place")
         key = storage_key(value)
+        if _layout_keys(layout_of(value)) != _layout_keys(before[i]):
+            why = "the shape, strides or storage of an input are changed in place"
+            raise Fallback(why, written.get(key, ""))
         if key in storages and key in written:
-            raise Fallback("two inputs share memory and one of them is written to")
+            why = "two inputs share memory and one of them is written to"
+            raise Fallback(why, written[key])
         storages[key] = i
         if key in written:
             mutated.append(i)

@@ -27,11 +27,13 @@ class Fallback(Exception):
 
     Attributes:
         reason: the property that could not be proven, as one clause.
+        line: the user's line (``file:line``) that it is about; empty where it is about no one line.
     """
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, line: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
+        self.line = line
 
     def __str__(self) -> str:
         # Not in the arguments, as torch.fx adds "While executing ..." to those of any exception.

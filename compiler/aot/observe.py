@@ -19,6 +19,7 @@ from tc.compiler.aot.artifact import Fallback
 from tc.compiler.aot.layouts import wants_grad
 from tc.compiler.aot.run import Made, Observer, Runner, run_watched, storage_key
 from tc.compiler.core.fakes import fake_mode_of
+from tc.compiler.core.origins import line_in
 
 # Methods whose effect is not an op on memory, so that the trace does not show it.
 OPAQUE_METHODS = {
@@ -92,7 +93,8 @@ def observe(gm: fx.GraphModule, examples: Sequence[Any], *, gradients: bool = Fa
     if any(storage_key(fake) in observer.written for fake in observer.constants.values()):
         raise Fallback("it writes to a tensor that the graph holds as a constant")
     written = check_inputs(inputs, before, observer.written)
-    results = analyse_outputs(outputs, inputs, runner.made)
+    lines = _lines_of_outputs(gm)
+    results = analyse_outputs(outputs, inputs, runner.made, lines)
     with_gradients = [i for i in written if grad_fn_of(inputs[i]) is not history[i]]
     rewritten = tuple((i, results.fresh(inputs[i]).index) for i in with_gradients)
     return Observation(
@@ -108,6 +110,13 @@ def observe(gm: fx.GraphModule, examples: Sequence[Any], *, gradients: bool = Fa
         writes=bool(observer.written),
         runner=runner,
     )
+
+
+def _lines_of_outputs(gm: fx.GraphModule) -> list[str]:
+    """Return the user's lines that the outputs of a captured graph are of."""
+    given = next(node for node in gm.graph.nodes if node.op == "output").args[0]
+    outputs = given if isinstance(given, (list, tuple)) else [given]
+    return [line_in(node.meta) if isinstance(node, fx.Node) else "" for node in outputs]
 
 
 def grad_fn_of(value: Any) -> Any:
@@ -179,6 +188,6 @@ def _refuse_opaque(gm: fx.GraphModule) -> None:
     """
     for node in gm.graph.nodes:
         if node.op == "call_method" and node.target in OPAQUE_METHODS:
-            raise Fallback(f"it calls .{node.target}()")
+            raise Fallback(f"it calls .{node.target}()", line_in(node.meta))
         if getattr(node.target, "__module__", "") == OPAQUE_HOME:
             raise Fallback(f"{node.target.__name__} reads which tensors require gradients")

@@ -21,6 +21,7 @@ from tc.compiler.aot.layouts import elements_apart, layout_key
 from tc.compiler.aot.regions import CHECKPOINTS, REGION, Region, region_of
 from tc.compiler.aot.symbols import SYMBOLIC
 from tc.compiler.core import levels
+from tc.compiler.core.origins import line_in
 
 aten = torch.ops.aten
 #: reductions undefined for zero elements, whose shape functions accept these all the same
@@ -58,7 +59,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Observes which storages are written to, and records no ops.
 
     Attributes:
-        written: storages that some op wrote to.
+        written: storages that some op wrote to -> the user's line of the first.
     """
 
     supports_higher_order_operators = True  # they are dispatched here to be refused
@@ -72,7 +73,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.fake_mode = fake_mode
         self.origin: dict[str, Any] = {}
         self.origins_by_sequence: list[tuple[int, dict[str, Any]]] = []
-        self.written: set[int] = set()
+        self.written: dict[int, str] = {}
         self.constants: dict[int, torch.Tensor] = {}
         self._kept: list[Any] = []
         self._windows: dict[int, Any] = {}  # views by `unfold`, alive for their ids
@@ -107,7 +108,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     raise Fallback(
                         "a tensor is written to through as_strided or unfold, which may leave gaps"
                     )
-                self.written.add(storage_key(tensor))
+                self.written.setdefault(storage_key(tensor), line_in(self.origin))
                 self._kept.append(tensor)
         if func in REDUCE_SOMETHING:
             check_something_is_reduced(func, args, kwargs)
@@ -223,6 +224,13 @@ class Runner(fx.Interpreter):
 
     def run_node(self, n: fx.Node) -> Any:
         """Run one node of the captured graph."""
+        try:
+            return self._run_node(n)
+        except Fallback as fallback:
+            fallback.line = fallback.line or line_in(n.meta)
+            raise
+
+    def _run_node(self, n: fx.Node) -> Any:
         meta = {key: n.meta[key] for key in ORIGIN_KEYS if key in n.meta}
         meta["tc_from"] = n.name
         if self.region is not None:

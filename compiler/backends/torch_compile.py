@@ -112,7 +112,7 @@ def _compiled(
     place = _place_of(captured)
     captured.meta[PLACE] = place
     if (compile_id := trace.current_compile()) is not None:
-        programs.place(compile_id, place)
+        programs.facts(compile_id, place)
     captured.meta[UNTOLD] = "captured"  # the backend may find its text on disk
     trace.emit(trace.FrameStart((place,)))
     PROCESS.graphs += 1

@@ -14,12 +14,12 @@ from tc import trace
 from tc.compiler.codegen.canonical import canonical
 from tc.compiler.codegen.cpp.kernel import CKernel
 from tc.compiler.codegen.cpp.kernel import generate as generate_kernel
-from tc.compiler.codegen.wrapper import Wrapper, python_index
+from tc.compiler.codegen.wrapper import LARGE_BYTES, Wrapper, python_index
 from tc.compiler.core.artifacts import KernelSpec, Program, StepCost
 from tc.compiler.core.c_helpers import helpers_for
-from tc.compiler.loops.ir import CopyInto, Extern, Origin
-from tc.compiler.schedule.costs import buffers_of, work_of
-from tc.compiler.schedule.plan import Kernel, Plan
+from tc.compiler.loops.ir import Buffer, CopyInto, Extern, Origin
+from tc.compiler.schedule.costs import buffers_of, only_copies, work_of
+from tc.compiler.schedule.plan import Allocate, Kernel, Plan
 
 
 def generate(plan: Plan, *, threads: int, kind: str = "") -> Program:
@@ -53,6 +53,7 @@ def generate(plan: Plan, *, threads: int, kind: str = "") -> Program:
 def costs_of(plan: Plan, printed: Wrapper) -> tuple[StepCost, ...]:
     """Return the steps of a wrapper's lines, with their costs if an event sink is attached."""
     costs, buffers = [], buffers_of(plan) if trace.enabled() else None
+    fresh = {} if buffers is None else _fresh(plan)
     for step, line in printed.at:
         name = step.target if isinstance(step, Extern) else "copy_"
         if isinstance(step, Kernel):
@@ -61,8 +62,29 @@ def costs_of(plan: Plan, printed: Wrapper) -> tuple[StepCost, ...]:
         places = tuple(dict.fromkeys(origin.place for origin in made_of if origin.line))
         work = None if buffers is None else work_of(step, buffers)
         formulas = () if work is None else (python_index(work.moved), python_index(work.operations))
-        costs.append(StepCost(line, name, places, *formulas))
+        copies = buffers is not None and only_copies(step)
+        mapped = fresh.get(id(step), 0)
+        costs.append(StepCost(line, name, places, *formulas, copies=copies, fresh=mapped))
     return tuple(costs)
+
+
+def _fresh(plan: Plan) -> dict[int, int]:
+    """Return the id of a step -> bytes of its results that the C library maps anew in each call."""
+    found: dict[int, int] = {}
+    waiting = 0
+    for step in plan.steps:
+        if isinstance(step, Allocate):
+            waiting += _mapped(step.buffer) if step.reuse is None else 0
+        elif isinstance(step, Kernel):
+            found[id(step)], waiting = waiting, 0
+        elif isinstance(step, Extern) and not step.takes_over:
+            found[id(step)] = sum(_mapped(made) for made in step.results if made is not None)
+    return found
+
+
+def _mapped(buffer: Buffer) -> int:
+    size = (buffer.numel.constant or 0) * buffer.dtype.itemsize
+    return size if size >= LARGE_BYTES else 0
 
 
 def kernel_alone(kernel: Kernel, plan: Plan, threads: int) -> tuple[str, KernelSpec, list[str]]:

@@ -75,6 +75,8 @@ class StepCost:
         places: the user's lines (``file:line``) that it computes.
         moved, operations: bytes and floating-point operations, as Python over the sizes that the
             wrapper names; see `schedule.costs`. Empty where nobody listened to the compile.
+        copies: it computes nothing, and only writes values elsewhere or in another order.
+        fresh: bytes of its results that the C library has the system map in each call.
     """
 
     line: int
@@ -82,6 +84,8 @@ class StepCost:
     places: tuple[str, ...]
     moved: str = ""
     operations: str = ""
+    copies: bool = False
+    fresh: int = 0
 
 
 @dataclass(frozen=True)

@@ -2,5 +2,6 @@
 
 from tc.compiler.schedule.gpu import plan as gpu_plan
 from tc.compiler.schedule.stage import plan
+from tc.compiler.schedule.timeline import timeline
 
-__all__ = ["gpu_plan", "plan"]
+__all__ = ["gpu_plan", "plan", "timeline"]

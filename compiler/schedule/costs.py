@@ -23,6 +23,7 @@ from tc.compiler.loops.ir import Buffer, CopyInto, Extern, View, views_in
 from tc.compiler.schedule.plan import (
     Accumulate,
     Kernel,
+    Let,
     Plan,
     Product,
     Running,
@@ -62,6 +63,27 @@ def work_of(step: Step, buffers: Mapping[str, Buffer]) -> Work | None:
     if isinstance(step, CopyInto):
         return Work(_bytes(step.source.sizes, 2 * step.source.dtype.itemsize), ix.ZERO)
     return None
+
+
+#: calls of ATen that compute nothing
+_COPIES = ("aten.clone.", "aten.copy", "aten._to_copy.")
+
+
+def only_copies(step: Step) -> bool:
+    """Return whether a step computes nothing, and only writes values elsewhere or in another order.
+
+    A kernel that converts the type of values as it writes them computes something.
+    """
+    if isinstance(step, Product) or not isinstance(step, Kernel):
+        target = step.target.removeprefix("torch.ops.") if isinstance(step, Extern) else ""
+        return isinstance(step, CopyInto) or target.startswith(_COPIES)
+    values = step.values()
+    moves = all(isinstance(one, Store | Let) for one in step.statements())
+    return moves and any(v.loads() for v in values) and all(map(_moves, values))
+
+
+def _moves(value: Expr) -> bool:
+    return value.cost() <= len(value.loads())
 
 
 def buffers_of(plan: Plan) -> dict[str, Buffer]:

@@ -131,15 +131,17 @@ def counted(
     ran_as = "operations" if isinstance(_owner(compiled), fx.GraphModule) else "compiled"
     counts = _Counts(compile_id, place, ran_as)
     _counted.add(counts)
-    programs.place(compile_id, place)
+    facts = programs.facts(compile_id, place)
     clock = time.perf_counter
 
     def call(*args: Any) -> Any:
         if counts.count() % SAMPLED != 1:
             return compiled(*args)
-        began = clock()
+        began, staged = clock(), trace.staged_seconds()
         result = compiled(*args)
-        counts.sample(clock() - began)
+        seconds = clock() - began
+        counts.sample(seconds)
+        facts.whole.append(seconds - (trace.staged_seconds() - staged))
         if time.monotonic() - _counted.reported_at > PERIOD:
             _counted.report()
         return result

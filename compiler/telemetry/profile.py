@@ -1,9 +1,9 @@
 """Where the time of generated programs goes, measured while a trace is open.
 
-Each call of a program is timed as a whole, with the time since the program before it in the same
-thread. In some calls (`is_sampled`) every line of the wrapper is timed as well: the wrapper's own
-source, read once more, with the clock read after each statement. Its formulas of bytes and
-operations (`StepCost`) are worked out there, with the sizes of that call.
+Calls of a program are counted; some (`WINDOW`) are timed as a whole, with the time since the
+program before them in the same thread. In fewer (`is_sampled`) every line of the wrapper is timed
+as well: the wrapper's own source, read once more, with the clock read after each statement. Its
+formulas of bytes and operations (`StepCost`) are worked out there, with the sizes of that call.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 import ast
 import atexit
 import inspect
-import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,54 +24,87 @@ from tc import trace
 from tc.compiler.core.artifacts import Program
 from tc.compiler.core.gpu import GpuProgram
 from tc.compiler.runtime.tuned import machine_limits
+from tc.compiler.telemetry.marks import Mark, Marks
 from tc.trace import CompileId, StackFrame
 
 Boxed = Callable[[list[Any]], tuple[Any, ...]]
 
 #: after the first calls, one in so many is measured line by line
-SAMPLED = 256
+SAMPLED = 1024
 #: the number of programs in a record, those that took most time
 MOST = 200
+#: the same where lines take `LONG` seconds or more on average: reading all clocks, some 6 µs a
+#: line, then stays below a half percent
+OFTEN = 8
+LONG = 200e-6
+#: of each `WINDOW` calls of a program the first `TIMED` are timed as a whole, and of the first
+#: `WINDOW` all: programs that follow each other come to these together
+WINDOW, TIMED = 128, 16
+#: the number of measurements of a line that are kept, the newest
+KEPT = 64
 #: names in the measured wrapper that no generated name is like
 _MARK, _RESULT = "_tc_mark", "_tc_result"
 
 _clock = time.perf_counter
 
 
-def is_sampled(call: int) -> bool:
+def is_sampled(call: int, period: int = SAMPLED) -> bool:
     """Return whether the steps of a program's call of that number, from 1, are measured one by one.
 
     The first is not: memory and caches are cold. Then come those of numbers that are powers of
-    two, so that short runs have some, and one in `SAMPLED`.
+    two, so that short runs have some, and one in ``period``.
     """
-    return call > 1 and (call & (call - 1) == 0 or call % SAMPLED == 0)
+    return call > 1 and (call & (call - 1) == 0 or call % period == 0)
 
 
 @dataclass
 class _Line:
-    """What was measured of one line: seconds together; bytes and operations of the last call."""
+    """What was measured of one line; bytes and operations of the last call."""
 
-    seconds: float = 0.0
+    marks: deque[Mark] = field(default_factory=lambda: deque(maxlen=KEPT))
     moved: int = -1
     operations: int = -1
 
 
 @dataclass
+class _Gap:
+    """What passed between another program and this one: how often, and seconds of the newest."""
+
+    last: Profiled
+    count: int = 0
+    seconds: float = 0.0
+    times: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+
+
+@dataclass
 class _Measured:
-    """What is known of a program so far, under its lock."""
+    """What is known of a program so far, under its lock.
+
+    Attributes:
+        timed: calls of which the time was taken, ``seconds`` of these together, and ``times``
+            those of the newest.
+        gaps: id of the program before -> what passed since then.
+    """
 
     calls: int = 0
+    timed: int = 0
     seconds: float = 0.0
+    times: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
     sampled: int = 0
     lines: dict[int, _Line] = field(default_factory=dict)
-    gaps: dict[int, list[Any]] = field(default_factory=dict)
+    gaps: dict[int, _Gap] = field(default_factory=dict)
 
 
 class _Thread(threading.local):
-    """When the last program of a thread ended, and which that was."""
+    """When the last program of a thread ended, which that was, and how long was compiled till then.
+
+    Attributes:
+        staged: see `trace.staged_seconds`.
+    """
 
     last: Profiled | None = None
     ended = 0.0
+    staged = 0.0
 
 
 _thread = _Thread()
@@ -90,89 +123,120 @@ class Profiled:
         self._now = _Measured()
         self.known = True
         self._by_line: Callable[..., Any] | None = None
+        self._period = SAMPLED
         self._whole = isinstance(program, GpuProgram) and program.replay
 
     def __call__(self, args: list[Any]) -> tuple[Any, ...]:
-        began = _clock()
         with self._lock:
             now = self._now
-            now.calls += 1
-            number = now.calls
-            last = _thread.last
-            if last is not None and last.known:
-                gap = now.gaps.setdefault(id(last), [last, 0, 0.0])
-                gap[1] += 1
-                gap[2] += began - _thread.ended
+            now.calls = number = now.calls + 1
+        if number > WINDOW and number % WINDOW >= TIMED and self._period != OFTEN:
+            _thread.last = None
+            return self.call(args)
+        began = _clock()
+        self._since_last(now, began)
         try:
             watched = torch.autograd.profiler._is_profiler_enabled  # then its steps are events
-            if self.program.costs and not self._whole and not watched and is_sampled(number):
+            sampled = is_sampled(number, self._period)
+            if self.program.costs and not self._whole and not watched and sampled:
                 return self._measure(args)
             return self.call(args)
         finally:
             ended = _clock()
             with self._lock:
+                now.timed += 1
                 now.seconds += ended - began
-            _thread.last, _thread.ended = self, ended
+                now.times.append(ended - began)
+            _thread.last, _thread.ended, _thread.staged = self, ended, trace.staged_seconds()
+
+    def _since_last(self, now: _Measured, began: float) -> None:
+        """Note what has passed since the program before, if that was timed, too."""
+        last = _thread.last
+        if last is None or not last.known:
+            return
+        passed = began - _thread.ended - (trace.staged_seconds() - _thread.staged)
+        with self._lock:
+            gap = now.gaps.get(id(last))
+            if gap is None:
+                gap = now.gaps[id(last)] = _Gap(last)
+            gap.count += 1
+            gap.seconds += passed
+            gap.times.append(passed)
 
     def _measure(self, args: list[Any]) -> tuple[Any, ...]:
         """Run the wrapper line by line, and add what its lines took."""
         if self._by_line is None:
             self._by_line = timed(self.call, self.program)
-        times: list[tuple[int, float]] = []
-        wait = torch.cuda.synchronize if isinstance(self.program, GpuProgram) else None
-
-        def mark(line: int) -> None:
-            if wait is not None:
-                wait()
-            times.append((line, _clock()))
-
-        mark(0)
-        result, work = self._by_line(args, mark)
+        marks = Marks(torch.cuda.synchronize if isinstance(self.program, GpuProgram) else None)
+        result, work = self._by_line(args, marks)
+        self._period = OFTEN if marks.seconds >= LONG * len(marks.rows) else SAMPLED
         with self._lock:
             lines = self._now.lines
             self._now.sampled += 1
-            for (_, began), (line, ended) in itertools.pairwise(times):
-                lines.setdefault(line, _Line()).seconds += ended - began
+            for mark in marks.rows:
+                lines.setdefault(mark.line, _Line()).marks.append(mark)
             for cost, (moved, operations) in zip(self.program.costs, work, strict=True):
                 found = lines.setdefault(cost.line, _Line())
                 found.moved, found.operations = moved, operations
         return result  # type: ignore[no-any-return]
 
-    def row(self, place: StackFrame) -> trace.ProgramTime:
-        """Return what is known so far.
-
-        Args:
-            place: of the function that it is of.
-        """
+    def row(self, facts: Facts) -> trace.ProgramTime:
+        """Return what is known so far."""
         with self._lock:
             now = self._now
+            scale = now.calls / max(now.timed, 1)  # from the timed calls to all of them
             lines = {
-                line: (one.seconds, one.moved, one.operations) for line, one in now.lines.items()
+                line: (tuple(one.marks), one.moved, one.operations)
+                for line, one in now.lines.items()
             }
-            gaps = [tuple(gap) for gap in now.gaps.values()]
-            calls, seconds, sampled = now.calls, now.seconds, now.sampled
+            known = sum(gap.count for gap in now.gaps.values())
+            all_gaps = (now.calls - 1) / known if now.calls > WINDOW and known else 1.0
+            gaps = tuple(
+                trace.Gap(
+                    str(gap.last.compile_id), gap.last.program.kind, round(gap.count * all_gaps),
+                    gap.seconds * all_gaps, _usual(gap.times),
+                )
+                for gap in now.gaps.values()
+            )  # fmt: skip
+            calls, sampled, usual = now.calls, now.sampled, _usual(now.times)
+            seconds = now.seconds * scale
         steps = []
         for cost in self.program.costs:
-            took, moved, operations = lines.pop(cost.line, (0.0, -1, -1))
+            marks, moved, operations = lines.pop(cost.line, ((), -1, -1))
             if sampled:
-                mean = took / sampled
-                step = trace.StepTime(cost.line, cost.name, cost.places, mean, moved, operations)
-                steps.append(step)
+                fresh = max(int(_usual(mark.fresh for mark in marks)), cost.fresh)
+                took, busy = (
+                    _usual(mark.seconds for mark in marks), _usual(mark.busy for mark in marks),
+                )  # fmt: skip
+                known = took, moved, operations, cost.copies, fresh, busy
+                steps.append(trace.StepTime(cost.line, cost.name, cost.places, *known))
         if sampled:  # what is left are allocations, sizes and views
-            rest = sum(took for took, _, _ in lines.values()) / sampled
+            rest = sum(_usual(m.seconds for m in marks) for marks, *_ in lines.values())
             steps.append(trace.StepTime(0, "wrapper", (), rest, -1, -1))
+        known: dict[str, Any] = {}
+        if self.program.kind != "backward":
+            known = {
+                "guards": facts.guards,
+                "checked": facts.checked,
+                "whole": _usual(facts.whole),
+                "eager": _usual(facts.eager),
+                "instead": _usual(facts.instead),
+            }
+        place = facts.place
         return trace.ProgramTime(
             str(self.compile_id), place.name, place.file, place.line, self.program.kind,
-            calls, seconds, sampled, tuple(steps),
-            tuple(
-                trace.Gap(str(last.compile_id), last.program.kind, times, between)
-                for last, times, between in gaps
-            ),
+            calls, seconds, sampled, tuple(steps), gaps, usual, **known,
         )  # fmt: skip
 
     def start_over(self) -> None:
         """Forget what was measured, and who had the lock."""
         self._lock, self._now = threading.Lock(), _Measured()
+
+
+def _usual(measured: Iterable[float]) -> float:
+    """Return the lower quartile: what a thing takes where other processes are not in its way."""
+    ordered = sorted(measured)
+    return ordered[len(ordered) // 4] if ordered else 0.0
 
 
 def timed(call: Boxed, program: Program) -> Callable[..., Any]:
@@ -218,17 +282,59 @@ def _formulas(cost: Any, known: set[str]) -> ast.expr:
     return ast.Tuple(made, ast.Load())
 
 
+@dataclass
+class Facts:
+    """What is known of a compile, for all its programs.
+
+    Attributes:
+        guards: seconds of one check of its guards; ``checked`` is their number.
+        whole: seconds of the newest timed calls of its graph, with all around the program.
+        eager, instead: seconds of its graph run by eager, and of the compiled one in its place.
+    """
+
+    place: StackFrame
+    guards: float = 0.0
+    checked: int = 0
+    whole: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+    eager: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+    instead: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+
+    def paced(self, eager: float, instead: float) -> None:
+        """Note what eager took for a call, and the compiled graph in its place."""
+        self.eager.append(eager)
+        self.instead.append(instead)
+
+
 class _Programs:
     """The programs of this process that are measured."""
 
     def __init__(self) -> None:
         self.all: list[Profiled] = []
-        self._places: dict[CompileId, StackFrame] = {}
+        self._facts: dict[CompileId, Facts] = {}
         self._told = 0
 
-    def place(self, compile_id: CompileId, place: StackFrame) -> None:
-        """Note which function a compile is of."""
-        self._places[compile_id] = place
+    def facts(self, compile_id: CompileId, place: StackFrame) -> Facts:
+        """Return what is noted of a compile, to be added to.
+
+        Args:
+            place: of the function that it is of.
+        """
+        return self._facts.setdefault(compile_id, Facts(place))
+
+    def guarded(self, compile_id: CompileId, holds: Callable[[], object], count: int) -> None:
+        """Measure one check of a compile's guards: the shorter of two, as the first is cold.
+
+        Args:
+            holds: checks them; ``count`` is their number.
+        """
+        facts = self._facts.get(compile_id)
+        if facts is not None:
+            began = time.thread_time()
+            holds()
+            between = time.thread_time()
+            holds()
+            facts.guards = min(between - began, time.thread_time() - between)
+            facts.checked = count
 
     def add(self, call: Boxed, program: Program) -> Boxed:
         """Return what calls a program and measures it; the program itself if nobody listens."""
@@ -247,7 +353,7 @@ class _Programs:
         for one in self.all:
             one.known = False
         self.all.clear()
-        self._places.clear()
+        self._facts.clear()
         self._told = 0
 
     def start_over(self) -> None:
@@ -258,8 +364,8 @@ class _Programs:
 
     def report(self) -> None:
         """Tell what was measured, if there is anything new."""
-        unknown = StackFrame("", 0, "")
-        rows = [one.row(self._places.get(one.compile_id, unknown)) for one in tuple(self.all)]
+        unknown = Facts(StackFrame("", 0, ""))
+        rows = [one.row(self._facts.get(one.compile_id, unknown)) for one in tuple(self.all)]
         rows = sorted((row for row in rows if row.calls), key=lambda row: -row.seconds)
         calls = sum(row.calls for row in rows)
         if calls != self._told:

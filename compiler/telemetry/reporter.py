@@ -350,9 +350,9 @@ def fix_of(failure: Failure, kind: str) -> str:
 
 
 def emit_plan(
-    plan: Any, program: Program, kind: str, lines: Mapping[str, Any]
+    plan: Any, program: Program, kind: str, lines: Mapping[str, Any], memory: trace.MemoryPlan
 ) -> list[trace.Event]:
-    """Tell of a plan and its program; returns what was told."""
+    """Tell of a plan, its memory and its program; returns what was told."""
     events: list[trace.Event] = [trace.Artifact("tc_plan", str(plan))]
     alike: dict[tuple[str, bool, str], list[list[str]]] = {}
     for d in plan.decisions:
@@ -369,6 +369,7 @@ def emit_plan(
     ]
     events.append(trace.Kernels(tuple(kernels)))
     events.append(trace.Provenance({"graph": kind, "lines": lines}))
+    events.append(memory)
     for event in events:
         trace.emit(event)
     return events

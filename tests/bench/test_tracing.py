@@ -12,7 +12,7 @@ from support import ROOT, python, succeed
 def test_prints_both_costs() -> None:
     program = str(ROOT / "bench/tracing.py")
     said = succeed(program, "--rounds", "1", "--blocks", "1", "--cases", "warm")
-    (row,) = re.findall(r"(?m)^warm +off ([\d.]+) s +on ([\d.]+) s", said)
+    (row,) = re.findall(r"(?m)^warm +off ([\d.]+) ms +on ([\d.]+) ms", said)
     assert all(float(seconds) > 0 for seconds in row)
 
 

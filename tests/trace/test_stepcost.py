@@ -115,7 +115,7 @@ def test_the_table_says_share_time_and_verdict() -> None:
 def test_summary_and_report_tell_it(tmp_path: Path) -> None:
     one = program((step("k0_add", 0.08, 0.7 * GB, 0, 7),))
     found = Compiler(tmp_path).start().say(Profile((one,), 0, 10 * GB, 100 * GFLOP)).end()
-    assert "running: 1.00 s: 100 % f [0/0]" in text(found, "x")
+    assert "running: 100.00 ms a step × 10 = 1.00 s: 100 % f [0/0]" in text(found, "x")
     (told,) = as_json(found)["running"]
     assert told["rows"][0]["steps"][0]["limit"] == MEMORY
     page = b"".join(render(found)).decode()

@@ -35,6 +35,7 @@ function compilePage(slug, number, against) {
       findings.length > 0 && section("Found here", null, h("div.cards", null, findings.map(findingCard))),
       one.causes.length > 0 && section("Why it was compiled again", compared, causesTable(one.causes)),
       one.misses.length > 0 && missesPart(one),
+      one.memory && memoryPart(one.memory),
       section("Artifacts", `${one.artifacts.length}, by stage`, viewer(one, wanted, against)),
       compileDetails(one),
     ],
@@ -60,6 +61,23 @@ function missesOf(one) {
     ];
   });
 }
+
+/** What a step holds, kernel after kernel, as the plan says; and who holds it at the peak. */
+function memoryPart(memory) {
+  const high = memory.peak || 1, wide = memory.moments.length;
+  const at = memory.moments.findIndex((moment) => moment[3] === memory.peak);
+  const bars = memory.moments.map(([graph, step, line, size], n) => shape("rect", { x: n, y: 100 - (100 * size) / high, width: 0.92, height: (100 * size) / high, class: `${graph}${n === at ? " peak" : ""}` },
+    shape("title", {}, `${step} (${graph})${line ? `, ${basename(line)}` : ""}: ${bytes(size)}`)));
+  const [graph, step, line] = memory.moments[at];
+  const rows = memory.holders.slice(0, MOST_HOLDERS).map(([name, made, place, size]) => h("tr", null,
+    h("td.num", null, percent(size, high)), h("td.num", null, bytes(size)), h("td.mono", { title: place }, place ? placeLink(place) : ""), h("td", null, h("code", null, place ? coloured(sourceAt(place), "python") : "")), h("td.mono", null, made), h("td.mono", null, name)));
+  return section("Memory of a step", "predicted by the plan, beside inputs and parameters; what library calls take for themselves is not in it",
+    shape("svg", { class: "skyline", viewBox: `0 0 ${wide} 100`, preserveAspectRatio: "none", role: "img", "aria-label": `Memory over ${count(wide, "step")}; the table has the peak` }, ...bars),
+    h("p.soft", null, `At the peak ${bytes(memory.peak)}, in ${step} (${graph})`, line && [", at ", placeLink(line)], ":"),
+    table([["share", "num"], ["bytes", "num"], "line", "source", "made by", "buffer"], rows, { wide: "Memory at the peak" }));
+}
+
+const MOST_HOLDERS = 12;
 
 function compileDetails(one) {
   const fold = (title, body) => h("details", null, h("summary", null, title), body);

@@ -169,12 +169,12 @@ function compileIce(one, total) {
   return ice(bracket(one.slug), one.seconds, total, "compile", phases, link.compile(one.slug));
 }
 
-/** One piece: a bar as wide as its share, above its parts. */
-function ice(name, seconds, total, kind, parts, href) {
+/** One piece: a bar as wide as its share, above its parts. `time` is how its seconds are written. */
+function ice(name, seconds, total, kind, parts, href, time = duration(seconds)) {
   const share = seconds / total;
   if (!(share > 0)) return null;
-  const words = `${name} ${duration(seconds)}`;
-  const about = { title: `${name}: ${duration(seconds)} (${percent(seconds, total)})` };
+  const words = `${name} ${time}`;
+  const about = { title: `${name}: ${time} (${percent(seconds, total)})` };
   const wide = share > 0.03 ? words : "";
   const bar = h(`${href ? "a" : "span"}.bar-piece${kind ? `.${kind}` : ""}`, { ...about, href, tabindex: href ? "-1" : null, "aria-hidden": "true" }, wide);
   return h("div.ice", { grow: share * 100 }, bar, kidsOf(parts, share * 100));
@@ -233,5 +233,5 @@ function linesPart(found, spent) {
   const rows = most.map(([file, line, seconds]) => h("tr", null,
     h("td.mono", null, h("a.row", { href: link.src(file.name, line[0]) }, `${file.name}:${line[0]}`)), h("td", null, h("code", null, coloured(line[1].trim(), "python"))),
     h("td.num", null, line[3]), h("td.num", null, duration(seconds)), h("td.num", null, percent(seconds, spent))));
-  return section("Your lines", "the time of a compile, shared out by the operations that each line became", table(["line", "source", ["ops", "num"], ["time", "num"], ["share", "num"]], rows, { wide: "Your lines" }));
+  return section("Your lines", "estimated, not measured: the time of a compile, shared out by the number of operations that each line became", table(["line", "source", ["ops", "num"], ["estimate", "num"], ["share", "num"]], rows, { wide: "Your lines" }));
 }

@@ -128,8 +128,13 @@ def diagnose(session: Session) -> Diagnosis:
     causes: list[Finding] = []
     for order in Order:
         names = [name for name, row in FINDINGS.items() if row.order is order]
-        causes += gather(event for name in names for event in told[name])
-        causes += ready[order]
+        listed = gather(event for name in names for event in told[name]) + ready[order]
+        if order is Order.TIME:  # among the causes, by what each cost: equal ones stay behind
+            first = next((n for n, one in enumerate(causes) if one.kind.order is Order.CAUSES), -1)
+            first = len(causes) if first < 0 else first
+            listed = sorted([*causes[first:], *listed], key=lambda one: -one.total)
+            del causes[first:]
+        causes += listed
     causes = with_forecasts(facts, causes)
     causes = [replace(one, trials=_trials_of(session, one.id)) for one in causes]
     return Diagnosis(

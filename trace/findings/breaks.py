@@ -13,7 +13,7 @@ from tc.trace.findings.codes import OTHER_BREAK, Code
 from tc.trace.findings.hints import first_of, remedies_in, without_fake
 from tc.trace.findings.model import Event, Where
 from tc.trace.findings.rows import Facts, finding
-from tc.trace.ids import resume_names
+from tc.trace.ids import is_resumed, resume_names
 from tc.trace.session import Session, all_compiles
 
 NO_FAKE: Final = "the compiler cannot know the shape of its result without running it"
@@ -47,27 +47,44 @@ def graph_breaks(facts: Facts) -> list[Event]:
     compiles = list(all_compiles(facts.session))
     found = [event for compiled in compiles for event in _of(compiled)]
     spent = _spawned(found, compiles)
-    passed = _between(found, facts.session)
-    return [replace(event, seconds=spent[n], between=passed[n]) for n, event in enumerate(found)]
+    passed, times = _between(found, facts.session)
+    return [
+        replace(event, seconds=spent[n], between=passed[n], times=times[n])
+        for n, event in enumerate(found)
+    ]
 
 
-def _between(events: Sequence[Event], session: Session) -> list[float]:
-    """The running time before the functions that go on after each break, outside of programs.
+def _between(events: Sequence[Event], session: Session) -> tuple[list[float], list[int]]:
+    """The running time that passes at each break, outside of programs, and how often.
 
-    It passes between the graph that the break ends and the next one: the line that broke, guards
-    and dispatch. What several breaks of one function lead to counts for the first of them.
+    It passes between the graph that the break ends and that of the function which goes on after
+    it: the line that broke, guards and dispatch; and in backward between the same two graphs, the
+    other way round. The resume function's name tells of the break where the trace has it, else the
+    program before; what several breaks lead to the same counts for the first of them.
     """
-    first: dict[tuple[int, str, str], int] = {}
+    ended: dict[tuple[int, str], int] = {}
+    named: dict[tuple[int, str, str], int] = {}
     for number, event in enumerate(events):
+        lane, file = event.compiled.lane.index, event.compiled.file
+        ended[lane, event.compiled.id] = number
         for name in _resumed(event):
-            first.setdefault((event.compiled.lane.index, event.compiled.file, name), number)
-    passed = [0.0] * len(events)
-    for lane, cost in session.step_costs:
+            named.setdefault((lane, file, name), number)
+    passed, times = [0.0] * len(events), [0] * len(events)
+    for owner, cost in session.step_costs:
+        lane, pairs = owner.index, {}
         for row in cost.rows:
-            at = first.get((lane.index, row.file, row.function.rpartition(".")[2]))
-            if row.between and row.graph in ("inference", "forward") and at is not None:
-                passed[at] += row.seconds
-    return passed
+            if row.between and row.graph != "backward" and is_resumed(row.function):
+                name = row.function.rpartition(".")[2]
+                at = named.get((lane, row.file, name), ended.get((lane, row.after[0])))
+                if at is not None:
+                    passed[at] += row.steady
+                    times[at] += row.calls
+                    pairs[row.compile, row.after[0]] = at
+        for row in cost.rows:
+            at = pairs.get((row.after[0], row.compile))
+            if row.between and row.graph == row.after[1] == "backward" and at is not None:
+                passed[at] += row.steady
+    return passed, times
 
 
 def _spawned(events: Sequence[Event], compiles: Iterable[Compile]) -> list[float]:

@@ -14,6 +14,7 @@ from tc.trace.fixes import NO_FIX, Fix, fixes_of
 from tc.trace.ids import cause_id, plain_function
 from tc.trace.notebook import Item, Shown, View
 from tc.trace.places import file_name
+from tc.trace.stepcost import span
 from tc.trace.timing import duration
 from tc.trace.trials import Trial
 from tc.trace.words import count
@@ -114,6 +115,8 @@ class Event:
     resume: str = ""
     python_calls: int | None = None
     between: float = 0.0
+    running: float = 0.0
+    times: int = 0
     named: tuple[str, str] | None = None  # file and function its id is made of, if not of `where`
 
 
@@ -128,6 +131,8 @@ class Finding(Shown):
         count: how often it happened; `occurrences` say where.
         seconds: compile time that it caused, 0 if not known.
         between: seconds of running that passed there, outside of compiled programs.
+        running: seconds of compiled code that mending would save; ``times`` is in how many calls
+            these, or those between programs, passed.
         python_calls: calls that ran in Python because of it, None where they were not counted.
         reason: what its id is made of; of a recompile the input that leads it.
         evidence: the compiler's own words.
@@ -159,6 +164,13 @@ class Finding(Shown):
     trials: tuple[Trial, ...] = ()
     python_calls: int | None = None
     between: float = 0.0
+    running: float = 0.0
+    times: int = 0
+
+    @property
+    def total(self) -> float:
+        """Seconds that it cost: compiling, and in each step times the steps."""
+        return self.seconds + self.between + self.running
 
     @property
     def fixes(self) -> tuple[Fix, ...]:
@@ -266,6 +278,8 @@ class Finding(Shown):
             "seconds": round(self.seconds, 6),
             "calls_in_python": self.python_calls,
             "seconds_between": round(self.between, 6),
+            "seconds_running": round(self.running, 6),
+            "calls": self.times,
             "causes": [
                 {"source": c.source, "old": c.old, "new": c.new, "kind": c.kind}
                 for c in self.causes
@@ -306,7 +320,7 @@ def gather(events: Iterable[Event]) -> list[Finding]:
     findings = [
         _finding(group.events, name) for group, name in zip(groups.values(), names, strict=True)
     ]
-    return sorted(findings, key=lambda one: (-one.seconds - one.between, -one.count, one.id))
+    return sorted(findings, key=lambda one: (-one.total, -one.count, one.id))
 
 
 def base_id(name: str) -> str:
@@ -337,11 +351,16 @@ def _named(groups: Sequence[list[Event]]) -> list[str]:
     return names
 
 
-def _costs(seconds: float, python: int | None, between: float) -> Iterator[str]:
+def _costs(
+    seconds: float, python: int | None, between: float, running: float, times: int
+) -> Iterator[str]:
+    if between or running:
+        each = f" × {count(times, 'call', ',')}" if times else ""
+        told = f"{span((between + running) / times)}{each} = " if times else ""
+        what = "of running between its graphs" if between else "of running"
+        yield f"{told}{duration(between + running)} {what}"
     if seconds:
         yield f"{duration(seconds)} compiling"
-    if between:
-        yield f"{duration(between)} of running between its graphs"
     if python is not None:
         yield f"{count(python, 'call', ',')} in Python"
 
@@ -349,7 +368,9 @@ def _costs(seconds: float, python: int | None, between: float) -> Iterator[str]:
 def _finding(events: list[Event], name: str) -> Finding:
     first = events[0]
     seconds = sum(event.seconds for event in events)
-    between = sum(event.between for event in events)
+    between, running = (sum(getattr(event, key) for event in events)
+                        for key in ("between", "running"))  # fmt: skip
+    times = sum(event.times for event in events)
     counted = [event.python_calls for event in events if event.python_calls is not None]
     python = sum(counted) if counted else None
     causes: dict[tuple[str, str, str], Cause] = {}
@@ -364,9 +385,11 @@ def _finding(events: list[Event], name: str) -> Finding:
         why=first.why,
         fix=first.fix,
         count=len(events),
-        cost=" · ".join(_costs(seconds, python, between)),
+        cost=" · ".join(_costs(seconds, python, between, running, times)),
         python_calls=python,
         between=between,
+        running=running,
+        times=times,
         seconds=seconds,
         occurrences=tuple(
             Occurrence(

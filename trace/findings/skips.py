@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from tc.trace.compiles import Compile, calls_in_python
+from tc.trace.compiles import Calls, Compile, calls_in_python
 from tc.trace.findings.codes import Code
 from tc.trace.findings.model import Event, Where
 from tc.trace.findings.rows import Facts, finding
 from tc.trace.session import all_compiles
 
 _TITLE = "{} runs in Python"
+_APART: Final = "take this line out of the compiled function: what is left of it has kernels then"
 
 
 @finding(
@@ -40,14 +41,22 @@ def eager_graphs(facts: Facts) -> list[Event]:
     events = []
     for compiled in facts.session.compiles:
         for note in compiled.noted("tc_graph_runs_eagerly"):
+            why, _, place = str(note.data).partition("\n")
+            file, _, line = place.rpartition(":")
+            calls = compiled.calls if compiled.calls is not None else Calls()
+            function = compiled.alias or compiled.function
+            at = file, int(line) if line.isdigit() else 0
             events.append(
                 Event(
                     code="TC701",
                     title=f"the graph of {compiled.title} is not compiled",
-                    why=f"it was captured, but runs in eager mode: {note.data}",
-                    fix=(),
-                    where=Where(*compiled.own_place, function=compiled.alias or compiled.function),
-                    reason=str(note.data),
+                    why=f"it was captured, but runs in eager mode: {why}",
+                    fix=(_APART,) if file else (),
+                    where=Where(*(at if file else compiled.own_place), function=function),
+                    reason=why,
+                    running=(calls.each or 0.0) * calls.eager,
+                    times=calls.eager,
+                    named=(compiled.own_place[0], function),
                     compiled=compiled,
                     place=note.place,
                     time=note.time,
