@@ -30,7 +30,7 @@ from tc.minifier.console import (
     stoppable,
 )
 from tc.minifier.job import HUNG
-from tc.minifier.ladder import MEANING, Ladder, Rung, Step
+from tc.minifier.ladder import STAGES, Ladder, Rung, Step
 from tc.minifier.odds import runs_for
 from tc.minifier.oracle import Oracle, OracleError, Server
 from tc.minifier.outside import Calls, add_workaround, around_graphs, without_graph
@@ -213,7 +213,7 @@ class Search:
         self.progress.line(f"stage      {shown}")
         if rung is None:
             return Verdict(INCONCLUSIVE, f"{first.message}; no single stage shows it")
-        step = ladder.step(rung) if case.call.compiler == "tc" else None
+        step = ladder.step(rung) if rung.name in STAGES else None
         small = self.narrowed(case, oracle, first)
         verdict = Verdict(BUG, title(rung, step, small))
         verdict.add("failure", rung.answer.message, failure=first.kind, message=first.message)
@@ -223,7 +223,7 @@ class Search:
         verdict.facts["stage"] = rung.name
         if step is not None:
             add_step(verdict, step)
-        elif case.call.compiler == "tc":
+        elif rung.name in STAGES:
             verdict.add("step", "it fails with every optional step refused", step=None)
         if rung.answer.detail.get("index") is not None:
             add_element(verdict, rung.answer.detail)
@@ -274,7 +274,7 @@ def title(rung: Rung, step: Step | None, small: Case) -> str:
     many = f" and {len(small.steps) - 3} more calls" if len(small.steps) > 3 else ""
     how = "fails on" if rung.answer.kind in ("crash", "died", "timeout") else "computes"
     end = "" if how == "fails on" else " wrong"
-    who = f"step {step.number}, {step.kind}," if step else MEANING.get(rung.name, rung.name)
+    who = f"step {step.number}, {step.kind}," if step else rung.who
     if step and step.kernel:
         who = f"the generated kernel {step.kernel}"
     return f"{who} {how} {calls}{many}{end}"

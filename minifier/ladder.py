@@ -6,7 +6,8 @@ first optional step without which all is right, by binary search over the gate's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import ast
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +34,11 @@ class Rung:
     name: str
     answer: Answer
     steps: tuple[str, ...] = ()
+
+    @property
+    def who(self) -> str:
+        """Return who is to blame where this is the first that fails."""
+        return self.name if self.name in STAGES else MEANING.get(self.name, f"backend {self.name}")
 
 
 @dataclass(frozen=True)
@@ -81,8 +87,7 @@ class Ladder:
 
     def climb(self) -> Rung | None:
         """Return the first rung that fails in the way that is looked for."""
-        names = STAGES if self.case.call.compiler == "tc" else BACKENDS
-        for name in names:
+        for name in self.names():
             rung = self.stage(name) if name in STAGES else self.backend(name)
             self.rungs.append(rung)
             self.report(f"{name} {'✗' if self.is_failure(rung) else '✓'}")
@@ -90,14 +95,25 @@ class Ladder:
                 return rung
         return None
 
+    def names(self) -> Sequence[str]:
+        """Return the stages to try, in order; another backend than the built-in one is one."""
+        backend = dict(self.case.call.options).get("backend", "None")
+        ours = self.case.call.compiler == "tc"
+        if backend in DEFAULT:
+            return STAGES if ours else BACKENDS
+        name = str(ast.literal_eval(backend))
+        if name in BACKENDS and not ours:
+            return BACKENDS[: BACKENDS.index(name) + 1]
+        return ("capture" if ours else "eager", name)
+
     def is_failure(self, rung: Rung) -> bool:
         """Whether a rung fails as the whole does; what else goes wrong there is another fault."""
         return rung.answer.is_like(self.failure.identity)
 
     def backend(self, name: str) -> Rung:
-        """Compile with one of torch's backends."""
+        """Compile with a backend known by name."""
         options = tuple((n, v) for n, v in self.case.call.options if n == "dynamic")
-        call = Call("torch", (("backend", repr(name)), *options))
+        call = Call(self.case.call.compiler, (("backend", repr(name)), *options))
         return self._decided(lambda: Rung(name, Answer.of(self._ask("judge", {"call": str(call)}))))
 
     def stage(self, name: str, refuse: Mapping[str, int] | None = None) -> Rung:
