@@ -37,9 +37,11 @@ from tc.minifier.outside import Calls, add_workaround, around_graphs, without_gr
 from tc.minifier.problem import Problem, Run, looks_for, record, recorded
 from tc.minifier.reduce import Reduction
 from tc.minifier.subject import subject_of
+from tc.minifier.values import command as values
 from tc.minifier.verdict import BUG, INCONCLUSIVE, Verdict
 from tc.minifier.workplace import Workplace
 
+VERBS: Final = ("record", "compare")  # see `tc.minifier.values.command`
 _HELP: Final = """\
 Find the step of the compiler that makes a script go wrong.
 
@@ -47,6 +49,7 @@ examples:
   tc-bisect train.py                     the verdict, for people
   tc-bisect train.py --json              the same for scripts and agents
   tc-bisect train.py -- --steps 1        what follows -- goes to the script
+  tc-bisect compare train.py             the first value that differs from eager; --help says more
 
 usage:
   tc-bisect [-m] SCRIPT [--json|--issue] [--seconds N] [--runs N] [--own-caches] [-- ARGUMENT ...]
@@ -72,7 +75,8 @@ exit codes:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run tc-bisect and return its exit code; one sentence on stderr says what went wrong."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if not arguments or "-h" in arguments or "--help" in arguments:
+    verb = arguments[:1] and arguments[0] in VERBS
+    if not verb and (not arguments or "-h" in arguments or "--help" in arguments):
         if arguments:
             sys.stdout.write(_HELP)
             return OK
@@ -82,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return OK
     with stoppable():
         try:
-            return _run(_parsed(arguments))
+            return values.run(arguments) if verb else _run(_parsed(arguments))
         except Usage as error:
             return fail("tc-bisect", USAGE, f"{error}; try tc-bisect --help")
         except OracleError as error:

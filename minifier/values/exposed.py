@@ -97,7 +97,15 @@ class Exposing:
             compile = self.compilers[call.compiler]
 
             def compiled(module: fx.GraphModule) -> Callable[..., Any]:
-                made: Callable[..., Any] = compile(module, backend=real, **options)
+                def counting(inner: fx.GraphModule, examples: Sequence[Any]) -> Any:
+                    watched.compiles += 1
+                    return real(inner, examples)
+
+                def run(*inputs: Any) -> Any:  # torch.compile leaves modules of fx alone
+                    return module.forward(*inputs)
+
+                target = module if call.compiler == "tc" else run
+                made: Callable[..., Any] = compile(target, backend=counting, **options)
                 return made
 
             watched = Recorded(self.recorder, graph, compiled)
@@ -216,7 +224,11 @@ def _is_new(node: fx.Node, fake: torch.Tensor) -> bool:
 
 
 class Recorded:
-    """A compiled graph that records what it computes."""
+    """A compiled graph that records what it computes.
+
+    Attributes:
+        compiles: how often a backend got it; -1: never, which the log says.
+    """
 
     def __init__(
         self, recorder: Recorder, graph: Graph, compiled: Callable[[fx.GraphModule], Any]
@@ -226,6 +238,7 @@ class Recorded:
         self.make = compiled
         self.places = {node: self.place_of(node) for node in graph.values}
         self.compiled: Callable[..., Any] | None = None
+        self.compiles = 0
 
     def __call__(self, *inputs: Any) -> Any:
         plain = [graphs.plain(value) for value in inputs]
@@ -236,6 +249,10 @@ class Recorded:
         if self.compiled is None:
             self.compiled = self.make(self.graph.module)
         made = self.compiled(*plain, *taps)
+        if not self.compiles:
+            lines = sorted({str(node.meta.get("stack_trace")) for node in self.graph.values})[:1]
+            self.recorder.log.note(f"a graph was run, and not compiled: {' '.join(lines)[-200:]}")
+            self.compiles = -1
         made = tuple(made) if isinstance(made, tuple | list) else (made,)
         own = made if self.graph.own < 0 else made[: self.graph.own]
         self.record(own, made, events, dict(zip(self.graph.taps, taps, strict=True)))
