@@ -30,7 +30,7 @@ from tc.minifier.console import (
     stoppable,
 )
 from tc.minifier.job import HUNG
-from tc.minifier.ladder import STAGES, Ladder, Rung, Step
+from tc.minifier.ladder import STAGES, STEPPED, Ladder, Rung, Step
 from tc.minifier.odds import runs_for
 from tc.minifier.oracle import Oracle, OracleError, Server
 from tc.minifier.outside import Calls, add_workaround, around_graphs, without_graph
@@ -217,17 +217,20 @@ class Search:
         self.progress.line(f"stage      {shown}")
         if rung is None:
             return Verdict(INCONCLUSIVE, f"{first.message}; no single stage shows it")
-        step = ladder.step(rung) if rung.name in STAGES else None
+        step = ladder.step(rung) if rung.steps else None
         small = self.narrowed(case, oracle, first)
         verdict = Verdict(BUG, title(rung, step, small))
         verdict.add("failure", rung.answer.message, failure=first.kind, message=first.message)
         if seen:
             verdict.add("shows", f"not always: it {seen}", share=oracle.share)
         add_lines(verdict, small)
+        if case.backward:
+            where = "forward" if first.detail.get("forward") else "backward"
+            verdict.add("pass", MEANING_OF_PASS[where], part=where)
         verdict.facts["stage"] = rung.name
         if step is not None:
             add_step(verdict, step)
-        elif rung.name in STAGES:
+        elif rung.name in (*STAGES, *STEPPED):
             verdict.add("step", "it fails with every optional step refused", step=None)
         if rung.answer.detail.get("index") is not None:
             add_element(verdict, rung.answer.detail)
@@ -272,13 +275,19 @@ class Search:
         verdict.add("works if", "nothing that was tried helps", workaround=None)
 
 
+MEANING_OF_PASS: Final = {
+    "forward": "forward: it shows before gradients are computed",
+    "backward": "backward: what forward returns is right",
+}
+
+
 def title(rung: Rung, step: Step | None, small: Case) -> str:
     """The verdict in one sentence."""
     calls = ", ".join(call_text(case_step.form) for case_step in small.steps[:3])
     many = f" and {len(small.steps) - 3} more calls" if len(small.steps) > 3 else ""
     how = "fails on" if rung.answer.kind in ("crash", "died", "timeout") else "computes"
     end = "" if how == "fails on" else " wrong"
-    who = f"step {step.number}, {step.kind}," if step else rung.who
+    who = f"step {step.number}, {step.kind}," if step else rung.without_step
     if step and step.kernel:
         who = f"the generated kernel {step.kernel}"
     return f"{who} {how} {calls}{many}{end}"
