@@ -162,6 +162,7 @@ class Graph:
                     place = graph.placeholder(f"tap_{len(self.taps)}")
                 with graph.inserting_after(node):
                     shown = graph.call_function(torch.add, (node, place))
+                shown.meta = dict(node.meta)
                 node.replace_all_uses_with(shown, lambda user, own=shown: user is not own)
                 self.taps.append(node)
             with graph.inserting_after(shown):
