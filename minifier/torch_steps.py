@@ -9,8 +9,8 @@ order in which they happen, so that one binary search finds the first that a fai
 from __future__ import annotations
 
 import functools
-import importlib
 import re
+import sys
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -30,7 +30,6 @@ PATTERNS: Final = ("LoweringPatternEntry", "GraphPatternEntry", "ReplacementPatt
 
 def plant(gate: api.Gate) -> None:
     """Let all steps of this process ask a gate."""
-    inductor = functools.partial(_module, "torch._inductor")
     inductor("config").force_disable_caches = True  # what was compiled by other steps is no answer
     bisector = inductor("compiler_bisector").CompilerBisector
     bisector.disable_subsystem = classmethod(functools.partial(_is_refused, gate))
@@ -40,13 +39,14 @@ def plant(gate: api.Gate) -> None:
         entry.apply = _rewriting(gate, entry.apply)
     scheduler = inductor("scheduler").Scheduler
     scheduler.can_fuse = _fusing(gate, scheduler.can_fuse)
-    functorch: Any = _module("torch._functorch", "config")
+    functorch: Any = sys.modules["torch._functorch.config"]
     if functorch.cse:
         functorch.cse = gate.allow("cse")
 
 
-def _module(package: str, name: str) -> Any:
-    return importlib.import_module(f"{package}.{name}")
+def inductor(name: str) -> Any:
+    """Return a module of torch.compile, which the warm process has loaded."""
+    return sys.modules[f"torch._inductor.{name}"]
 
 
 def _is_refused(

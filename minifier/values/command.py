@@ -25,6 +25,8 @@ from tc.minifier.verdict import BUG, INCONCLUSIVE, Verdict
 from tc.minifier.workplace import Workplace
 
 RECORDER: Final = Path(__file__).with_name("recorder.py")
+EAGER: Final = ("eager", "moved")  # how a program is run, see `HELP`
+COMPILED: Final = ("compiled", "outputs")
 SECONDS: Final = 600.0  # limit for one run
 ENTERS: Final = 4  # values that enter, in the verdict
 HELP: Final = """\
@@ -81,11 +83,13 @@ def record(own: Sequence[str], rest: Sequence[str]) -> int:
     parser.add_argument("-o", "--output", default="")
     parser.add_argument("--how", default="eager")
     options = parser.parse_args(own)
-    if options.how not in ("eager", "moved", "compiled", "outputs"):
+    if options.how not in (*EAGER, *COMPILED):
         raise Usage(f"--how is eager, moved, compiled or outputs, not {options.how}")
     subject = subject_of(options.script, rest, options.module)
     rank = os.environ.get("RANK")
-    name = options.output or Path(options.script).stem + (f".rank{rank}" if rank else "") + ".values"
+    name = (
+        options.output or Path(options.script).stem + (f".rank{rank}" if rank else "") + ".values"
+    )
     output = Path(name)
     if not output.absolute().parent.is_dir():
         raise Usage(f"there is no folder {output.parent}")
@@ -118,9 +122,10 @@ class Run:
         """
         log = self.folder / f"{how}-{len(list(self.folder.glob('*.log')))}.log"
         script = self.subject.script(self.folder)
+        by = "" if how in EAGER else "tc.minifier.values.exposed"
         command = [
-            self.python, "-c", identity.BOOT, str(RECORDER), str(log), how, str(self.subject.home),
-            str(script), *self.subject.arguments,
+            self.python, "-c", identity.BOOT, str(RECORDER), str(log), how, by,
+            str(self.subject.home), str(script), *self.subject.arguments,
         ]  # fmt: skip
         with caches_of_one_run() as caches:
             process = subprocess.Popen(
@@ -175,8 +180,8 @@ def compare(own: Sequence[str], rest: Sequence[str]) -> int:
     try:
         if options.other:
             names = [options.script, options.other, *filter(None, [options.rounding])]
-            logs = [Log.read(_existing(name)) for name in names]
-            verdict = verdict_on(Comparison(*logs))
+            one, other, *moved = [Log.read(_existing(name)) for name in names]
+            verdict = verdict_on(Comparison(one, other, *moved))
         else:
             subject = subject_of(options.script, rest, options.module)
             verdict = of_runs(subject, options.python, options.seconds or SECONDS)
@@ -194,7 +199,7 @@ def _existing(name: str) -> Path:
 
 
 def of_runs(subject: Subject, python: str | None, seconds: float) -> Verdict:
-    """Run a program eagerly, eagerly again with moved results, and compiled or by another Python."""
+    """Run a program eagerly, again with moved results, and compiled or by another Python."""
     progress = Progress()
     with Workplace("tc-bisect") as place, (place.folder / "output").open("wb") as output:
         own = Run(subject, place.folder, seconds, python_of(None), output)
@@ -232,8 +237,8 @@ def verdict_on(comparison: Comparison) -> Verdict:
     apart = [each.distance for each in pairs if each.distance]
     ended = [log.end.get("error", "" if log.end else "its log is cut off") for log in (one, other)]
     if pair is None and ended[0] != ended[1]:
-        place = 0 if ended[0] else 1
-        verdict = Verdict(BUG, f"{names[place]} ends with {ended[place]}; {names[1 - place]} does not")
+        text, (bad, good) = (ended[0], names) if ended[0] else (ended[1], names[::-1])
+        verdict = Verdict(BUG, f"{bad} ends with {text}; {good} does not")
         verdict.facts["verdict"] = "ended"
     elif pair is None:
         word = "rounding" if apart else "equal"
@@ -243,7 +248,9 @@ def verdict_on(comparison: Comparison) -> Verdict:
         verdict.facts["verdict"] = word
     else:
         place = pair.one.line.place
-        verdict = Verdict(BUG, f"{place} is the first line whose values differ by more than rounding")
+        verdict = Verdict(
+            BUG, f"{place} is the first line whose values differ by more than rounding"
+        )
         verdict.facts["verdict"] = "differs"
         _add_pair(verdict, comparison, pair, names)
     _add_counts(verdict, comparison, apart)
@@ -257,9 +264,7 @@ def verdict_on(comparison: Comparison) -> Verdict:
     return verdict
 
 
-def _add_pair(
-    verdict: Verdict, comparison: Comparison, pair: Pair, names: Sequence[str]
-) -> None:
+def _add_pair(verdict: Verdict, comparison: Comparison, pair: Pair, names: Sequence[str]) -> None:
     line = pair.one.line
     verdict.add("your line", f"{line.place}   {line.text}", line=line.place, code_text=line.text)
     if pair.other.line.place != line.place:
@@ -301,8 +306,8 @@ def _add_counts(verdict: Verdict, comparison: Comparison, apart: Sequence[float]
     if flipped := comparison.flipped:
         first = min(flipped, key=lambda pair: pair.one.number).one
         verdict.add(
-            "decided", f"{len(flipped)} values without rounding differ where what they are computed "
-            f"from does; the first is {first}, {first.line.place}", flipped=len(flipped),
+            "decided", f"{len(flipped)} values without rounding differ where what they are made of "
+            f"does; the first is {first}, {first.line.place}", flipped=len(flipped),
         )  # fmt: skip
 
 
@@ -328,7 +333,8 @@ def values_of(event: Event) -> str:
 
 def worst_part(pair: Pair) -> str:
     """Return which elements most of the difference is in, as far as a summary knows."""
-    sums = [(mine - theirs) ** 2 for mine, theirs in zip(pair.one.sums, pair.other.sums)]
+    both = zip(pair.one.sums, pair.other.sums, strict=False)
+    sums = [(mine - theirs) ** 2 for mine, theirs in both]
     size = math.prod(pair.one.shape)
     if pair.one.shape != pair.other.shape or len(sums) < 2 or not sum(sums):
         return ""
@@ -345,4 +351,3 @@ def _size(distance: float) -> str:
 
 def _number(distance: float) -> float | None:
     return distance if distance < math.inf else None
-

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -127,7 +127,6 @@ class Comparison:
     one: Log
     other: Log
     moved: Log | None = None
-    report: Callable[[str], None] = field(default=lambda text: None)
 
     @cached_property
     def pairs(self) -> dict[int, Pair]:
@@ -160,7 +159,7 @@ class Comparison:
         return found
 
     def enters(self, pair: Pair) -> list[Pair]:
-        """Return what a value is computed from: of a gradient, those of what the value is used in."""
+        """Return what a value is computed from; of a gradient, those that it is a sum of."""
         event = pair.one
         numbers = list(event.enters)
         if event.kind == GRADIENT:

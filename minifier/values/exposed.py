@@ -8,7 +8,6 @@ be right here: ``outputs`` records what the graph as it is takes in and returns,
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,10 +27,14 @@ EXPOSED: Final = 1000  # values of one graph that are returned
 FRAME: Final = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 
-def install(recorder: Recorder, exposes: bool) -> None:
-    """Put recording compilers in place of `tc.compile` and `torch.compile`."""
+def install(recorder: Recorder, how: str) -> None:
+    """Put recording compilers in place of `tc.compile` and `torch.compile`.
+
+    Args:
+        how: ``compiled``: graphs return every value; ``outputs``: they are as they are.
+    """
     compilers = {"tc": api.compile, "torch": torch.compile}
-    runner.install(Exposing(recorder, exposes, compilers))  # type: ignore[arg-type]
+    runner.install(Exposing(recorder, how == "compiled", compilers))  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -93,11 +96,11 @@ class Exposing:
 
         def recording(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
             graph = Graph.of(graphs.copied(gm), self.exposes)
-            options = {"dynamic": True} if "dynamic" in dict(runner.with_dynamic(gm, call).options) \
-                else {}  # fmt: skip
+            symbolic = "dynamic" in dict(runner.with_dynamic(gm, call).options)
+            options = {"dynamic": True} if symbolic else {}
             compile = self.compilers[call.compiler]
-            if call.compiler == "torch":  # its kernels would draw other numbers than eager
-                importlib.import_module("torch._inductor.config").fallback_random = True
+            if hasattr(real, "config"):  # Inductor's kernels would draw other numbers than eager
+                real.config["fallback_random"] = True
 
             def compiled(module: fx.GraphModule) -> Callable[..., Any]:
                 def counting(inner: fx.GraphModule, examples: Sequence[Any]) -> Any:

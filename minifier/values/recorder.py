@@ -1,10 +1,10 @@
 """Records what a program computes: of every value its line, its operation, and a summary.
 
-    python -c BOOT recorder.py LOG HOW HOME SCRIPT [ARGUMENT ...]    (BOOT of tc.minifier.identity)
+    python -c BOOT recorder.py LOG HOW BY HOME SCRIPT [ARGUMENT ...]    (tc.minifier.identity.BOOT)
 
 HOW is ``eager``, ``moved`` (eager, and the result of each operation moved by a unit in the last
-place), ``compiled`` or ``outputs`` (see `exposed`). Out: LOG, lines of JSON, packed with gzip; one
-that was cut off can be read as far as it goes. ``{rank}`` in its name is the rank of the process.
+place), or what the module BY does with compiled functions. Out: LOG, lines of JSON, packed with
+gzip; one that was cut off can be read as far as it goes. ``{rank}`` in its name is the rank of the process.
 
 Only torch and numpy are needed here, so that any Python can record. A summary (`summary`) costs
 three passes over a value and about 300 bytes of text; values never go to disk as a whole.
@@ -13,6 +13,7 @@ three passes over a value and about 300 bytes of text; values never go to disk a
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
 import linecache
 import os
@@ -94,7 +95,7 @@ def signs(count: int) -> Any:
 
 
 def _noise(count: int) -> bytes:
-    """Return bytes that depend on nothing: a counter, mixed (splitmix64; G. Steele et al., 2014)."""
+    """Return the same bytes always: a counter, mixed (splitmix64; G. Steele et al., 2014)."""
     state = np.arange(1, count // 8 + 2, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         state = (state ^ (state >> np.uint64(shift))) * np.uint64(factor)
@@ -137,7 +138,7 @@ class Places:
         self.home = home
         self.known: dict[tuple[str, int, str], int] = {}
         self.rows: list[dict[str, Any]] = []
-        self._owners: dict[CodeType, str] = {}
+        self._owners: dict[str, str] = {}  # by file
 
     def number(self, file: str, line: int, function: str) -> int:
         """Return the number of a line."""
@@ -174,9 +175,10 @@ class Places:
 
     def owner(self, code: CodeType) -> str:
         """Return ``user``, ``library``, or ``inside`` for a compiler and autograd."""
-        found = self._owners.get(code)
+        file = code.co_filename
+        found = self._owners.get(file)
         if found is None:
-            found = self._owners[code] = owner_of(code.co_filename)
+            found = self._owners[file] = owner_of(file)
         return found
 
 
@@ -195,7 +197,8 @@ TORCH: Final = os.path.dirname(os.path.realpath(torch.__file__)) + os.sep
 STANDARD: Final = os.path.dirname(os.path.realpath(os.__file__)) + os.sep
 #: the tool's and its compiler's own files
 OWN: Final = tuple(
-    str(Path(__file__).resolve().parents[2] / folder) + os.sep for folder in ("minifier", "compiler")
+    str(Path(__file__).resolve().parents[2] / folder) + os.sep
+    for folder in ("minifier", "compiler")
 )
 
 
@@ -343,7 +346,13 @@ class Recorder(TorchFunctionMode):
         self.made[key] = (weakref.ref(value, forget), number, _version(value))
 
     def event(
-        self, kind: int, place: int, name: str, part: int, value: torch.Tensor, enters: Sequence[int]
+        self,
+        kind: int,
+        place: int,
+        name: str,
+        part: int,
+        value: torch.Tensor,
+        enters: Sequence[int],
     ) -> int:
         """Write an event; returns its number, -1 for what has no summary."""
         with self.lock, torch.no_grad():
@@ -387,17 +396,15 @@ def facts(how: str) -> dict[str, Any]:
 
 def main() -> None:
     """Record the script named on the command line."""
-    path, how, home, script, *arguments = sys.argv[1:]
+    path, how, by, home, script, *arguments = sys.argv[1:]
     log = Log(Path(path.replace("{rank}", os.environ.get("RANK", "0"))), facts(how))
     places = Places(script, home)
     recorder = Recorder(log, places, 1 if how == "moved" else None)
     sys.argv = [script, *arguments]
     sys.path[0] = home
     error = ""
-    if how in ("compiled", "outputs"):
-        from tc.minifier.values.exposed import install
-
-        install(recorder, how == "compiled")
+    if by:
+        importlib.import_module(by).install(recorder, how)
     else:
         os.environ["TC_DISABLE"] = "1"
         torch.compiler.set_stance("force_eager")

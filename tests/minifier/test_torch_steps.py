@@ -31,9 +31,13 @@ def test_names_are_those_of_operations() -> None:
 
 def test_a_node_is_called_by_what_it_computes() -> None:
     def part(*names: str) -> Any:
-        return SimpleNamespace(node=SimpleNamespace(origins=[SimpleNamespace(name=n) for n in names]))
+        return SimpleNamespace(
+            node=SimpleNamespace(origins=[SimpleNamespace(name=n) for n in names])
+        )
 
-    node = SimpleNamespace(get_nodes=lambda: [part("mul", "add"), part("add")], get_name=lambda: "op1")
+    node = SimpleNamespace(
+        get_nodes=lambda: [part("mul", "add"), part("add")], get_name=lambda: "op1"
+    )
     assert made(node) == "add_mul"
     assert made(SimpleNamespace(get_nodes=lambda: [], get_name=lambda: "op1")) == "op1"
 

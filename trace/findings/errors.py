@@ -186,7 +186,7 @@ def without_end(facts: Facts) -> list[Event]:
         Event(
             code="TC909",
             title=f"{one.title} was never compiled to the end",
-            why=f"the log ends in the step {one.left_in}: it hung and was ended, or the process died",
+            why=f"the log ends in the step {one.left_in}: it hung, or the process died",
             fix=("tc-bisect on the program says where it hangs or dies",
                  "backend='aot_eager', or TC_DISABLE=1: see that the program runs without it"),
             where=Where(one.file, one.line, function=one.function),

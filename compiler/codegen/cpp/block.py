@@ -222,4 +222,4 @@ class Block:
     def _fail(self, what: str, line: str) -> None:
         place = f", in the line `{line}`" if line else ""
         text = f"The C printed for {self.function} is wrong: {what}{place}."
-        raise StageError(STAGE, text) from ValueError(what)  # what is wrong, whatever it was made of
+        raise StageError(STAGE, text) from ValueError(what)  # whatever it was made of

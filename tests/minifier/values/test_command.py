@@ -18,7 +18,9 @@ for step in range(3):
     x = torch.randn(4)
     (x * w).sum().backward()
 """
-LONGER = PLAIN.replace("    x = torch.randn(4)\n", "    print('step', step)\n    x = torch.randn(4)\n")
+LONGER = PLAIN.replace(
+    "    x = torch.randn(4)\n", "    print('step', step)\n    x = torch.randn(4)\n"
+)
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,9 @@ def test_decisions_near_a_tie_are_no_difference_of_their_own() -> None:
 def test_gradients_go_with_their_values_in_any_order() -> None:
     def run(order: tuple[int, int]) -> Log:
         values = [event(n, n, "p", INPUT) for n in range(2)]
-        return log(*values, *(event(10 + n, 2 + k, "p", GRADIENT, (n,)) for k, n in enumerate(order)))
+        return log(
+            *values, *(event(10 + n, 2 + k, "p", GRADIENT, (n,)) for k, n in enumerate(order))
+        )
 
     comparison = Comparison(run((0, 1)), run((1, 0)))
     assert comparison.first is None and len(comparison.pairs) == 4
@@ -104,7 +106,11 @@ def test_verdicts() -> None:
     one, other = log(event(1, 0), how="eager"), log(event(5, 0), how="compiled")
     assert labels(one, other) == ("eager", "compiled")
     verdict = verdict_on(Comparison(one, other))
-    assert (verdict.code, verdict.facts["verdict"], verdict.facts["line"]) == (1, "differs", "train.py:1")
+    assert (verdict.code, verdict.facts["verdict"], verdict.facts["line"]) == (
+        1,
+        "differs",
+        "train.py:1",
+    )
     assert "elements 0 to 4 of 10" in str(verdict)
     assert verdict_on(Comparison(one, one)).facts["verdict"] == "equal"
     assert verdict_on(Comparison(one, log())).code == 5

@@ -35,7 +35,9 @@ for step in range(2):
 
 def compared(folder: Path, text: str, fault: str = "", *more: str) -> dict[str, object]:
     (folder / "train.py").write_text(text)
-    done = tool("tc.minifier.bisect", "compare", "train.py", "--json", *more, fault=fault, cwd=folder)
+    done = tool(
+        "tc.minifier.bisect", "compare", "train.py", "--json", *more, fault=fault, cwd=folder
+    )
     assert done.stdout.startswith("{"), done.stderr
     found: dict[str, object] = json.loads(done.stdout)
     assert done.returncode == (1 if found["verdict"] == "differs" else 0)

@@ -65,13 +65,15 @@ def test_one_function_has_one_name() -> None:
     seen: list[str] = []
 
     class Names(torch.overrides.TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             seen.append(operation(func))
             return func(*args, **(kwargs or {}))
 
     with Names():
-        x + 1, 1 + x, x.add(1), torch.add(x, 1)  # noqa: B018
-        x / 2, x.div(2), x @ x, torch.matmul(x, x)  # noqa: B018
+        x + 1, 1 + x, x.add(1), torch.add(x, 1)
+        x / 2, x.div(2), x @ x, torch.matmul(x, x)
         x += 1
         x.add_(1)
         x.mT  # noqa: B018
