@@ -166,7 +166,8 @@ class Graph:
                 with graph.inserting_after(node):
                     shown = graph.call_function(torch.add, (node, place))
                 shown.meta = dict(node.meta)
-                node.replace_all_uses_with(shown, lambda user, own=shown: user is not own)
+                node.replace_all_uses_with(shown)
+                shown.args = (node, place)
                 self.taps.append(node)
             with graph.inserting_after(shown):
                 copy = graph.call_method("detach", (shown,))

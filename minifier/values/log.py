@@ -23,12 +23,13 @@ class Line:
 
     Attributes:
         file: its file; empty for the script.
+        function: where it is; resume functions have names of their own.
         nth: how many lines before it in its file have the same text.
         place: ``file:line``, for people.
     """
 
     file: str
-    function: str
+    function: str = field(compare=False)
     text: str
     nth: int
     place: str = field(compare=False)

@@ -4,7 +4,7 @@
 
 HOW is ``eager``, ``moved`` (eager, and the result of each operation moved by a unit in the last
 place), or what the module BY does with compiled functions. Out: LOG, lines of JSON, packed with
-gzip; one that was cut off can be read as far as it goes. ``{rank}`` in its name is the rank of the process.
+gzip; one that was cut off can be read as far as it goes.
 
 Only torch and numpy are needed here, so that any Python can record. A summary (`summary`) costs
 three passes over a value and about 300 bytes of text; values never go to disk as a whole.
@@ -284,19 +284,24 @@ class Recorder(TorchFunctionMode):
         getter = getattr(func, "__name__", "") == "__get__"
         if place is None or (getter and name not in GETTERS):
             return func(*args, **kwargs)
-        target = list(args[:1]) or list(kwargs.values())[:1]  # of an operation in place
-        written = {id(one) for one in tensors(target)} if name.endswith("_") else ()
-        enters = [self.enter(one, place, f"{name}, argument {k}")
-                  for k, one in enumerate(tensors((args, kwargs)))
-                  if id(one) not in written or id(one) in self.made]  # fmt: skip
+        given = list(enumerate(tensors((args, kwargs))))
+        target: list[torch.Tensor] = []
+        if name.endswith(("_", "setitem")):
+            target = list(tensors(list(args[:1]) or list(kwargs.values())[:1]))
+        fresh = {id(one) for one in target if id(one) not in self.made}  # what it holds is not set
+
+        def entering() -> list[int]:
+            return [self.enter(one, place, f"{name}, argument {k}")
+                    for k, one in given if id(one) not in fresh]  # fmt: skip
+
+        enters = entering() if target else []
         made = func(*args, **kwargs)
         if self.noise is not None:
             made = self.nudged(made, args)
-        if name in UNSET:
+        results = list(tensors(made)) or target
+        if name in UNSET or not results:
             return made
-        results = list(tensors(made))
-        if not results and name.endswith(("_", "setitem")):
-            results = list(tensors(target))
+        enters = enters or entering()
         for part, result in enumerate(results):
             self.result(result, place, name, part, enters)
         return made
@@ -332,7 +337,7 @@ class Recorder(TorchFunctionMode):
                 self.event(GRADIENT, place, name, part, gradient, (number,))
 
         if number >= 0:
-            value.register_hook(record)
+            value.register_hook(record)  # type: ignore[no-untyped-call]
 
     def keep(self, value: torch.Tensor, number: int) -> None:
         """Remember which event a tensor comes from, as long as it lives."""
@@ -397,7 +402,7 @@ def facts(how: str) -> dict[str, Any]:
 def main() -> None:
     """Record the script named on the command line."""
     path, how, by, home, script, *arguments = sys.argv[1:]
-    log = Log(Path(path.replace("{rank}", os.environ.get("RANK", "0"))), facts(how))
+    log = Log(Path(path), facts(how))
     places = Places(script, home)
     recorder = Recorder(log, places, 1 if how == "moved" else None)
     sys.argv = [script, *arguments]
