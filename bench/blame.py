@@ -3,6 +3,7 @@
     python bench/blame.py                   # 30 random faults in the demo GPT and an MLP
     python bench/blame.py --healthy         # 30 sound programs: nothing may be blamed
     python bench/blame.py --faults 6 --seed 7 --program mlp
+    python bench/blame.py --compare         # the line alone, by tc-bisect compare; healthy ones too
 
 A fault is drawn at random from the steps that a sound compile of the program takes: rules,
 decompositions, lowerings, passes, fusions, kernels (faults/steps.py). Draws that do not show (the
@@ -127,7 +128,7 @@ def base(step: str) -> str:
     return re.sub(r"^kernel\.k\d+_", "kernel.", step)
 
 
-def trial(draw: Draw) -> Trial:
+def trial(draw: Draw, verb: tuple[str, ...] = ()) -> Trial:
     """Break the step, see that it shows, and ask tc-bisect."""
     with tempfile.TemporaryDirectory(prefix="tc-bench-") as name:
         folder, log = Path(name), Path(name, "log")
@@ -138,7 +139,7 @@ def trial(draw: Draw) -> Trial:
         fired = [fact for fact in facts_of(log) if fact[0] == "fired"]
         if first.code == 0 or not fired or "AssertionError" not in first.err:
             return Trial(False)
-        done = run(["-m", "tc.minifier.bisect", "script.py", "--json"], folder, fault)
+        done = run(["-m", "tc.minifier.bisect", *verb, "script.py", "--json"], folder, fault)
     lines = {place(str(line)) for fact in fired for line in fact[2]}
     if any(not fact[2] for fact in fired):
         lines |= lines_of_backward(draw.name, PROGRAMS[draw.program])
@@ -147,6 +148,11 @@ def trial(draw: Draw) -> Trial:
     if done.code != 1:
         return Trial(True, cpu=done.cpu, note=(done.out + done.err).strip()[-150:])
     said = json.loads(done.out)
+    if verb:
+        named = (place(str(said.get("line"))),)
+        right = set(named) <= lines
+        return Trial(True, str(said.get("value")), right, named, right, done.cpu,
+                     f"{said.get('distance')}")  # fmt: skip
     step = str(said.get("step"))
     named = tuple(place(line) for line in said.get("lines", ()))
     return Trial(
@@ -170,12 +176,12 @@ def lines_of_backward(name: str, program: str) -> set[str]:
     }
 
 
-def faults(count: int, seed: int, programs: list[str]) -> None:
+def faults(count: int, seed: int, programs: list[str], verb: tuple[str, ...]) -> None:
     """Run trials until so many faults showed."""
     trials: list[Trial] = []
     hidden = 0
     for draw in draws(programs, seed):
-        found = trial(draw)
+        found = trial(draw, verb)
         if not found.shown:
             hidden += 1
             continue
@@ -190,13 +196,13 @@ def faults(count: int, seed: int, programs: list[str]) -> None:
           f"{hidden} draws did not show")  # fmt: skip
 
 
-def healthy(count: int) -> None:
+def healthy(count: int, verb: tuple[str, ...]) -> None:
     """Run tc-bisect on programs with a sound compiler."""
     claimed, sound = 0, 0
     for name, text in list(sound_programs())[:count]:
         with tempfile.TemporaryDirectory(prefix="tc-bench-") as folder:
             Path(folder, "script.py").write_text(text)
-            done = run(["-m", "tc.minifier.bisect", "script.py"], Path(folder))
+            done = run(["-m", "tc.minifier.bisect", *verb, "script.py"], Path(folder))
         claimed += done.code == 1
         sound += done.code == 0
         print(f"{done.code} {name:24} {(done.out or done.err).splitlines()[0][:110]}", flush=True)
@@ -259,11 +265,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--program", choices=tuple(PROGRAMS), action="append")
     parser.add_argument("--healthy", action="store_true", help="30 sound programs instead")
+    parser.add_argument("--compare", action="store_true", help="by tc-bisect compare")
     options = parser.parse_args()
+    verb = ("compare",) if options.compare else ()
     if options.healthy:
-        healthy(30)
+        healthy(30, verb)
     else:
-        faults(options.faults, options.seed, options.program or list(PROGRAMS))
+        faults(options.faults, options.seed, options.program or list(PROGRAMS), verb)
 
 
 if __name__ == "__main__":

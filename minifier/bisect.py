@@ -30,16 +30,18 @@ from tc.minifier.console import (
     stoppable,
 )
 from tc.minifier.job import HUNG
-from tc.minifier.ladder import MEANING, Ladder, Rung, Step
+from tc.minifier.ladder import STAGES, STEPPED, Ladder, Rung, Step
 from tc.minifier.odds import runs_for
 from tc.minifier.oracle import Oracle, OracleError, Server
 from tc.minifier.outside import Calls, add_workaround, around_graphs, without_graph
 from tc.minifier.problem import Problem, Run, looks_for, record, recorded
 from tc.minifier.reduce import Reduction
 from tc.minifier.subject import subject_of
+from tc.minifier.values import command as values
 from tc.minifier.verdict import BUG, INCONCLUSIVE, Verdict
 from tc.minifier.workplace import Workplace
 
+VERBS: Final = ("record", "compare")  # see `tc.minifier.values.command`
 _HELP: Final = """\
 Find the step of the compiler that makes a script go wrong.
 
@@ -47,6 +49,7 @@ examples:
   tc-bisect train.py                     the verdict, for people
   tc-bisect train.py --json              the same for scripts and agents
   tc-bisect train.py -- --steps 1        what follows -- goes to the script
+  tc-bisect compare train.py             the first value that differs from eager; --help says more
 
 usage:
   tc-bisect [-m] SCRIPT [--json|--issue] [--seconds N] [--runs N] [--own-caches] [-- ARGUMENT ...]
@@ -72,7 +75,8 @@ exit codes:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run tc-bisect and return its exit code; one sentence on stderr says what went wrong."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if not arguments or "-h" in arguments or "--help" in arguments:
+    verb = arguments[:1] and arguments[0] in VERBS
+    if not verb and (not arguments or "-h" in arguments or "--help" in arguments):
         if arguments:
             sys.stdout.write(_HELP)
             return OK
@@ -82,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return OK
     with stoppable():
         try:
-            return _run(_parsed(arguments))
+            return values.run(arguments) if verb else _run(_parsed(arguments))
         except Usage as error:
             return fail("tc-bisect", USAGE, f"{error}; try tc-bisect --help")
         except OracleError as error:
@@ -213,17 +217,20 @@ class Search:
         self.progress.line(f"stage      {shown}")
         if rung is None:
             return Verdict(INCONCLUSIVE, f"{first.message}; no single stage shows it")
-        step = ladder.step(rung) if case.call.compiler == "tc" else None
+        step = ladder.step(rung) if rung.steps else None
         small = self.narrowed(case, oracle, first)
         verdict = Verdict(BUG, title(rung, step, small))
         verdict.add("failure", rung.answer.message, failure=first.kind, message=first.message)
         if seen:
             verdict.add("shows", f"not always: it {seen}", share=oracle.share)
         add_lines(verdict, small)
+        if case.backward:
+            where = "forward" if first.detail.get("forward") else "backward"
+            verdict.add("pass", MEANING_OF_PASS[where], part=where)
         verdict.facts["stage"] = rung.name
         if step is not None:
             add_step(verdict, step)
-        elif case.call.compiler == "tc":
+        elif rung.name in (*STAGES, *STEPPED):
             verdict.add("step", "it fails with every optional step refused", step=None)
         if rung.answer.detail.get("index") is not None:
             add_element(verdict, rung.answer.detail)
@@ -268,13 +275,19 @@ class Search:
         verdict.add("works if", "nothing that was tried helps", workaround=None)
 
 
+MEANING_OF_PASS: Final = {
+    "forward": "forward: it shows before gradients are computed",
+    "backward": "backward: what forward returns is right",
+}
+
+
 def title(rung: Rung, step: Step | None, small: Case) -> str:
     """The verdict in one sentence."""
     calls = ", ".join(call_text(case_step.form) for case_step in small.steps[:3])
     many = f" and {len(small.steps) - 3} more calls" if len(small.steps) > 3 else ""
     how = "fails on" if rung.answer.kind in ("crash", "died", "timeout") else "computes"
     end = "" if how == "fails on" else " wrong"
-    who = f"step {step.number}, {step.kind}," if step else MEANING.get(rung.name, rung.name)
+    who = f"step {step.number}, {step.kind}," if step else rung.without_step
     if step and step.kernel:
         who = f"the generated kernel {step.kernel}"
     return f"{who} {how} {calls}{many}{end}"

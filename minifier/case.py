@@ -190,6 +190,7 @@ class Case:
         outputs: steps whose values are returned.
         facts: what each value was, by name.
         setup: statements the program needs before all else (custom ops).
+        settings: statements that set what the user's script has set of its compilers.
         backward: gradients are computed too.
     """
 
@@ -198,6 +199,7 @@ class Case:
     outputs: tuple[str, ...]
     call: Call = Call()
     setup: str = ""
+    settings: tuple[str, ...] = ()
     backward: bool = False
     facts: Mapping[str, Fact] = field(default_factory=dict, compare=False, repr=False)
 
@@ -314,15 +316,20 @@ class Case:
     def imports(self) -> list[str]:
         """The import statements of the program."""
         body = "\n".join([*self.function(), *self.makers(), self.setup])
-        modules = ["torch"] + (["tc"] if self.call.compiler == "tc" else [])
+        modules = ["torch"]
+        if self.call.compiler == "tc" or any(text.startswith("tc.") for text in self.settings):
+            modules.append("tc")
         modules += [name for name in ("math", "operator") if f"{name}." in body]
         special = [name for name in ("inf", "nan") if re.search(rf"\b{name}\b", body)]
+        modules += {text.partition("config.")[0] + "config" for text in self.settings
+                    if text.startswith("torch._")}  # fmt: skip
         lines = [f"import {name}" for name in sorted(modules)]
         return lines + ([f"from math import {', '.join(special)}"] if special else [])
 
     def program(self) -> str:
         """Everything but the compile call: imports, functions, inputs."""
-        setup = ["", self.setup] if self.setup else []
+        setup = ["", *self.settings] if self.settings else []
+        setup += ["", self.setup] if self.setup else []
         return "\n".join([*self.imports(), *setup, "", *self.function(), "", *self.makers(), ""])
 
     @property
@@ -353,6 +360,7 @@ def from_json(data: Mapping[str, Any]) -> Case:
         outputs=tuple(data["outputs"]),
         call=call,
         setup=data["setup"],
+        settings=tuple(data["settings"]),
         backward=data["backward"],
         facts={name: fact_from_json(row) for name, row in data["facts"].items()},
     )

@@ -29,6 +29,19 @@ class Unprintable(Exception):
     """A graph holds something that has no Python text."""
 
 
+def copied(gm: fx.GraphModule) -> fx.GraphModule:
+    """Return a graph of its own, with those it holds: a backend may rewrite the one it is given."""
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(gm.graph, {}))
+    copy = fx.GraphModule(gm, graph)
+    for node in graph.find_nodes(op="get_attr"):
+        home, _, name = str(node.target).rpartition(".")
+        held = getattr(gm.get_submodule(home), name)
+        if isinstance(held, fx.GraphModule):
+            setattr(copy.get_submodule(home), name, copied(held))
+    return copy
+
+
 def case_of(
     gm: fx.GraphModule, inputs: Sequence[Any], call: Call, setup: str, backward: bool
 ) -> tuple[Case, dict[str, torch.Tensor]]:

@@ -183,6 +183,7 @@ def normalised(message: str) -> str:
     lines = [line.strip() for line in message.strip().splitlines() if line.strip()]
     naming = [line for line in lines if re.search(r"\berror\b[: ]", line)] or lines
     text = naming[0] if naming else ""
+    text = re.sub(r"[\w./\-]+\.py:\d+( in \w+)?", "PLACE", text)
     text = re.sub(r"(/[\w.\-]+)+/?", "PATH", text)
     text = re.sub(r"0x[0-9a-fA-F]+", "N", text)
     text = re.sub(r"_?\d+(\.\d+)?", "", text)

@@ -6,7 +6,8 @@ first optional step without which all is right, by binary search over the gate's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import ast
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,11 +19,17 @@ STAGES = ("capture", "aot", "loops", "schedule", "kernels", "program")
 DEFAULT = ("'inductor'", '"inductor"', "None")  # the backend whose options the stages take
 KERNELS = "kernel"  # kind of the steps "this kernel is compiled", asked at stage kernels
 BACKENDS = ("eager", "aot_eager", "aot_eager_decomp_partition", "inductor")
+STEPPED = BACKENDS[2:]  # those whose steps torch can refuse
 MEANING = {
     "eager": "capture (TorchDynamo)",
     "aot_eager": "AOTAutograd",
     "aot_eager_decomp_partition": "decompositions or partitioner",
     "inductor": "Inductor",
+}
+#: the same, where all optional steps were refused
+NO_STEP = {
+    "aot_eager_decomp_partition": "the partitioner",
+    "inductor": "Inductor's code generation",
 }
 
 
@@ -33,6 +40,16 @@ class Rung:
     name: str
     answer: Answer
     steps: tuple[str, ...] = ()
+
+    @property
+    def who(self) -> str:
+        """Return who is to blame where this is the first that fails."""
+        return self.name if self.name in STAGES else MEANING.get(self.name, f"backend {self.name}")
+
+    @property
+    def without_step(self) -> str:
+        """Return who is to blame where no optional step is."""
+        return NO_STEP.get(self.name, self.who)
 
 
 @dataclass(frozen=True)
@@ -81,8 +98,7 @@ class Ladder:
 
     def climb(self) -> Rung | None:
         """Return the first rung that fails in the way that is looked for."""
-        names = STAGES if self.case.call.compiler == "tc" else BACKENDS
-        for name in names:
+        for name in self.names():
             rung = self.stage(name) if name in STAGES else self.backend(name)
             self.rungs.append(rung)
             self.report(f"{name} {'✗' if self.is_failure(rung) else '✓'}")
@@ -90,15 +106,33 @@ class Ladder:
                 return rung
         return None
 
+    def names(self) -> Sequence[str]:
+        """Return the stages to try, in order; another backend than the built-in one is one."""
+        backend = dict(self.case.call.options).get("backend", "None")
+        ours = self.case.call.compiler == "tc"
+        if backend in DEFAULT:
+            return STAGES if ours else BACKENDS
+        name = str(ast.literal_eval(backend))
+        if name in BACKENDS and not ours:
+            return BACKENDS[: BACKENDS.index(name) + 1]
+        return ("capture" if ours else "eager", name)
+
     def is_failure(self, rung: Rung) -> bool:
         """Whether a rung fails as the whole does; what else goes wrong there is another fault."""
         return rung.answer.is_like(self.failure.identity)
 
-    def backend(self, name: str) -> Rung:
-        """Compile with one of torch's backends."""
+    def backend(self, name: str, refuse: Mapping[str, int] | None = None) -> Rung:
+        """Compile with a backend known by name; torch's may have some of its steps refused."""
         options = tuple((n, v) for n, v in self.case.call.options if n == "dynamic")
-        call = Call("torch", (("backend", repr(name)), *options))
-        return self._decided(lambda: Rung(name, Answer.of(self._ask("judge", {"call": str(call)}))))
+        call = Call(self.case.call.compiler, (("backend", repr(name)), *options))
+        has_steps = self.case.call.compiler == "torch" and name in STEPPED
+        more = {"call": str(call), **({"refuse": dict(refuse or {})} if has_steps else {})}
+
+        def ask() -> Rung:
+            row = self._ask("backend" if has_steps else "judge", more)
+            return Rung(name, Answer.of(row), tuple(row.get("steps", ())))
+
+        return self._decided(ask)
 
     def stage(self, name: str, refuse: Mapping[str, int] | None = None) -> Rung:
         """Compile up to a stage of tc, refusing some steps."""
@@ -136,13 +170,14 @@ class Ladder:
         kind = KERNELS if rung.name == "kernels" else "*"
         steps = [name for name in rung.steps if kind == "*" or name.startswith(f"{kind}.")]
         total = len(steps)
-        if not total or self.is_failure(self.stage(rung.name, {kind: 1})):
+        refusing = self.stage if rung.name in STAGES else self.backend
+        if not total or self.is_failure(refusing(rung.name, {kind: 1})):
             return None
         low, high = 1, total + 1  # refused from `low` on it passes, from `high` on it fails
         last = steps
         while high - low > 1:
             middle = (low + high) // 2
-            tried = self.stage(rung.name, {kind: middle})
+            tried = refusing(rung.name, {kind: middle})
             self.report(f"step {middle} of {total}")
             if self.is_failure(tried):
                 high = middle

@@ -30,6 +30,7 @@ PASSES: tuple[Pass, ...] = (
     nodes.bypass,
     context.no_setup,
     context.fewer_options,
+    context.fewer_settings,
 )
 ROUNDS = 3
 

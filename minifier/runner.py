@@ -11,6 +11,7 @@ first time it is written as ``begun.json``, so that a process that dies leaves i
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import os
@@ -28,7 +29,7 @@ from torch import fx
 
 import tc
 from tc.compiler import api
-from tc.minifier import graphs, identity, judge
+from tc.minifier import graphs, identity, judge, settings
 from tc.minifier.case import Call, to_json
 from tc.minifier.judge import Outcome
 from tc.minifier.setup_code import setup_for
@@ -117,6 +118,7 @@ class Recorder:
         self.script = script.read_text(errors="replace") if script.is_file() else ""
         self.home = Path(sys.path[0] or ".").resolve()
         self.environment = dict(os.environ)
+        self.settings = settings.current()
         self.sequence: list[dict[str, Any]] | None = [] if sequence else None
         self.tensors: dict[str, torch.Tensor] = {}
         self.raises = False
@@ -192,11 +194,17 @@ def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Watched:
-    """A compiled graph that checks its first calls against eager."""
+    """A compiled graph that checks its first calls against eager.
+
+    Attributes:
+        gm: the graph as it was captured, which no backend has changed.
+        settings: what the script had set of its compilers when they got the graph.
+    """
 
     def __init__(self, recorder: Recorder, gm: fx.GraphModule, call: Call) -> None:
         self.recorder = recorder
-        self.gm = gm
+        self.gm = graphs.copied(gm)
+        self.settings = settings.changed(recorder.settings)
         self.call = call
         self.number = recorder.graphs
         self.checked = 0
@@ -252,7 +260,8 @@ class Watched:
             if isinstance(node.target, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
         } - {"aten", "prims", "prim"}
         setup = setup_for(self.recorder.sources(spaces), spaces)
-        return graphs.case_of(self.gm, inputs, self.call, setup, self.backward(inputs))
+        case, recorded = graphs.case_of(self.gm, inputs, self.call, setup, self.backward(inputs))
+        return dataclasses.replace(case, settings=self.settings), recorded
 
     def begin(self, inputs: Sequence[Any]) -> None:
         """Leave this graph behind in case the process dies."""

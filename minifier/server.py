@@ -34,7 +34,7 @@ import torch
 import tc
 from tc.compiler import api
 from tc.compiler.sentinel.rounding import same_layout
-from tc.minifier import fresh, graphs, identity, judge, runner
+from tc.minifier import fresh, graphs, identity, judge, runner, torch_steps
 from tc.minifier.caches import caches_of_one_run
 from tc.minifier.judge import Outcome
 from tc.minifier.limits import TimeLimit
@@ -72,6 +72,7 @@ class Server:
         self.recorded: dict[str, torch.Tensor] = {}
         self.actions: dict[str, Callable[[Request], dict[str, Any]]] = {
             "judge": self.judge,
+            "backend": self.backend,
             "values": self.values,
             "text": self.text,
             "export": self.export,
@@ -159,6 +160,12 @@ class Server:
                 draws_as_eager=True,
             )  # fmt: skip
         return {**outcome.as_json(), "steps": gate.names}
+
+    def backend(self, request: Request) -> dict[str, Any]:
+        """Run a program compiled by torch, with some of its optional steps refused."""
+        gate = CountingGate(request["refuse"])
+        torch_steps.plant(gate)
+        return {**self.judge(request), "steps": gate.names}
 
     def rerun(self, request: Request) -> dict[str, Any]:
         """Run a file as a program, in an empty folder."""

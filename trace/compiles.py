@@ -210,6 +210,7 @@ class Compile:
     metrics: dict[str, Any] = field(default_factory=dict)
     steps: dict[str, float] = field(default_factory=dict)
     failure: Failure | None = None
+    left_in: str = ""  # the step under way where the log of a process that has ended ends
     skipped: str = ""
     cache: str = ""
     symbols: dict[str, str] = field(default_factory=dict)

@@ -84,6 +84,8 @@ class Growing:
             if source.path in seen[1]:  # its last record is not cut off: the rest will follow
                 part.defects.counts.pop("truncated", None)
                 part.defects.places.pop("truncated", None)
+                for compiled in part.compiles.values():
+                    compiled.left_in = ""
         session = joined(self.path, sources, self._other_runs, parts)
         self._seen = seen
         self._broken = "truncated" in session.defects.counts

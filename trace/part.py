@@ -141,6 +141,9 @@ class PartReader:
         for key, clock in self.clocks.items():
             clock.finish()
             self.part.shares[key] = clock.shares()
+            for name, step in clock.left.items():
+                if compiled := self.part.compiles.get((*key, name)):
+                    compiled.left_in = step
         for (pid, rank), calls in self.calls.items():
             for name, counted in calls.items():
                 if compiled := self.part.compiles.get((pid, rank, name)):

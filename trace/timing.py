@@ -57,10 +57,15 @@ class Interval(NamedTuple):
 
 @dataclass(slots=True)
 class Clock:
-    """Collects the timed events of one process and shares their wall time out."""
+    """Collects the timed events of one process and shares their wall time out.
+
+    Attributes:
+        left: compile id -> the step that it was in when the log ended.
+    """
 
     intervals: list[Interval] = field(default_factory=list)
     events: int = 0
+    left: dict[str, str] = field(default_factory=dict)
     _open: dict[tuple[object, str], list[tuple[float, str]]] = field(default_factory=dict)
     _latest: float = 0.0
 
@@ -90,13 +95,16 @@ class Clock:
     def copy(self) -> Clock:
         """Return the same in lists of its own."""
         opened = {lane: list(starts) for lane, starts in self._open.items()}
-        return Clock(list(self.intervals), self.events, opened, self._latest)
+        return Clock(list(self.intervals), self.events, dict(self.left), opened, self._latest)
 
     def finish(self) -> None:
         """Close what was left open by a process that died."""
-        for (_, name), starts in self._open.items():
-            for start, compile_id in starts:
-                self.intervals.append(Interval(start, self._latest, name, compile_id))
+        opened = [Interval(start, self._latest, name, compile_id)
+                  for (_, name), starts in self._open.items()
+                  for start, compile_id in starts]  # fmt: skip
+        for one in sorted(opened, key=lambda row: row.start):
+            self.left[one.compile_id] = one.name
+        self.intervals += opened
         self._open.clear()
 
     def shares(self) -> dict[tuple[str, str], float]:

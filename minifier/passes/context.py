@@ -1,4 +1,4 @@
-"""Leaves out what surrounds the graph: registered ops, options of the compile call, helpers."""
+"""Leaves out what surrounds the graph: registered ops, settings, options of the compile call."""
 
 from __future__ import annotations
 
@@ -23,6 +23,16 @@ def fewer_options(case: Case, fails: Fails) -> Iterator[Case]:
     for option in case.call.options:
         left = tuple(one for one in case.call.options if one != option)
         smaller = dataclasses.replace(case, call=Call(case.call.compiler, left))
+        if fails(smaller):
+            case = smaller
+            yield case
+
+
+def fewer_settings(case: Case, fails: Fails) -> Iterator[Case]:
+    """Leave compilers as they are set by default."""
+    for setting in case.settings:
+        left = tuple(one for one in case.settings if one != setting)
+        smaller = dataclasses.replace(case, settings=left)
         if fails(smaller):
             case = smaller
             yield case

@@ -172,6 +172,33 @@ def _where(failure: Failure, traceback: str) -> Where | None:
 
 
 @finding(
+    Code(
+        "TC909",
+        "a compile has no end: the program was ended, or ended itself, while it compiled",
+        "`tc-bisect PROGRAM` says where it hangs or dies, and at which line of yours",
+        "error",
+    ),
+    order=Order.FAILURES,
+)
+def without_end(facts: Facts) -> list[Event]:
+    """Return each compile that a program which has ended left unfinished."""
+    return [
+        Event(
+            code="TC909",
+            title=f"{one.title} was never compiled to the end",
+            why=f"the log ends in the step {one.left_in}: it hung, or the process died",
+            fix=("tc-bisect on the program says where it hangs or dies",
+                 "backend='aot_eager', or TC_DISABLE=1: see that the program runs without it"),
+            where=Where(one.file, one.line, function=one.function),
+            reason=one.left_in,
+            compiled=one,
+        )
+        for one in all_compiles(facts.session)
+        if one.under_way and one.left_in
+    ]  # fmt: skip
+
+
+@finding(
     Code("TC901", "the trace was cut off", "trace again and let the program run to its end"),
     Code(
         "TC902",

@@ -221,4 +221,5 @@ class Block:
 
     def _fail(self, what: str, line: str) -> None:
         place = f", in the line `{line}`" if line else ""
-        raise StageError(STAGE, f"The C printed for {self.function} is wrong: {what}{place}.")
+        text = f"The C printed for {self.function} is wrong: {what}{place}."
+        raise StageError(STAGE, text) from ValueError(what)  # whatever it was made of

@@ -1,0 +1,347 @@
+"""Records what compiled code computes: each graph is compiled once more, and returns every value.
+
+The graph is compiled by the same backend. Beside its outputs it returns what each call of it
+computes, and each value that takes part in gradients has a zero added to it, whose gradient is the
+value's. This keeps more in memory and fuses less, so that what goes wrong only in fused code may
+be right here: ``outputs`` records what the graph as it is takes in and returns, and no more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch
+from torch import fx
+from torch.overrides import TorchFunctionMode
+
+from tc.compiler import api
+from tc.minifier import graphs, runner
+from tc.minifier.case import Call
+from tc.minifier.values.recorder import Recorder, operation, plain_name
+
+EXPOSED: Final = 1000  # values of one graph that are returned
+FRAME: Final = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+
+
+def install(recorder: Recorder, how: str) -> None:
+    """Put recording compilers in place of `tc.compile` and `torch.compile`.
+
+    Args:
+        how: ``compiled``: graphs return every value; ``outputs``: they are as they are.
+    """
+    compilers = {"tc": api.compile, "torch": torch.compile}
+    runner.install(Exposing(recorder, how == "compiled", compilers))  # type: ignore[arg-type]
+
+
+@contextmanager
+def without(mode: TorchFunctionMode) -> Iterator[None]:
+    """Leave a mode out: compilers would trace it."""
+    above = []
+    while torch._C._len_torch_function_stack():
+        top = torch._C._pop_torch_function_stack()
+        if top is mode:
+            break
+        above.append(top)
+    else:
+        mode = None  # type: ignore[assignment]
+    for one in reversed(above):
+        torch._C._push_on_torch_function_stack(one)
+    try:
+        yield
+    finally:
+        above = [torch._C._pop_torch_function_stack() for _ in above]
+        for one in ([mode] if mode is not None else []) + above[::-1]:
+            torch._C._push_on_torch_function_stack(one)
+
+
+@dataclass
+class Exposing:
+    """What `runner.install` asks: which backend to use, and what to do around each call."""
+
+    recorder: Recorder
+    exposes: bool
+    compilers: dict[str, Callable[..., Any]]
+    compiles: int = 0
+    compiler: str = ""
+
+    def note_begin(self) -> None:
+        """Nothing is left behind."""
+
+    @property
+    def limit(self) -> Exposing:
+        """Who wraps what is compiled."""
+        return self
+
+    def on(self, compiled: Any, model: Any, forget: Callable[[], None]) -> Any:
+        """Return what stands for a compiled function or module: it runs without the mode."""
+        is_module = isinstance(compiled, torch.nn.Module)
+        place = "_call" if "_call" in vars(compiled) else "forward"
+        target = getattr(compiled, place) if is_module else compiled
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with without(self.recorder):
+                return target(*args, **kwargs)
+
+        if not is_module:
+            return call
+        vars(compiled)[place] = call
+        return compiled
+
+    def backend(self, real: Callable[..., Any], call: Call) -> Callable[..., Any]:
+        """Return a backend that records what the real one's code computes."""
+
+        def recording(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+            graph = Graph.of(graphs.copied(gm), self.exposes)
+            symbolic = "dynamic" in dict(runner.with_dynamic(gm, call).options)
+            options = {"dynamic": True} if symbolic else {}
+            compile = self.compilers[call.compiler]
+            if hasattr(real, "config"):  # Inductor's kernels would draw other numbers than eager
+                real.config["fallback_random"] = True
+
+            def compiled(module: fx.GraphModule) -> Callable[..., Any]:
+                def counting(inner: fx.GraphModule, examples: Sequence[Any]) -> Any:
+                    watched.compiles += 1
+                    return real(inner, examples)
+
+                def run(*inputs: Any) -> Any:  # torch.compile leaves modules of fx alone
+                    return module.forward(*inputs)
+
+                target = module if call.compiler == "tc" else run
+                made: Callable[..., Any] = compile(target, backend=counting, **options)
+                return made
+
+            watched = Recorded(self.recorder, graph, compiled)
+            return runner.uncompiled(watched) if call.compiler == "torch" else watched
+
+        return recording
+
+
+@dataclass
+class Graph:
+    """A captured graph that returns its values beside its outputs.
+
+    Attributes:
+        values: the calls whose values are returned, in their order.
+        taps: of these, those with a zero added; it is an input behind the graph's own.
+        plain: the graph as it was captured.
+    """
+
+    module: fx.GraphModule
+    plain: fx.GraphModule
+    values: list[fx.Node]
+    taps: list[fx.Node] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, gm: fx.GraphModule, exposes: bool) -> Graph:
+        """Return a graph with all its values, or with those alone that it returns."""
+        found: list[fx.Node] = []
+        if not exposes:
+            fx.map_arg(gm.graph.output_node().args, found.append)
+            kept = [node for node in dict.fromkeys(found) if node.op.startswith("call_")]
+            return cls(gm, gm, kept)
+        exposed = graphs.copied(gm)
+        values = [node for node in exposed.graph.nodes if node.op.startswith("call_")]
+        values = [node for node in values if isinstance(graphs._fake(node), torch.Tensor)][:EXPOSED]
+        found_graph = cls(exposed, gm, values)
+        found_graph._expose()
+        return found_graph
+
+    def _expose(self) -> None:
+        graph, output = self.module.graph, self.module.graph.output_node()
+        written = _written(graph)
+        last = graph.find_nodes(op="placeholder")
+        place = last[-1] if last else None
+        copies = []
+        for node in self.values:
+            fake = graphs._fake(node)
+            mutable = _memory(fake) in written
+            shown = node
+            if not mutable and _is_new(node, fake) and fake.requires_grad:
+                with graph.inserting_after(place) if place else graph.inserting_before():
+                    place = graph.placeholder(f"tap_{len(self.taps)}")
+                with graph.inserting_after(node):
+                    shown = graph.call_function(torch.add, (node, place))
+                shown.meta = dict(node.meta)
+                node.replace_all_uses_with(shown)
+                shown.args = (node, place)
+                self.taps.append(node)
+            with graph.inserting_after(shown):
+                copy = graph.call_method("detach", (shown,))
+            if mutable:
+                with graph.inserting_after(copy):
+                    copy = graph.call_method("clone", (copy,))
+            copies.append(copy)
+        outputs = output.args[0]
+        outputs = tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
+        self.own = len(outputs)
+        output.args = ((*outputs, *copies),)
+        self.module.recompile()
+
+    own: int = -1  # how many outputs are the graph's; -1: all of them
+
+    def zeros(self, inputs: Sequence[Any]) -> list[torch.Tensor]:
+        """Return the zeros to add."""
+        sizes: dict[Any, int] = {}
+        for node, value in zip(self.plain.graph.find_nodes(op="placeholder"), inputs, strict=True):
+            fake = graphs._fake(node)
+            pairs = zip(fake.shape, value.shape, strict=True) if isinstance(
+                fake, torch.Tensor) else [(fake, value)]  # fmt: skip
+            for size, real in pairs:
+                if isinstance(size, torch.SymInt) and size.node.expr.is_symbol:
+                    sizes[size.node.expr] = int(real)
+
+        def number(size: Any) -> int:
+            return int(size.node.expr.subs(sizes)) if isinstance(size, torch.SymInt) else int(size)
+
+        made = []
+        for node in self.taps:
+            fake = graphs._fake(node)
+            shape, stride = map(number, fake.shape), map(number, fake.stride())
+            zero = torch.empty_strided(
+                tuple(shape), tuple(stride), dtype=fake.dtype, device=fake.device
+            )
+            made.append(zero.zero_().requires_grad_())
+        return made
+
+
+def _written(graph: fx.Graph) -> set[Any]:
+    """Return the memories that some call of a graph writes to."""
+    return {_memory(graphs._fake(node.args[0])) for node in graph.nodes
+            if node.op.startswith("call_") and node.args and isinstance(node.args[0], fx.Node)
+            and graphs.mutates(node)}  # fmt: skip
+
+
+def _memory(fake: Any) -> Any:
+    try:
+        return fake.untyped_storage()._cdata
+    except (AttributeError, RuntimeError, NotImplementedError):
+        return None
+
+
+def _is_new(node: fx.Node, fake: torch.Tensor) -> bool:
+    """Whether a call makes a dense tensor of its own."""
+    if not fake.is_floating_point() or 0 in fake.stride() or fake.layout is not torch.strided:
+        return False
+    given: list[fx.Node] = []
+    fx.map_arg((node.args, node.kwargs), given.append)
+    return _memory(fake) not in {_memory(graphs._fake(one)) for one in given}
+
+
+class Recorded:
+    """A compiled graph that records what it computes.
+
+    Attributes:
+        compiles: how often a backend got it; -1: never, which the log says.
+    """
+
+    def __init__(
+        self, recorder: Recorder, graph: Graph, compiled: Callable[[fx.GraphModule], Any]
+    ) -> None:
+        self.recorder = recorder
+        self.graph = graph
+        self.make = compiled
+        self.places = {node: self.place_of(node) for node in graph.values}
+        self.compiled: Callable[..., Any] | None = None
+        self.compiles = 0
+
+    def __call__(self, *inputs: Any) -> Any:
+        plain = [graphs.plain(value) for value in inputs]
+        events = self.enter(plain)
+        taps = self.graph.zeros(plain) if torch.is_grad_enabled() else []
+        if self.graph.taps and not taps:
+            taps = [zero.detach() for zero in self.graph.zeros(plain)]
+        if self.compiled is None:
+            self.compiled = self.make(self.graph.module)
+        made = self.compiled(*plain, *taps)
+        if not self.compiles:
+            lines = sorted({str(node.meta.get("stack_trace")) for node in self.graph.values})[:1]
+            self.recorder.log.note(f"a graph was run, and not compiled: {' '.join(lines)[-200:]}")
+            self.compiles = -1
+        made = tuple(made) if isinstance(made, tuple | list) else (made,)
+        own = made if self.graph.own < 0 else made[: self.graph.own]
+        self.record(own, made, events, dict(zip(self.graph.taps, taps, strict=True)))
+        return own
+
+    def enter(self, inputs: Sequence[Any]) -> dict[str, int]:
+        """Record what comes in, on the line that uses it first."""
+        events: dict[str, int] = {}
+        holders = self.graph.plain.graph.find_nodes(op="placeholder")
+        for node, value in zip(holders, inputs, strict=True):
+            user = next((one for one in node.users if one.op.startswith("call_")), None)
+            if isinstance(value, torch.Tensor) and user is not None:
+                place = self.place_of(user)
+                name = f"{name_of(user)}, argument {user.all_input_nodes.index(node)}"
+                if place is not None:
+                    events[node.name] = self.recorder.enter(value, place, name)
+        return events
+
+    def record(
+        self, own: Sequence[Any], made: Sequence[Any], events: dict[str, int],
+        taps: dict[fx.Node, torch.Tensor],
+    ) -> None:  # fmt: skip
+        """Record what was computed, and the gradients when they are there."""
+        recorder = self.recorder
+        values: Sequence[Any] = made[len(own) :]
+        if self.graph.own < 0:
+            values = self._outputs(own)
+        for node, value in zip(self.graph.values, values, strict=True):
+            place = self.places[node]
+            if place is None or not isinstance(value, torch.Tensor):
+                continue
+            source, part = _source(node)
+            name = name_of(source)
+            enters = [events[one.name] for one in source.all_input_nodes if one.name in events]
+            if self.graph.own < 0:
+                events[node.name] = recorder.result(value, place, name, part, enters)
+                continue
+            number = events[node.name] = recorder.event(0, place, name, part, value, enters)
+            if node in taps and taps[node].requires_grad:
+                recorder.watch_gradient(taps[node], place, name, part, number)
+        for node, value in zip(self._returned(), own, strict=False):
+            if isinstance(value, torch.Tensor) and isinstance(node, fx.Node) \
+                    and node.name in events:  # fmt: skip
+                recorder.keep(value, events[node.name])
+
+    def _returned(self) -> list[Any]:
+        outputs = self.graph.plain.graph.output_node().args[0]
+        return list(outputs) if isinstance(outputs, tuple | list) else [outputs]
+
+    def _outputs(self, own: Sequence[Any]) -> list[Any]:
+        """Return what each of the values is among the outputs."""
+        held = dict(zip(self._returned(), own, strict=False))
+        return [held.get(node) for node in self.graph.values]
+
+    def place_of(self, node: fx.Node) -> int | None:
+        """Return the user's line of a call."""
+        found = FRAME.findall(node.meta.get("stack_trace") or "")
+        mine = [one for one in found if "/torch/" not in one[0]]
+        if not mine:
+            return None
+        file, line, function = mine[-1]
+        return self.recorder.places.number(file, int(line), function)
+
+
+def _source(node: fx.Node) -> tuple[fx.Node, int]:
+    """Return the call that a value comes from, and which of its results it is."""
+    first = node.args[0] if node.args else None
+    if name_of(node) == "getitem" and isinstance(first, fx.Node) and not isinstance(
+            graphs._fake(first), torch.Tensor) and isinstance(node.args[1], int):  # fmt: skip
+        return first, node.args[1]
+    return node, 0
+
+
+def name_of(node: fx.Node) -> str:
+    """Return the name of what a node calls, as `recorder.operation` names it."""
+    if node.op == "call_method":
+        return plain_name(str(node.target))
+    target = node.target
+    if getattr(target, "__module__", "") in ("_operator", "operator"):
+        name = str(target.__name__).strip("_")  # type: ignore[union-attr]
+        return plain_name(f"__{name}__")
+    if target is getattr:
+        return str(node.args[1])
+    return operation(target)

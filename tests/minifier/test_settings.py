@@ -1,0 +1,64 @@
+"""What a script sets of its compilers is part of the case."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from minifier_scripts import chain, tool
+from torch import fx
+
+from tc.compiler import api
+from tc.minifier import settings
+from tc.minifier.case import from_json, to_json
+from tc.minifier.graphs import copied
+from tc.minifier.passes.context import fewer_settings
+
+
+def test_what_a_script_sets_is_seen() -> None:
+    before = settings.current()
+    assert settings.changed(before) == ()
+    with api.config.patch(fallback_random=False):
+        assert settings.changed(before) == ("tc.config.fallback_random = False",)
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert "torch.use_deterministic_algorithms(True)" in settings.changed(before)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_a_case_sets_it_again() -> None:
+    given = ("torch._inductor.config.cpp.threads = 1", "tc.config.specialize_int = True")
+    case = dataclasses.replace(chain(2), settings=given)
+    text = case.program()
+    assert text.startswith("import tc\nimport torch\nimport torch._inductor.config\n")
+    assert all(f"\n{one}\n" in text for one in given)
+    assert from_json(json.loads(json.dumps(to_json(case)))) == case
+    *_, least = fewer_settings(case, lambda smaller: given[0] in smaller.settings)
+    assert least.settings == given[:1]
+
+
+def test_a_copied_graph_is_not_changed_with_the_first() -> None:
+    gm = fx.symbolic_trace(torch.nn.ReLU())
+    copy = copied(gm)
+    for node in gm.graph.nodes:
+        if node.op == "call_function":
+            node.target = torch.neg
+    gm.recompile()
+    assert copy(torch.tensor(-3.0)) == 0
+
+
+@pytest.mark.parametrize("compiler", ["tc", pytest.param("torch", marks=pytest.mark.slow)])
+def test_a_backend_that_rewrites_its_graph_is_found_out(compiler: str, tmp_path: Path) -> None:
+    backend = "relu_accuracy_error_TESTING_ONLY"
+    (tmp_path / "s.py").write_text(
+        f"import torch, tc\ndef f(x): return torch.relu(x) * 2\n"
+        f"{compiler}.compile(f, backend={backend!r})(torch.randn(8))\n"
+    )
+    done = tool("tc.minifier.bisect", "s.py", "--json", cwd=tmp_path)
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["stage"]) == (1, backend)
+    assert found["title"] == f"backend {backend} computes torch.relu wrong"
