@@ -218,7 +218,7 @@ def _generate(plan: Plan, job: Job) -> tuple[Program, list[trace.Event]]:
         for stage, notes in job.notes.items()
         for event in noted_events(notes, stage, job.kind)
     ]
-    taken += [*job.times.told, *(tuning.tuner.told if tuning is not None else ())]
+    taken += [*job.times.events, *(tuning.tuner.events if tuning is not None else ())]
     return program, [*taken, *emit_plan(plan, program, job.kind, codegen.lines_of(plan, program))]
 
 

@@ -57,8 +57,8 @@ def aot_backend(
             let backward compute again what is cheap.
 
     Returns:
-        A backend. Graphs that are not proven right in this form run eagerly, which the trace tells
-        (``tc_graph_runs_eagerly``). Settings given with ``mode`` and ``options`` are not used.
+        A backend. Graphs that are not proven right in this form run eagerly; the trace records
+        this as ``tc_graph_runs_eagerly``. Settings given with ``mode`` and ``options`` are not used.
 
     Raises:
         OptionError: there is no such partition.

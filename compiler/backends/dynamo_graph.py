@@ -187,7 +187,7 @@ def refused_input(values: Sequence[Any]) -> str | None:
 
 # -- the user's lines ------------------------------------------------------------------------
 def _note_lines(module: fx.GraphModule, known: dict[str, tuple[StackFrame, ...]]) -> None:
-    """Note on each node the user's lines that its printed stack tells, in bodies too."""
+    """Note on each node the user's lines that its printed stack shows, in bodies too."""
     for node in module.graph.nodes:
         printed = node.meta.get("stack_trace")
         if not printed:

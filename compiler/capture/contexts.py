@@ -1,4 +1,4 @@
-"""Tells torch's fake tensors which dimensions of an input get symbols."""
+"""Chooses which dimensions of an input get symbols, in the form that torch's fake tensors take."""
 
 from __future__ import annotations
 

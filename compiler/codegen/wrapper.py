@@ -201,7 +201,7 @@ class Wrapper:
         missing = sorted(wanted - known - {b for b in wanted if b.startswith("u")})
         if missing:
             names = ", ".join(missing)
-            raise StageError("codegen", f"no input of the graph tells the sizes {names}")
+            raise StageError("codegen", f"no input of the graph has the sizes {names}")
 
     def _learn(self, buffers: Sequence[Buffer], wanted: set[str]) -> None:
         """Name the sizes that buffers define, once these exist."""

@@ -69,14 +69,14 @@ class Tuner:
         thorough: time every question that comes up (``max_autotune``), not only those whose
             answer depends much on the machine.
         measure: ways and a number of samples -> seconds of each.
-        told: its answers, as whoever finds the result on disk is told of them.
+        events: its results, as they are emitted again where the compiled graph is found on disk.
     """
 
     store: Store
     machine: str
     thorough: bool = False
     measure: Callable[[Mapping[str, Way], int], Mapping[str, float]] = measure
-    told: list[trace.Event] = field(default_factory=list, compare=False)
+    events: list[trace.Event] = field(default_factory=list, compare=False)
 
     def quickest(self, question: str, ways: Callable[[], Mapping[str, Way]]) -> str:
         """Return the name of the quickest way.
@@ -100,7 +100,7 @@ class Tuner:
             best = first
         event = trace.Autotune(question, seconds, best, known)
         trace.emit(event)
-        self.told.append(replace(event, known=True))
+        self.events.append(replace(event, known=True))
         return best
 
     def _kept(self, key: str) -> dict[str, float] | None:

@@ -22,7 +22,7 @@ class Straight:
     """A function ``def call(args)`` of names bound to its arguments, steps, and a tuple returned.
 
     Attributes:
-        code: of the function, which tells it from functions that wrap it.
+        code: of the function itself, not of one that wraps it.
         arguments: what ``args`` is unpacked to.
         steps: all between that and the return.
         results: what the tuple holds.

@@ -120,7 +120,7 @@ def _parts(nodes: Sequence[fx.Node]) -> tuple[dict[fx.Node, int], list[torch.dev
 
 
 def report_limits(kind: str, cached: bool, replayed: bool) -> None:
-    """Tell what was asked for and is not done for a graph in parts."""
+    """Report what was asked for and is not done for a graph in parts."""
     if cached:
         trace.emit(trace.Artifact("tc_graph_cache_bypass", f"{kind} graph: it is on several GPUs"))
     if replayed:

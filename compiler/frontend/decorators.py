@@ -51,7 +51,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
         fn: a function, a module, or a class (whose ``__init__`` is meant); without it a
             decorator is returned, which also is a context manager.
         recursive: what it calls is kept out too.
-        reason: told in the graph break that a call of it makes.
+        reason: stated in the graph break that a call of it makes.
 
     Example:
         >>> import tc
@@ -222,7 +222,7 @@ def _check_signatures(original: Any, replacement: Any) -> None:
     try:
         signatures = [inspect.signature(original), inspect.signature(replacement)]
     except ValueError:
-        return  # many functions in C do not tell theirs
+        return  # many functions in C have none
     shapes = [_shape(signature) for signature in signatures]
     if shapes[0] != shapes[1] and not any(map(_takes_anything, signatures)):
         raise TypeError(

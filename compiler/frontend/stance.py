@@ -32,7 +32,7 @@ class Stance:
 
     Attributes:
         name: one of `STANCES`.
-        skip_guard_eval_unsafe: check only the guards that told compiled variants apart so far.
+        skip_guard_eval_unsafe: check only the guards that distinguished compiled variants so far.
         force_backend: takes the place of each function's own backend.
     """
 
@@ -161,7 +161,7 @@ class set_stance:
             would be compiled; "eager_then_compile": run each function once as it is, to learn
             which sizes change, then compile; "aot_eager_then_compile": the same, the first run
             through ATen operations.
-        skip_guard_eval_unsafe: check only the guards that told compiled variants apart so far,
+        skip_guard_eval_unsafe: check only the guards that distinguished compiled variants so far,
             and those on tensors; wrong results are possible where other things change.
         force_backend: the backend for all functions; only with "default".
 

@@ -20,7 +20,7 @@ ONEDNN = torch.ops.mkldnn._linear_pointwise.default
 #: multiplications from which on a product is worth a question: below, the call costs most, and
 #: that of oneDNN takes 20 us
 MIN_WORK = 1 << 21
-#: the product whose times tell whether oneDNN is worth any question on this machine
+#: the product whose times show whether oneDNN is worth any question on this machine
 PROBE = ((256, 512), (512, 1), (512, 256), (1, 512))
 
 

@@ -30,7 +30,7 @@ typedef struct {
   float *out, *lse;
   whole q_step, k_step, v_step, mask_step, out_step, lse_step;
   whole rows, keys, depth, first; /* first: the block's first query */
-  int causal, masked, tells;
+  int causal, masked, with_sums;
   float scale;
 } Part;
 
@@ -193,7 +193,7 @@ static void attend_to(const Part* of, float* scores) {
     const float top = most[r / LANES][r % LANES], sum = total[r / LANES][r % LANES];
     const float part = sum == 0 ? 1 : 1 / sum;
     for (whole d = 0; d < depth; d++) of->out[r * of->out_step + d] = sums[r * depth + d] * part;
-    if (of->tells) of->lse[r * of->lse_step] = sum == 0 ? 0 : top + __builtin_logf(sum);
+    if (of->with_sums) of->lse[r * of->lse_step] = sum == 0 ? 0 : top + __builtin_logf(sum);
   }
 }
 
@@ -203,7 +203,7 @@ whole attend_f32(
     whole batch, whole heads, whole group, whole queries, whole keys, whole depth,
     whole qb, whole qh, whole qn, whole kb, whole kh, whole kn, whole vb, whole vh, whole vn,
     whole mb, whole mh, whole mn, whole ob, whole oh, whole on,
-    whole causal, whole masked, whole tells, whole threads, double scale) {
+    whole causal, whole masked, whole with_sums, whole threads, double scale) {
   const whole blocks = (queries + BLOCK - 1) / BLOCK, all = batch * heads * blocks;
   const int shared = threads > 1 && all * BLOCK * keys * depth >= WORTH;
   whole failed = 0;
@@ -219,7 +219,7 @@ whole attend_f32(
           q + b * qb + h * qh + first * qn, k + b * kb + h / group * kh, v + b * vb + h / group * vh,
           mask + b * mb + h * mh + first * mn, out + b * ob + h * oh + first * on,
           lse + (b * queries + first) * heads + h, qn, kn, vn, mn, on, heads, rows, keys, depth,
-          first, causal != 0, masked != 0, tells != 0, (float)scale};
+          first, causal != 0, masked != 0, with_sums != 0, (float)scale};
       if (scores != 0)
         attend_to(&part, scores);
     }

@@ -75,7 +75,7 @@ static word* by_digits(word* restrict from, word* restrict to, whole n) {
   return from;
 }
 
-/* Rows first .. last - 1 of n elements each. Unless stable, tied tells which hold equal elements.
+/* Rows first .. last - 1 of n elements each. Unless stable, tied marks those that hold equal elements.
    Returns 1 if there is no memory for the words. */
 #define SORT(name, type, key_of)                                                                \
   whole name(const type* restrict source, type* restrict values, whole* restrict places,        \

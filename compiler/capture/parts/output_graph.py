@@ -86,7 +86,7 @@ class OutputGraph:
         scopes: the captured graph, and the bodies of operations under construction inside it.
         inputs: placeholders of the captured graph, and their values.
         calls: the number of recorded calls.
-        marks: keys of the graph's ``meta`` that tell backends about it.
+        marks: keys of the graph's ``meta`` that describe it to backends.
         derived: the tensor subclasses among the values.
     """
 

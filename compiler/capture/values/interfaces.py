@@ -147,7 +147,7 @@ class GraphInterface(Protocol):
 
     @property
     def marks(self) -> set[str]:
-        """Keys of the graph's ``meta`` that tell backends about it."""
+        """Keys of the graph's ``meta`` that describe it to backends."""
 
     @property
     def derived(self) -> ClassesMet:

@@ -173,8 +173,8 @@ class ObjectValue(Value):
         ordinary = type_lookup(self.cls, "__setattr__") is object.__setattr__
         if ordinary and not self.cls.__dictoffset__ and not isinstance(raw, SLOT_TYPES):
             absent = f"has no attribute '{name}'"
-            told = absent if raw is MISSING else f"attribute '{name}' is read-only"
-            t.python.raise_(AttributeError, f"'{self.cls.__name__}' object {told}")
+            reason = absent if raw is MISSING else f"attribute '{name}' is read-only"
+            t.python.raise_(AttributeError, f"'{self.cls.__name__}' object {reason}")
         t.effects.store_attribute(self, name, value)
 
     def _raise_lacking(self, t: Interpreter, name: str, part: str) -> None:
@@ -203,8 +203,8 @@ class ObjectValue(Value):
             return
         slot = isinstance(raw, SLOT_TYPES)
         if (self._data_descriptor(t, raw, name) if slot else self.stored(t, name)) is None:
-            told = f"'{self.cls.__name__}' object has no attribute '{name}'"
-            t.python.raise_(AttributeError, name if slot else told)
+            message = f"'{self.cls.__name__}' object has no attribute '{name}'"
+            t.python.raise_(AttributeError, name if slot else message)
         t.effects.store_attribute(self, name, UNBOUND)
 
     # -- dunder methods --------------------------------------------------------------------

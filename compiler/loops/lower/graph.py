@@ -173,8 +173,8 @@ class _Walk:
             value = Ref(name) if isinstance(fake, torch.SymFloat) or fake is None else fake
         self.inputs.append(found)
         self.input_of[node] = found
-        told = (value,) if found.buffer is None else (*found.buffer.sizes, *found.buffer.strides)
-        self.symbols.update(a.name for i in told if isinstance(i, Index) for a in i.atoms())
+        values = (value,) if found.buffer is None else (*found.buffer.sizes, *found.buffer.strides)
+        self.symbols.update(a.name for i in values if isinstance(i, Index) for a in i.atoms())
         return value
 
     def _constant(self, node: fx.Node) -> Any:
