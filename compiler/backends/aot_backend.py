@@ -58,7 +58,7 @@ def aot_backend(
 
     Returns:
         A backend. Graphs that are not proven right in this form run eagerly; the trace records
-        this as ``tc_graph_runs_eagerly``. Settings given with ``mode`` and ``options`` are not used.
+        this as ``tc_graph_runs_eagerly``. Settings from ``mode`` and ``options`` are not used.
 
     Raises:
         OptionError: there is no such partition.

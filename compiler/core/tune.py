@@ -1,6 +1,6 @@
-"""Which of several equal ways is quickest on this machine: timed once, kept on disk.
+"""Which of several equal ways is fastest on this machine: timed once, kept on disk.
 
-In: a question and its ways. Out: the name of the quickest. Where answers are kept
+In: a question and its ways. Out: the name of the fastest. Where answers are kept
 is up to the caller: ``compiler/runtime/tuned.py``.
 """
 
@@ -21,9 +21,9 @@ from tc import trace
 Way = Callable[[], object]
 #: folder of the answers
 KIND = "tuned"
-#: how much quicker than the first way another has to be: choices do not follow noise
+#: how much faster than the first way another has to be: choices do not follow noise
 MARGIN = 1.05
-#: seconds that one sample takes at least; quicker calls are repeated
+#: seconds that one sample takes at least; faster calls are repeated
 SAMPLE = 2e-4
 WARM_UPS = 2
 #: samples of each way; the second number is of a thorough search
@@ -78,13 +78,13 @@ class Tuner:
     measure: Callable[[Mapping[str, Way], int], Mapping[str, float]] = measure
     events: list[trace.Event] = field(default_factory=list, compare=False)
 
-    def quickest(self, question: str, ways: Callable[[], Mapping[str, Way]]) -> str:
-        """Return the name of the quickest way.
+    def fastest(self, question: str, ways: Callable[[], Mapping[str, Way]]) -> str:
+        """Return the name of the fastest way.
 
         Args:
             question: what is computed, with all that decides how long it takes.
             ways: makes the ways, only called where nothing is kept; the first one is what is
-                done without an answer, and is left only for one that is clearly quicker.
+                done without an answer, and is left only for one that is clearly faster.
         """
         key = hashlib.sha256(f"{self.machine}\0{question}".encode()).hexdigest()
         seconds = self._kept(key)

@@ -40,7 +40,7 @@ INLINE lanes larger(lanes a, lanes b) {
 }
 
 /* to[c][r] = from[r][c] * scale for 16 rows and columns */
-PART void turn(const float* from, whole step, float* to, whole to_step, float scale) {
+PART void transpose(const float* from, whole step, float* to, whole to_step, float scale) {
   places a[16];
   for (int r = 0; r < 16; r++) a[r] = (places)(*(const loose*)(from + r * step) * scale);
   tc_transpose_16(a);
@@ -88,21 +88,21 @@ INLINE void value_tile(
 }
 
 PART void find_scores(const Part* of, float* scores, whole keys) {
-  float turned[DEPTH * BLOCK] __attribute__((aligned(64)));
+  float transposed[DEPTH * BLOCK] __attribute__((aligned(64)));
   if (of->rows == BLOCK) {
     for (whole d = 0; d < of->depth; d += 16)
       for (whole r = 0; r < BLOCK; r += 16)
-        turn(of->q + r * of->q_step + d, of->q_step, turned + d * BLOCK + r, BLOCK, of->scale);
+        transpose(of->q + r * of->q_step + d, of->q_step, transposed + d * BLOCK + r, BLOCK, of->scale);
   } else {
-    __builtin_memset(turned, 0, sizeof(float) * BLOCK * of->depth);
+    __builtin_memset(transposed, 0, sizeof(float) * BLOCK * of->depth);
     for (whole r = 0; r < of->rows; r++)
       for (whole d = 0; d < of->depth; d++)
-        turned[d * BLOCK + r] = of->q[r * of->q_step + d] * of->scale;
+        transposed[d * BLOCK + r] = of->q[r * of->q_step + d] * of->scale;
   }
   whole n = 0;
 #define TILE(count) \
   for (; n + count <= keys; n += count) \
-    score_tile(of->k + n * of->k_step, of->k_step, turned, of->depth, scores + n * BLOCK, count)
+    score_tile(of->k + n * of->k_step, of->k_step, transposed, of->depth, scores + n * BLOCK, count)
   TILE(KEYS);
   TILE(4);
   TILE(1);
@@ -114,7 +114,7 @@ PART void add_mask(const Part* of, float* scores, whole keys) {
     for (; n + 16 <= keys; n += 16)
       for (whole r = 0; r < BLOCK; r += 16) {
         float part[16 * LANES] __attribute__((aligned(64)));
-        turn(of->mask + r * of->mask_step + n, of->mask_step, part, LANES, 1);
+        transpose(of->mask + r * of->mask_step + n, of->mask_step, part, LANES, 1);
         for (int k = 0; k < 16; k++)
           *(lanes*)(scores + (n + k) * BLOCK + r) += *(const lanes*)(part + k * LANES);
       }

@@ -8,7 +8,7 @@ typedef unsigned long long word;
 typedef unsigned int key;
 typedef long long whole;
 
-#define SHORT 80 /* elements up to which counting smaller ones was measured to be quicker */
+#define SHORT 80 /* elements up to which counting smaller ones was measured to be faster */
 #define LANES 8
 #define DIGITS 4
 #define BUCKETS 256

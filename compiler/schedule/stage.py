@@ -23,7 +23,9 @@ NAME_LENGTH = 40
 
 def plan(graph: LoopGraph, gate: Gate) -> Plan:
     """Fuse, order, build kernels, plan memory."""
-    slots, decisions = fuse(graph, gate, turns=lambda node: ordered(alone(node)).tile is not None)
+    slots, decisions = fuse(
+        graph, gate, transposes=lambda node: ordered(alone(node)).tile is not None
+    )
     slots = with_scatters_alone(slots)
     readers = outside_readers(slots, graph.outputs)
     work: list[Work] = []

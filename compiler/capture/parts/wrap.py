@@ -259,8 +259,8 @@ def _function(t: Interpreter, obj: types.FunctionType, source: Source) -> Value:
     if special is not None:
         t.guards.add("ID", source, obj)
         return special(obj, source)
-    made_anew = obj.__closure__ or isinstance(source, LocalSource)
-    if made_anew and original_of(obj) is None and source.root not in t.values.aliases:
+    new_each_time = obj.__closure__ or isinstance(source, LocalSource)
+    if new_each_time and original_of(obj) is None and source.root not in t.values.aliases:
         t.guards.add("CALLABLE_CODE", source, obj)
         t.guards.guarded_by_code.add(id(obj))
     else:
@@ -269,9 +269,9 @@ def _function(t: Interpreter, obj: types.FunctionType, source: Source) -> Value:
 
 
 def _builtin(t: Interpreter, obj: Any, source: Source) -> Value:
-    if _made_anew(obj) and torch_functions.classify(obj) is None:
+    if _new_each_read(obj) and torch_functions.classify(obj) is None:
         return _bound_builtin(t, obj, source)
-    if not _made_anew(obj):
+    if not _new_each_read(obj):
         t.guards.add("ID", source, obj)
     special = torch_functions.classify(obj)
     if special is not None:
@@ -290,7 +290,7 @@ def _bound_builtin(t: Interpreter, obj: Any, source: Source) -> Value:
     return BuiltinValue(obj, source)
 
 
-def _made_anew(obj: Any) -> bool:
+def _new_each_read(obj: Any) -> bool:
     """Return whether a builtin is a bound method, of which each read makes a new object."""
     owner = getattr(obj, "__self__", None)
     return owner is not None and not isinstance(owner, types.ModuleType)

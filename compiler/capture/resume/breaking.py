@@ -99,7 +99,7 @@ def breakable(frames: Sequence[Frame]) -> list[Frame]:
     chain = [root]
     for frame in inlined:
         module = str(frame.module_globals.get("__name__", ""))
-        if not frame.answers or not can_resume(frame.code) or stays_whole(module):
+        if not frame.is_tail_call or not can_resume(frame.code) or stays_whole(module):
             break
         chain.append(frame)
     while len(chain) > 1 and not _runs_elsewhere(chain[-1], root):

@@ -538,7 +538,7 @@ class Interpreter(Protocol):
         """Interpret a call of a real Python function."""
 
     def interpret(
-        self, function: FunctionValue, args: Args, kwargs: Kwargs, answers: bool = False
+        self, function: FunctionValue, args: Args, kwargs: Kwargs, is_tail_call: bool = False
     ) -> Value:
         """Interpret a call of a Python function, whatever handler there is for it."""
 

@@ -221,7 +221,7 @@ class ObjectValue(Value):
             return t.python.raise_(TypeError, f"'{self.cls.__name__}' object is not callable")
         return method.call(t, args, kwargs)
 
-    def answering(self) -> tuple[types.CodeType, ...]:
+    def tail_call_codes(self) -> tuple[types.CodeType, ...]:
         method = type_lookup(self.cls, "__call__")
         return (method.__code__,) if isinstance(method, types.FunctionType) else ()
 
@@ -308,8 +308,8 @@ class NNModuleValue(ObjectValue):
         stored = t.effects.attribute(self, name)
         if stored is not None:
             return stored
-        met = t.values.find(self.obj.__dict__.get(name)) if self.obj is not None else None
-        return met if isinstance(met, DictValue) and t.effects.was_changed(met) else None
+        known = t.values.find(self.obj.__dict__.get(name)) if self.obj is not None else None
+        return known if isinstance(known, DictValue) and t.effects.was_changed(known) else None
 
     def find(self, t: Interpreter, name: str) -> Value | None:
         found = super().find(t, name)
@@ -345,9 +345,9 @@ class NNModuleValue(ObjectValue):
         name = "_call_impl" if hooks else "forward"
         return self.attr(t, name).call(t, args, kwargs)
 
-    def answering(self) -> tuple[types.CodeType, ...]:
+    def tail_call_codes(self) -> tuple[types.CodeType, ...]:
         if type_lookup(self.cls, "__call__") is not _MODULE_CALL:
-            return super().answering()
+            return super().tail_call_codes()
         forward = getattr(type_lookup(self.cls, "forward"), "__code__", None)
         implementation = torch.nn.Module._call_impl.__code__
         return (implementation,) if forward is None else (forward, implementation)

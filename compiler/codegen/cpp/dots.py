@@ -47,7 +47,7 @@ class DotWriter(Writer):
         stored = self._stored(dot, follows, row) if tiles else None
         if stored is None:
             note = " __attribute__((aligned(64)))"
-            self.declare("float", "tile", room=f"[{count} * {block}]", note=note)
+            self.declare("float", "tile", length=f"[{count} * {block}]", note=note)
         (inner,) = kernel.inner
         parts = [*self._place(x, x_at, row)]
         if tiles:

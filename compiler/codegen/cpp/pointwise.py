@@ -163,10 +163,10 @@ class TileWriter(Writer):
         self.declare("const long long", str(last), f"{last}_from + d_{last}")
         inside = ix.var(f"d_{along}", TILE) * TILE + ix.var(f"d_{last}", TILE)
 
-        def turned(node: Expr) -> Expr:
+        def from_tile(node: Expr) -> Expr:
             return load(tiles[node], inside, node.dtype) if node in tiles else node
 
-        self.statements([replace(s, value=transform(s.value, turned)) for s in statements])
+        self.statements([replace(s, value=transform(s.value, from_tile)) for s in statements])
         self.close()
         self.stream(streams, last, f"{last}_from", _rounds(last))
         self.close(len(outer) + 4)
@@ -217,7 +217,7 @@ class TileWriter(Writer):
     ) -> None:
         """Read a tile: transposed in registers where it is whole, else element by element."""
         along, last = variables
-        self.declare(c_type(use.dtype), name, room=f"[{TILE * TILE}]")
+        self.declare(c_type(use.dtype), name, length=f"[{TILE * TILE}]")
         words = use.dtype.itemsize == 4
         if words:
             whole = f"n_{along} == {TILE} && n_{last} == {TILE}"

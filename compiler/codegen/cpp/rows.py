@@ -45,7 +45,7 @@ class RowWriter(Writer):
                 self.loop(variable)
         for scratch in kernel.scratch:
             extent = c_index(scratch.extent)
-            self.declare(c_type(scratch.dtype), scratch.name, room=f"[{extent}]")
+            self.declare(c_type(scratch.dtype), scratch.name, length=f"[{extent}]")
         for section in kernel.sections:
             if section.level == "row":
                 self.statements(section.statements)
@@ -101,12 +101,12 @@ class RowWriter(Writer):
         extent = c_index(ix.extent(last))
         self.count(base, "0", extent, str(WIDE), only_while=f"a_{name} < 0")
         self.declare("const long long", stop, call("tc_min", f"{base} + {WIDE}", extent))
-        self.declare("int", f"met_{name}", "0")
-        self.simd(f" reduction(|:met_{name})")
+        self.declare("int", f"found_{name}", "0")
+        self.simd(f" reduction(|:found_{name})")
         self.loop(last, base, stop)
-        self.emit(f"met_{name} |= {self._is_best(statement, best)};")
+        self.emit(f"found_{name} |= {self._is_best(statement, best)};")
         self.close()
-        self.count(str(last), base, stop, only_while=f"met_{name}")
+        self.count(str(last), base, stop, only_while=f"found_{name}")
         self.open(f"if ({self._is_best(statement, best)})")
         self.emit(f"a_{name} = {last};")
         self.emit("break;")
@@ -235,7 +235,7 @@ class RowWriter(Writer):
             for pair in zip(a.variables(self.running), a.variables("l"), strict=True)
         ]
         for _, (kind, name, _, _) in pairs:
-            self.declare(kind, name, room=f"[{WIDE}]")
+            self.declare(kind, name, length=f"[{WIDE}]")
         self.count("j", "0", str(WIDE), kind="int")
         for _, (_, name, first, _) in pairs:
             self.emit(f"{name}[j] = {first};")

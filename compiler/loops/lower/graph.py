@@ -51,7 +51,7 @@ from tc.compiler.loops.rules import simplify
 
 # Ops that check properties which capture has guarded already.
 IGNORED = ("aten._assert_tensor_metadata.default",)
-FEW_PART = 1 / 4  # of the last cache: a concatenation that loops make as quickly as ATen
+FEW_PART = 1 / 4  # of the last cache: a concatenation that loops make as fast as ATen
 LONG_RUN = 64  # elements; shorter pieces of a concatenation are interleaved faster by loops
 # Ops that write part of a tensor: done in place on a copy, which loops make as they make values.
 IN_PLACE = frozenset(

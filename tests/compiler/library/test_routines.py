@@ -1,4 +1,4 @@
-"""Routines by measurement: the quickest one is taken, and every one gives eager's result."""
+"""Routines by measurement: the fastest one is taken, and every one gives eager's result."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def linear(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def operands(kind: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Matrices of 128 x 160 and 160 x 192, read as their letters say: turned or not."""
+    """Matrices of 128 x 160 and 160 x 192, read as their letters say: transposed or not."""
     x, w = torch.randn(128, 160), torch.randn(160, 192)
     x = x.t().contiguous().t() if kind[0] == "t" else x
     return x, (w.t().contiguous().t() if kind[1] == "t" else w)
@@ -70,7 +70,7 @@ def arranged(module: fx.GraphModule, clock: Clock, thorough: bool = True) -> lis
 def test_onednn_computes_what_aten_does(kind: str) -> None:
     args = operands(kind)
     module = trace(product, args, "fake")
-    assert arranged(module, Clock(aten=2, onednn=1, turned=3)) == ["onednn"]
+    assert arranged(module, Clock(aten=2, onednn=1, transposed=3)) == ["onednn"]
     assert not module.graph.find_nodes(op="call_function", target=aten.mm.default)
     check((module(*args),), product(*args))
 
@@ -78,20 +78,20 @@ def test_onednn_computes_what_aten_does(kind: str) -> None:
 def test_the_bias_is_added_by_onednn_where_no_loop_reads_the_result() -> None:
     args = (*operands("nt"), torch.randn(192))
     module = trace(linear, args, "fake")
-    assert arranged(module, Clock(aten=2, onednn=1, turned=3)) == ["onednn"]
+    assert arranged(module, Clock(aten=2, onednn=1, transposed=3)) == ["onednn"]
     (call,) = module.graph.find_nodes(op="call_function", target=ONEDNN)
     assert call.args[2] is not None
     check((module(*args),), linear(*args))
 
 
-def test_a_matrix_is_turned_once_for_all_its_products() -> None:
+def test_a_matrix_is_transposed_once_for_all_its_products() -> None:
     x, w = operands("nt")
 
     def fn(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return x @ w, (x + 1) @ w
 
     module = trace(fn, (x, w), "fake")
-    assert arranged(module, Clock(aten=2, onednn=3, turned=1)) == ["turn_matrix"]
+    assert arranged(module, Clock(aten=2, onednn=3, transposed=1)) == ["transpose_matrix"]
     assert len(module.graph.find_nodes(op="call_function", target=aten.clone.default)) == 1
     check(module(x, w), fn(x, w))
 
