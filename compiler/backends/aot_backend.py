@@ -135,7 +135,7 @@ def _foreign(compiler: GraphCompiler, role: str) -> Callable[[fx.GraphModule], B
 
 
 def _boxed(function: Callable[..., Any], count: int, role: str) -> Boxed:
-    """Return a function of one list, that checks what it hands on."""
+    """Return a function of one list that checks the arguments it forwards."""
     takes_list = getattr(function, "_boxed_call", False)
 
     def call(args: list[Any]) -> tuple[Any, ...]:

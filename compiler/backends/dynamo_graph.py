@@ -102,10 +102,10 @@ def _calls_region(module: torch.nn.Module) -> bool:
 def _copy_into(
     graph: fx.Graph, module: fx.GraphModule, found: dict[fx.Node, Any], path: str = ""
 ) -> Any:
-    """Copy all nodes of a graph but the output, and return what stands for its outputs.
+    """Copy all nodes of a graph but the output, and return the copies of its outputs.
 
     Args:
-        found: nodes -> what stands for them in the copy; of placeholders, it may know before.
+        found: nodes -> their copies; may hold those of placeholders already.
         path: of the module inside the one whose graph is made.
     """
     for node in module.graph.nodes:

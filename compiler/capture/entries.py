@@ -142,7 +142,7 @@ def introduce(code: CodeType | None, name: str) -> None:
     """Register tc's code with torch.compile, if that is loaded, because it looks entries up.
 
     Args:
-        code: the code of an entry; None stands for the code of an emptied entry.
+        code: the code of an entry; None is the code of an emptied entry.
     """
     loaded = sys.modules.get("torch._dynamo.utils")
     originals = getattr(loaded, "orig_code_map", None)
@@ -241,7 +241,7 @@ _callbacks: dict[int, CodeType] = {}
 
 
 def is_caller(code: CodeType) -> None:
-    """Register code that turns the hook on: C++ may iterate over entries while its frames run."""
+    """Register code that enables the hook: C++ may iterate over entries while its frames run."""
     _callers[id(code)] = code
 
 

@@ -236,7 +236,7 @@ class Shapes:
             demands: what `guards` checks of dimensions: that they keep their symbol.
 
         Raises:
-            ConstraintViolationError: a size lies out of the bounds demanded.
+            ConstraintViolationError: a size is outside the bounds demanded.
         """
         if source.name in self._parts:
             return self.mode.from_tensor(tensor, static_shapes=True)  # made with its wrapper

@@ -34,7 +34,7 @@ INLINE key key_f16(unsigned short x) {
 
 INLINE key key_i32(int x) { return (key)x ^ 1u << 31; }
 
-/* Each word goes to where as many others are smaller. Behind the last there is room for LANES, so
+/* Each word goes to where as many others are smaller. Behind the last there is space for LANES, so
    that vectors need no rest; the ranks found there are nobody's. */
 static word* by_rank(word* restrict from, word* restrict to, whole n) {
   word rank[SHORT + LANES];

@@ -52,7 +52,7 @@ Names = tuple[dict[Any, Any], tuple[str | tuple[str], ...] | None]
 """A dictionary, and the names that matter there; None: how many items it has does.
 
 Of definitions it matters which they are, of data only their type; a name in a tuple of its own
-stands for data of which it matters which object they are.
+is one of data of which the identity matters.
 """
 
 #: Returns whether forward-mode AD is active: compiled code would drop its derivatives.

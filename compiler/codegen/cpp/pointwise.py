@@ -240,7 +240,7 @@ class TileWriter(Writer):
     def _over_tile(self, variables: tuple[Index, Index], condition: Expr, line: str) -> None:
         """Print a line for each element of a tile.
 
-        ``{}`` in it stands for a condition on the tile.
+        ``{}`` in it is the place of a condition on the tile.
         """
         along, last = variables
         for variable in (last, along):
