@@ -98,7 +98,7 @@ def _paint(text: str, colour: str) -> str:
 
 
 def near(path: str) -> str:
-    """Return the path relative to the current folder if it lies in it."""
+    """Return the path relative to the current folder if it is in it."""
     try:
         here = os.path.join(os.getcwd(), "")
     except OSError:

@@ -1,4 +1,4 @@
-"""Events of an earlier compile, told again: kept as their records, made anew only where asked for.
+"""Events of an earlier compile, emitted again: kept as records, rebuilt only where asked for.
 
 In: an event. Out: bytes that fit into a file; from it, the records, and the event itself.
 """
@@ -30,11 +30,11 @@ _KINDS = {wire: kind for kind, wire in ATEN_GRAPHS.items()}
 
 @dataclass(frozen=True)
 class Remembered(Event):
-    """An event that was told before, as its one record.
+    """An event that was emitted before, as its one record.
 
     Attributes:
         name: of the record or artifact.
-        payload: its text, as files hold it: nothing is left to do when it is told again.
+        payload: its text, as files hold it: nothing is left to do when it is emitted again.
         encoding: of an artifact; empty for other records.
         filename: of generated code: where it is now.
         facts: of a captured graph: what stands beside its text, as JSON.

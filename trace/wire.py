@@ -120,7 +120,7 @@ _AS_IT_IS = bytes(sorted({*range(0x20, 0x7F), 0x0A} - {*b'"\\'}))
 
 
 def texts_json(texts: Iterable[str]) -> str:
-    """Return texts as a JSON list; quick where, as mostly, none has to be escaped."""
+    """Return texts as a JSON list; fast where, as mostly, none has to be escaped."""
     listed = list(texts)
     joined = "\n".join(listed)
     escaped = joined.encode(*UTF8).translate(None, _AS_IT_IS)

@@ -49,7 +49,7 @@ def test_capture_that_started_over(tmp_path: Path) -> None:
     )  # fmt: skip
     (finding,) = found.findings
     assert (finding.code, finding.seconds) == ("TC301", 3.5)
-    assert finding.why.endswith("3.50 s; it met: a loop")
+    assert finding.why.endswith("3.50 s; reason: a loop")
 
 
 def test_a_loop_that_was_unrolled_names_its_first_line(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_loop_that_was_unrolled_names_its_first_line(tmp_path: Path) -> None:
     found = torch_log(tmp_path, start(0), graph(0, text), metrics, *spent(0, "lowering", 0, 4))
     (finding,) = found.findings
     assert (finding.code, finding.where.line, finding.where.function) == ("TC303", 7, "block")
-    assert finding.title == "a loop of 120 turns is unrolled into one graph"
+    assert finding.title == "a loop of 120 iterations is unrolled into one graph"
     assert finding.seconds == pytest.approx(4 * 240 / 241)
 
 
