@@ -184,7 +184,7 @@ class Source:
     def touched(self, size: int) -> None:
         """Note that so many bytes were read; give memory back when it adds up.
 
-        The system counts the mapped log as memory of this process; what is needed later is mapped again.
+        The system counts the mapped log as memory of this process; it is mapped again where needed.
         """
         self._touched += size
         if self._touched > _RELEASED:
