@@ -242,7 +242,7 @@ def judge(
 
 
 def draws_as_eager(call: str) -> bool:
-    """Whether what a call compiles draws eager's random numbers: tc does, unless told otherwise."""
+    """Whether what a call compiles draws eager's random numbers: tc does, unless set otherwise."""
     asked = call.startswith("tc.") and "backend=" not in call and "fallback_random" not in call
     return asked and api.config.fallback_random
 

@@ -60,7 +60,7 @@ class Settings:
 
     Attributes:
         rows: by name; a setting with several values has several.
-        known: whose defaults these are: `torch 2.13`; empty where the trace tells no settings.
+        known: whose defaults these are: `torch 2.13`; empty where the trace has no settings.
         exact: they are those of the version that wrote the trace.
     """
 
@@ -100,7 +100,7 @@ def settings(session: Session, compiles: Sequence[Compile] | None = None) -> Set
 
 
 def configured(metrics: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return all settings that the metrics of a compile tell, by name."""
+    """Return all settings that the metrics of a compile hold, by name."""
     ours = metrics.get(OURS)
     return ours if isinstance(ours, dict) else _configured(_texts(metrics))
 
@@ -166,7 +166,7 @@ def _ours(metrics: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
 
 
 def _theirs(session: Session, compiled: Compile, known: str) -> dict[str, tuple[Any, Any]]:
-    """What PyTorch recorded; the options of one compile are told with its graph alone."""
+    """What PyTorch recorded; the options of one compile are recorded with its graph alone."""
     of_process = _differing(_texts(compiled.metrics), known)
     asked = _asked(session, compiled)
     rest = {name: pair for name, pair in of_process.items() if name not in asked}
@@ -198,10 +198,10 @@ def _as_json(value: Any) -> Any:
 def defaults() -> dict[str, dict[str, Any]]:
     """Return the defaults of each known version of torch; `tests/make_defaults.py` writes them."""
     text = (files("tc.tlparse") / "static" / "defaults.json").read_text("utf-8")
-    told: dict[str, dict[str, Any]] = json.loads(text)
+    stored: dict[str, dict[str, Any]] = json.loads(text)
     found: dict[str, dict[str, Any]] = {}
     before: dict[str, Any] = {}
-    for version, change in told.items():
+    for version, change in stored.items():
         before = {**before, **change["set"]}
         for name in change["gone"]:
             del before[name]

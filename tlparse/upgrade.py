@@ -228,7 +228,7 @@ def _json(a: Side, b: Side, stages: Sequence[Stage]) -> dict[str, Any]:
     ]  # fmt: skip
     first = next((one.name for one in stages if one.difference), None)
     rows = [
-        {"stage": one.name, "differs": bool(one.difference), "told": one.difference}
+        {"stage": one.name, "differs": bool(one.difference), "difference": one.difference}
         for one in stages
     ]
     return {"schema": 1, "tool": "tc-report", "first": first, "a": sides[0], "b": sides[1],

@@ -133,8 +133,8 @@ def _report(diagnosis: Diagnosis, where: Path, target: Path, as_json: bool, show
 
     write(target, render(diagnosis))
     if as_json:
-        told = {**summary.as_json(diagnosis), "trace": str(where), "report": str(target)}
-        print(json.dumps(told, indent=1))
+        result = {**summary.as_json(diagnosis), "trace": str(where), "report": str(target)}
+        print(json.dumps(result, indent=1))
     else:
         say(summary.text(diagnosis, str(where)))
         say(f"report: {target}")
@@ -155,7 +155,7 @@ def codes() -> dict[str, dict[str, Any]]:
 
 
 def explain(code: str, *, as_json: bool) -> int:
-    """Tell what a code means, without a trace and without a network."""
+    """Explain a code, without a trace and without a network."""
     known = codes()
     name = code.upper().partition("-")[0]
     if name not in known:

@@ -45,7 +45,7 @@ def read_table(file: str, environment: Mapping[str, str]) -> Table:
         path = Path(file) if file else default_file(environment)
         if not file and not path.exists():
             return Table(KEYS)
-        told = tomllib.loads(path.read_bytes().decode("utf-8"))
+        content = tomllib.loads(path.read_bytes().decode("utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise WrongKeys(f"{path} is not TOML: {error}") from error
     except UnicodeDecodeError as error:
@@ -53,8 +53,8 @@ def read_table(file: str, environment: Mapping[str, str]) -> Table:
     except (OSError, ValueError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise WrongKeys(f"cannot read the keys of {file or 'the user'}: {reason}") from error
-    rows = told.get("keys", {})
-    other = next((name for name in told if name != "keys"), "")
+    rows = content.get("keys", {})
+    other = next((name for name in content if name != "keys"), "")
     if other or not isinstance(rows, dict):
         raise WrongKeys(f"{path}: keys stand below a line [keys], and nothing else does"
                         + (f" ({other} does not belong there)" if other else ""))  # fmt: skip

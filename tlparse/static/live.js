@@ -18,7 +18,7 @@ function busy() {
 }
 let held = false;
 
-/** What tells an element in another state of the page: what it is, where it leads, what it says. */
+/** By what an element is found in another state of the page: its kind, its target, its text. */
 const named = (node) => `${node.tagName} ${node.getAttribute("href") || node.textContent}`;
 const BOXES = ".scroll, .list, .lines, .pane, .rows, pre, ul, ol";
 
@@ -68,7 +68,7 @@ async function update() {
 function watch() {
   const state = h("b", { role: "status" }), more = h("small"), box = h("div.job", { id: "job" }, state, more);
   document.querySelector(".tools").prepend(box);
-  const tell = (kind, word, rest) => {
+  const setState = (kind, word, rest) => {
     box.className = `job ${kind}`;
     if (state.textContent !== word) state.textContent = word;
     more.textContent = more.title = rest;
@@ -79,11 +79,11 @@ function watch() {
     try {
       const answer = await fetch("state", { cache: "no-store" });
       const { version, state: kind, more: rest } = await answer.json();
-      tell(kind.split(" ")[0], kind, rest);
+      setState(kind.split(" ")[0], kind, rest);
       if (version !== DATA.live) await update();
       else if (waiting) refresh();
     } catch {
-      tell("away", "not served any more", "this is the last that was read");
+      setState("away", "not served any more", "this is the last that was read");
     }
     timer = setTimeout(look, document.hidden ? HIDDEN : EACH);
   };

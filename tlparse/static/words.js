@@ -20,12 +20,12 @@ const USES = {
 
 /** Give each word a card where the page uses it first; a pointer or the focus shows it. */
 function explainWords(within) {
-  const told = new Set();
+  const explained = new Set();
   for (const one of within.querySelectorAll("dt, th")) {
     const name = USES[one.textContent.trim().toLowerCase()];
-    if (!name || told.has(name)) continue;
-    told.add(name);
-    const id = `word-${told.size}`;
+    if (!name || explained.has(name)) continue;
+    explained.add(name);
+    const id = `word-${explained.size}`;
     const card = h("div.word", { id, role: "tooltip", popover: "manual" }, h("b", null, name), " ", WORDS.find(([word]) => word === name)[1]);
     const term = h("button.term", { type: "button", "aria-describedby": id }, one.textContent);
     const open = () => { if (!card.matches(":popover-open")) showWord(card, term); };

@@ -184,14 +184,14 @@ def seconds_of(seconds: float) -> str:
 
 def calls_words(calls: Calls) -> str:
     """What was counted while the program ran: calls, those in eager, the time of one."""
-    told = [count(calls.count, "call")] if calls.count else []
+    parts = [count(calls.count, "call")] if calls.count else []
     if calls.eager:
-        told.append(f"{calls.eager} op by op")
+        parts.append(f"{calls.eager} op by op")
     if calls.each is not None:
-        told.append(f"{calls.each * 1e6:.0f} µs a call")
+        parts.append(f"{calls.each * 1e6:.0f} µs a call")
     if calls.python:
-        told.append(f"{count(calls.python, 'call')} in Python")
-    return " · ".join(told)
+        parts.append(f"{count(calls.python, 'call')} in Python")
+    return " · ".join(parts)
 
 
 def compile_words(model: Model, compiled: Compile) -> Line:
