@@ -32,7 +32,7 @@ from tc.tlparse.usage import Usage
 from tc.trace.reader import STDIN, Unreadable
 from tc.trace.words import did_you_mean
 
-if TYPE_CHECKING:  # imported when needed: `--help` must be quick
+if TYPE_CHECKING:  # imported when needed: `--help` must be fast
     from tc.trace.findings import Diagnosis
 
 _FORMS: Final = {
@@ -134,8 +134,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     if not arguments:
         raise Usage("name a trace: a folder, a log, or - for stdin")
-    ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    if "--help" in ours or "-h" in ours:
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if "--help" in own or "-h" in own:
         sys.stdout.write(_HELP)
         return OK
     if arguments == ["--version"]:

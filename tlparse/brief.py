@@ -1,7 +1,7 @@
 """A diagnosis goes in; a brief comes out: short, complete, to be acted on without the trace.
 
 It is for language-model agents and for anybody who pastes it into a request: each finding with its
-evidence, the edit that is known, and the command that says whether the edit helped.
+evidence, the edit that is known, and the command that shows whether the edit helped.
 """
 
 from __future__ import annotations

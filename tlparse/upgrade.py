@@ -26,7 +26,7 @@ from tc.tlparse.usage import Usage
 from tc.tlparse.verbs import call, fresh
 from tc.trace.reader import Unreadable
 
-if TYPE_CHECKING:  # imported when needed: `--help` must be quick
+if TYPE_CHECKING:  # imported when needed: `--help` must be fast
     from tc.tlparse.compare import Comparison, CompileDiff
     from tc.trace.findings import Diagnosis, Finding
 
@@ -151,7 +151,7 @@ def _stages(a: Side, b: Side, comparison: Comparison) -> Iterator[Stage]:
 
 
 def _findings(comparison: Comparison, marks: Sequence[str]) -> str:
-    """Return the first finding of some kinds that is new, gone, or met another number of times."""
+    """Return the first finding of some kinds that is new, gone, or of another count."""
     rows = [("new", one) for one in comparison.new]
     rows += [("gone", one) for one in comparison.gone]
     words = [f"{state}: {_finding(one)}" for state, one in rows if one.kind.mark in marks]

@@ -18,7 +18,7 @@ from tc.tlparse.cli import USAGE, load, say, write
 from tc.tlparse.usage import Usage
 from tc.trace.reader import Unreadable
 
-if TYPE_CHECKING:  # imported when needed: `--help` must be quick
+if TYPE_CHECKING:  # imported when needed: `--help` must be fast
     from tc.trace.findings import Diagnosis
 
 NOT_FOUND: Final = 127

@@ -1,4 +1,4 @@
-"""A feed goes in; the application that shows it, and answers to keys and mouse, comes out."""
+"""A feed goes in; the application that shows it, and responds to keys and mouse, comes out."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TraceApp(ThemedApp):
 
     TITLE = "tc-tui"
     ENABLE_COMMAND_PALETTE = True
-    COMMAND_PALETTE_BINDING = "f12"  # ours is in the table of keys
+    COMMAND_PALETTE_BINDING = "f12"  # tc-tui's own is in the table of keys
     COMMANDS: ClassVar = {TraceCommands}
     BINDINGS: ClassVar = bindings("app")
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal"), (160, "-wide")]  # noqa: RUF012
@@ -236,7 +236,7 @@ class TraceApp(ThemedApp):
         return f"● running, {ago(job.age)}", "live"
 
     def screen_bar(self, name: str) -> Bar:
-        """A bar of the main screen, whatever lies above it."""
+        """A bar of the main screen, whatever screen is above it."""
         return self.screen_stack[0].query_one(name, Bar)
 
     def draw_hints(self) -> None:

@@ -104,7 +104,7 @@ class SplitApp(ThemedApp):
         main = self.screen_stack[0]
         main.query_one("#head", Bar).say(line((" tc-tui ", "title"), (self.level.words(), "head")))
         a, b = self.level.names()
-        half = max((self.list.room - 4) // 2, 1)
+        half = max((self.list.row_width - 4) // 2, 1)
         main.query_one("#names", Bar).say(
             line(" ", (left(a, half), "title"), "   ", (left(b, half), "title"))
         )

@@ -45,9 +45,9 @@ function show() {
     pane.show(Number(match[2]), versus(match));
     return turnedTo();
   }
-  const turned = PASSES.exec(location.hash.slice(2));
-  if (turned && turned[2] && page && page.update && page.keep === `passes/${decodeURI(turned[1])}`) {
-    page.update(Number(turned[2]));
+  const passes = PASSES.exec(location.hash.slice(2));
+  if (passes && passes[2] && page && page.update && page.keep === `passes/${decodeURI(passes[1])}`) {
+    page.update(Number(passes[2]));
     return turnedTo();
   }
   draw(built());

@@ -97,8 +97,8 @@ function readGraph(text) {
     if (ending !== null) { ending += row; continue; }
     const comment = /#\s*File: (.+?):(\d+)/.exec(row);
     if (comment) { place = `${basename(comment[1])}:${comment[2]}`; continue; }
-    const ours = / {2}# (\S+?):(\d+)(?: in \S+)?\s*$/.exec(row);
-    const where = ours ? `${basename(ours[1])}:${ours[2]}` : place;
+    const own = / {2}# (\S+?):(\d+)(?: in \S+)?\s*$/.exec(row);
+    const where = own ? `${basename(own[1])}:${own[2]}` : place;
     const code = row.replace(/ {2}# .*$/, "").replace(/;\s.*$/, "");
     const input = /^\s+in\[\d+\]\s+(\w+): (.+)$/.exec(code);
     if (input) { add(input[1], "input", [], "", input[2]); continue; }

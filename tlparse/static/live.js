@@ -4,8 +4,8 @@ const EACH = 1000, HIDDEN = 5000; // milliseconds between two questions
 
 /** What is packed of a compile, from the server; if it has another state by now, that is taken first. */
 async function served(id) {
-  const answer = await fetch(`${DATA.folder}/${id}`, { cache: "no-store" });
-  if (answer.status === 200) return answer.text();
+  const response = await fetch(`${DATA.folder}/${id}`, { cache: "no-store" });
+  if (response.status === 200) return response.text();
   await update();
   throw new Error(`no ${id}`);
 }
@@ -57,9 +57,9 @@ function refresh() {
 }
 
 async function update() {
-  const answer = await fetch("index", { cache: "no-store" });
-  if (!answer.ok) return;
-  const data = await answer.json();
+  const response = await fetch("index", { cache: "no-store" });
+  if (!response.ok) return;
+  const data = await response.json();
   if (data.live === DATA.live) return;
   take(data);
   refresh();
@@ -77,8 +77,8 @@ function watch() {
   const look = async () => {
     clearTimeout(timer);
     try {
-      const answer = await fetch("state", { cache: "no-store" });
-      const { version, state: kind, more: rest } = await answer.json();
+      const response = await fetch("state", { cache: "no-store" });
+      const { version, state: kind, more: rest } = await response.json();
       setState(kind.split(" ")[0], kind, rest);
       if (version !== DATA.live) await update();
       else if (waiting) refresh();

@@ -1,7 +1,7 @@
 // Words of the trade: each has a card at its first use on a page, and all of them stand behind `?`.
 
 const WORDS = [
-  ["graph break", "the compiler cannot go on: the graph ends, Python runs the line, a new graph begins"],
+  ["graph break", "the compiler cannot continue: the graph ends, Python runs the line, a new graph begins"],
   ["recompile", "the inputs no longer fit what was compiled, so the function is compiled again"],
   ["guard", "a check on the inputs that compiled code relies on; it runs before each call"],
   ["[0/2]", "a compile id: function number 0, compiled for the third time"],

@@ -68,7 +68,7 @@ class Findings(View):
             calm = self.model.diagnosis is not None and not self.model.findings
             return Listed(_calm(self.model, self.key_of) if calm else [])
         return Listed(
-            _document(finding, self.detail.room, self.trace_name, len(self.model.lanes) > 1)
+            _document(finding, self.detail.row_width, self.trace_name, len(self.model.lanes) > 1)
         )
 
     def place(self) -> Place | None:
@@ -185,11 +185,11 @@ def _causes(finding: Finding, width: int) -> list[Line]:
     if not finding.causes:
         return []
     rows = [Line(), heading("changed inputs")]
-    room = min(max(len(cause.source) for cause in finding.causes), width // 2)
+    space = min(max(len(cause.source) for cause in finding.causes), width // 2)
     for cause in finding.causes[:20]:
         now = " (dynamic from then on)" if cause.now_dynamic else ""
         change = f"{cause.old or '?'} → {cause.new or '?'}{now}"
-        rows += wrap(change, width, "", line("  ", (left(cause.source, room), "mark"), "  "))
+        rows += wrap(change, width, "", line("  ", (left(cause.source, space), "mark"), "  "))
     more = len(finding.causes) - 20
     return rows + ([line((f"  … and {more} more", "dim"))] if more > 0 else [])
 

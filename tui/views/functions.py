@@ -57,7 +57,7 @@ class Functions(View):
         function = self.chosen()
         if function is None or self.model.diagnosis is None:
             return Listed([])
-        return page(self.model, function, self.detail.room)
+        return page(self.model, function, self.detail.row_width)
 
     def place(self) -> Place | None:
         function = self.chosen()
