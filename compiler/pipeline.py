@@ -25,7 +25,7 @@ from tc.compiler.core import levels
 from tc.compiler.core.artifacts import Program
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.notes import Notes, noted_events, noting
-from tc.compiler.devices.gpus import Cut, cut, gpu_of, in_turn, report_limits
+from tc.compiler.devices.gpus import GraphSplit, gpu_of, in_turn, report_limits, split
 from tc.compiler.options import InductorOptions, config
 from tc.compiler.process import PROCESS
 from tc.compiler.runtime.build import caches_disabled
@@ -258,7 +258,7 @@ def _aten_graph(
     """Compile a functional ATen graph, a part of it for each GPU."""
     if request.stop_after == "aot":
         return _stopped(module, request)
-    parts = None if request.frozen else cut(module)
+    parts = None if request.frozen else split(module)
     if parts is not None:
         return _on_several_gpus(parts, kind, request)
     if request.stop_after != "program":
@@ -286,7 +286,7 @@ def _stopped(artifact: Any, request: Request) -> Boxed:
     return INTERPRETERS[request.stop_after](artifact, request.gate, request.options.cpp_threads)
 
 
-def _on_several_gpus(parts: Cut, kind: str, request: Request) -> Boxed:
+def _on_several_gpus(parts: GraphSplit, kind: str, request: Request) -> Boxed:
     """Compile the parts of a graph, a program each, which are not kept on disk."""
     report_limits(kind, request.options.fx_graph_cache, request.options.triton_cudagraphs)
     request = replace(request, options=replace(request.options, triton_cudagraphs=False))

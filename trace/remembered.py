@@ -22,7 +22,7 @@ from tc.trace.events import (
     OutputCode,
     OutputGraph,
 )  # fmt: skip
-from tc.trace.wire import Payload, Record, Written, to_json
+from tc.trace.wire import Payload, RawJson, Record, to_json
 
 _LENGTH = struct.Struct("<Q")
 _KINDS = {wire: kind for kind, wire in ATEN_GRAPHS.items()}
@@ -73,7 +73,7 @@ class Remembered(Event):
             metadata = {"name": self.name, "encoding": self.encoding}
             return (Record("artifact", metadata, self.payload),)
         if self.facts:
-            return (Record(self.name, Written(self.facts), self.payload),)
+            return (Record(self.name, RawJson(self.facts), self.payload),)
         where = {"filename": self.filename, "file_path": self.filename} if self.filename else {}
         return (Record(self.name, where, self.payload),)
 

@@ -23,7 +23,7 @@ from tc.compiler.capture.parts.value_factory import ValueFactory
 from tc.compiler.capture.shapes import Shapes
 from tc.compiler.capture.skips import refuse_inlining
 from tc.compiler.capture.torch_api import lazy_modules, optimizers, overrides
-from tc.compiler.capture.torch_api.marked import constant_result
+from tc.compiler.capture.torch_api.annotated import constant_result
 from tc.compiler.capture.torch_api.modes import Modes
 from tc.compiler.capture.traceable import breaks_are_errors
 from tc.compiler.capture.values.base import Args, HandlingValue, Kwargs, Value

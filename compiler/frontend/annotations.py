@@ -9,7 +9,7 @@ import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from tc.compiler.capture.dynamism import ADDRESS, MARKS, Mark
-from tc.compiler.capture.torch_api.marked import forbid
+from tc.compiler.capture.torch_api.annotated import forbid
 from tc.compiler.errors import OptionError
 
 Dims = int | Sequence[int]

@@ -24,7 +24,7 @@ from tc.compiler.capture.guards.guard_list import Predicate, TensorSpec
 from tc.compiler.capture.hook import original_of
 from tc.compiler.capture.shapes import free_size, free_stride
 from tc.compiler.capture.torch_api import torch_functions, wrappers
-from tc.compiler.capture.torch_api.marked import MarkedValue, mark_of
+from tc.compiler.capture.torch_api.annotated import AnnotatedValue, annotation_of
 from tc.compiler.capture.values import (
     context_vars,
     deferred_calls,
@@ -325,7 +325,7 @@ def _cached(t: Interpreter, obj: Any, source: Source) -> Value:
 
 def _class(t: Interpreter, obj: type, source: Source) -> Value:
     t.guards.add("ID", source, obj)
-    return ClassValue(obj, source) if mark_of(obj) is None else MarkedValue(obj, source)
+    return ClassValue(obj, source) if annotation_of(obj) is None else AnnotatedValue(obj, source)
 
 
 def _python_module(t: Interpreter, obj: types.ModuleType, source: Source) -> Value:
@@ -339,9 +339,9 @@ def _nn_module(t: Interpreter, obj: torch.nn.Module, source: Source) -> Value:
 
 
 def _object(t: Interpreter, obj: Any, source: Source) -> Value:
-    if callable(obj) and mark_of(obj) is not None:
+    if callable(obj) and annotation_of(obj) is not None:
         t.guards.add("ID", source, obj)
-        return MarkedValue(obj, source)
+        return AnnotatedValue(obj, source)
     t.guards.add("TYPE", source, type(obj))
     return ObjectValue(type(obj), obj, source)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tc.compiler.capture.values.effects import Effects
     from tc.compiler.capture.values.functions import CellValue, FunctionValue
     from tc.compiler.capture.values.objects import ClassValue, NNModuleValue, ObjectValue
-    from tc.compiler.capture.values.subclasses import ClassesMet
+    from tc.compiler.capture.values.subclasses import DerivedTensors
     from tc.compiler.capture.values.tensor import NodeValue, TensorValue
     from tc.compiler.core.sources import Source
     from tc.trace.places import StackFrame
@@ -150,7 +150,7 @@ class GraphInterface(Protocol):
         """Keys of the graph's ``meta`` that describe it to backends."""
 
     @property
-    def derived(self) -> ClassesMet:
+    def derived(self) -> DerivedTensors:
         """The tensor subclasses among the values."""
 
     @property
