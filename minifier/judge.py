@@ -212,7 +212,7 @@ def judge(
     accepts: bool = True,
     draws_as_eager: bool = False,
 ) -> Outcome:
-    """Run a program eagerly and compiled; say what goes wrong.
+    """Run a program eagerly and compiled; return what goes wrong.
 
     Backward runs, and is compiled, only where forward is right.
 

@@ -17,12 +17,12 @@ _MOST_ROWS: Final = 12
 _MOST_FUNCTIONS: Final = 20
 _MOST_KEYS: Final = 4
 STAGES: Final = "by stage; comments, paths and addresses are left out of account"
-#: said where only what two compilers share is compared
+#: printed where only what two compilers share is compared
 ACROSS: Final = "compared across compilers: operations of captured graphs, and the lines of kernels"
 
 
 def verdict(comparison: Comparison) -> str:
-    """Say in one sentence what differs."""
+    """Return in one sentence what differs."""
     changed = sum(one.state != IDENTICAL for one in comparison.functions)
     parts = []
     if changed:
@@ -46,7 +46,7 @@ def verdict(comparison: Comparison) -> str:
 
 
 def unpaired(comparison: Comparison) -> str:
-    """Say how many settings only one run's compiler has."""
+    """Return how many settings only one run's compiler has."""
     has = "has" if comparison.unpaired == 1 else "have"
     settings = count(comparison.unpaired, "setting")
     return f"{settings} of one compiler alone {has} nothing to compare with"

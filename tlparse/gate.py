@@ -31,7 +31,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The findings that are known and let pass: id -> what was said of it."""
+    """The findings that are known and accepted: id -> its description."""
 
     path: str
     known: dict[str, dict[str, Any]]

@@ -164,7 +164,7 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "tc-report", ""
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: the terminal is the user's."""
+        """Print nothing: the terminal is the user's."""
 
     def do_HEAD(self) -> None:
         """Answer without the body."""

@@ -172,8 +172,8 @@ def explain(code: str, *, as_json: bool) -> int:
 def explained(name: str, row: dict[str, Any]) -> str:
     """Return one code as a person reads it."""
     lines = [f"{name}  {row['title']}"]
-    said = row["text"] or (f"{row['why'][0].upper()}{row['why'][1:]}." if row["why"] else "")
-    lines += ["", *textwrap.wrap(said, _WIDTH)] if said else []
+    meaning = row["text"] or (f"{row['why'][0].upper()}{row['why'][1:]}." if row["why"] else "")
+    lines += ["", *textwrap.wrap(meaning, _WIDTH)] if meaning else []
     lines += [""] if row["fix"] else []
     for number, fix in enumerate(row["fix"]):
         head = "  fix  " if number == 0 else "   or  "

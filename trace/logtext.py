@@ -46,7 +46,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Message:
-    """All that is to be said at once, free of any layout.
+    """One message, independent of the layout.
 
     Attributes:
         topic: name of the switch that asked for it, e.g. ``graph_breaks``.

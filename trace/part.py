@@ -360,7 +360,7 @@ def _name_of(record: Record) -> str:
 
 
 def _kind(record: Record, name: str) -> str:
-    """Say what an artifact is, so that it can be coloured."""
+    """Return what an artifact is, so that it can be coloured."""
     if record.span is None:
         return "json"
     head = (record.payload or b"")[:4096]

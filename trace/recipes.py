@@ -1,4 +1,4 @@
-"""What changed between two compiles goes in; the edits that are known to mend it come out.
+"""What changed between two compiles goes in; the edits that are known to fix it come out.
 
 A recompile is reported under one changed input. Its *kind* (a number, a string, a size, ...) and
 its *place* (an argument, an attribute, a global, ...) choose a row of `TABLE`. Each recipe of each

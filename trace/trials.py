@@ -24,7 +24,7 @@ class Trial:
     """What came of one fix, or of several together.
 
     Attributes:
-        findings: ids of the findings that it is to mend.
+        findings: ids of the findings that it is meant to fix.
         text: the fix, as the finding has it; of several together empty.
         state: `helped`: the program ended as before, with fewer breaks or recompiles; `no help`:
             it ended as before, with as many; `failed`: it ended otherwise; `untried`.

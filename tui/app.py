@@ -152,7 +152,7 @@ class TraceApp(ThemedApp):
             )
 
     def on_stands(self, event: Stands) -> None:
-        """Say once that the job has ended, and how."""
+        """Report once that the job has ended, and how."""
         before, self.job = self.job, event.job
         self.draw_head()
         if before is not None and before.state == RUNNING != event.job.state:
@@ -227,7 +227,7 @@ class TraceApp(ThemedApp):
         self.screen_bar("#head").say(line(*pieces), line((seconds, "head")))
 
     def state_of_job(self) -> tuple[str, str]:
-        """Whether the program that is followed runs, and since when it has said nothing."""
+        """Whether the program that is followed runs, and since when it has written nothing."""
         job = self.job
         if job is None or self.model.diagnosis is None:
             return "● following", "live"
@@ -248,7 +248,7 @@ class TraceApp(ThemedApp):
         self.screen_bar("#hints").say(bar, Line(), zones)
 
     def show_note(self, words: str) -> None:
-        """Say something above the hints, until something else is done."""
+        """Show something above the hints, until something else is done."""
         self.leaving = False
         bar = self.screen_bar("#note")
         bar.set_class(bool(words), "-open")

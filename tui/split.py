@@ -117,7 +117,7 @@ class SplitApp(ThemedApp):
         main.query_one("#hints", Bar).say(line(*parts))
 
     def show_note(self, words: str) -> None:
-        """Say something above the hints."""
+        """Show something above the hints."""
         bar = self.screen_stack[0].query_one("#note", Bar)
         bar.set_class(bool(words), "-open")
         bar.say(line((f" {words}", "mark")) if words else Line())
@@ -135,7 +135,7 @@ class SplitApp(ThemedApp):
             self.show_level()
 
     def on_row_list_moved(self, event: RowList.Moved) -> None:
-        """What was said is over."""
+        """Clear the note."""
         if event.rows is self.list:
             self.show_note("")
 

@@ -92,7 +92,7 @@ def mark_static(t: Any, index: Dims | None = None) -> Any:
 
 
 def mark_static_address(t: torch.Tensor, guard: bool = False) -> None:
-    """Say that a tensor stays at its address from call to call.
+    """Declare that a tensor stays at its address from call to call.
 
     Args:
         guard: compile again when it does not; otherwise nothing relies on it.

@@ -93,7 +93,7 @@ FIRST_RUN = hook.RunOnce()
 
 
 def in_place_of_compiling(frame: hook.Frame, state: dict[Any, Any]) -> hook.Outcome | None:
-    """Say what the stance makes of a frame that no compiled code fits; None: compile it.
+    """Return what the stance does with a frame that no compiled code fits; None: compile it.
 
     Raises:
         RecompileError: the stance is "fail_on_recompile".

@@ -129,7 +129,7 @@ def predict(
 
 
 def _freed(steps: tuple[Step, ...], wanted: Collection[str]) -> tuple[Step, ...]:
-    """Say after which step nothing that a refused call had changed changes any more."""
+    """Mark the step after which no input that a refused call had changed changes again."""
     fixed: set[str] = set()
     marked: list[Step] = []
     for step in steps:

@@ -170,7 +170,7 @@ class View(Vertical):
         return isinstance(self.detail, Body) and self.deep
 
     def search(self, query: str) -> str:
-        """Search the text on the right; return what is to be said if that failed."""
+        """Search the text on the right; return a note if that failed."""
         try:
             pattern = filters.search(query)
         except ValueError as error:

@@ -32,11 +32,11 @@ class Findings(View):
         columns = Columns.of(cells)
         return [
             Row(
-                partial(columns.draw, _sign(one), said),
+                partial(columns.draw, _sign(one), texts),
                 one.id,
                 f"{one.id} {one.title} {one.where.file} {one.where.function}",
             )
-            for one, said in zip(self.model.findings, cells, strict=True)
+            for one, texts in zip(self.model.findings, cells, strict=True)
         ]
 
     def update(self, model: Model) -> None:

@@ -35,11 +35,11 @@ class Functions(View):
         columns = Columns.of(cells)
         return [
             Row(
-                partial(columns.draw, _sign(one), said),
+                partial(columns.draw, _sign(one), texts),
                 one.key,
                 f"{one.title} {one.place[0]} {one.status}",
             )
-            for one, said in zip(self.model.functions, cells, strict=True)
+            for one, texts in zip(self.model.functions, cells, strict=True)
         ]
 
     def nothing(self) -> str:

@@ -231,7 +231,9 @@ class Log(View):
         if one is None or self.session is None:
             return super().command()
         source = self.session.sources[one.source]
-        reader = next((said for end, said in _READERS.items() if source.path.endswith(end)), "")
+        reader = next(
+            (command for end, command in _READERS.items() if source.path.endswith(end)), ""
+        )
         if not Path(source.path).is_file():  # in an archive, or from stdin
             return super().command()
         last = one.line + (payload_of(source, one.span).count(b"\n") + 1 if one.span else 0)

@@ -170,8 +170,8 @@ class RowList(ScrollView, can_focus=True):
 
     def _instead(self, y: int, width: int) -> Line:
         """A line of what an empty list says."""
-        said = wrap(self.empty, width - 1, "dim", line(" ")) if not len(self.rows) else []
-        return said[y] if y < len(said) else Line()
+        notes = wrap(self.empty, width - 1, "dim", line(" ")) if not len(self.rows) else []
+        return notes[y] if y < len(notes) else Line()
 
     def _strip(self, row: Line) -> Strip:
         ascii_only = getattr(self.app, "ascii_only", False)
