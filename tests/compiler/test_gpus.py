@@ -164,7 +164,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("why", REFUSED)
-def test_what_is_not_cut_is_told(why):
+def test_what_is_not_cut_is_reported(why):
     module = graph(REFUSED[why], FIRST, SECOND)
     with capture_events() as events:
         assert gpus.split(module) is None

@@ -77,16 +77,16 @@ def test_trying_out_kernels(tmp_path: Path) -> None:
     assert codes(found) == {"TC304": 1}
 
 
-@pytest.mark.parametrize(("seconds", "told"), [(8.0, {"TC305": 1}), (4.0, {})])
+@pytest.mark.parametrize(("seconds", "reported"), [(8.0, {"TC305": 1}), (4.0, {})])
 def test_empty_caches_are_one_cause_of_the_run(
-    tmp_path: Path, seconds: float, told: dict[str, int]
+    tmp_path: Path, seconds: float, reported: dict[str, int]
 ) -> None:
     rows = [
         *spent(0, "compile_file", 0, seconds * 0.75),
         *spent(1, "compile_file", 20, seconds / 4),
     ]
     found = torch_log(tmp_path, start(0), start(1, name="g"), *rows)
-    assert codes(found) == told
+    assert codes(found) == reported
 
 
 def test_a_hit_says_that_caches_are_kept(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_hit_says_that_caches_are_kept(tmp_path: Path) -> None:
     assert found.findings == []
 
 
-def test_what_went_past_the_cache_is_told_once_a_reason(tmp_path: Path) -> None:
+def test_what_went_past_the_cache_is_reported_once_a_reason(tmp_path: Path) -> None:
     why = "forward graph: sizes are symbolic"
     found = torch_log(
         tmp_path,

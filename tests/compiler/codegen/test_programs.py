@@ -212,10 +212,10 @@ def test_loops_run_in_vectors(function) -> None:
         pytest.skip("asks gcc what it did")
     source = program(lowered(function, (r(65536), r(65536)))).c_source
     command = [*compiler.command, *kernel_flags(compiler), "-fopt-info-vec", "-x", "c", "-"]
-    told = subprocess.run(
+    reported = subprocess.run(
         [*command, "-o", "/dev/null"], input=source, capture_output=True, text=True, check=True
     )
-    assert "loop vectorized" in told.stderr
+    assert "loop vectorized" in reported.stderr
 
 
 def test_bfloat16_is_rounded_as_in_eager_for_every_bit_pattern() -> None:

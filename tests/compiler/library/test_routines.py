@@ -101,7 +101,7 @@ def test_what_is_hardly_quicker_is_not_taken() -> None:
     assert arranged(module, Clock(aten=1.04, onednn=1)) == []
 
 
-def test_by_default_one_product_tells_whether_to_go_on() -> None:
+def test_by_default_one_product_shows_whether_to_continue() -> None:
     module = trace(product, operands("nn"), "fake")
     slow = Clock(aten=1, onednn=2)
     assert arranged(module, slow, thorough=False) == [] and slow.asked == 1
@@ -169,12 +169,12 @@ def test_the_users_random_numbers_stay_the_same() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_max_autotune_tells_times_and_choice() -> None:
+def test_max_autotune_reports_times_and_choice() -> None:
     x, w = (part.requires_grad_() for part in operands("nt"))
-    with tc.trace.capture_events() as told:
+    with tc.trace.capture_events() as reported:
         compiled = tc.compile(product, mode="max-autotune")
         compiled(x, w).sum().backward()
-    tuned = told.of(tc.trace.Autotune)
+    tuned = reported.of(tc.trace.Autotune)
     assert len(tuned) == 3  # forward, and a gradient for each matrix
     assert all(min(event.seconds.values()) > 0 for event in tuned)
     grads = x.grad, w.grad
@@ -183,16 +183,16 @@ def test_max_autotune_tells_times_and_choice() -> None:
     torch.testing.assert_close(grads, (x.grad, w.grad))
 
 
-def test_times_are_told_again_where_a_graph_is_found_on_disk(
+def test_times_are_reported_again_where_a_graph_is_found_on_disk(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(tc.config, "fx_graph_cache", True)
-    told = []
+    reported = []
     for _ in range(2):
         tc.reset()
         with tc.trace.capture_events() as events:
             tc.compile(product, mode="max-autotune")(*operands("nt"))
-        told.append((events.of(tc.trace.Autotune), events.of(tc.trace.Cache)[0].hit))
-    ((made,), first), ((again,), second) = told
+        reported.append((events.of(tc.trace.Autotune), events.of(tc.trace.Cache)[0].hit))
+    ((made,), first), ((again,), second) = reported
     assert (first, second) == (False, True)
     assert again == replace(made, known=True)

@@ -97,7 +97,7 @@ def overwritten(p: T, g: T) -> tuple[()]:
         (overwritten, 2),
     ],
 )  # fmt: skip
-def test_what_could_be_told_is_copied(fn: Callable[..., Any], inputs: int) -> None:
+def test_what_could_be_observed_is_copied(fn: Callable[..., Any], inputs: int) -> None:
     assert both(fn, *(r(4, 4) for _ in range(inputs))) == (0, 1)
 
 
