@@ -91,7 +91,7 @@ def _parts(stack: Sequence[StackFrame]) -> Iterator[tuple[list[str], int]]:
             yield _lines(frame), 1
         elif number + 1 == len(stack) or frame != stack[number + 1]:
             more = alike + 1 - REPEATED
-            times = "again" if more == 1 else f"{more} more times"
+            times = "1 more time" if more == 1 else f"{more} more times"
             yield [f"  ... the frame above {times} ..."], more
 
 

@@ -62,7 +62,7 @@ def test_a_long_chain_loses_its_middle() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "more"), [(3, ""), (4, "once more"), (5, "2 more times"), (900, "897 more times")]
+    ("count", "more"), [(3, ""), (4, "1 more time"), (5, "2 more times"), (900, "897 more times")]
 )
 def test_recursion_is_reported_once(count: int, more: str) -> None:
     again = StackFrame("m.py", 4, "fact", "n * fact(n - 1)", 4, 15)
