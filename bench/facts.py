@@ -92,8 +92,8 @@ def table(columns: dict[str, list[Row]]) -> str:
             for name in names
         ]
         total = sum(row["family"] == family for row in columns[names[0]])
-        statuses = ", ".join(f"{name} {number}" for name, number in zip(names, bad, strict=True))
-        lines.append(f"  {family:14} {total:4} facts, not ok: {statuses}")
+        by_name = ", ".join(f"{name} {number}" for name, number in zip(names, bad, strict=True))
+        lines.append(f"  {family:14} {total:4} facts, not ok: {by_name}")
     return "\n".join(lines)
 
 

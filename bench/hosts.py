@@ -325,10 +325,10 @@ def reduced_in_forks(host: Host) -> tuple[bool, str, int]:
         job = ScriptJob(setting, oracle, verify)
         if not job.begin(subject.text):
             return False, f"it does not fail: {job.answer.message}", 0
-        output = io.StringIO()
-        with contextlib.redirect_stdout(output):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
             code = job.run(subject.text)
-        found = json.loads(output.getvalue())
+        found = json.loads(printed.getvalue())
         why = f"{found['lines']} lines, {found['verified']} of {found['runs']}"
         why += f", {found['tries']} tries, {found['seconds']:.0f} s"
         good = code == 0 and found["verified"] == found["runs"] and host.fault in str(oracle.target)
