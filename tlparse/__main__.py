@@ -282,7 +282,7 @@ def _load(options: argparse.Namespace, trace: str = "") -> Diagnosis:
 
 
 def _completion(shell: str) -> int:
-    """Print a script that completes our options in a shell."""
+    """Print a script that completes the options of this tool in a shell."""
     try:
         import shtab
     except ImportError as error:

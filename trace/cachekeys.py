@@ -186,11 +186,11 @@ def keyed(compiled: Compile) -> list[Artifact]:
     return [one for one in compiled.artifacts if _EVENTS.fullmatch(one.name)]
 
 
-def explain(ring: KeyRing, ours: Session, entry: Entry, theirs: Session, nearest: Entry) -> Miss:
+def explain(ring: KeyRing, session: Session, entry: Entry, other: Session, nearest: Entry) -> Miss:
     """Compare two entries part by part, by hash; printed values may differ at equal hashes."""
     names = ring.names(entry.bits ^ nearest.bits)
     new, old = (
-        ring.values(of, at.artifact, names) for of, at in ((ours, entry), (theirs, nearest))
+        ring.values(of, at.artifact, names) for of, at in ((session, entry), (other, nearest))
     )
     changes = [Change(name, *_differing(old.get(name, ""), new.get(name, ""))) for name in names]
     changes.sort(key=lambda one: (not one.about_the_program, one.name))
@@ -327,7 +327,7 @@ def _layer(why: str) -> str:
 
 
 def bypass_reason(text: str) -> str:
-    """Return why a cache was not asked, or kept nothing: our plain words, or PyTorch's JSON."""
+    """Return why a cache was not asked, or kept nothing: tc's plain words, or PyTorch's JSON."""
     if text.lstrip().startswith("{"):
         try:
             text = str(parse_json(text).get("cache_bypass_reason") or "")

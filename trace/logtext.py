@@ -115,7 +115,7 @@ def render(message: Message, form: str, colour: bool = False, ascii_only: bool =
 
 
 def to_ascii(text: str) -> str:
-    """Return the text with our glyphs replaced, for terminals that cannot show them."""
+    """Return the text with tc's glyphs replaced, for terminals that cannot show them."""
     return "".join(ASCII.get(character, character) for character in text)
 
 

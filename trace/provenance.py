@@ -30,7 +30,7 @@ _SOURCES: Final = re.compile(
 )
 _DEFINED: Final = re.compile(r"^(?P<name>\w+) = async_compile\.\w+\(")
 _VOID: Final = re.compile(r"^(?:extern \"C\" )?void\s+(?P<name>\w+)\(")
-_OURS: Final = re.compile(
+_TC_COMMENT: Final = re.compile(
     r"^\s*(?:/\*|#|//) (?P<op>[\w.]+) \((?P<node>\w+)\) (?P<file>.+?):(?P<line>\d+)"
     r"(?: in (?P<fn>[\w.<>]+))?(?: \*/)?\s*$"
 )
@@ -234,7 +234,7 @@ def _nodes(text: str, made: CodeMap) -> list[Node]:
         if behind:
             place = behind["file"].strip(), int(behind["line"])
             _quote(made, place, "", behind["fn"])
-        elif not row.startswith("    "):  # our own form names a place in each row, or has none
+        elif not row.startswith("    "):  # tc's form names a place in each row, or has none
             place = None
         nodes.append(Node(number, match["name"], match["op"], place))
     return nodes
@@ -346,7 +346,7 @@ def _read_comment(row: str, made: CodeMap, above: _Above) -> bool:
     elif match := _SOURCES.match(row):
         above.names = [name.strip() for name in match["nodes"].split(",") if name.strip()]
         above.ops = [op.strip() for op in match["ops"].split(",") if op.strip()]
-    elif match := _OURS.match(row):
+    elif match := _TC_COMMENT.match(row):
         place = match["file"], int(match["line"])
         _quote(made, place, "", match["fn"])
         above.places.append(place)

@@ -269,7 +269,7 @@ class TraceApp(ThemedApp):
         self.call_next(self.run_action, action)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Only our own commands: the table of keys has them all."""
+        """Only tc-tui's commands: the table of keys has them all."""
         return ()
 
     def action_tab(self, name: str) -> None:
