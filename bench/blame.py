@@ -96,8 +96,8 @@ def draws(programs: list[str], seed: int) -> Iterator[Draw]:
     """Random steps, none twice."""
     steps = {program: steps_of(program) for program in programs}
     for program, kinds in steps.items():
-        told = ", ".join(f"{len(names)} {kind}" for kind, names in kinds.items())
-        print(f"{program}: {told}", flush=True)
+        summary = ", ".join(f"{len(names)} {kind}" for kind, names in kinds.items())
+        print(f"{program}: {summary}", flush=True)
     dice, seen = random.Random(seed), set()
     while len(seen) < sum(len(names) for kinds in steps.values() for names in kinds.values()):
         program = dice.choice(programs)
@@ -167,7 +167,7 @@ def place(line: str) -> str:
 
 
 def lines_of_backward(name: str, program: str) -> set[str]:
-    """The lines that call the op whose gradient an op computes (its notes tell no line)."""
+    """The lines that call the op whose gradient an op computes (its notes have no line)."""
     op = re.sub(r"_backward.*|^_|^native_|\..*", "", name.removeprefix("aten."))
     return {
         f"script.py:{number}"

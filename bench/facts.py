@@ -76,10 +76,10 @@ def table(columns: dict[str, list[Row]]) -> str:
     names = list(columns)
     for rows in zip(*columns.values(), strict=True):
         if any(row["status"] != "ok" for row in rows):
-            told = [f"{row['status']:8}" for row in rows]
+            statuses = [f"{row['status']:8}" for row in rows]
             first = rows[0]
             detail = f"{first['variant']}: {first['detail']}" if first["status"] != "ok" else ""
-            lines.append(f"{first['fact']:52} {' '.join(told)} {detail}"[:160])
+            lines.append(f"{first['fact']:52} {' '.join(statuses)} {detail}"[:160])
     lines.append("")
     for name in names:
         count = collections.Counter(row["status"] for row in columns[name])
@@ -92,8 +92,8 @@ def table(columns: dict[str, list[Row]]) -> str:
             for name in names
         ]
         total = sum(row["family"] == family for row in columns[names[0]])
-        told = ", ".join(f"{name} {number}" for name, number in zip(names, bad, strict=True))
-        lines.append(f"  {family:14} {total:4} facts, not ok: {told}")
+        by_name = ", ".join(f"{name} {number}" for name, number in zip(names, bad, strict=True))
+        lines.append(f"  {family:14} {total:4} facts, not ok: {by_name}")
     return "\n".join(lines)
 
 

@@ -325,10 +325,10 @@ def reduced_in_forks(host: Host) -> tuple[bool, str, int]:
         job = ScriptJob(setting, oracle, verify)
         if not job.begin(subject.text):
             return False, f"it does not fail: {job.answer.message}", 0
-        told = io.StringIO()
-        with contextlib.redirect_stdout(told):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
             code = job.run(subject.text)
-        found = json.loads(told.getvalue())
+        found = json.loads(printed.getvalue())
         why = f"{found['lines']} lines, {found['verified']} of {found['runs']}"
         why += f", {found['tries']} tries, {found['seconds']:.0f} s"
         good = code == 0 and found["verified"] == found["runs"] and host.fault in str(oracle.target)
@@ -346,10 +346,10 @@ def forked(path: Path) -> Answer:
             os.dup2(null, number)
         try:
             runpy.run_path(str(path), run_name="__main__")
-            told = b"null"
+            content = b"null"
         except BaseException as error:
-            told = json.dumps(identity.of_exception(error).as_json()).encode()
-        os.write(writer, told)
+            content = json.dumps(identity.of_exception(error).as_json()).encode()
+        os.write(writer, content)
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader, "rb") as file:

@@ -21,7 +21,7 @@ from tc.compiler import aot
 from tc.compiler.aot import wants_grad
 from tc.compiler.cache.graph_cache import GraphCache, Trained
 from tc.compiler.capture.parts.output_graph import WANTS_GRAD
-from tc.compiler.capture.torch_api import marked
+from tc.compiler.capture.torch_api import annotated
 from tc.compiler.capture.torch_api.lazy_modules import LEAF
 from tc.compiler.capture.torch_api.torch_functions import CHANGES_STATE
 from tc.compiler.capture.values.hooks import HOOKED
@@ -142,7 +142,7 @@ def _found(
                 run = None if parts is None else _backward(parts, compilers, by_operations)
         return by_operations if run is None else run
 
-    marked.allow(by_operations)
+    annotated.allow(by_operations)
     backward = Deferred(Work(backward_of, by_operations, gm.meta.get(PLACE, NOWHERE)))
     return aot.wrap_training_contract(
         found.contract, gm, found.forward, backward, by_operations, compilers.draws_as_eager
@@ -214,7 +214,7 @@ def _training(
         trace.emit(event)
     by_operations = aot.one_by_one(parts.backward.module)
     build = functools.partial(_backward, parts.backward.module, compilers, by_operations)
-    marked.allow(by_operations)  # compiled autograd captures what backward does
+    annotated.allow(by_operations)  # compiled autograd captures what backward does
     backward = Deferred(Work(build, by_operations, gm.meta.get(PLACE, NOWHERE)))
     return aot.wrap_training(parts, forward, backward, by_operations, compilers.draws_as_eager)
 

@@ -377,14 +377,14 @@ def graph_stats() -> dict[str, int]:
 
 
 def _narrow_guards() -> None:
-    """Pick for all compiled code the guards that told variants apart; see `set_stance`."""
+    """Pick for all compiled code the guards that distinguished variants; see `set_stance`."""
 
     def narrow() -> None:
         for code in list(_PROCESS.code_objects.values()):
-            telling: set[str] = set()
+            failing: set[str] = set()
             for entry in hook.cache_entries(code):
-                telling |= entry.guards.telling
-            hook.narrow(code, lambda guards: guards.few(telling))  # noqa: B023 - called at once
+                failing |= entry.guards.failing
+            hook.narrow(code, lambda guards: guards.few(failing))  # noqa: B023 - called at once
 
     alone(narrow, narrow)
 
@@ -462,7 +462,7 @@ class Explanation(Shown):
 
 
 def explain(fn: Any) -> Callable[..., Explanation]:
-    """Return a function that runs ``fn`` once under capture and tells what happened.
+    """Return a function that runs ``fn`` once under capture and reports what happened.
 
     Example:
         >>> import tc, torch

@@ -53,13 +53,13 @@ def while_unchanged(
         return compiled
     eager = captured.module.forward
     versions = [(tensor, tensor._version) for tensor in frozen.values()]
-    told: list[str] = []
+    reported: list[str] = []
 
     def call(*args: Any) -> Any:
         if all(tensor._version == version for tensor, version in versions):
             return compiled(*args)
-        if not told:
-            told.append(CHANGED)
+        if not reported:
+            reported.append(CHANGED)
             trace.emit(trace.Artifact("tc_graph_runs_eagerly", CHANGED))
         return eager(*args)
 

@@ -26,7 +26,7 @@ from tc.compiler.core import levels
 from tc.compiler.core.artifacts import Program
 from tc.compiler.core.gate import Gate
 from tc.compiler.core.notes import Notes, noted_events, noting
-from tc.compiler.devices.gpus import Cut, cut, gpu_of, in_turn, report_limits
+from tc.compiler.devices.gpus import GraphSplit, gpu_of, in_turn, report_limits, split
 from tc.compiler.options import InductorOptions, config
 from tc.compiler.process import PROCESS
 from tc.compiler.runtime.store import caches_disabled
@@ -221,7 +221,7 @@ def _generate(plan: Plan, job: Job) -> tuple[Program, list[trace.Event]]:
         for stage, notes in job.notes.items()
         for event in noted_events(notes, stage, job.kind)
     ]
-    taken += [*job.times.told, *(tuning.tuner.told if tuning is not None else ())]
+    taken += [*job.times.events, *(tuning.tuner.events if tuning is not None else ())]
     memory = schedule.timeline(plan, job.kind, job.hints)
     lines = codegen.lines_of(plan, program)
     return program, [*taken, *emit_plan(plan, program, job.kind, lines, memory)]
@@ -276,7 +276,7 @@ def _aten_graph(
     """Compile a functional ATen graph, a part of it for each GPU."""
     if request.stop_after == "aot":
         return _stopped(module, request)
-    parts = None if request.frozen else cut(module)
+    parts = None if request.frozen else split(module)
     if parts is not None:
         return _on_several_gpus(parts, kind, request)
     if request.stop_after != "program":
@@ -304,7 +304,7 @@ def _stopped(artifact: Any, request: Request) -> Boxed:
     return INTERPRETERS[request.stop_after](artifact, request.gate, request.options.cpp_threads)
 
 
-def _on_several_gpus(parts: Cut, kind: str, request: Request) -> Boxed:
+def _on_several_gpus(parts: GraphSplit, kind: str, request: Request) -> Boxed:
     """Compile the parts of a graph, a program each, which are not kept on disk."""
     report_limits(kind, request.options.fx_graph_cache, request.options.triton_cudagraphs)
     request = replace(request, options=replace(request.options, triton_cudagraphs=False))

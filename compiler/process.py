@@ -20,12 +20,12 @@ class Process:
     Attributes:
         gate: asked before every optional step of compiles that bring none.
         default_backend: of compiles that name none.
-        frames: code objects met so far; the index is the frame id.
+        frames: code objects seen so far; the index is the frame id.
         graphs: graphs captured so far.
         breaks: graph breaks so far.
         counters: running counts under the names torch's programs know.
         on_graph: called with each graph before a backend gets it.
-        code_objects: those met so far, by their ids.
+        code_objects: those seen so far, by their ids.
         warned: texts of warnings given, each of which is given once.
         names: of compiled graphs in the globals of users' modules.
     """

@@ -30,7 +30,7 @@ def fresh(folder: Path) -> Path:
     return folder
 
 
-def tell(trace: Path) -> int:
+def print_findings(trace: Path) -> int:
     """Print each break and recompile of a trace, one a line; 1 if it lacks either."""
     diagnosis = diagnose(load(trace))
     for broke in diagnosis.breaks:
@@ -65,9 +65,9 @@ def main() -> int:
         print(f"demo: {' '.join(program)} failed; its error is above", file=sys.stderr)
         return done.returncode
     print(f"took       {time.perf_counter() - start:.0f} s\n", flush=True)
-    told = tell(trace)
+    status = print_findings(trace)
     tool = [sys.executable, "-m", "tc.tlparse", str(trace), "-o", str(report)]
-    return subprocess.run(tool).returncode or told
+    return subprocess.run(tool).returncode or status
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ class ProgramOracle(Search):
     """Judges the texts of programs by running them.
 
     Attributes:
-        runs: runs a file in the folder that it lies in.
+        runs: runs a file in its own folder.
         home: a folder whose files lie beside each candidate.
         name: of the candidate's file.
     """
@@ -80,7 +80,7 @@ class Command:
 
     @property
     def identity(self) -> Identity:
-        """The failure that it stands for."""
+        """The identity of its failure."""
         return Identity("check", message=self.text)
 
     def __call__(self, path: Path) -> Answer:

@@ -91,7 +91,7 @@ class Progress:
 
 
 def fail(tool: str, code: int, text: str) -> int:
-    """Say on stderr what went wrong; returns the exit code."""
+    """Print on stderr what went wrong; returns the exit code."""
     print(f"{tool}: {text}", file=sys.stderr)
     return code
 

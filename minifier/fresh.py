@@ -29,7 +29,7 @@ class Fresh:
     """How programs are run.
 
     Attributes:
-        home: where a program finds its neighbours; None: the folder it lies in.
+        home: where a program finds its neighbours; None: its own folder.
         seconds: limit for one run, beside those in which it loads its libraries.
         variables: of the environment, beside those of this process.
     """

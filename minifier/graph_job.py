@@ -107,7 +107,7 @@ class GraphJob:
         if keys:
             self.server.ask({"do": "export", "keys": keys, "path": str(beside.resolve())})
             text = writer.with_data(text, beside.name)
-        elif beside.exists() and writer.is_ours(output):
+        elif beside.exists() and writer.is_of_minifier(output):
             beside.unlink()
         self.setting.write(text)
         return text

@@ -57,7 +57,7 @@ class Setting:
         write_whole(self.output, text, self.journal.folder)
 
     def note(self, text: str) -> None:
-        """Say what was found, now and in the issue."""
+        """Report what was found, now and in the issue."""
         self.progress.line(text)
         self.tried.append(text)
 

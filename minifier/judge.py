@@ -64,7 +64,7 @@ def crash(error: BaseException) -> Outcome:
     first = next(iter(str(cause).strip().splitlines()), "")
     return Outcome(
         "crash", found, f"{type(cause).__name__} in {found.stage}: {first[:200]}",
-        {"stage": found.stage, "type": type(cause).__name__, **met(error),
+        {"stage": found.stage, "type": type(cause).__name__, **captured_at(error),
          "text": f"{error}\n{cause}"[:ERROR_TEXT]},
     )  # fmt: skip
 
@@ -72,13 +72,13 @@ def crash(error: BaseException) -> Outcome:
 def script_error(error: Exception) -> Outcome:
     """Return the outcome of an exception that left a script, and not from a graph."""
     found = crash(error)
-    ours = type(error).__module__.startswith(("tc.", "torch._dynamo"))
+    of_compiler = type(error).__module__.startswith(("tc.", "torch._dynamo"))
     first = next(iter(str(error).splitlines()), "")[:200]
-    text = found.message if ours else f"{type(error).__name__}: {first}"
-    return dataclasses.replace(found, kind="outside" if ours else "script", message=text)
+    text = found.message if of_compiler else f"{type(error).__name__}: {first}"
+    return dataclasses.replace(found, kind="outside" if of_compiler else "script", message=text)
 
 
-def met(error: BaseException) -> dict[str, Any]:
+def captured_at(error: BaseException) -> dict[str, Any]:
     """Return where capture was when it failed: ``opcode``, ``callee``, ``line``, ``code``."""
     found = api.error_context(error)
     if found is not None:
@@ -186,7 +186,7 @@ def jittered(program: Program, inputs: Sequence[Any], backward: bool, seed: int)
 def compare(
     program: Program, inputs: Sequence[Any], backward: bool, eager: list[Any], compiled: list[Any]
 ) -> Outcome:
-    """Say whether compiled results differ from eager's by more than rounding."""
+    """Judge whether compiled results differ from eager's by more than rounding."""
 
     def double() -> list[Any] | None:
         with same_random_numbers():
@@ -212,7 +212,7 @@ def judge(
     accepts: bool = True,
     draws_as_eager: bool = False,
 ) -> Outcome:
-    """Run a program eagerly and compiled; say what goes wrong.
+    """Run a program eagerly and compiled; return what goes wrong.
 
     Backward runs, and is compiled, only where forward is right.
 
@@ -242,7 +242,7 @@ def judge(
 
 
 def draws_as_eager(call: str) -> bool:
-    """Whether what a call compiles draws eager's random numbers: tc does, unless told otherwise."""
+    """Whether what a call compiles draws eager's random numbers: tc does, unless set otherwise."""
     asked = call.startswith("tc.") and "backend=" not in call and "fallback_random" not in call
     return asked and api.config.fallback_random
 

@@ -142,7 +142,7 @@ def output_of(name: str, subject: Subject) -> Path:
         raise Usage(f"{folder} cannot be written to")
     if subject.file is not None and output.resolve() == subject.file.resolve():
         raise Usage(f"{output} is the script itself")
-    if output.exists() and not writer.is_ours(output):
+    if output.exists() and not writer.is_of_minifier(output):
         raise Usage(f"{output} is there already and not of tc-minify's; name another with -o")
     history = output.with_suffix(".history")
     if history.exists() and not (history / "subject.json").exists():

@@ -71,7 +71,7 @@ class Server:
             )
 
     def restart(self, variables: Mapping[str, str]) -> None:
-        """Start anew, with environment variables a script sets or without what went wrong."""
+        """Start again, with environment variables a script sets or without what went wrong."""
         self.close()
         self.start(variables)
         self.compiler = ""
@@ -133,7 +133,7 @@ class Search:
         rule: how many runs of a candidate have to fail.
         share: of the runs in which the first program fails.
         deadline: no more questions from then on (`time.monotonic`).
-        others: other failures met on the way, and how often.
+        others: other failures found on the way, and how often.
         asked: runs so far.
     """
 
@@ -224,7 +224,7 @@ class Oracle(Search):
 
     @staticmethod
     def question(case: Case) -> str:
-        """Return what stands for a case in the journal."""
+        """Return the text that a case is known by in the journal."""
         return f"{case.program()}\n{case.call}\n{case.backward}"
 
     def judge(self, case: Case) -> Answer:

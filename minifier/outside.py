@@ -129,7 +129,7 @@ class Calls:
         return sum(self.run(ALL).kind != "ok" for _ in range(runs))
 
     def run(self, count: int, fresh: bool = False) -> Problem:
-        """Run it with so many compiled calls; the last may have to compile anew."""
+        """Run it with so many compiled calls; the last may have to compile again."""
         self.report(f"running    with {count if count < ALL else 'all'} calls compiled")
         for _ in range(self.looks):
             problem = recorded(self.server, self.what, (count, fresh))

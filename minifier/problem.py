@@ -65,7 +65,7 @@ class Run:
     """How a script is run.
 
     Attributes:
-        home: where it finds its neighbours; None: the folder it lies in.
+        home: where it finds its neighbours; None: its own folder.
         seconds: limit.
         sequence: keep every call of a graph.
         cwd: where it runs; None: where the user is.

@@ -14,7 +14,7 @@ INCONCLUSIVE: Final = 5
 
 @dataclass
 class Verdict:
-    """What was found; grows while the search goes on.
+    """What was found; grows during the search.
 
     Attributes:
         code: exit code.

@@ -107,6 +107,6 @@ def with_data(text: str, file: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def is_ours(path: Path) -> bool:
-    """Whether a file was written here, by whichever version."""
+def is_of_minifier(path: Path) -> bool:
+    """Whether the minifier of any version wrote a file."""
     return path.exists() and "\n# tc " in path.read_text(errors="replace")

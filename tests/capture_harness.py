@@ -123,8 +123,8 @@ def check(program: Program) -> None:
     compiled = tc.compile(program.fn, **{"backend": "eager", **program.options})
     with trace.capture_events() as events:
         first = run(compiled, program)
-    told = [f"{b.code} {b.title} (line {b.line})" for b in events.of(trace.GraphBreak)]
-    told += [f"skipped: {s.reason}" for s in events.of(trace.FrameSkipped)]
+    reported = [f"{b.code} {b.title} (line {b.line})" for b in events.of(trace.GraphBreak)]
+    reported += [f"skipped: {s.reason}" for s in events.of(trace.FrameSkipped)]
     stats = api.graph_stats()
     second = run(compiled, program)
     for number, (got, want) in enumerate(zip((first, second), expected, strict=True)):
@@ -136,11 +136,11 @@ def check(program: Program) -> None:
             raise
     if program.graphs is not None:
         assert stats["graphs"] == program.graphs, (
-            f"{stats}, expected {program.graphs} graphs; {told}"
+            f"{stats}, expected {program.graphs} graphs; {reported}"
         )
     if program.breaks is not None:
         assert stats["graph_breaks"] == program.breaks, (
-            f"{stats}, expected {program.breaks} breaks; {told}"
+            f"{stats}, expected {program.breaks} breaks; {reported}"
         )
 
 

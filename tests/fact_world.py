@@ -115,7 +115,7 @@ class World:
         while self._changes:
             self._changes.pop()[0].close()
         self._undo.close()
-        torch.set_grad_enabled(True)  # compiled code that fails may leave it off: told by snapshots
+        torch.set_grad_enabled(True)  # compiled code that fails may leave it off: snapshots show it
 
     def run(self, text: str) -> None:
         """Run text among the world's globals."""

@@ -27,8 +27,8 @@ LOOP_IR = tuple(f"tc.compiler.loops.{name}" for name in ("ir", "expr", "index", 
 MARKS = tuple(
     f"tc.compiler.capture.{name}"
     for name in (
-        "dynamism", "guards.filter", "hook", "skips", "torch_api.marked", "torch_api.opaque_call",
-        "torch_api.torch_functions", "traceable",
+        "dynamism", "guards.filter", "hook", "skips", "torch_api.annotated",
+        "torch_api.opaque_call", "torch_api.torch_functions", "traceable",
     )
 )  # fmt: skip
 # The programming model: what users call besides `compile`.

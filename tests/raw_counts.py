@@ -107,5 +107,10 @@ def told_counts(folder: Path) -> dict[str, int]:
 
 if __name__ == "__main__":
     for place in map(Path, sys.argv[1:]):
-        raw, told = raw_counts(place), told_counts(place)
-        print("equal " if raw == told else "DIFFER", place.name, raw, "" if raw == told else told)
+        raw, reported = raw_counts(place), told_counts(place)
+        print(
+            "equal " if raw == reported else "DIFFER",
+            place.name,
+            raw,
+            "" if raw == reported else reported,
+        )

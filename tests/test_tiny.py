@@ -37,7 +37,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "trace"
 
 
-def test_trace_tells_what_happened(trace: Path) -> None:
+def test_trace_reports_what_happened(trace: Path) -> None:
     read = session.load(trace)
     assert read.producer == "tc"
     assert not read.defects.counts

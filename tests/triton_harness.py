@@ -203,7 +203,7 @@ class Memory(dict[tuple[str, str], bytes]):
 
 
 def favouring(choose: Callable[[list[str]], str], store: Memory | None = None) -> Tuner:
-    """A tuner in whose measurements one way is quickest; the others are run all the same."""
+    """A tuner in whose measurements one way is fastest; the others are run all the same."""
 
     def measure(ways: Mapping[str, Way], rounds: int) -> dict[str, float]:
         best = choose(list(ways))
@@ -219,7 +219,7 @@ class Choosing(Tuner):
         super().__init__(Memory(), "a machine", True)
         object.__setattr__(self, "choose", choose)
 
-    def quickest(self, question: str, ways: Callable[[], Mapping[str, Way]]) -> str:
+    def fastest(self, question: str, ways: Callable[[], Mapping[str, Way]]) -> str:
         """Choose without a look at how long anything takes."""
         listed = question.rpartition("; ")[2].split(" or ")
         names = ["aten", *listed] if "triton" in listed[0] else listed

@@ -32,7 +32,7 @@ from tc.tlparse.usage import Usage
 from tc.trace.reader import STDIN, Unreadable
 from tc.trace.words import did_you_mean
 
-if TYPE_CHECKING:  # imported when needed: `--help` must be quick
+if TYPE_CHECKING:  # imported when needed: `--help` must be fast
     from tc.trace.findings import Diagnosis
 
 _FORMS: Final = {
@@ -84,7 +84,7 @@ options:
   --baseline FILE        check: fail on findings that are not in FILE
   --write-baseline FILE  check: write the findings of now to FILE, to be let pass
   --absent ID            check: fail if this finding is there still; may be given several times
-  --verify-fixes         run: run it again with each fix that can be tried, and tell what it gave
+  --verify-fixes         run: run it again with each fix that can be tried, and report the outcome
   --port N               serve: at this port of 127.0.0.1 (default: 6116, or one that is free)
   --no-open              serve: open no browser
   --html FILE            diff, upgrade: write a page as well
@@ -134,8 +134,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     if not arguments:
         raise Usage("name a trace: a folder, a log, or - for stdin")
-    ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    if "--help" in ours or "-h" in ours:
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if "--help" in own or "-h" in own:
         sys.stdout.write(_HELP)
         return OK
     if arguments == ["--version"]:
@@ -282,7 +282,7 @@ def _load(options: argparse.Namespace, trace: str = "") -> Diagnosis:
 
 
 def _completion(shell: str) -> int:
-    """Print a script that completes our options in a shell."""
+    """Print a script that completes the options of this tool in a shell."""
     try:
         import shtab
     except ImportError as error:
@@ -388,18 +388,18 @@ def _diff(options: argparse.Namespace) -> int:
     from tc.tlparse.compare import compare
 
     a, b = (_load(options, path) for path in (options.a, options.b))
-    told = compare(a, b)
+    comparison = compare(a, b)
     if options.html:
         from tc.tlparse import diffpage
 
-        write(Path(options.html), [diffpage.render(told, options.a, options.b)])
+        write(Path(options.html), [diffpage.render(comparison, options.a, options.b)])
     if options.json:
-        print(json.dumps(difftext.as_json(told), indent=1))
+        print(json.dumps(difftext.as_json(comparison), indent=1))
     else:
-        say(difftext.text(told, options.a, options.b))
+        say(difftext.text(comparison, options.a, options.b))
         if options.html:
             say(f"page: {options.html}")
-    return GATE_FAILED if options.exit_code and told.differs else OK
+    return GATE_FAILED if options.exit_code and comparison.differs else OK
 
 
 def _explain(options: argparse.Namespace) -> int:

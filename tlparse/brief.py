@@ -1,7 +1,7 @@
 """A diagnosis goes in; a brief comes out: short, complete, to be acted on without the trace.
 
 It is for language-model agents and for anybody who pastes it into a request: each finding with its
-evidence, the edit that is known, and the command that says whether the edit helped.
+evidence, the edit that is known, and the command that shows whether the edit helped.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def _finding(finding: Finding) -> Iterator[str]:
     if not finding.fixes:
         yield f"fix: {NO_FIX}"
     if finding.evidence:
-        said = finding.evidence.strip()
+        evidence = finding.evidence.strip()
         yield "evidence:"
-        yield from textwrap.indent(said[:_EVIDENCE], "    ").splitlines()
-        if len(said) > _EVIDENCE:
-            yield f"    … {len(said) - _EVIDENCE} more characters: {finding.next}"
+        yield from textwrap.indent(evidence[:_EVIDENCE], "    ").splitlines()
+        if len(evidence) > _EVIDENCE:
+            yield f"    … {len(evidence) - _EVIDENCE} more characters: {finding.next}"

@@ -16,7 +16,7 @@ from tc.tlparse.usage import Usage
 from tc.trace.files import replace_file
 from tc.trace.reader import STDIN
 
-if TYPE_CHECKING:  # imported when needed: `--help` must be quick
+if TYPE_CHECKING:  # imported when needed: `--help` must be fast
     from tc.trace.findings import Diagnosis
 
 OK: Final = 0
@@ -100,9 +100,9 @@ def write(target: Path, pieces: Iterable[bytes]) -> None:
 
 
 def write_folder(target: Path, pieces: Iterable[tuple[str, bytes]]) -> None:
-    """Write files to a folder that takes the place of an earlier one of ours in one step."""
+    """Write files to a folder that takes the place of an earlier report in one step."""
     try:
-        if target.exists() and any(not _ours(one) for one in target.iterdir()):
+        if target.exists() and any(not _is_of_report(one) for one in target.iterdir()):
             raise Usage(f"{target} holds other files; choose another place with -o FILE")
         made = Path(tempfile.mkdtemp(prefix=".tc_report-", dir=target.parent))
         try:
@@ -119,7 +119,7 @@ def write_folder(target: Path, pieces: Iterable[tuple[str, bytes]]) -> None:
         raise Usage(f"cannot write {target}: {why}; choose another place with -o FILE") from error
 
 
-def _ours(file: Path) -> bool:
+def _is_of_report(file: Path) -> bool:
     return file.suffix == ".js" and file.name.startswith(("block-", "code-"))
 
 

@@ -22,7 +22,7 @@ class Line:
         nodes: operations it became in the captured graph, at most in one compile.
         kernels: kernels that compute part of it, at most in one compile.
         shares: for each compile, by its number, its time by the share of operations it became.
-        coded: it holds code, and the trace tells whether that was gone through: `traced`.
+        coded: it holds code, and the trace shows whether capture went through it: `traced`.
         seconds: compile time of the functions that begin here, which `starts` names.
     """
 
@@ -76,7 +76,7 @@ def coverage(
 
 
 def short_names(files: Iterable[str]) -> dict[str, str]:
-    """Name each file by as much of the end of its path as tells it from the others."""
+    """Name each file by as much of the end of its path as distinguishes it from the others."""
     parts = {file: file.replace("\\", "/").split("/") for file in files}
     depth = dict.fromkeys(parts, 1)
     while True:

@@ -24,7 +24,7 @@ _GLYPHS: Final = {
 }
 
 
-def render(told: Comparison, a: str, b: str) -> bytes:
+def render(comparison: Comparison, a: str, b: str) -> bytes:
     """Return the page; the same comparison gives the same bytes."""
     page = _template().render(
         title=f"tc report: {a} and {b}",
@@ -32,14 +32,14 @@ def render(told: Comparison, a: str, b: str) -> bytes:
         styles="\n".join(static(name) for name in STYLES),
         early=static("early.js"),
         theme=static("theme.js"),
-        verdict=difftext.verdict(told),
-        sides=[("A", a, headline(told.a)), ("B", b, headline(told.b))],
-        told=told,
-        seconds=difftext.seconds(told),
-        unpaired=difftext.unpaired(told) if told.unpaired else "",
-        compared=difftext.ACROSS if told.across else difftext.STAGES,
-        functions=[_function(one) for one in told.functions],
-        widest=max((max(row[1:]) for row in told.phases), default=0.0),
+        verdict=difftext.verdict(comparison),
+        sides=[("A", a, headline(comparison.a)), ("B", b, headline(comparison.b))],
+        comparison=comparison,
+        seconds=difftext.seconds(comparison),
+        unpaired=difftext.unpaired(comparison) if comparison.unpaired else "",
+        compared=difftext.ACROSS if comparison.across else difftext.STAGES,
+        functions=[_function(one) for one in comparison.functions],
+        widest=max((max(row[1:]) for row in comparison.phases), default=0.0),
         duration=duration,
         count=count,
     )

@@ -17,39 +17,44 @@ _MOST_ROWS: Final = 12
 _MOST_FUNCTIONS: Final = 20
 _MOST_KEYS: Final = 4
 STAGES: Final = "by stage; comments, paths and addresses are left out of account"
-#: said where only what two compilers share is compared
+#: printed where only what two compilers share is compared
 ACROSS: Final = "compared across compilers: operations of captured graphs, and the lines of kernels"
 
 
-def verdict(told: Comparison) -> str:
-    """Say in one sentence what differs."""
-    changed = sum(one.state != IDENTICAL for one in told.functions)
+def verdict(comparison: Comparison) -> str:
+    """Return in one sentence what differs."""
+    changed = sum(one.state != IDENTICAL for one in comparison.functions)
     parts = []
     if changed:
         verb = "differs" if changed == 1 else "differ"
-        parts.append(f"{changed} of {count(len(told.functions), 'function')} {verb}")
+        parts.append(f"{changed} of {count(len(comparison.functions), 'function')} {verb}")
     else:
-        what = "captured graphs and the lines of kernels" if told.across else "graphs and kernels"
+        what = (
+            "captured graphs and the lines of kernels"
+            if comparison.across
+            else "graphs and kernels"
+        )
         parts.append(f"all {what} are identical")
-    if told.new or told.gone:
-        parts.append(f"{count(len(told.new), 'new finding')}, {len(told.gone)} gone")
-    if told.settings:
-        verb = "differs" if len(told.settings) == 1 else "differ"
-        parts.append(f"{count(len(told.settings), 'setting')} {verb}")
-    before, after = seconds(told)
+    if comparison.new or comparison.gone:
+        parts.append(f"{count(len(comparison.new), 'new finding')}, {len(comparison.gone)} gone")
+    if comparison.settings:
+        verb = "differs" if len(comparison.settings) == 1 else "differ"
+        parts.append(f"{count(len(comparison.settings), 'setting')} {verb}")
+    before, after = seconds(comparison)
     parts.append(f"compiling took {duration(before)} → {duration(after)}")
     return "; ".join(parts)
 
 
-def unpaired(told: Comparison) -> str:
-    """Say how many settings only one run's compiler has."""
-    has = "has" if told.unpaired == 1 else "have"
-    return f"{count(told.unpaired, 'setting')} of one compiler alone {has} nothing to compare with"
+def unpaired(comparison: Comparison) -> str:
+    """Return how many settings only one run's compiler has."""
+    has = "has" if comparison.unpaired == 1 else "have"
+    settings = count(comparison.unpaired, "setting")
+    return f"{settings} of one compiler alone {has} nothing to compare with"
 
 
-def seconds(told: Comparison) -> tuple[float, float]:
+def seconds(comparison: Comparison) -> tuple[float, float]:
     """Seconds of compiling, in A and in B."""
-    return sum(row[1] for row in told.phases), sum(row[2] for row in told.phases)
+    return sum(row[1] for row in comparison.phases), sum(row[2] for row in comparison.phases)
 
 
 def sentence(one: CompileDiff) -> str:
@@ -89,30 +94,30 @@ def keys_sentence(one: CompileDiff) -> list[str]:
         names = [readable(change) for change in miss.changes[:_MOST_KEYS]]
         rest = miss.differing - len(names)
         what = ", ".join(names) + (f" and {rest} more" if rest > 0 else "")
-        told = f": {what}" if what else ", so A's entry could have served"
-        rows[f"{miss.entry.cache} cache missed in B: {miss} from A{told}"] = None
+        reason = f": {what}" if what else ", so A's entry could have served"
+        rows[f"{miss.entry.cache} cache missed in B: {miss} from A{reason}"] = None
     return list(rows)
 
 
-def text(told: Comparison, a: str, b: str) -> str:
+def text(comparison: Comparison, a: str, b: str) -> str:
     """Return the comparison as a person reads it."""
-    lines = [verdict(told), "", f"A  {a}", f"   {headline(told.a)}"]
-    lines += [f"B  {b}", f"   {headline(told.b)}"]
-    if told.settings or told.unpaired:
+    lines = [verdict(comparison), "", f"A  {a}", f"   {headline(comparison.a)}"]
+    lines += [f"B  {b}", f"   {headline(comparison.b)}"]
+    if comparison.settings or comparison.unpaired:
         lines += ["", "versions, environment, configuration"]
         lines += [f"   {name}  {old or 'absent'} → {new or 'absent'}"
-                  for name, old, new in told.settings[:_MOST_SETTINGS]]  # fmt: skip
-        lines += _rest(len(told.settings) - _MOST_SETTINGS)
-        lines += [f"   {unpaired(told)}"] if told.unpaired else []
-    lines += ["", "functions" + (f"   {ACROSS}" if told.across else "")]
-    order = sorted(told.functions, key=lambda one: one.state == IDENTICAL)
+                  for name, old, new in comparison.settings[:_MOST_SETTINGS]]  # fmt: skip
+        lines += _rest(len(comparison.settings) - _MOST_SETTINGS)
+        lines += [f"   {unpaired(comparison)}"] if comparison.unpaired else []
+    lines += ["", "functions" + (f"   {ACROSS}" if comparison.across else "")]
+    order = sorted(comparison.functions, key=lambda one: one.state == IDENTICAL)
     for one in order[:_MOST_FUNCTIONS]:
         lines += _function(one)
     lines += _rest(len(order) - _MOST_FUNCTIONS)
-    lines += _findings(told)
-    before, after = seconds(told)
+    lines += _findings(comparison)
+    before, after = seconds(comparison)
     lines += ["", f"time   {duration(before)} → {duration(after)}"]
-    lines += [f"   {name:<13} {duration(x):>8} → {duration(y)}" for name, x, y in told.phases]
+    lines += [f"   {name:<13} {duration(x):>8} → {duration(y)}" for name, x, y in comparison.phases]
     return "\n".join(line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…" for line in lines)
 
 
@@ -162,15 +167,17 @@ def _wrapped(head: str, words: str) -> list[str]:
     return [*lines, line.rstrip("; ")]
 
 
-def _findings(told: Comparison) -> list[str]:
-    if not (told.new or told.gone or told.changed):
+def _findings(comparison: Comparison) -> list[str]:
+    if not (comparison.new or comparison.gone or comparison.changed):
         return (
-            ["", f"findings   the same {len(told.b.findings)} in both"] if told.b.findings else []
+            ["", f"findings   the same {len(comparison.b.findings)} in both"]
+            if comparison.b.findings
+            else []
         )
     lines = ["", "findings"]
-    lines += [f" + {_finding(one)}" for one in told.new]
-    lines += [f" - {_finding(one)}" for one in told.gone]
-    lines += [f"   {_finding(old)} → ×{new.count}" for old, new in told.changed]
+    lines += [f" + {_finding(one)}" for one in comparison.new]
+    lines += [f" - {_finding(one)}" for one in comparison.gone]
+    lines += [f"   {_finding(old)} → ×{new.count}" for old, new in comparison.changed]
     return lines
 
 
@@ -179,16 +186,16 @@ def _finding(one: Finding) -> str:
     return f"{one.id} ×{one.count}  {one.title}{place}"
 
 
-def as_json(told: Comparison) -> dict[str, Any]:
+def as_json(comparison: Comparison) -> dict[str, Any]:
     """Return the comparison as plain values."""
-    before, after = seconds(told)
+    before, after = seconds(comparison)
     return {
         "schema": SCHEMA,
         "tool": "tc-report",
-        "differs": told.differs,
-        "verdict": verdict(told),
-        "unpaired_settings": told.unpaired,
-        "settings": [{"name": n, "a": a, "b": b} for n, a, b in told.settings],
+        "differs": comparison.differs,
+        "verdict": verdict(comparison),
+        "unpaired_settings": comparison.unpaired,
+        "settings": [{"name": n, "a": a, "b": b} for n, a, b in comparison.settings],
         "functions": [
             {
                 "name": one.name,
@@ -196,13 +203,15 @@ def as_json(told: Comparison) -> dict[str, Any]:
                 "seconds": [round(value, 6) for value in one.seconds],
                 "compiles": [_compile_json(compiled) for compiled in one.compiles],
             }
-            for one in told.functions
+            for one in comparison.functions
         ],
-        "new": [one.to_json() for one in told.new],
-        "gone": [one.to_json() for one in told.gone],
-        "changed": [{"id": x.id, "a": x.count, "b": y.count} for x, y in told.changed],
+        "new": [one.to_json() for one in comparison.new],
+        "gone": [one.to_json() for one in comparison.gone],
+        "changed": [{"id": x.id, "a": x.count, "b": y.count} for x, y in comparison.changed],
         "seconds": [round(before, 6), round(after, 6)],
-        "phases": [{"name": n, "a": round(a, 6), "b": round(b, 6)} for n, a, b in told.phases],
+        "phases": [
+            {"name": n, "a": round(a, 6), "b": round(b, 6)} for n, a, b in comparison.phases
+        ],
     }
 
 

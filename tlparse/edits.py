@@ -85,7 +85,7 @@ class Source:
                             yield one, after
 
     def around(self, line: int, kind: type[ast.stmt]) -> Iterator[ast.stmt]:
-        """Yield the statements of a kind that a line lies in, innermost last."""
+        """Yield the statements of a kind that a line is in, innermost last."""
         for node in ast.walk(self.tree):
             if isinstance(node, kind) and node.lineno <= line <= (node.end_lineno or 0):
                 yield node

@@ -31,7 +31,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The findings that are known and let pass: id -> what was said of it."""
+    """The findings that are known and accepted: id -> its description."""
 
     path: str
     known: dict[str, dict[str, Any]]
@@ -157,19 +157,19 @@ def check(
 
 
 def _as_json(verdict: _Verdict, absent: Sequence[str]) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         name.replace(" ", "_"): {"count": n, "max": most} for name, n, most in verdict.rows
     }
     if verdict.matched is not None:
         matched = verdict.matched
-        told["new_findings"] = [one.to_json() for one in verdict.new]
-        told["gone_findings"] = sorted(one.id for one in matched.gone)
-        told["moved_findings"] = [
+        result["new_findings"] = [one.to_json() for one in verdict.new]
+        result["gone_findings"] = sorted(one.id for one in matched.gone)
+        result["moved_findings"] = [
             {"id": b.id, "was": a.id, "line": [a.line, b.line]} for a, b in matched.moved
         ]
     if absent:
-        told["present_findings"] = [one.to_json() for one in verdict.present]
-    return {"schema": _SCHEMA, "ok": verdict.ok, **told}
+        result["present_findings"] = [one.to_json() for one in verdict.present]
+    return {"schema": _SCHEMA, "ok": verdict.ok, **result}
 
 
 def _as_text(verdict: _Verdict, absent: Sequence[str]) -> list[str]:

@@ -102,8 +102,8 @@ def _note(what: str) -> None:
         file.write(what + "\n")
 
 
-def _go_on() -> None:
-    """Run the `sitecustomize` that ours stands before, if there is one."""
+def _run_hidden() -> None:
+    """Run the `sitecustomize` that this one hides, if there is one."""
     rest = [one for one in sys.path if os.path.abspath(one or ".") != HERE]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", rest)
     if spec is not None and spec.loader is not None:
@@ -121,7 +121,7 @@ def _plan() -> dict[str, Any]:
 def install() -> None:
     """Let the plan take effect on what is imported from now on."""
     sys.meta_path.insert(0, _Finder())
-    _go_on()
+    _run_hidden()
 
 
 PLAN: dict[str, Any] = {}

@@ -27,7 +27,7 @@ def readers(trace: str, jobs: int | None, cluster: str) -> Iterator[Executor | N
         cluster: the address of a Dask cluster whose workers see the same files.
 
     Raises:
-        Usage: no cluster answers there, or Dask is not installed.
+        Usage: no cluster responds there, or Dask is not installed.
     """
     if cluster:
         with _cluster(cluster) as executor:
@@ -54,7 +54,7 @@ def _cluster(address: str) -> Iterator[Executor]:
         client_of: Any = import_module("distributed").Client
     except ImportError as error:
         raise Usage("--cluster needs Dask: pip install 'tc-compile[cluster]'") from error
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # one sentence is ours to say
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # the one sentence below is enough
     try:
         client = client_of(address, timeout=_PATIENCE)
     except (OSError, ValueError, TimeoutError) as error:

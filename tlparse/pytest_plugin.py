@@ -152,7 +152,7 @@ def _torch_log(folder: Path) -> Iterator[None]:
 
 
 def diagnoses(folder: Path) -> list[Diagnosis]:
-    """Return what the logs of a test tell; none where nothing was compiled."""
+    """Return what the logs of a test say; none where nothing was compiled."""
     from tc.trace.findings import diagnose
     from tc.trace.session import load
 

@@ -40,7 +40,7 @@ def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
 
 
 def _finding(diagnosis: Diagnosis, divergence: Divergence) -> str:
-    """Return the id of the finding that tells of it; several groups may share one."""
+    """Return the id of the finding that reports it; several groups may share one."""
     found = [one for one in diagnosis.findings if one.code == "TC601"]
     step = divergence.theirs or divergence.ours
     slug = step.compiled.slug if step else ""

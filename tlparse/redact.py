@@ -49,7 +49,7 @@ _SOURCE_KEYS: Final = frozenset(("loc", "source_line", "text"))
 _NAMED_KEYS: Final = frozenset(
     ("sizes", "preToPost", "postToPre", "cppCodeToPost", "postToCppCode")
 )  # dicts with keys from the program
-_SHORT: Final = 2  # names of one or two letters tell nothing
+_SHORT: Final = 2  # names of one or two letters reveal nothing
 
 # Words that compilers write themselves: a variable of that name keeps it.
 _WORDS: Final = frozenset(

@@ -155,7 +155,7 @@ class Server(ThreadingHTTPServer):
         super().__init__((HOST, port), _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that goes away in the midst of an answer is none of our troubles."""
+        """Ignore a browser that goes away in the middle of a response."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -164,7 +164,7 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "tc-report", ""
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: the terminal is the user's."""
+        """Print nothing: the terminal is the user's."""
 
     def do_HEAD(self) -> None:
         """Answer without the body."""
@@ -237,7 +237,7 @@ def serve(path: str, *, port: int | None = None, all_runs: bool = False, show: b
     Raises:
         Usage: the port is taken.
     """
-    gc.enable()  # this program goes on
+    gc.enable()  # this program keeps running
     follower = Follower(path, all_runs=all_runs)
     server = opened(port, follower)
     url = f"http://{HOST}:{server.server_address[1]}/"

@@ -17,12 +17,12 @@ from tc.trace.reader import parse_json
 from tc.trace.session import Session
 
 CONFIGS: Final = ("dynamo_config", "inductor_config", "functorch_config", "compiler_config")
-OURS: Final = "config"
-_OUR_DEFAULTS: Final = "config_defaults"
+TC_CONFIG: Final = "config"
+_TC_DEFAULTS: Final = "config_defaults"
 _RUNNABLE: Final = "fx_graph_runnable"
 _HEAD: Final = 4096  # bytes of a runnable: its settings stand before its graph
 _ASSIGNED: Final = re.compile(
-    r"^torch\._(?P<room>inductor)\.config\.(?P<name>[\w.]+) = (?P<value>.+)$", re.MULTILINE
+    r"^torch\._(?P<package>inductor)\.config\.(?P<name>[\w.]+) = (?P<value>.+)$", re.MULTILINE
 )
 # What follows the machine, the folder or the installation, not what anybody has set.
 LOCAL: Final = frozenset((
@@ -60,7 +60,7 @@ class Settings:
 
     Attributes:
         rows: by name; a setting with several values has several.
-        known: whose defaults these are: `torch 2.13`; empty where the trace tells no settings.
+        known: whose defaults these are: `torch 2.13`; empty where the trace has no settings.
         exact: they are those of the version that wrote the trace.
     """
 
@@ -92,17 +92,17 @@ def settings(session: Session, compiles: Sequence[Compile] | None = None) -> Set
     if not mine:
         return Settings()
     if session.producer == "tc":
-        return Settings(_rows((one, _ours(one.metrics)) for one in mine), "tc")
+        return Settings(_rows((one, _of_tc(one.metrics)) for one in mine), "tc")
     version = ".".join(session.environment.get("pytorch_version", "").split(".")[:2])
     known = _nearest(version)
-    found = ((one, _theirs(session, one, known)) for one in mine)
+    found = ((one, _of_torch(session, one, known)) for one in mine)
     return Settings(_rows(found), f"torch {known}", known == version)
 
 
 def configured(metrics: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return all settings that the metrics of a compile tell, by name."""
-    ours = metrics.get(OURS)
-    return ours if isinstance(ours, dict) else _configured(_texts(metrics))
+    """Return all settings that the metrics of a compile hold, by name."""
+    recorded = metrics.get(TC_CONFIG)
+    return recorded if isinstance(recorded, dict) else _configured(_texts(metrics))
 
 
 def _texts(metrics: Mapping[str, Any]) -> tuple[str, ...]:
@@ -157,16 +157,16 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
-def _ours(metrics: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+def _of_tc(metrics: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """What tc recorded together with its defaults."""
-    values, default = metrics.get(OURS), metrics.get(_OUR_DEFAULTS)
+    values, default = metrics.get(TC_CONFIG), metrics.get(_TC_DEFAULTS)
     if not isinstance(values, dict) or not isinstance(default, dict):
         return {}
     return {name: (values[name], was) for name, was in default.items() if name in values}
 
 
-def _theirs(session: Session, compiled: Compile, known: str) -> dict[str, tuple[Any, Any]]:
-    """What PyTorch recorded; the options of one compile are told with its graph alone."""
+def _of_torch(session: Session, compiled: Compile, known: str) -> dict[str, tuple[Any, Any]]:
+    """What PyTorch recorded; the options of one compile are recorded with its graph alone."""
     of_process = _differing(_texts(compiled.metrics), known)
     asked = _asked(session, compiled)
     rest = {name: pair for name, pair in of_process.items() if name not in asked}
@@ -181,7 +181,7 @@ def _asked(session: Session, compiled: Compile) -> dict[str, Any]:
             for match in _ASSIGNED.finditer(session.start_of(artifact, _HEAD)):
                 with suppress(*_NO_VALUE):  # an object, which has no default to compare with
                     value = _as_json(ast.literal_eval(match["value"]))
-                    found[f"{match['room']}.{match['name']}"] = value
+                    found[f"{match['package']}.{match['name']}"] = value
     return found
 
 
@@ -198,10 +198,10 @@ def _as_json(value: Any) -> Any:
 def defaults() -> dict[str, dict[str, Any]]:
     """Return the defaults of each known version of torch; `tests/make_defaults.py` writes them."""
     text = (files("tc.tlparse") / "static" / "defaults.json").read_text("utf-8")
-    told: dict[str, dict[str, Any]] = json.loads(text)
+    stored: dict[str, dict[str, Any]] = json.loads(text)
     found: dict[str, dict[str, Any]] = {}
     before: dict[str, Any] = {}
-    for version, change in told.items():
+    for version, change in stored.items():
         before = {**before, **change["set"]}
         for name in change["gone"]:
             del before[name]

@@ -96,7 +96,9 @@ def text(diagnosis: Diagnosis, path: str) -> str:
         lines.append(f"    … and {rest} more in the report")
     if diagnosis.together:
         causes = count(len(diagnosis.together.findings), "fix")
-        lines.append(_cut(f"    {causes} together: {diagnosis.together.told} (ran with the edits)"))
+        lines.append(
+            _cut(f"    {causes} together: {diagnosis.together.outcome} (ran with the edits)")
+        )
     if not diagnosis.findings:
         lines.append("✓ nothing needs attention")
     shares = phases_of(session.compiles)

@@ -26,7 +26,7 @@ from tc.tlparse.usage import Usage
 from tc.tlparse.verbs import call, fresh
 from tc.trace.reader import Unreadable
 
-if TYPE_CHECKING:  # imported when needed: `--help` must be quick
+if TYPE_CHECKING:  # imported when needed: `--help` must be fast
     from tc.tlparse.compare import Comparison, CompileDiff
     from tc.trace.findings import Diagnosis, Finding
 
@@ -151,7 +151,7 @@ def _stages(a: Side, b: Side, comparison: Comparison) -> Iterator[Stage]:
 
 
 def _findings(comparison: Comparison, marks: Sequence[str]) -> str:
-    """Return the first finding of some kinds that is new, gone, or met another number of times."""
+    """Return the first finding of some kinds that is new, gone, or of another count."""
     rows = [("new", one) for one in comparison.new]
     rows += [("gone", one) for one in comparison.gone]
     words = [f"{state}: {_finding(one)}" for state, one in rows if one.kind.mark in marks]
@@ -228,7 +228,7 @@ def _json(a: Side, b: Side, stages: Sequence[Stage]) -> dict[str, Any]:
     ]  # fmt: skip
     first = next((one.name for one in stages if one.difference), None)
     rows = [
-        {"stage": one.name, "differs": bool(one.difference), "told": one.difference}
+        {"stage": one.name, "differs": bool(one.difference), "difference": one.difference}
         for one in stages
     ]
     return {"schema": 1, "tool": "tc-report", "first": first, "a": sides[0], "b": sides[1],

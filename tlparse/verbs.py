@@ -18,7 +18,7 @@ from tc.tlparse.cli import USAGE, load, say, write
 from tc.tlparse.usage import Usage
 from tc.trace.reader import Unreadable
 
-if TYPE_CHECKING:  # imported when needed: `--help` must be quick
+if TYPE_CHECKING:  # imported when needed: `--help` must be fast
     from tc.trace.findings import Diagnosis
 
 NOT_FOUND: Final = 127
@@ -133,8 +133,8 @@ def _report(diagnosis: Diagnosis, where: Path, target: Path, as_json: bool, show
 
     write(target, render(diagnosis))
     if as_json:
-        told = {**summary.as_json(diagnosis), "trace": str(where), "report": str(target)}
-        print(json.dumps(told, indent=1))
+        result = {**summary.as_json(diagnosis), "trace": str(where), "report": str(target)}
+        print(json.dumps(result, indent=1))
     else:
         say(summary.text(diagnosis, str(where)))
         say(f"report: {target}")
@@ -155,7 +155,7 @@ def codes() -> dict[str, dict[str, Any]]:
 
 
 def explain(code: str, *, as_json: bool) -> int:
-    """Tell what a code means, without a trace and without a network."""
+    """Explain a code, without a trace and without a network."""
     known = codes()
     name = code.upper().partition("-")[0]
     if name not in known:
@@ -172,8 +172,8 @@ def explain(code: str, *, as_json: bool) -> int:
 def explained(name: str, row: dict[str, Any]) -> str:
     """Return one code as a person reads it."""
     lines = [f"{name}  {row['title']}"]
-    said = row["text"] or (f"{row['why'][0].upper()}{row['why'][1:]}." if row["why"] else "")
-    lines += ["", *textwrap.wrap(said, _WIDTH)] if said else []
+    meaning = row["text"] or (f"{row['why'][0].upper()}{row['why'][1:]}." if row["why"] else "")
+    lines += ["", *textwrap.wrap(meaning, _WIDTH)] if meaning else []
     lines += [""] if row["fix"] else []
     for number, fix in enumerate(row["fix"]):
         head = "  fix  " if number == 0 else "   or  "

@@ -14,7 +14,7 @@ from tc.trace.compiles import Artifact, Compile
 from tc.trace.reader import parse_json
 from tc.trace.session import Session, all_compiles
 
-# Where a key is recorded: PyTorch's two caches (on a hit as on a miss), and ours.
+# Where a key is recorded: PyTorch's two caches (on a hit as on a miss), and tc's.
 _EVENTS: Final = re.compile(r"(?:fx_graph|aotautograd)_cache_(?:hit|miss)|tc_cache")
 _WINDOW: Final = 60
 _LONGEST: Final = 240
@@ -87,7 +87,7 @@ class KeyRing:
         self._bit_of: dict[tuple[str, str], int] = {}
         self._bit_of_head: dict[str, int] = {}  # the same by what precedes the printed value
         self._names: list[str] = []
-        self._graphs: dict[int, str] = {}  # bits that stand for a graph: its hash
+        self._graphs: dict[int, str] = {}  # bits of graphs: their hashes
         self.entries: list[Entry] = []
 
     def add(self, session: Session, compiled: Compile, artifact: Artifact) -> Entry | None:
@@ -114,7 +114,7 @@ class KeyRing:
         return entry
 
     def _number(self, head: str) -> int:
-        """Return the bit of a part `hash] name` that is met for the first time in this form."""
+        """Return the bit of a part `hash] name` that occurs for the first time in this form."""
         digest, found, name = head.partition("] ")
         if not found:
             return _NO_PART
@@ -186,11 +186,11 @@ def keyed(compiled: Compile) -> list[Artifact]:
     return [one for one in compiled.artifacts if _EVENTS.fullmatch(one.name)]
 
 
-def explain(ring: KeyRing, ours: Session, entry: Entry, theirs: Session, nearest: Entry) -> Miss:
+def explain(ring: KeyRing, session: Session, entry: Entry, other: Session, nearest: Entry) -> Miss:
     """Compare two entries part by part, by hash; printed values may differ at equal hashes."""
     names = ring.names(entry.bits ^ nearest.bits)
     new, old = (
-        ring.values(of, at.artifact, names) for of, at in ((ours, entry), (theirs, nearest))
+        ring.values(of, at.artifact, names) for of, at in ((session, entry), (other, nearest))
     )
     changes = [Change(name, *_differing(old.get(name, ""), new.get(name, ""))) for name in names]
     changes.sort(key=lambda one: (not one.about_the_program, one.name))
@@ -212,7 +212,7 @@ def rows_of(text: str) -> list[str]:
         return []
     if not isinstance(data, dict):
         return []
-    if isinstance(data.get("parts"), dict):  # ours: the value stands for itself
+    if isinstance(data.get("parts"), dict):  # tc's: the value is printed in full
         return [f"[{_digest(text)}] {name}: {text}" for name, text in data["parts"].items()]
     listed: Any = data.get("components")
     return [row for row in listed if isinstance(row, str)] if isinstance(listed, list) else []
@@ -327,7 +327,7 @@ def _layer(why: str) -> str:
 
 
 def bypass_reason(text: str) -> str:
-    """Return why a cache was not asked, or kept nothing: our plain words, or PyTorch's JSON."""
+    """Return why a cache was not asked, or kept nothing: tc's plain words, or PyTorch's JSON."""
     if text.lstrip().startswith("{"):
         try:
             text = str(parse_json(text).get("cache_bypass_reason") or "")

@@ -1,4 +1,4 @@
-"""A file name and a line go in; the cell of a notebook that they stand for comes out, if any.
+"""A file name and a line go in; the cell of a notebook that they name comes out, if any.
 
 IPython gives the code of each cell a file name of its own, and remembers the number of the cell.
 It is asked only where it is loaded already: elsewhere this costs a look into `sys.modules`.
@@ -75,8 +75,8 @@ def _number(shell: Any, file: str) -> str:
     """Return the number of the cell that ran last under a file name, "" where it is no cell."""
     with suppress(Exception):  # a shell of another make may lack any of it
         named = shell.compile.format_code_name(file)
-        told = re.search(r"\d+", named[1]) if named else None
-        if told:
-            return told[0]
+        number = re.search(r"\d+", named[1]) if named else None
+        if number:
+            return number[0]
     numbered = _NUMBERED.match(file)
     return numbered[1] if numbered else ""

@@ -51,11 +51,11 @@ def carets(source: str, col: int | None, end_col: int | None) -> str:
     """Return what stands under a line to mark a part of it.
 
     Args:
-        col, end_col: of the part, 0-based UTF-8 byte offsets; without an end it goes on in the
+        col, end_col: of the part, 0-based UTF-8 byte offsets; without an end it continues in the
             next line.
 
     Returns:
-        Nothing if the part is unknown, or all there is to see: then nothing tells it from the rest.
+        Nothing if the part is unknown, or is all there is to see.
     """
     if col is None:
         return ""
@@ -71,19 +71,19 @@ def chain_lines(stack: Sequence[StackFrame], cut: bool = True) -> list[str]:
     """Return a chain of calls as Python's tracebacks show it, the lines of a long one left out.
 
     Args:
-        cut: leave out the middle of a long chain; a frame that calls itself is told once anyway.
+        cut: leave out the middle of a long chain; a frame that calls itself is listed once anyway.
     """
     parts = [*_parts(stack)]
     if cut and len(parts) > OUTERMOST + INNERMOST + 1:
         left = sum(count for _, count in parts[OUTERMOST:-INNERMOST])
-        told = f"  ... {left} frames left out; TC_LOGS=+graph_breaks shows them ..."
-        middle: list[tuple[list[str], int]] = [([told], left)]
+        summary = f"  ... {left} frames left out; TC_LOGS=+graph_breaks shows them ..."
+        middle: list[tuple[list[str], int]] = [([summary], left)]
         parts[OUTERMOST:-INNERMOST] = middle
     return [line for lines, _ in parts for line in lines]
 
 
 def _parts(stack: Sequence[StackFrame]) -> Iterator[tuple[list[str], int]]:
-    """Yield lines and how many frames they stand for; many alike in a row stand together."""
+    """Yield lines and how many frames each is for; many alike in a row are one."""
     alike = 0
     for number, frame in enumerate(stack):
         alike = alike + 1 if number and frame == stack[number - 1] else 0
@@ -91,7 +91,7 @@ def _parts(stack: Sequence[StackFrame]) -> Iterator[tuple[list[str], int]]:
             yield _lines(frame), 1
         elif number + 1 == len(stack) or frame != stack[number + 1]:
             more = alike + 1 - REPEATED
-            times = "once more" if more == 1 else f"{more} more times"
+            times = "1 more time" if more == 1 else f"{more} more times"
             yield [f"  ... the frame above {times} ..."], more
 
 

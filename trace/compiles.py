@@ -28,7 +28,7 @@ LIBRARY: Final = re.compile(FRAMEWORK.pattern + r"|[/\\](?:site|dist)-packages[/
 
 
 class Placed(Protocol):
-    """What lies in a file."""
+    """Something with a place in a file."""
 
     @property
     def file(self) -> str:
@@ -126,7 +126,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """How often a compiled graph, or a function that is not compiled, was called, as the log tells.
+    """How often a compiled graph, or a function that is not compiled, was called, by the log.
 
     Attributes:
         count: hits of its entry in the cache of its function.
@@ -215,7 +215,7 @@ class Compile:
     cache: str = ""
     symbols: dict[str, str] = field(default_factory=dict)
     alias: str = ""
-    asked: tuple[str, int] = ("", 0)  # where such a one met a value out of tensor data
+    asked: tuple[str, int] = ("", 0)  # where such a one came upon a value out of tensor data
     call: str = ""  # the user's line that asked for it, where no frame did
     calls: Calls | None = None  # None: not counted, or never called
 
@@ -230,7 +230,7 @@ class Compile:
 
     @property
     def under_way(self) -> bool:
-        """Whether it began and no record tells of its end."""
+        """Whether it began and no record is of its end."""
         ended = self.metrics or self.failure is not None or self.skipped
         return self.started and bool(self.stack) and not ended
 
@@ -268,7 +268,7 @@ class Compile:
 
     @property
     def line_of_resume(self) -> int:
-        """The line a resume function goes on at; 0 for any other function."""
+        """The line at which a resume function continues; 0 for any other function."""
         match = _RESUMED.match(self.function)
         return int(match[2]) if match else 0
 
@@ -298,7 +298,7 @@ class Compile:
 def by_function(compiles: Iterable[Compile]) -> dict[tuple[str, str, int], list[Compile]]:
     """Group compiles by the function they are of, in order of first compile.
 
-    Modules behind one wrapper of torch's are told apart by class and by where they were called.
+    Modules behind one wrapper of torch's are distinguished by class and by where they were called.
     """
     groups: dict[tuple[str, str, int], list[Compile]] = {}
     wrapped: dict[tuple[int, str], tuple[str, str, int]] = {}

@@ -177,7 +177,7 @@ class Span(Event, wire=Kind("chromium_event", record=True)):
 
 def mark_text(name: str, ph: str, ts: float, pid: int, tid: int, args: Mapping[str, object]) -> str:
     """Return a mark on the timeline as JSON; see `Span`."""
-    # Put together by hand: there are many, and an encoder takes longer to get going.
+    # Put together by hand: there are many, and an encoder takes longer to start.
     listed = ", ".join(
         [
             f"{quoted(key)}: {quoted(arg) if type(arg) is str else to_json(arg)}"
@@ -199,7 +199,7 @@ class Metrics(
         Kind("bwd_compilation_metrics", "metrics of the backward", "metrics", record=True),
     ),
 ):
-    """One compile in numbers; keys as PyTorch has them, but for those that are ours.
+    """One compile in numbers; keys as PyTorch has them, except for tc's.
 
     Attributes:
         config: settings of this compile: its backend, and all that are not at their defaults.
@@ -277,7 +277,7 @@ class Fact(Event):
 class GraphBreak(
     Fact, Shown, wire=Kind("tc_graph_break", "graph break, as data", "capture", kept=True)
 ):
-    """Capture had to stop and go on in Python.
+    """Capture had to stop and continue in Python.
 
     Attributes:
         title: the reason in few words; why: one sentence in the user's vocabulary.
@@ -408,7 +408,7 @@ class FrameSkipped(Fact, wire=Kind("tc_frame_skipped", "function skipped", "capt
     """A function was not captured at all.
 
     Attributes:
-        harmless: nothing is lost by it (it has no tensor operation, say): told when asked only.
+        harmless: nothing is lost by it (it has no tensor operation, say): reported only on request.
     """
 
     function: str
@@ -532,7 +532,7 @@ class Autotune(Fact, wire=Kind("tc_autotune", "ways timed on the machine", "code
     Attributes:
         question: what is computed, with all that decides how long it takes.
         seconds: way -> seconds of one call.
-        chosen: the way taken; the first one is left only for one that is clearly quicker.
+        chosen: the way taken; the first one is left only for one that is clearly faster.
         known: whether the times were kept from an earlier compile.
     """
 

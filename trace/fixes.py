@@ -23,7 +23,7 @@ class Fix:
         replayed: the recorded guards were replayed without the input it settles, and there were
             fewer recompiles: a prediction, no run.
         ran: the program was run again with it, and there were fewer breaks or recompiles.
-        told: what a run with it gave, or why there was none; empty where nobody asked for one.
+        outcome: what a run with it gave, or why there was none; empty where nobody asked for one.
         patch: lines of the user's source that such a run had: `- old`, `+ new`.
     """
 
@@ -32,13 +32,13 @@ class Fix:
     safe: bool = False
     replayed: bool = False
     ran: bool = False
-    told: str = ""
+    outcome: str = ""
     patch: str = ""
 
     @property
     def mark(self) -> str:
         """`review, unchecked`: what a reader has to know before taking it."""
-        checked = self.told or (REPLAYED if self.replayed else UNCHECKED)
+        checked = self.outcome or (REPLAYED if self.replayed else UNCHECKED)
         return f"{'safe' if self.safe else 'review'}, {checked}"
 
     @property
@@ -52,13 +52,14 @@ class Fix:
         verified = "yes" if self.verified else "no"
         checked = "ran with the edit" if self.ran else REPLAYED if self.replayed else ""
         return {"kind": self.kind, "text": self.text, "safe": safe, "verified": verified,
-                "checked": checked, "told": self.told, "patch": self.patch}  # fmt: skip
+                "checked": checked, "outcome": self.outcome, "patch": self.patch,
+                "told": self.outcome}  # fmt: skip  # the name that reports had before for `outcome`
 
     def tried(self, trial: Trial | None) -> Fix:
         """Return it with what a run of the program with it gave."""
         if trial is None or (trial.state == UNTRIED and self.replayed):
             return self
-        return replace(self, replayed=False, ran=trial.state == HELPED, told=trial.mark,
+        return replace(self, replayed=False, ran=trial.state == HELPED, outcome=trial.mark,
                        patch=trial.patch)  # fmt: skip
 
 
@@ -82,7 +83,7 @@ _ROWS: Final = (
     _row("rewrite", True, r"^remove the call of graph_break\(\)$|^one graph for each value is"),
     _row("call", False, r"\btorch\.(?:cond|where|_check|_assert_async|library|compiler)\b"),
 )  # fmt: skip
-"""The first row found in a sentence tells its kind and whether it is safe; else it is reviewed."""
+"""The first row found in a sentence gives its kind and whether it is safe; else it is reviewed."""
 
 
 def fix_of(text: str, replayed: bool = False) -> Fix:

@@ -17,7 +17,7 @@ from tc.trace.writers import CUT_OFF, ENDED, RUNNING, Job, Writers
 
 Stamp = tuple[tuple[str, int, int], ...]
 
-_ENDS: Final = 256  # bytes at both ends of what was read that tell whether a log is still that one
+_ENDS: Final = 256  # bytes at both ends of what was read, by which a log is recognised
 
 
 @dataclass(slots=True)
@@ -33,12 +33,12 @@ class _Log:
         at = self.cursor.at
         return source.data[: min(at, _ENDS)] + source.data[max(at - _ENDS, 0) : at]
 
-    def goes_on_in(self, source: Source) -> bool:
+    def is_continued_by(self, source: Source) -> bool:
         """Whether a log begins with what was read."""
         return len(source) >= self.cursor.at and self.ends_in(source) == self.ends
 
     def look(self, source: Source) -> Part:
-        """Read what is new; returns what all of the log tells."""
+        """Read what is new; returns what all of the log says."""
         self.reader.source = source
         self.reader.read(self.cursor, max(last_record(source.data), self.cursor.at))
         self.ends = self.ends_in(source)
@@ -49,7 +49,7 @@ class _Log:
 
 @dataclass(slots=True)
 class Growing:
-    """Reads a path again and again; starts anew where logs come, go or are written over.
+    """Reads a path again and again; starts over where logs appear, vanish or are overwritten.
 
     Attributes:
         bytes_read: by the last look, for those who watch the cost.
@@ -74,7 +74,7 @@ class Growing:
         """
         names = find_logs(self.path)
         seen = self._now()
-        sources = self._go_on() if self._logs and names == self._names else None
+        sources = self._reopened() if self._logs and names == self._names else None
         if sources is None:
             sources = self._start(names)
         before = sum(log.cursor.at for log in self._logs)
@@ -132,11 +132,11 @@ class Growing:
         self._names = names
         return sources
 
-    def _go_on(self) -> list[Source] | None:
+    def _reopened(self) -> list[Source] | None:
         """Open the logs as they are by now; None if they are not those that were read."""
         sources = [Source(log.reader.source.path) for log in self._logs]
         pairs = zip(self._logs, sources, strict=True)
-        if all(log.goes_on_in(source) for log, source in pairs):
+        if all(log.is_continued_by(source) for log, source in pairs):
             return sources
         for source in sources:
             source.close()

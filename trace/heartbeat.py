@@ -1,4 +1,4 @@
-"""The stages of a compile go in; where one takes long, a line on a terminal tells of it."""
+"""The stages of a compile go in; where one takes long, a line on a terminal reports it."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Layer:
 
     Attributes:
         bypasses: looks that were not made, because what was compiled cannot be kept.
-        saved: seconds that its hits saved, as far as the log tells.
+        saved: seconds that its hits saved, as far as the log says.
     """
 
     name: str
@@ -41,8 +41,8 @@ class Layer:
         return self.hits, self.misses, self.bypasses
 
     def __str__(self) -> str:
-        told = f"{self.hits} hit / {self.misses} miss"
-        return f"{told} / {self.bypasses} bypassed" if self.bypasses else told
+        text = f"{self.hits} hit / {self.misses} miss"
+        return f"{text} / {self.bypasses} bypassed" if self.bypasses else text
 
     def add(self, found: str, number: int = 1) -> None:
         """Count looks of one outcome."""
@@ -65,7 +65,7 @@ def named(lookup: Lookup) -> str:
 
 
 def layers(session: Session) -> list[Layer]:
-    """Return the layers that the log tells of, the outermost first."""
+    """Return the layers that the log names, the outermost first."""
     found: dict[str, Layer] = {}
     for look in lookups(session):
         layer = found.setdefault(named(look), Layer(named(look)))

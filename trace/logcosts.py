@@ -1,4 +1,4 @@
-"""What TC_LOGS tells at the end: compiles and guards in; costs of breaks and forecasts out."""
+"""What TC_LOGS reports at the end: compiles and guards in; costs of breaks and forecasts out."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class BreakCosts:
             self._caused[compile_id.frame, compile_id.compile] = cause
 
     def broke(self, cause: str, event: ev.GraphBreak, compile_id: CompileId | None) -> None:
-        """A graph ended; what goes on after it will be compiled because of that."""
+        """A graph ended; its continuation will be compiled because of that."""
         if compile_id is None or compile_id.frame not in self._functions:
             return
         file, function = self._functions[compile_id.frame]
@@ -87,8 +87,8 @@ class Replays:
             frame.changed += [guardtext.readable(one.source) for one in reached or event.causes]
 
     def forecast(self, frames: Iterable[int]) -> tuple[Step, ...]:
-        """Return how many recompiles of a function would be left, as the report foretells it."""
-        from tc.trace.findings.forecast import foretold, together
+        """Return how many recompiles of a function would be left, as the report predicts it."""
+        from tc.trace.findings.forecast import predict, together
 
         plans = []
         for frame in (self._frames[number] for number in frames):
@@ -98,5 +98,5 @@ class Replays:
                 guardtext.held(frame.guards[n].text, frame.symbols[n]) if n in frame.guards else {}
                 for n in (min(frame.guards), *frame.again)
             ]
-            plans.append(foretold(rows, frame.changed))
+            plans.append(predict(rows, frame.changed))
         return together([steps for steps in plans if steps])

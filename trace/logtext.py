@@ -46,7 +46,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Message:
-    """All that is to be said at once, free of any layout.
+    """One message, independent of the layout.
 
     Attributes:
         topic: name of the switch that asked for it, e.g. ``graph_breaks``.
@@ -98,7 +98,7 @@ def _paint(text: str, colour: str) -> str:
 
 
 def near(path: str) -> str:
-    """Return the path relative to the current folder if it lies in it."""
+    """Return the path relative to the current folder if it is in it."""
     try:
         here = os.path.join(os.getcwd(), "")
     except OSError:
@@ -115,7 +115,7 @@ def render(message: Message, form: str, colour: bool = False, ascii_only: bool =
 
 
 def to_ascii(text: str) -> str:
-    """Return the text with our glyphs replaced, for terminals that cannot show them."""
+    """Return the text with tc's glyphs replaced, for terminals that cannot show them."""
     return "".join(ASCII.get(character, character) for character in text)
 
 

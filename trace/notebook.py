@@ -77,7 +77,7 @@ class Item(NamedTuple):
     """One cause of trouble, in the words of a table.
 
     Attributes:
-        rows: what is told of it: label and text.
+        rows: its description: label and text.
         fixes: ways to fix it: text, and how much of it is checked.
         stack: the lines that led there: place and source.
     """
@@ -98,5 +98,5 @@ class Item(NamedTuple):
     ) -> Item:  # fmt: skip
         """Return an item without the rows that would be empty, and without indentation."""
         lines = tuple((spot, (text or "").strip()) for spot, text in stack)
-        told = tuple((label, text) for label, text in rows if text)
-        return Item(code, title, place, (source or "").strip(), told, tuple(fixes), lines)
+        filled = tuple((label, text) for label, text in rows if text)
+        return Item(code, title, place, (source or "").strip(), filled, tuple(fixes), lines)

@@ -1,4 +1,4 @@
-"""One log goes in; the compiles it tells of come out, as far as one log can tell."""
+"""One log goes in; the compiles it records come out, as far as one log shows them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Key = tuple[int, int | None, str]  # process, rank, compile id
 
 @dataclass(slots=True)
 class Part:
-    """What one log tells; a plain value, so that another process can read the log.
+    """What one log says; a plain value, so that another process can read the log.
 
     Attributes:
         index: the number of the log among those of the run.
@@ -363,7 +363,7 @@ def _name_of(record: Record) -> str:
 
 
 def _kind(record: Record, name: str) -> str:
-    """Say what an artifact is, so that it can be coloured."""
+    """Return what an artifact is, so that it can be coloured."""
     if record.span is None:
         return "json"
     head = (record.payload or b"")[:4096]

@@ -30,7 +30,7 @@ _SOURCES: Final = re.compile(
 )
 _DEFINED: Final = re.compile(r"^(?P<name>\w+) = async_compile\.\w+\(")
 _VOID: Final = re.compile(r"^(?:extern \"C\" )?void\s+(?P<name>\w+)\(")
-_OURS: Final = re.compile(
+_TC_COMMENT: Final = re.compile(
     r"^\s*(?:/\*|#|//) (?P<op>[\w.]+) \((?P<node>\w+)\) (?P<file>.+?):(?P<line>\d+)"
     r"(?: in (?P<fn>[\w.<>]+))?(?: \*/)?\s*$"
 )
@@ -92,7 +92,7 @@ class CodeMap:
 
     Attributes:
         captured: the nodes of the captured graph.
-        coded, traced: the lines that hold code, and those capture went through, where it is told.
+        coded, traced: the lines that hold code, and those that capture went through, if recorded.
     """
 
     captured: list[Node] = field(default_factory=list)
@@ -234,7 +234,7 @@ def _nodes(text: str, made: CodeMap) -> list[Node]:
         if behind:
             place = behind["file"].strip(), int(behind["line"])
             _quote(made, place, "", behind["fn"])
-        elif not row.startswith("    "):  # our own form names a place in each row, or has none
+        elif not row.startswith("    "):  # tc's form names a place in each row, or has none
             place = None
         nodes.append(Node(number, match["name"], match["op"], place))
     return nodes
@@ -279,7 +279,7 @@ def _kernels(
     made: CodeMap,
 ) -> list[Kernel]:
     rows = text.split("\n")
-    defined, told = _definitions(rows, made)
+    defined, comments = _definitions(rows, made)
     kernels: list[Kernel] = []
     asked: list[_Above] = []
     above: _Above | None = None
@@ -298,12 +298,12 @@ def _kernels(
             start = says.start if says else number
             lines = [(start, number), *([defined[name]] if name in defined else [])]
             called.add(name)
-            mine = told.get(name) or _Above(number)
+            mine = comments.get(name) or _Above(number)
             kernels.append(_link(name, lines, says or mine, mine, nodes, sources, facts, made))
             asked.append(says or mine)
         above = None
     for name in sorted(defined.keys() - called):
-        mine = told[name]
+        mine = comments[name]
         kernels.append(_link(name, [defined[name]], mine, mine, nodes, sources, facts, made))
         asked.append(mine)
     _infer(kernels, asked, nodes)
@@ -315,7 +315,7 @@ def _definitions(
 ) -> tuple[dict[str, tuple[int, int]], dict[str, _Above]]:
     """Find where each kernel is defined, the comments above it included."""
     found: dict[str, tuple[int, int]] = {}
-    told: dict[str, _Above] = {}
+    comments: dict[str, _Above] = {}
     above: _Above | None = None
     name, closing = "", ""
     for number, row in enumerate(rows):
@@ -332,9 +332,9 @@ def _definitions(
             name = match["name"]
             closing = "'''" if python else "}"
             found[name] = (above.start, number)
-            told[name] = above
+            comments[name] = above
         above = None
-    return found, told
+    return found, comments
 
 
 def _read_comment(row: str, made: CodeMap, above: _Above) -> bool:
@@ -346,7 +346,7 @@ def _read_comment(row: str, made: CodeMap, above: _Above) -> bool:
     elif match := _SOURCES.match(row):
         above.names = [name.strip() for name in match["nodes"].split(",") if name.strip()]
         above.ops = [op.strip() for op in match["ops"].split(",") if op.strip()]
-    elif match := _OURS.match(row):
+    elif match := _TC_COMMENT.match(row):
         place = match["file"], int(match["line"])
         _quote(made, place, "", match["fn"])
         above.places.append(place)

@@ -61,7 +61,7 @@ class Group:
 
     @property
     def every_name(self) -> str:
-        """The same, all of them told."""
+        """The same, all of them listed."""
         return names_of(self.lanes, len(self.lanes))
 
 
@@ -123,10 +123,10 @@ def names_of(lanes: Sequence[Lane], most: int = _MOST_RUNS) -> str:
             runs[-1].append(number)
         else:
             runs.append([number])
-    told = [str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs]
-    if len(told) > most:
-        return f"{len(numbers)} ranks ({', '.join(told[:2])}, …)"
-    return f"{'rank' if len(numbers) == 1 else 'ranks'} {', '.join(told)}"
+    spans = [str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs]
+    if len(spans) > most:
+        return f"{len(numbers)} ranks ({', '.join(spans[:2])}, …)"
+    return f"{'rank' if len(numbers) == 1 else 'ranks'} {', '.join(spans)}"
 
 
 # --------------------------------------------------------------------------------------- steps
@@ -145,8 +145,8 @@ def steps_of(session: Session, compiled: Compile) -> list[Step]:
             steps.append(_step("graph", words, graph, compiled, at))
         elif one.name == _SCHEDULE:
             names = scheduled(session.text(one))
-            told = ", ".join(f"{n} {name}" for name, n in Counter(names).items()) or "none"
-            step = _step("collectives", f"planned {told}", " ".join(names), compiled, at)
+            counts = ", ".join(f"{n} {name}" for name, n in Counter(names).items()) or "none"
+            step = _step("collectives", f"planned {counts}", " ".join(names), compiled, at)
             steps.append(replace(step, collectives=tuple(names)))
         elif match := _CACHE.fullmatch(one.name):
             words = f"{_LOOKED[match[2]]} the {match[1].replace('_', ' ')} cache"
@@ -164,8 +164,8 @@ def steps_of(session: Session, compiled: Compile) -> list[Step]:
 
 
 def _step(kind: str, words: str, text: str, compiled: Compile, artifact: int = -1) -> Step:
-    told = f"{kind} {compiled.id} {text}".encode("utf-8", "replace")
-    digest = hashlib.md5(told, usedforsecurity=False).hexdigest()
+    content = f"{kind} {compiled.id} {text}".encode("utf-8", "replace")
+    digest = hashlib.md5(content, usedforsecurity=False).hexdigest()
     return Step(kind, words, digest, compiled, artifact)
 
 
@@ -204,16 +204,16 @@ def _diverge(most: Group, group: Group, causes: Mapping[int, str]) -> Divergence
 def _first(
     most: Group, group: Group, ours: Step | None, theirs: Step | None, causes: Mapping[int, str]
 ) -> list[str]:
-    """Say what differs first, after what made it so."""
-    told = []
+    """Return what differs first, after its reasons."""
+    reasons = []
     for of, step in ((group, theirs), (most, ours)):
         if step is not None and step.kind == "compile" and id(step.compiled) in causes:
-            told.append(f"{of.name}: {causes[id(step.compiled)]}")
+            reasons.append(f"{of.name}: {causes[id(step.compiled)]}")
     if ours is None or theirs is None:
         has, lacks, step = (group, most, theirs) if ours is None else (most, group, ours)
         assert step is not None
-        return [*told, f"{has.name} {step.words}; {lacks.name} did not"]
-    return [*told, f"{most.name} {ours.words}", f"{group.name} {_unlike(ours, theirs)}"]
+        return [*reasons, f"{has.name} {step.words}; {lacks.name} did not"]
+    return [*reasons, f"{most.name} {ours.words}", f"{group.name} {_unlike(ours, theirs)}"]
 
 
 def _unlike(ours: Step, theirs: Step) -> str:
@@ -222,19 +222,19 @@ def _unlike(ours: Step, theirs: Step) -> str:
 
 
 def _then(most: Group, group: Group) -> list[str]:
-    """Say what follows: compiles and collectives that one side has more of."""
-    told = []
+    """Return what follows: compiles and collectives that one side has more of."""
+    lines = []
     for kind, noun in (("compile", "compile"), ("failure", "failed compile")):
         more = _many(group, kind) - _many(most, kind)
         if more:
-            told.append(f"{group.name}: {count(abs(more), noun)} "
+            lines.append(f"{group.name}: {count(abs(more), noun)} "
                         f"{'more' if more > 0 else 'fewer'} than {most.name}")  # fmt: skip
     for name in sorted({*most.collectives, *group.collectives}):
         a, b = most.collectives.get(name, 0), group.collectives.get(name, 0)
         if a != b:
-            told.append(f"{name}: compiled {b} times on {group.name}, {a} on {most.name}; "
+            lines.append(f"{name}: compiled {b} times on {group.name}, {a} on {most.name}; "
                         "a rank that waits for one that never comes hangs")  # fmt: skip
-    return told
+    return lines
 
 
 def _many(group: Group, kind: str) -> int:

@@ -86,7 +86,7 @@ class Defects:
 
 
 class Span(NamedTuple):
-    """Where a record's payload lies in its log: bytes `start:stop`, line prefixes included.
+    """Where a record's payload is in its log: bytes `start:stop`, line prefixes included.
 
     `plain`: its only TABs are those that begin its lines, as its checksum proved.
     """
@@ -184,7 +184,7 @@ class Source:
     def touched(self, size: int) -> None:
         """Note that so many bytes were read; give memory back when it adds up.
 
-        The system would count the mapped log as ours; what is needed again is mapped anew.
+        The system counts the mapped log as memory of this process; it is mapped again where needed.
         """
         self._touched += size
         if self._touched > _RELEASED:
@@ -245,14 +245,14 @@ def _untabbed(raw: bytes, rows: int) -> bytes | None:
     """Take off the TABs of a payload's lines; None if it is not written as torch does."""
     if raw[:1] != b"\t" or raw[-1:] != b"\n" or raw.count(b"\n\t") != rows - 1:
         return None
-    if raw.count(b"\t") == rows:  # none but the leading ones: the quicker way
+    if raw.count(b"\t") == rows:  # none but the leading ones: the faster way
         return raw.replace(b"\t", b"")[:-1]
     return raw[1:-1].replace(b"\n\t", b"\n")
 
 
 @dataclass(slots=True)
 class Cursor:
-    """Where the reading of a log goes on: a byte, its line, whether a record came before."""
+    """Where the reading of a log continues: a byte, its line, whether a record came before."""
 
     at: int = 0
     line: int = 1
@@ -403,10 +403,10 @@ def _whole(raw: bytes, rows: int, digest: object, prefix: bytes) -> bytes | None
     """Return the payload if it is as torch writes it; None if it has to be looked at closely."""
     if not isinstance(digest, str) or prefix:
         return None
-    # Mostly no TAB but the leading ones; the checksum tells whether that was so.
-    quick = raw.replace(b"\t", b"")[:-1]
-    if len(raw) - 1 - len(quick) == rows and raw[:1] == b"\t" and _md5_of(quick) == digest:
-        return quick
+    # Mostly no TAB but the leading ones; the checksum shows whether that was so.
+    plain = raw.replace(b"\t", b"")[:-1]
+    if len(raw) - 1 - len(plain) == rows and raw[:1] == b"\t" and _md5_of(plain) == digest:
+        return plain
     payload = _untabbed(raw, rows)
     return payload if payload is not None and _md5_of(payload) == digest else None
 

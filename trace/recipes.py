@@ -1,6 +1,6 @@
-"""What changed between two compiles goes in; the edits that are known to mend it come out.
+"""What changed between two compiles goes in; the edits that are known to fix it come out.
 
-A recompile is told by one changed input. Its *kind* (a number, a string, a size, a stride, ...) and
+A recompile is reported under one changed input. Its *kind* (a number, a string, a size, ...) and
 its *place* (an argument, an attribute, a global, ...) choose a row of `TABLE`. Each recipe of each
 row is applied to a program, run and compared by ``tests/trace/test_recipes.py``: advice that cannot
 be followed has no place here, and "no edit is known" is an answer.
@@ -308,11 +308,11 @@ _STATES_OUTSIDE: Final = ("state of torch", "state of the process")  # as tc rep
 CONDITION: Final = "a condition on sizes"
 
 
-def sort_of(source: str, told: str = "") -> str:
-    """Tell from its name, and from what tc says of it, what sort of input a source is."""
-    if told == CONDITION:
+def sort_of(source: str, reported: str = "") -> str:
+    """Return what sort of input a source is, by its name and by the kind that tc reported."""
+    if reported == CONDITION:
         return "shape"
-    if told in _STATES_OUTSIDE or source in _SWITCHES:
+    if reported in _STATES_OUTSIDE or source in _SWITCHES:
         return "global"
     if part := _PART.match(source):
         return "size" if part["what"] == "shape" else "tensor"
@@ -370,7 +370,7 @@ def _size(name: str, old: str, new: str) -> Kind:
 
 
 def _of_keys(old: str, new: str) -> Kind:
-    """Which keys a tensor lost or got tells which mode it was made or used in."""
+    """Which keys a tensor lost or got shows which mode it was made or used in."""
     sides = [set(re.findall(r"\w+", text.removeprefix("DispatchKeySet"))) for text in (old, new)]
     differing = sides[0] ^ sides[1]
     if differing & _DEVICES:

@@ -1,4 +1,4 @@
-"""Events of an earlier compile, told again: kept as their records, made anew only where asked for.
+"""Events of an earlier compile, emitted again: kept as records, rebuilt only where asked for.
 
 In: an event. Out: bytes that fit into a file; from it, the records, and the event itself.
 """
@@ -22,7 +22,7 @@ from tc.trace.events import (
     OutputCode,
     OutputGraph,
 )  # fmt: skip
-from tc.trace.wire import Payload, Record, Written, to_json
+from tc.trace.wire import Payload, RawJson, Record, to_json
 
 _LENGTH = struct.Struct("<Q")
 _KINDS = {wire: kind for kind, wire in ATEN_GRAPHS.items()}
@@ -30,11 +30,11 @@ _KINDS = {wire: kind for kind, wire in ATEN_GRAPHS.items()}
 
 @dataclass(frozen=True)
 class Remembered(Event):
-    """An event that was told before, as its one record.
+    """An event that was emitted before, as its one record.
 
     Attributes:
         name: of the record or artifact.
-        payload: its text, as files hold it: nothing is left to do when it is told again.
+        payload: its text, as files hold it: nothing is left to do when it is emitted again.
         encoding: of an artifact; empty for other records.
         filename: of generated code: where it is now.
         facts: of a captured graph: what stands beside its text, as JSON.
@@ -73,7 +73,7 @@ class Remembered(Event):
             metadata = {"name": self.name, "encoding": self.encoding}
             return (Record("artifact", metadata, self.payload),)
         if self.facts:
-            return (Record(self.name, Written(self.facts), self.payload),)
+            return (Record(self.name, RawJson(self.facts), self.payload),)
         where = {"filename": self.filename, "file_path": self.filename} if self.filename else {}
         return (Record(self.name, where, self.payload),)
 

@@ -11,7 +11,7 @@ from tc.trace.reader import HEADER, Source
 
 _RANK: Final = re.compile(r"rank_(\d{1,9})_")
 _BLOCK: Final = 1 << 16
-_ANY: Final = -1  # stands for whatever rank: no rank has this number
+_ANY: Final = -1  # matches any rank: no rank has this number
 _NEARBY: Final = 60.0  # seconds between the starts of two ranks of one job
 
 

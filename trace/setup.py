@@ -46,7 +46,7 @@ def _open_logs(switches: str | None) -> None:
 
 
 def heartbeat() -> Heartbeat | None:
-    """Return what tells of long compiles, where somebody asked for news and looks at a terminal."""
+    """Return the reporter of long compiles, where it was asked for and stderr is a terminal."""
     asked = any(os.environ.get(name, "").strip() for name in ("TC_TRACE", "TC_LOGS"))
     if not asked or sys.stderr is None or not sys.stderr.isatty():
         return None

@@ -24,29 +24,33 @@ class Trial:
     """What came of one fix, or of several together.
 
     Attributes:
-        findings: ids of the findings that it is to mend.
+        findings: ids of the findings that it is meant to fix.
         text: the fix, as the finding has it; of several together empty.
         state: `helped`: the program ended as before, with fewer breaks or recompiles; `no help`:
             it ended as before, with as many; `failed`: it ended otherwise; `untried`.
-        told: `breaks 4 → 2`, or the reason.
+        outcome: `breaks 4 → 2`, or the reason.
         patch: lines of the user's source that were tried: `- old`, `+ new`.
     """
 
     findings: tuple[str, ...]
     text: str
     state: str
-    told: str
+    outcome: str
     patch: str = ""
 
     @property
     def mark(self) -> str:
         """`ran with the edit: breaks 4 → 2`: what a reader has to know of it."""
         checked = "ran with the edit" if self.state in (HELPED, NO_HELP) else "unchecked"
-        return f"{checked}: {self.told}"
+        return f"{checked}: {self.outcome}"
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
-        return {**asdict(self), "findings": list(self.findings)}
+        return {
+            **asdict(self),
+            "findings": list(self.findings),
+            "told": self.outcome,  # the name that it had before
+        }
 
 
 def write_trials(folder: str | Path, trials: Sequence[Trial]) -> None:
@@ -60,16 +64,17 @@ def write_trials(folder: str | Path, trials: Sequence[Trial]) -> None:
 
 
 def read_trials(folder: str | Path) -> tuple[Trial, ...]:
-    """Return what was tried on a trace; nothing where the file is missing or not ours."""
+    """Return what was tried on a trace; nothing where the file is missing or not one of tc's."""
     try:
-        told = json.loads((Path(folder) / FILE).read_text("utf-8"))
-        return tuple(map(_trial, told["trials"])) if told["schema"] == _SCHEMA else ()
+        stored = json.loads((Path(folder) / FILE).read_text("utf-8"))
+        return tuple(map(_trial, stored["trials"])) if stored["schema"] == _SCHEMA else ()
     except (OSError, ValueError, KeyError, TypeError):
         return ()
 
 
 def _trial(row: dict[str, Any]) -> Trial:
-    texts = [row[name] for name in ("text", "state", "told", "patch")]
+    outcome = row["outcome"] if "outcome" in row else row["told"]  # as it was called before
+    texts = [row["text"], row["state"], outcome, row["patch"]]
     if row["state"] not in _STATES or not all(isinstance(one, str) for one in texts):
         raise ValueError("not a trial")
     return Trial(tuple(map(str, row["findings"])), *texts)

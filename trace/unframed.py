@@ -51,11 +51,11 @@ class Unframed:
     """Numbers the calls of one log in the order of their records."""
 
     _number: dict[tuple[int, str], int] = field(default_factory=dict)
-    _open: dict[tuple[int, str], Call | None] = field(default_factory=dict)  # None: not told yet
+    _open: dict[tuple[int, str], Call | None] = field(default_factory=dict)  # None: not yet known
     _begun: set[tuple[int, str]] = field(default_factory=set)
 
     def copy(self) -> Unframed:
-        """Return the same, to go on by itself."""
+        """Return an independent copy."""
         return Unframed(copy(self._number), copy(self._open), copy(self._begun))
 
     def of(self, record: Record, strings: Mapping[int, str]) -> tuple[str, Call] | None:

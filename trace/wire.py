@@ -47,7 +47,7 @@ def _md5() -> Callable[..., Any]:
     return md5
 
 
-class Written(str):
+class RawJson(str):
     """A value as JSON, which is written as it is."""
 
 
@@ -57,7 +57,7 @@ class Record(NamedTuple):
     Attributes:
         key: name of the event, the one key that is not context.
         metadata: its value; may hold `StackFrame`s, whose file names the writer interns, or be
-            `Written`.
+            `RawJson`.
         payload: text that follows the record, or None.
         in_compile: whether the current compile id belongs to it.
     """
@@ -98,7 +98,7 @@ _ENCODER = json.JSONEncoder(default=plain, allow_nan=False)
 
 def to_json(value: object, encoder: json.JSONEncoder = _ENCODER) -> str:
     """Return one line of strict ASCII JSON: no NaN, no lone surrogates, no failure."""
-    if type(value) is Written:
+    if type(value) is RawJson:
         return value
     try:
         text = encoder.encode(value)
@@ -120,7 +120,7 @@ _AS_IT_IS = bytes(sorted({*range(0x20, 0x7F), 0x0A} - {*b'"\\'}))
 
 
 def texts_json(texts: Iterable[str]) -> str:
-    """Return texts as a JSON list; quick where, as mostly, none has to be escaped."""
+    """Return texts as a JSON list; fast where, as mostly, none has to be escaped."""
     listed = list(texts)
     joined = "\n".join(listed)
     escaped = joined.encode(*UTF8).translate(None, _AS_IT_IS)

@@ -42,11 +42,11 @@ def distinct(names: Sequence[str]) -> list[str]:
     numbers: Counter[str] = Counter()
     found = []
     for name in names:
-        told = name
-        while shared[name] > 1 and told in shared:
+        unique = name
+        while shared[name] > 1 and unique in shared:
             numbers[name] += 1
-            told = f"{name} {numbers[name]}"
-        found.append(told)
+            unique = f"{name} {numbers[name]}"
+        found.append(unique)
     return found
 
 

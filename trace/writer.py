@@ -55,7 +55,7 @@ class TraceWriter:
     def mark(
         self, text: str, compile_id: CompileId | None, time_ns: int, file: str, line: int
     ) -> None:
-        """Append a mark on the timeline; as `write` of a `Span`, but quicker: there are many."""
+        """Append a mark on the timeline; as `write` of a `Span`, but faster: there are many."""
         payload = Payload.of(text)
         with self._lock:
             if self._file is None:
@@ -195,16 +195,16 @@ class TraceWriter:
 
 
 def _versions() -> list[Record]:
-    """Who wrote this file: PyTorch's own record first, then ours."""
+    """Who wrote this file: PyTorch's own record first, then tc's."""
     torch = sys.modules.get("torch")
     commit = getattr(getattr(torch, "version", None), "git_version", None)
     version = None if torch is None else str(getattr(torch, "__version__", "unknown"))
-    theirs = {"pytorch_version": version, "commit": commit, "oss": True}
-    ours = {
+    of_torch = {"pytorch_version": version, "commit": commit, "oss": True}
+    of_tc = {
         "tc_version": getattr(sys.modules.get("tc"), "__version__", None),
         "python_version": sys.version.split()[0],
         "platform": sys.platform,
     }
-    facts = (("torch_version", theirs), ("tc_version", ours))
+    facts = (("torch_version", of_torch), ("tc_version", of_tc))
     records = [Artifact(name, to_json(fact), "json").to_records()[0] for name, fact in facts]
     return [record._replace(in_compile=False) for record in records]

@@ -1,6 +1,6 @@
 """Logs that may still be written go in; those that a process writes to come out.
 
-On Linux the system tells which process has a file open. Where it cannot (another system, another
+On Linux the system shows which process has a file open. Where it cannot (another system, another
 user's job, a file system of the network), a log counts as written while it grows.
 """
 
@@ -33,7 +33,7 @@ class Job:
 
     Attributes:
         age: seconds since a log grew.
-        seen: whether the system tells who writes; else the state is judged by growth.
+        seen: whether the system shows who writes; else the state is judged by growth.
         open: how many of the logs are still written.
         under_way: compiles that began and have no end.
     """
@@ -80,7 +80,7 @@ class Writers:
     """Knows which logs are still written; remembers who wrote, so that a look costs little.
 
     Args:
-        proc: where the system tells of its processes; empty where it does not.
+        proc: where the system lists its processes; empty where it does not.
     """
 
     proc: str = "/proc" if sys.platform == "linux" else ""
@@ -120,7 +120,7 @@ class Writers:
         )
 
     def sees(self, paths: Iterable[str]) -> bool:
-        """Whether the system tells who writes all of these."""
+        """Whether the system shows who writes all of these."""
         return self._hidden.isdisjoint(paths)
 
     def _still_held(self, path: str, stat: os.stat_result) -> bool:
@@ -159,7 +159,7 @@ class Writers:
         return found
 
     def _visible(self, path: str, stat: os.stat_result) -> bool:
-        """Whether the system would tell us of a writer on this machine, and only there are some."""
+        """Whether the system would show a writer on this machine; only there are some."""
         if not self.proc or os.geteuid() not in (0, stat.st_uid):
             return False
         device = f"{os.major(stat.st_dev)}:{os.minor(stat.st_dev)}"

@@ -1,4 +1,4 @@
-"""A feed goes in; the application that shows it, and answers to keys and mouse, comes out."""
+"""A feed goes in; the application that shows it, and responds to keys and mouse, comes out."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TraceApp(ThemedApp):
 
     TITLE = "tc-tui"
     ENABLE_COMMAND_PALETTE = True
-    COMMAND_PALETTE_BINDING = "f12"  # ours is in the table of keys
+    COMMAND_PALETTE_BINDING = "f12"  # tc-tui's own is in the table of keys
     COMMANDS: ClassVar = {TraceCommands}
     BINDINGS: ClassVar = bindings("app")
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal"), (160, "-wide")]  # noqa: RUF012
@@ -152,12 +152,12 @@ class TraceApp(ThemedApp):
             )
 
     def on_stands(self, event: Stands) -> None:
-        """Say once that the job has ended, and how."""
+        """Report once that the job has ended, and how."""
         before, self.job = self.job, event.job
         self.draw_head()
         if before is not None and before.state == RUNNING != event.job.state:
             has = "has" if event.job.state == ENDED else "was"
-            self.tell(f"the job {has} {event.job}")
+            self.show_note(f"the job {has} {event.job}")
 
     def set_model(self, model: Model) -> None:
         """Show a model in every view."""
@@ -197,8 +197,8 @@ class TraceApp(ThemedApp):
             parts.append((line((words, "tab_here" if here else "tab")), f"tab('{view.id}')"))
         tabs, zones = zoned(parts, line(("│", "dim")))
         view = self.view
-        told = line((f"/ {view.filter_text} ", "mark")) if view.filter_text else Line()
-        self.query_one("#tabs", Bar).say(tabs, told, zones)
+        filtered = line((f"/ {view.filter_text} ", "mark")) if view.filter_text else Line()
+        self.query_one("#tabs", Bar).say(tabs, filtered, zones)
         self.draw_hints()
 
     def draw_head(self) -> None:
@@ -227,7 +227,7 @@ class TraceApp(ThemedApp):
         self.screen_bar("#head").say(line(*pieces), line((seconds, "head")))
 
     def state_of_job(self) -> tuple[str, str]:
-        """Whether the program that is followed runs, and since when it has said nothing."""
+        """Whether the program that is followed runs, and since when it has written nothing."""
         job = self.job
         if job is None or self.model.diagnosis is None:
             return "● following", "live"
@@ -236,7 +236,7 @@ class TraceApp(ThemedApp):
         return f"● running, {ago(job.age)}", "live"
 
     def screen_bar(self, name: str) -> Bar:
-        """A bar of the main screen, whatever lies above it."""
+        """A bar of the main screen, whatever screen is above it."""
         return self.screen_stack[0].query_one(name, Bar)
 
     def draw_hints(self) -> None:
@@ -247,8 +247,8 @@ class TraceApp(ThemedApp):
         bar, zones = zoned(parts, line("  "))
         self.screen_bar("#hints").say(bar, Line(), zones)
 
-    def tell(self, words: str) -> None:
-        """Say something above the hints, until something else is done."""
+    def show_note(self, words: str) -> None:
+        """Show something above the hints, until something else is done."""
         self.leaving = False
         bar = self.screen_bar("#note")
         bar.set_class(bool(words), "-open")
@@ -269,7 +269,7 @@ class TraceApp(ThemedApp):
         self.call_next(self.run_action, action)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Only our own commands: the table of keys has them all."""
+        """Only tc-tui's commands: the table of keys has them all."""
         return ()
 
     def action_tab(self, name: str) -> None:
@@ -281,7 +281,7 @@ class TraceApp(ThemedApp):
         """Show a view, with the focus where it was in it."""
         self.query_one("#body", ContentSwitcher).current = name
         self.view.go_deep(self.view.deep)
-        self.tell("")
+        self.show_note("")
         self.draw_bars()
         self.read_log()
 
@@ -298,7 +298,7 @@ class TraceApp(ThemedApp):
         else:
             found = target.point_at(key)
         if not found:
-            self.tell(f"{key} is not in this trace")
+            self.show_note(f"{key} is not in this trace")
             return False
         if name != here:
             self.came_from.append(here)
@@ -317,7 +317,7 @@ class TraceApp(ThemedApp):
         else:
             one = next((one for one in self.model.functions if one.title == name), None)
             if one is None:
-                self.tell(absent(name))
+                self.show_note(absent(name))
             else:
                 self.enter("functions", one.key)
 
@@ -327,14 +327,14 @@ class TraceApp(ThemedApp):
 
     def action_out(self) -> None:
         """One level out: the prompt, the right pane, a filter, the view one came from."""
-        self.tell("")
+        self.show_note("")
         if self.query_one("#prompt").has_class("-open"):
             self.close_prompt()
         elif not self.view.out():
             if self.came_from:
                 self.show_view(self.came_from.pop())
             else:
-                self.tell(f"this is the outermost level: {self.keys.first('quit')} quits")
+                self.show_note(f"this is the outermost level: {self.keys.first('quit')} quits")
         self.draw_bars()
 
     def action_pane(self, step: int) -> None:
@@ -349,7 +349,7 @@ class TraceApp(ThemedApp):
 
     def action_split(self, step: int) -> None:
         """Make the left pane wider, or narrower."""
-        self.tell(self.view.split(step))
+        self.show_note(self.view.split(step))
 
     def action_step(self, step: int) -> None:
         """The next or previous compile."""
@@ -357,7 +357,7 @@ class TraceApp(ThemedApp):
         if self.view is not compiles:
             self.enter("compile", compiles.slug)
         else:
-            self.tell(compiles.step(step))
+            self.show_note(compiles.step(step))
         self.draw_bars()
 
     # ------------------------------------------------------------------------ finding
@@ -370,12 +370,12 @@ class TraceApp(ThemedApp):
         prompt.value = "" if view.searches else view.filter_text
         prompt.add_class("-open")
         prompt.focus()
-        self.tell("")
+        self.show_note("")
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """A filter works while it is typed."""
         if event.input.has_class("-open") and not self.view.searches:
-            self.tell(self.view.filter(event.value))
+            self.show_note(self.view.filter(event.value))
             self.draw_bars()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -383,7 +383,7 @@ class TraceApp(ThemedApp):
         view, query = self.view, event.value
         searching = view.searches
         self.close_prompt(clear=False)
-        self.tell(view.search(query) if searching else view.filter(query))
+        self.show_note(view.search(query) if searching else view.filter(query))
         self.draw_bars()
 
     def close_prompt(self, clear: bool = True) -> None:
@@ -397,7 +397,7 @@ class TraceApp(ThemedApp):
 
     def action_hit(self, step: int) -> None:
         """The next or previous place found."""
-        self.tell(self.view.hit(step))
+        self.show_note(self.view.hit(step))
 
     # ------------------------------------------------------------------------ doing
 
@@ -405,14 +405,14 @@ class TraceApp(ThemedApp):
         """Open what the view shows in the user's editor."""
         place = self.view.place()
         if place is None:
-            self.tell("there is no file here to open")
+            self.show_note("there is no file here to open")
         elif place.text:
             with tempfile.TemporaryDirectory(prefix="tc-tui-") as folder:
                 copy = Path(folder) / place.file
                 copy.write_text(place.text, "utf-8", "replace")
                 self.edit(Place(str(copy), place.line))
         elif not Path(place.file).is_file():
-            self.tell(f"{place.file} is not on this machine")
+            self.show_note(f"{place.file} is not on this machine")
         else:
             self.edit(place)
 
@@ -423,32 +423,32 @@ class TraceApp(ThemedApp):
             with self.suspend():
                 subprocess.run(command, check=False)
         except (OSError, ValueError) as error:
-            self.tell(f"cannot start the editor: {error}; set EDITOR")
+            self.show_note(f"cannot start the editor: {error}; set EDITOR")
         except Exception as error:  # Textual cannot suspend in every terminal
-            self.tell(f"cannot hand over the terminal: {error}")
+            self.show_note(f"cannot hand over the terminal: {error}")
         self.refresh()
 
     def action_copy(self) -> None:
         """Copy what the cursor is on."""
         name, text = self.view.copied()
         if not text:
-            self.tell("there is nothing to copy here")
+            self.show_note("there is nothing to copy here")
             return
         self.copy_to_clipboard(text)
-        self.tell(f"copied {name}, {size_of(len(text))}")
+        self.show_note(f"copied {name}, {size_of(len(text))}")
 
     def action_copy_command(self) -> None:
         """Copy the command that shows this."""
         command = self.view.command()
         if command:
             self.copy_to_clipboard(command)
-        self.tell(f"copied: {command}" if command else "there is no command for this")
+        self.show_note(f"copied: {command}" if command else "there is no command for this")
 
     def action_rank(self) -> None:
         """Show the next rank, after the last one all of them."""
         lanes = [None, *self.model.lanes]
         if len(lanes) < 3:
-            self.tell("the trace is of one process")
+            self.show_note("the trace is of one process")
             return
         self.action_lane(lanes[(lanes.index(self.model.lane) + 1) % len(lanes)])
 
@@ -456,12 +456,12 @@ class TraceApp(ThemedApp):
         """Show one rank, or all."""
         model = self.model
         self.set_model(Model(model.diagnosis, lane=lane, partial=model.partial))
-        self.tell(f"showing {self.model.lane_label}")
+        self.show_note(f"showing {self.model.lane_label}")
 
     async def action_quit(self) -> None:
         """Leave; twice, where a running job is followed."""
         if self.following and not self.leaving:
-            self.tell(f"still following the job: {self.keys.first('quit')} again to quit")
+            self.show_note(f"still following the job: {self.keys.first('quit')} again to quit")
             self.leaving = True
         else:
             self.exit(0)
@@ -471,7 +471,7 @@ class TraceApp(ThemedApp):
         self.background.following = not self.following
         if self.following:
             self.read()
-        self.tell("following: the trace is read again when it grows" if self.following else
+        self.show_note("following: the trace is read again when it grows" if self.following else
                   "not following any more")  # fmt: skip
         self.draw_bars()
 

@@ -45,7 +45,7 @@ class Stands(Message):
 
 
 class Broke(Message):
-    """A thread met an error of ours; the application is to show it."""
+    """A thread raised an error of tc's; the application has to show it."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__()

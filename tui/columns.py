@@ -50,9 +50,9 @@ class Columns:
         if self.spent:
             costs = costs + line(_GAP + right(cells.spent, self.spent))
         costs = costs + line(" ")
-        room = width - head.width - costs.width
-        place = min(self.place, room - _LEAST_TITLE - len(_GAP))
+        space = width - head.width - costs.width
+        place = min(self.place, space - _LEAST_TITLE - len(_GAP))
         where = Line()
         if place >= min(self.place, _LEAST_PLACE) > 0:
             where = line((_GAP + right(tail(cells.place, place), place), "dim"))
-        return head + line((left(cells.title, room - where.width), "")) + where + costs
+        return head + line((left(cells.title, space - where.width), "")) + where + costs

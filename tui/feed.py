@@ -24,7 +24,7 @@ _PACKED: Final = (".gz", ".zst")
 
 @dataclass(slots=True)
 class Feed:
-    """One trace: the path it lies at, and how long it took to read."""
+    """One trace: its path, and how long it took to read."""
 
     path: str
     all_runs: bool = False

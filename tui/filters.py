@@ -10,7 +10,7 @@ HELP: Final = "words · !words leaves out · ~fzy · r/regex/"
 
 
 def matcher(query: str) -> Callable[[str], bool]:
-    """Return the test that a query stands for; capitals count only if the query has some.
+    """Return the test that a query describes; capitals count only if the query has some.
 
     `words` must occur, `!words` must not, `~wds` must occur in this order with gaps,
     `r/…/` is a regular expression.

@@ -45,7 +45,7 @@ def read_table(file: str, environment: Mapping[str, str]) -> Table:
         path = Path(file) if file else default_file(environment)
         if not file and not path.exists():
             return Table(KEYS)
-        told = tomllib.loads(path.read_bytes().decode("utf-8"))
+        content = tomllib.loads(path.read_bytes().decode("utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise WrongKeys(f"{path} is not TOML: {error}") from error
     except UnicodeDecodeError as error:
@@ -53,8 +53,8 @@ def read_table(file: str, environment: Mapping[str, str]) -> Table:
     except (OSError, ValueError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise WrongKeys(f"cannot read the keys of {file or 'the user'}: {reason}") from error
-    rows = told.get("keys", {})
-    other = next((name for name in told if name != "keys"), "")
+    rows = content.get("keys", {})
+    other = next((name for name in content if name != "keys"), "")
     if other or not isinstance(rows, dict):
         raise WrongKeys(f"{path}: keys stand below a line [keys], and nothing else does"
                         + (f" ({other} does not belong there)" if other else ""))  # fmt: skip
@@ -68,12 +68,12 @@ def remapped(rows: Mapping[str, object], file: str) -> Table:
         WrongKeys: there is no such action or key, or one key would have two actions.
     """
     known = {key.id: key for key in KEYS}
-    for name, said in rows.items():
+    for name, value in rows.items():
         if name not in known:
             near = did_you_mean(name, known)
             hint = f"did you mean {near}" if near else f"ids are {', '.join(known)}"
             raise WrongKeys(f"{file}: there is no action {name} ({hint})")
-        keys = _keys(name, said, file)
+        keys = _keys(name, value, file)
         known[name] = replace(
             known[name], keys=",".join(keys), shown=" ".join(shown(key) for key in keys)
         )
@@ -89,8 +89,8 @@ def remapped(rows: Mapping[str, object], file: str) -> Table:
     return Table(tuple(known.values()), frozenset(rows))
 
 
-def _keys(name: str, said: object, file: str) -> list[str]:
-    keys = [said] if isinstance(said, str) else said
+def _keys(name: str, value: object, file: str) -> list[str]:
+    keys = [value] if isinstance(value, str) else value
     if not isinstance(keys, list) or not keys or not all(isinstance(key, str) for key in keys):
         raise WrongKeys(f'{file}: {name} is to be a key, as "x", or a list of keys')
     found = []

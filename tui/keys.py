@@ -14,7 +14,7 @@ class Key:
     """One thing a key does.
 
     Attributes:
-        place: the widget that answers: `app`, or `rows` (every list and text).
+        place: the widget that responds: `app`, or `rows` (every list and text).
         hint: the word shown at the bottom of the screen; none if empty.
     """
 

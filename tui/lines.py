@@ -84,10 +84,10 @@ def wrap(words: str, width: int, role: str = "", head: Line | None = None) -> li
     """Break text into lines; those after the first are indented as far as `head` reaches."""
     first = head or Line()
     indent = first.width
-    room = max(width - indent, 8)
+    space = max(width - indent, 8)
     rows: list[str] = []
     for paragraph in clean_rows(words):
-        rows += _broken(paragraph, room)
+        rows += _broken(paragraph, space)
     blank = " " * indent
     return [
         (first if n == 0 else line(blank)) + line((row, role)) for n, row in enumerate(rows or [""])
@@ -99,29 +99,29 @@ def clean_rows(words: str) -> list[str]:
     return [clean(row) for row in words.replace("\r\n", "\n").split("\n")]
 
 
-def _fitting(text: str, room: int) -> int:
+def _fitting(text: str, space: int) -> int:
     """Return how many characters fit; wide ones, which take two cells, are never cut."""
     used = 0
     for count, character in enumerate(text):
         used += cell_len(character)
-        if used > room:
+        if used > space:
             return count
     return len(text)
 
 
-def _broken(paragraph: str, room: int) -> list[str]:
-    margin = re.match(r" *", paragraph)[0][: room // 2]  # type: ignore[index]
+def _broken(paragraph: str, space: int) -> list[str]:
+    margin = re.match(r" *", paragraph)[0][: space // 2]  # type: ignore[index]
     rows, row = [], margin
     for word in paragraph.split():
         joint = "" if row == margin else " "
-        if cell_len(row) + len(joint) + cell_len(word) <= room:
+        if cell_len(row) + len(joint) + cell_len(word) <= space:
             row += joint + word
             continue
         if row != margin:
             rows.append(row)
         row = margin + word
-        while cell_len(row) > room:  # one word longer than the line
-            count = _fitting(row, room)
+        while cell_len(row) > space:  # one word longer than the line
+            count = _fitting(row, space)
             rows.append(row[:count])
             row = margin + row[count:]
     rows.append(row)
@@ -139,10 +139,10 @@ class Rows(Protocol):
         """The row, drawn for a width."""
 
     def key(self, index: int) -> Hashable | None:
-        """What the row stands for; None if there is nothing to choose."""
+        """The item of the row; None if there is nothing to choose."""
 
     def index(self, key: Hashable) -> int:
-        """The row that stands for something; -1 if there is none."""
+        """The row that has an item; -1 if there is none."""
 
 
 @dataclass(frozen=True, slots=True)

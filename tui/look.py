@@ -74,8 +74,8 @@ _ROLES: Final = {
     "phase_other": ("#93a1af", "#5a646e"),
 }
 
-# Roles whose background says something: where no colours are wanted, the terminal's own turned
-# round, or a line below.
+# Roles whose background says something: where no colours are wanted, reverse video
+# or a line below shows it.
 _WITHOUT_COLOURS: Final = {
     "tab_here": "bold reverse", "cursor": "reverse", "cursor_away": "not reverse",
     "hit": "underline", "hit_here": "bold reverse",

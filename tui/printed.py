@@ -38,7 +38,7 @@ def _body(model: Model, goto: str) -> Iterator[str]:
 
 
 def named(model: Model, name: str) -> list[Finding] | None:
-    """Return the findings that a name stands for; None if it stands for nothing in the trace."""
+    """Return the findings of a name; None if it is the name of nothing in the trace."""
     one = model.diagnosis.finding(name) if model.diagnosis else None
     if one is not None:
         return [one]
@@ -56,5 +56,5 @@ def named(model: Model, name: str) -> list[Finding] | None:
 
 
 def absent(name: str) -> str:
-    """Return the sentence on a name that stands for nothing in the trace."""
+    """Return the sentence on a name that is not in the trace."""
     return f"no finding, compile or function {name} in this trace"

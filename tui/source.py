@@ -23,13 +23,13 @@ def excerpt(where: Where) -> list[Line]:
 
     A file that has changed since is not quoted: its line would not be the one meant.
     """
-    said = where.source.strip()
+    quoted = where.source.strip()
     rows = _rows(where.file) if where.line else []
     known = rows[where.line - 1] if 0 < where.line <= len(rows) else None
-    if known is not None and said and said not in known:
-        return [*_quoted(where, said), line(("      the file has changed since", "dim"))]
+    if known is not None and quoted and quoted not in known:
+        return [*_quoted(where, quoted), line(("      the file has changed since", "dim"))]
     if known is None:
-        return _quoted(where, said) if said else []
+        return _quoted(where, quoted) if quoted else []
     shown: list[Line] = []
     first = max(where.line - AROUND, 1)
     last = min(where.line + AROUND, len(rows))
@@ -39,21 +39,21 @@ def excerpt(where: Where) -> list[Line]:
         text = clean(rows[number - 1])
         shown.append(line(mark, (f"{number:>5} │ ", "dim"), (text, "code" if here else "dim")))
         if here:
-            shown += _caret(where, rows[number - 1], said)
+            shown += _caret(where, rows[number - 1], quoted)
     return shown
 
 
-def _quoted(where: Where, said: str) -> list[Line]:
-    rows = [line(("▸", "mark"), (f"{where.line:>5} │ ", "dim"), (said, "code"))]
-    return rows + _caret(where, said, said)
+def _quoted(where: Where, quoted: str) -> list[Line]:
+    rows = [line(("▸", "mark"), (f"{where.line:>5} │ ", "dim"), (quoted, "code"))]
+    return rows + _caret(where, quoted, quoted)
 
 
-def _caret(where: Where, text: str, said: str) -> list[Line]:
+def _caret(where: Where, text: str, quoted: str) -> list[Line]:
     """Underline the part meant; columns count in the line as the trace quotes it."""
     if where.col is None or where.end_col is None or where.end_col <= where.col:
         return []
     indent = len(where.source) - len(where.source.lstrip())
-    shift = max(text.find(said), 0) - indent
+    shift = max(text.find(quoted), 0) - indent
     start, stop = where.col + shift, where.end_col + shift
     if start < 0 or stop > len(text):
         return []

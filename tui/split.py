@@ -94,7 +94,7 @@ class SplitApp(ThemedApp):
         """List the pairs of the level."""
         self.list.empty = "nothing was compiled on either side"
         self.list.show(Pairs(self.level.pairs))
-        self.tell("")
+        self.show_note("")
         self.draw_bars()
 
     def draw_bars(self) -> None:
@@ -104,7 +104,7 @@ class SplitApp(ThemedApp):
         main = self.screen_stack[0]
         main.query_one("#head", Bar).say(line((" tc-tui ", "title"), (self.level.words(), "head")))
         a, b = self.level.names()
-        half = max((self.list.room - 4) // 2, 1)
+        half = max((self.list.row_width - 4) // 2, 1)
         main.query_one("#names", Bar).say(
             line(" ", (left(a, half), "title"), "   ", (left(b, half), "title"))
         )
@@ -116,8 +116,8 @@ class SplitApp(ThemedApp):
             parts += [(keys.first(name), "key"), f" {word}  "]
         main.query_one("#hints", Bar).say(line(*parts))
 
-    def tell(self, words: str) -> None:
-        """Say something above the hints."""
+    def show_note(self, words: str) -> None:
+        """Show something above the hints."""
         bar = self.screen_stack[0].query_one("#note", Bar)
         bar.set_class(bool(words), "-open")
         bar.say(line((f" {words}", "mark")) if words else Line())
@@ -135,14 +135,14 @@ class SplitApp(ThemedApp):
             self.show_level()
 
     def on_row_list_moved(self, event: RowList.Moved) -> None:
-        """What was said is over."""
+        """Clear the note."""
         if event.rows is self.list:
-            self.tell("")
+            self.show_note("")
 
     def action_out(self) -> None:
         """One level out."""
         if len(self.levels) < 2:
-            self.tell(f"this is the outermost level: {self.keys.first('quit')} quits")
+            self.show_note(f"this is the outermost level: {self.keys.first('quit')} quits")
             return
         self.levels.pop()
         self.show_level()
@@ -153,13 +153,13 @@ class SplitApp(ThemedApp):
     def action_hit(self, step: int) -> None:
         """The next or previous difference."""
         end = "last" if step > 0 else "first"
-        self.tell("" if self.list.go(step) else f"that was the {end} difference")
+        self.show_note("" if self.list.go(step) else f"that was the {end} difference")
 
     def action_copy(self) -> None:
         """Copy what is listed, both halves."""
         rows = Pairs(self.level.pairs)
         self.copy_to_clipboard("\n".join(str(rows.line(n, 200)).rstrip() for n in range(len(rows))))
-        self.tell(f"copied {len(rows)} rows")
+        self.show_note(f"copied {len(rows)} rows")
 
     def action_copy_command(self) -> None:
         """Copy the command that shows this."""
@@ -170,7 +170,7 @@ class SplitApp(ThemedApp):
             slugs = " ".join(one.slug for one in compiles if one)
             command = f"{a.command} --split {slugs}"
         self.copy_to_clipboard(command)
-        self.tell(f"copied: {command}")
+        self.show_note(f"copied: {command}")
 
     async def action_quit(self) -> None:
         """Leave."""

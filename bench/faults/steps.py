@@ -5,7 +5,7 @@
 
 What a broken step makes is a quarter too large (integers: one more; truth values: the other).
 Each firing is noted in the file TC_TEST_FAULT_LOG: the step's name, and the user's lines it works
-for as far as the compiler's own notes tell; so is, under ``list``, each step by kind and name.
+for as far as the compiler's own notes show it; so is, under ``list``, each step by kind and name.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""AOT stage: turns a captured graph of torch calls into functional graphs of ATen ops.
+"""AOT stage: converts a captured graph of torch calls into functional graphs of ATen ops.
 
 This package exports the parts that run compiled graphs. Those that make them are in `inference`,
 `training` and `standalone`, which a process that loads its graphs from disk never imports.

@@ -237,8 +237,8 @@ class OneByOne(fx.Interpreter):
             RuntimeError: a layout differs, and the operation uses positions in memory.
         """
         if n.target in ADDRESSING:
-            ours = self.env[n.args[0]].stride()  # type: ignore[index]
-            if list(map(dim_key, ours)) != list(map(dim_key, n.args[0].meta["val"].stride())):  # type: ignore[union-attr]
+            strides = self.env[n.args[0]].stride()  # type: ignore[index]
+            if list(map(dim_key, strides)) != list(map(dim_key, n.args[0].meta["val"].stride())):  # type: ignore[union-attr]
                 raise RuntimeError(
                     f"the backward of a compiled function calls {n.target}, which does not support "
                     "batched gradients (vmap). Compile the function with backend='eager'."

@@ -124,8 +124,8 @@ class _Raw(SizeNodes):
     def symbol(self, symbol: Any) -> fx.Node:
         """Return the node of a symbol, preferring a node of an input."""
         number = self.known.get(symbol)
-        told = symbol in self.homes or self.data_of(symbol) is not None
-        return super().symbol(symbol) if told or number is None else number
+        is_input = symbol in self.homes or self.data_of(symbol) is not None
+        return super().symbol(symbol) if is_input or number is None else number
 
     def same(self, symbol: Any) -> set[Any]:
         """Return a symbol's other name, applying only renamings."""

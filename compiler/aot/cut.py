@@ -55,7 +55,7 @@ REGION_PENALTY = (
 )  # a value in a checkpointed region is saved only if it cannot be recomputed
 
 
-class Cut:
+class MinCutPartition:
     """The choice of the values to save.
 
     Attributes:

@@ -22,10 +22,10 @@ class FlowNetwork:
 
     def edge(self, tail: int, head: int, capacity: int) -> None:
         """Add an edge."""
-        for start, end, room in ((tail, head, capacity), (head, tail, 0)):
+        for start, end, limit in ((tail, head, capacity), (head, tail, 0)):
             self.edges[start].append(len(self.heads))
             self.heads.append(end)
-            self.capacities.append(room)
+            self.capacities.append(limit)
 
     def source_side(self, source: int, sink: int) -> tuple[int, set[int]]:
         """Return a minimum cut's capacity and the vertices on the source's side of it."""
@@ -57,11 +57,11 @@ class FlowNetwork:
         vertex = source
         while True:
             if vertex == sink:
-                room = min(self.capacities[step] for step in path)
-                total += room
+                added = min(self.capacities[step] for step in path)
+                total += added
                 for step in path:
-                    self.capacities[step] -= room
-                    self.capacities[step ^ 1] += room
+                    self.capacities[step] -= added
+                    self.capacities[step ^ 1] += added
                 full = next(i for i, step in enumerate(path) if self.capacities[step] == 0)
                 vertex = self.heads[path[full] ^ 1]
                 del path[full:]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from tc.compiler.aot.cut import Cut, is_view, size_in_bytes
+from tc.compiler.aot.cut import MinCutPartition, is_view, size_in_bytes
 from tc.compiler.aot.passes import has_effect
 from tc.compiler.aot.recompute import drop_formulas
 from tc.compiler.aot.regions import REGION
@@ -121,7 +121,7 @@ def partition(
     """
     placeholders = joint.find_nodes(op="placeholder")
     # The cut adds formulas to the graph and merges equal nodes, copies among the results included.
-    cut = Cut(joint, placeholders[:inputs], placeholders[inputs:], set(mutated), gate)
+    cut = MinCutPartition(joint, placeholders[:inputs], placeholders[inputs:], set(mutated), gate)
     results = list(joint.output_node().args[0])  # type: ignore[arg-type]
     kept, reasons = cut.choose([out for out in results[returned:] if isinstance(out, fx.Node)])
     tensors = [node for node in kept if not isinstance(node.meta["val"], SYMBOLIC)]
@@ -146,7 +146,7 @@ def _forward(
     returned: Sequence[Any],
     kept: Sequence[fx.Node],
     mutated: set[int],
-    cut: Cut,
+    cut: MinCutPartition,
 ) -> tuple[fx.Graph, list[tuple[str, int]]]:
     """Return forward's graph, and where each saved value is found after the run."""
     graph = fx.Graph()
@@ -180,7 +180,10 @@ def _forward(
 
 
 def _backward(
-    kept: Sequence[fx.Node], tangents: Sequence[fx.Node], gradients: Sequence[Any], cut: Cut
+    kept: Sequence[fx.Node],
+    tangents: Sequence[fx.Node],
+    gradients: Sequence[Any],
+    cut: MinCutPartition,
 ) -> tuple[fx.Graph, tuple[Recomputed, ...]]:
     """Return backward's graph, and the recomputed values: each comes just before its use."""
     graph = fx.Graph()

@@ -67,13 +67,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._inside = False  # an op that is being decomposed
         self._kept: list[Any] = []  # objects are identified by id: none may die while recording
 
-    def placeholder(self, name: str, value: Any, *, tells_sizes: bool = True) -> fx.Node:
+    def placeholder(self, name: str, value: Any, *, defines_sizes: bool = True) -> fx.Node:
         """Add an input of the graph; an input that forward lacks defines no size symbols."""
         node = self.graph.placeholder(name)
         node.meta["val"] = value
         if isinstance(value, torch.Tensor):
             self._remember(value, node)
-        if tells_sizes:
+        if defines_sizes:
             self.sizes.add_input(node, value)
         return node
 

@@ -1,4 +1,4 @@
-"""Turns symbolic sizes into graph nodes: an expression over sizes of inputs becomes arithmetic."""
+"""Converts symbolic sizes into graph nodes: expressions over input sizes become arithmetic."""
 
 from __future__ import annotations
 

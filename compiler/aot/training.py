@@ -226,7 +226,7 @@ def _tangents(recorder: Recorder, observed: Observation, diffs: Sequence[int]) -
                 if dense(value)
                 else torch.empty(value.shape, dtype=value.dtype)
             )
-        recorder.placeholder(f"tangent{position}", tangent, tells_sizes=False)
+        recorder.placeholder(f"tangent{position}", tangent, defines_sizes=False)
         tangents.append(tangent)
     return tangents
 

@@ -26,7 +26,7 @@ from tc.compiler.aot.artifact import (
     View,
 )
 from tc.compiler.aot.layouts import extent
-from tc.compiler.core.wrapper_inlining import straight_of
+from tc.compiler.core.wrapper_inlining import wrapper_body
 
 Compiled = Callable[[list[Any]], tuple[Any, ...]]
 
@@ -63,7 +63,7 @@ def _with_lines(
 
     This is done if they are few and the wrapper ends in the call.
     """
-    lines = straight_of(compiled)
+    lines = wrapper_body(compiled)
     direct = contract.fresh and not contract.autocast
     if lines is None or not direct or len(lines.arguments) != len(contract.tensors):
         return None

@@ -57,8 +57,8 @@ def aot_backend(
             let backward compute again what is cheap.
 
     Returns:
-        A backend. Graphs that are not proven right in this form run eagerly, which the trace tells
-        (``tc_graph_runs_eagerly``). Settings given with ``mode`` and ``options`` are not used.
+        A backend. Graphs that are not proven right in this form run eagerly; the trace records
+        this as ``tc_graph_runs_eagerly``. Settings from ``mode`` and ``options`` are not used.
 
     Raises:
         OptionError: there is no such partition.
@@ -135,7 +135,7 @@ def _foreign(compiler: GraphCompiler, role: str) -> Callable[[fx.GraphModule], B
 
 
 def _boxed(function: Callable[..., Any], count: int, role: str) -> Boxed:
-    """Return a function of one list, that checks what it hands on."""
+    """Return a function of one list that checks the arguments it forwards."""
     takes_list = getattr(function, "_boxed_call", False)
 
     def call(args: list[Any]) -> tuple[Any, ...]:

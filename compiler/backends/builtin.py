@@ -1,4 +1,4 @@
-"""The backends that tc brings, by name: the pipeline, and what tells stages apart."""
+"""The backends that tc brings, by name: the pipeline, and those that bisect stages."""
 
 from __future__ import annotations
 

@@ -102,10 +102,10 @@ def _calls_region(module: torch.nn.Module) -> bool:
 def _copy_into(
     graph: fx.Graph, module: fx.GraphModule, found: dict[fx.Node, Any], path: str = ""
 ) -> Any:
-    """Copy all nodes of a graph but the output, and return what stands for its outputs.
+    """Copy all nodes of a graph but the output, and return the copies of its outputs.
 
     Args:
-        found: nodes -> what stands for them in the copy; of placeholders, it may know before.
+        found: nodes -> their copies; may hold those of placeholders already.
         path: of the module inside the one whose graph is made.
     """
     for node in module.graph.nodes:
@@ -187,7 +187,7 @@ def refused_input(values: Sequence[Any]) -> str | None:
 
 # -- the user's lines ------------------------------------------------------------------------
 def _note_lines(module: fx.GraphModule, known: dict[str, tuple[StackFrame, ...]]) -> None:
-    """Note on each node the user's lines that its printed stack tells, in bodies too."""
+    """Note on each node the user's lines that its printed stack shows, in bodies too."""
     for node in module.graph.nodes:
         printed = node.meta.get("stack_trace")
         if not printed:

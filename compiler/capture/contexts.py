@@ -1,4 +1,4 @@
-"""Tells torch's fake tensors which dimensions of an input get symbols."""
+"""Chooses which dimensions of an input get symbols, in the form that torch's fake tensors take."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def wrapper_context(
     source: Source,
     dynamic: Dynamic,
     sizes: Sizes,
-    border: Callable[[Source], Any],
+    to_torch: Callable[[Source], Any],
 ) -> tuple[Any, bool]:
     """Return torch's symbolic context of a wrapper subclass and of the tensors that it wraps.
 
@@ -49,7 +49,7 @@ def wrapper_context(
         source: where it comes from.
         dynamic: dynamic dimensions of the wrapper, and of wrapped tensors of its shape.
         sizes: returns the dynamic dimensions of each wrapped tensor.
-        border: converts a source to one of torch's.
+        to_torch: converts a source to one of torch's.
 
     Returns:
         The symbolic context, and whether it has any symbol.
@@ -66,7 +66,7 @@ def wrapper_context(
         if part.shape == tensor.shape:
             dims |= chosen
         if is_traceable_wrapper_subclass(part):
-            inner[name], below = wrapper_context(part, where, dims, sizes, border)
+            inner[name], below = wrapper_context(part, where, dims, sizes, to_torch)
         else:
             own = frozenset(getattr(part, "_dynamo_dynamic_indices", ()))  # set by torch
             own |= {dim for dim, mark in marks_of(part).items() if mark.kind == "dynamic"}
@@ -80,7 +80,7 @@ def wrapper_context(
         dims = frozenset(range(base.dim())) if symbolic else frozenset()
         if is_traceable_wrapper_subclass(base):
             where = AttrSource(source, "_base")
-            base_context, _ = wrapper_context(base, where, dims, sizes, border)
+            base_context, _ = wrapper_context(base, where, dims, sizes, to_torch)
         else:
             base_context = plain_context(base, dims, duck=True, demands={})
     context = SubclassSymbolicContext(
@@ -88,7 +88,7 @@ def wrapper_context(
         constraint_sizes=[None] * tensor.dim(),
         view_base_context=base_context,
         inner_contexts=inner,
-        tensor_source=border(source),
+        tensor_source=to_torch(source),
     )
     return context, symbolic
 

@@ -142,7 +142,7 @@ def introduce(code: CodeType | None, name: str) -> None:
     """Register tc's code with torch.compile, if that is loaded, because it looks entries up.
 
     Args:
-        code: the code of an entry; None stands for the code of an emptied entry.
+        code: the code of an entry; None is the code of an emptied entry.
     """
     loaded = sys.modules.get("torch._dynamo.utils")
     originals = getattr(loaded, "orig_code_map", None)
@@ -168,7 +168,7 @@ class Pending:
     """A callback's result that was passed to C."""
 
     callback: Any
-    answer: GuardedCode
+    result: GuardedCode
     thread: int = field(default_factory=threading.get_ident)
 
     def is_on_its_way(self) -> bool:
@@ -176,10 +176,10 @@ class Pending:
 
         Ctrl-C may come before C gets the result.
         """
-        if self.answer.guard_manager.cache_entry is not None:
+        if self.result.guard_manager.cache_entry is not None:
             return False
         here = self.thread == threading.get_ident()  # which then has moved on to another call
-        return not here and _is_in(_answering, sys._current_frames().get(self.thread))
+        return not here and _is_in(_callbacks, sys._current_frames().get(self.thread))
 
 
 class Code(dict[Any, Any]):
@@ -202,9 +202,9 @@ class Code(dict[Any, Any]):
         pending, spent = self.pending, self.spent
         self.pending = tuple(one for one in pending if one.is_on_its_way())
         self.spent = tuple(one for one in spent if one.is_on_its_way())
-        ended = [one for one in pending if one.answer.guard_manager.dropped]
+        ended = [one for one in pending if one.result.guard_manager.dropped]
         for one in (*ended, *spent):
-            one.answer.guard_manager.empty()  # if C has made an entry of it
+            one.result.guard_manager.empty()  # if C has made an entry of it
 
 
 class _Retired:
@@ -237,17 +237,17 @@ class _Retired:
 
 _RETIRED = _Retired()
 _callers: dict[int, CodeType] = {}
-_answering: dict[int, CodeType] = {}
+_callbacks: dict[int, CodeType] = {}
 
 
 def is_caller(code: CodeType) -> None:
-    """Register code that turns the hook on: C++ may iterate over entries while its frames run."""
+    """Register code that enables the hook: C++ may iterate over entries while its frames run."""
     _callers[id(code)] = code
 
 
-def answers(code: CodeType) -> None:
+def is_callback(code: CodeType) -> None:
     """Register code that C calls as the callback."""
-    _answering[id(code)] = code
+    _callbacks[id(code)] = code
 
 
 def nobody_inside() -> bool:

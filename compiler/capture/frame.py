@@ -65,7 +65,7 @@ class Frame:
         cells: own and free variables kept in cells.
         current: the instruction being interpreted.
         parent: the calling frame, or None for the frame under capture.
-        answers: what it returns is, untouched, what the calling instruction of `parent` pushes.
+        is_tail_call: the call instruction of `parent` pushes its result as it is.
         runs: ranges of instructions that were interpreted, up to the last jump.
         step_number: the number of `current` among the instructions of the trace.
     """
@@ -94,7 +94,7 @@ class Frame:
         self.returned: Value | None = None
         self.yielded: Value | None = None
         self.started = False
-        self.answers = False
+        self.is_tail_call = False
         self.step_number = 0
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.runs: set[tuple[int, int]] = set()
@@ -214,7 +214,7 @@ class Frame:
     def _note(self, error: Value) -> None:
         """Record in an exception the line that raises it, and the calls that it leaves.
 
-        A frame that raises it again keeps its first line, unless a call has raised it once more.
+        A frame that raises it again keeps its first line, unless a call has raised it again.
         """
         trail = error.trail
         if trail and self.depth > trail[-1][0]:

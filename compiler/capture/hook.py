@@ -111,12 +111,12 @@ Callback: TypeAlias = Callable[[Frame, CacheView, dict[Any, Any]], Outcome]
 """Called by one thread at a time, and only where no entry it has for the code holds.
 
 It may have a method ``glance(frame, state)``, which is called first, by any number of threads: an
-outcome other than None is the answer.
+outcome other than None is the result.
 """
 
 
 @dataclass(slots=True)
-class _Answer:
+class _Result:
     """What C reads of an `Outcome`."""
 
     frame_exec_strategy: Any
@@ -132,7 +132,7 @@ _DEFAULT, _SKIP = int(_c._FrameAction.DEFAULT), int(_c._FrameAction.SKIP)
 _RUN_ONLY = int(_c._FrameAction.RUN_ONLY)
 
 
-def _answer(outcome: Outcome, frame_code: CodeType) -> _Answer:
+def _result_for_c(outcome: Outcome, frame_code: CodeType) -> _Result:
     """Build the object that C reads, and check every attribute that C reads of it."""
     match outcome:
         case Compiled(code, guards, compile_id):
@@ -143,13 +143,13 @@ def _answer(outcome: Outcome, frame_code: CodeType) -> _Answer:
             guards.drop = manager.drop
             label = f"tc {compile_id} {frame_code.co_name}"
             guarded = GuardedCode(code, manager, compile_id, label)
-            return _Answer(_strategy(_DEFAULT, _DEFAULT), False, guarded)
+            return _Result(_strategy(_DEFAULT, _DEFAULT), False, guarded)
         case Skip(_, recursive):
-            return _Answer(_strategy(_SKIP, _SKIP if recursive else _DEFAULT), True, None)
+            return _Result(_strategy(_SKIP, _SKIP if recursive else _DEFAULT), True, None)
         case RunOnce():
-            return _Answer(_strategy(_DEFAULT, _DEFAULT), False, None)
+            return _Result(_strategy(_DEFAULT, _DEFAULT), False, None)
         case RunCached():
-            return _Answer(_strategy(_RUN_ONLY, _DEFAULT), True, None)
+            return _Result(_strategy(_RUN_ONLY, _DEFAULT), True, None)
         case _:
             raise StageError("capture.hook", f"the frame callback returned {outcome!r}")
 
@@ -169,21 +169,21 @@ def _adapt(callback: Callback) -> Any:
     """Return tc's callback as a function with the signature that C calls."""
     glance: Any = getattr(callback, "glance", None)
 
-    def offer(c_frame: Any, _first: Any, state: dict[Any, Any]) -> _Answer:
+    def offer(c_frame: Any, _first: Any, state: dict[Any, Any]) -> _Result:
         code = c_frame.f_code
         frame = Frame(
             code, c_frame.f_locals, c_frame.f_globals, c_frame.f_builtins, c_frame.closure or ()
         )
         own = _kept_with(code, state)
         if glance is not None and (early := glance(frame, own)) is not None:
-            return _answer(early, code)
+            return _result_for_c(early, code)
         return alone(
             lambda: _decide(frame, own, callback),
-            lambda: _answer(RunOnce(), code),  # run by Python: correct, but slower
+            lambda: _result_for_c(RunOnce(), code),  # run by Python: correct, but slower
             for_background=False,
         )
 
-    entries.answers(offer.__code__)
+    entries.is_callback(offer.__code__)
     make = _offer_type()
     if make is not None:
         return make(offer, callback)
@@ -201,7 +201,7 @@ def _kept_with(code: CodeType, state: dict[Any, Any]) -> Code:
     return own
 
 
-def _decide(frame: Frame, own: Code, callback: Callback) -> _Answer:
+def _decide(frame: Frame, own: Code, callback: Callback) -> _Result:
     """Return the outcome for C, with the compile lock held.
 
     The callback decides, unless another thread has compiled the code meanwhile.
@@ -210,17 +210,17 @@ def _decide(frame: Frame, own: Code, callback: Callback) -> _Answer:
     own.settle()
     found = _holding(own, callback, frame.locals)
     if found is None:
-        answer = _answer(callback(frame, CacheView(code, callback), own), code)
-        if answer.guarded_code is not None:
-            own.pending = (Pending(callback, answer.guarded_code), *own.pending)
-        return answer
+        result = _result_for_c(callback(frame, CacheView(code, callback), own), code)
+        if result.guarded_code is not None:
+            own.pending = (Pending(callback, result.guarded_code), *own.pending)
+        return result
     # C cannot repeat its lookup. It makes an entry of each result; this entry never matches.
     _keep_order()
     label = f"tc {found.compile_id} {code.co_name}"
     emptied = Emptied(found.code, found.code.co_qualname)
     again = GuardedCode(found.code, emptied, found.compile_id, label)
     own.spent = (*own.spent, Pending(callback, again))
-    return _Answer(_strategy(_DEFAULT, _DEFAULT), False, again)
+    return _Result(_strategy(_DEFAULT, _DEFAULT), False, again)
 
 
 def _holding(own: Code, callback: Callback, locals: dict[str, Any]) -> CacheEntry | None:
@@ -228,14 +228,14 @@ def _holding(own: Code, callback: Callback, locals: dict[str, Any]) -> CacheEntr
 
     C's own lookup may have missed it, because another thread made or moved it meanwhile.
     """
-    answered = [
-        CacheEntry(one.answer.code, one.answer.guard_manager.guards, one.answer.compile_id)
+    awaited = [
+        CacheEntry(one.result.code, one.result.guard_manager.guards, one.result.compile_id)
         for one in own.pending
-        if one.callback == callback and not one.answer.guard_manager.dropped
+        if one.callback == callback and not one.result.guard_manager.dropped
     ]
     code = own.code()
     entry: CacheEntry
-    for entry in [*answered, *(cache_entries(code, callback) if code is not None else ())]:
+    for entry in [*awaited, *(cache_entries(code, callback) if code is not None else ())]:
         try:
             if entry.guards.root.check(locals):
                 return entry
@@ -304,7 +304,7 @@ os.register_at_fork(before=_process.before_fork, after_in_child=_process.in_chil
 def offer_by(find: Callable[[], MakeOffer | None]) -> None:
     """Set how the type of offers is found: ``(function, owner)``, called as the function.
 
-    C asks an offer at each call who owns cached code; a C type answers faster than a Python object.
+    C asks an offer at each call who owns cached code; a C type replies faster than a Python object.
     It is looked up once, when the first function is wrapped.
     """
     _process.find_offer_type = find
@@ -544,7 +544,7 @@ def drop_entries(code: CodeType) -> None:
     _close_fast_paths()
     own = _process.codes.get(id(code))
     for one in own.pending if own is not None else ():
-        one.answer.guard_manager.drop()
+        one.result.guard_manager.drop()
     for entry in _c._debug_get_cache_entry_list(code):
         if isinstance(entry.guard_manager, Manager):
             entry.guard_manager.drop()

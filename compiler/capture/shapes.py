@@ -1,6 +1,6 @@
 """Symbolic sizes: real tensors in; fake tensors with symbols, and guards over those, out.
 
-The border to `ShapeEnv` and sympy; beyond it sources are ours and guards are Python text. Making
+The boundary to `ShapeEnv` and sympy; beyond it sources are tc's and guards are Python text. Making
 the first `Shapes` of a process makes torch load `torch._dynamo` (about a second).
 """
 
@@ -145,8 +145,8 @@ class SymbolEvent:
 
 
 @dataclass(frozen=True)
-class _Border(TorchSource):
-    """One of our sources, as torch's own classes take them."""
+class _WrappedSource(TorchSource):
+    """One of tc's sources, as torch's own classes take them."""
 
     source: Source
 
@@ -204,7 +204,7 @@ class Shapes:
         self._user_line = user_line
         self._lines: dict[frozenset[str], UserLine] = {}
         self._created: dict[str, UserLine | None] = {}
-        self._inputs: dict[str, tuple[Any, _Border, Source]] = {}
+        self._inputs: dict[str, tuple[Any, _WrappedSource, Source]] = {}
         self._demanded: dict[str, Any] = {}
         self.derived = False
         self._parts: set[str] = set()
@@ -236,7 +236,7 @@ class Shapes:
             demands: what `guards` checks of dimensions: that they keep their symbol.
 
         Raises:
-            ConstraintViolationError: a size lies out of the bounds demanded.
+            ConstraintViolationError: a size is outside the bounds demanded.
         """
         if source.name in self._parts:
             return self.mode.from_tensor(tensor, static_shapes=True)  # made with its wrapper
@@ -244,15 +244,15 @@ class Shapes:
             # Without source, lest torch make a symbol for ``.item()`` of a number in a tensor.
             return _without_grad(self._stand_in(tensor, static_shapes=True))
         self.derived |= type(tensor) not in (torch.Tensor, torch.nn.Parameter)
-        border = _Border(source)
+        torch_source = _WrappedSource(source)
         context = plain_context(tensor, dynamic, duck, demands or {})
         with violations():
-            fake = self._stand_in(tensor, source=border, symbolic_context=context)
+            fake = self._stand_in(tensor, source=torch_source, symbolic_context=context)
         _without_grad(fake)
         if demands:
             self._demanded[source.name] = context
         if any(isinstance(n, torch.SymInt) for n in (*fake.shape, *_strides(fake))):
-            self._track(fake, border, source)
+            self._track(fake, torch_source, source)
         return fake
 
     def _stand_in(self, tensor: torch.Tensor, **settings: Any) -> Any:
@@ -274,12 +274,12 @@ class Shapes:
             sizes: asked for the dynamic dimensions of each wrapped tensor.
         """
         self.derived = True
-        border = _Border(source)
-        context, symbolic = wrapper_context(tensor, source, dynamic, sizes, _Border)
+        torch_source = _WrappedSource(source)
+        context, symbolic = wrapper_context(tensor, source, dynamic, sizes, _WrappedSource)
         if not symbolic:
-            fake = self.mode.from_tensor(tensor, static_shapes=True, source=border)
+            fake = self.mode.from_tensor(tensor, static_shapes=True, source=torch_source)
             return _without_grad(fake)
-        fake = self.mode.from_tensor(tensor, source=border, symbolic_context=context)
+        fake = self.mode.from_tensor(tensor, source=torch_source, symbolic_context=context)
         self._track_wrapper(fake, source)
         return _without_grad(fake)
 
@@ -298,11 +298,11 @@ class Shapes:
             if is_traceable_wrapper_subclass(inner):
                 self._track_wrapper(inner, held)
             elif any(isinstance(n, torch.SymInt) for n in (*inner.shape, *_strides(inner))):
-                self._track(inner, _Border(held), held)
+                self._track(inner, _WrappedSource(held), held)
 
     def _track_number(self, number: Any, source: Source) -> None:
         if isinstance(number, torch.SymInt) and number.node.is_symbolic():
-            self._track(number, _Border(source), source)
+            self._track(number, _WrappedSource(source), source)
 
     def note_symbols(self, node: fx.Node, example: Any) -> None:
         """Note on a node which symbols of data it makes, where it makes any."""
@@ -339,19 +339,21 @@ class Shapes:
         """Return a symbol for an integer input; 0 and 1 are not special."""
         from torch.fx.experimental.symbolic_shapes import DimDynamic
 
-        border = _Border(source)
-        number = self.env.create_unspecified_symint_and_symbol(value, border, DimDynamic.DYNAMIC)
-        self._track(number, border, source)
+        torch_source = _WrappedSource(source)
+        number = self.env.create_unspecified_symint_and_symbol(
+            value, torch_source, DimDynamic.DYNAMIC
+        )
+        self._track(number, torch_source, source)
         return number
 
     def symfloat(self, value: float, source: Source) -> Any:
         """Return a symbol for a float input."""
         from torch.fx.experimental.symbolic_shapes import DimDynamic
 
-        border = _Border(source)
-        symbol = self.env.create_unspecified_symbol(value, border, DimDynamic.DYNAMIC)
-        number = self.env.create_symfloatnode(symbol, hint=value, source=border)
-        self._track(number, border, source)
+        torch_source = _WrappedSource(source)
+        symbol = self.env.create_unspecified_symbol(value, torch_source, DimDynamic.DYNAMIC)
+        number = self.env.create_symfloatnode(symbol, hint=value, source=torch_source)
+        self._track(number, torch_source, source)
         return number
 
     def specialise(self, number: Any) -> int:
@@ -366,10 +368,10 @@ class Shapes:
         except GuardOnDataDependentSymNode as error:
             raise breaks.GraphBreak(breaks.DATA_GUARD, str(symbol), str(error)) from None
 
-    def _track(self, value: Any, border: _Border, source: Source) -> None:
+    def _track(self, value: Any, torch_source: _WrappedSource, source: Source) -> None:
         if isinstance(value, torch.Tensor):
             value = value.detach()  # keeps the sizes of the input, whatever `transpose_` does to it
-        self._inputs.setdefault(source.name, (value, border, source))
+        self._inputs.setdefault(source.name, (value, torch_source, source))
         for symbol in self.env.var_to_sources:
             self._created.setdefault(str(symbol), self._user_line())
 
@@ -388,18 +390,20 @@ class Shapes:
         if not self._inputs:
             return ShapeGuards()
         values = [value for value, _, _ in self._inputs.values()]
-        borders = [border for _, border, _ in self._inputs.values()]
+        torch_sources = [torch_source for _, torch_source, _ in self._inputs.values()]
         contexts = [self._demanded.get(name) for name in self._inputs] if self._demanded else None
         with violations():
-            texts = list(self._texts(values, borders, contexts))
+            texts = list(self._texts(values, torch_sources, contexts))
         texts += [text for text in self._specialised() if text not in texts]
         operands = self._operands()
         guards = tuple(self._guard(text, operands) for text in texts)
         return ShapeGuards(guards, self.derived)
 
-    def _texts(self, values: list[Any], borders: list[_Border], contexts: Any) -> list[str]:
+    def _texts(
+        self, values: list[Any], torch_sources: list[_WrappedSource], contexts: Any
+    ) -> list[str]:
         try:
-            found = self.env.produce_guards(values, borders, input_contexts=contexts)
+            found = self.env.produce_guards(values, torch_sources, input_contexts=contexts)
         except AssertionError as error:  # no source at all
             raise UnreadableSize(str(error)) from error
         texts: list[str] = list(found)
@@ -468,7 +472,7 @@ class Shapes:
         ]
 
     def _symbols(self) -> Iterator[tuple[Any, list[Any]]]:
-        """Yield the symbols that stand for numbers (not for ragged sizes), with their sources."""
+        """Yield the symbols of numbers (not for ragged sizes), with their sources."""
         from torch.utils._sympy.singleton_int import SingletonInt
 
         for symbol, sources in self.env.var_to_sources.items():
@@ -527,7 +531,7 @@ def free_stride(fake: torch.Tensor) -> tuple[int | None, ...]:
 
 @contextmanager
 def violations() -> Iterator[None]:
-    """Raise torch's errors of unmet demands as ours, which torch's programs catch too."""
+    """Raise torch's errors of unmet demands as tc's, which torch's programs catch too."""
     from torch.fx.experimental import symbolic_shapes
 
     try:
@@ -561,7 +565,7 @@ def _env_class() -> Any:
 
 @functools.cache
 def _violation() -> type[ConstraintViolationError]:
-    """Return a class that is torch's error of unmet demands as well as ours."""
+    """Return a class that is torch's error of unmet demands as well as tc's."""
     from torch.fx.experimental import symbolic_shapes
 
     bases = (ConstraintViolationError, symbolic_shapes.ConstraintViolationError)

@@ -23,7 +23,7 @@ from tc.compiler.capture.parts.value_factory import ValueFactory
 from tc.compiler.capture.shapes import Shapes
 from tc.compiler.capture.skips import refuse_inlining
 from tc.compiler.capture.torch_api import lazy_modules, optimizers, overrides
-from tc.compiler.capture.torch_api.marked import constant_result
+from tc.compiler.capture.torch_api.annotated import constant_result
 from tc.compiler.capture.torch_api.modes import Modes
 from tc.compiler.capture.traceable import breaks_are_errors
 from tc.compiler.capture.values.base import Args, HandlingValue, Kwargs, Value
@@ -103,7 +103,7 @@ class Tracer:
         self.stop_at: int | None = None
         self.leave_classes = False
         self.item_of_tensor: Callable[[Interpreter, Value, Value], Value | None] | None = None
-        self._answering: tuple[types.CodeType, ...] = ()
+        self._tail_codes: tuple[types.CodeType, ...] = ()
         self._calling: Value | None = None
         self.overrides = overrides.Overrides.now(self)
         self.shapes.derived |= bool(self.overrides.outer_modes)
@@ -145,7 +145,7 @@ class Tracer:
             return self._zero_argument_super(f)
         if isinstance(function, FunctionValue) and function.obj is trampoline:
             function, args = args[0], args[1:]
-        self._answering = function.answering()
+        self._tail_codes = function.tail_call_codes()
         self._calling = function
         return function.call(self, args, kwargs)
 
@@ -161,14 +161,14 @@ class Tracer:
 
     def inline(self, function: FunctionValue, args: Args, kwargs: Kwargs) -> Value:
         """Interpret a call of a Python function as part of this frame."""
-        answers, self._answering = function.code in self._answering, ()
+        is_tail_call, self._tail_codes = function.code in self._tail_codes, ()
         handler = handler_of(function.obj) if function.obj is not None else None
         if handler is not None:
             return handler(self, args, kwargs)
         original = original_of(function.obj)
         if original is not None:  # a wrapped function: its original is inlined here
             inner = self._original(function, original)
-            self._answering = inner.answering() if answers else ()
+            self._tail_codes = inner.tail_call_codes() if is_tail_call else ()
             return inner.call(self, args, kwargs)
         plain = optimizers.unpatched(function.obj)
         if plain is not function.obj:
@@ -176,10 +176,10 @@ class Tracer:
         refuse_inlining(function)
         if function.obj is not None and getattr(function.obj, MARKED_CONSTANT, False):
             return constant_result(self, function.obj, args, kwargs)
-        return self.interpret(function, args, kwargs, answers)
+        return self.interpret(function, args, kwargs, is_tail_call)
 
     def interpret(
-        self, function: FunctionValue, args: Args, kwargs: Kwargs, answers: bool = False
+        self, function: FunctionValue, args: Args, kwargs: Kwargs, is_tail_call: bool = False
     ) -> Value:
         """Interpret a call of a Python function, whatever handler there is for it."""
         refuse_coroutine(function.code)
@@ -192,7 +192,7 @@ class Tracer:
         frame = self._callee(function, bind(self, function, args, kwargs))
         if function.code.co_flags & inspect.CO_GENERATOR:
             return GeneratorValue(frame)
-        frame.answers = answers
+        frame.is_tail_call = is_tail_call
         caller = self.top
         try:
             return frame.run()

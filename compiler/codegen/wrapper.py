@@ -28,7 +28,7 @@ from tc.compiler.loops.ir import (
     views_in,
 )
 from tc.compiler.routines import ROUTINES
-from tc.compiler.schedule.plan import Allocate, Free, Kernel, Plan, Written
+from tc.compiler.schedule.plan import Allocate, BumpVersions, Free, Kernel, Plan
 
 LARGE_BYTES = 32 << 20
 # ATen ops whose results always have the layout of the fake result.
@@ -145,7 +145,7 @@ class Wrapper:
                 self.emit(f"{step.name} = {step.function}({args})")
             elif isinstance(step, CopyInto):
                 self.emit(f"{step.input}.copy_({self.value(step.source)})")
-            elif isinstance(step, Written):
+            elif isinstance(step, BumpVersions):
                 self.emit(f"written(({', '.join(step.names)},))")
         results = ", ".join(self.result(item) for item in self.plan.outputs)
         self.emit(f"return ({results}{',' if len(self.plan.outputs) == 1 else ''})")
@@ -201,7 +201,7 @@ class Wrapper:
         missing = sorted(wanted - known - {b for b in wanted if b.startswith("u")})
         if missing:
             names = ", ".join(missing)
-            raise StageError("codegen", f"no input of the graph tells the sizes {names}")
+            raise StageError("codegen", f"no input of the graph has the sizes {names}")
 
     def _learn(self, buffers: Sequence[Buffer], wanted: set[str]) -> None:
         """Name the sizes that buffers define, once these exist."""

@@ -1,7 +1,7 @@
 """What a compile asks of symbolic sizes, as plain data: another process asks the same (`frozen`).
 
 In: torch's `ShapeEnv`, before and after. Out: conditions that were decided in between, and a text
-of all that the environment knew before, on which answers without a condition rest.
+of all that the environment knew before, on which results without a condition rest.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ VIEWS = frozenset([aten.view.default, aten._unsafe_view.default])
 
 
 def _is_symbolic_and_contiguous(tensor: torch.Tensor, shape: Sequence[Any]) -> bool:
-    """Say whether sizes are symbols with known values, and strides are those of a new tensor.
+    """Return whether sizes are symbols with known values, and strides are those of a new tensor.
 
     Strides are compared as expressions: no guard is added, and "no" may mean "not evident".
     """

@@ -12,7 +12,7 @@ from torch import fx
 from tc.compiler.core.frozen import NotPlain
 
 aten = torch.ops.aten
-#: operations that compute with places in memory: how their first argument lies is kept
+#: operations that compute with places in memory: the layout of their first argument is kept
 ADDRESSING = (aten.as_strided.default, aten.as_strided_scatter.default)
 #: operators that no user defines
 NAMESPACES = ("aten", "prims", "prim", "mkldnn")

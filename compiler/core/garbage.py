@@ -24,11 +24,11 @@ class _Blocks:
         """Turn the collector off; returns whether there is anything to undo."""
         me = threading.get_ident()
         with self.lock:
-            ours = bool(self.of) or gc.isenabled()
-            if ours:
+            was_on = bool(self.of) or gc.isenabled()
+            if was_on:
                 self.of[me] = self.of.get(me, 0) + 1
                 gc.disable()
-            return ours
+            return was_on
 
     def leave(self, all_of_thread: bool = False) -> None:
         """Turn the collector on again with the last block."""
@@ -66,11 +66,11 @@ os.register_at_fork(after_in_child=_BLOCKS.start_over)
 @contextmanager
 def paused() -> Iterator[None]:
     """Keep the collector off in a block, where it was on; blocks may nest and run in threads."""
-    ours = _BLOCKS.enter()
+    was_on = _BLOCKS.enter()
     try:
         yield
     finally:
-        if ours:
+        if was_on:
             _BLOCKS.leave()
 
 

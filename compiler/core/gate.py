@@ -70,7 +70,7 @@ class Gate:
         return nullcontext([]) if self.notes is None else self.notes.other_pass(name, parts)
 
     def allow(self, kind: str, at: str | Callable[[], str] = "") -> bool:
-        """Count one step of this kind, and say whether it may be done.
+        """Count one step of this kind, and return whether it may be done.
 
         Args:
             kind: dotted name of the step, e.g. ``loops.fuse`` or ``aot.decompose.aten.gelu``.

@@ -17,11 +17,11 @@ from torch import fx
 from tc import trace
 from tc.compiler.core.nodetext import node_line
 
-#: lines that one pass may tell as changed; further edits are counted
+#: lines that one pass may record as changed; further edits are counted
 MOST_LINES = 1000
-#: firings of rules that are told one by one; further ones are counted
+#: firings of rules that are recorded one by one; further ones are counted
 MOST_FIRINGS = 100
-#: what steps of one name were about, each told once
+#: what steps of one name were about, each listed once
 MOST_PLACES = 50
 
 
@@ -39,7 +39,7 @@ class _State:
         return cls(nodes, [node.args for node in nodes], [node.kwargs for node in nodes])
 
     def keys(self) -> list[Hashable]:
-        """Return what tells nodes and their arguments apart while both states live."""
+        """Return identities of nodes and of their arguments, valid while both states live."""
         ids = (map(id, held) for held in (self.nodes, self.args, self.kwargs))
         return list(zip(*ids, strict=True))
 
@@ -118,7 +118,7 @@ class Notes:
         own = self.kinds.get(name)
         self.since = own.last if own is not None else 0
         seen, known = self._last
-        # What happens between two passes over a graph is told with the second.
+        # What happens between two passes over a graph is recorded with the second.
         before = known if seen is graph and known is not None else _State.of(graph)
         yield
         after = _State.of(graph)
@@ -127,8 +127,8 @@ class Notes:
         first, last = self._numbers()
         changed = bool(edits or left_out)
         sizes = len(before.nodes), len(after.nodes)
-        told = trace.PassRan(name, first, last, False, changed, *sizes, tuple(edits), left_out)
-        self.passes.append((kind, told))
+        ran = trace.PassRan(name, first, last, False, changed, *sizes, tuple(edits), left_out)
+        self.passes.append((kind, ran))
 
     def refused_pass(self, name: str, kind: str = "") -> None:
         """Write down a pass that the gate did not let run."""
@@ -148,8 +148,8 @@ class Notes:
         yield after
         first, last = self._numbers()
         changed = after[-1] != before or last > 0
-        told = trace.PassRan(name, first, last, changed=changed, before=before, after=after[-1])
-        self.passes.append(("", told))
+        ran = trace.PassRan(name, first, last, changed=changed, before=before, after=after[-1])
+        self.passes.append(("", ran))
 
     def _numbers(self) -> tuple[int, int]:
         """Return the numbers of the first and the last step since a pass began."""
@@ -188,7 +188,7 @@ def noting() -> Notes | None:
 
 
 def noted_events(notes: Notes | None, stage: str, graph: str) -> list[trace.Event]:
-    """Tell what was written down of a stage; returns what was told."""
+    """Emit what was recorded of a stage; returns the events."""
     events = [] if notes is None else notes.to_events(stage, graph)
     for event in events:
         trace.emit(event)
@@ -196,7 +196,7 @@ def noted_events(notes: Notes | None, stage: str, graph: str) -> list[trace.Even
 
 
 def _edits(before: _State, after: _State) -> tuple[list[trace.Edit], int]:
-    """Return what changed, and how many edits more there are than may be told."""
+    """Return what changed, and how many more edits there are than may be recorded."""
     if before.same(after):
         return [], 0
     edits: list[trace.Edit] = []

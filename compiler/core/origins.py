@@ -41,6 +41,6 @@ def line_of(node: fx.Node) -> str:
 
 
 def line_in(meta: Mapping[str, Any]) -> str:
-    """Return ``file:line`` of the place that metadata of a node tells; empty if unknown."""
+    """Return ``file:line`` of the place in metadata of a node; empty if unknown."""
     place = _place_in(meta)
     return f"{place.file}:{place.line}" if place is not None else ""

@@ -1,6 +1,6 @@
-"""Which of several equal ways is quickest on this machine: timed once, kept on disk.
+"""Which of several equal ways is fastest on this machine: timed once, kept on disk.
 
-In: a question and its ways. Out: the name of the quickest. Where answers are kept
+In: a question and its ways. Out: the name of the fastest. Where results are kept
 is up to the caller: ``compiler/runtime/tuned.py``.
 """
 
@@ -19,11 +19,11 @@ import torch
 from tc import trace
 
 Way = Callable[[], object]
-#: folder of the answers
+#: folder of the results
 KIND = "tuned"
-#: how much quicker than the first way another has to be: choices do not follow noise
+#: how much faster than the first way another has to be: choices do not follow noise
 MARGIN = 1.05
-#: seconds that one sample takes at least; quicker calls are repeated
+#: seconds that one sample takes at least; faster calls are repeated
 SAMPLE = 2e-4
 WARM_UPS = 2
 #: samples of each way; the second number is of a thorough search
@@ -31,7 +31,7 @@ ROUNDS, THOROUGH_ROUNDS = 3, 10
 
 
 def measure(ways: Mapping[str, Way], rounds: int) -> dict[str, float]:
-    """Return the seconds of one call of each way: the least of several samples, taken in turns."""
+    """Return the seconds of one call of each way: the least of several alternating samples."""
     counts = {}
     for name, way in ways.items():
         for _ in range(WARM_UPS):
@@ -50,7 +50,7 @@ def measure(ways: Mapping[str, Way], rounds: int) -> dict[str, float]:
 
 
 class Store(Protocol):
-    """Where answers outlive the process."""
+    """Where results outlive the process."""
 
     def read(self, kind: str, key: str) -> bytes | None:
         """Return an entry, None if there is none that is whole."""
@@ -64,27 +64,27 @@ class Tuner:
     """Answers questions about a machine.
 
     Attributes:
-        store: keeps the answers.
-        machine: all that answers depend on besides the question.
+        store: keeps the results.
+        machine: all that results depend on besides the question.
         thorough: time every question that comes up (``max_autotune``), not only those whose
-            answer depends much on the machine.
+            result depends much on the machine.
         measure: ways and a number of samples -> seconds of each.
-        told: its answers, as whoever finds the result on disk is told of them.
+        events: its results, as they are emitted again where the compiled graph is found on disk.
     """
 
     store: Store
     machine: str
     thorough: bool = False
     measure: Callable[[Mapping[str, Way], int], Mapping[str, float]] = measure
-    told: list[trace.Event] = field(default_factory=list, compare=False)
+    events: list[trace.Event] = field(default_factory=list, compare=False)
 
-    def quickest(self, question: str, ways: Callable[[], Mapping[str, Way]]) -> str:
-        """Return the name of the quickest way.
+    def fastest(self, question: str, ways: Callable[[], Mapping[str, Way]]) -> str:
+        """Return the name of the fastest way.
 
         Args:
             question: what is computed, with all that decides how long it takes.
             ways: makes the ways, only called where nothing is kept; the first one is what is
-                done without an answer, and is left only for one that is clearly quicker.
+                done without a result, and is left only for one that is clearly faster.
         """
         key = hashlib.sha256(f"{self.machine}\0{question}".encode()).hexdigest()
         seconds = self._kept(key)
@@ -100,7 +100,7 @@ class Tuner:
             best = first
         event = trace.Autotune(question, seconds, best, known)
         trace.emit(event)
-        self.told.append(replace(event, known=True))
+        self.events.append(replace(event, known=True))
         return best
 
     def _kept(self, key: str) -> dict[str, float] | None:

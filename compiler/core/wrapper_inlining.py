@@ -14,15 +14,15 @@ from typing import Any
 
 #: statements of a function that still count as few
 FEW = 24
-_ATTRIBUTE = "_tc_straight"
+_ATTRIBUTE = "_tc_wrapper_body"
 
 
 @dataclass(frozen=True)
-class Straight:
+class WrapperBody:
     """A function ``def call(args)`` of names bound to its arguments, steps, and a tuple returned.
 
     Attributes:
-        code: of the function, which tells it from functions that wrap it.
+        code: of the function itself, not of one that wraps it.
         arguments: what ``args`` is unpacked to.
         steps: all between that and the return.
         results: what the tuple holds.
@@ -44,7 +44,7 @@ class Straight:
 
 
 def remember(function: Callable[..., Any], tree: ast.Module) -> None:
-    """Note the lines of a function with it, where they are few and of the form of `Straight`."""
+    """Note the lines of a function with it, where they are few and of the form of `WrapperBody`."""
     found = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == function.__name__]
     if len(found) != 1:
         return
@@ -60,16 +60,16 @@ def remember(function: Callable[..., Any], tree: ast.Module) -> None:
             ast.Return(value=ast.Tuple(elts=results)),
         ]:
             arguments = tuple(name.id for name in names if isinstance(name, ast.Name))
-            lines = Straight(
+            lines = WrapperBody(
                 function.__code__, arguments, tuple(steps), tuple(results), found[0].lineno,
                 first.test if isinstance(first, ast.If) else None,
             )  # fmt: skip
             setattr(function, _ATTRIBUTE, lines)
 
 
-def straight_of(function: Callable[..., Any]) -> Straight | None:
+def wrapper_body(function: Callable[..., Any]) -> WrapperBody | None:
     """Return the lines of a function; None where they are many, or not known."""
-    lines: Straight | None = getattr(function, _ATTRIBUTE, None)
+    lines: WrapperBody | None = getattr(function, _ATTRIBUTE, None)
     # functools.wraps copies the attribute to functions around, which do more.
     own = lines is not None and getattr(function, "__code__", None) is lines.code
     return lines if own else None

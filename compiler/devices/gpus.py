@@ -1,4 +1,4 @@
-"""Which graphs get kernels for GPUs, and how a graph on several is cut.
+"""Which graphs get kernels for GPUs, and how a graph on several is split.
 
 In: an ATen graph. Out: the GPU; or parts of the graph, each for one, and what runs them in turn.
 Each part is a program of its own, which makes its GPU the current one while it launches; moving
@@ -28,7 +28,7 @@ def gpu_of(module: fx.GraphModule) -> torch.device | None:
     """Return the GPU that a graph's kernels are for, None where the CPU computes.
 
     That is the one GPU its tensors are on, where Triton is there to make kernels for it. Tensors
-    elsewhere are left to ATen; graphs on several GPUs are cut first, see `cut`.
+    elsewhere are left to ATen; graphs on several GPUs are split first, see `split`.
     """
     devices = set(filter(None, map(gpu_of_node, module.graph.nodes)))
     if len(devices) != 1:
@@ -53,27 +53,27 @@ def _report(why: str) -> None:
 
 # -- several GPUs ----------------------------------------------------------------------------
 @dataclass(frozen=True)
-class Cut:
+class GraphSplit:
     """A graph in parts.
 
     Attributes:
         whole: calls the parts, which are its submodules, one after the other.
-        gpus: name of a part -> the GPU it is for; None where it was not cut for one.
+        gpus: name of a part -> the GPU it is for; None where it was not split off for one.
     """
 
     whole: fx.GraphModule
     gpus: dict[str, torch.device | None]
 
 
-def cut(module: fx.GraphModule) -> Cut | None:
-    """Cut a graph wherever the next operation is on another GPU; None if there is one GPU or none.
+def split(module: fx.GraphModule) -> GraphSplit | None:
+    """Split a graph where the next operation is on another GPU; None if there is one GPU or none.
 
-    A graph that cannot be cut is left to ATen, and the trace says why.
+    A graph that cannot be split is left to ATen, and the trace says why.
     """
     nodes = list(module.graph.nodes)
     if len(set(filter(None, map(gpu_of_node, nodes)))) < 2:
         return None
-    why = "triton is not installed" if not triton_available() else _uncut(nodes)
+    why = "triton is not installed" if not triton_available() else _why_whole(nodes)
     if why:
         _report(f"its tensors are on several GPUs, and {why}: ATen runs the whole graph")
         return None
@@ -81,11 +81,11 @@ def cut(module: fx.GraphModule) -> Cut | None:
 
     part_of, gpus = _parts(nodes)
     whole = split_module(module, module, part_of.__getitem__, keep_original_order=True)
-    return Cut(whole, {f"submod_{number}": gpu for number, gpu in enumerate(gpus)})
+    return GraphSplit(whole, {f"submod_{number}": gpu for number, gpu in enumerate(gpus)})
 
 
-def _uncut(nodes: Sequence[fx.Node]) -> str:
-    """Say why a graph cannot be cut."""
+def _why_whole(nodes: Sequence[fx.Node]) -> str:
+    """Return why a graph cannot be split; empty if it can."""
     values = [leaf for n in nodes for leaf in pytree.tree_leaves(n.meta.get("val"))]
     sizes = [s for v in values if isinstance(v, torch.Tensor) for s in (*v.shape, *v.stride())]
     if any(isinstance(value, torch.SymInt | torch.SymFloat) for value in (*values, *sizes)):
@@ -120,14 +120,14 @@ def _parts(nodes: Sequence[fx.Node]) -> tuple[dict[fx.Node, int], list[torch.dev
 
 
 def report_limits(kind: str, cached: bool, replayed: bool) -> None:
-    """Tell what was asked for and is not done for a graph in parts."""
+    """Report what was asked for and is not done for a graph in parts."""
     if cached:
         trace.emit(trace.Artifact("tc_graph_cache_bypass", f"{kind} graph: it is on several GPUs"))
     if replayed:
         trace.emit(trace.CudaGraph("refused", "elsewhere", "it is on several GPUs", kind))
 
 
-def in_turn(parts: Cut, compile_part: CompilePart) -> Boxed:
+def in_turn(parts: GraphSplit, compile_part: CompilePart) -> Boxed:
     """Compile each part, and return what runs them; values are dropped after their last use."""
     steps: list[tuple[Boxed, list[str], list[str]]] = []
     graph = parts.whole.graph

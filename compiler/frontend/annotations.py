@@ -9,7 +9,7 @@ import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from tc.compiler.capture.dynamism import ADDRESS, MARKS, Mark
-from tc.compiler.capture.torch_api.marked import forbid
+from tc.compiler.capture.torch_api.annotated import forbid
 from tc.compiler.errors import OptionError
 
 Dims = int | Sequence[int]
@@ -25,9 +25,9 @@ def mark_dynamic(
 ) -> None:
     """Make dimensions of a tensor dynamic from the first compile on, and never constants.
 
-    Compiling raises `ConstraintViolationError` where code needs one fixed size, or tells sizes
-    within the bounds apart; `maybe_mark_dynamic` lets it do that. Sizes 0 and 1 get code of their
-    own all the same. A mark of this kind goes over `mark_static`.
+    Compiling raises `ConstraintViolationError` where code needs one fixed size, or distinguishes
+    sizes within the bounds; `maybe_mark_dynamic` allows both. Sizes 0 and 1 get code of their own
+    all the same. A mark of this kind overrides `mark_static`.
 
     Args:
         t: the tensor, before it is first passed to a compiled function.
@@ -62,7 +62,7 @@ def mark_unbacked(
 ) -> None:
     """Make dimensions of a tensor dynamic, with one code for all sizes, 0 and 1 too.
 
-    A condition on the size is a graph break (`torch._check` tells what is known of it).
+    A condition on the size is a graph break (`torch._check` states what is known of it).
 
     Args:
         hint_override, strict: accepted for programs written for torch.
@@ -92,7 +92,7 @@ def mark_static(t: Any, index: Dims | None = None) -> Any:
 
 
 def mark_static_address(t: torch.Tensor, guard: bool = False) -> None:
-    """Say that a tensor stays at its address from call to call.
+    """Declare that a tensor stays at its address from call to call.
 
     Args:
         guard: compile again when it does not; otherwise nothing relies on it.

@@ -12,7 +12,7 @@ import torch
 
 from tc.compiler.capture import hook, traceable
 from tc.compiler.capture.skips import DISABLED
-from tc.compiler.capture.torch_api import marked, opaque_call, torch_functions
+from tc.compiler.capture.torch_api import annotated, opaque_call, torch_functions
 from tc.compiler.errors import OptionError
 from tc.compiler.frontend.modules import OptimizedModule
 
@@ -51,7 +51,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
         fn: a function, a module, or a class (whose ``__init__`` is meant); without it a
             decorator is returned, which also is a context manager.
         recursive: what it calls is kept out too.
-        reason: told in the graph break that a call of it makes.
+        reason: stated in the graph break that a call of it makes.
 
     Example:
         >>> import tc
@@ -110,7 +110,7 @@ def allow_in_graph(fn: Any) -> Any:
     Returns:
         What was given.
     """
-    return _each(fn, marked.allow)
+    return _each(fn, annotated.allow)
 
 
 def disallow_in_graph(fn: Any) -> Any:
@@ -129,7 +129,7 @@ def disallow_in_graph(fn: Any) -> Any:
                 f"disallow_in_graph takes functions that are recorded, as those of torch are; "
                 f"calls of {function!r} are not: tc.disable keeps it out of graphs"
             )
-        marked.disallow(function)
+        annotated.disallow(function)
 
     return _each(fn, check)
 
@@ -140,7 +140,7 @@ def forbid_in_graph(fn: Any) -> Any:
     Args:
         fn: the function, or a list of several.
     """
-    return _each(fn, marked.forbid)
+    return _each(fn, annotated.forbid)
 
 
 def _each(fn: Any, say: Callable[[Any], None]) -> Any:
@@ -162,13 +162,13 @@ def nonstrict_trace(traceable_fn: F) -> F:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         return traceable_fn(*args, **kwargs)
 
-    marked.mark(wrapper, "nonstrict", opaque_call.call_tree)
+    annotated.annotate(wrapper, "nonstrict", opaque_call.call_tree)
     return wrapper  # type: ignore[return-value]
 
 
 def assume_constant_result(fn: F) -> F:
     """Call a function while tracing, and take what it returns for a constant from then on."""
-    marked.fix_result(fn)
+    annotated.fix_result(fn)
     return fn
 
 
@@ -203,8 +203,8 @@ def substitute_in_graph(
             raise TypeError(f"a substitute must be a function, not {replacement!r}")
         if not skip_signature_check:
             _check_signatures(original_fn, replacement)
-        said = marked.mark_of(original_fn)
-        if said is not None and said.name == "substituted":
+        existing = annotated.annotation_of(original_fn)
+        if existing is not None and existing.name == "substituted":
             raise ValueError(f"{original_fn!r} already has a substitute")
 
         @functools.wraps(replacement)
@@ -212,7 +212,7 @@ def substitute_in_graph(
             return original_fn(*args, **kwargs)
 
         for function in (original_fn, wrapper):
-            marked.substitute(function, replacement, original_fn, can_constant_fold_through)
+            annotated.substitute(function, replacement, original_fn, can_constant_fold_through)
         return wrapper  # type: ignore[return-value]
 
     return decorate
@@ -222,7 +222,7 @@ def _check_signatures(original: Any, replacement: Any) -> None:
     try:
         signatures = [inspect.signature(original), inspect.signature(replacement)]
     except ValueError:
-        return  # many functions in C do not tell theirs
+        return  # many functions in C have none
     shapes = [_shape(signature) for signature in signatures]
     if shapes[0] != shapes[1] and not any(map(_takes_anything, signatures)):
         raise TypeError(

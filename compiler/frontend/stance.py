@@ -14,7 +14,7 @@ import torch
 
 from tc.compiler.capture import hook
 from tc.compiler.capture.dynamism import Memory
-from tc.compiler.capture.torch_api.marked import forbid
+from tc.compiler.capture.torch_api.annotated import forbid
 from tc.compiler.core.sources import ItemSource, LocalSource, Source
 from tc.compiler.errors import OptionError, RecompileError
 from tc.compiler.options import nearest
@@ -32,7 +32,7 @@ class Stance:
 
     Attributes:
         name: one of `STANCES`.
-        skip_guard_eval_unsafe: check only the guards that told compiled variants apart so far.
+        skip_guard_eval_unsafe: check only the guards that distinguished compiled variants so far.
         force_backend: takes the place of each function's own backend.
     """
 
@@ -93,7 +93,7 @@ FIRST_RUN = hook.RunOnce()
 
 
 def in_place_of_compiling(frame: hook.Frame, state: dict[Any, Any]) -> hook.Outcome | None:
-    """Say what the stance makes of a frame that no compiled code fits; None: compile it.
+    """Return what the stance does with a frame that no compiled code fits; None: compile it.
 
     Raises:
         RecompileError: the stance is "fail_on_recompile".
@@ -161,7 +161,7 @@ class set_stance:
             would be compiled; "eager_then_compile": run each function once as it is, to learn
             which sizes change, then compile; "aot_eager_then_compile": the same, the first run
             through ATen operations.
-        skip_guard_eval_unsafe: check only the guards that told compiled variants apart so far,
+        skip_guard_eval_unsafe: check only the guards that distinguished compiled variants so far,
             and those on tensors; wrong results are possible where other things change.
         force_backend: the backend for all functions; only with "default".
 

@@ -17,6 +17,6 @@ def attend(editor: Editor) -> None:
         drops = bool(options and options[0])
         reason = attention.refusal(fake(query), fake(key), fake(value), mask, drops)
         if editor.decide("attention", [node], not reason, reason or "tc's routine is faster"):
-            told = any(user.args[1] == 1 and user.users for user in node.users)
+            needs_sums = any(user.args[1] == 1 and user.users for user in node.users)
             with_sums, alone = attention.ROUTINE.calls
-            node.meta[ROUTINE] = with_sums if told else alone
+            node.meta[ROUTINE] = with_sums if needs_sums else alone

@@ -19,7 +19,7 @@ from tc.compiler.loops.lower.registry import LOWERINGS
 
 LAST = torch.channels_last
 #: pixels of a result from which on images weigh more than the kernel, which is copied either way
-#: (measured with 32 to 128 channels: 1.1 to 1.3 times as quick above, up to 0.8 below)
+#: (measured with 32 to 128 channels: 1.1 to 1.3 times as fast above, up to 0.8 below)
 MIN_PIXELS = 512
 CONVOLUTION, GRADIENTS = aten.convolution.default, aten.convolution_backward.default
 #: operations besides pointwise ones whose loops run as well over either layout
@@ -88,24 +88,24 @@ def _fits(node: fx.Node) -> bool:
 
 
 def _gains(node: fx.Node, tuner: Tuner | None) -> bool:
-    """Return whether a convolution alone is quicker channels last."""
+    """Return whether a convolution alone is faster channels last."""
     if tuner is not None and tuner.thorough and len(node.all_input_nodes) <= 3:
-        return _quickest(tuner, node) == "channels_last"
+        return _fastest(tuner, node) == "channels_last"
     result = fake(node)
     return result is not None and result.numel() // result.shape[1] >= MIN_PIXELS
 
 
 def _trains_quicker(node: fx.Node, tuner: Tuner | None) -> bool:
-    """Return whether a convolution and its gradients are quicker channels last."""
+    """Return whether a convolution and its gradients are faster channels last."""
     held = [fake(part) for part in (node.args[1], node.args[0], node)]
     kernel, *images = (0 if part is None else part.numel() for part in held)
     if tuner is not None and tuner.thorough:
-        return _quickest(tuner, node, gradients=True) == "channels_last"
+        return _fastest(tuner, node, gradients=True) == "channels_last"
     return sum(images) >= kernel
 
 
-def _quickest(tuner: Tuner, node: fx.Node, gradients: bool = False) -> str:
-    """Return the layout in which a convolution, or it and its gradients, is quicker here."""
+def _fastest(tuner: Tuner, node: fx.Node, gradients: bool = False) -> str:
+    """Return the layout in which a convolution, or it and its gradients, is faster here."""
     image, kernel, _bias, *settings = node.args
     shapes = [static_shape(part) or () for part in (image, kernel, node)]
 
@@ -128,7 +128,7 @@ def _quickest(tuner: Tuner, node: fx.Node, gradients: bool = False) -> str:
         return {"contiguous": computed(*plain), "channels_last": computed(*last)}
 
     what = "convolution and gradients" if gradients else "convolution"
-    return tuner.quickest(f"{what} {shapes[:2]} {settings} float32", ways)
+    return tuner.fastest(f"{what} {shapes[:2]} {settings} float32", ways)
 
 
 def _plain(node: Any) -> bool:

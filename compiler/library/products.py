@@ -13,12 +13,12 @@ from tc.compiler.library.editor import Editor, aten, fake, static_shape
 from tc.compiler.loops.lower.registry import made_of_loops, readers
 
 PRODUCTS = (aten.mm.default, aten.addmm.default)
-#: rows up to which a product with a turned matrix spends its time on reading that matrix
+#: rows up to which a product with a transposed matrix spends its time on reading that matrix
 FEW_ROWS = 64
-#: products of one matrix from which on turning it once costs less than it saves (measured: a
-#: turn costs what three products of 16 rows lose)
-TURN_USES = 6
-EXACT = (torch.float32, torch.float64)  # sums in other types are rounded once more if split
+#: products of one matrix from which on transposing it once costs less than it saves (measured: a
+#: transpose costs what three products of 16 rows lose)
+TRANSPOSE_USES = 6
+EXACT = (torch.float32, torch.float64)  # sums in other types are rounded a second time if split
 
 
 def merge_slices(editor: Editor) -> None:
@@ -74,14 +74,14 @@ def turn_matrices(editor: Editor) -> None:
         shape, held = static_shape(matrix), fake(matrix)
         if shape is None or held is None or held.stride() != (1, shape[0]) or 1 in shape:
             continue
-        often = len(nodes) >= TURN_USES
+        often = len(nodes) >= TRANSPOSE_USES
         reason = f"{len(nodes)} products of at most {FEW_ROWS} rows read it column by column"
-        if often and editor.decide("turn_matrix", [matrix], True, reason):
-            turned = editor.call(
+        if often and editor.decide("transpose_matrix", [matrix], True, reason):
+            transposed = editor.call(
                 nodes[0], aten.clone.default, matrix, memory_format=torch.contiguous_format
             )
             for node in nodes:
-                node.replace_input_with(matrix, turned)
+                node.replace_input_with(matrix, transposed)
 
 
 def add_bias_later(editor: Editor) -> None:

@@ -20,30 +20,30 @@ ONEDNN = torch.ops.mkldnn._linear_pointwise.default
 #: multiplications from which on a product is worth a question: below, the call costs most, and
 #: that of oneDNN takes 20 us
 MIN_WORK = 1 << 21
-#: the product whose times tell whether oneDNN is worth any question on this machine
+#: the product whose times show whether oneDNN is worth any question on this machine
 PROBE = ((256, 512), (512, 1), (512, 256), (1, 512))
 
 
 def choose_routines(editor: Editor) -> None:
-    """Give products to the library that is quickest at them here."""
+    """Give products to the library that is fastest at them here."""
     tuner = editor.tuner
     if tuner is None or not onednn_computes_alike():
         return
     products = {node: _product(node) for node in editor.graph.nodes}
     if not any(products.values()):
         return
-    if not tuner.thorough and _quickest(tuner, *PROBE) == "aten":
+    if not tuner.thorough and _fastest(tuner, *PROBE) == "aten":
         return
-    turned: dict[fx.Node, fx.Node] = {}
+    transposed: dict[fx.Node, fx.Node] = {}
     for node, product in products.items():
         if product is None:
             continue
         rows, matrix, bias = product
-        best = _quickest(tuner, *_layout(rows), *_layout(matrix))
+        best = _fastest(tuner, *_layout(rows), *_layout(matrix))
         if best == "onednn":
             _reroute(editor, node, rows, matrix, bias)
-        elif best == "turned":
-            _turn(editor, node, matrix, turned)
+        elif best == "transposed":
+            _transpose(editor, node, matrix, transposed)
 
 
 def onednn_computes_alike() -> bool:
@@ -77,7 +77,7 @@ def _product(node: fx.Node) -> tuple[fx.Node, fx.Node, fx.Node | None] | None:
 
 
 def _is_dense(matrix: fx.Node) -> bool:
-    """Return whether a matrix lies row by row, or column by column, without repetition."""
+    """Return whether a matrix is row-major or column-major, without repetition."""
     (rows, columns), stride = _layout(matrix)
     return (stride[1] == 1 and stride[0] >= columns) or (stride[0] == 1 and stride[1] >= rows)
 
@@ -87,14 +87,14 @@ def _layout(matrix: fx.Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tuple(held.shape), held.stride()
 
 
-def _quickest(
+def _fastest(
     tuner: Tuner, size: tuple[int, ...], stride: tuple[int, ...], size2: tuple[int, ...],
     stride2: tuple[int, ...],
 ) -> str:  # fmt: skip
-    """Return ``aten``, ``onednn`` or ``turned``: who multiplies matrices of these layouts first."""
+    """Return the fastest for matrices of these layouts: ``aten``, ``onednn`` or ``transposed``."""
     names = ["aten", "onednn"]
     if tuner.thorough and stride2[0] == 1 and 1 not in size2:
-        names.append("turned")
+        names.append("transposed")
 
     def ways() -> Mapping[str, Way]:
         rows = torch.empty_strided(size, stride).fill_(0.5)
@@ -102,12 +102,12 @@ def _quickest(
         made: dict[str, Way] = {
             "aten": lambda: torch.mm(rows, matrix),
             "onednn": lambda: ONEDNN(rows, matrix.t(), None, "none", [], ""),
-            "turned": lambda: torch.mm(rows, matrix.contiguous()),
+            "transposed": lambda: torch.mm(rows, matrix.contiguous()),
         }
         return {name: made[name] for name in names}
 
     question = f"mm {size}:{stride} @ {size2}:{stride2} float32, {' or '.join(names)}"
-    return tuner.quickest(question, ways)
+    return tuner.fastest(question, ways)
 
 
 def _reroute(
@@ -115,17 +115,19 @@ def _reroute(
 ) -> None:
     if not editor.decide("onednn", [node], True, "measured: faster here than ATen's routine"):
         return
-    turned = editor.call(node, aten.permute.default, matrix, [1, 0])
-    made = editor.call(node, ONEDNN, rows, turned, bias, "none", [], "")
+    transposed = editor.call(node, aten.permute.default, matrix, [1, 0])
+    made = editor.call(node, ONEDNN, rows, transposed, bias, "none", [], "")
     node.replace_all_uses_with(made)
     editor.graph.erase_node(node)
 
 
-def _turn(editor: Editor, node: fx.Node, matrix: fx.Node, turned: dict[fx.Node, fx.Node]) -> None:
-    if matrix not in turned:
+def _transpose(
+    editor: Editor, node: fx.Node, matrix: fx.Node, transposed: dict[fx.Node, fx.Node]
+) -> None:
+    if matrix not in transposed:
         reason = "measured: a transposed copy and its product are faster here"
-        if not editor.decide("turn_matrix", [matrix], True, reason):
+        if not editor.decide("transpose_matrix", [matrix], True, reason):
             return
         plain = torch.contiguous_format
-        turned[matrix] = editor.call(node, aten.clone.default, matrix, memory_format=plain)
-    node.replace_input_with(matrix, turned[matrix])
+        transposed[matrix] = editor.call(node, aten.clone.default, matrix, memory_format=plain)
+    node.replace_input_with(matrix, transposed[matrix])

@@ -228,11 +228,11 @@ def _read(node: Expr, args: list[torch.Tensor], scope: Env, checked: bool) -> to
         if checked:
             raise
         where = torch.zeros((), dtype=torch.int64)  # positions in an empty view, which are not used
-    room = tensor.untyped_storage().nbytes() // tensor.dtype.itemsize - tensor.storage_offset()
-    flat = torch.as_strided(tensor, (max(room, 0),), (1,), tensor.storage_offset())
+    elements = tensor.untyped_storage().nbytes() // tensor.dtype.itemsize - tensor.storage_offset()
+    flat = torch.as_strided(tensor, (max(elements, 0),), (1,), tensor.storage_offset())
     if not checked:
-        where = where.clamp(0, max(int(room) - 1, 0))
-    if room == 0:
+        where = where.clamp(0, max(int(elements) - 1, 0))
+    if elements == 0:
         return torch.zeros(where.shape, dtype=tensor.dtype)
     return flat[where]
 

@@ -21,8 +21,8 @@ from tc.compiler.loops.ir import LoopGraph, Nest, Node
 from tc.compiler.loops.ops import SCALAR_OPS
 
 X, Y = Any_("x"), Any_("y")
-#: values of a higher cost are reported as `LONG` only
-TOLD_COST = 100
+#: values of a higher cost are recorded as `LONG` only
+PRINTED_COST = 100
 LONG = "(a long value)"
 
 
@@ -146,11 +146,11 @@ def observer_of(notes: Notes) -> Callable[[Firing], None]:
     """Return an observer that records applied rules, without the text of long values."""
 
     def text(value: Expr) -> str:
-        return LONG if value.exceeds(TOLD_COST) else str(value)
+        return LONG if value.exceeds(PRINTED_COST) else str(value)
 
     def observe(firing: Firing) -> None:
-        told = notes.fired < MOST_FIRINGS
-        texts = (text(firing.before), text(firing.after)) if told else ("", "")
+        listed = notes.fired < MOST_FIRINGS
+        texts = (text(firing.before), text(firing.after)) if listed else ("", "")
         notes.firing(f"loops.rule.{firing.rule}", *texts)
 
     return observe

@@ -30,7 +30,7 @@ typedef struct {
   float *out, *lse;
   whole q_step, k_step, v_step, mask_step, out_step, lse_step;
   whole rows, keys, depth, first; /* first: the block's first query */
-  int causal, masked, tells;
+  int causal, masked, with_sums;
   float scale;
 } Part;
 
@@ -40,7 +40,7 @@ INLINE lanes larger(lanes a, lanes b) {
 }
 
 /* to[c][r] = from[r][c] * scale for 16 rows and columns */
-PART void turn(const float* from, whole step, float* to, whole to_step, float scale) {
+PART void transpose(const float* from, whole step, float* to, whole to_step, float scale) {
   places a[16];
   for (int r = 0; r < 16; r++) a[r] = (places)(*(const loose*)(from + r * step) * scale);
   tc_transpose_16(a);
@@ -88,21 +88,21 @@ INLINE void value_tile(
 }
 
 PART void find_scores(const Part* of, float* scores, whole keys) {
-  float turned[DEPTH * BLOCK] __attribute__((aligned(64)));
+  float transposed[DEPTH * BLOCK] __attribute__((aligned(64)));
   if (of->rows == BLOCK) {
     for (whole d = 0; d < of->depth; d += 16)
       for (whole r = 0; r < BLOCK; r += 16)
-        turn(of->q + r * of->q_step + d, of->q_step, turned + d * BLOCK + r, BLOCK, of->scale);
+        transpose(of->q + r * of->q_step + d, of->q_step, transposed + d * BLOCK + r, BLOCK, of->scale);
   } else {
-    __builtin_memset(turned, 0, sizeof(float) * BLOCK * of->depth);
+    __builtin_memset(transposed, 0, sizeof(float) * BLOCK * of->depth);
     for (whole r = 0; r < of->rows; r++)
       for (whole d = 0; d < of->depth; d++)
-        turned[d * BLOCK + r] = of->q[r * of->q_step + d] * of->scale;
+        transposed[d * BLOCK + r] = of->q[r * of->q_step + d] * of->scale;
   }
   whole n = 0;
 #define TILE(count) \
   for (; n + count <= keys; n += count) \
-    score_tile(of->k + n * of->k_step, of->k_step, turned, of->depth, scores + n * BLOCK, count)
+    score_tile(of->k + n * of->k_step, of->k_step, transposed, of->depth, scores + n * BLOCK, count)
   TILE(KEYS);
   TILE(4);
   TILE(1);
@@ -114,7 +114,7 @@ PART void add_mask(const Part* of, float* scores, whole keys) {
     for (; n + 16 <= keys; n += 16)
       for (whole r = 0; r < BLOCK; r += 16) {
         float part[16 * LANES] __attribute__((aligned(64)));
-        turn(of->mask + r * of->mask_step + n, of->mask_step, part, LANES, 1);
+        transpose(of->mask + r * of->mask_step + n, of->mask_step, part, LANES, 1);
         for (int k = 0; k < 16; k++)
           *(lanes*)(scores + (n + k) * BLOCK + r) += *(const lanes*)(part + k * LANES);
       }
@@ -193,7 +193,7 @@ static void attend_to(const Part* of, float* scores) {
     const float top = most[r / LANES][r % LANES], sum = total[r / LANES][r % LANES];
     const float part = sum == 0 ? 1 : 1 / sum;
     for (whole d = 0; d < depth; d++) of->out[r * of->out_step + d] = sums[r * depth + d] * part;
-    if (of->tells) of->lse[r * of->lse_step] = sum == 0 ? 0 : top + __builtin_logf(sum);
+    if (of->with_sums) of->lse[r * of->lse_step] = sum == 0 ? 0 : top + __builtin_logf(sum);
   }
 }
 
@@ -203,7 +203,7 @@ whole attend_f32(
     whole batch, whole heads, whole group, whole queries, whole keys, whole depth,
     whole qb, whole qh, whole qn, whole kb, whole kh, whole kn, whole vb, whole vh, whole vn,
     whole mb, whole mh, whole mn, whole ob, whole oh, whole on,
-    whole causal, whole masked, whole tells, whole threads, double scale) {
+    whole causal, whole masked, whole with_sums, whole threads, double scale) {
   const whole blocks = (queries + BLOCK - 1) / BLOCK, all = batch * heads * blocks;
   const int shared = threads > 1 && all * BLOCK * keys * depth >= WORTH;
   whole failed = 0;
@@ -219,7 +219,7 @@ whole attend_f32(
           q + b * qb + h * qh + first * qn, k + b * kb + h / group * kh, v + b * vb + h / group * vh,
           mask + b * mb + h * mh + first * mn, out + b * ob + h * oh + first * on,
           lse + (b * queries + first) * heads + h, qn, kn, vn, mn, on, heads, rows, keys, depth,
-          first, causal != 0, masked != 0, tells != 0, (float)scale};
+          first, causal != 0, masked != 0, with_sums != 0, (float)scale};
       if (scores != 0)
         attend_to(&part, scores);
     }

@@ -37,7 +37,7 @@ def flash(
     *,
     attn_mask: torch.Tensor | None = None,
     scale: float | None = None,
-    tells: bool = True,
+    with_sums: bool = True,
 ) -> Attended:
     """Return attention, and the logarithm of the sum of each query's exponentials.
 
@@ -49,7 +49,7 @@ def flash(
         is_causal: a query sees the keys up to its own number.
         attn_mask: added to the scores; of shape (1 or batch, 1 or heads, 1 or queries, keys).
         scale: of the scores; one over the root of the depth where it is None.
-        tells: compute the logarithm, which else is None.
+        with_sums: compute the logarithm; None is returned for it otherwise.
     """
     batch, heads, queries, depth = query.shape
     keys = key.shape[2]
@@ -62,20 +62,20 @@ def flash(
         return _by_torch(query, key, value, dropout_p, is_causal, attn_mask, scale)
     out = torch.empty_like(query)
     lse = out
-    if tells:
+    if with_sums:
         stride = (queries * heads, 1, heads)
         lse = empty_strided_cpu((batch, heads, queries), stride, torch.float32)
     kernel(
         query, key, value, query if attn_mask is None else attn_mask, out, lse,
         batch, heads, heads // key.shape[1], queries, keys, depth,
         *strides[:3], *strides[4:7], *strides[8:11], *mask, *out.stride()[:3],
-        is_causal, attn_mask is not None, tells, torch.get_num_threads(),
+        is_causal, attn_mask is not None, with_sums, torch.get_num_threads(),
         1 / math.sqrt(depth) if scale is None else scale,
     )  # fmt: skip
-    return out, lse if tells else None
+    return out, lse if with_sums else None
 
 
-flash_alone = functools.partial(flash, tells=False)
+flash_alone = functools.partial(flash, with_sums=False)
 
 
 def _spread(

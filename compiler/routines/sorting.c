@@ -8,7 +8,7 @@ typedef unsigned long long word;
 typedef unsigned int key;
 typedef long long whole;
 
-#define SHORT 80 /* elements up to which counting smaller ones was measured to be quicker */
+#define SHORT 80 /* elements up to which counting smaller ones was measured to be faster */
 #define LANES 8
 #define DIGITS 4
 #define BUCKETS 256
@@ -34,7 +34,7 @@ INLINE key key_f16(unsigned short x) {
 
 INLINE key key_i32(int x) { return (key)x ^ 1u << 31; }
 
-/* Each word goes to where as many others are smaller. Behind the last there is room for LANES, so
+/* Each word goes to where as many others are smaller. Behind the last there is space for LANES, so
    that vectors need no rest; the ranks found there are nobody's. */
 static word* by_rank(word* restrict from, word* restrict to, whole n) {
   word rank[SHORT + LANES];
@@ -75,7 +75,7 @@ static word* by_digits(word* restrict from, word* restrict to, whole n) {
   return from;
 }
 
-/* Rows first .. last - 1 of n elements each. Unless stable, tied tells which hold equal elements.
+/* Rows first .. last - 1 of n elements each. Unless stable, tied marks those that hold equal elements.
    Returns 1 if there is no memory for the words. */
 #define SORT(name, type, key_of)                                                                \
   whole name(const type* restrict source, type* restrict values, whole* restrict places,        \

@@ -63,7 +63,7 @@ static uint64_t
 version_of(PyObject *dict)
 {
 #if PY_VERSION_HEX >= 0x030C0000
-    return ((PyDictObject *)dict)->ma_version_tag >> 8; /* the lower bits tell who watches it */
+    return ((PyDictObject *)dict)->ma_version_tag >> 8; /* the lower bits hold who watches it */
 #else
     return ((PyDictObject *)dict)->ma_version_tag;
 #endif

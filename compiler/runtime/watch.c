@@ -271,7 +271,7 @@ dict_version(PyObject *dict)
 #if PY_VERSION_HEX >= 0x030D0000
     return 0;
 #elif PY_VERSION_HEX >= 0x030C0000
-    return ((PyDictObject *)dict)->ma_version_tag >> 8; /* the lower bits tell who watches it */
+    return ((PyDictObject *)dict)->ma_version_tag >> 8; /* the lower bits hold who watches it */
 #else
     return ((PyDictObject *)dict)->ma_version_tag;
 #endif

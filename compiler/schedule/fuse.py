@@ -77,16 +77,16 @@ Slot = Group | Node
 
 
 def fuse(
-    graph: LoopGraph, gate: Gate, turns: Callable[[Nest], bool] | None = None
+    graph: LoopGraph, gate: Gate, transposes: Callable[[Nest], bool] | None = None
 ) -> tuple[list[Slot], list[Decision]]:
     """Group the loop nests of a graph.
 
     Args:
-        turns: whether a node alone would be a transpose, which reads along one loop and writes
+        transposes: whether a node alone would be a transpose, which reads along one loop and writes
             along another, tile by tile; kernels with rows cannot, so it is kept out of these.
     """
     with gate.counting("schedule.fuse", len(graph.nodes)) as after:
-        fusion = _Fusion(gate, _symbols_of_inputs(graph), turns)
+        fusion = _Fusion(gate, _symbols_of_inputs(graph), transposes)
         for node in graph.nodes:
             if not isinstance(node, Nest):
                 fusion.append(node)
@@ -103,7 +103,7 @@ class _Fusion:
     Attributes:
         slots: groups and calls; None in the old slot of a group that moved.
         given: symbols that the graph's inputs define.
-        turning: buffer -> the result of ``turns`` for the node that makes it.
+        transposing: buffer -> the result of ``transposes`` for the node that makes it.
         made_at: buffer -> the slot that makes it.
         number_at: number or symbol that is not given -> the first slot that defines it.
         read_at: buffer -> the last slot that reads it.
@@ -112,11 +112,13 @@ class _Fusion:
             depend on the condition, and join no group before it.
     """
 
-    def __init__(self, gate: Gate, given: set[str], turns: Callable[[Nest], bool] | None) -> None:
+    def __init__(
+        self, gate: Gate, given: set[str], transposes: Callable[[Nest], bool] | None
+    ) -> None:
         self.gate = gate
         self.given = given
-        self.turns = turns
-        self.turning: dict[str, bool] = {}
+        self.transposes = transposes
+        self.transposing: dict[str, bool] = {}
         self.slots: list[Slot | None] = []
         self.made_at: dict[str, int] = {}
         self.number_at: dict[str, int] = {}
@@ -181,17 +183,17 @@ class _Fusion:
                 return True
         return False
 
-    def _turns(self, member: Member) -> bool:
+    def _transposes(self, member: Member) -> bool:
         """Return whether a transposing member is better as a kernel of its own."""
-        if self.turns is None or member.level != "inner" or type(member.node) is not Pointwise:
+        if self.transposes is None or member.level != "inner" or type(member.node) is not Pointwise:
             return False
-        if member.name not in self.turning:
-            self.turning[member.name] = self.turns(member.node)
-        return self.turning[member.name]
+        if member.name not in self.transposing:
+            self.transposing[member.name] = self.transposes(member.node)
+        return self.transposing[member.name]
 
     def _fused(self, group: Group, node: Nest) -> Group | None:
         fused, reason = combined(group, node)
-        if fused is not None and fused.inner and any(map(self._turns, fused.members)):
+        if fused is not None and fused.inner and any(map(self._transposes, fused.members)):
             fused, reason = (
                 None,
                 "one of them reads transposed memory: as a separate kernel it does so in tiles",

@@ -1,9 +1,9 @@
 """In-place writes: kernels overwrite a graph's inputs, or operands after their last use.
 
 In: kernels and ATen calls in order, the writes to inputs at their end. Out: the same steps, where
-results take over the memory of the inputs to which they would be copied (`Written` reports that to
-autograd), or that of an operand after its last use. The caller guarantees that a written input
-shares no memory with another input.
+results take over the memory of the inputs to which they would be copied (`BumpVersions` reports
+that to autograd), or that of an operand after its last use. The caller guarantees that a written
+input shares no memory with another input.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tc.compiler.loops.ir import (
     views_in,
 )
 from tc.compiler.schedule.memory import Work
-from tc.compiler.schedule.plan import Kernel, Let, Section, Store, Written
+from tc.compiler.schedule.plan import BumpVersions, Kernel, Let, Section, Store
 
 # ATen ops whose results never share memory with their arguments.
 FRESH = (
@@ -76,7 +76,7 @@ def in_place(
             over[name] = copy.input
     copied = [step for step in found if not (isinstance(step, CopyInto) and _done(step, over))]
     if over:
-        copied.append(Written(tuple(over)))
+        copied.append(BumpVersions(tuple(over)))
     reason = "the input is not read again"
     return copied, over, [Decision("in_place", pair, True, reason) for pair in over.items()]
 

@@ -33,6 +33,7 @@ from tc.compiler.schedule.plan import (
     Accumulate,
     Allocate,
     Atomic,
+    BumpVersions,
     Free,
     Kernel,
     Let,
@@ -42,7 +43,6 @@ from tc.compiler.schedule.plan import (
     Section,
     Statement,
     Store,
-    Written,
 )
 
 RunKernel = Callable[[Kernel, Env], None]
@@ -64,7 +64,7 @@ def interpret(plan: Plan, args: Sequence[Any], run: RunKernel = run_kernel) -> t
         elif isinstance(step, Free):
             for name in step.names:
                 env.pop(name, None)
-        elif isinstance(step, Written):
+        elif isinstance(step, BumpVersions):
             torch.autograd.graph.increment_version([env[name] for name in step.names])
         else:
             call(step, env)

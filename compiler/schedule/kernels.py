@@ -112,8 +112,8 @@ class _Writer:
             return "again"
         extent = ix.product(extents(self.group.inner))
         dtype = member.node.buffer.dtype
-        room = extent.constant
-        if self.lane is None and room is not None and room * dtype.itemsize <= caches().first:
+        count = extent.constant
+        if self.lane is None and count is not None and count * dtype.itemsize <= caches().first:
             name = f"row_{member.name}"
             self.scratch[member.name] = Scratch(name, dtype, extent)
             return "scratch"

@@ -22,9 +22,9 @@ from tc.compiler.loops.ir import (
     reads,
     views_in,
 )
-from tc.compiler.schedule.plan import Allocate, Free, Kernel, Step, Written
+from tc.compiler.schedule.plan import Allocate, BumpVersions, Free, Kernel, Step
 
-Work = Kernel | Extern | ScalarNode | CopyInto | Written
+Work = Kernel | Extern | ScalarNode | CopyInto | BumpVersions
 
 
 def used(step: Work) -> list[str]:
@@ -33,7 +33,7 @@ def used(step: Work) -> list[str]:
         return [*step.loaded(), *step.bases().values(), *step.stored()]
     if isinstance(step, CopyInto):
         return [*reads(step), step.input]
-    if isinstance(step, Written):
+    if isinstance(step, BumpVersions):
         return list(step.names)
     values = (*step.args, *(step.kwargs if isinstance(step, Extern) else ()))
     return [*(reads(step)), *refs_in(values)]

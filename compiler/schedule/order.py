@@ -58,15 +58,15 @@ def _tiled(group: Group) -> Order:
         return Order(group)
     last = group.outer[-1]
     for variable in group.outer[:-1]:
-        turned = any(_turned(index, variable, last) for index in loads(group))
-        if turned and _long(variable) and _long(last):
+        transposed = any(_transposed(index, variable, last) for index in loads(group))
+        if transposed and _long(variable) and _long(last):
             rest = [v for v in group.outer if v not in (variable, last)]
             outer = (*rest, variable, last)
             return Order(Group(outer, (), group.members), None, (variable, last))
     return Order(group)
 
 
-def _turned(index: Index, variable: Index, last: Index) -> bool:
+def _transposed(index: Index, variable: Index, last: Index) -> bool:
     one = ix.coefficient(index, variable)
     across = ix.coefficient(index, last)
     return one is ix.ONE and across is not None and across not in (ix.ZERO, ix.ONE)

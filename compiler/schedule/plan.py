@@ -296,7 +296,7 @@ class Free:
 
 
 @dataclass(frozen=True)
-class Written:
+class BumpVersions:
     """Report to autograd that inputs were written to, through the buffers in their memory."""
 
     names: tuple[str, ...]
@@ -305,7 +305,7 @@ class Written:
         return f"written {', '.join(self.names)}"
 
 
-Step = Kernel | Extern | ScalarNode | CopyInto | Written | Allocate | Free
+Step = Kernel | Extern | ScalarNode | CopyInto | BumpVersions | Allocate | Free
 
 
 @dataclass(frozen=True)

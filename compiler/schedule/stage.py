@@ -23,7 +23,9 @@ NAME_LENGTH = 40
 
 def plan(graph: LoopGraph, gate: Gate) -> Plan:
     """Fuse, order, build kernels, plan memory."""
-    slots, decisions = fuse(graph, gate, turns=lambda node: ordered(alone(node)).tile is not None)
+    slots, decisions = fuse(
+        graph, gate, transposes=lambda node: ordered(alone(node)).tile is not None
+    )
     slots = with_scatters_alone(slots)
     readers = outside_readers(slots, graph.outputs)
     work: list[Work] = []
@@ -71,7 +73,7 @@ def slot_reads(name: str, slot: Slot, readers: dict[str, list[Slot | None]]) -> 
 
 
 def outside_readers(slots: Sequence[Slot], outputs: Any) -> dict[str, list[Slot | None]]:
-    """Return the readers of each buffer; None stands for the graph's outputs."""
+    """Return the readers of each buffer; None means the graph's outputs."""
     readers: dict[str, list[Slot | None]] = {}
     for slot in slots:
         for name in slot.reads() if isinstance(slot, Group) else reads(slot):

@@ -37,7 +37,7 @@ class _Counts:
         self.add(f"{SKIPPED}{reason}")
 
     def report(self) -> None:
-        """Tell the counts, if there is anything new."""
+        """Emit the counts, if there is anything new."""
         with self.lock:
             now: Counter[str] = Counter(PROCESS.counters[NAME])
             if now == self.reported:

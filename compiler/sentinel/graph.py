@@ -91,5 +91,5 @@ class Graph:
         return list(found)
 
     def emit(self, event: trace.Event) -> None:
-        """Tell of something that concerns this graph."""
+        """Report something that concerns this graph."""
         trace.emit(event, self.compile_id)

@@ -1,4 +1,4 @@
-"""Tells an error from rounding: results of eager and of a compiler in, the difference out.
+"""Distinguishes an error from rounding: results of eager and of a compiler in, the difference out.
 
 Rounding is measured, not assumed. The reference is the same program in float64; the scale is how
 far eager itself is from it, and how far eager moves if its inputs move by one unit in the last

@@ -226,7 +226,7 @@ class Watch:
         self, call: Call, difference: Difference, number: int, backward: Backward | None = None,
         tangents: Sequence[Any] = (),
     ) -> None:  # fmt: skip
-        """Tell of a difference, once a graph, and do what was asked for then."""
+        """Report a difference, once a graph, and do what was asked for then."""
         action, graph = self.setting.action, self.graph
         with self._lock:
             first, self._found = not self._found, True

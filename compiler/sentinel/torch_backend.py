@@ -51,7 +51,7 @@ def sentinel(
         >>> f(torch.zeros(2))
         tensor([0., 0.])
     """
-    sentinel_setting(config, rate, action)  # what is wrong with them is said here
+    sentinel_setting(config, rate, action)  # raises an error on wrong ones
 
     def watching(gm: fx.GraphModule, example_inputs: Sequence[Any], **settings: Any) -> Compiled:
         setting = sentinel_setting(config, rate or config.sentinel or RATE, action)

@@ -16,7 +16,7 @@ from torch._logging.structured import intern_string
 
 from tc import trace
 from tc.trace import CompileId, StackFrame
-from tc.trace.wire import Payload, Written, plain
+from tc.trace.wire import Payload, RawJson, plain
 
 
 @dataclass(frozen=True, order=True)
@@ -93,7 +93,7 @@ def _encoded(value: Any) -> Any:
             "filename": intern_string(value.file),
             "loc": value.loc,
         }
-    if isinstance(value, Written):
+    if isinstance(value, RawJson):
         return json.loads(value)
     if isinstance(value, dict):
         return {str(key): _encoded(item) for key, item in value.items()}

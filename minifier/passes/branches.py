@@ -119,7 +119,7 @@ def _replaced(case: Case, step: Step, inner: list[Step], results: list[str]) -> 
 
 
 def shorten(case: Case, fails: Fails) -> Iterator[Case]:
-    """Leave calls out of branches: what they took stands for what they made."""
+    """Leave calls out of branches: their arguments replace their results."""
     for place in range(len(case.steps)):
         for number in range(len(case.steps[place].helpers)):
             line = 0

@@ -270,7 +270,7 @@ def test_a_graph_with_parameters_and_real_inputs():
         (lambda gm: lambda *args: gm(*args)[1:], "returned 1 results, not a tuple or list of 2"),
     ],
 )
-def test_wrong_answers_of_a_compiler_are_told(finish, message):
+def test_wrong_answers_of_a_compiler_are_reported(finish, message):
     backend = tc.aot_backend(Seen(finish), Seen())
     with pytest.raises(tc.exc.BackendCompilerFailed, match=message):
         trained(lambda x: x.sin(), (t(3, grad=True),), backend)

@@ -74,7 +74,7 @@ def test_classes_are_called_as_they_are():
     ("opcode", "callee", "line"),
     [("CONTAINS_OP", "", 'if "a" in names:'), ("CALL", "torch.cos", "return torch.cos(x)")],
 )
-def test_a_failure_of_capture_tells_the_line(opcode, callee, line, monkeypatch):
+def test_a_failure_of_capture_reports_the_line(opcode, callee, line, monkeypatch):
     def inner(x, names):
         if "a" in names:
             return torch.cos(x)
@@ -100,7 +100,7 @@ def test_a_failure_of_capture_tells_the_line(opcode, callee, line, monkeypatch):
     assert [frame.name for frame in found.stack] == ["outer", "inner"]
 
 
-def test_a_break_that_is_an_error_tells_its_code():
+def test_a_break_that_is_an_error_reports_its_code():
     def function(x):
         print("now")
         return x + 1

@@ -1,4 +1,4 @@
-"""What a trace tells of running code: calls of compiled graphs, and their time."""
+"""What a trace records of running code: calls of compiled graphs, and their time."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def test_calls_are_counted_and_sampled(backend: str) -> None:
         for _ in range(calls):
             torch.testing.assert_close(compiled(X), function(X))
         emit_counts()
-        told = len(events)
+        reported = len(events)
         emit_counts()
-    assert len(events) == told, "nothing was called in between"
+    assert len(events) == reported, "nothing was called in between"
     event = events.of(trace.RegionsRan)[-1]  # the others are those of a period that ended
     place = (__file__, function.__code__.co_firstlineno)
     *_, row = [row for row in event.regions if (row.file, row.line) == place]
@@ -51,7 +51,7 @@ def test_calls_are_counted_and_sampled(backend: str) -> None:
     assert row.how == ("operations" if backend == "eager" else "compiled")
 
 
-def test_a_reset_tells_the_counts_and_forgets_them() -> None:
+def test_a_reset_reports_the_counts_and_forgets_them() -> None:
     def function(x: Any) -> Any:
         return x.exp() + 3
 
@@ -62,8 +62,10 @@ def test_a_reset_tells_the_counts_and_forgets_them() -> None:
                 compiled(X)
             tc.reset()
     place = (__file__, function.__code__.co_firstlineno)
-    told = [event.regions for event in events.of(trace.RegionsRan)]
-    assert [[row.calls for row in rows if (row.file, row.line) == place] for rows in told][-2:] == [
+    reported = [event.regions for event in events.of(trace.RegionsRan)]
+    assert [[row.calls for row in rows if (row.file, row.line) == place] for rows in reported][
+        -2:
+    ] == [
         [3],
         [2],
     ]
@@ -84,10 +86,10 @@ def test_nothing_is_counted_without_a_listener() -> None:
 
 
 def in_python(events: Any, function: Any) -> list[int]:
-    """The calls that were told of a function that is not compiled."""
+    """The calls that were recorded of a function that is not compiled."""
     emit_counts()
-    told = events.of(trace.RegionsRan)
-    rows = told[-1].regions if told else ()
+    reported = events.of(trace.RegionsRan)
+    rows = reported[-1].regions if reported else ()
     place = (__file__, function.__code__.co_firstlineno)
     return [row.calls for row in rows if (row.file, row.line, row.how) == (*place, "python")]
 
@@ -116,7 +118,7 @@ def test_calls_past_the_recompile_limit_are_counted() -> None:
 
 
 @needs_monitoring
-def test_a_reset_begins_anew_with_calls_in_python_as_well() -> None:
+def test_a_reset_starts_over_with_calls_in_python_as_well() -> None:
     def function(x: Any, n: int) -> Any:
         return x * n
 
@@ -177,7 +179,7 @@ def test_gradients_flow_through_counted_graphs() -> None:
 
 
 @pytest.mark.slow
-def test_counts_are_told_when_the_process_ends(tmp_path: Path) -> None:
+def test_counts_are_reported_when_the_process_ends(tmp_path: Path) -> None:
     program = (
         "import torch, tc\n"
         "f = tc.compile(lambda x: x.sin() + 1, backend='eager')\n"

@@ -51,7 +51,7 @@ def gradient(function, x, w):
     return torch.autograd.grad(function(x, w), x)[0]
 
 
-def test_the_time_of_a_backward_is_told():
+def test_the_time_of_a_backward_is_reported():
     f = tc.compile(product, backend=tc.aot_backend(forward, Backward(seconds=0.02)))
     with trace.capture_events() as events:
         gradient(f, leaf(), leaf())
@@ -122,7 +122,7 @@ def test_threads_share_one_compile():
         torch.testing.assert_close(x.grad, gradient(product, leaf(), leaf()))
 
 
-def test_an_error_names_the_function_and_is_told():
+def test_an_error_names_the_function_and_is_reported():
     backward = Backward(error=ValueError("no such op"))
     f = tc.compile(product, backend=tc.aot_backend(forward, backward))
     out = f(leaf(), leaf())
@@ -131,10 +131,10 @@ def test_an_error_names_the_function_and_is_told():
         pytest.raises(tc.exc.BackendCompilerFailed, match="bw_compiler raised ValueError: no such"),
     ):
         out.backward(retain_graph=True)
-    (told,) = events.of(trace.CompileError)
-    (stamped,) = [s for s in events.stamped if s.event is told]
-    assert told.file == __file__ and told.line == product.__code__.co_firstlineno
-    assert stamped.compile_id is not None and told.stage == "backend"
+    (reported,) = events.of(trace.CompileError)
+    (stamped,) = [s for s in events.stamped if s.event is reported]
+    assert reported.file == __file__ and reported.line == product.__code__.co_firstlineno
+    assert stamped.compile_id is not None and reported.stage == "backend"
     backward.error = None
     out.backward()
     assert backward.calls == 2

@@ -1,4 +1,4 @@
-"""Errors: which classes they are, and how a graph break tells the calls that led to it."""
+"""Errors: which classes they are, and how a graph break shows the calls that led to it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_handlers_of_torchs_errors_let_ours_through(monkeypatch, error):
 # -- chains of calls -------------------------------------------------------------------------
 @pytest.fixture
 def chain_of(tmp_path):
-    """Return what an error tells of ``f`` in a file of the given source."""
+    """Return what an error says of ``f`` in a file of the given source."""
 
     def told_of(source, *args, error=Unsupported):
         file = tmp_path / "m.py"
@@ -78,7 +78,7 @@ def test_one_frame_stays_compact(chain_of):
     )  # fmt: skip
 
 
-def test_all_calls_are_told_outermost_first(chain_of):
+def test_all_calls_are_reported_outermost_first(chain_of):
     assert chain_of("""
         def deep(x):
             print("a")
@@ -175,7 +175,7 @@ def test_recursion_and_long_chains_are_cut(chain_of):
     assert text.count("  File ") == 16 and "in f\n" in text and "in g40\n" in text
 
 
-def test_what_the_program_raises_is_told_where_it_does(chain_of):
+def test_what_the_program_raises_is_reported_where_it_does(chain_of):
     source = """
         def check(x):
             if x.shape[0] == 2:
@@ -204,7 +204,7 @@ def test_what_the_program_raises_is_told_where_it_does(chain_of):
     )
 
 
-def test_an_exception_raised_anew_further_in_is_told_there(chain_of):
+def test_an_exception_raised_again_further_in_is_reported_there(chain_of):
     text = chain_of("""
         def first(x):
             raise ValueError("bad")
@@ -231,7 +231,7 @@ def outer(x):
     return 1 + inner(x)
 
 
-def test_a_failure_of_the_compiler_tells_the_calls(monkeypatch):
+def test_a_failure_of_the_compiler_reports_the_calls(monkeypatch):
     handler = OPCODES.get("RETURN_VALUE")
 
     def failing(frame, one):

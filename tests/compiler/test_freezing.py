@@ -83,7 +83,7 @@ def test_two_networks_of_one_class_keep_their_own_constants() -> None:
     check(one, net, x)
 
 
-def test_running_statistics_go_on() -> None:
+def test_running_statistics_continue() -> None:
     net, x = example()
     net.train()
     compiled = frozen(net)

@@ -1,4 +1,4 @@
-"""Graphs on several GPUs: where they are cut, what the parts are, that they compute the same."""
+"""Graphs on several GPUs: where they are split, what the parts are, that they compute the same."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def graph(fn, *where):
 
 
 def test_a_graph_is_cut_where_the_gpu_changes():
-    parts = gpus.cut(graph(across, FIRST, FIRST, SECOND))
+    parts = gpus.split(graph(across, FIRST, FIRST, SECOND))
     assert list(parts.gpus.values()) == [FIRST, SECOND, FIRST]
     targets = []
     for name in parts.gpus:
@@ -57,7 +57,7 @@ def test_a_graph_is_cut_where_the_gpu_changes():
 
 @pytest.mark.parametrize("where", [("cpu",), (FIRST,), (FIRST, "cpu"), (SECOND, SECOND)])
 def test_other_graphs_are_not_cut(where):
-    assert gpus.cut(graph(lambda *x: x[0] + 1, *where)) is None
+    assert gpus.split(graph(lambda *x: x[0] + 1, *where)) is None
 
 
 def test_each_part_is_a_program_for_its_gpu(monkeypatch):
@@ -107,7 +107,7 @@ def test_parts_in_turn_compute_the_same(function, monkeypatch):
     numbers = {node: k % 2 for k, node in enumerate(module.graph.nodes)}
     places = (FIRST, SECOND)
     monkeypatch.setattr(gpus, "gpu_of_node", lambda node: places[numbers.get(node, 0)])
-    parts = gpus.cut(module)
+    parts = gpus.split(module)
     assert len(parts.gpus) >= 3
     seen = []
 
@@ -149,7 +149,7 @@ def test_values_are_dropped_after_their_last_use():
 
     args = [torch.zeros(1) for _ in range(3)]
     watched = [weakref.ref(a) for a in args]
-    call = gpus.in_turn(gpus.cut(module), compile_part)
+    call = gpus.in_turn(gpus.split(module), compile_part)
     call(args)
     assert alive == [[True, True, True], [False, False, True], [False, False, False]]
 
@@ -164,10 +164,10 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("why", REFUSED)
-def test_what_is_not_cut_is_told(why):
+def test_what_is_not_cut_is_reported(why):
     module = graph(REFUSED[why], FIRST, SECOND)
     with capture_events() as events:
-        assert gpus.cut(module) is None
+        assert gpus.split(module) is None
     assert why in events[0].payload
 
 
@@ -176,12 +176,12 @@ def test_symbolic_sizes_are_not_cut(monkeypatch):
     nodes = list(module.graph.nodes)
     monkeypatch.setattr(gpus, "gpu_of_node", lambda node: (FIRST, SECOND)[nodes.index(node) % 2])
     with capture_events() as events:
-        assert gpus.cut(module) is None
+        assert gpus.split(module) is None
     assert "a size is symbolic" in events[0].payload
 
 
 def test_without_triton_nothing_is_cut(monkeypatch):
     monkeypatch.setattr(gpus, "triton_available", lambda: False)
     with capture_events() as events:
-        assert gpus.cut(graph(across, FIRST, FIRST, SECOND)) is None
+        assert gpus.split(graph(across, FIRST, FIRST, SECOND)) is None
     assert "triton is not installed" in events[0].payload

@@ -115,7 +115,7 @@ def test_a_backend_with_settings_compiles_as_compile_would() -> None:
         api.with_settings("inductor", "fast", None)
 
 
-def test_what_is_not_at_its_default_is_told(monkeypatch):
+def test_what_is_not_at_its_default_is_reported(monkeypatch):
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     plain = Options(lambda graph, inputs: graph, "mine")
@@ -139,9 +139,9 @@ def test_what_is_not_at_its_default_is_told(monkeypatch):
 
 
 def test_settings_are_in_the_metrics_of_a_compile():
-    with capture_events() as told, config.patch(recompile_limit=3):
+    with capture_events() as reported, config.patch(recompile_limit=3):
         tc.compile(lambda x: x + 1, fullgraph=True)(torch.ones(2))
-    (metrics,) = [event for event in told if isinstance(event, Metrics)]
+    (metrics,) = [event for event in reported if isinstance(event, Metrics)]
     assert metrics.config["backend"] == "inductor"
     assert (metrics.config["fullgraph"], metrics.config_defaults["fullgraph"]) == (True, False)
     assert metrics.config_defaults["config.recompile_limit"] == 8

@@ -22,7 +22,7 @@ import gpt
 
 
 class Events:
-    """Collects what is told while a block runs."""
+    """Collects what is reported while a block runs."""
 
     def __init__(self):
         self.events = []
@@ -80,14 +80,14 @@ FIRST = Two.forward.__code__.co_firstlineno + 1
 
 
 @pytest.fixture(scope="module")
-def told():
+def reported():
     with Events() as events:
         tc.compile(Two(), fullgraph=True)(torch.randn(160, 140)).backward()
     return events
 
 
-def test_a_line_leads_to_its_kernels_in_both_graphs(told):
-    maps = {event.facts["graph"]: event.facts["lines"] for event in told.of(trace.Provenance)}
+def test_a_line_leads_to_its_kernels_in_both_graphs(reported):
+    maps = {event.facts["graph"]: event.facts["lines"] for event in reported.of(trace.Provenance)}
     assert set(maps) == {"forward", "backward"}
     for kind, lines in maps.items():
         for line, op in ((FIRST, "gelu"), (FIRST + 1, "sin" if kind == "forward" else "mul")):
@@ -100,17 +100,17 @@ def test_a_line_leads_to_its_kernels_in_both_graphs(told):
             assert entry["nodes"] and any(re.search("mm|linear", name) for name in products), entry
 
 
-def test_kernels_lead_back_to_lines_and_nodes(told):
-    programs = told.of(trace.OutputCode)
-    for event, program in zip(told.of(trace.Provenance), programs, strict=True):
-        graph = next(g for g in told.of(trace.AtenGraph) if g.kind == event.facts["graph"])
+def test_kernels_lead_back_to_lines_and_nodes(reported):
+    programs = reported.of(trace.OutputCode)
+    for event, program in zip(reported.of(trace.Provenance), programs, strict=True):
+        graph = next(g for g in reported.of(trace.AtenGraph) if g.kind == event.facts["graph"])
         for entry in event.facts["lines"].values():
             assert all(f"void {kernel}(" in program.code for kernel in entry["kernels"])
             assert all(f"  {node}: " in graph.code for node in entry["nodes"])
 
 
-def test_the_partition_is_told_with_lines_and_reasons(told):
-    (event,) = told.of(trace.Partition)
+def test_the_partition_is_reported_with_lines_and_reasons(reported):
+    (event,) = reported.of(trace.Partition)
     facts = json.loads(json.dumps(event.facts))
     extra = [value for value in facts["kept"] if value["kind"] == "extra"]
     assert facts["bytes"] == sum(value["bytes"] for value in extra) > 0

@@ -93,7 +93,7 @@ def test_eager_then_compile_learns_sizes_from_the_first_run():
     assert count.graphs == 1  # sizes and number differed already when it was compiled
 
 
-def test_aot_eager_then_compile_compiles_anew_after_the_first_run():
+def test_aot_eager_then_compile_compiles_again_after_the_first_run():
     g, count = compiled()
     with tc.set_stance("aot_eager_then_compile"):
         torch.testing.assert_close(g(ones(3)), f(ones(3)))
@@ -157,7 +157,7 @@ def test_refused_names_and_places():
 
 
 class TestFewGuards:
-    """skip_guard_eval_unsafe: only guards that told variants apart, and those on tensors."""
+    """skip_guard_eval_unsafe: only guards that distinguished variants, and those on tensors."""
 
     def test_variants_are_told_apart(self):
         def h(x, flag, k):

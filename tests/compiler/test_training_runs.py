@@ -71,7 +71,7 @@ def classified(*shape):
 
 
 def sequences(vocabulary, *shape):
-    """Return a maker of batches of tokens, each with the tokens to tell."""
+    """Return a maker of batches of tokens, each with the tokens to predict."""
     return lambda: (torch.randint(vocabulary, shape), torch.randint(vocabulary, shape))
 
 
@@ -254,7 +254,7 @@ TRANSFORMERS = {
 }  # fmt: skip
 
 
-def told(model, x, y):
+def prediction_loss(model, x, y):
     """Return the model's own loss; GPT-2's warns first, which breaks the graph."""
     if model.config.model_type == "gpt2":
         return F.cross_entropy(model(input_ids=x).logits.flatten(0, 1), y.flatten())
@@ -268,7 +268,9 @@ def transformer(name):
     torch.manual_seed(0)
     model = getattr(transformers, kind)(getattr(transformers, config)(**options)).train()
     batch = sequences(TOKENS, 2, 12)
-    return SimpleNamespace(model=model, batches=[batch() for _ in range(STEPS)], loss=told)
+    return SimpleNamespace(
+        model=model, batches=[batch() for _ in range(STEPS)], loss=prediction_loss
+    )
 
 
 @pytest.mark.slow
@@ -289,6 +291,8 @@ def test_whole_transformers(name):
     given = transformer(name)
     models = [copy.deepcopy(given.model) for _ in range(2)]
     compiled = tc.compile(models[1], fullgraph=True)
-    eager = train(models[0], given.batches, told, sgd(models[0]))
-    ours = train(models[1], given.batches, lambda _, x, y: told(compiled, x, y), sgd(models[1]))
+    eager = train(models[0], given.batches, prediction_loss, sgd(models[0]))
+    ours = train(
+        models[1], given.batches, lambda _, x, y: prediction_loss(compiled, x, y), sgd(models[1])
+    )
     check(eager, ours, drift(given, sgd))

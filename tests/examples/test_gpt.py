@@ -88,7 +88,7 @@ def test_demo_has_one_break_and_one_recompile(demo: tuple[Path, str]) -> None:
     assert not diagnosis.failures
 
 
-def test_demo_tells_what_happened(demo: tuple[Path, str]) -> None:
+def test_demo_reports_what_happened(demo: tuple[Path, str]) -> None:
     said = demo[1]
     assert "matches    eager, all 6 steps" in said
     assert re.search(r"break .* gpt\.py:\d+ in .*: branch depends on tensor data", said)

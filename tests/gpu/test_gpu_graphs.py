@@ -95,7 +95,7 @@ def test_buffers_that_are_written_to() -> None:
     torch.testing.assert_close(net.running_mean, twin.running_mean)
 
 
-def test_random_numbers_go_on() -> None:
+def test_random_numbers_continue() -> None:
     compiled = tc.compile(lambda x: torch.nn.functional.dropout(x, 0.5), mode="reduce-overhead")
     x = torch.ones(4096, device="cuda")
     with torch.no_grad():

@@ -23,8 +23,8 @@ from tc.minifier.verdict import Verdict
 def test_wrong_usage_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert main(["nowhere.py"]) == 2
-    told = capsys.readouterr().err
-    assert told.splitlines() == [
+    reported = capsys.readouterr().err
+    assert reported.splitlines() == [
         "tc-bisect: name a script; try tc-bisect --help",
         "tc-bisect: there is no script nowhere.py; try tc-bisect --help",
     ]

@@ -146,9 +146,9 @@ def test_shapes_shrink_together_with_the_numbers_that_name_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "told, left", [("no room for sin in buf", ["v0"]), ("cos is bad", []), ("", [])]
+    "reported, left", [("no room for sin in buf", ["v0"]), ("cos is bad", []), ("", [])]
 )
-def test_what_an_error_names_is_tried_first(told: str, left: list[str]) -> None:
+def test_what_an_error_names_is_tried_first(reported: str, left: list[str]) -> None:
     case = chain(9)
     asked: list[list[str]] = []
 
@@ -156,5 +156,5 @@ def test_what_an_error_names_is_tried_first(told: str, left: list[str]) -> None:
         asked.append([step.name for step in candidate.steps])
         return True
 
-    found = [[s.name for s in one.steps] for one in localise.named_steps(case, fails, told)]
+    found = [[s.name for s in one.steps] for one in localise.named_steps(case, fails, reported)]
     assert found == asked == ([left] if left else [])

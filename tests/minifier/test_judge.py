@@ -126,11 +126,11 @@ def test_writes_to_inputs_are_judged() -> None:
     assert verdict(lambda x: x.add_(1), lambda x: x.add(1), X) == "wrong"
 
 
-def test_writes_that_eager_does_not_tell_of_are_no_difference() -> None:
+def test_writes_that_eager_does_not_report_are_no_difference() -> None:
     def eager(x: torch.Tensor, mean: torch.Tensor, var: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.batch_norm(x, mean, var, training=True)
 
-    def told(x: torch.Tensor, mean: torch.Tensor, var: torch.Tensor) -> torch.Tensor:
+    def normed(x: torch.Tensor, mean: torch.Tensor, var: torch.Tensor) -> torch.Tensor:
         own = mean.clone(), var.clone()
         result = eager(x, *own)
         mean.copy_(own[0])
@@ -138,7 +138,7 @@ def test_writes_that_eager_does_not_tell_of_are_no_difference() -> None:
         return result
 
     inputs = X, torch.zeros(64), torch.ones(64)
-    assert verdict(eager, told, *inputs) == "ok"
+    assert verdict(eager, normed, *inputs) == "ok"
     assert verdict(eager, lambda x, m, v: eager(x, m.clone(), v.clone()), *inputs) == "wrong"
 
 

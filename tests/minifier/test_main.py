@@ -56,10 +56,10 @@ def test_wrong_usage_is_one_sentence(
     for name, path in names.items():
         arguments = [argument.replace(name, str(path)) for argument in arguments]
     assert main(arguments) == 2
-    told = capsys.readouterr()
+    reported = capsys.readouterr()
     assert (tmp_path / "mine.py").read_text() == "x = 1\n"
-    assert text in told.err
-    assert len(told.err.splitlines()) == 1 and not told.out
+    assert text in reported.err
+    assert len(reported.err.splitlines()) == 1 and not reported.out
 
 
 @pytest.mark.parametrize("tool", [main, bisect.main])
@@ -94,8 +94,10 @@ def test_any_program_is_reduced_by_a_check(
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
-    told = capsys.readouterr().out
-    assert "examples:" in told and "exit codes:" in told and len(told.splitlines()) <= 60
+    reported = capsys.readouterr().out
+    assert (
+        "examples:" in reported and "exit codes:" in reported and len(reported.splitlines()) <= 60
+    )
     assert main(["--version"]) == 0
 
 

@@ -79,9 +79,9 @@ def reduced(text: str, needed: str) -> str:
         ast.parse(candidate)
         return needed in candidate
 
-    told: list[str] = []
-    result = source.reduced(text, fails, told.append)
-    assert not told or told[-1] == result
+    reported: list[str] = []
+    result = source.reduced(text, fails, reported.append)
+    assert not reported or reported[-1] == result
     return result
 
 

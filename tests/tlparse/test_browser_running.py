@@ -57,7 +57,7 @@ def report(browser: Any, tmp_path: Path) -> Iterator[Reader]:
     assert browser.get_log("browser") == []
 
 
-def test_it_tells_programs_gaps_lines_and_steps(report: Reader) -> None:
+def test_it_reports_programs_gaps_lines_and_steps(report: Reader) -> None:
     report.go("#/running")
     rows = [" ".join(text.split()) for text in report.texts("main tbody tr")]
     assert rows[0] == "43 % 1.00 s 50.00 ms 20 f [0/0] bound by arithmetic"

@@ -1,4 +1,4 @@
-"""Two runs compared: what differs, told in sentences, JSON and a page."""
+"""Two runs compared: what differs, in sentences, JSON and a page."""
 
 from __future__ import annotations
 
@@ -80,15 +80,15 @@ def compared(a: Path, b: Path) -> Comparison:
 
 
 def test_another_checkout_and_moved_lines_are_no_difference(tmp_path: Path) -> None:
-    told = compared(run(tmp_path / "a"), run(tmp_path / "b", line=50))
-    assert not told.differs
-    assert [one.state for one in told.functions] == [IDENTICAL]
-    assert difftext.verdict(told).startswith("all graphs and kernels are identical")
+    reported = compared(run(tmp_path / "a"), run(tmp_path / "b", line=50))
+    assert not reported.differs
+    assert [one.state for one in reported.functions] == [IDENTICAL]
+    assert difftext.verdict(reported).startswith("all graphs and kernels are identical")
 
 
 def test_kernels_that_differ_while_graphs_do_not(tmp_path: Path) -> None:
-    told = compared(run(tmp_path / "a"), run(tmp_path / "b", kernel="gelu"))
-    (compiled,) = told.functions[0].compiles
+    reported = compared(run(tmp_path / "a"), run(tmp_path / "b", kernel="gelu"))
+    (compiled,) = reported.functions[0].compiles
     said = difftext.sentence(compiled)
     assert said == "captured graph, ATen graph identical; kernels differ at line 5"
     stage = difftext.first_difference(compiled)
@@ -98,19 +98,19 @@ def test_kernels_that_differ_while_graphs_do_not(tmp_path: Path) -> None:
 
 
 def test_a_setting_that_lost_the_cache_is_named(tmp_path: Path) -> None:
-    told = compared(run(tmp_path / "a"), run(tmp_path / "b", fusion="False"))
-    assert told.settings == (("inductor.epilogue_fusion", "True", "False"),)
-    assert not told.differs
-    said = difftext.keys_sentence(told.functions[0].compiles[0])
+    reported = compared(run(tmp_path / "a"), run(tmp_path / "b", fusion="False"))
+    assert reported.settings == (("inductor.epilogue_fusion", "True", "False"),)
+    assert not reported.differs
+    said = difftext.keys_sentence(reported.functions[0].compiles[0])
     assert said == ["fx_graph cache missed in B: 1 of 3 key parts differ from A: epilogue_fusion"]
 
 
 def test_compiles_of_one_side_and_findings(tmp_path: Path) -> None:
-    told = compared(run(tmp_path / "a", breaks=True), run(tmp_path / "b", compiles=3))
-    states = [one.state for one in told.functions[0].compiles]
+    reported = compared(run(tmp_path / "a", breaks=True), run(tmp_path / "b", compiles=3))
+    states = [one.state for one in reported.functions[0].compiles]
     assert states == [IDENTICAL, "only in B", "only in B"]
-    assert [one.code for one in told.gone] == ["TC110"]
-    assert told.differs
+    assert [one.code for one in reported.gone] == ["TC110"]
+    assert reported.differs
 
 
 def test_a_miss_is_explained_by_the_nearest_entry(tmp_path: Path) -> None:
@@ -171,8 +171,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "≠ f [0/0]: captured graph, ATen graph identical; kernels differ at line 5" in out
     assert max(map(len, out.splitlines())) <= 100
     assert main(["diff", a, b, "--exit-code", "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["functions"][0]["state"] == DIFFERS
+    reported = json.loads(capsys.readouterr().out)
+    assert reported["functions"][0]["state"] == DIFFERS
     assert main(["diff", a, a, "--exit-code"]) == 0
     first = page.read_bytes()
     assert main(["diff", a, b, "--html", str(page)]) == 0
@@ -224,7 +224,7 @@ def test_runs_of_two_versions_compare_what_they_share(tmp_path: Path) -> None:
     ]
     for one, version in zip(sides, ("2.12.0", "2.13.1+cpu"), strict=True):
         one.session.environment["pytorch_version"] = version
-    told = compare(*sides)
-    assert told.across and [one.state for one in told.functions] == [IDENTICAL]
-    assert difftext.verdict(told).startswith("all captured graphs and the lines of kernels are")
-    assert told.settings == (("pytorch_version", "2.12.0", "2.13.1+cpu"),)
+    reported = compare(*sides)
+    assert reported.across and [one.state for one in reported.functions] == [IDENTICAL]
+    assert difftext.verdict(reported).startswith("all captured graphs and the lines of kernels are")
+    assert reported.settings == (("pytorch_version", "2.12.0", "2.13.1+cpu"),)

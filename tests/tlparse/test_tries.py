@@ -1,4 +1,4 @@
-"""A program is run again with fixes; what they gave is kept beside its trace and told."""
+"""A program is run again with fixes; what they gave is kept beside its trace and reported."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ write({"dynamo_start": {"stack": [{"line": 3, "name": "f", "filename": "f.py"}]}
 def broke(code, title, *fix):
     frame = sys._getframe(2)
     where = {"file": frame.f_code.co_filename, "line": frame.f_lineno, "function": "f"}
-    told = json.dumps({"code": code, "title": title, "fix": fix, **where})
-    write({"artifact": {"name": "tc_graph_break", "encoding": "json"}}, told)
+    record = json.dumps({"code": code, "title": title, "fix": fix, **where})
+    write({"artifact": {"name": "tc_graph_break", "encoding": "json"}}, record)
 
 def graph_break():
     broke("TC105", "graph_break() was called", "remove the call of graph_break()",
@@ -88,10 +88,10 @@ def verified(tmp_path: Path, *command: str) -> list[dict[str, Any]]:
     return rows
 
 
-def told(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
+def reported(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
     said: dict[str, list[str]] = {}
     for row in rows:
-        said.setdefault(row["text"], []).append(f"{row['state']}: {row['told']}")
+        said.setdefault(row["text"], []).append(f"{row['state']}: {row['outcome']}")
     return said
 
 
@@ -101,7 +101,7 @@ def test_each_fix_is_tried_on_the_program(
 ) -> None:
     before = {one: one.read_bytes() for one in tmp_path.rglob("*.py")}
     rows = verified(tmp_path, *command)
-    assert told(rows) == {
+    assert reported(rows) == {
         "remove the call of graph_break()": ["helped: breaks 3 → 2, same results"] * 2,
         "write it otherwise": [f"untried: {BY_HAND}"] * 2,
         "for print and loggers: torch._dynamo.config.shown.add(print)": [
@@ -125,7 +125,7 @@ def test_each_fix_is_tried_on_the_program(
     assert out.count("['") == 1  # of the tries nothing is shown
 
 
-def test_what_was_tried_is_told_from_the_trace_later(
+def test_what_was_tried_is_reported_from_the_trace_later(
     program: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     verified(tmp_path, "train.py")
@@ -141,7 +141,7 @@ def test_what_was_tried_is_told_from_the_trace_later(
     )
     assert main(["summary", "t", "--json"]) == 0
     summary = json.loads(capfd.readouterr().out)
-    assert summary["together"]["told"] == "breaks 3 → 0, same results"
+    assert summary["together"]["outcome"] == "breaks 3 → 0, same results"
     ways = [way for one in summary["findings"] for way in one["fixes"]]
     assert [way["verified"] for way in ways if way["patch"]] == ["yes", "yes"]
     (tmp_path / "t" / "fix_trials.json").write_text('{"schema": 1, "trials": [{"findings": 3}]}')
@@ -157,7 +157,7 @@ def test_the_stand_in_for_a_script_looks_like_it(program: Path, tmp_path: Path) 
         "assert sys.path[0] == os.getcwd()\n"
         "assert 'def f' in inspect.getsource(f)\n"
     )
-    assert told(verified(tmp_path, "train.py", "x"))["remove the call of graph_break()"] == [
+    assert reported(verified(tmp_path, "train.py", "x"))["remove the call of graph_break()"] == [
         "helped: breaks 1 → 0, it prints no results to compare"
     ]
 
@@ -170,7 +170,7 @@ def test_the_site_of_the_program_is_run_as_well(
     (site / "sitecustomize.py").write_text("import builtins\nbuiltins.of_the_site = 1\n")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(site), os.environ.get("PYTHONPATH", ""))))
     program.write_text("from recorder import graph_break\nof_the_site\ngraph_break()\n")
-    rows = told(verified(tmp_path, "train.py"))
+    rows = reported(verified(tmp_path, "train.py"))
     assert rows["remove the call of graph_break()"] == [
         "helped: breaks 1 → 0, it prints no results to compare"
     ]
@@ -184,7 +184,7 @@ def test_a_program_that_takes_too_long_is_ended(
     assert slow.again(Change()) == Outcome(error="the program then took too long")
 
 
-def test_a_change_that_never_takes_effect_is_told(program: Path) -> None:
+def test_a_change_that_never_takes_effect_is_reported(program: Path) -> None:
     row = {"path": ["x"], "value": 1, "mark": "m"}
     idle = Program([sys.executable, "-c", "pass"], 0, 0.0)
     outcome = idle.again(Change(modules={"never_loaded": (row,)}))
@@ -220,7 +220,9 @@ def test_the_number_of_runs_is_bounded(
     monkeypatch.setattr(tries, "MOST_RUNS", 1)
     rows = verified(tmp_path, "train.py")
     assert sum(row["state"] in ("helped", "failed") for row in rows) == 1
-    assert any(row["told"] == "the program was run 1 times for more expensive ones" for row in rows)
+    assert any(
+        row["outcome"] == "the program was run 1 times for more expensive ones" for row in rows
+    )
 
 
 # ------------------------------------------------------------------------------- what is changed
@@ -308,9 +310,11 @@ def test_fixes_of_a_real_compiler(
     (tmp_path / "train.py").write_text(REAL.format(who=who))
     rows = verified(tmp_path, "train.py")
     helped = {
-        row["text"].partition(":")[0]: row["told"] for row in rows if row["state"] == "helped"
+        row["text"].partition(":")[0]: row["outcome"] for row in rows if row["state"] == "helped"
     }
     switch = "torch._dynamo.config" if who == "torch" else "tc.config"
     assert helped[""].startswith("breaks 2 → 0, ")
-    assert [told for text, told in helped.items() if "torch.where" in text or "choose" in text]
+    assert [
+        reported for text, reported in helped.items() if "torch.where" in text or "choose" in text
+    ]
     assert any(text.startswith(f"{switch}.capture_scalar_outputs") for text in helped)

@@ -62,7 +62,7 @@ def upgraded(place: Path, *options: str, **asked: object) -> int:
 
 
 @pytest.mark.parametrize(
-    ("asked", "first", "told"),
+    ("asked", "first", "reported"),
     [
         ({"code": 3}, "end of the program", "exit code 0 → 3"),
         ({"breaks": True, "op": "cos"}, "graph breaks", "new: TC110"),
@@ -72,10 +72,14 @@ def upgraded(place: Path, *options: str, **asked: object) -> int:
     ],
 )
 def test_the_first_difference_is_named(
-    asked: dict[str, object], first: str, told: str, place: Path, capfd: pytest.CaptureFixture[str]
+    asked: dict[str, object],
+    first: str,
+    reported: str,
+    place: Path,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     assert upgraded(place, **asked) == 1
-    assert capfd.readouterr().out.startswith(f"first difference: {first}: {told}")
+    assert capfd.readouterr().out.startswith(f"first difference: {first}: {reported}")
 
 
 def test_runs_that_are_alike_up_to_rounding(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -91,7 +95,7 @@ def test_runs_that_are_alike_up_to_rounding(place: Path, capfd: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (["a", "b"], "name the program after --"),
         (["./a", "./none", "--", "prog.py"], "./none is no program"),
@@ -102,11 +106,11 @@ def test_runs_that_are_alike_up_to_rounding(place: Path, capfd: pytest.CaptureFi
     ],
 )
 def test_what_cannot_be_compared_is_said_in_a_sentence(
-    words: list[str], told: str, place: Path, capfd: pytest.CaptureFixture[str]
+    words: list[str], reported: str, place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     python(place, "a")
     python(place, "c", nothing=True)
     python(place, "d", nothing=True, code=9)
     assert main(["upgrade", *words]) == 2
     error = capfd.readouterr().err.strip().splitlines()[-1]
-    assert error.startswith("tc-report: ") and told in error
+    assert error.startswith("tc-report: ") and reported in error

@@ -1,4 +1,4 @@
-"""Running a program with tracing on, and telling what a code means."""
+"""Running a program with tracing on, and explaining a code."""
 
 from __future__ import annotations
 

@@ -62,13 +62,13 @@ def test_a_long_chain_loses_its_middle() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "more"), [(3, ""), (4, "once more"), (5, "2 more times"), (900, "897 more times")]
+    ("count", "more"), [(3, ""), (4, "1 more time"), (5, "2 more times"), (900, "897 more times")]
 )
-def test_recursion_is_told_once(count: int, more: str) -> None:
+def test_recursion_is_reported_once(count: int, more: str) -> None:
     again = StackFrame("m.py", 4, "fact", "n * fact(n - 1)", 4, 15)
     lines = chain_lines([*chain(1), *[again] * count, *chain(1)])
-    told = [line for line in lines if "the frame above" in line]
-    assert told == ([f"  ... the frame above {more} ..."] if more else [])
+    reported = [line for line in lines if "the frame above" in line]
+    assert reported == ([f"  ... the frame above {more} ..."] if more else [])
     assert sum("in fact" in line for line in lines) == 3
     assert "        ^^^^^^^^^^^" in lines
 

@@ -46,7 +46,7 @@ def test_captured_events_know_where_they_come_from() -> None:
     assert abs(events.stamped[0].time_ns - time.time_ns()) < 60e9
 
 
-def test_events_told_at_once_are_told_in_order_to_all() -> None:
+def test_events_reported_at_once_are_reported_in_order_to_all() -> None:
     class Together:
         def __init__(self) -> None:
             self.heard: list[list[Stamped]] = []
@@ -58,20 +58,20 @@ def test_events_told_at_once_are_told_in_order_to_all() -> None:
             self.heard.append(events)
 
     together, broken = Together(), Broken()
-    told = (Counters({"a": 1}), Fusion({}))
+    reported = (Counters({"a": 1}), Fusion({}))
     for sink in (broken, together):
         trace.add_sink(sink)
     try:
         with trace.capture_events() as events, trace.compiling(CompileId(0, 1)):
-            trace.emit_all(told)
+            trace.emit_all(reported)
             trace.emit_all(())
     finally:
         trace.remove_sink(together)
-    assert (tuple(events), broken.calls) == (told, 1)
+    assert (tuple(events), broken.calls) == (reported, 1)
     assert together.heard == [events.stamped]
     assert {s.compile_id for s in events.stamped} == {CompileId(0, 1)}
     assert {s.origin_file for s in events.stamped} == {__file__}
-    trace.emit_all(told)  # nobody listens
+    trace.emit_all(reported)  # nobody listens
 
 
 def test_sinks_nest() -> None:

@@ -110,7 +110,7 @@ def test_metrics_of_a_backward_have_their_own_name() -> None:
     assert Metrics(is_forward=False).to_records()[0].key == "bwd_compilation_metrics"
 
 
-def test_metrics_tell_time_in_both_units() -> None:
+def test_metrics_report_time_in_both_units() -> None:
     (record,) = Metrics(start_time=100.0, entire_frame_compile_time_s=0.5).to_records()
     values: Any = record.metadata
     assert (values["start_time_us"], values["duration_us"]) == (100_000_000, 500_000)

@@ -75,6 +75,7 @@ def test_as_plain_values() -> None:
         "safe": "yes",
         "verified": "yes",
         "checked": "guard replayed",
+        "outcome": "",
         "told": "",
         "patch": "",
     }

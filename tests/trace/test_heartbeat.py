@@ -14,7 +14,7 @@ from tc.trace.heartbeat import ERASE, Heartbeat
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal, and tells when something is written."""
+    """A stream that says it is a terminal, and reports when something is written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ def beats() -> Iterator[Beats]:
 START = FrameStart((StackFrame("m.py", 5, "torch_dynamo_resume_in_forward_at_7"),))
 
 
-def test_a_long_compile_is_told_and_the_line_erased(beats: Beats) -> None:
+def test_a_long_compile_is_reported_and_the_line_erased(beats: Beats) -> None:
     with trace.compiling(CompileId(0, 0)), trace.stage("entire_frame_compile"):
         trace.emit(START)
         assert beats.after(4.0) == pytest.approx(6.0) and beats.text == ""
@@ -92,13 +92,13 @@ def test_other_lines_find_the_terminal_clean(beats: Beats) -> None:
         assert beats.text.endswith("tc: compiling forward [0/0]: capture, 12 s")
 
 
-def test_work_of_no_compile_is_not_told(beats: Beats) -> None:
+def test_work_of_no_compile_is_not_reported(beats: Beats) -> None:
     with trace.stage("graph_cache.look"):
         assert beats.after(60.0) is None
     assert beats.text == ""
 
 
-def test_the_compile_that_runs_longest_is_told(beats: Beats) -> None:
+def test_the_compile_that_runs_longest_is_reported(beats: Beats) -> None:
     begun, done = threading.Event(), threading.Event()
 
     def other() -> None:
@@ -167,7 +167,7 @@ def test_a_forked_child_has_a_thread_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("terminal", "environment", "told"),
+    ("terminal", "environment", "reported"),
     [
         (True, {"TC_LOGS": "graph_breaks"}, True),
         (True, {"TC_TRACE": "{tmp}"}, True),
@@ -177,7 +177,7 @@ def test_a_forked_child_has_a_thread_of_its_own() -> None:
     ],
 )
 def test_only_a_terminal_of_somebody_who_asked(
-    terminal: bool, environment: dict[str, str], told: bool, monkeypatch: pytest.MonkeyPatch
+    terminal: bool, environment: dict[str, str], reported: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stderr", Terminal() if terminal else io.StringIO())
     monkeypatch.setenv("TERM", "xterm")
@@ -186,4 +186,4 @@ def test_only_a_terminal_of_somebody_who_asked(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     made = setup.heartbeat()
-    assert (made is not None) == told
+    assert (made is not None) == reported

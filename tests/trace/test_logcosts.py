@@ -34,14 +34,14 @@ def quiet_afterwards() -> Iterator[None]:
 
 
 def compile_one(
-    at: CompileId, name: str, seconds: float, held: dict[str, int], *told: trace.Event
+    at: CompileId, name: str, seconds: float, held: dict[str, int], *reported: trace.Event
 ) -> None:
-    """One compile as the compiler tells it; what is held to a negative value is a symbol."""
+    """One compile as the compiler reports it; what is held to a negative value is a symbol."""
     fixed = {source: value for source, value in held.items() if value >= 0}
     checks = [f"same({source}, {value})" for source, value in fixed.items()]
     with trace.compiling(at):
         trace.emit(FrameStart((StackFrame(FILE, 5, name),)))
-        for event in told:
+        for event in reported:
             trace.emit(event)
         for source, value in held.items():
             if value < 0:
@@ -72,7 +72,7 @@ def broken(line: int, title: str, function: str = "f", resume: str | None = None
     return GraphBreak("TC101", title, "", FILE, line, function, stack=stack, resume=resume)
 
 
-def told(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+def reported(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
     set_logs()
     return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
 
@@ -106,7 +106,7 @@ def test_the_forecast_is_that_of_the_report(
     set_logs(recompiles=True, format="json")
     steps_of(compiles)
     trace.remove_sink(writer)
-    counts = [row for row in told(capsys) if "recompiles" in row]
+    counts = [row for row in reported(capsys) if "recompiles" in row]
     assert [row.get("forecast", []) for row in counts] == [left]
     again = [one for one in diagnose(load(str(tmp_path))).findings if one.code == "TC201"]
     assert {one.forecast for one in again} == {tuple(left)}
@@ -119,7 +119,7 @@ def test_the_forecast_is_one_line_of_the_log(capsys: pytest.CaptureFixture[str])
     assert "    left if it no longer changed (predicted): a: 2 → 0\n" in capsys.readouterr().err
 
 
-def test_of_too_many_compiles_nothing_is_foretold(capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_too_many_compiles_nothing_is_predicted(capsys: pytest.CaptureFixture[str]) -> None:
     set_logs(recompiles=True)
     steps_of([{"a": n} for n in range(MOST_REPLAYED + 3)])
     set_logs()
@@ -139,13 +139,13 @@ def test_the_cost_of_a_break_is_that_of_the_report(
     compile_one(CompileId(3, 0), "on_in_f", 1.0, {})
     compile_one(CompileId(4, 0), "other", 16.0, {})
     trace.remove_sink(writer)
-    seconds = next(row["seconds"] for row in told(capsys) if "counts" in row)
+    seconds = next(row["seconds"] for row in reported(capsys) if "counts" in row)
     found = [one for one in diagnose(load(str(tmp_path))).findings if one.code == "TC101"]
     assert seconds == {one.id: one.seconds for one in found}
     assert sorted(one.seconds for one in found) == [1.0, 2.0, 4.0]
 
 
-def test_the_dearest_break_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_most_expensive_break_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
     set_logs(graph_breaks=True)
     compile_one(CompileId(0, 0), "f", 1.0, {}, broken(7, "cheap"), broken(7, "cheap"))
     compile_one(CompileId(1, 0), "g", 1.0, {}, broken(9, "dear", "g"))

@@ -200,15 +200,15 @@ def test_repeats_are_only_counted(capsys: pytest.CaptureFixture[str]) -> None:
     set_logs(graph_breaks=True)
     for number in range(100):
         trace.emit(BREAK, CompileId(number, 0))
-    told = capsys.readouterr().err
+    reported = capsys.readouterr().err
     set_logs()
     counts = capsys.readouterr().err
-    assert told.count("TC101") == 1
+    assert reported.count("TC101") == 1
     assert counts.startswith("tc: 1 cause of graph breaks at 1 line (100 events)\n")
     assert "×100" in counts and "tc-report" in counts
 
 
-def test_one_cause_at_other_lines_is_told_briefly(capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_cause_at_other_lines_is_reported_briefly(capsys: pytest.CaptureFixture[str]) -> None:
     set_logs(graph_breaks=True)
     for line in range(100):
         trace.emit(replace(BREAK, line=line))
@@ -262,23 +262,23 @@ def test_same_inputs_are_folded_and_counted(capsys: pytest.CaptureFixture[str]) 
         trace.emit(step(number), CompileId(0, number + 1))
     for _ in range(3):
         trace.emit(RecompileLimit("M.forward", "s_recomp.py", 5, 8))
-    told = capsys.readouterr().err
+    reported = capsys.readouterr().err
     set_logs()
     counts = capsys.readouterr().err
-    assert told.count("TC201") == 1 and told.count("TC209") == 1 and "EAGERLY" in told
+    assert reported.count("TC201") == 1 and reported.count("TC209") == 1 and "EAGERLY" in reported
     assert "tc: M.forward  7 recompiles" in counts
     assert "6 more of the same: self.step 1 → 2 … 6 → 7   [0/2]–[0/7]" in counts
-    assert len((told + counts).splitlines()) <= 20
+    assert len((reported + counts).splitlines()) <= 20
 
 
-def test_a_new_input_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_new_input_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     set_logs(recompiles=True)
     trace.emit(step(0))
     trace.emit(step(1, RecompileCause("scale", "scale == 1.0", "1.0", "1.5", "float")))
     assert "scale" in capsys.readouterr().err
 
 
-def test_plus_recompiles_tells_each(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plus_recompiles_reports_each(capsys: pytest.CaptureFixture[str]) -> None:
     set_logs(recompiles="+")
     for number in range(20):
         trace.emit(step(number))
@@ -367,7 +367,7 @@ def test_github_annotations_escape_their_text(capsys: pytest.CaptureFixture[str]
     assert "a%2Cb%3Ac%25" in text and "::one%0Atwo%0Ano edit is known\n" in text
 
 
-def test_summary_counts_what_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_summary_counts_what_is_not_reported(capsys: pytest.CaptureFixture[str]) -> None:
     set_logs(summary=True)
     trace.emit(BREAK)
     trace.emit(step(0))
@@ -392,7 +392,9 @@ def test_a_backward_counts_to_its_function(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().err.startswith("tc: 1 compile of 1 function · 1.75 s ·")
 
 
-def test_compile_errors_are_told_once_whatever_is_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_compile_errors_are_reported_once_whatever_is_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     set_logs(guards=True)
     for _ in range(2):
         trace.emit(CompileError("loops.lower", "KeyError", "boom", "m.py", 3, "python repro.py"))
@@ -553,9 +555,9 @@ def test_ids_are_those_of_the_report(capsys: pytest.CaptureFixture[str], tmp_pat
     trace.emit(FrameSkipped("g", "m.py", 3, "it is a generator"))
     trace.emit(RecompileLimit("M.forward", "s_recomp.py", 5, 8))
     trace.remove_sink(writer)
-    told = {json.loads(line)["id"] for line in capsys.readouterr().err.splitlines()}
+    reported = {json.loads(line)["id"] for line in capsys.readouterr().err.splitlines()}
     found = findings.diagnose(session.load(str(tmp_path))).findings
-    assert told == {finding.id for finding in found} and len(told) == 4
+    assert reported == {finding.id for finding in found} and len(reported) == 4
 
 
 def test_symbols_caches_plans_and_slow_graphs_have_topics(
@@ -563,7 +565,7 @@ def test_symbols_caches_plans_and_slow_graphs_have_topics(
 ) -> None:
     set_logs(cache=True, dynamic=True, perf_hints=True, schedule=True)
     place = StackFrame("/home/user/model.py", 7, "forward")
-    told = (
+    reported = (
         CreateSymbol("s0", "5", "[2, 9]", "x.shape[0]", (place,)),
         Cache(True, "abcdef"),
         Artifact("tc_graph_cache_bypass", "sizes are symbolic"),
@@ -571,7 +573,7 @@ def test_symbols_caches_plans_and_slow_graphs_have_topics(
         Artifact("tc_plan", "k0: for p0 < 3"),
         Artifact("notes", "of no topic"),
     )
-    for event in told:
+    for event in reported:
         trace.emit(event)
     text = capsys.readouterr().err
     for piece in (
@@ -581,6 +583,6 @@ def test_symbols_caches_plans_and_slow_graphs_have_topics(
         assert piece in text
     assert "no topic" not in text
     set_logs(guards=True)
-    for event in told:
+    for event in reported:
         trace.emit(event)
     assert capsys.readouterr().err == ""

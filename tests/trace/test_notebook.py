@@ -83,7 +83,7 @@ def test_rules_of_style_stay_inside() -> None:
         assert all(part.strip().startswith(".tc-shown") for part in rule.split(",")), rule
 
 
-def test_a_finding_tells_place_line_and_fixes() -> None:
+def test_a_finding_reports_place_line_and_fixes() -> None:
     page = Page(finding()._repr_html_())
     assert "review, unchecked" in page.text and "2 frames, outermost first" in page.text
     assert [one["scope"] for one in page.tags("th")] == ["row"] * len(page.tags("th"))

@@ -1,4 +1,4 @@
-"""What was told once is told again from its records, as the same event."""
+"""What was emitted once is emitted again from its records, as the same event."""
 
 from __future__ import annotations
 

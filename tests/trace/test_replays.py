@@ -18,8 +18,8 @@ ACTIONS = {
 @pytest.mark.parametrize("cause", ACTIONS)
 def test_a_refusal_is_a_finding_with_a_fix(cause: str, tmp_path: Path) -> None:
     action, code, fix = ACTIONS[cause]
-    told = {"action": action, "cause": cause, "why": "the reason", "graph": "forward"}
-    found = torch_log(tmp_path, start(0), artifact(0, "tc_cudagraph", json.dumps(told)))
+    reported = {"action": action, "cause": cause, "why": "the reason", "graph": "forward"}
+    found = torch_log(tmp_path, start(0), artifact(0, "tc_cudagraph", json.dumps(reported)))
     (finding,) = found.findings
     assert (finding.code, finding.count) == (code, 1)
     assert finding.why == "its launches were to be one CUDA graph: the reason"
@@ -28,12 +28,13 @@ def test_a_refusal_is_a_finding_with_a_fix(cause: str, tmp_path: Path) -> None:
 
 
 def test_what_is_replayed_is_no_finding(tmp_path: Path) -> None:
-    told = {
+    reported = {
         "action": "recorded",
         "cause": "",
         "why": "0 are copied",
         "graph": "forward",
     }
     assert (
-        torch_log(tmp_path, start(0), artifact(0, "tc_cudagraph", json.dumps(told))).findings == []
+        torch_log(tmp_path, start(0), artifact(0, "tc_cudagraph", json.dumps(reported))).findings
+        == []
     )

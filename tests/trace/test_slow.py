@@ -49,7 +49,7 @@ def test_capture_that_started_over(tmp_path: Path) -> None:
     )  # fmt: skip
     (finding,) = found.findings
     assert (finding.code, finding.seconds) == ("TC301", 3.5)
-    assert finding.why.endswith("3.50 s; it met: a loop")
+    assert finding.why.endswith("3.50 s; reason: a loop")
 
 
 def test_a_loop_that_was_unrolled_names_its_first_line(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_loop_that_was_unrolled_names_its_first_line(tmp_path: Path) -> None:
     found = torch_log(tmp_path, start(0), graph(0, text), metrics, *spent(0, "lowering", 0, 4))
     (finding,) = found.findings
     assert (finding.code, finding.where.line, finding.where.function) == ("TC303", 7, "block")
-    assert finding.title == "a loop of 120 turns is unrolled into one graph"
+    assert finding.title == "a loop of 120 iterations is unrolled into one graph"
     assert finding.seconds == pytest.approx(4 * 240 / 241)
 
 
@@ -77,16 +77,16 @@ def test_trying_out_kernels(tmp_path: Path) -> None:
     assert codes(found) == {"TC304": 1}
 
 
-@pytest.mark.parametrize(("seconds", "told"), [(8.0, {"TC305": 1}), (4.0, {})])
+@pytest.mark.parametrize(("seconds", "reported"), [(8.0, {"TC305": 1}), (4.0, {})])
 def test_empty_caches_are_one_cause_of_the_run(
-    tmp_path: Path, seconds: float, told: dict[str, int]
+    tmp_path: Path, seconds: float, reported: dict[str, int]
 ) -> None:
     rows = [
         *spent(0, "compile_file", 0, seconds * 0.75),
         *spent(1, "compile_file", 20, seconds / 4),
     ]
     found = torch_log(tmp_path, start(0), start(1, name="g"), *rows)
-    assert codes(found) == told
+    assert codes(found) == reported
 
 
 def test_a_hit_says_that_caches_are_kept(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_hit_says_that_caches_are_kept(tmp_path: Path) -> None:
     assert found.findings == []
 
 
-def test_what_went_past_the_cache_is_told_once_a_reason(tmp_path: Path) -> None:
+def test_what_went_past_the_cache_is_reported_once_a_reason(tmp_path: Path) -> None:
     why = "forward graph: sizes are symbolic"
     found = torch_log(
         tmp_path,

@@ -56,8 +56,8 @@ def test_exports_and_ahead_of_time_compiles_are_compiles(tmp_path: Path) -> None
         ({"aot_inference_graph": {}, "stack": AOT}, "def forward(): ..."),
         timed("compile_fx_aot", "E", 4.5e6),
     )
-    told = [(one.id, one.title, one.home, one.seconds) for one in found.session.compiles]
-    assert told == [
+    reported = [(one.id, one.title, one.home, one.seconds) for one in found.session.compiles]
+    assert reported == [
         ("export0/0", "export", (HERE, 7), 0.0),
         ("export1/0", "export", (HERE, 7), 0.0),
         ("aot0/0", "AOTInductor compile", (HERE, 9), 2.0),
@@ -130,9 +130,9 @@ def test_a_break_that_gives_up_the_function_is_one_cause(tmp_path: Path) -> None
 )  # fmt: skip
 def test_the_remedy_that_the_compiler_names_comes_first(words: str, first: str) -> None:
     known = ("torch._dynamo.config.capture_scalar_outputs = True", "write it otherwise")
-    told = first_of(words, known)
-    assert told[0] == first
-    assert told[-1] == "write it otherwise"
+    reported = first_of(words, known)
+    assert reported[0] == first
+    assert reported[-1] == "write it otherwise"
 
 
 def test_hints_without_a_remedy_are_none() -> None:
@@ -151,10 +151,10 @@ def row(name: str, line: int, source: str, near: tuple[str, str] = ("", "")) -> 
 def test_a_break_that_is_added_above_does_not_take_the_name_of_another() -> None:
     before = [row("TC104-1dc1", 5, 'print("b")')]
     now = [row("TC104-1dc1.aa", 3, 'print("a, and more")'), row("TC104-1dc1.bb", 6, 'print("b")')]
-    told = match(before, now)
-    assert [one.line for one in told.new] == [3]
-    assert [(a.line, b.line) for a, b in told.moved] == [(5, 6)]
-    assert not told.gone
+    reported = match(before, now)
+    assert [one.line for one in reported.new] == [3]
+    assert [(a.line, b.line) for a, b in reported.moved] == [(5, 6)]
+    assert not reported.gone
 
 
 def test_equal_lines_are_told_apart_by_their_neighbours() -> None:
@@ -165,16 +165,20 @@ def test_equal_lines_are_told_apart_by_their_neighbours() -> None:
 
 
 def test_what_is_gone_and_what_is_another_kind() -> None:
-    told = match(
+    reported = match(
         [row("TC104-1dc1", 5, "a"), row("TC110-2222", 8, "b")], [row("TC110-2222", 8, "b")]
     )
-    assert ([one.id for one in told.gone], told.new, told.moved) == (["TC104-1dc1"], (), ())
+    assert ([one.id for one in reported.gone], reported.new, reported.moved) == (
+        ["TC104-1dc1"],
+        (),
+        (),
+    )
 
 
 def test_a_baseline_without_texts_goes_by_ids() -> None:
     before = [Row.read({"id": "TC1-aaaa"}), Row.read({"id": "TC1-aaaa.2"})]
-    told = match(before, [row("TC1-aaaa", 1, "x"), row("TC1-aaaa.2", 2, "y")])
-    assert not told.new and not told.gone
+    reported = match(before, [row("TC1-aaaa", 1, "x"), row("TC1-aaaa.2", 2, "y")])
+    assert not reported.new and not reported.gone
 
 
 # -------------------------------------------------------------------------------------- words

@@ -266,7 +266,7 @@ os.kill(os.getpid(), 9)
     assert read_wire(file).artifacts("last")[0].payload == "words"
 
 
-def test_writes_cut_short_go_on(writer: TraceWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writes_cut_short_continue(writer: TraceWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     write, writev = os.write, os.writev
     monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:7]))
     monkeypatch.setattr(os, "writev", lambda file, parts: writev(file, parts[:1]))

@@ -1,4 +1,4 @@
-"""Who writes to a log: by what the system tells, else by its growth."""
+"""Who writes to a log: by what the system shows, else by its growth."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tc.trace.writers import CUT_OFF, ENDED, QUIET, RUNNING, Job, Writers
 
-needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who writes")
+needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows who writes")
 
 
 @needs_proc
@@ -45,7 +45,7 @@ def test_a_log_that_grows_without_a_writer_here_is_written_elsewhere(tmp_path: P
     log, now = tmp_path / "a.log", [0.0]
     log.write_bytes(b"x")
     writers = Writers(clock=lambda: now[0])
-    assert not writers.look([str(log)])  # the system would tell
+    assert not writers.look([str(log)])  # the system would show one
     with log.open("ab") as file:
         file.write(b"y")
     now[0] = os.stat(log).st_mtime + 1
@@ -54,7 +54,7 @@ def test_a_log_that_grows_without_a_writer_here_is_written_elsewhere(tmp_path: P
     assert not writers.look([str(log)])
 
 
-def test_where_the_system_does_not_tell_growth_decides(tmp_path: Path) -> None:
+def test_where_the_system_does_not_show_growth_decides(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     log.write_bytes(b"x")
     written = os.stat(log).st_mtime

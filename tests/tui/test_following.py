@@ -1,4 +1,4 @@
-"""Following a job whose log grows: what stays in place, and how its end is told."""
+"""Following a job whose log grows: what stays in place, and how its end is reported."""
 
 from __future__ import annotations
 

@@ -46,8 +46,8 @@ def test_first_frame_of_a_100_mb_trace(large: Path, tools: Any) -> None:
             await pilot.pause()
             assert time.perf_counter() - started < FIRST_FRAME
             # a quick machine has read all of it by now; else the screen says that more comes
-            told = "reading 100 MB" in tools.screen_of(app)
-            assert told or (app.model.diagnosis is not None and not app.model.partial)
+            reported = "reading 100 MB" in tools.screen_of(app)
+            assert reported or (app.model.diagnosis is not None and not app.model.partial)
             await tools.until(pilot, lambda: app.model.diagnosis is not None, 5)
             await tools.until(pilot, lambda: not app.model.partial, 60)
             for key in ("G", "2", "G", "3", "G", "l", "G", "4", "5", "G", "g"):

@@ -13,13 +13,13 @@ from support import ROOT, python, succeed
 
 
 def test_help_is_short_and_loads_neither_textual_nor_torch() -> None:
-    told = succeed(
+    reported = succeed(
         "-c",
         "import sys; from tc.tui.__main__ import main; code = main(['--help']); "
         "bad = {'textual', 'rich', 'torch'} & set(sys.modules); assert not bad; sys.exit(code)",
     )
-    assert len(told.splitlines()) <= 60
-    assert all(len(row) <= 100 for row in told.splitlines())
+    assert len(reported.splitlines()) <= 60
+    assert all(len(row) <= 100 for row in reported.splitlines())
 
 
 def test_the_application_loads_no_torch() -> None:

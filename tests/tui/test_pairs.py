@@ -106,9 +106,9 @@ def test_from_the_traces_to_the_line_that_differs(
         assert app.level.artifacts is not None
         assert app.list.rows.here >= 0
         if size[0] >= 80:
-            told = tools.screen_of(app)
-            assert "torch.sin" in told and "≠" in told and "torch.cos" in told
-            assert "lines: 3 the same, 1 differ" in told
+            reported = tools.screen_of(app)
+            assert "torch.sin" in reported and "≠" in reported and "torch.cos" in reported
+            assert "lines: 3 the same, 1 differ" in reported
         await pilot.press("escape", "escape")
         assert len(app.levels) == 1
         await pilot.press("escape")

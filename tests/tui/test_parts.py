@@ -219,8 +219,8 @@ def test_functions_statuses_and_ledger(trace: Path) -> None:
     page = b"".join(render(model.diagnosis)).decode()
     index = re.search(r'<script type="application/json" id="index">(.*?)</script>', page, re.S)
     assert index is not None
-    told = [one["ledger"] for one in json.loads(index[1])["functions"]]
-    assert [one for one in told if one] == [table.to_json()]  # the report shows the same one
+    reported = [one["ledger"] for one in json.loads(index[1])["functions"]]
+    assert [one for one in reported if one] == [table.to_json()]  # the report shows the same one
     assert table.columns == ("self.step", "x.shape[0]")
     assert [entry.changed for entry in table.entries] == [
         (False, False), (True, True), (True, False),
@@ -293,8 +293,8 @@ def test_every_key_has_one_meaning_in_each_place_and_is_in_the_help() -> None:
         keys = [key for one in KEYS if one.place in ("app", place) for key in one.keys.split(",")]
         assert len(keys) == len(set(keys))
     assert len({one.id for one in KEYS}) == len(KEYS)
-    told = "\n".join(map(str, help_lines(Table())))
-    assert all(one.words in told for one in KEYS)
+    reported = "\n".join(map(str, help_lines(Table())))
+    assert all(one.words in reported for one in KEYS)
 
 
 def test_hints_fit() -> None:

@@ -45,9 +45,9 @@ function show() {
     pane.show(Number(match[2]), versus(match));
     return turnedTo();
   }
-  const turned = PASSES.exec(location.hash.slice(2));
-  if (turned && turned[2] && page && page.update && page.keep === `passes/${decodeURI(turned[1])}`) {
-    page.update(Number(turned[2]));
+  const passes = PASSES.exec(location.hash.slice(2));
+  if (passes && passes[2] && page && page.update && page.keep === `passes/${decodeURI(passes[1])}`) {
+    page.update(Number(passes[2]));
     return turnedTo();
   }
   draw(built());
@@ -165,7 +165,7 @@ addEventListener("keydown", (event) => {
 
 const HELP = [
   ["1 … 9", "the screens, as numbered above"], ["/", "search"], ["> Ctrl-k", "commands"], ["j k", "next, previous entry"], ["Enter", "open it"], ["Esc", "up"], ["[ ]", "previous, next page of this kind"],
-  ["f", "code page: forward or backward; graph page: the next graph"], ["g", "the graph of this compile, drawn"], ["← →", "passes: step through them; code page: the next pane"], ["c", "passes: only what changed something"], ["n N", "code page: next, previous linked line"], ["← → Tab", "time page, on an end of the line: the span that the tables tell of"], ["d", "mark an artifact, and compare the next one marked with it"], ["y", "copy the link of this page"], ["t", "light or dark"], ["r", "the trace itself"], ["0", "overview"], ["?", "this card"],
+  ["f", "code page: forward or backward; graph page: the next graph"], ["g", "the graph of this compile, drawn"], ["← →", "passes: step through them; code page: the next pane"], ["c", "passes: only what changed something"], ["n N", "code page: next, previous linked line"], ["← → Tab", "time page, on an end of the line: the span that the tables are about"], ["d", "mark an artifact, and compare the next one marked with it"], ["y", "copy the link of this page"], ["t", "light or dark"], ["r", "the trace itself"], ["0", "overview"], ["?", "this card"],
 ];
 
 function openKeys() {

@@ -33,20 +33,20 @@ async function fillPanes(one, body, wanted) {
   }
   const at = Math.max(0, map.views.findIndex((view) => view.name === wanted));
   const view = map.views[at];
-  const told = h("p.told", { role: "status" });
+  const status = h("p.told", { role: "status" });
   const model = linksOf(map, view);
   const panes = {};
-  const choose = (name, ids, pin) => lightUp(panes, model, told, name, ids, pin);
+  const choose = (name, ids, pin) => lightUp(panes, model, status, name, ids, pin);
   panes.source = sourcePane(map, model, choose);
   panes.graph = textPane("graph", one.artifacts[view.graph], texts[view.graph], model.rows.graph, choose);
   panes.code = textPane("code", one.artifacts[view.code], texts[view.code], model.rows.code, choose);
   const kernels = kernelsPart(map, view, panes, choose);
-  body.replaceChildren(fragment(viewSwitch(one, map, at), kernels, told, h("div.panes", null, PANES.map((name) => panes[name].box))));
+  body.replaceChildren(fragment(viewSwitch(one, map, at), kernels, status, h("div.panes", null, PANES.map((name) => panes[name].box))));
   for (const name of PANES) {
     const [first] = panes[name].linked;
     if (first !== undefined) reveal(panes[name].list, panes[name].lines[first]);
   }
-  told.textContent = "Point at a line, or move to it with the arrow keys: what it became, or came from, lights up.";
+  status.textContent = "Point at a line, or move to it with the arrow keys: what it became, or came from, lights up.";
 }
 
 function viewSwitch(one, map, at) {
@@ -138,16 +138,16 @@ function pane(name, about, rows, lines, ids, choose) {
   for (const row of linked) lines[row].classList.add("linked");
   const made = { box: h("section.pane", { "data-pane": name }, h("header", null, h("b", null, PANE_WORDS[name]), h("span.soft", null, about)), list), list, lines, ids, linked, at: -1 };
   const rowOf = (event) => lines.indexOf(event.target.closest(".line"));
-  const tell = (row, pin) => { if (ids.has(row)) { made.at = linked.indexOf(row); choose(name, ids.get(row), pin); } };
-  list.addEventListener("mouseover", (event) => tell(rowOf(event), false));
-  list.addEventListener("click", (event) => tell(rowOf(event), true));
+  const follow = (row, pin) => { if (ids.has(row)) { made.at = linked.indexOf(row); choose(name, ids.get(row), pin); } };
+  list.addEventListener("mouseover", (event) => follow(rowOf(event), false));
+  list.addEventListener("click", (event) => follow(rowOf(event), true));
   list.addEventListener("keydown", (event) => {
     const by = { ArrowDown: 1, j: 1, n: 1, ArrowUp: -1, k: -1, N: -1 }[event.key];
     if (by && linked.length) {
       const from = made.at, alike = (at) => linked[at] !== undefined && from >= 0 && `${ids.get(linked[at])}` === `${ids.get(linked[from])}`;
       made.at = Math.max(0, Math.min(linked.length - 1, from + by));
       if (event.key === "n" || event.key === "N") while (alike(made.at) && linked[made.at + by] !== undefined) made.at += by; // a kernel is one
-      tell(linked[made.at], true);
+      follow(linked[made.at], true);
     } else if (event.key === "ArrowLeft" || event.key === "ArrowRight") {
       const to = PANES[PANES.indexOf(name) + (event.key === "ArrowLeft" ? -1 : 1)];
       const other = to && document.querySelector(`[data-pane=${to}] .rows`);
@@ -164,12 +164,12 @@ function pane(name, about, rows, lines, ids, choose) {
 let pinned = false;
 
 /** Light up the partners of some ids; a pinned choice stays until the next one or Esc. */
-function lightUp(panes, model, told, name, ids, pin) {
+function lightUp(panes, model, status, name, ids, pin) {
   if (name === null) {
     const was = pinned;
     pinned = false;
     for (const one of PANES) for (const row of panes[one].lines) row.classList.remove("lit", "from");
-    told.textContent = "Nothing is chosen.";
+    status.textContent = "Nothing is chosen.";
     return was;
   }
   if (pinned && !pin) return true;
@@ -188,7 +188,7 @@ function lightUp(panes, model, told, name, ids, pin) {
     if (first && (one !== name || pin)) reveal(list, one === name ? panes[name].lines[linked[panes[name].at]] || first : first);
   }
   const list = (one) => [...lit[one]].slice(0, 4).map(model.words[one]).join(", ") + (lit[one].size > 4 ? " …" : "");
-  told.textContent = PANES.map((one) => (lit[one].size ? list(one) : `no ${one === "code" ? "kernel" : one}`)).join("  →  ");
+  status.textContent = PANES.map((one) => (lit[one].size ? list(one) : `no ${one === "code" ? "kernel" : one}`)).join("  →  ");
   return true;
 }
 

@@ -26,14 +26,14 @@ const fragment = (...children) => {
   return made;
 };
 
-/** The end of a name, from the beginning of a word on: of qualified names, the ends tell two apart. */
+/** The end of a name, from the beginning of a word on: of qualified names, the ends distinguish two. */
 function ending(name, most) {
   if (name.length <= most) return name;
   const end = name.slice(1 - most), word = end.search(/[_.]/);
   return `…${word >= 0 && word < 8 ? end.slice(word + 1) : end}`;
 }
 
-/** Each name with its end; those that share one keep as much more as tells them apart. */
+/** Each name with its end; those that share one keep as much more as distinguishes them. */
 function endings(names, most) {
   const shown = new Map();
   for (let size = most, left = [...new Set(names)]; left.length; size += 8) {

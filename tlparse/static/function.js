@@ -85,7 +85,7 @@ function ledgerPart(book) {
 function ledgerRow(book, row) {
   const compiled = compileBySlug.get(row.compile);
   const changed = book.columns.filter((_, n) => row.changed[n]).join(", ");
-  const told = row.refused ? "limit reached: runs in Python" : changed || (row.of ? "" : "first call");
+  const change = row.refused ? "limit reached: runs in Python" : changed || (row.of ? "" : "first call");
   const cells = row.cells.map((cell, n) => (row.changed[n]
     ? h("td.mono.changed", { "aria-label": `${cell}, changed` }, cell)
     : h("td.mono", null, cell)));
@@ -93,7 +93,7 @@ function ledgerRow(book, row) {
     h("th", { scope: "row" },
       row.refused ? h("a", { href: link.compile(row.compile) }, "refused") : compileChip(row.compile)),
     cells,
-    h("td", null, told),
+    h("td", null, change),
     h("td.mono.soft", null, row.of && bracket(row.of)),
     h("td.num", null, compiled && duration(compiled.seconds)),
     h("td.soft", null, compiled && (compiled.cache || "–")));

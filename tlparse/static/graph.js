@@ -45,9 +45,9 @@ async function fillGraph(one, artifact, body) {
   const sheet = h("div.drawing", { tabindex: "0", role: "region", "aria-label": "Drawing of the graph" });
   const view = viewOf(boxes, sheet);
   const folded = `${count(nodes.length, "node")}, drawn as ${boxes.length}: one box for each of your lines`;
-  const told = boxes.length > MOST_BOXES ? `${count(nodes.length, "node")}; drawn are those around the chosen one`
+  const summary = boxes.length > MOST_BOXES ? `${count(nodes.length, "node")}; drawn are those around the chosen one`
     : boxes.length < nodes.length ? folded : count(nodes.length, "node");
-  body.replaceChildren(h("p.told", { role: "status", id: "chosen" }, told), h("div.graph", null, nodeList(nodes, boxes, view), sheet));
+  body.replaceChildren(h("p.told", { role: "status", id: "chosen" }, summary), h("div.graph", null, nodeList(nodes, boxes, view), sheet));
   const first = boxes.find((box) => box.op !== "input");
   if (first) view.show(first.name, false);
 }
@@ -97,8 +97,8 @@ function readGraph(text) {
     if (ending !== null) { ending += row; continue; }
     const comment = /#\s*File: (.+?):(\d+)/.exec(row);
     if (comment) { place = `${basename(comment[1])}:${comment[2]}`; continue; }
-    const ours = / {2}# (\S+?):(\d+)(?: in \S+)?\s*$/.exec(row);
-    const where = ours ? `${basename(ours[1])}:${ours[2]}` : place;
+    const own = / {2}# (\S+?):(\d+)(?: in \S+)?\s*$/.exec(row);
+    const where = own ? `${basename(own[1])}:${own[2]}` : place;
     const code = row.replace(/ {2}# .*$/, "").replace(/;\s.*$/, "");
     const input = /^\s+in\[\d+\]\s+(\w+): (.+)$/.exec(code);
     if (input) { add(input[1], "input", [], "", input[2]); continue; }

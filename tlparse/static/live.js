@@ -4,8 +4,8 @@ const EACH = 1000, HIDDEN = 5000; // milliseconds between two questions
 
 /** What is packed of a compile, from the server; if it has another state by now, that is taken first. */
 async function served(id) {
-  const answer = await fetch(`${DATA.folder}/${id}`, { cache: "no-store" });
-  if (answer.status === 200) return answer.text();
+  const response = await fetch(`${DATA.folder}/${id}`, { cache: "no-store" });
+  if (response.status === 200) return response.text();
   await update();
   throw new Error(`no ${id}`);
 }
@@ -18,7 +18,7 @@ function busy() {
 }
 let held = false;
 
-/** What tells an element in another state of the page: what it is, where it leads, what it says. */
+/** By what an element is found in another state of the page: its kind, its target, its text. */
 const named = (node) => `${node.tagName} ${node.getAttribute("href") || node.textContent}`;
 const BOXES = ".scroll, .list, .lines, .pane, .rows, pre, ul, ol";
 
@@ -57,9 +57,9 @@ function refresh() {
 }
 
 async function update() {
-  const answer = await fetch("index", { cache: "no-store" });
-  if (!answer.ok) return;
-  const data = await answer.json();
+  const response = await fetch("index", { cache: "no-store" });
+  if (!response.ok) return;
+  const data = await response.json();
   if (data.live === DATA.live) return;
   take(data);
   refresh();
@@ -68,7 +68,7 @@ async function update() {
 function watch() {
   const state = h("b", { role: "status" }), more = h("small"), box = h("div.job", { id: "job" }, state, more);
   document.querySelector(".tools").prepend(box);
-  const tell = (kind, word, rest) => {
+  const setState = (kind, word, rest) => {
     box.className = `job ${kind}`;
     if (state.textContent !== word) state.textContent = word;
     more.textContent = more.title = rest;
@@ -77,13 +77,13 @@ function watch() {
   const look = async () => {
     clearTimeout(timer);
     try {
-      const answer = await fetch("state", { cache: "no-store" });
-      const { version, state: kind, more: rest } = await answer.json();
-      tell(kind.split(" ")[0], kind, rest);
+      const response = await fetch("state", { cache: "no-store" });
+      const { version, state: kind, more: rest } = await response.json();
+      setState(kind.split(" ")[0], kind, rest);
       if (version !== DATA.live) await update();
       else if (waiting) refresh();
     } catch {
-      tell("away", "not served any more", "this is the last that was read");
+      setState("away", "not served any more", "this is the last that was read");
     }
     timer = setTimeout(look, document.hidden ? HIDDEN : EACH);
   };

@@ -59,9 +59,9 @@ const MOST_CARDS = 20, MOST_FUNCTIONS = 12, MOST_FILES = 8, MOST_LANES = 16;
 
 /** `fix self.step: recompiles 5 → 1`: the changes that save most, in a line. */
 function savings() {
-  const told = DATA.findings.filter((one) => one.forecast.length).slice(0, 3);
-  if (!told.length) return null;
-  return h("p.savings", null, "Predicted: ", told.map((one, n) => [n > 0 && " · ", h("a.row", { href: link.finding(one.id) }, "fix"), " ", forecastWords(one.forecast[0])]));
+  const predicted = DATA.findings.filter((one) => one.forecast.length).slice(0, 3);
+  if (!predicted.length) return null;
+  return h("p.savings", null, "Predicted: ", predicted.map((one, n) => [n > 0 && " · ", h("a.row", { href: link.finding(one.id) }, "fix"), " ", forecastWords(one.forecast[0])]));
 }
 
 /** `2 settings differ from the defaults of torch 2.13: …` */
@@ -77,9 +77,9 @@ function settingsLine() {
 
 /** What the best fixes of several findings gave at the same time. */
 function togetherLine() {
-  const told = DATA.together;
-  return told && h("p.savings", null, count(told.findings.length, "fix"), " together (",
-    told.findings.map((id, n) => [n > 0 && ", ", h("a.row", { href: link.finding(id) }, id.split("-")[0])]), `): ${told.told}, ran with the edits`);
+  const trial = DATA.together;
+  return trial && h("p.savings", null, count(trial.findings.length, "fix"), " together (",
+    trial.findings.map((id, n) => [n > 0 && ", ", h("a.row", { href: link.finding(id) }, id.split("-")[0])]), `): ${trial.outcome}, ran with the edits`);
 }
 
 function functionsPage() {
@@ -148,8 +148,8 @@ function ranksPart() {
     h("td.num", null, lane.recompiles), h("td.num", null, lane.failures),
     h("td.num", null, duration(lane.seconds)), h("td", null, differenceOf(lane, DATA.lanes[0]))));
   const numbers = ["compiles", "breaks", "recompiles", "failed", "time"].map((one) => [one, "num"]);
-  const told = DATA.ranks.divergences.map((one) => h("p", null, state("differs"), " ", inlineCode(sentenceOf(one.chain[0])), "."));
-  return section("Ranks and processes", `compared with ${DATA.lanes[0].label}`, told,
+  const differences = DATA.ranks.divergences.map((one) => h("p", null, state("differs"), " ", inlineCode(sentenceOf(one.chain[0])), "."));
+  return section("Ranks and processes", `compared with ${DATA.lanes[0].label}`, differences,
     table(["", ...numbers, "difference"], rows),
     DATA.laneCount > rows.length && h("p.soft", null, `and ${DATA.laneCount - rows.length} more, which did as one of these or are compared on the page of ranks`),
     DATA.ranks.groups.length > 0 && h("p", null, h("a.row", { href: "#/ranks" }, "Ranks step by step →")));
@@ -159,14 +159,14 @@ function differenceOf(lane, first) {
   const only = (one, other) => one.ids.filter((id) => !other.ids.includes(id)).map(bracket).join(" ");
   const extra = only(lane, first), lacking = only(first, lane);
   if (!extra && !lacking) return h("span.soft", null, lane === first ? "" : "the same compiles");
-  const told = [extra && `also compiled ${extra}`, lacking && `did not compile ${lacking}`];
-  return h("span.state.break", null, h("i", { "aria-hidden": "true" }, "!"), told.filter(Boolean).join("; "));
+  const parts = [extra && `also compiled ${extra}`, lacking && `did not compile ${lacking}`];
+  return h("span.state.break", null, h("i", { "aria-hidden": "true" }, "!"), parts.filter(Boolean).join("; "));
 }
 
 function cachePart() {
   if (!DATA.lookups.length) return null;
-  const told = DATA.caches.map(([name, hits, missed, passed]) => `${name}: ${hits} hit, ${missed} missed${passed ? `, ${passed} bypassed` : ""}`).join(" · ");
-  return section("Cache", told, h("p", null, h("a.row", { href: "#/cache" }, "Every look-up, and why it missed →")));
+  const rates = DATA.caches.map(([name, hits, missed, passed]) => `${name}: ${hits} hit, ${missed} missed${passed ? `, ${passed} bypassed` : ""}`).join(" · ");
+  return section("Cache", rates, h("p", null, h("a.row", { href: "#/cache" }, "Every look-up, and why it missed →")));
 }
 
 function overviewPage() {

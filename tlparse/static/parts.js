@@ -56,7 +56,7 @@ function fixes(list) {
     const patch = way.kind === "patch" && way.text.split("\n"), lines = way.patch && way.patch.split("\n");
     return h("div.fix", null, h("b", null, n ? "or" : "fix"),
       h("div", null, patch ? patchBlock(patch) : inlineCode(way.text), " ", h(`small.soft.verdict${way.verified === "yes" ? ".checked" : ""}`, null,
-        way.safe === "yes" ? "safe" : "review", ", ", way.told || way.checked || "unchecked"),
+        way.safe === "yes" ? "safe" : "review", ", ", way.outcome || way.checked || "unchecked"),
         lines && patchBlock(lines)),
       copyButton(patch || lines ? newLines(patch || lines) : way.text, "this fix"));
   });
@@ -121,8 +121,8 @@ const whyOf = (finding) => inlineCode(sentence(finding.why, namesIn(finding)));
 
 function splitBar(rows, small) {
   const total = rows.reduce((sum, row) => sum + row[1], 0);
-  const told = rows.map(([name, part]) => `${name} ${percent(part, total)}`).join(", ");
-  const about = { role: "img", "aria-label": told || "no time recorded", title: small ? told : null };
+  const shares = rows.map(([name, part]) => `${name} ${percent(part, total)}`).join(", ");
+  const about = { role: "img", "aria-label": shares || "no time recorded", title: small ? shares : null };
   return h(`div.split${small ? ".small" : ""}`, about, rows.map(([name, part]) => h(`span.${phaseClass(name)}`, {
     grow: (100 * part) / (total || 1),
     title: `${name}: ${duration(part)} (${percent(part, total)})`,

@@ -64,10 +64,10 @@ function walkOf(one, texts) {
   const rows = one.artifacts.filter((row) => row[5] === last);
   const textOf = (name) => rows.filter((row) => row[1] === name).map((row) => texts[row[0]]);
   for (const row of rows.filter((one) => one[1] === "tc_pass")) {
-    let told;
-    try { told = JSON.parse(texts[row[0]]); } catch { continue; }
-    if (!Array.isArray(told.passes)) continue;
-    const { graph, stage, passes } = told;
+    let record;
+    try { record = JSON.parse(texts[row[0]]); } catch { continue; }
+    if (!Array.isArray(record.passes)) continue;
+    const { graph, stage, passes } = record;
     const states = [];
     if (stage === "aot") {
       let lines = textOf(`aot_${graph}_graph`).map(nodeLines)[0] || null;
@@ -82,8 +82,8 @@ function walkOf(one, texts) {
       const texts = before && after ? [before.join("\n"), after.join("\n")] : ran.edits.length ? [ran.edits.flatMap((edit) => edit.removed).join("\n"), ran.edits.flatMap((edit) => edit.added).join("\n")] : null;
       steps.push({ group: `${graph} · ${stage}`, name: ran.name, first: ran.first, last: ran.last, changed: ran.changed, refused: ran.refused, note: ran.refused ? "refused" : ran.changed ? `${ran.before} → ${ran.after}` : "", texts });
     });
-    for (const rule of told.firings || []) steps.push({ group: `${graph} · ${stage}`, name: rule.rule, first: rule.number, last: rule.number, changed: true, refused: false, note: [rule.buffer, rule.line && basename(rule.line)].filter(Boolean).join(" · "), texts: [rule.before, rule.after] });
-    for (const total of told.steps || []) totals.push([`${graph} · ${stage}`, total]);
+    for (const rule of record.firings || []) steps.push({ group: `${graph} · ${stage}`, name: rule.rule, first: rule.number, last: rule.number, changed: true, refused: false, note: [rule.buffer, rule.line && basename(rule.line)].filter(Boolean).join(" · "), texts: [rule.before, rule.after] });
+    for (const total of record.steps || []) totals.push([`${graph} · ${stage}`, total]);
   }
   for (const [name, from, to] of [["pre-grad passes", "before_pre_grad_graph", "after_pre_grad_graph"], ["joint-graph passes", "before_joint_graph", "after_joint_graph"], ["post-grad passes", "before_post_grad_graph", "inductor_post_grad_graph"]]) {
     const before = textOf(from), after = textOf(to);

@@ -16,7 +16,7 @@ const DEFECT_WORDS = {
 
 function rawPage() {
   const raw = DATA.raw;
-  const told = [count(raw.records, "record"), count(raw.strings, "interned string"), count(raw.logs, "log")];
+  const counts = [count(raw.records, "record"), count(raw.strings, "interned string"), count(raw.logs, "log")];
   const events = raw.events.map(([name, n, known]) => h("tr", null,
     h("td.mono", null, name), h("td.num", null, n),
     h("td.soft", null, !known && "not known to this version: shown as it is")));
@@ -27,7 +27,7 @@ function rawPage() {
     title: "The trace",
     crumbs: [["trace"]],
     body: [
-      lead("The trace", told.join(", ")),
+      lead("The trace", counts.join(", ")),
       section("Damage", null, damagePart(raw.defects)),
       section("Records by event", null, table(["event", ["count", "num"], ""], events)),
       section("Logs", raw.logs > raw.sources.length && `the first ${raw.sources.length} of ${raw.logs}`, table(["file", ["size", "num"]], logs)),
@@ -41,17 +41,17 @@ function rawPage() {
 
 /** What is not at its default, of all compiles, or of one. */
 function settingsPart(one) {
-  const told = DATA.settings;
-  if (!told.known) return one ? null : section("Settings", null, h("p.soft", null, "The trace does not tell them."));
-  const mine = told.changed.filter((row) => !one || !row.compiles.length || row.compiles.includes(one.slug));
+  const settings = DATA.settings;
+  if (!settings.known) return one ? null : section("Settings", null, h("p.soft", null, "The trace has none."));
+  const mine = settings.changed.filter((row) => !one || !row.compiles.length || row.compiles.includes(one.slug));
   if (one && !mine.length) return null;
-  const exact = told.exact ? "" : ", the nearest version known here: some may only have another default there";
+  const exact = settings.exact ? "" : ", the nearest version known here: some may only have another default there";
   const rows = mine.map((row) => h("tr", null, h("td.mono", null, row.name),
     h("td.mono", null, h("span.plain", null, row.value)), h("td.mono.soft", null, h("span.plain", null, row.default)),
     !one && h("td", null, row.compiles.length ? chips(row.compiles) : h("span.soft", null, "all"))));
   const body = mine.length ? table(["setting", "value", "default", ...(one ? [] : ["compiles"])], rows)
-    : h("div.calm", null, `✓ All settings that the trace tells are at the defaults of ${told.known}.`);
-  return one ? body : section("Settings", `those that are not at the defaults of ${told.known}${exact}`, body);
+    : h("div.calm", null, `✓ All settings in the trace are at the defaults of ${settings.known}.`);
+  return one ? body : section("Settings", `those that are not at the defaults of ${settings.known}${exact}`, body);
 }
 
 function damagePart(defects) {

@@ -1,7 +1,7 @@
 // Words of the trade: each has a card at its first use on a page, and all of them stand behind `?`.
 
 const WORDS = [
-  ["graph break", "the compiler cannot go on: the graph ends, Python runs the line, a new graph begins"],
+  ["graph break", "the compiler cannot continue: the graph ends, Python runs the line, a new graph begins"],
   ["recompile", "the inputs no longer fit what was compiled, so the function is compiled again"],
   ["guard", "a check on the inputs that compiled code relies on; it runs before each call"],
   ["[0/2]", "a compile id: function number 0, compiled for the third time"],
@@ -20,12 +20,12 @@ const USES = {
 
 /** Give each word a card where the page uses it first; a pointer or the focus shows it. */
 function explainWords(within) {
-  const told = new Set();
+  const explained = new Set();
   for (const one of within.querySelectorAll("dt, th")) {
     const name = USES[one.textContent.trim().toLowerCase()];
-    if (!name || told.has(name)) continue;
-    told.add(name);
-    const id = `word-${told.size}`;
+    if (!name || explained.has(name)) continue;
+    explained.add(name);
+    const id = `word-${explained.size}`;
     const card = h("div.word", { id, role: "tooltip", popover: "manual" }, h("b", null, name), " ", WORDS.find(([word]) => word === name)[1]);
     const term = h("button.term", { type: "button", "aria-describedby": id }, one.textContent);
     const open = () => { if (!card.matches(":popover-open")) showWord(card, term); };

@@ -9,12 +9,12 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What we say of one kind of break.
+    """The advice for one kind of break.
 
     Attributes:
         ids: PyTorch's ids of it (`GB0170` is 170).
         pattern: found in the text of breaks that carry no id; its group 1 fills `{}`.
-        code: ours, the same as `tc` itself uses for this cause.
+        code: of the finding, the same as `tc` itself uses for this cause.
     """
 
     ids: tuple[int, ...]

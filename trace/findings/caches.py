@@ -47,15 +47,15 @@ def cache_misses(facts: Facts) -> list[Event]:
             continue
         compiled, artifact = miss.entry.compiled, miss.entry.artifact
         names = [readable(change) for change in miss.changes]
-        told = ", ".join(names[:_MOST_NAMED])
+        changes = ", ".join(names[:_MOST_NAMED])
         rest = miss.differing - _MOST_NAMED
-        told += f" and {rest} more" if rest > 0 else ""
+        changes += f" and {rest} more" if rest > 0 else ""
         events.append(
             Event(
                 code="TC402",
                 title=f"cache missed: {miss}",
                 why=f"the same graph was compiled before, as [{miss.nearest.compiled.slug}], "
-                f"with other settings: {told}",
+                f"with other settings: {changes}",
                 fix=_fix(miss),
                 where=Where(*compiled.own_place, function=compiled.alias or compiled.function),
                 reason=", ".join(names),
@@ -100,7 +100,7 @@ def bypasses(facts: Facts) -> list[Event]:
         if look.found != "bypass" or not reason or not look.compiled.started:
             continue
         events = by_reason.setdefault(reason, [])
-        told = any(event.compiled is look.compiled for event in events)  # forward and backward
+        counted = any(event.compiled is look.compiled for event in events)  # forward and backward
         one = look.compiled
         others = [other for other in looks if other.compiled is one and other.cache != look.cache]
         events.append(
@@ -115,7 +115,7 @@ def bypasses(facts: Facts) -> list[Event]:
                 place=one.artifacts[look.artifact].place,
                 artifact=look.artifact,
                 detail=f"{look.cache}: {look.why}",
-                seconds=0.0 if told else _lost(one, others),
+                seconds=0.0 if counted else _lost(one, others),
             )
         )
     found: list[Event] = []
@@ -135,11 +135,11 @@ def _kept(look: Lookup, others: Sequence[Lookup]) -> str:
     saved = sum(one.saved for one in rest)
     names = " and ".join(dict.fromkeys(named(one) for one in rest))
     if any(one.found == "hit" for one in rest):
-        told = f"; {names} still had its part"
-        told += f", which saved {duration(saved)}" if saved else ""
+        by_others = f"; {names} still had its part"
+        by_others += f", which saved {duration(saved)}" if saved else ""
     else:
-        told = f"; {names} keeps its part for the next run"
-    return f"{named(look)} keeps nothing of it, so its part is done again in each run{told}"
+        by_others = f"; {names} keeps its part for the next run"
+    return f"{named(look)} keeps nothing of it, so its part is done again in each run{by_others}"
 
 
 def _lost(one: Compile, others: Sequence[Lookup]) -> float:

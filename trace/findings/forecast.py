@@ -24,7 +24,7 @@ _RECOMPILED: Final = "TC201"
 class Step:
     """Fix these inputs, on top of the steps before: `before` recompiles become `after`.
 
-    `frees`: calls that met the recompile limit, and ran in Python, would no longer.
+    `frees`: calls that reached the recompile limit, and ran in Python, would no longer.
     """
 
     sources: tuple[str, ...]
@@ -48,9 +48,11 @@ def with_forecasts(facts: Facts, findings: Sequence[Finding]) -> list[Finding]:
         for one in findings
         if one.code == _RECOMPILED
     }
-    told = forecasts(facts.session, facts.recompiles, set().union(*frames.values()))
+    predictions = forecasts(facts.session, facts.recompiles, set().union(*frames.values()))
     return [
-        _with(one, together([told[frame] for frame in frames[one.id] if frame in told]))
+        _with(
+            one, together([predictions[frame] for frame in frames[one.id] if frame in predictions])
+        )
         if one.id in frames
         else one
         for one in findings
@@ -68,14 +70,14 @@ def forecasts(
     """Return the steps that help most, for each wanted (lane, frame) that recompiled.
 
     The recorded guards are played through without the inputs in question. Where playing them
-    through as they are does not give the recompiles that took place, nothing is foretold.
+    through as they are does not give the recompiles that took place, nothing is predicted.
     """
     groups: dict[tuple[int, str], list[Recompile]] = {}
     for again in found:
         key = again.compiled.lane.index, again.compiled.frame_id
         if key in wanted:
             groups.setdefault(key, []).append(again)
-    told = {}
+    predictions = {}
     firsts: dict[tuple[int, str], Compile] = {}
     for one in session.compiles:
         firsts.setdefault((one.lane.index, one.frame_id), one)
@@ -85,14 +87,14 @@ def forecasts(
             continue
         made = [one for one in group if not one.refused]
         rows = [guard_values(session, first), *(one.values for one in made)]
-        steps = foretold(
+        steps = predict(
             rows,
             [cause.source for one in made for cause in one.causes],
             {cause.source for one in group if one.refused for cause in one.causes},
         )
         if steps:
-            told[key] = steps
-    return told
+            predictions[key] = steps
+    return predictions
 
 
 def together(plans: Sequence[tuple[Step, ...]]) -> tuple[Step, ...]:
@@ -113,7 +115,7 @@ def together(plans: Sequence[tuple[Step, ...]]) -> tuple[Step, ...]:
     )
 
 
-def foretold(
+def predict(
     rows: Sequence[Row], changed: Sequence[str], refused: Collection[str] = ()
 ) -> tuple[Step, ...]:
     """Return the steps that help most with the compiles of one frame.
@@ -127,14 +129,14 @@ def foretold(
 
 
 def _freed(steps: tuple[Step, ...], wanted: Collection[str]) -> tuple[Step, ...]:
-    """Say after which step nothing that a refused call had changed changes any more."""
+    """Mark the step after which no input that a refused call had changed changes again."""
     fixed: set[str] = set()
-    told: list[Step] = []
+    marked: list[Step] = []
     for step in steps:
         frees = bool(wanted) and not fixed.issuperset(wanted)
         fixed.update(step.sources)
-        told.append(replace(step, frees=frees and fixed.issuperset(wanted)))
-    return tuple(told)
+        marked.append(replace(step, frees=frees and fixed.issuperset(wanted)))
+    return tuple(marked)
 
 
 def plan(rows: Sequence[Row], sources: Sequence[str]) -> tuple[Step, ...]:

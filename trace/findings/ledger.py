@@ -131,34 +131,34 @@ def _held_values(session: Session, rows: Sequence[Compile], story: _Story) -> li
     held = [_held(session, row, story.get(id(row))) for row in rows]
     position = {(row.lane.index, row.id): index for index, row in enumerate(rows)}
     for index, row in enumerate(rows):
-        told = story.get(id(row))
-        for cause in told.causes if told else ():
+        recompile = story.get(id(row))
+        for cause in recompile.causes if recompile else ():
             if cause.new:
                 held[index].setdefault(cause.source, cause.new)
-            before = position.get((row.lane.index, told.of if told else ""))
+            before = position.get((row.lane.index, recompile.of if recompile else ""))
             if before is not None and cause.old and cause.kind != "shape":
                 held[before].setdefault(cause.source, cause.old)
     return held
 
 
-def _held(session: Session, row: Compile, told: Recompile | None) -> dict[str, str]:
-    if told is not None and told.values:
-        return dict(told.values)
+def _held(session: Session, row: Compile, recompile: Recompile | None) -> dict[str, str]:
+    if recompile is not None and recompile.values:
+        return dict(recompile.values)
     return dict(guard_values(session, row))
 
 
 def _named(story: _Story, row: Compile) -> set[str]:
-    """Return the inputs that a compile is put down to."""
-    told = story.get(id(row))
-    return {cause.source for cause in told.causes} if told else set()
+    """Return the inputs that a compile is attributed to."""
+    recompile = story.get(id(row))
+    return {cause.source for cause in recompile.causes} if recompile else set()
 
 
 def _changing(rows: Sequence[Compile], held: Sequence[dict[str, str]], story: _Story) -> list[str]:
-    """Return the inputs that ever changed, the most telling first."""
+    """Return the inputs that ever changed, the likeliest cause first."""
     weight: Counter[str] = Counter()
     for row in rows:
-        told = story.get(id(row))
-        weight.update({cause.source: _NAMED for cause in told.causes} if told else {})
+        recompile = story.get(id(row))
+        weight.update({cause.source: _NAMED for cause in recompile.causes} if recompile else {})
     for source in sorted({source for values in held for source in values}):
         seen = [values[source] for values in held if source in values]
         if any(not fits(value, seen[0]) for value in seen):

@@ -1,4 +1,4 @@
-"""Recompiles go in; the functions that were compiled too often to go on come out as events."""
+"""Recompiles go in; the functions that were compiled too often to continue come out as events."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _FIX = (
 def limits(facts: Facts) -> list[Event]:
     """Return each function that reached its recompile limit, once a refusal."""
     events: list[Event] = []
-    told: set[int] = set()
+    reported: set[int] = set()
     for compiled in all_compiles(facts.session):
         for note in compiled.noted("tc_recompile_limit"):
-            told.add(id(compiled))
+            reported.add(id(compiled))
             line = note.data.get("line")
             limit = note.data.get("limit")
             function = str(note.data.get("function") or compiled.function)
@@ -58,7 +58,7 @@ def limits(facts: Facts) -> list[Event]:
                 )
             )
     for one in facts.recompiles:
-        if one.refused and id(one.compiled) not in told:
+        if one.refused and id(one.compiled) not in reported:
             events.append(_refusal(facts.session, one))
     return events
 

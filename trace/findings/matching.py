@@ -1,6 +1,6 @@
 """The findings of two runs go in; which of them are the same cause, new, gone or moved comes out.
 
-Ids alone do not tell: where a function has two causes of one kind, a line that is added above
+Ids alone are not enough: where a function has two causes of one kind, a line that is added above
 another must not take its place. What a line says, and the lines around it, do.
 """
 

@@ -1,7 +1,7 @@
 """Events of one run go in; those that only follow from a graph break come out as part of it.
 
 One cause is one finding: a break that makes a whole function run in Python, that `fullgraph=True`
-turns into an error, or that makes capture start over is told once, with what it led to.
+turns into an error, or that makes capture start over is reported once, with what it led to.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def merged(found: Found) -> Found:
                 lost[id(mine[0])] = one.seconds
         else:
             alone.append(one)
-    told = [_with(one, more.get(id(one)), lost.get(id(one), 0.0)) for one in kept]
+    completed = [_with(one, more.get(id(one)), lost.get(id(one), 0.0)) for one in kept]
     return {
         **found,
-        "graph_breaks": told,
+        "graph_breaks": completed,
         "failures": failed,
         "skips": left,
         "started_over": alone,

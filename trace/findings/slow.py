@@ -21,7 +21,7 @@ _SHARE: Final = 0.1  # of all compile time
 _COLD: Final = 5.0  # seconds in compilers of C++ and Triton
 _MOSTLY: Final = 0.5
 _LARGE: Final = 200  # operations of a graph
-_TURNS: Final = 8  # how often a line must be in a graph to look like the body of a loop
+_ITERATIONS: Final = 8  # how often a line must be in a graph to look like the body of a loop
 _TUNING: Final = re.compile(r"autotun|benchmark", re.IGNORECASE)
 _PLACE: Final = re.compile(r"# File: (.+?):(\d+)(?: in ([^,]+))?, code: (.*)$", re.MULTILINE)
 _SET: Final = re.compile(r"environ\[['\"](?P<name>\w+_CACHE_DIR)['\"]\] = ['\"](?P<value>[^'\"]+)")
@@ -54,12 +54,12 @@ def started_over(facts: Facts) -> list[Event]:
         if not isinstance(lost, (int, float)) or lost < least or one.failure:
             continue
         reasons = one.metrics.get("restart_reasons")
-        told = [str(row).strip().partition("\n")[0] for row in reasons or () if str(row).strip()]
-        if not told:
+        lines = [str(row).strip().partition("\n")[0] for row in reasons or () if str(row).strip()]
+        if not lines:
             continue
         found.append(_event(
             one, "TC301", f"capture of {one.title} started over",
-            f"what it had read until then was lost: {duration(float(lost))}; it met: {told[0]}",
+            f"what it had read until then was lost: {duration(float(lost))}; reason: {lines[0]}",
             ("mend what made it start over: the other findings of this function name the line",),
             float(lost), "started over",
         ))  # fmt: skip
@@ -114,7 +114,7 @@ def compiled_alike(facts: Facts) -> list[Event]:
     order=Order.TIME,
 )
 def unrolled(facts: Facts) -> list[Event]:
-    """Return the graphs that are large because they contain the body of a loop once a turn."""
+    """Return the graphs that are large because they repeat the body of a loop."""
     session, found = facts.session, []
     least = _least(session)
     for one in session.compiles:
@@ -126,30 +126,30 @@ def unrolled(facts: Facts) -> list[Event]:
         body = _repeated(text)
         if body is None:
             continue
-        where, turns, share = body
+        where, iterations, share = body
         found.append(_event(
-            one, "TC303", f"a loop of {turns} turns is unrolled into one graph",
+            one, "TC303", f"a loop of {iterations} iterations is unrolled into one graph",
             f"{100 * share:.0f} % of its {nodes} operations come from lines that are in it "
-            f"{turns} times; the time to compile grows with each turn",
-            ("compile the body instead: the layer or function that is called in each turn, so that "
-             "all turns share one small graph",),
+            f"{iterations} times; the time to compile grows with each iteration",
+            ("compile the body instead: the layer or function called in each iteration, so that "
+             "all iterations share one small graph",),
             one.seconds * share, "unrolled", where,
         ))  # fmt: skip
     return found
 
 
 def _repeated(text: str) -> tuple[Where, int, float] | None:
-    """Return the first line of what looks like a loop's body, its turns and its share."""
+    """Return the first line of what looks like a loop's body, its iterations and its share."""
     places = [(m[1], int(m[2]), m[3] or "", m[4]) for m in _PLACE.finditer(text)]
     many = Counter((file, line) for file, line, _, _ in places)
-    # lines of one loop's body are met equally often, its calls of helpers several times a turn
-    turns = Counter(n for n in many.values() if n >= _TURNS)
-    if not turns or not places:
+    # lines of one loop's body occur equally often, its calls of helpers several times as often
+    iterations = Counter(n for n in many.values() if n >= _ITERATIONS)
+    if not iterations or not places:
         return None
-    share = sum(n for n in many.values() if n >= _TURNS) / len(places)
+    share = sum(n for n in many.values() if n >= _ITERATIONS) / len(places)
     if share < _MOSTLY:
         return None
-    count = max(turns, key=lambda n: (turns[n] * n, n))
+    count = max(iterations, key=lambda n: (iterations[n] * n, n))
     body = [p for p in places if many[p[:2]] == count]
     mine = [p for p in body if not FRAMEWORK.search(p[0])]
     file, line, function, source = (mine or body)[0]
@@ -209,7 +209,9 @@ def cold(facts: Facts) -> list[Event]:
     if not tc:
         fixes.append("torch.compiler.save_cache_artifacts() and load_cache_artifacts() carry them "
                      "to other machines")  # fmt: skip
-    most = max(spent, key=lambda row: row[1])[0]  # a cause of the whole run: told of one compile
+    most = max(spent, key=lambda row: row[1])[
+        0
+    ]  # a cause of the whole run: reported for one compile
     return [_event(
         most, "TC305", "the caches were empty: all kernels were built",
         f"{100 * built / _total(session):.0f} % of the compile time went to compilers of generated "

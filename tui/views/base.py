@@ -151,7 +151,7 @@ class View(Vertical):
 
     def fill_detail(self, *, keep: bool = False) -> None:
         """Show what the cursor of the list is on."""
-        self._made_for = self.detail.room
+        self._made_for = self.detail.row_width
         self.detail.show(self.document(self.list.key), keep=keep)
 
     def filter(self, query: str) -> str:
@@ -170,7 +170,7 @@ class View(Vertical):
         return isinstance(self.detail, Body) and self.deep
 
     def search(self, query: str) -> str:
-        """Search the text on the right; return what is to be said if that failed."""
+        """Search the text on the right; return a note if that failed."""
         try:
             pattern = filters.search(query)
         except ValueError as error:
@@ -201,7 +201,7 @@ class View(Vertical):
 
     @property
     def narrow(self) -> bool:
-        """Whether there is room for one pane only."""
+        """Whether the width is enough for one pane only."""
         return self.screen.has_class("-narrow")
 
     def split(self, step: int) -> str:
@@ -255,9 +255,9 @@ class View(Vertical):
             self.draw_title()
 
     def on_row_list_resized(self, event: RowList.Resized) -> None:
-        """Documents are wrapped anew."""
+        """Wrap documents again."""
         event.stop()
-        if event.rows is self.detail and self.detail.room != self._made_for:
+        if event.rows is self.detail and self.detail.row_width != self._made_for:
             self.fill_detail(keep=True)
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:

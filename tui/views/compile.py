@@ -125,12 +125,12 @@ class OneCompile(View):
         if one is None:
             return line(" ") + compile_words(self.model, compiled), Line()
         lines = f"{len(self.body.text)} lines"
-        told = line((one.name, "head"), (f"  {lines} ", "dim"))
+        title = line((one.name, "head"), (f"  {lines} ", "dim"))
         if self.deep:
-            return line((f" [{compiled.slug}] ", "title")) + told, line(
+            return line((f" [{compiled.slug}] ", "title")) + title, line(
                 (self.body.found + " ", "mark")
             )
-        return line(" ") + compile_words(self.model, compiled), told
+        return line(" ") + compile_words(self.model, compiled), title
 
     def nothing(self) -> str:
         return "no compile in this trace" if self.compiled is None else "it left nothing behind"

@@ -32,11 +32,11 @@ class Findings(View):
         columns = Columns.of(cells)
         return [
             Row(
-                partial(columns.draw, _sign(one), said),
+                partial(columns.draw, _sign(one), texts),
                 one.id,
                 f"{one.id} {one.title} {one.where.file} {one.where.function}",
             )
-            for one, said in zip(self.model.findings, cells, strict=True)
+            for one, texts in zip(self.model.findings, cells, strict=True)
         ]
 
     def update(self, model: Model) -> None:
@@ -68,7 +68,7 @@ class Findings(View):
             calm = self.model.diagnosis is not None and not self.model.findings
             return Listed(_calm(self.model, self.key_of) if calm else [])
         return Listed(
-            _document(finding, self.detail.room, self.trace_name, len(self.model.lanes) > 1)
+            _document(finding, self.detail.row_width, self.trace_name, len(self.model.lanes) > 1)
         )
 
     def place(self) -> Place | None:
@@ -101,8 +101,8 @@ def _calm(model: Model, key_of: Callable[[str], str]) -> list[Line]:
     ]
     if functions and functions[0].seconds:
         most = functions[0]
-        told = f"{most.title}  {most.where}  {duration(most.seconds)}"
-        rows += [line(("most expensive  ", "dim"), told), Line()]
+        text = f"{most.title}  {most.where}  {duration(most.seconds)}"
+        rows += [line(("most expensive  ", "dim"), text), Line()]
     tabs = (("tab_2", "functions and their compiles"), ("tab_4", "where the time went"),
             ("tab_5", "the log"))  # fmt: skip
     return rows + [line((key_of(tab), "key"), f" {words}") for tab, words in tabs]
@@ -155,8 +155,8 @@ def _head(finding: Finding, width: int) -> list[Line]:
         inside = f" in {where.function}" if where.function else ""
         place = f"{where.file}:{where.line}" if where.line else where.file
         rows.append(line((tail(place, width - len(inside)), "title"), inside))
-    told = f"×{finding.count}  {finding.cost}".rstrip()
-    return [*rows, line((told, "dim"))]
+    text = f"×{finding.count}  {finding.cost}".rstrip()
+    return [*rows, line((text, "dim"))]
 
 
 def _fix(way: Fix, width: int, label: str) -> list[Line]:
@@ -176,8 +176,8 @@ def _forecast(finding: Finding, width: int) -> list[Line]:
     """How many recompiles would be left, if inputs stopped changing one after the other."""
     rows = [Line()] if finding.forecast else []
     for number, step in enumerate(finding.forecast):
-        told = f"{recompiles_left(step)} (predicted)" if not number else step
-        rows += wrap(told, width, "", line(("saves " if not number else " then ", "head")))
+        text = f"{recompiles_left(step)} (predicted)" if not number else step
+        rows += wrap(text, width, "", line(("saves " if not number else " then ", "head")))
     return rows
 
 
@@ -185,11 +185,11 @@ def _causes(finding: Finding, width: int) -> list[Line]:
     if not finding.causes:
         return []
     rows = [Line(), heading("changed inputs")]
-    room = min(max(len(cause.source) for cause in finding.causes), width // 2)
+    space = min(max(len(cause.source) for cause in finding.causes), width // 2)
     for cause in finding.causes[:20]:
         now = " (dynamic from then on)" if cause.now_dynamic else ""
         change = f"{cause.old or '?'} → {cause.new or '?'}{now}"
-        rows += wrap(change, width, "", line("  ", (left(cause.source, room), "mark"), "  "))
+        rows += wrap(change, width, "", line("  ", (left(cause.source, space), "mark"), "  "))
     more = len(finding.causes) - 20
     return rows + ([line((f"  … and {more} more", "dim"))] if more > 0 else [])
 

@@ -35,11 +35,11 @@ class Functions(View):
         columns = Columns.of(cells)
         return [
             Row(
-                partial(columns.draw, _sign(one), said),
+                partial(columns.draw, _sign(one), texts),
                 one.key,
                 f"{one.title} {one.place[0]} {one.status}",
             )
-            for one, said in zip(self.model.functions, cells, strict=True)
+            for one, texts in zip(self.model.functions, cells, strict=True)
         ]
 
     def nothing(self) -> str:
@@ -57,7 +57,7 @@ class Functions(View):
         function = self.chosen()
         if function is None or self.model.diagnosis is None:
             return Listed([])
-        return page(self.model, function, self.detail.room)
+        return page(self.model, function, self.detail.row_width)
 
     def place(self) -> Place | None:
         function = self.chosen()
@@ -184,14 +184,14 @@ def seconds_of(seconds: float) -> str:
 
 def calls_words(calls: Calls) -> str:
     """What was counted while the program ran: calls, those in eager, the time of one."""
-    told = [count(calls.count, "call")] if calls.count else []
+    parts = [count(calls.count, "call")] if calls.count else []
     if calls.eager:
-        told.append(f"{calls.eager} op by op")
+        parts.append(f"{calls.eager} op by op")
     if calls.each is not None:
-        told.append(f"{calls.each * 1e6:.0f} µs a call")
+        parts.append(f"{calls.each * 1e6:.0f} µs a call")
     if calls.python:
-        told.append(f"{count(calls.python, 'call')} in Python")
-    return " · ".join(told)
+        parts.append(f"{count(calls.python, 'call')} in Python")
+    return " · ".join(parts)
 
 
 def compile_words(model: Model, compiled: Compile) -> Line:

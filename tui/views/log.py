@@ -95,11 +95,11 @@ class Entries:
         lane = (f"{one.source} ", "dim") if self.several else ""
         clock = one.time.partition(" ")[2][:12]
         head = line("  ", lane, (clock, "dim"), " ", (left(one.compile, 7), "title"), " ")
-        room = max(width - head.width - 10, 8)
+        space = max(width - head.width - 10, 8)
         role = "" if kind_of(one.event).record else "mark"
         name = f"  {one.name}" if one.name else ""
-        event = cut(one.event, room)
-        rest = room - cell_len(event)
+        event = cut(one.event, space)
+        rest = space - cell_len(event)
         return head + line((event, role), (left(name, rest), "dim"), (" " + right(size, 8), "dim"))
 
     def index(self, key: Hashable) -> int:
@@ -231,7 +231,9 @@ class Log(View):
         if one is None or self.session is None:
             return super().command()
         source = self.session.sources[one.source]
-        reader = next((said for end, said in _READERS.items() if source.path.endswith(end)), "")
+        reader = next(
+            (command for end, command in _READERS.items() if source.path.endswith(end)), ""
+        )
         if not Path(source.path).is_file():  # in an archive, or from stdin
             return super().command()
         last = one.line + (payload_of(source, one.span).count(b"\n") + 1 if one.span else 0)

@@ -60,7 +60,7 @@ class Time(View):
         function = self.chosen()
         phase = "" if function else str(key[1])
         compiles = function.compiles if function else self.model.compiles
-        return Listed(_document(phase, compiles, self.detail.room, function))
+        return Listed(_document(phase, compiles, self.detail.row_width, function))
 
     def place(self) -> Place | None:
         function = self.chosen()
@@ -84,8 +84,8 @@ def _phase_row(phase: str, seconds: float, whole: float) -> Callable[[int], Line
     def draw(width: int) -> Line:
         head = line("  ", (left(phase, 13), ""), (right(duration(seconds), 8), ""))
         share = line((right(f"{100 * seconds / whole:.0f} %", 6), "dim"), " ")
-        room = max(width - head.width - share.width - 3, 0)
-        drawn = phase_bar({phase: seconds}, room, whole)
+        space = max(width - head.width - share.width - 3, 0)
+        drawn = phase_bar({phase: seconds}, space, whole)
         return head + share + line(" ") + (drawn if drawn.pieces else _sliver(phase))
 
     return draw

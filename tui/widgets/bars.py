@@ -1,4 +1,4 @@
-"""What lies above and below the screens: words with roles go in; lines one row high come out."""
+"""What is above and below the screens: words with roles go in; lines one row high come out."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ class Bar(Widget):
         self._zones: list[Zone] = []
 
     def say(self, left: Line, right: Line | None = None, zones: Sequence[Zone] = ()) -> None:
-        """Show other words; `zones` are (from, to, name) that answer to the mouse."""
+        """Show other words; `zones` are (from, to, name) that respond to the mouse."""
         self._left, self._right, self._zones = left, right or Line(), list(zones)
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
         base = self.rich_style
-        room = width - self._right.width - (1 if self._right.pieces else 0)
-        if room < min(self._left.width, width // 2):
-            parts, room = self._left, width
+        space = width - self._right.width - (1 if self._right.pieces else 0)
+        if space < min(self._left.width, width // 2):
+            parts, space = self._left, width
             right = Line()
         else:
             parts, right = self._left, self._right
-        strip = self._strip(parts).adjust_cell_length(room, base)
+        strip = self._strip(parts).adjust_cell_length(space, base)
         if right.pieces:
             strip = Strip.join([strip, Strip([Segment(" ", base)]), self._strip(right)])
         return strip.adjust_cell_length(width, base).apply_style(base)
@@ -66,7 +66,7 @@ class Bar(Widget):
         )
 
     def on_click(self, event: events.Click) -> None:
-        """Tell which part was clicked."""
+        """Report which part was clicked."""
         for start, stop, name in self._zones:
             if start <= event.x < stop:
                 self.post_message(self.Pressed(name))
@@ -74,7 +74,7 @@ class Bar(Widget):
 
 
 def zoned(parts: Sequence[tuple[Line, str]], gap: Line) -> tuple[Line, list[Zone]]:
-    """Join parts, and remember where each that has a name lies."""
+    """Join parts, and remember where each that has a name is."""
     joined, zones = line(" "), []
     for number, (part, name) in enumerate(parts):
         if number:
@@ -87,7 +87,7 @@ def zoned(parts: Sequence[tuple[Line, str]], gap: Line) -> tuple[Line, list[Zone
 
 
 def fitted(hints: Sequence[tuple[str, str]], width: int) -> list[tuple[str, str]]:
-    """Keep as many hints as there is room for, the last two always."""
+    """Keep as many hints as there is space for, the last two always."""
     kept = list(hints)
     while len(kept) > 2 and sum(cell_len(k) + cell_len(w) + 3 for k, w in kept) > width:
         kept.pop(-3)

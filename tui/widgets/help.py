@@ -28,10 +28,10 @@ _TERMS = (
 def help_lines(table: Table) -> list[Line]:
     """Return the help as lines."""
     rows: list[Line] = []
-    room = max(8, *(cell_len(key.shown) + 1 for key in table.keys))
+    space = max(8, *(cell_len(key.shown) + 1 for key in table.keys))
     for group, keys in table.groups().items():
         rows += [line((group, "head"))]
-        rows += [line("  ", (left(key.shown, room), "key"), key.words) for key in keys]
+        rows += [line("  ", (left(key.shown, space), "key"), key.words) for key in keys]
         rows += [line("")]
     rows += [line(("Signs", "head"))]
     for status, (sign, _, word) in look.STATUS.items():

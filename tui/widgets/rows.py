@@ -91,7 +91,7 @@ class RowList(ScrollView, can_focus=True):
 
     @property
     def key(self) -> Hashable | None:
-        """What the row under the cursor stands for."""
+        """The item of the row under the cursor."""
         return self.rows.key(self.cursor) if 0 <= self.cursor < len(self.rows) else None
 
     @property
@@ -100,7 +100,7 @@ class RowList(ScrollView, can_focus=True):
         return self.cursor == self._selectable(0, 1)
 
     def point_at(self, key: Hashable) -> bool:
-        """Put the cursor on the row that stands for something; False if there is none."""
+        """Put the cursor on the row of an item; False if there is none."""
         found = self._index(key)
         if found < 0:
             return False
@@ -142,7 +142,7 @@ class RowList(ScrollView, can_focus=True):
         self.post_message(self.Resized(self, self.key))
 
     @property
-    def room(self) -> int:
+    def row_width(self) -> int:
         """Cells a row has."""
         return self.scrollable_content_region.width or 60
 
@@ -170,8 +170,8 @@ class RowList(ScrollView, can_focus=True):
 
     def _instead(self, y: int, width: int) -> Line:
         """A line of what an empty list says."""
-        said = wrap(self.empty, width - 1, "dim", line(" ")) if not len(self.rows) else []
-        return said[y] if y < len(said) else Line()
+        notes = wrap(self.empty, width - 1, "dim", line(" ")) if not len(self.rows) else []
+        return notes[y] if y < len(notes) else Line()
 
     def _strip(self, row: Line) -> Strip:
         ascii_only = getattr(self.app, "ascii_only", False)
@@ -183,7 +183,7 @@ class RowList(ScrollView, can_focus=True):
         )
 
     def watch_cursor(self, old: int, new: int) -> None:
-        """Redraw the two rows, and tell who listens."""
+        """Redraw the two rows, and notify the listeners."""
         for index in (old, new):
             y = index - self.scroll_offset.y
             if 0 <= y < self.size.height:
@@ -215,7 +215,7 @@ class RowList(ScrollView, can_focus=True):
         if found >= 0:
             self.cursor = found
             self._into_view()
-        else:  # show what lies beyond the last choice
+        else:  # show what is beyond the last choice
             self.scroll_to(y=self.scroll_offset.y + step, animate=False, immediate=True)
 
     def action_page(self, pages: int) -> None:

@@ -21,7 +21,7 @@ class Traits:
     """How one Python version encodes the instructions that the emitter emits."""
 
     null_first: bool
-    """A call's NULL lies below the callable, not above it."""
+    """A call's NULL is below the callable, not above it."""
 
     precall: bool = False
     """CALL is announced by PRECALL."""

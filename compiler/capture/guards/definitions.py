@@ -52,7 +52,7 @@ Names = tuple[dict[Any, Any], tuple[str | tuple[str], ...] | None]
 """A dictionary, and the names that matter there; None: how many items it has does.
 
 Of definitions it matters which they are, of data only their type; a name in a tuple of its own
-stands for data of which it matters which object they are.
+is one of data of which the identity matters.
 """
 
 #: Returns whether forward-mode AD is active: compiled code would drop its derivatives.
@@ -90,7 +90,7 @@ class Definitions:
         modules: dictionaries of modules, by id, with the names that were looked up there.
         functions: interpreted functions that are not among the frame's inputs.
         counted: dictionaries of which only the size matters.
-        answers: class, abstract class, and whether the first is a subclass of the second.
+        subclass_tests: class, abstract class, and whether the first is a subclass of the second.
     """
 
     names: set[str] = field(default_factory=set)
@@ -98,7 +98,9 @@ class Definitions:
     modules: dict[int, tuple[dict[str, Any], dict[str, None]]] = field(default_factory=dict)
     functions: dict[int, types.FunctionType] = field(default_factory=dict)
     counted: dict[int, dict[Any, Any]] = field(default_factory=dict)
-    answers: list[tuple[weakref.ref[type], weakref.ref[type], bool]] = field(default_factory=list)
+    subclass_tests: list[tuple[weakref.ref[type], weakref.ref[type], bool]] = field(
+        default_factory=list
+    )
 
     def spell(self, code: types.CodeType) -> None:
         """Add the names that a code object uses."""
@@ -120,7 +122,9 @@ class Definitions:
 
     def register(self, cls: type, abstract: type) -> None:
         """Record the result of a subclass test against an abstract class."""
-        self.answers.append((weakref.ref(cls), weakref.ref(abstract), issubclass(cls, abstract)))
+        self.subclass_tests.append(
+            (weakref.ref(cls), weakref.ref(abstract), issubclass(cls, abstract))
+        )
 
     def resolve_import(self, name: str) -> None:
         """Record that a module was imported by name."""
@@ -147,7 +151,11 @@ class Definitions:
         )
         functions = tuple(self.functions.values())
         names = frozenset(self.names) | IMPLICIT
-        abstract = functools.partial(_as_answered, self.answers) if self.answers else None
+        abstract = (
+            functools.partial(_same_subclasses, self.subclass_tests)
+            if self.subclass_tests
+            else None
+        )
         watch = (make or PlainWatch)(names, classes, dicts, functions, abstract)
         labels = [label_of(one) for one in (*classes, *functions)]
         labels += [str(named) for _, named in dicts]
@@ -155,13 +163,13 @@ class Definitions:
         return Unchanged(len(classes), len(dicts), len(functions), watch, key)
 
 
-def _as_answered(
-    answers: Iterable[tuple[weakref.ref[type], weakref.ref[type], bool]],
+def _same_subclasses(
+    tests: Iterable[tuple[weakref.ref[type], weakref.ref[type], bool]],
 ) -> bool:
     """Return whether abstract classes still have the subclasses that they had."""
-    for cls, abstract, answer in answers:
+    for cls, abstract, result in tests:
         one, other = cls(), abstract()
-        if one is None or other is None or issubclass(one, other) is not answer:
+        if one is None or other is None or issubclass(one, other) is not result:
             return False
     return True
 

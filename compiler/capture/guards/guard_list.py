@@ -125,7 +125,7 @@ class CheckedGuards:
         root: the C++ tree.
         drop: set by the frame hook; removes the code behind these guards from its cache.
         alive: False once an object that the code refers to by identity has died.
-        telling: names of the sources whose guards failed in refused calls.
+        failing: names of the sources whose guards failed in refused calls.
         event: records these guards, if an event sink is attached.
     """
 
@@ -135,7 +135,7 @@ class CheckedGuards:
     root: Any
     drop: Callable[[], None] | None = None
     alive: bool = True
-    telling: set[str] = field(default_factory=set)
+    failing: set[str] = field(default_factory=set)
     event: trace.Guards | None = None
     _watched: list[Any] = field(default_factory=list, repr=False)
     _by_source: dict[str, list[Guard]] | None = field(default=None, repr=False)
@@ -177,7 +177,7 @@ class CheckedGuards:
     def refuse(self, locals: dict[str, Any], globals: dict[str, Any]) -> list[Failure]:
         """Explain a refusal as `explain` does, and remember the sources whose guards failed."""
         failures = self.explain(locals, globals)
-        self.telling |= {f.guard.source.name for f in failures if f.guard is not None}
+        self.failing |= {f.guard.source.name for f in failures if f.guard is not None}
         return failures
 
     def differs(self, at: Collection[str], scope: Scope) -> bool:
@@ -189,9 +189,9 @@ class CheckedGuards:
         rows = self._by_source
         return any(_fails(guard, scope) for name in at for guard in rows.get(name, ()))
 
-    def few(self, telling: set[str]) -> Any:
+    def few(self, failing: set[str]) -> Any:
         """Return a tree of only the guards on tensors, on sizes, and on the given sources."""
-        chosen = [g.source for g in self.guards if g.kind == "TENSOR" or g.source.name in telling]
+        chosen = [g.source for g in self.guards if g.kind == "TENSOR" or g.source.name in failing]
         ways = {"L", "G"}
         for source in chosen:
             step: Source | None = source
@@ -239,12 +239,12 @@ def refusals(
     found = [guards.refuse(locals, globals) for guards in entries[:EXPLAINED]]
     if len(entries) > EXPLAINED:
         scope = Scope(locals, globals)
-        told = [f.guard.source.name for failures in found for f in failures if f.guard is not None]
-        known = [name for name, _ in Counter(told).most_common()]
+        names = [f.guard.source.name for failures in found for f in failures if f.guard is not None]
+        known = [name for name, _ in Counter(names).most_common()]
         for guards in entries[EXPLAINED:]:
             if not guards.differs(known, scope):
                 guards.refuse(locals, globals)
-                known += sorted(guards.telling - set(known))
+                known += sorted(guards.failing - set(known))
     return found[0] if found else []
 
 

@@ -31,7 +31,7 @@ from tc.compiler.capture.values.dicts import DictValue
 from tc.compiler.capture.values.objects import ObjectValue
 from tc.compiler.capture.values.records import StorageValue
 from tc.compiler.capture.values.slices import SliceValue
-from tc.compiler.capture.values.subclasses import FAKED, ClassesMet, tensor_value
+from tc.compiler.capture.values.subclasses import FAKED, DerivedTensors, tensor_value
 from tc.compiler.capture.values.tensor import NodeValue, SymValue, TensorValue, calling
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class OutputGraph:
         scopes: the captured graph, and the bodies of operations under construction inside it.
         inputs: placeholders of the captured graph, and their values.
         calls: the number of recorded calls.
-        marks: keys of the graph's ``meta`` that tell backends about it.
+        marks: keys of the graph's ``meta`` that describe it to backends.
         derived: the tensor subclasses among the values.
     """
 
@@ -96,7 +96,7 @@ class OutputGraph:
         self.inputs: list[GraphInput] = []
         self.calls = 0
         self.marks: set[str] = set()
-        self.derived = ClassesMet()
+        self.derived = DerivedTensors()
         self._names: set[str] = set()  # of inputs
         self._by_example: dict[int, TensorValue] = {}
 

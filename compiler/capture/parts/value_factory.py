@@ -53,7 +53,9 @@ class ValueFactory:
         self._values: dict[int, tuple[Any, Value]] = {}
         self._kept: list[Any] = []
         self._cells: dict[int, tuple[types.CellType, CellValue]] = {}
-        self._met_again: set[int] = set()  # the frame's own cells whose content is being wrapped
+        self._being_wrapped: set[int] = (
+            set()
+        )  # the frame's own cells whose content is being wrapped
         self._globals: dict[tuple[int, str], Value] = {}
 
     # -- new values ----------------------------------------------------------------------------
@@ -166,11 +168,11 @@ class ValueFactory:
             return value
         value = known[1]
         if value.root_name is not None:  # a cell of the frame: guards see its content
-            if id(cell) not in self._met_again:  # the cell may contain itself by a function
-                self._met_again.add(id(cell))
+            if id(cell) not in self._being_wrapped:  # the cell may contain itself by a function
+                self._being_wrapped.add(id(cell))
                 with contextlib.suppress(ValueError):
                     self.wrap(cell.cell_contents, AttrSource(source, "cell_contents"))
-                self._met_again.remove(id(cell))
+                self._being_wrapped.remove(id(cell))
         elif value.source is not None and value.source != source:
             self.t.guards.add("DUPLICATE", source, value.source)
         return value

@@ -24,7 +24,7 @@ from tc.compiler.capture.guards.guard_list import Predicate, TensorSpec
 from tc.compiler.capture.hook import original_of
 from tc.compiler.capture.shapes import free_size, free_stride
 from tc.compiler.capture.torch_api import torch_functions, wrappers
-from tc.compiler.capture.torch_api.marked import MarkedValue, mark_of
+from tc.compiler.capture.torch_api.annotated import AnnotatedValue, annotation_of
 from tc.compiler.capture.values import (
     context_vars,
     deferred_calls,
@@ -259,8 +259,8 @@ def _function(t: Interpreter, obj: types.FunctionType, source: Source) -> Value:
     if special is not None:
         t.guards.add("ID", source, obj)
         return special(obj, source)
-    made_anew = obj.__closure__ or isinstance(source, LocalSource)
-    if made_anew and original_of(obj) is None and source.root not in t.values.aliases:
+    new_each_time = obj.__closure__ or isinstance(source, LocalSource)
+    if new_each_time and original_of(obj) is None and source.root not in t.values.aliases:
         t.guards.add("CALLABLE_CODE", source, obj)
         t.guards.guarded_by_code.add(id(obj))
     else:
@@ -269,9 +269,9 @@ def _function(t: Interpreter, obj: types.FunctionType, source: Source) -> Value:
 
 
 def _builtin(t: Interpreter, obj: Any, source: Source) -> Value:
-    if _made_anew(obj) and torch_functions.classify(obj) is None:
+    if _new_each_read(obj) and torch_functions.classify(obj) is None:
         return _bound_builtin(t, obj, source)
-    if not _made_anew(obj):
+    if not _new_each_read(obj):
         t.guards.add("ID", source, obj)
     special = torch_functions.classify(obj)
     if special is not None:
@@ -290,7 +290,7 @@ def _bound_builtin(t: Interpreter, obj: Any, source: Source) -> Value:
     return BuiltinValue(obj, source)
 
 
-def _made_anew(obj: Any) -> bool:
+def _new_each_read(obj: Any) -> bool:
     """Return whether a builtin is a bound method, of which each read makes a new object."""
     owner = getattr(obj, "__self__", None)
     return owner is not None and not isinstance(owner, types.ModuleType)
@@ -325,7 +325,7 @@ def _cached(t: Interpreter, obj: Any, source: Source) -> Value:
 
 def _class(t: Interpreter, obj: type, source: Source) -> Value:
     t.guards.add("ID", source, obj)
-    return ClassValue(obj, source) if mark_of(obj) is None else MarkedValue(obj, source)
+    return ClassValue(obj, source) if annotation_of(obj) is None else AnnotatedValue(obj, source)
 
 
 def _python_module(t: Interpreter, obj: types.ModuleType, source: Source) -> Value:
@@ -339,9 +339,9 @@ def _nn_module(t: Interpreter, obj: torch.nn.Module, source: Source) -> Value:
 
 
 def _object(t: Interpreter, obj: Any, source: Source) -> Value:
-    if callable(obj) and mark_of(obj) is not None:
+    if callable(obj) and annotation_of(obj) is not None:
         t.guards.add("ID", source, obj)
-        return MarkedValue(obj, source)
+        return AnnotatedValue(obj, source)
     t.guards.add("TYPE", source, type(obj))
     return ObjectValue(type(obj), obj, source)
 

@@ -99,7 +99,7 @@ def breakable(frames: Sequence[Frame]) -> list[Frame]:
     chain = [root]
     for frame in inlined:
         module = str(frame.module_globals.get("__name__", ""))
-        if not frame.answers or not can_resume(frame.code) or stays_whole(module):
+        if not frame.is_tail_call or not can_resume(frame.code) or stays_whole(module):
             break
         chain.append(frame)
     while len(chain) > 1 and not _runs_elsewhere(chain[-1], root):
@@ -178,12 +178,12 @@ class _Ending:
                 part.positions = self.chain[0].current.positions
             r.e.append(part)
         for following in _following(self.leaf):
-            self._go_on(following, _after(kinds, one, jump=False))
+            self._continue_at(following, _after(kinds, one, jump=False))
         if one.target is not None:
-            self._go_on_jumped(label, one.target, _after(kinds, one, jump=True))
+            self._continue_after_jump(label, one.target, _after(kinds, one, jump=True))
         if handler is not None:
             r.e.place(caught)
-            self._go_on_raised(handler)
+            self._continue_in_handler(handler)
         return Ending(r, self.name)
 
     def _deleted(self, one: Instruction) -> list[str]:
@@ -204,14 +204,14 @@ class _Ending:
         return None if handler is None else Handler(label, depth, handler.lasti)
 
     # -- links -----------------------------------------------------------------------------
-    def _go_on(self, target: Instruction, kinds: tuple[Kind, ...]) -> None:
+    def _continue_at(self, target: Instruction, kinds: tuple[Kind, ...]) -> None:
         """Emit the resume calls that continue the innermost frame at ``target``."""
         assert target.offset is not None
         wanted = self._wanted(target)
         last = Link(self.leaf, target.offset, kinds, self._slots(kinds), wanted)
         self._call([*self._waiting(), last], len(self.below) + len(kinds))
 
-    def _go_on_jumped(
+    def _continue_after_jump(
         self, label: Instruction, target: Instruction, kinds: tuple[Kind, ...]
     ) -> None:
         """Emit the resume calls at the jump target.
@@ -225,7 +225,7 @@ class _Ending:
         self.r.e.place(label)
         self.r.e.extend(map(_copy, skipped[1:]))
         instructions, index = self.leaf.program.instructions, self.leaf.program.index[id(target)]
-        self._go_on(instructions[index + len(skipped)], kinds)
+        self._continue_at(instructions[index + len(skipped)], kinds)
 
     def _slots(self, kinds: tuple[Kind, ...]) -> tuple[Value | Here, ...]:
         """Return where each entry of the innermost frame's stack is found."""
@@ -234,7 +234,7 @@ class _Ending:
             for i, kind in enumerate(kinds)
         )
 
-    def _go_on_raised(self, handler: Handler) -> None:
+    def _continue_in_handler(self, handler: Handler) -> None:
         """Emit the resume calls for an error of the instruction.
 
         The frame under capture resumes in its handler. An inlined frame raises the error again at
@@ -245,7 +245,7 @@ class _Ending:
         kinds: tuple[Kind, ...] = (*self._kinds(self.leaf.stack[:kept]), True)
         if self.leaf is self.chain[0]:
             assert own is not None
-            self._go_on(own.target, (*kinds, True) if own.lasti else kinds)
+            self._continue_at(own.target, (*kinds, True) if own.lasti else kinds)
             return
         offset, wanted = self.leaf.current.offset, {}
         assert offset is not None

@@ -120,16 +120,16 @@ def _tree_map_(t: Interpreter, func: Value, tree: Value, *rests: Value) -> Value
     return tree
 
 
-def _answer(function: Any, answer: Callable[..., Value]) -> None:
-    count = answer.__code__.co_argcount - 1
-    rest = bool(answer.__code__.co_flags & inspect.CO_VARARGS)
+def _result_by(function: Any, compute: Callable[..., Value]) -> None:
+    count = compute.__code__.co_argcount - 1
+    rest = bool(compute.__code__.co_flags & inspect.CO_VARARGS)
 
     @handles(function)
     def handler(t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         given = {name: value for name, value in kwargs.items() if not t.python.is_none(value)}
         if "is_leaf" not in given and (rest or len(args) <= count):
             try:
-                return answer(t, *args, **given)
+                return compute(t, *args, **given)
             except Unfamiliar:
                 pass
         return t.interpret(wrap_function(t, function, None), args, kwargs)
@@ -144,4 +144,4 @@ for _function, _handler in (
     (pytree.tree_map_, _tree_map_),
     (pytree._broadcast_to_and_flatten, _broadcast),
 ):
-    _answer(_function, _handler)
+    _result_by(_function, _handler)

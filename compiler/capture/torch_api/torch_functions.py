@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tc.compiler.capture import breaks
-from tc.compiler.capture.torch_api.marked import MarkedValue, mark_of
+from tc.compiler.capture.torch_api.annotated import AnnotatedValue, annotation_of
 from tc.compiler.capture.traceable import group_tensors, set_error_on_graph_break
 from tc.compiler.capture.values import numbers
 from tc.compiler.capture.values.arrays import ArrayValue
@@ -150,8 +150,8 @@ BY_NAME.add("torch._dynamo.external_utils.is_compiling", lambda t, args, kwargs:
 
 def classify(obj: Any) -> Callable[[Any, Source | None], Value] | None:
     """Return how a torch function, or one that users marked, is wrapped; None: it is inlined."""
-    if mark_of(obj) is not None:
-        return MarkedValue
+    if annotation_of(obj) is not None:
+        return AnnotatedValue
     if id(obj) in HANDLERS:
         return HandledValue
     if is_op(obj):

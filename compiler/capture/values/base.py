@@ -100,7 +100,7 @@ class Value:
         """Return the value of ``self(*args, **kwargs)``."""
         self.cannot(breaks.UNSUPPORTED_CALL, self.describe())
 
-    def answering(self) -> tuple[CodeType, ...]:
+    def tail_call_codes(self) -> tuple[CodeType, ...]:
         """Return the code that a call inlines in tail position, if any."""
         return ()
 

@@ -79,9 +79,9 @@ def _checked_by_users(t: Interpreter, value: Value, classes: Any) -> Value | Non
 def _ask_protocol_again(t: Interpreter, value: Value, source: Source, cls: type) -> None:
     if value.obj is None:
         return
-    answer = isinstance(value.obj, cls)  # a protocol inspects the attributes of the instance
-    text = f"isinstance({{}}, {cls.__qualname__}) is {answer}"
-    check = Predicate(text, lambda found: isinstance(found, cls) is answer)
+    result = isinstance(value.obj, cls)  # a protocol inspects the attributes of the instance
+    text = f"isinstance({{}}, {cls.__qualname__}) is {result}"
+    check = Predicate(text, lambda found: isinstance(found, cls) is result)
     t.guards.add("CUSTOM", source, check)
 
 

@@ -157,7 +157,7 @@ class FunctionValue(Value):
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return t.inline(self, args, kwargs)
 
-    def answering(self) -> tuple[types.CodeType, ...]:
+    def tail_call_codes(self) -> tuple[types.CodeType, ...]:
         return (self.code,)
 
     def attr(self, t: Interpreter, name: str) -> Value:
@@ -309,8 +309,8 @@ class MethodValue(Value):
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return self.function.call(t, [self.owner, *args], kwargs)
 
-    def answering(self) -> tuple[types.CodeType, ...]:
-        return self.function.answering()
+    def tail_call_codes(self) -> tuple[types.CodeType, ...]:
+        return self.function.tail_call_codes()
 
     def attr(self, t: Interpreter, name: str) -> Value:
         if name == "__self__":
@@ -360,8 +360,8 @@ class PartialValue(Value):
         named = {**self.kwargs, **kwargs}
         return self.function.call(t, given, named)
 
-    def answering(self) -> tuple[types.CodeType, ...]:
-        return self.function.answering()
+    def tail_call_codes(self) -> tuple[types.CodeType, ...]:
+        return self.function.tail_call_codes()
 
     def attr(self, t: Interpreter, name: str) -> Value:
         if name == "func":

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tc.compiler.capture.values.effects import Effects
     from tc.compiler.capture.values.functions import CellValue, FunctionValue
     from tc.compiler.capture.values.objects import ClassValue, NNModuleValue, ObjectValue
-    from tc.compiler.capture.values.subclasses import ClassesMet
+    from tc.compiler.capture.values.subclasses import DerivedTensors
     from tc.compiler.capture.values.tensor import NodeValue, TensorValue
     from tc.compiler.core.sources import Source
     from tc.trace.places import StackFrame
@@ -147,10 +147,10 @@ class GraphInterface(Protocol):
 
     @property
     def marks(self) -> set[str]:
-        """Keys of the graph's ``meta`` that tell backends about it."""
+        """Keys of the graph's ``meta`` that describe it to backends."""
 
     @property
-    def derived(self) -> ClassesMet:
+    def derived(self) -> DerivedTensors:
         """The tensor subclasses among the values."""
 
     @property
@@ -538,7 +538,7 @@ class Interpreter(Protocol):
         """Interpret a call of a real Python function."""
 
     def interpret(
-        self, function: FunctionValue, args: Args, kwargs: Kwargs, answers: bool = False
+        self, function: FunctionValue, args: Args, kwargs: Kwargs, is_tail_call: bool = False
     ) -> Value:
         """Interpret a call of a Python function, whatever handler there is for it."""
 

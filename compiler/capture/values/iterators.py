@@ -322,16 +322,16 @@ class WhileIterator(LazyIterator):
         self.kind = kind
         self.test = test
         self.iterated = source
-        self.turned = False
+        self.failed = False
 
     def parts(self) -> list[Value]:
         return [self.test, self.iterated]
 
     def children(self, t: Interpreter) -> list[Value]:
-        return [self.iterated] if self.turned else self.parts()
+        return [self.iterated] if self.failed else self.parts()
 
     def rebuild(self, r: ResidualInterface) -> None:
-        if not self.turned:
+        if not self.failed:
             super().rebuild(r)
         else:  # a dropwhile whose test has failed passes all items; such a takewhile is exhausted
             r.load_callable(itertools.chain if self._drops() else iter)
@@ -344,19 +344,19 @@ class WhileIterator(LazyIterator):
     def advance(self, t: Interpreter) -> Value:
         if self._drops():
             return self._dropped(t)
-        if self.turned:
+        if self.failed:
             raise Exhausted
         item = self.iterated.advance(t)
         if not self.test.call(t, [item], {}).truth(t):
-            self.turned = True
+            self.failed = True
             raise Exhausted
         return item
 
     def _dropped(self, t: Interpreter) -> Value:
         item = self.iterated.advance(t)
-        while not self.turned and self.test.call(t, [item], {}).truth(t):
+        while not self.failed and self.test.call(t, [item], {}).truth(t):
             item = self.iterated.advance(t)
-        self.turned = True
+        self.failed = True
         return item
 
 

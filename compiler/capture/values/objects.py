@@ -173,8 +173,8 @@ class ObjectValue(Value):
         ordinary = type_lookup(self.cls, "__setattr__") is object.__setattr__
         if ordinary and not self.cls.__dictoffset__ and not isinstance(raw, SLOT_TYPES):
             absent = f"has no attribute '{name}'"
-            told = absent if raw is MISSING else f"attribute '{name}' is read-only"
-            t.python.raise_(AttributeError, f"'{self.cls.__name__}' object {told}")
+            reason = absent if raw is MISSING else f"attribute '{name}' is read-only"
+            t.python.raise_(AttributeError, f"'{self.cls.__name__}' object {reason}")
         t.effects.store_attribute(self, name, value)
 
     def _raise_lacking(self, t: Interpreter, name: str, part: str) -> None:
@@ -203,8 +203,8 @@ class ObjectValue(Value):
             return
         slot = isinstance(raw, SLOT_TYPES)
         if (self._data_descriptor(t, raw, name) if slot else self.stored(t, name)) is None:
-            told = f"'{self.cls.__name__}' object has no attribute '{name}'"
-            t.python.raise_(AttributeError, name if slot else told)
+            message = f"'{self.cls.__name__}' object has no attribute '{name}'"
+            t.python.raise_(AttributeError, name if slot else message)
         t.effects.store_attribute(self, name, UNBOUND)
 
     # -- dunder methods --------------------------------------------------------------------
@@ -221,7 +221,7 @@ class ObjectValue(Value):
             return t.python.raise_(TypeError, f"'{self.cls.__name__}' object is not callable")
         return method.call(t, args, kwargs)
 
-    def answering(self) -> tuple[types.CodeType, ...]:
+    def tail_call_codes(self) -> tuple[types.CodeType, ...]:
         method = type_lookup(self.cls, "__call__")
         return (method.__code__,) if isinstance(method, types.FunctionType) else ()
 
@@ -308,8 +308,8 @@ class NNModuleValue(ObjectValue):
         stored = t.effects.attribute(self, name)
         if stored is not None:
             return stored
-        met = t.values.find(self.obj.__dict__.get(name)) if self.obj is not None else None
-        return met if isinstance(met, DictValue) and t.effects.was_changed(met) else None
+        known = t.values.find(self.obj.__dict__.get(name)) if self.obj is not None else None
+        return known if isinstance(known, DictValue) and t.effects.was_changed(known) else None
 
     def find(self, t: Interpreter, name: str) -> Value | None:
         found = super().find(t, name)
@@ -345,9 +345,9 @@ class NNModuleValue(ObjectValue):
         name = "_call_impl" if hooks else "forward"
         return self.attr(t, name).call(t, args, kwargs)
 
-    def answering(self) -> tuple[types.CodeType, ...]:
+    def tail_call_codes(self) -> tuple[types.CodeType, ...]:
         if type_lookup(self.cls, "__call__") is not _MODULE_CALL:
-            return super().answering()
+            return super().tail_call_codes()
         forward = getattr(type_lookup(self.cls, "forward"), "__code__", None)
         implementation = torch.nn.Module._call_impl.__code__
         return (implementation,) if forward is None else (forward, implementation)

@@ -264,7 +264,7 @@ class SubclassValue(TensorValue):
         r.e.call(2)
 
 
-class ClassesMet:
+class DerivedTensors:
     """The derived tensors of a graph, which determine how it has to be run.
 
     Attributes:

@@ -89,7 +89,7 @@ class Block:
         self.lines.append("  " * len(self._scopes) + line)
 
     def declare(
-        self, kind: str, name: str, value: str = "", *, room: str = "", note: str = ""
+        self, kind: str, name: str, value: str = "", *, length: str = "", note: str = ""
     ) -> None:
         """Declare a variable in the innermost block.
 
@@ -97,13 +97,13 @@ class Block:
             kind: its C type.
             name: its name.
             value: its initial value; none if empty.
-            room: the length of an array, in brackets.
+            length: the length of an array, in brackets.
             note: attributes.
         """
         start = f" = {value}" if value else ""
-        self._check(f"{room}{note}{start}")
+        self._check(f"{length}{note}{start}")
         self._add(name)
-        self.lines.append(f"{'  ' * len(self._scopes)}{kind} {name}{room}{note}{start};")
+        self.lines.append(f"{'  ' * len(self._scopes)}{kind} {name}{length}{note}{start};")
 
     def open(self, head: str, names: Sequence[str] = (), braces: bool = True) -> None:
         """Start a block; ``names`` are declared in its head."""

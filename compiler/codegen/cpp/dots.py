@@ -47,7 +47,7 @@ class DotWriter(Writer):
         stored = self._stored(dot, follows, row) if tiles else None
         if stored is None:
             note = " __attribute__((aligned(64)))"
-            self.declare("float", "tile", room=f"[{count} * {block}]", note=note)
+            self.declare("float", "tile", length=f"[{count} * {block}]", note=note)
         (inner,) = kernel.inner
         parts = [*self._place(x, x_at, row)]
         if tiles:
@@ -95,8 +95,8 @@ class DotWriter(Writer):
             return None
         is_result = store.value.op == "local" and store.value.data[0] == dot.name
         along = ix.coefficient(store.index, self.kernel.outer[-1]) is ix.ONE
-        lies = along and ix.coefficient(store.index, row) is not None
-        return self._place(store.buffer, store.index, row) if is_result and lies else None
+        is_row_major = along and ix.coefficient(store.index, row) is not None
+        return self._place(store.buffer, store.index, row) if is_result and is_row_major else None
 
     def _place(self, name: str, index: Index, along: Index) -> tuple[str, str]:
         """Return the position of a block's first element, and the stride along a loop."""

@@ -41,7 +41,7 @@ class LaneWriter(Writer):
         types = {s.name: s.value.dtype for s in kernel.statements() if isinstance(s, Let)}
         types.update({a.name: a.dtype for a in self.accumulators.values()})
         for name in sorted(self.arrays):
-            self.declare(c_type(types[name]), name, room=f"[{LANES}]")
+            self.declare(c_type(types[name]), name, length=f"[{LANES}]")
         for section in kernel.sections:
             if section.level == "row":
                 self._lane_loop(section.statements)
@@ -74,15 +74,15 @@ class LaneWriter(Writer):
                 best = Accumulator(
                     accumulator.name, accumulator.kind, self.source_type(accumulator.name)
                 )
-                self.declare(c_type(best.wide), f"b_{accumulator.name}", room=f"[{LANES}]")
-                self.declare("long long", f"a_{accumulator.name}", room=f"[{LANES}]")
+                self.declare(c_type(best.wide), f"b_{accumulator.name}", length=f"[{LANES}]")
+                self.declare("long long", f"a_{accumulator.name}", length=f"[{LANES}]")
                 starts += [
                     f"b_{accumulator.name}[j] = {best.start()};",
                     f"a_{accumulator.name}[j] = -1;",
                 ]
                 continue
             for kind, name, start, _ in accumulator.variables():
-                self.declare(kind, name, room=f"[{LANES}]")
+                self.declare(kind, name, length=f"[{LANES}]")
                 starts.append(f"{name}[j] = {start};")
         self.totals(section.statements, f"[{LANES}]")
         for scan in section.statements:

@@ -169,12 +169,12 @@ class PointwiseWriter(Writer):
         for use in uses:
             name = f"g{len(flat)}"
             flat[use] = load(name, ix.size("flat"), use.dtype)
-            self.declare(c_type(use.dtype), name, room=f"[{FLAT}]")
+            self.declare(c_type(use.dtype), name, length=f"[{FLAT}]")
             place = c_index(ix.substitute(use.data[1], here))
             self.copied(length, f"{name}[{length} * of + in] = {use.data[0]}[{place}];")
         for store in stores:
             name = f"line_{store.buffer}"
-            self.declare(c_type(store.value.dtype), name, room=f"[{FLAT}]")
+            self.declare(c_type(store.value.dtype), name, length=f"[{FLAT}]")
             self.waiting[store.buffer] = f"{name}[flat]"
         self.simd()
         self.count("flat", "0", f"rows * {length}")
@@ -243,10 +243,10 @@ class TileWriter(Writer):
         self.declare("const long long", str(last), f"{last}_from + d_{last}")
         inside = ix.var(f"d_{along}", TILE) * TILE + ix.var(f"d_{last}", TILE)
 
-        def turned(node: Expr) -> Expr:
+        def from_tile(node: Expr) -> Expr:
             return load(tiles[node], inside, node.dtype) if node in tiles else node
 
-        self.statements([replace(s, value=transform(s.value, turned)) for s in statements])
+        self.statements([replace(s, value=transform(s.value, from_tile)) for s in statements])
         self.close()
         self.stream(streams, last, f"{last}_from", _rounds(last))
         self.close(len(outer) + 4)
@@ -297,7 +297,7 @@ class TileWriter(Writer):
     ) -> None:
         """Read a tile: transposed in registers where it is whole, else element by element."""
         along, last = variables
-        self.declare(c_type(use.dtype), name, room=f"[{TILE * TILE}]")
+        self.declare(c_type(use.dtype), name, length=f"[{TILE * TILE}]")
         words = use.dtype.itemsize == 4
         if words:
             whole = f"n_{along} == {TILE} && n_{last} == {TILE}"
@@ -320,7 +320,7 @@ class TileWriter(Writer):
     def _over_tile(self, variables: tuple[Index, Index], condition: Expr, line: str) -> None:
         """Print a line for each element of a tile.
 
-        ``{}`` in it stands for a condition on the tile.
+        ``{}`` in it is the place of a condition on the tile.
         """
         along, last = variables
         for variable in (last, along):

@@ -74,7 +74,7 @@ class RowWriter(Writer):
     def _scratch(self) -> None:
         for scratch in self.kernel.scratch:
             extent = c_index(scratch.extent)
-            self.declare(c_type(scratch.dtype), scratch.name, room=f"[{extent}]")
+            self.declare(c_type(scratch.dtype), scratch.name, length=f"[{extent}]")
 
     def _are_short(self) -> bool:
         """Return whether the loop over rows is the one to vectorise."""
@@ -125,7 +125,7 @@ class RowWriter(Writer):
             place = place * ix.extent(variable) + variable
         place = LANES * place + ix.size("of")
         for scratch in self.kernel.scratch:
-            self.declare(c_type(scratch.dtype), scratch.name, room=room)
+            self.declare(c_type(scratch.dtype), scratch.name, length=room)
         moved = self._moved_in(over, place, room)
         stores = self._lines(place, room)
         self.simd()
@@ -163,7 +163,7 @@ class RowWriter(Writer):
             elif any(ix.coefficient(index, v) is not ix.ZERO for v in self.kernel.inner):
                 name = f"g{len(moved)}"
                 moved[use] = load(name, place, use.dtype)
-                self.declare(c_type(use.dtype), name, room=room)
+                self.declare(c_type(use.dtype), name, length=room)
                 from_ = f"{buffer}[{c_index(self._of_row(index, over))}]"
                 self._copies(f"{name}[{c_index(place)}] = {from_};")
         return moved
@@ -179,7 +179,7 @@ class RowWriter(Writer):
                 if store.buffer in private:
                     self.waiting[store.buffer] = f"{store.buffer}[{c_index(place)}]"
                     continue
-                self.declare(c_type(store.value.dtype), f"line_{store.buffer}", room=room)
+                self.declare(c_type(store.value.dtype), f"line_{store.buffer}", length=room)
                 self.waiting[store.buffer] = f"line_{store.buffer}[{c_index(place)}]"
                 found.append(store)
         return found
@@ -260,12 +260,12 @@ class RowWriter(Writer):
         extent = c_index(ix.extent(last))
         self.count(base, "0", extent, str(WIDE), only_while=f"a_{name} < 0")
         self.declare("const long long", stop, call("tc_min", f"{base} + {WIDE}", extent))
-        self.declare("int", f"met_{name}", "0")
-        self.simd(f" reduction(|:met_{name})")
+        self.declare("int", f"found_{name}", "0")
+        self.simd(f" reduction(|:found_{name})")
         self.loop(last, base, stop)
-        self.emit(f"met_{name} |= {self._is_best(statement, best)};")
+        self.emit(f"found_{name} |= {self._is_best(statement, best)};")
         self.close()
-        self.count(str(last), base, stop, only_while=f"met_{name}")
+        self.count(str(last), base, stop, only_while=f"found_{name}")
         self.open(f"if ({self._is_best(statement, best)})")
         self.emit(f"a_{name} = {last};")
         self.emit("break;")
@@ -394,7 +394,7 @@ class RowWriter(Writer):
             for pair in zip(a.variables(self.running), a.variables("l"), strict=True)
         ]
         for _, (kind, name, _, _) in pairs:
-            self.declare(kind, name, room=f"[{WIDE}]")
+            self.declare(kind, name, length=f"[{WIDE}]")
         self.count("j", "0", str(WIDE), kind="int")
         for _, (_, name, first, _) in pairs:
             self.emit(f"{name}[j] = {first};")

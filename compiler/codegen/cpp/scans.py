@@ -52,10 +52,10 @@ class ScanWriter(RowWriter):
         self.arrays = _kept(phases)
         types = {s.name: s.value.dtype for s in section.statements if isinstance(s, Let)}
         for name in sorted(self.arrays):
-            self.declare(c_type(types[name]), name, room=f"[{STRIP}]")
+            self.declare(c_type(types[name]), name, length=f"[{STRIP}]")
         for scan in scans:
-            self.declare(c_type(scan.value.dtype), f"x_{scan.name}", room=f"[{STRIP}]")
-            self.declare(_result_type(scan), f"s_{scan.name}", room=f"[{STRIP}]")
+            self.declare(c_type(scan.value.dtype), f"x_{scan.name}", length=f"[{STRIP}]")
+            self.declare(_result_type(scan), f"s_{scan.name}", length=f"[{STRIP}]")
         reductions = clause(sums, self.running) if plain else ""
         for vector, ordered in phases:
             self._vectors(last, vector, ordered, reductions, plain)
@@ -130,7 +130,7 @@ class ScanWriter(RowWriter):
     def _summed(self, scan: Running, group: int) -> None:
         """Print the scan of a group by itself, to which the preceding total is then added."""
         kind, value, total = c_type(scan.value.dtype), f"x_{scan.name}", f"c_{scan.name}"
-        self.declare(kind, "own", room=f"[{group}]")
+        self.declare(kind, "own", length=f"[{group}]")
         self.emit(f"own[0] = {value}[j];")
         for k in range(1, group):
             self.emit(f"own[{k}] = {self.combined(scan, f'own[{k - 1}]', f'{value}[j + {k}]')};")

@@ -238,7 +238,7 @@ class Writer(Block):
             name = f"line_{store.buffer}"
             kind = c_type(store.value.dtype)
             note = f" __attribute__((aligned({LINE})))"
-            self.declare(kind, name, room=f"[{count}]", note=note)
+            self.declare(kind, name, length=f"[{count}]", note=note)
             self.waiting[store.buffer] = f"{name}[{at}]"
 
     def stream(self, stores: Sequence[Store], variable: Index, base: str, count: str) -> None:
@@ -381,14 +381,14 @@ class Writer(Block):
         shown = place if SCANS[scan.kind].position else result
         self.declare(f"const {c_type(scan.dtype)}", scan.name, shown)
 
-    def totals(self, statements: Iterable[Statement], room: str = "") -> None:
+    def totals(self, statements: Iterable[Statement], length: str = "") -> None:
         """Declare the accumulators of scans, or arrays of them."""
         scans = [s for s in statements if isinstance(s, Running)]
         for scan in scans:
-            self.declare(c_type(scan.value.dtype), f"c_{scan.name}", room=room)
+            self.declare(c_type(scan.value.dtype), f"c_{scan.name}", length=length)
         for scan in scans:
             if SCANS[scan.kind].position:
-                self.declare("long long", f"p_{scan.name}", room=room)
+                self.declare("long long", f"p_{scan.name}", length=length)
 
     def total_starts(self, scan: Running) -> list[str]:
         """Return C of the initial accumulator of a scan."""

@@ -70,7 +70,7 @@ def _written(plan: Plan) -> tuple[int, ...]:
 
 
 def _unreplayable(plan: Plan, device: torch.device) -> tuple[str, str] | None:
-    """Why the launches cannot be recorded, as far as the plan tells."""
+    """Return why the launches cannot be recorded, as far as the plan shows it."""
     for step in plan.steps:
         if not isinstance(step, Extern):
             continue

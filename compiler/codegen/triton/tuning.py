@@ -69,7 +69,7 @@ class Tuning:
             return that_run({name: trial.launch(printed(name)) for name in ways})
 
         question = trial.named(_text(kernel, buffers))
-        return printed(self.tuner.quickest(f"{question}; {' or '.join(ways)}", launches))
+        return printed(self.tuner.fastest(f"{question}; {' or '.join(ways)}", launches))
 
     def product(self, proposal: Proposal, known: Mapping[str, Buffer]) -> Product | None:
         """Return the product with the fastest tile sizes; None if ATen's routine is faster."""
@@ -99,7 +99,7 @@ class Tuning:
 
         asked = [_text(way, buffers) for way in proposal.ways]
         question = trial.named(f"{proposal.call.path[1]} {'; '.join(asked)}")
-        best = self.tuner.quickest(f"{question}; {' or '.join(cut)}", launches)
+        best = self.tuner.fastest(f"{question}; {' or '.join(cut)}", launches)
         return None if best == "aten" else cut[best]
 
     def _trial(self, kernels: Sequence[Kernel], buffers: Mapping[str, Buffer]) -> _Trial | None:

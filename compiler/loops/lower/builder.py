@@ -203,7 +203,7 @@ class Builder:
         )
 
     def window(self, name: str, dtype: torch.dtype, sizes: Sizes, layout: Index) -> Tensor:
-        """Return the tensor whose element ``loop_vars(sizes)`` lies at ``layout`` in a buffer."""
+        """Return the tensor whose element ``loop_vars(sizes)`` is at ``layout`` in a buffer."""
         variables = loop_vars(sizes)
         body = converted(load(name, layout, dtype), compute_dtype(dtype))
         cell = Cell(dtype, sizes, contiguous(sizes), variables, body, (), name, layout)

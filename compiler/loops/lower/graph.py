@@ -51,7 +51,7 @@ from tc.compiler.loops.rules import simplify
 
 # Ops that check properties which capture has guarded already.
 IGNORED = ("aten._assert_tensor_metadata.default",)
-FEW_PART = 1 / 4  # of the last cache: a concatenation that loops make as quickly as ATen
+FEW_PART = 1 / 4  # of the last cache: a concatenation that loops make as fast as ATen
 LONG_RUN = 64  # elements; shorter pieces of a concatenation are interleaved faster by loops
 # Ops that write part of a tensor: done in place on a copy, which loops make as they make values.
 IN_PLACE = frozenset(
@@ -173,8 +173,8 @@ class _Walk:
             value = Ref(name) if isinstance(fake, torch.SymFloat) or fake is None else fake
         self.inputs.append(found)
         self.input_of[node] = found
-        told = (value,) if found.buffer is None else (*found.buffer.sizes, *found.buffer.strides)
-        self.symbols.update(a.name for i in told if isinstance(i, Index) for a in i.atoms())
+        values = (value,) if found.buffer is None else (*found.buffer.sizes, *found.buffer.strides)
+        self.symbols.update(a.name for i in values if isinstance(i, Index) for a in i.atoms())
         return value
 
     def _constant(self, node: fx.Node) -> Any:

@@ -308,7 +308,7 @@ def _index(b: Builder, call: Call) -> Tensor:
     supported(source.dtype)
     picked, at = positions(b, source.sizes, call["indices"])
     if picked != call.sizes:
-        raise NotLowered("sizes that only a guard tells to be equal")
+        raise NotLowered("sizes that only a guard makes equal")
     checked = call.op is not torch.ops.aten._unsafe_index.Tensor
     return b.value(call.sizes, call.dtype, indirect(b, source, at, call.sizes, checked=checked))
 

@@ -183,7 +183,7 @@ CHANGING = {
 
 @pytest.mark.parametrize("name", CHANGING)
 def test_a_number_that_changes(name):
-    """It is a symbol from the second value on; backward is told it by the symbol alone."""
+    """It is a symbol from the second value on; backward knows it by the symbol alone."""
     fn = CHANGING[name]
     run = tc.compile(fn, fullgraph=True)
     for k in (1, 2, 3):

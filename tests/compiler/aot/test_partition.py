@@ -101,7 +101,7 @@ def test_a_norm_without_weights_is_kept_once():
     assert large == ["f32[64, 16]"] * 2  # x and the normalised value, not what was normalised
 
 
-def test_a_norm_that_lays_its_result_out_anew_is_kept():
+def test_a_norm_that_lays_its_result_out_again_is_kept():
     x, v = torch.randn(8, 16, requires_grad=True), torch.randn(16, 16, requires_grad=True)
     graphs = check_training(lambda x, v: (F.layer_norm(x.t(), (8,)).view(8, 16) @ v).sin(), (x, v))
     assert not any("_again" in node.name for node in graphs.joint.module.graph.nodes)

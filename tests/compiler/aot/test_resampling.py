@@ -27,7 +27,7 @@ def steps(tensor: torch.Tensor) -> list[int]:
 
 @st.composite
 def cases(draw):
-    """An image whose values tell where they were, and what to make of it."""
+    """An image whose values encode where they were, and what to make of it."""
     dims = draw(st.integers(1, 3))
     sizes = [*draw(st.lists(st.integers(1, 5), min_size=dims - 1, max_size=dims - 1))]
     dtype = draw(st.sampled_from(DTYPES))

@@ -105,5 +105,5 @@ def test_sizes_by_a_float_factor(mode, factor, eager):
                 strict=True,
             ):
                 torch.testing.assert_close(one, other)
-    told = [event.name for event in events if isinstance(event, trace.Artifact)]
-    assert ("tc_graph_runs_eagerly" in told) is eager
+    reported = [event.name for event in events if isinstance(event, trace.Artifact)]
+    assert ("tc_graph_runs_eagerly" in reported) is eager

@@ -92,7 +92,7 @@ def run(function, made):
 
 
 @pytest.fixture
-def told(monkeypatch):
+def reported(monkeypatch):
     """Why graphs were run eagerly."""
     reasons = []
     run_eagerly = aot_backend.run_eagerly
@@ -113,9 +113,9 @@ def check(function, made):
 
 @pytest.mark.parametrize("made", INPUTS.values(), ids=INPUTS)
 @pytest.mark.parametrize("function", PROGRAMS)
-def test_compiled_as_eager(function, made, told):
+def test_compiled_as_eager(function, made, reported):
     check(function, made)
-    assert not told
+    assert not reported
 
 
 def test_a_leaf_is_refused_as_by_eager():
@@ -127,7 +127,7 @@ def test_a_leaf_is_refused_as_by_eager():
             function(leaf, w, b)
 
 
-def test_what_was_read_before_the_write_counts(told):
+def test_what_was_read_before_the_write_counts(reported):
     def function(x, w):
         y = (x * w).sum()
         x.mul_(2)
@@ -136,7 +136,7 @@ def test_what_was_read_before_the_write_counts(told):
     leaf, w = torch.arange(4.0).requires_grad_(), torch.ones(4)
     found = torch.autograd.grad(tc.compile(function)(leaf * 3, w), leaf)[0]
     torch.testing.assert_close(found, torch.full((4,), 3.0))
-    assert not told
+    assert not reported
 
 
 def test_an_input_that_is_also_another_inputs_memory():

@@ -432,15 +432,15 @@ def test_program(case):
     check(case)
 
 
-# -- what is told ----------------------------------------------------------------------------
+# -- what is reported ------------------------------------------------------------------------
 def test_break_names_the_users_line():
     with trace.capture_events() as events:
         tc.reset()
         tc.compile(item, backend="eager")(*two_tensors())
-    (told,) = events.of(trace.GraphBreak)
-    assert told.code == "TC101"
-    assert told.source_line.strip() == "n = x.argmax().item()"
-    assert told.function == "item" and told.fix
+    (reported,) = events.of(trace.GraphBreak)
+    assert reported.code == "TC101"
+    assert reported.source_line.strip() == "n = x.argmax().item()"
+    assert reported.function == "item" and reported.fix
 
 
 def test_fullgraph_raises_at_the_first_break():

@@ -291,7 +291,7 @@ def test_a_cell_cannot_be_deleted_twice():
     same_as_eager(f, torch.ones(2), 3)
 
 
-def test_exc_info_tells_of_this_frame_and_of_callers():
+def test_exc_info_reports_this_frame_and_of_callers():
     def f(x, log):
         with contextlib.ExitStack() as stack:
             stack.callback(log.append, "left")

@@ -218,7 +218,7 @@ def test_reset_forgets_code_and_skips():
     assert record.offered == ["target", "target"]
 
 
-def test_dropped_code_is_compiled_anew():
+def test_dropped_code_is_compiled_again():
     target, _ = make()
     record = Recorder(target=compiled("one"))
     run = hook.wrap(target, record)

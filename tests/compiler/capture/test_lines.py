@@ -1,4 +1,4 @@
-"""A trace tells which lines of the user's functions each compile went through."""
+"""A trace records which lines of the user's functions each compile went through."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def broken(x: torch.Tensor) -> torch.Tensor:
     return y.cos()
 
 
-def told(fn: Any, *args: Any) -> dict[str, trace.FunctionLines]:
+def reported(fn: Any, *args: Any) -> dict[str, trace.FunctionLines]:
     with trace.capture_events() as events:
         tc.compile(fn, backend="eager")(*args)
     found: dict[str, trace.FunctionLines] = {}
@@ -50,8 +50,8 @@ def skipped(one: trace.FunctionLines) -> list[str]:
     return [rows[line - one.line].strip() for line in one.lines if line not in one.traced]
 
 
-def test_lines_that_were_not_gone_through_are_told_of_callees_too() -> None:
-    found = told(f, torch.ones(3), 5)
+def test_lines_that_were_not_gone_through_are_reported_of_callees_too() -> None:
+    found = reported(f, torch.ones(3), 5)
     assert set(found) == {"f", "helper"}
     assert found["f"].file == str(Path(__file__))
     assert skipped(found["f"]) == ["x = x + 1"]
@@ -59,10 +59,10 @@ def test_lines_that_were_not_gone_through_are_told_of_callees_too() -> None:
 
 
 def test_resumed_code_counts_for_the_function_it_was_made_of() -> None:
-    found = told(broken, torch.ones(3))
+    found = reported(broken, torch.ones(3))
     assert set(found) == {"broken"}
     assert skipped(found["broken"]) == []
 
 
 def test_functions_of_packages_are_left_out() -> None:
-    assert set(told(torch.nn.Linear(2, 2), torch.ones(1, 2))) <= set()
+    assert set(reported(torch.nn.Linear(2, 2), torch.ones(1, 2))) <= set()

@@ -65,7 +65,7 @@ class Trouble(Exception):
 
 
 class Guarded:
-    """A context manager that notes what happens, and swallows what it is told to."""
+    """A context manager that notes what happens, and swallows what it was made to swallow."""
 
     def __init__(self, log, swallows=()):
         self.log = log

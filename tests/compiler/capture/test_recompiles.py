@@ -360,7 +360,7 @@ def test_training_step():
     assert api.graph_stats()["graphs"] == 1
 
 
-# -- the limit and what is told --------------------------------------------------------------
+# -- the limit and what is reported ----------------------------------------------------------
 def test_limit_warns_once_and_runs_eagerly(caplog):
     tc.reset()
     compiled = tc.compile(times, backend="eager")
@@ -370,20 +370,20 @@ def test_limit_warns_once_and_runs_eagerly(caplog):
         for i in range(6):
             assert torch.equal(compiled(x, i + 0.5), x * (i + 0.5))
     assert api.graph_stats()["graphs"] == 3
-    told = caplog.text
-    assert told.count("recompile_limit") == 1
-    assert "n: 2.5 -> 3.5" in told
+    reported = caplog.text
+    assert reported.count("recompile_limit") == 1
+    assert "n: 2.5 -> 3.5" in reported
 
 
-def test_recompile_tells_source_and_both_values():
+def test_recompile_reports_source_and_both_values():
     tc.reset()
     compiled = tc.compile(times, backend="eager")
     x = rows(2)
     compiled(x, 1.5)
     with trace.capture_events() as events:
         compiled(x, 2.5)
-    (told,) = events.of(trace.Recompile)
-    (cause,) = told.causes
+    (reported,) = events.of(trace.Recompile)
+    (cause,) = reported.causes
     assert (cause.source, cause.old, cause.new) == ("n", "1.5", "2.5")
 
 

@@ -43,5 +43,5 @@ def test_of_many_entries_only_the_newest_are_explained(monkeypatch):
 def test_an_old_entry_that_differs_elsewhere_is_still_told_apart():
     entries = [*(pair(n, 0) for n in range(guard_list.EXPLAINED)), pair(99, 7), pair(98, 8)]
     guard_list.refusals(entries, {"a": 99, "b": 0}, {})
-    assert entries[0].telling == {"L['a']"}
-    assert [one.telling for one in entries[guard_list.EXPLAINED :]] == [{"L['b']"}, set()]
+    assert entries[0].failing == {"L['a']"}
+    assert [one.failing for one in entries[guard_list.EXPLAINED :]] == [{"L['b']"}, set()]

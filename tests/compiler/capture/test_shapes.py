@@ -211,7 +211,7 @@ def test_autograd_over_fake_parameters():
     assert grad.shape == (5, 6)
 
 
-def test_events_tell_symbols():
+def test_events_report_symbols():
     shapes = Shapes()
     shapes.fake(A, ItemSource(X, "key"), frozenset([1]))
     (event,) = shapes.events()

@@ -45,7 +45,7 @@ exec(compile("def outer(function, *args): return function(*args)", "<left>", "ex
 
 
 def captured(function, *args, calls=1):
-    """Say how often a function is compiled that code left to Python calls, and what is told."""
+    """Return how often a function that code left to Python calls is compiled, and the reports."""
     tc.reset()
     with trace.capture_events() as events:
         compiled = tc.compile(OUTER["outer"], backend="eager")

@@ -59,7 +59,7 @@ def test_a_thread_is_another_object_than_the_main_one() -> None:
     assert [value[0].item() for value in (*got, call(X))] == [2, 1]
 
 
-def test_what_wraps_a_function_is_told_from_a_cache_of_it() -> None:
+def test_what_wraps_a_function_is_distinguished_from_a_cache_of_it() -> None:
     def double(x: torch.Tensor) -> torch.Tensor:
         return x * 2
 

@@ -74,7 +74,7 @@ def test_right_code_is_printed() -> None:
     assert list(block.helpers) == ["tc_max", "tc_min", "tc_stream_end"]
 
 
-def test_every_helper_tells_its_arguments() -> None:
+def test_every_helper_reports_its_arguments() -> None:
     functions = [name for name in helpers().names() if f"{name}(" in helpers().source([name])]
     assert len(functions) > 180
     assert all(arity(name) is not None for name in functions)

@@ -212,10 +212,10 @@ def test_loops_run_in_vectors(function) -> None:
         pytest.skip("asks gcc what it did")
     source = program(lowered(function, (r(65536), r(65536)))).c_source
     command = [*compiler.command, *kernel_flags(compiler), "-fopt-info-vec", "-x", "c", "-"]
-    told = subprocess.run(
+    reported = subprocess.run(
         [*command, "-o", "/dev/null"], input=source, capture_output=True, text=True, check=True
     )
-    assert "loop vectorized" in told.stderr
+    assert "loop vectorized" in reported.stderr
 
 
 def test_bfloat16_is_rounded_as_in_eager_for_every_bit_pattern() -> None:
@@ -288,10 +288,10 @@ def test_positions_of_best_values_in_rows(size: int, dtype: torch.dtype) -> None
 
 def test_positions_are_looked_for_once_the_values_are_known() -> None:
     made = program(lowered(lambda x: x.argmax(-1), (r(5, 128),), "fake"))
-    assert "met_" in made.c_source
+    assert "found_" in made.c_source
     short = program(lowered(lambda x: x.argmax(-1), (r(5, 8),), "fake"))
-    dear = program(lowered(lambda x: x.sin().exp().argmax(-1), (r(5, 128),), "fake"))
-    assert "met_" not in short.c_source + dear.c_source
+    expensive = program(lowered(lambda x: x.sin().exp().argmax(-1), (r(5, 128),), "fake"))
+    assert "found_" not in short.c_source + expensive.c_source
 
 
 DTYPES = (

@@ -58,7 +58,7 @@ def test_the_same_is_asked_again(asked: Any) -> None:
         assert guards(again) == (guards(first) if asked(a, b) else [])
 
 
-def test_what_is_known_before_is_told() -> None:
+def test_what_is_known_before_is_reported() -> None:
     x = sized(12, 6)
     before = taken(x).known
     assert bool(x.shape[0] > 7)

@@ -94,7 +94,7 @@ def test_passes_have_the_numbers_of_the_gate() -> None:
     assert (step["name"], step["count"]) == ("aot.decompose.aten.t", 3)
 
 
-def test_a_refused_pass_is_told() -> None:
+def test_a_refused_pass_is_reported() -> None:
     notes = Notes()
     gate = Gate(refuse_from={"aot.drop_no_ops": 1}).noted(notes)
     with torch.no_grad():
@@ -105,7 +105,7 @@ def test_a_refused_pass_is_told() -> None:
     assert undone(["  a"], ran) == ["  a"]
 
 
-def test_lowering_and_scheduling_tell_their_steps() -> None:
+def test_lowering_and_scheduling_report_their_steps() -> None:
     gates = [Gate().noted(Notes()), Gate().noted(Notes())]
     with torch.no_grad():
         graph = traced(lambda x: torch.softmax(x * 1, -1).exp() / 2, (X,))
@@ -125,7 +125,7 @@ def test_lowering_and_scheduling_tell_their_steps() -> None:
     assert fuse["name"] == "schedule.fuse" and fuse["after"] < fuse["before"]
 
 
-def test_what_is_told_is_bounded() -> None:
+def test_what_is_reported_is_bounded() -> None:
     notes = Notes()
     for number in range(10 * MOST_FIRINGS):
         notes.step(number + 1, "loops.rule.x", True, f"n{number}")
@@ -141,24 +141,24 @@ def test_what_is_told_is_bounded() -> None:
     assert ran.changed and ran.left_out and sum(len(e.added) for e in ran.edits) <= 1000
 
 
-def test_a_compile_tells_each_stage_of_each_graph_with_the_users_lines() -> None:
+def test_a_compile_reports_each_stage_of_each_graph_with_the_users_lines() -> None:
     def model(x: Any, w: Any) -> Any:
         return torch.nn.functional.gelu(x @ w) * 1
 
     with capture_events() as events:
         tc.compile(model)(X, W.clone().requires_grad_()).sum().backward()
-    told = {(e.graph, e.stage): record(e) for e in events.of(trace.StageRan)}
+    reported = {(e.graph, e.stage): record(e) for e in events.of(trace.StageRan)}
     stages = ("library", "loops", "schedule")
-    assert told.keys() == {("joint", "aot"), ("forward", "aot"), ("backward", "aot")} | {
+    assert reported.keys() == {("joint", "aot"), ("forward", "aot"), ("backward", "aot")} | {
         (kind, stage) for kind in ("forward", "backward") for stage in stages
     }
     here = f"{__file__}:{model.__code__.co_firstlineno + 1}"
-    steps = {step["name"]: step for step in told["joint", "aot"]["steps"]}
+    steps = {step["name"]: step for step in reported["joint", "aot"]["steps"]}
     assert steps["aot.decompose.aten.gelu_backward"]["at"] == [here]
-    assert told["forward", "loops"]["firings"][-1]["line"] == here
+    assert reported["forward", "loops"]["firings"][-1]["line"] == here
     for kind in ("joint", "backward"):
         lines = node_lines(next(e.code for e in events.of(trace.AtenGraph) if e.kind == kind))
-        for ran in reversed(told[kind, "aot"]["passes"]):
+        for ran in reversed(reported[kind, "aot"]["passes"]):
             before = undone(lines, ran)
             assert before is not None, (kind, ran["name"])
             lines = before
@@ -172,18 +172,18 @@ def test_formulas_that_the_cut_puts_into_a_joint_graph_are_a_pass_of_it() -> Non
         tc.compile(net)(torch.randn(4, 8)).sum().backward()
     (code,) = [e.code for e in events.of(trace.AtenGraph) if e.kind == "joint"]
     assert "_again" in code
-    (told,) = [e for e in events.of(trace.StageRan) if (e.graph, e.stage) == ("joint", "aot")]
-    names = [ran.name for ran in told.passes if ran.changed]
+    (reported,) = [e for e in events.of(trace.StageRan) if (e.graph, e.stage) == ("joint", "aot")]
+    names = [ran.name for ran in reported.passes if ran.changed]
     assert names[-1] == "aot.partition" and "aot.fold_transposes" in names
     lines: list[str] | None = node_lines(code)
-    for ran in reversed(record(told)["passes"]):
+    for ran in reversed(record(reported)["passes"]):
         lines = undone(lines, ran) if lines is not None else None
         assert lines is not None, ran["name"]
     assert not any("_again" in line for line in lines or [])
 
 
 @given(st.permutations(range(8)), st.sets(st.integers(0, 7)), st.sets(st.integers(0, 12)))
-def test_any_change_of_order_is_told(order: list[int], gone: set[int], new: set[int]) -> None:
+def test_any_change_of_order_is_reported(order: list[int], gone: set[int], new: set[int]) -> None:
     old, now = list(range(8)), [item for item in [*order, *range(8, 13)] if item not in gone]
     now = [item for item in now if item < 8 or item in new]
     result: list[int] = []

@@ -7,7 +7,7 @@ import functools
 
 import pytest
 
-from tc.compiler.core.wrapper_inlining import FEW, remember, straight_of
+from tc.compiler.core.wrapper_inlining import FEW, remember, wrapper_body
 
 SIMPLE = "def call(args):\n    a, b = args\n    args.clear()\n    c = a + b\n    return (c, a)\n"
 
@@ -21,7 +21,7 @@ def made(source):
 
 
 def test_the_parts_of_a_function():
-    lines = straight_of(made(f"import math\n{SIMPLE}"))
+    lines = wrapper_body(made(f"import math\n{SIMPLE}"))
     assert lines.arguments == ("a", "b") and lines.line == 2
     assert [ast.unparse(step) for step in lines.steps] == ["c = a + b"]
     assert [ast.unparse(value) for value in lines.results] == ["c", "a"]
@@ -38,7 +38,7 @@ def test_the_parts_of_a_function():
     ],
 )
 def test_other_functions_are_not_known(source):
-    assert straight_of(made(source)) is None
+    assert wrapper_body(made(source)) is None
 
 
 def test_a_function_around_another_is_not_that_one():
@@ -48,6 +48,6 @@ def test_a_function_around_another_is_not_that_one():
     def around(args):
         return call([*args, 1])
 
-    assert straight_of(call) is not None
-    assert straight_of(around) is None
-    assert straight_of(print) is None
+    assert wrapper_body(call) is not None
+    assert wrapper_body(around) is None
+    assert wrapper_body(print) is None

@@ -1,4 +1,4 @@
-"""Attention on the CPU goes to our routine where that is quicker, and the choice is told."""
+"""Attention on the CPU goes to tc's routine where that is faster, and the choice is reported."""
 
 from __future__ import annotations
 
@@ -93,16 +93,18 @@ def test_the_rest_stays_with_aten(given, calls):
     assert not calls
 
 
-def test_the_choice_is_told_and_the_gate_can_refuse_it():
+def test_the_choice_is_reported_and_the_gate_can_refuse_it():
     aten = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
     def made(gate):
         module = trace(lambda q, k, v: aten(q, k, v)[0], tuple(parts()))
         decisions = library.arrange(module, gate)
-        (told,) = [d for d in decisions if d.kind == "attention"]
-        return told, externs(lower(module, gate))
+        (reported,) = [d for d in decisions if d.kind == "attention"]
+        return reported, externs(lower(module, gate))
 
-    told, called = made(Gate())
-    assert told.taken and called == ["attention.flash_alone"]
-    told, called = made(Gate({"library.attention": 1}))
-    assert not told.taken and called == ["aten._scaled_dot_product_flash_attention_for_cpu.default"]
+    reported, called = made(Gate())
+    assert reported.taken and called == ["attention.flash_alone"]
+    reported, called = made(Gate({"library.attention": 1}))
+    assert not reported.taken and called == [
+        "aten._scaled_dot_product_flash_attention_for_cpu.default"
+    ]

@@ -1,4 +1,4 @@
-"""Routines by measurement: the quickest one is taken, and every one gives eager's result."""
+"""Routines by measurement: the fastest one is taken, and every one gives eager's result."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def linear(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def operands(kind: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Matrices of 128 x 160 and 160 x 192, read as their letters say: turned or not."""
+    """Matrices of 128 x 160 and 160 x 192, read as their letters say: transposed or not."""
     x, w = torch.randn(128, 160), torch.randn(160, 192)
     x = x.t().contiguous().t() if kind[0] == "t" else x
     return x, (w.t().contiguous().t() if kind[1] == "t" else w)
@@ -70,7 +70,7 @@ def arranged(module: fx.GraphModule, clock: Clock, thorough: bool = True) -> lis
 def test_onednn_computes_what_aten_does(kind: str) -> None:
     args = operands(kind)
     module = trace(product, args, "fake")
-    assert arranged(module, Clock(aten=2, onednn=1, turned=3)) == ["onednn"]
+    assert arranged(module, Clock(aten=2, onednn=1, transposed=3)) == ["onednn"]
     assert not module.graph.find_nodes(op="call_function", target=aten.mm.default)
     check((module(*args),), product(*args))
 
@@ -78,20 +78,20 @@ def test_onednn_computes_what_aten_does(kind: str) -> None:
 def test_the_bias_is_added_by_onednn_where_no_loop_reads_the_result() -> None:
     args = (*operands("nt"), torch.randn(192))
     module = trace(linear, args, "fake")
-    assert arranged(module, Clock(aten=2, onednn=1, turned=3)) == ["onednn"]
+    assert arranged(module, Clock(aten=2, onednn=1, transposed=3)) == ["onednn"]
     (call,) = module.graph.find_nodes(op="call_function", target=ONEDNN)
     assert call.args[2] is not None
     check((module(*args),), linear(*args))
 
 
-def test_a_matrix_is_turned_once_for_all_its_products() -> None:
+def test_a_matrix_is_transposed_once_for_all_its_products() -> None:
     x, w = operands("nt")
 
     def fn(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return x @ w, (x + 1) @ w
 
     module = trace(fn, (x, w), "fake")
-    assert arranged(module, Clock(aten=2, onednn=3, turned=1)) == ["turn_matrix"]
+    assert arranged(module, Clock(aten=2, onednn=3, transposed=1)) == ["transpose_matrix"]
     assert len(module.graph.find_nodes(op="call_function", target=aten.clone.default)) == 1
     check(module(x, w), fn(x, w))
 
@@ -101,7 +101,7 @@ def test_what_is_hardly_quicker_is_not_taken() -> None:
     assert arranged(module, Clock(aten=1.04, onednn=1)) == []
 
 
-def test_by_default_one_product_tells_whether_to_go_on() -> None:
+def test_by_default_one_product_shows_whether_to_continue() -> None:
     module = trace(product, operands("nn"), "fake")
     slow = Clock(aten=1, onednn=2)
     assert arranged(module, slow, thorough=False) == [] and slow.asked == 1
@@ -169,12 +169,12 @@ def test_the_users_random_numbers_stay_the_same() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_max_autotune_tells_times_and_choice() -> None:
+def test_max_autotune_reports_times_and_choice() -> None:
     x, w = (part.requires_grad_() for part in operands("nt"))
-    with tc.trace.capture_events() as told:
+    with tc.trace.capture_events() as reported:
         compiled = tc.compile(product, mode="max-autotune")
         compiled(x, w).sum().backward()
-    tuned = told.of(tc.trace.Autotune)
+    tuned = reported.of(tc.trace.Autotune)
     assert len(tuned) == 3  # forward, and a gradient for each matrix
     assert all(min(event.seconds.values()) > 0 for event in tuned)
     grads = x.grad, w.grad
@@ -183,16 +183,16 @@ def test_max_autotune_tells_times_and_choice() -> None:
     torch.testing.assert_close(grads, (x.grad, w.grad))
 
 
-def test_times_are_told_again_where_a_graph_is_found_on_disk(
+def test_times_are_reported_again_where_a_graph_is_found_on_disk(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(tc.config, "fx_graph_cache", True)
-    told = []
+    reported = []
     for _ in range(2):
         tc.reset()
         with tc.trace.capture_events() as events:
             tc.compile(product, mode="max-autotune")(*operands("nt"))
-        told.append((events.of(tc.trace.Autotune), events.of(tc.trace.Cache)[0].hit))
-    ((made,), first), ((again,), second) = told
+        reported.append((events.of(tc.trace.Autotune), events.of(tc.trace.Cache)[0].hit))
+    ((made,), first), ((again,), second) = reported
     assert (first, second) == (False, True)
     assert again == replace(made, known=True)

@@ -196,9 +196,9 @@ def test_infinities_spread_from_small_matrices_as_in_eager() -> None:
 def test_gradients_of_a_small_layer() -> None:
     x, w, b = (t.requires_grad_() for t in (r(24, 48), r(60, 48), r(60)))
     compiled = tc.compile(lambda x, w, b: torch.tanh(F.linear(x, w, b)))
-    with tc.trace.capture_events() as told:
+    with tc.trace.capture_events() as reported:
         got = torch.autograd.grad(compiled(x, w, b).sum(), (x, w, b))
-    made = [d for event in told.of(tc.trace.Fusion) for d in event.facts["decisions"]]
+    made = [d for event in reported.of(tc.trace.Fusion) for d in event.facts["decisions"]]
     (small,) = [d for d in made if d["reason"] == "at most 128 rows of a small matrix"]
     assert small["taken"] and len(small["nodes"]) == 2
     want = torch.autograd.grad(torch.tanh(F.linear(x, w, b)).sum(), (x, w, b))

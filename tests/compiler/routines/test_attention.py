@@ -125,7 +125,7 @@ ATENS = {
 
 
 @pytest.mark.parametrize("name", ATENS)
-def test_what_it_does_no_sooner_goes_to_aten(name, monkeypatch):
+def test_what_it_does_no_earlier_goes_to_aten(name, monkeypatch):
     handed = called(monkeypatch)
     parts = ATENS[name]()
     found, wanted = attention.flash(*parts), aten(*parts)

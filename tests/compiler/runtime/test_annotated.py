@@ -17,7 +17,7 @@ from torch import nn
 from torch.profiler import profile
 
 import tc
-from tc.compiler.core.wrapper_inlining import straight_of
+from tc.compiler.core.wrapper_inlining import wrapper_body
 from tc.compiler.runtime.annotated import MOST_LINES, PROFILER, short_places, watched
 
 HERE = Path(__file__).name
@@ -176,7 +176,7 @@ def test_short_wrappers_are_still_taken_apart() -> None:
 
     x = torch.randn(3)
     tc.compile(lambda x: x + 1, backend=backend)(x)
-    assert straight_of(found[0]) is None  # the lines are in it, not one call away
+    assert wrapper_body(found[0]) is None  # the lines are in it, not one call away
     assert PROFILER in found[0].__code__.co_names
 
 

@@ -1,4 +1,4 @@
-"""Recording and replaying of launches: what is copied, what is refused, what is told.
+"""Recording and replaying of launches: what is copied, what is refused, what is reported.
 
 The recorder here is for CPU tensors: a replay computes anew into the memory of the recording, as a
 CUDA graph does. Real ones are the matter of `tests/gpu`.
@@ -66,7 +66,7 @@ def check(run: Replayed, *args: Any) -> T:
     return got[0]
 
 
-def told(events: Any) -> list[tuple[str, str]]:
+def reported(events: Any) -> list[tuple[str, str]]:
     return [(event.action, event.cause) for event in events.of(CudaGraph)]
 
 
@@ -80,7 +80,7 @@ def test_the_second_call_records_and_later_ones_replay() -> None:
             check(run, x)
             counts.append((memory.recorded, memory.replayed))
     assert counts == [(0, 0), (1, 1), (1, 2), (1, 3)]
-    assert told(events) == [("recorded", "")]
+    assert reported(events) == [("recorded", "")]
 
 
 def test_inputs_that_move_are_copied() -> None:
@@ -118,7 +118,7 @@ def test_each_set_of_sizes_has_its_recording() -> None:
     assert len(memory.pools) == 1
 
 
-def test_too_many_sizes_run_one_by_one_and_it_is_told() -> None:
+def test_too_many_sizes_run_one_by_one_and_it_is_reported() -> None:
     memory = Memory()
     run = Replayed(plus_one, memory)
     with capture_events() as events:
@@ -126,7 +126,7 @@ def test_too_many_sizes_run_one_by_one_and_it_is_told() -> None:
             for _ in range(2):
                 check(run, torch.randn(size + 1))
     assert memory.recorded == MOST_RECORDINGS
-    assert told(events).count(("refused", "dynamic")) == 1
+    assert reported(events).count(("refused", "dynamic")) == 1
 
 
 def test_numbers_are_part_of_a_recording() -> None:
@@ -151,7 +151,7 @@ def test_results_that_are_held_are_never_written_over() -> None:
             kept.append(run([x])[0])
             wanted.append(x + 1)
             torch.testing.assert_close(kept, wanted)
-    assert told(events) == [("recorded", ""), ("recorded anew", "held"), ("recorded", "")]
+    assert reported(events) == [("recorded", ""), ("recorded anew", "held"), ("recorded", "")]
     assert (memory.recorded, len(memory.pools)) == (2, 2)
 
 
@@ -220,7 +220,7 @@ def test_an_input_that_is_written_to_and_moves_is_refused() -> None:
     with capture_events() as events:
         for x in kept:
             assert run([x])[0].tolist() == [2, 2]
-    assert told(events) == [("refused", "mutation")]
+    assert reported(events) == [("refused", "mutation")]
     assert all(x.tolist() == [1, 1] for x in kept)
     assert memory.recorded == 0
 
@@ -242,7 +242,7 @@ def test_what_cannot_be_replayed(launch: Any, args: list[Any], cause: str | None
     with capture_events() as events:
         for _ in range(4):
             assert str(run(list(args))) == str(launch(list(args)))
-    assert told(events) == [("refused", cause)]
+    assert reported(events) == [("refused", cause)]
 
 
 def test_tensors_elsewhere_and_repeated_elements_are_refused() -> None:
@@ -255,8 +255,12 @@ def test_tensors_elsewhere_and_repeated_elements_are_refused() -> None:
             check(run, torch.ones(1).expand(3))
             keep = [torch.ones(1) for _ in range(5)]  # so that the next one lies elsewhere
         del keep
-    assert ("refused", "elsewhere") in told(events)
-    assert set(told(events)) <= {("refused", "elsewhere"), ("refused", "overlap"), ("recorded", "")}
+    assert ("refused", "elsewhere") in reported(events)
+    assert set(reported(events)) <= {
+        ("refused", "elsewhere"),
+        ("refused", "overlap"),
+        ("recorded", ""),
+    }
 
 
 def test_a_device_that_fails_to_record_launches_one_by_one() -> None:

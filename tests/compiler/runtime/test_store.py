@@ -36,10 +36,10 @@ def test_what_was_written_is_read():
     assert store.entry("other", KEY) is None and store.read("other", KEY) is None
 
 
-@pytest.mark.parametrize("told", [b"", b"told" * 50])
+@pytest.mark.parametrize("reported", [b"", b"told" * 50])
 @pytest.mark.parametrize("damage", ["cut", "empty", "flip", "flip end", "longer", "folder"])
-def test_damaged_entries_are_absent_and_can_be_written_again(folder, damage, told):
-    store.write("kind", KEY, bytes(range(256)), told)
+def test_damaged_entries_are_absent_and_can_be_written_again(folder, damage, reported):
+    store.write("kind", KEY, bytes(range(256)), reported)
     path = path_of(folder)
     content = path.read_bytes()
     path.unlink()
@@ -63,12 +63,12 @@ def test_damaged_entries_are_absent_and_can_be_written_again(folder, damage, tol
 
 
 def test_a_page_that_a_crash_lost_is_found(folder):
-    told = bytes(range(1, 256)) * 1000
-    assert store.write("kind", KEY, b"content", told)
-    assert store.entry("kind", KEY) == (b"content", told)
+    reported = bytes(range(1, 256)) * 1000
+    assert store.write("kind", KEY, b"content", reported)
+    assert store.entry("kind", KEY) == (b"content", reported)
     path = path_of(folder)
     content = path.read_bytes()
-    for page in range(0, len(told) - 4096, 4096):
+    for page in range(0, len(reported) - 4096, 4096):
         path.write_bytes(content[:page] + bytes(4096) + content[page + 4096 :])
         assert store.entry("kind", KEY) is None
 

@@ -14,7 +14,7 @@ from tc.compiler.core.gate import Gate
 from tc.compiler.loops.ir import CopyInto
 from tc.compiler.runtime.load import load
 from tc.compiler.schedule.interpret import interpret as interpret_plan
-from tc.compiler.schedule.plan import Written
+from tc.compiler.schedule.plan import BumpVersions
 
 T = torch.Tensor
 
@@ -36,7 +36,7 @@ def both(fn: Callable[..., Any], *args: Any) -> tuple[int, int]:
         for got, wanted, given, before in zip(mine, want, args, versions, strict=True):
             torch.testing.assert_close(got, wanted)
             assert (got._version > before) == (not torch.equal(wanted, given))
-    in_place = sum(len(step.names) for step in plan.steps if isinstance(step, Written))
+    in_place = sum(len(step.names) for step in plan.steps if isinstance(step, BumpVersions))
     return in_place, sum(isinstance(step, CopyInto) for step in plan.steps)
 
 
@@ -97,14 +97,14 @@ def overwritten(p: T, g: T) -> tuple[()]:
         (overwritten, 2),
     ],
 )  # fmt: skip
-def test_what_could_be_told_is_copied(fn: Callable[..., Any], inputs: int) -> None:
+def test_what_could_be_observed_is_copied(fn: Callable[..., Any], inputs: int) -> None:
     assert both(fn, *(r(4, 4) for _ in range(inputs))) == (0, 1)
 
 
 def test_the_gate_leaves_the_copies() -> None:
     graph = lowered(torch.func.functionalize(lambda p, g: (p.sub_(g), ())[1]), (r(9), r(9)))
     plan = planned(graph, Gate({"schedule.in_place": 0}))
-    assert not any(isinstance(step, Written) for step in plan.steps)
+    assert not any(isinstance(step, BumpVersions) for step in plan.steps)
     assert any(isinstance(step, CopyInto) for step in plan.steps)
 
 

@@ -147,7 +147,7 @@ def test_transposed_inputs_run_along_memory() -> None:
         (lambda x: x.flip(0) + (x * 2).sum(), "they run over different spaces"),
     ],
 )
-def test_refusals_tell_why(fn: Callable[..., Any], reason: str) -> None:
+def test_refusals_report_why(fn: Callable[..., Any], reason: str) -> None:
     decisions = planned(lowered(fn, (r(8, 9),))).decisions
     assert all(d.reason for d in decisions)
     refused = [d for d in decisions if not d.taken]

@@ -27,7 +27,7 @@ def fresh() -> Iterator[None]:
     tc.reset()
 
 
-def told(events: Any) -> trace.Profile:
+def reported(events: Any) -> trace.Profile:
     """The last record."""
     emit_counts()
     found: trace.Profile = events.of(trace.Profile)[-1]
@@ -50,7 +50,7 @@ def test_each_call_counts_and_steps_name_kernels_calls_and_lines() -> None:
         compiled = tc.compile(chain)
         for _ in range(9):
             torch.testing.assert_close(compiled(x, w), chain(x, w), rtol=1e-4, atol=1e-4)
-        (program,) = told(events).programs
+        (program,) = reported(events).programs
     assert (program.graph, program.calls, program.sampled) == ("inference", 9, 3)
     assert (program.function, program.file) == ("chain", __file__)
     names = [step.name for step in program.steps]
@@ -72,7 +72,7 @@ def test_formulas_take_the_sizes_of_the_call() -> None:
         compiled(torch.randn(10))
         for size in (20, 30, 40):
             compiled(torch.randn(size))
-        (program,) = told(events).programs
+        (program,) = reported(events).programs
     assert program.sampled == 2
     assert program.steps[0].moved == 8 * 40
 
@@ -84,7 +84,7 @@ def test_training_has_a_program_for_each_direction() -> None:
         for _ in range(5):
             x.grad = None
             compiled(x).backward()
-        rows = {row.graph: row for row in told(events).programs}
+        rows = {row.graph: row for row in reported(events).programs}
     assert rows.keys() == {"forward", "backward"}
     assert rows["backward"].calls == 5
     after = {(gap.graph, gap.times) for gap in rows["backward"].gaps}
@@ -101,7 +101,7 @@ def test_python_between_two_graphs_is_a_gap() -> None:
         compiled = tc.compile(slow)
         for _ in range(4):
             compiled(torch.randn(4))
-        rows = told(events).programs
+        rows = reported(events).programs
     assert len(rows) == 2
     times = [
         (gap.times, gap.seconds) for row in rows for gap in row.gaps if gap.after != row.compile
@@ -120,7 +120,7 @@ def test_a_call_that_raises_raises_when_it_is_measured() -> None:
         with pytest.raises(IndexError):
             compiled(x, torch.tensor([7]))
         torch.testing.assert_close(compiled(x, torch.tensor([3])), x[3:] * 2)
-        (program,) = told(events).programs
+        (program,) = reported(events).programs
     assert (program.calls, program.sampled) == (3, 0)
 
 
@@ -151,7 +151,7 @@ def test_no_call_of_many_threads_is_lost() -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        (program,) = told(events).programs
+        (program,) = reported(events).programs
     assert program.calls == 1201
     assert program.sampled == sum(map(profile.is_sampled, range(1, 1202)))
     assert sum(gap.times for gap in program.gaps) == 1201 - 1  # extrapolated from those timed
@@ -196,13 +196,13 @@ def test_a_program_is_itself_where_nobody_listens() -> None:
     assert len(profile.programs.all) == before
 
 
-def test_a_reset_tells_and_begins_anew() -> None:
+def test_a_reset_reports_and_starts_over() -> None:
     with capture_events() as events:
         tc.compile(lambda x: x.tan())(torch.randn(3))
         tc.reset()
         assert [row.calls for row in events.of(trace.Profile)[-1].programs] == [1]
         tc.compile(lambda x: x.tan())(torch.randn(3))
-        assert [row.calls for row in told(events).programs] == [1]
+        assert [row.calls for row in reported(events).programs] == [1]
 
 
 def test_a_graph_found_on_disk_has_its_costs() -> None:
@@ -215,7 +215,7 @@ def test_a_graph_found_on_disk_has_its_costs() -> None:
             compiled = tc.compile(run)
             compiled(torch.randn(7))
             compiled(torch.randn(7))
-            (program,) = told(events).programs
+            (program,) = reported(events).programs
     assert program.steps[0].moved == 8 * 7
 
 
@@ -250,6 +250,6 @@ def test_programs_under_torch_compile_are_measured_too() -> None:
         compiled = torch.compile(step, backend="tc")
         for _ in range(3):
             compiled(torch.ones(8, 8))
-        (program,) = told(events).programs
+        (program,) = reported(events).programs
     assert (program.calls, program.sampled, program.file) == (3, 1, __file__)
     assert program.steps[0].operations == 2 * 8**3 + 8**2  # products, their sums, and relu

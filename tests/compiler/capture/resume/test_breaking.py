@@ -447,7 +447,7 @@ def test_the_turns_of_a_loop_are_no_breaks_of_their_own():
     tc.reset()
     with trace.capture_events() as events:
         tc.compile(loop, backend="eager")(*two_tensors())
-    assert {told.code for told in events.of(trace.GraphBreak)} == {"TC104"}
+    assert {reported.code for reported in events.of(trace.GraphBreak)} == {"TC104"}
     assert not [s for s in events.of(trace.FrameSkipped) if "loop" in s.reason]
 
 
@@ -463,7 +463,7 @@ def test_an_error_behind_a_nested_break_names_the_callees_line():
     assert inner.__code__.co_firstlineno + 1 in lines  # pytest counts from 0
 
 
-def test_functions_made_anew_share_what_was_compiled():
+def test_functions_made_again_share_what_was_compiled():
     def apply(f, x):
         return f(x) + 1
 

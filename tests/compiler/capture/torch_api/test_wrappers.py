@@ -287,7 +287,7 @@ def test_views_as_inputs():
         assert graphs_of(lambda x: x * 2, make, make, dynamic=True) == [1, 1]
 
 
-def test_views_with_a_size_that_no_input_tells():
+def test_views_with_a_size_that_no_input_has():
     make = lambda: (two(4, 15)()[0][2:3, 5:9],)  # noqa: E731
     graphs_of(lambda x: x * 2, make, dynamic=True, fullgraph=False)
     with pytest.raises(Unsupported, match="TC136"):
@@ -315,12 +315,12 @@ def told_by(fn, *args):
 
 
 @pytest.mark.parametrize("grad", [False, True])
-def test_kernels_are_refused_and_told(grad):
+def test_kernels_are_refused_and_reported(grad):
     x = numbers(2, 3).requires_grad_(grad)
-    (told,) = told_by(lambda x: x * 2, TwoTensor(x, x))
-    assert "TwoTensor, not a plain tensor" in told
-    (told,) = told_by(lambda x: TwoTensor(x * 2, x * 3).sin().a, x)
-    assert "TwoTensor, not a plain tensor" in told
+    (reported,) = told_by(lambda x: x * 2, TwoTensor(x, x))
+    assert "TwoTensor, not a plain tensor" in reported
+    (reported,) = told_by(lambda x: TwoTensor(x * 2, x * 3).sin().a, x)
+    assert "TwoTensor, not a plain tensor" in reported
 
 
 # -- ragged tensors --------------------------------------------------------------------------

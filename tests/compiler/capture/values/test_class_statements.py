@@ -274,7 +274,7 @@ def test_masked_reductions():
     torch.testing.assert_close(found, function(x, mask), equal_nan=True)
 
 
-def test_a_class_that_gets_out_is_told_once():
+def test_a_class_that_gets_out_is_reported_once():
     tc.reset()
     before = tc.compiler.api.graph_stats()["graph_breaks"]
     tc.compile(object_gets_out, backend="eager")(torch.ones(2))

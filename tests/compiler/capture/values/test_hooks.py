@@ -96,7 +96,7 @@ def test_an_object_can_be_recorded_whole(backend):
     assert torch.equal(x.grad, torch.full((3,), 2.0))
 
 
-def test_what_torch_was_told_of_a_function_holds():
+def test_torchs_annotations_of_a_function_hold():
     def note(x):
         return x * 2
 

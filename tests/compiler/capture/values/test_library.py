@@ -177,7 +177,7 @@ def test_run_uses_what_is_compiled():
     assert torch.equal(outer(torch.ones(2)), torch.ones(2).sin() * 10 + 1)
 
 
-def test_symbolic_tracing_of_compiled_functions_is_told():
+def test_symbolic_tracing_of_compiled_functions_is_reported():
     compiled = tc.compile(lambda x: x + 1, backend="eager")
     with pytest.raises(RuntimeError, match="using FX"):
         torch.fx.symbolic_trace(compiled)

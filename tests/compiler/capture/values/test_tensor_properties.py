@@ -64,8 +64,8 @@ def mode(enter: Any) -> Any:
     def place(make: Function, read: Function) -> Function:
         def f(x: Any) -> Any:
             with enter():
-                told = read(make(x))
-            return x * 1, told
+                reported = read(make(x))
+            return x * 1, reported
 
         return f
 
@@ -87,17 +87,17 @@ def function_of(forward: Any) -> Any:
 
 
 def in_forward(make: Function, read: Function) -> Function:
-    told: list[Any] = []
+    reported: list[Any] = []
 
     def forward(ctx: Any, x: Any) -> Any:
-        told.append(read(make(x)))
+        reported.append(read(make(x)))
         return x * 2
 
     function = function_of(forward)
 
     def f(x: Any) -> Any:
-        told.clear()
-        return function.apply(x.sin()), told[0]
+        reported.clear()
+        return function.apply(x.sin()), reported[0]
 
     return f
 
@@ -178,10 +178,10 @@ def fresh() -> Iterator[None]:
 def outcome(f: Function, wants: bool) -> Any:
     x = torch.ones(3, 3, requires_grad=wants)
     try:
-        made, *told = f(x)
+        made, *reported = f(x)
     except (RuntimeError, AttributeError) as error:
         return type(error), str(error)
-    return told, made.requires_grad, made.is_leaf, made.tolist()
+    return reported, made.requires_grad, made.is_leaf, made.tolist()
 
 
 def check(place: str, maker: str, name: str, wants: bool) -> None:

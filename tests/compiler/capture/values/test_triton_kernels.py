@@ -63,8 +63,8 @@ def compare(fn: Any, *args: Any, breaks: int = 0, **options: Any) -> None:
     torch.testing.assert_close(got, want)
     for mine, theirs in zip(args, copies, strict=True):
         torch.testing.assert_close(mine, theirs)
-    told = [event for event in events.of(GraphBreak) if "Triton kernel" in event.title]
-    assert len(told) == breaks
+    reported = [event for event in events.of(GraphBreak) if "Triton kernel" in event.title]
+    assert len(reported) == breaks
 
 
 def r(*shape: int) -> T:

@@ -54,7 +54,7 @@ def test_dynamic_sizes_and_random_numbers(on_gpu):
     assert abs((kept == 0).float().mean() - 0.25) < 0.03
 
 
-def test_max_autotune_takes_what_is_quickest(on_gpu, monkeypatch):
+def test_max_autotune_takes_what_is_fastest(on_gpu, monkeypatch):
     class Memory(dict):
         def read(self, kind, key):
             return self.get(key)
@@ -76,8 +76,8 @@ def test_max_autotune_takes_what_is_quickest(on_gpu, monkeypatch):
     with torch.no_grad(), capture_events() as events:
         torch.testing.assert_close(compiled(x), net(x), rtol=1e-4, atol=1e-4)
     assert "tl.dot(" in events.of(OutputCode)[0].code
-    told = [event for event in events.of(Autotune) if event.question.startswith("mm ")]
-    assert told[0].chosen.startswith("triton")
+    reported = [event for event in events.of(Autotune) if event.question.startswith("mm ")]
+    assert reported[0].chosen.startswith("triton")
     assert memory
 
 

@@ -196,8 +196,8 @@ def test_rows_read_again_are_to_stay_in_the_caches() -> None:
     fn = lambda x, w: F.layer_norm(x, (5000,), w)  # noqa: E731
     source = compare_gpu(fn, (r(3, 5000), r(5000)), rtol=1e-4, atol=1e-4).triton_source
     loads = [line for line in source.splitlines() if "tl.load(" in line]
-    told = [line.partition("eviction_policy=")[2].strip('")') for line in loads]
-    assert told == ["evict_last", "evict_last", "evict_first", ""]
+    reported = [line.partition("eviction_policy=")[2].strip('")') for line in loads]
+    assert reported == ["evict_last", "evict_last", "evict_first", ""]
     assert "w_1_ptr" in loads[-1]
 
 

@@ -1,4 +1,4 @@
-"""Matrix products as kernels of ours: each form agrees with eager, and each choice is told."""
+"""Matrix products as tc's kernels: each form agrees with eager, and each choice is reported."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_products_whose_reader_looks_elsewhere_stand_alone(interpreter: None) ->
     assert [isinstance(kernel, Product) for kernel in plan.kernels()] == [True, False]
 
 
-def test_float32_is_multiplied_as_torch_is_told(interpreter: None) -> None:
+def test_float32_is_multiplied_as_torch_is_set(interpreter: None) -> None:
     fn, args = PRODUCTS["alone"]
     _, program = tuned(fn, args, Choosing(second))
     assert 'input_precision="ieee"' in program.triton_source
@@ -239,8 +239,8 @@ def test_factors_are_computed_where_they_are_read(name: str, interpreter: None) 
     with capture_events() as events:
         plan, _ = tuned(fn, args, Choosing(first_inside))
     (made,) = products(plan)
-    told = [d for d in plan.decisions if d.kind == "prologue"]
-    assert any(d.taken for d in told)
+    reported = [d for d in plan.decisions if d.kind == "prologue"]
+    assert any(d.taken for d in reported)
     assert made.left.op != "load" or made.right.op != "load"
     (asked,) = [e for e in events.of(Autotune) if "inside" in str(e.seconds)]
     assert {"aten", asked.chosen} <= asked.seconds.keys()
@@ -253,8 +253,8 @@ def test_where_that_is_slower_factors_have_kernels(which: int, interpreter: None
     plan, _ = tuned(fn, args, Choosing(lambda names: names[which]))
     assert len(products(plan)) == which
     assert len(plan.kernels()) == 2
-    told = [d for d in plan.decisions if d.kind == "prologue"]
-    assert [(d.taken, d.reason) for d in told] == [
+    reported = [d for d in plan.decisions if d.kind == "prologue"]
+    assert [(d.taken, d.reason) for d in reported] == [
         (False, "measured: faster as a separate kernel")
     ][:which]
 
@@ -285,12 +285,12 @@ REFUSED: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_factors_that_stay_kernels_are_told(name: str, interpreter: None) -> None:
+def test_factors_that_stay_kernels_are_reported(name: str, interpreter: None) -> None:
     fn, args, reason = REFUSED[name]
     plan, _ = tuned(fn, args, Choosing(second))
     assert products(plan)
-    told = [(d.taken, d.reason) for d in plan.decisions if d.kind == "prologue"]
-    assert (False, reason) in told
+    reported = [(d.taken, d.reason) for d in plan.decisions if d.kind == "prologue"]
+    assert (False, reason) in reported
 
 
 # ---------------------------------------------------------------- symbolic sizes

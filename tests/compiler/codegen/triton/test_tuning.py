@@ -57,16 +57,16 @@ def test_each_choice_computes_the_same(name: str, which: int, interpreter: None)
     assert f"num_warps={warps})" in program.triton_source
 
 
-def test_what_was_measured_is_told_and_kept(interpreter: None) -> None:
+def test_what_was_measured_is_reported_and_kept(interpreter: None) -> None:
     fn, args = KERNELS["pointwise"]
     memory = Memory()
     with capture_events() as events:
         _, first = tuned(fn, args, favouring(lambda names: names[2], memory))
         _, again = tuned(fn, args, favouring(lambda names: names[0], memory))
     assert first.triton_source == again.triton_source
-    told = events.of(Autotune)
-    assert [event.known for event in told] == [False, True]
-    assert told[0].chosen == told[1].chosen != next(iter(told[0].seconds))
+    reported = events.of(Autotune)
+    assert [event.known for event in reported] == [False, True]
+    assert reported[0].chosen == reported[1].chosen != next(iter(reported[0].seconds))
 
 
 def test_equal_kernels_are_asked_about_once(interpreter: None) -> None:

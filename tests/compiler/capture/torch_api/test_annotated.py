@@ -151,7 +151,7 @@ def test_forbidden_functions_raise_in_compiled_code_only():
         return 1
 
     assert outside() == 1
-    with pytest.raises(tc.exc.ForbiddenCall, match=r"outside\(\).*test_marked"):
+    with pytest.raises(tc.exc.ForbiddenCall, match=r"outside\(\).*test_annotated"):
         tc.compile(lambda x: x + outside(), backend="eager")(x())
     with pytest.raises(AssertionError, match="mark_dynamic"):
         tc.compile(lambda x: tc.mark_dynamic(x, 0), backend="eager")(x())

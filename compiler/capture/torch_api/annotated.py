@@ -39,46 +39,46 @@ Call = Callable[["Interpreter", Any, Args, Kwargs], Value]
 
 
 @dataclass(frozen=True)
-class Mark:
+class Annotation:
     """The handling of an annotated function: `call` gets the tracer, the function and arguments."""
 
     name: str
     call: Call
 
 
-_MARKS: dict[int, tuple[Any, Mark]] = {}
+_ANNOTATIONS: dict[int, tuple[Any, Annotation]] = {}
 
 
-def mark(function: Any, name: str, call: Call) -> None:
+def annotate(function: Any, name: str, call: Call) -> None:
     """Set the handling of a function's calls in traced code.
 
-    A later mark replaces an earlier one.
+    A later annotation replaces an earlier one.
     """
     key = id(function)
 
-    def forget(_: Any, marks: dict[int, Any] = _MARKS) -> None:
-        marks.pop(key, None)
+    def forget(_: Any, annotations: dict[int, Any] = _ANNOTATIONS) -> None:
+        annotations.pop(key, None)
 
     try:
         held: Any = weakref.ref(function, forget)
     except TypeError:
-        held = function  # the mark keeps the function alive, as its id is the key
-    _MARKS[key] = held, Mark(name, call)
+        held = function  # the annotation keeps the function alive, as its id is the key
+    _ANNOTATIONS[key] = held, Annotation(name, call)
 
 
-def mark_of(function: Any) -> Mark | None:
-    """Return a function's mark, made here or for torch.compile."""
-    found = _MARKS.get(id(function))
+def annotation_of(function: Any) -> Annotation | None:
+    """Return a function's annotation, made here or for torch.compile."""
+    found = _ANNOTATIONS.get(id(function))
     if found is not None:
         return found[1]
     rules = sys.modules.get("torch._dynamo.trace_rules")
     return ALLOWED if rules is not None and rules.is_callable_allowed(function) else None
 
 
-class MarkedValue(KnownObject):
+class AnnotatedValue(KnownObject):
     """A function that users annotated."""
 
-    noun = "a marked function"
+    noun = "an annotated function"
 
     def describe(self) -> str:
         return getattr(self.obj, "__qualname__", repr(self.obj))
@@ -95,15 +95,15 @@ class MarkedValue(KnownObject):
         return t.python.folded(getattr, self.obj, name)
 
     def call(self, t: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        said = mark_of(self.obj)
-        assert said is not None
-        return said.call(t, self.obj, args, kwargs)
+        annotation = annotation_of(self.obj)
+        assert annotation is not None
+        return annotation.call(t, self.obj, args, kwargs)
 
     def rebuild(self, r: ResidualInterface) -> None:
         r.load_object(self.obj)
 
 
-# -- what can be said ----------------------------------------------------------------------------
+# -- annotations ---------------------------------------------------------------------------------
 def _record(t: Interpreter, obj: Any, args: Args, kwargs: Kwargs) -> Value:
     known = BUILTINS.get(id(obj))  # a C++ class that the tracer handles by itself
     if known is not None:
@@ -113,12 +113,12 @@ def _record(t: Interpreter, obj: Any, args: Args, kwargs: Kwargs) -> Value:
     return call_tree(t, obj, args, kwargs) if in_parts else t.output.call_torch(obj, args, kwargs)
 
 
-ALLOWED = Mark("allowed", _record)
+ALLOWED = Annotation("allowed", _record)
 
 
 def allow(function: Any) -> None:
     """Record each call of a function as one node, without tracing into it."""
-    mark(function, ALLOWED.name, ALLOWED.call)
+    annotate(function, ALLOWED.name, ALLOWED.call)
 
 
 def disallow(function: Any) -> None:
@@ -127,7 +127,7 @@ def disallow(function: Any) -> None:
     def refuse(t: Interpreter, obj: Any, args: Args, kwargs: Kwargs) -> Value:
         raise breaks.GraphBreak(breaks.DISALLOWED_CALL, _name(obj))
 
-    mark(function, "disallowed", refuse)
+    annotate(function, "disallowed", refuse)
 
 
 def forbid(function: Any) -> None:
@@ -140,7 +140,7 @@ def forbid(function: Any) -> None:
             f"{_name(obj)}() must not be called in compiled code{where}; call it earlier"
         )
 
-    mark(function, "forbidden", refuse)
+    annotate(function, "forbidden", refuse)
 
 
 def substitute(function: Any, replacement: Any, original: Any, pure: bool) -> None:
@@ -157,7 +157,7 @@ def substitute(function: Any, replacement: Any, original: Any, pure: bool) -> No
                 return t.python.folded(original, *plain, **named)
         return t.inline_object(replacement, args, kwargs)
 
-    mark(function, "substituted", inline)
+    annotate(function, "substituted", inline)
 
 
 def constant_result(t: Interpreter, obj: Any, args: Args, kwargs: Kwargs) -> Value:
@@ -170,7 +170,7 @@ def constant_result(t: Interpreter, obj: Any, args: Args, kwargs: Kwargs) -> Val
 
 def fix_result(function: Any) -> None:
     """Call a function while tracing, and treat its result as a constant from then on."""
-    mark(function, "constant", constant_result)
+    annotate(function, "constant", constant_result)
 
 
 def _over_tensors(t: Interpreter, obj: Any, args: Args, kwargs: Kwargs) -> Value:
@@ -192,7 +192,7 @@ def _over_tensors(t: Interpreter, obj: Any, args: Args, kwargs: Kwargs) -> Value
     return map_items(t, found, leave)
 
 
-mark(over_tensors, "over tensors", _over_tensors)
+annotate(over_tensors, "over tensors", _over_tensors)
 
 
 def _name(obj: Any) -> str:
