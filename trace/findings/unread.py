@@ -101,7 +101,7 @@ def unread(facts: Facts) -> list[Finding]:
             id=name,
             title="part of the trace is not understood",
             where=Where(),
-            why="; ".join(_reasons(kinds, dict(session.unowned) if lost else {}, lost)),
+            why="; ".join(_unread_parts(kinds, dict(session.unowned) if lost else {}, lost)),
             fix=(),
             count=max(sum(row[0] for row in kinds.values()), 1),
             cost="",
@@ -112,11 +112,11 @@ def unread(facts: Facts) -> list[Finding]:
     ]
 
 
-def _reasons(kinds: dict[str, list[int]], steps: dict[str, float], lost: float) -> list[str]:
-    reasons = []
+def _unread_parts(kinds: dict[str, list[int]], steps: dict[str, float], lost: float) -> list[str]:
+    parts = []
     if lost:
         most = sorted(steps, key=lambda step: -steps[step])[:_MOST_NAMED]
-        reasons.append(f"{duration(lost)} of work belong to no known compile: {', '.join(most)}")
+        parts.append(f"{duration(lost)} of work belong to no known compile: {', '.join(most)}")
     if kinds:
         number = sum(row[0] for row in kinds.values())
         size = sum(row[1] for row in kinds.values())
@@ -124,5 +124,5 @@ def _reasons(kinds: dict[str, list[int]], steps: dict[str, float], lost: float) 
         of = f" ({file_size(size)})" if size else ""
         rest = len(kinds) - len(most)
         more = f" and {count(rest, 'more kind')}" if rest > 0 else ""
-        reasons.append(f"{count(number, 'record')}{of} of no known kind: {', '.join(most)}{more}")
-    return reasons
+        parts.append(f"{count(number, 'record')}{of} of no known kind: {', '.join(most)}{more}")
+    return parts

@@ -433,20 +433,20 @@ def test_tensor_failures_name_the_property():
     wanted.add("TENSOR", A, T)
     checked = build(wanted, T)
 
-    def reported(value):
+    def diff(value):
         return [str(f) for f in checked.explain({"a": value, "b": None}, {})]
 
-    assert reported(torch.ones(2, 5)) == ["a.shape[1]: 3 -> 5"]
-    assert reported(T.double()) == ["a.dtype: torch.float32 -> torch.float64"]
-    assert reported(T.clone().requires_grad_()) == ["a.requires_grad: False -> True"]
-    assert reported(torch.ones(2)) == ["a.ndim: 2 -> 1"]
-    assert reported(torch.ones(3, 2).t()) == ["a.stride(0): 3 -> 1", "a.stride(1): 1 -> 2"]
-    assert reported(T.half()[:, :2]) == [
+    assert diff(torch.ones(2, 5)) == ["a.shape[1]: 3 -> 5"]
+    assert diff(T.double()) == ["a.dtype: torch.float32 -> torch.float64"]
+    assert diff(T.clone().requires_grad_()) == ["a.requires_grad: False -> True"]
+    assert diff(torch.ones(2)) == ["a.ndim: 2 -> 1"]
+    assert diff(torch.ones(3, 2).t()) == ["a.stride(0): 3 -> 1", "a.stride(1): 1 -> 2"]
+    assert diff(T.half()[:, :2]) == [
         "a.dtype: torch.float32 -> torch.float16",
         "a.shape[1]: 3 -> 2",
     ]
-    assert reported(None) == ["type(a): torch.Tensor -> NoneType"]
-    assert reported(T.to("meta"))[0] == "a.device: cpu -> meta"
+    assert diff(None) == ["type(a): torch.Tensor -> NoneType"]
+    assert diff(T.to("meta"))[0] == "a.device: cpu -> meta"
 
 
 def test_explain_reports_all_failures_of_a_frame():
