@@ -402,7 +402,7 @@ class FrameCompiler:
             trace.emit(trace.Artifact("tc_background", f"compiled before it is called: {why}"))
             return None
         eager = copied(module)
-        given = (module, captured.examples, self.process.gate, options, {})
+        given: Any = (module, captured.examples, self.process.gate, options, {})
         work = background.Work(
             lambda: untraced(self.options.backend(*given)), reporter.place, reporter.compile_id
         )
