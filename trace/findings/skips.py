@@ -32,7 +32,7 @@ def skips(facts: Facts) -> list[Event]:
     Code(
         "TC701",
         "a graph was captured, but runs op by op, without kernels of its own",
-        "the reason is reported; it is a limit of the compiler",
+        "the reason is reported: a limit of the compiler, or a machine without a C compiler",
         eager=True,
     )
 )
