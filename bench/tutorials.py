@@ -5,7 +5,7 @@
     python bench/tutorials.py --only torch:tc --example cond
 
 Each example is written anew after the facts of its page: what it shows, and with which features. It
-runs by eager, with `torch.compile` (capture by PyTorch, backend "eager"), with `tc.compile` and with
+runs by eager, with `torch.compile` (capture by PyTorch, backend "eager"), `tc.compile` and
 ``torch.compile(backend="tc")``, an entrance a process. A row says whether results equal eager's,
 and how many graphs, graph breaks and compiles beyond the first of a function there were.
 """
@@ -625,7 +625,11 @@ def attention(compile, api):
 
 @example("recipe: is_compiling", "code that asks whether it is compiled")
 def asks(compile, api):
-    return compile(lambda x: x + (1 if torch.compiler.is_compiling() else 1) * 2)(T)
+    @compile
+    def f(x):
+        return x + 2 if torch.compiler.is_compiling() else x + 1 + 1
+
+    return f(T)
 
 
 @example("recipe: substitutes", "assume_constant_result, substitute_in_graph")
@@ -653,11 +657,11 @@ def raises(function: Callable[..., Any], *args: Any) -> torch.Tensor:
     """Return 1 if a call raises; eager calls of what only compilers refuse count as 1 too."""
     with contextlib.suppress(Exception):
         function(*args)
-        return torch.tensor(float(RAISED_BY_EAGER))
+        return torch.tensor(float(STATE.eager))
     return torch.tensor(1.0)
 
 
-RAISED_BY_EAGER = False
+STATE = SimpleNamespace(eager=False)
 
 
 def api_of(entrance: str) -> tuple[Callable[..., Any], Api]:
@@ -670,7 +674,8 @@ def api_of(entrance: str) -> tuple[Callable[..., Any], Api]:
         return tc.compile, Api(
             **{**names, "plain": tc.compile, "in_place": tc.compiler.api.compile_in_place}
         )
-    dynamo = importlib.import_module("torch._dynamo")
+    torch.compiler.reset()  # loads it
+    dynamo = sys.modules["torch._dynamo"]
     if entrance == "torch:tc":
         importlib.import_module("tc.compiler.api")
     names = {name: getattr(dynamo, name) for name in dir(dynamo) if not name.startswith("__")}
@@ -687,17 +692,16 @@ def api_of(entrance: str) -> tuple[Callable[..., Any], Api]:
 
 def by_eager(function: Callable[..., Any], api: Api) -> Any:
     """Return an example's results without a compiler."""
-    global RAISED_BY_EAGER
 
     def compile(target: Any = None, **settings: Any) -> Any:
         return (lambda one: one) if target is None else target
 
-    RAISED_BY_EAGER = True
+    STATE.eager = True
     try:
         plain = {"plain": compile, "graph_break": lambda *_: None, "in_place": lambda layer: None}
         return function(compile, Api(**{**vars(api), **plain}))
     finally:
-        RAISED_BY_EAGER = False
+        STATE.eager = False
 
 
 def run(entrance: str, only: str) -> dict[str, dict[str, Any]]:
@@ -750,10 +754,12 @@ def in_process(entrance: str, only: str) -> dict[str, dict[str, Any]]:
 def table(found: dict[str, dict[str, dict[str, Any]]]) -> str:
     """Return the table as Markdown: cells of `tc` that are as those of torch.compile say "same"."""
     rows = [
-        "| page | example | `torch.compile` | `tc.compile` | `torch.compile(backend=\"tc\")` |\n",
+        '| page | example | `torch.compile` | `tc.compile` | `torch.compile(backend="tc")` |\n',
         "| --- | --- | --- | --- | --- |\n",
     ]
     for name, (page, shows, _) in EXAMPLES.items():
+        if not any(name in one for one in found.values()):
+            continue
         cells = [_cell(found[entrance].get(name)) for entrance in found]
         shown = [cells[0], *("same" if one == cells[0] else one for one in cells[1:])]
         rows.append(f"| {page} | {shows} (`{name}`) | {' | '.join(shown)} |\n")

@@ -34,11 +34,11 @@ from tc.compiler.runtime.tuned import gpu_tuner, tuner
 from tc.compiler.telemetry.reporter import emit_plan
 
 if TYPE_CHECKING:
-    from tc.compiler.telemetry.debug_folder import DebugFolder
     from tc.compiler.codegen.triton import Tuning
     from tc.compiler.core.tune import Tuner
     from tc.compiler.loops.ir import LoopGraph
     from tc.compiler.schedule.plan import Plan
+    from tc.compiler.telemetry.debug_folder import DebugFolder
 
 Compiled = Callable[..., Any]
 #: runs a graph: takes a list of inputs, which it may empty

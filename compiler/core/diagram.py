@@ -106,7 +106,7 @@ def _ordered(rows: list[list[str]], pairs: Iterable[tuple[str, str]]) -> list[li
     for sweep in range(SWEEPS):
         place = {name: at / max(len(row), 1) for row in rows for at, name in enumerate(row)}
         for row in rows if sweep % 2 == 0 else rows[::-1]:
-            row.sort(key=lambda name: _mean(near[sweep % 2].get(name, ()), place, name))  # noqa: B023
+            row.sort(key=lambda name: _mean(near[sweep % 2].get(name, ()), place, name))
             place |= {name: at / len(row) for at, name in enumerate(row)}
     return rows
 

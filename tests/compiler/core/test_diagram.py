@@ -38,7 +38,7 @@ def test_random_graphs(seed):
     assert all(found[b][1] - found[a][1] >= HEIGHT for a, b in edges)
     width, height = float(root.get("width", "0")), float(root.get("height", "0"))
     for name, (x, y, wide) in found.items():
-        assert 0 <= x and x + wide <= width and y + HEIGHT <= height
+        assert x >= 0 and x + wide <= width and y + HEIGHT <= height
         for other, (x2, y2, wide2) in found.items():
             assert other == name or y2 != y or x2 >= x + wide or x >= x2 + wide2
 
